@@ -1,0 +1,149 @@
+# Everything a contributor or CI runs. `make help` lists it; CONTRIBUTING.md says when to use which.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO       ?= go
+TOOLS    := $(CURDIR)/.tools/bin
+# A lab is a private containerd, runc and CNI, one a name, so that a test run never meets a `make run`.
+LAB_NAME ?= dev
+FUZZTIME ?= 30s
+# More flags for what a target starts: make run ARGS='--journal-sync=interval:1s'
+ARGS     ?=
+
+LAB = LAB_NAME=$(LAB_NAME) deploy/lab/lab.sh
+# Packages with tests behind the integration tag.
+INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build integration' bus cmd runtime test/integration 2>/dev/null \
+	| xargs -r -n1 dirname | sort -u | sed 's|^|./|')
+# go test is content with a pattern that matches nothing; a target that has nothing to run must say so.
+listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { echo "no test matches $(1) in $(2)" >&2; exit 2; }
+# The other modules of the repository that hold programs of ours.
+MODULES = $(patsubst %/main.go,%,$(wildcard deploy/lab/*/main.go test/*/main.go))
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^##@ (build|trust)/ { print substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ build
+
+.PHONY: build
+build: ## bin/journalet
+	$(GO) build -o bin/journalet ./cmd/journalet
+
+.PHONY: generate
+generate: tools-buf ## Go from proto/, into messages/journaletv1
+	rm -f messages/journaletv1/*.pb.go
+	$(TOOLS)/buf generate
+
+.PHONY: run
+run: build lab-up ## the agent in the foreground on a local lab, with the pods of deploy/pods (root; LAB_NAME, ARGS)
+	./bin/journalet run --container-runtime-endpoint "$$($(LAB) endpoint)" \
+		--static-pod-path deploy/pods --root-dir $(CURDIR)/.lab/$(LAB_NAME)/journalet $(ARGS)
+
+.PHONY: lab-up
+lab-up: ## start a private containerd for tests and `make run` (root; LAB_NAME)
+	$(LAB) up
+
+.PHONY: lab-down
+lab-down: ## stop it, with the pods it runs (LAB_NAME)
+	$(LAB) down
+
+.PHONY: clean
+clean: ## remove what was built, except the tools and the labs
+	rm -rf bin
+
+##@ trust
+
+.PHONY: check
+check: fmt vet lint proto generated arch ## all that needs no running: format, vet, linters, proto contract, generated code, architecture
+
+.PHONY: test
+test: unit integration ## every tier: unit, architecture, simulation, then the integration tests on a real containerd (root)
+
+.PHONY: unit
+unit: ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
+	$(GO) test ./...
+	for module in $(MODULES); do (cd "$$module" && $(GO) test ./...); done
+
+.PHONY: integration
+integration: LAB_NAME = test
+integration: ## the integration tests, on the lab "test" (root)
+	@[ -n "$(INTEGRATION)" ] || { echo "no test carries the integration tag: this checkout is not whole" >&2; exit 1; }
+	$(LAB) up
+	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags integration -count=1 $(INTEGRATION)
+
+.PHONY: race
+race: ## the unit tests under the race detector
+	$(GO) test -race ./...
+
+.PHONY: sim
+sim: ## the simulated runtime, held to the same conformance suite as the real one
+	@$(call listed,.,./runtime/sim/...)
+	$(GO) test -count=1 ./runtime/sim/...
+
+.PHONY: replay
+replay: ## replay tests of the host: journals folded again must agree with what was recorded
+	@$(call listed,Replay,./runtime/host)
+	$(GO) test -count=1 -run Replay ./runtime/host
+
+.PHONY: fuzz
+fuzz: ## fuzz the manifest decoder for FUZZTIME (30s)
+	@$(call listed,^FuzzDecode$$,./runtime/manifest)
+	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(FUZZTIME) ./runtime/manifest
+
+.PHONY: bench
+bench: build ## measure, as JSON lines (test/bench, a module of its own; ARGS)
+	cd test/bench && $(GO) run . $(ARGS)
+
+.PHONY: oracle
+oracle: ## (not yet) compare decisions with the kubelet's own code
+	@echo "oracle: not yet: see docs/SCOPE.md" >&2; exit 2
+
+.PHONY: chaos
+chaos: ## (not yet) long runs with faults injected
+	@echo "chaos: not yet: see docs/SCOPE.md" >&2; exit 2
+
+##@ parts of check
+
+.PHONY: fmt
+fmt: # gofmt, without changing anything
+	@bad="$$(gofmt -l actors bus cmd deploy messages runtime test)"; [ -z "$$bad" ] || { echo "run gofmt -w on:"; echo "$$bad"; exit 1; } >&2
+
+.PHONY: vet
+vet:
+	$(GO) vet -tags integration ./...
+	for module in $(MODULES); do (cd "$$module" && $(GO) vet ./...); done
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint
+	$(TOOLS)/golangci-lint run ./...
+
+.PHONY: proto
+proto: tools-buf # style of the contract, and that older journals can still be read
+	$(TOOLS)/buf lint
+	BUF=$(TOOLS)/buf test/tools/breaking.sh
+
+.PHONY: generated
+generated: tools-buf # messages/journaletv1 is what proto/ says
+	@tmp="$$(mktemp -d)"; trap 'rm -rf "$$tmp"' EXIT; \
+	$(TOOLS)/buf generate -o "$$tmp"; \
+	diff -r --exclude=doc.go "$$tmp/messages/journaletv1" messages/journaletv1 >&2 \
+		|| { echo "generated code is not what proto/ says: run make generate" >&2; exit 1; }
+
+.PHONY: arch
+arch:
+	$(GO) test -count=1 ./test/arch
+
+##@ tools: built from modules of their own, again only when their go.mod changes
+
+.PHONY: tools-buf
+tools-buf: $(TOOLS)/buf $(TOOLS)/protoc-gen-go
+
+$(TOOLS)/buf $(TOOLS)/protoc-gen-go &: test/tools/buf/go.mod
+	cd test/tools/buf && $(GO) build -o $(TOOLS)/ github.com/bufbuild/buf/cmd/buf google.golang.org/protobuf/cmd/protoc-gen-go
+
+$(TOOLS)/golangci-lint: test/tools/lint/go.mod
+	cd test/tools/lint && $(GO) build -o $(TOOLS)/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -1,0 +1,78 @@
+package image
+
+import (
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Decide answers finished pulls and starts the pulls that are due.
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+	for _, e := range in.Events {
+		var err error
+		switch k := e.Body.GetKind().(type) {
+		case *journaletv1.Event_CallFinished:
+			err = a.answer(in, k.CallFinished, emit)
+		case *journaletv1.Event_ImageAsked:
+			err = a.pull(k.ImageAsked.GetUid(), k.ImageAsked.GetImage(), emit)
+		case *journaletv1.Event_TimerFired:
+			if w := a.state.Waits[k.TimerFired.GetName()]; w != nil {
+				err = a.pull(w.GetUid(), w.GetImage(), emit)
+			}
+		case *journaletv1.Event_ImageReleased:
+			if ev := actors.ClearTimer(a.state.GetTimers(), key(k.ImageReleased.GetUid(), k.ImageReleased.GetImage())); ev != nil {
+				err = emit(ev)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pull requests a pull unless one is under way, which then serves this pod too, or the pod has to
+// wait out its back-off.
+func (a *Actor) pull(uid, image string, emit actors.Emit) error {
+	w := a.state.Waits[key(uid, image)]
+	if w == nil || !w.GetWaiting() || w.GetBackingOff() || a.state.Pulls[image] != nil {
+		return nil
+	}
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
+		Work: &journaletv1.CallRequested_PullImage{PullImage: &journaletv1.PullImage{Image: image}},
+	}}})
+}
+
+// answer tells every pod that waits for a finished pull, in order of UID.
+func (a *Actor) answer(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) error {
+	image := a.state.GetEnded().GetImage()
+	took := durationpb.New(in.Time.Sub(a.state.GetEnded().GetStartedAt().AsTime()))
+	for _, id := range slices.Sorted(maps.Keys(a.state.Waits)) {
+		w := a.state.Waits[id]
+		if w.GetImage() != image || !w.GetWaiting() || w.GetBackingOff() {
+			continue
+		}
+		r := &journaletv1.ImageAnswered{Uid: w.GetUid(), Image: image, Error: f.GetError(), Message: f.GetMessage()}
+		if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+			r.ImageRef, r.Took, r.Bytes = f.GetImageRef(), took, f.GetImageBytes()
+		} else {
+			r.RetryIn = nextBackOff(w)
+		}
+		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageAnswered{ImageAnswered: r}}); err != nil {
+			return err
+		}
+		if r.GetRetryIn() == nil {
+			continue
+		}
+		if ev := actors.SetTimer(a.state.GetTimers(), id, r.GetRetryIn().AsDuration()); ev != nil {
+			if err := emit(ev); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

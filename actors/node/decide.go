@@ -1,0 +1,58 @@
+package node
+
+import (
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Decide answers the questions that can be answered now.
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+	for _, e := range in.Events {
+		var err error
+		switch k := e.Body.GetKind().(type) {
+		case *journaletv1.Event_AdmissionAsked:
+			err = a.answer(e, k.AdmissionAsked, emit)
+		case *journaletv1.Event_PodFinished:
+			err = a.next(emit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer decides on a new question: a pod that can never run here is rejected at once, one whose
+// name is taken waits for the other one's end.
+func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionAsked, emit actors.Emit) error {
+	if r := misfit(a.state.GetConfig(), e.Manifest); r != nil {
+		return emit(decided(q.GetUid(), r))
+	}
+	name := q.GetNamespace() + "/" + q.GetName()
+	if holder := a.state.Names[name]; holder != "" {
+		return emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionDeferred{
+			AdmissionDeferred: &journaletv1.AdmissionDeferred{Uid: q.GetUid(), HolderUid: holder},
+		}})
+	}
+	return emit(decided(q.GetUid(), a.shortage(q.GetDemand())))
+}
+
+// next lets in the first of those that wait for a name that has become free. Only the names that
+// finished pods held can have become free, and those are few: at most one an event.
+func (a *Actor) next(emit actors.Emit) error {
+	for _, name := range a.freed() {
+		q := a.state.Waiting[name].GetAsked()[0]
+		if err := emit(decided(q.GetUid(), a.shortage(q.GetDemand()))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decided(uid string, r *rejection) *journaletv1.Event {
+	d := &journaletv1.AdmissionDecided{Uid: uid, Admitted: r == nil}
+	if r != nil {
+		d.Reason, d.Message = r.reason, r.message
+	}
+	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{AdmissionDecided: d}}
+}

@@ -1,0 +1,111 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Evolve folds one event.
+func (a *Actor) Evolve(e actors.Event) error {
+	s := a.state
+	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		s.Config = k.AgentStarted.GetConfig()
+	case *journaletv1.Event_AdmissionAsked:
+		q := k.AdmissionAsked
+		name := q.GetNamespace() + "/" + q.GetName()
+		if s.Waiting[name] == nil {
+			s.Waiting[name] = new(journaletv1.WaitingPods)
+		}
+		s.Waiting[name].Asked = append(s.Waiting[name].Asked, q)
+		s.WaitsFor[q.GetUid()] = name
+	case *journaletv1.Event_AdmissionDecided:
+		a.decided(k.AdmissionDecided)
+	case *journaletv1.Event_PodTerminated:
+		if p := s.Pods[k.PodTerminated.GetUid()]; p != nil {
+			a.free(k.PodTerminated.GetUid(), p)
+		}
+	case *journaletv1.Event_PodFinished:
+		a.finished(k.PodFinished.GetUid())
+	}
+	return nil
+}
+
+// decided takes the pod out of the queue for its name, and gives it the name. A rejected pod holds
+// its name too, until it has finished, as a terminal pod does.
+func (a *Actor) decided(d *journaletv1.AdmissionDecided) {
+	s := a.state
+	q := a.asked(d.GetUid())
+	if q == nil {
+		return
+	}
+	name := q.GetNamespace() + "/" + q.GetName()
+	a.dequeue(name, d.GetUid())
+	if s.Names[name] == "" {
+		s.Names[name] = d.GetUid()
+	}
+	s.Pods[d.GetUid()] = &journaletv1.AdmittedPod{FullName: name, Demand: q.GetDemand(), Terminated: !d.GetAdmitted()}
+	if !d.GetAdmitted() {
+		return
+	}
+	s.Running++
+	s.Used.MilliCpu += q.GetDemand().GetMilliCpu()
+	s.Used.MemoryBytes += q.GetDemand().GetMemoryBytes()
+	s.Used.EphemeralStorageBytes += q.GetDemand().GetEphemeralStorageBytes()
+	for _, port := range q.GetDemand().GetHostPorts() {
+		s.HostPorts[port] = d.GetUid()
+	}
+}
+
+// free gives back a pod's share of the node. Its name stays taken.
+func (a *Actor) free(uid string, p *journaletv1.AdmittedPod) {
+	if p.Terminated {
+		return
+	}
+	s := a.state
+	p.Terminated = true
+	s.Running--
+	s.Used.MilliCpu -= p.GetDemand().GetMilliCpu()
+	s.Used.MemoryBytes -= p.GetDemand().GetMemoryBytes()
+	s.Used.EphemeralStorageBytes -= p.GetDemand().GetEphemeralStorageBytes()
+	for _, port := range p.GetDemand().GetHostPorts() {
+		if s.HostPorts[port] == uid {
+			delete(s.HostPorts, port)
+		}
+	}
+}
+
+func (a *Actor) finished(uid string) {
+	s := a.state
+	if q := a.asked(uid); q != nil {
+		a.dequeue(q.GetNamespace()+"/"+q.GetName(), uid)
+	}
+	if p := s.Pods[uid]; p != nil {
+		a.free(uid, p)
+		if s.Names[p.GetFullName()] == uid {
+			delete(s.Names, p.GetFullName())
+		}
+		delete(s.Pods, uid)
+	}
+}
+
+// asked is the question of a pod that has no answer yet, nil if there is none.
+func (a *Actor) asked(uid string) *journaletv1.AdmissionAsked {
+	for _, q := range a.state.Waiting[a.state.WaitsFor[uid]].GetAsked() {
+		if q.GetUid() == uid {
+			return q
+		}
+	}
+	return nil
+}
+
+func (a *Actor) dequeue(name, uid string) {
+	w := a.state.Waiting[name]
+	w.Asked = slices.DeleteFunc(w.GetAsked(), func(q *journaletv1.AdmissionAsked) bool { return q.GetUid() == uid })
+	delete(a.state.WaitsFor, uid)
+	if len(w.Asked) == 0 {
+		delete(a.state.Waiting, name)
+	}
+}

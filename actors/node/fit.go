@@ -1,0 +1,98 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// rejection is why a pod is not admitted, in the kubelet's words
+// (pkg/kubelet/lifecycle: a lack of resources is OutOf<resource>, else the predicate's name).
+type rejection struct{ reason, message string }
+
+func failed(predicate, why string) *rejection {
+	return &rejection{predicate, fmt.Sprintf("Predicate %s failed: %s", predicate, why)}
+}
+
+// misfit tells why a pod can never run on a node with this configuration; nil if it can.
+func misfit(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
+	if pod == nil {
+		return nil
+	}
+	if n := pod.Spec.NodeName; n != "" && n != c.GetNodeName() {
+		return failed("NodeName", "node(s) didn't match the requested node name")
+	}
+	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {
+		return &rejection{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	here := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.GetNodeName(), Labels: c.GetNodeLabels()}}
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(here); err != nil || !ok {
+		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	}
+	return nil
+}
+
+// shortage tells what the node has too little of for one more pod; nil if it fits.
+func (a *Actor) shortage(d *journaletv1.PodDemand) *rejection {
+	s, has := a.state, a.state.GetConfig().GetAllocatable()
+	short := func(resource string, want, used, capacity int64) *rejection {
+		return &rejection{"OutOf" + resource, fmt.Sprintf(
+			"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", resource, want, used, capacity)}
+	}
+	lacks := func(want, used, capacity int64) bool { return want > 0 && want > capacity-used }
+	if most := s.GetConfig().GetMaxPods(); most > 0 && s.GetRunning() >= most {
+		return short("pods", 1, int64(s.GetRunning()), int64(most))
+	}
+	if lacks(d.GetMilliCpu(), s.Used.GetMilliCpu(), has.GetMilliCpu()) {
+		return short("cpu", d.GetMilliCpu(), s.Used.GetMilliCpu(), has.GetMilliCpu())
+	}
+	if lacks(d.GetMemoryBytes(), s.Used.GetMemoryBytes(), has.GetMemoryBytes()) {
+		return short("memory", d.GetMemoryBytes(), s.Used.GetMemoryBytes(), has.GetMemoryBytes())
+	}
+	if lacks(d.GetEphemeralStorageBytes(), s.Used.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes()) {
+		return short("ephemeral-storage", d.GetEphemeralStorageBytes(), s.Used.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes())
+	}
+	for _, port := range d.GetHostPorts() {
+		if a.portTaken(port) {
+			return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+		}
+	}
+	return nil
+}
+
+// portTaken tells whether a host port ("protocol/ip/port") collides with one in use: an empty ip
+// stands for all of the node's.
+func (a *Actor) portTaken(want string) bool {
+	protocol, ip, port := cutPort(want)
+	for _, have := range slices.Sorted(maps.Keys(a.state.HostPorts)) {
+		p, i, n := cutPort(have)
+		if p == protocol && n == port && (i == ip || i == "" || ip == "") {
+			return true
+		}
+	}
+	return false
+}
+
+func cutPort(key string) (protocol, ip, port string) {
+	protocol, rest, _ := strings.Cut(key, "/")
+	cut := strings.LastIndexByte(rest, '/')
+	return protocol, rest[:cut], rest[cut+1:]
+}
+
+// freed lists the names that somebody waits for and nobody holds.
+func (a *Actor) freed() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(a.state.Waiting)) {
+		if a.state.Names[name] == "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,96 @@
+package pod
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const (
+	// firstBackOff is the delay before the second restart; it doubles from there.
+	// kubelet: containerBackOffPeriod, 10 s.
+	firstBackOff = 10 * time.Second
+	// defaultMaxBackOff bounds it. kubelet: MaxContainerBackOff, 300 s.
+	defaultMaxBackOff = 300 * time.Second
+	// firstSetUpDelay and maxSetUpDelay bound the wait after a failed sandbox, volume or removal
+	// call. The kubelet tries again at its next sync, 10 s or more later; a transient failure is
+	// over sooner than that.
+	firstSetUpDelay = time.Second
+	maxSetUpDelay   = 30 * time.Second
+)
+
+// maxBackOff bounds a container's back-off.
+func (d *step) maxBackOff() time.Duration {
+	if m := d.state.GetMaxBackOff().AsDuration(); m > 0 {
+		return m
+	}
+	return defaultMaxBackOff
+}
+
+// backOff tells how long a container that ended has to wait, and, if it has waited long enough, the
+// back-off that its next start begins (nil for a first start).
+//
+// The rules are the kubelet's: the first restart is immediate, the second waits 10 s from the end
+// of the run before, then doubling; a container that ran for twice the longest delay starts anew,
+// and so does one with another image or other resources.
+func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (*journaletv1.BackOffStarted, time.Duration) {
+	cur := r.GetCurrent()
+	if !exited(cur) || r.GetReplacing() {
+		return nil, 0
+	}
+	first := min(firstBackOff, d.maxBackOff())
+	next := &journaletv1.BackOffStarted{Container: c.Name, Key: backOffKey(c), Delay: durationpb.New(first)}
+	b, ended := r.GetBackOff(), cur.GetFinishedAt().AsTime()
+	if b == nil || b.GetKey() != next.Key || ended.Sub(b.GetUpdatedAt().AsTime()) > 2*d.maxBackOff() {
+		return next, 0
+	}
+	if wait := d.left(cur.GetFinishedAt(), b.GetDelay().AsDuration()); wait > 0 {
+		return nil, wait
+	}
+	next.Delay = durationpb.New(min(2*b.GetDelay().AsDuration(), d.maxBackOff()))
+	return next, 0
+}
+
+// left is how much of a delay counted from a moment is left. A clock that was set back never makes
+// it longer than the delay itself.
+func (d *step) left(from *timestamppb.Timestamp, delay time.Duration) time.Duration {
+	if from == nil || delay == 0 {
+		return 0
+	}
+	return min(from.AsTime().Add(delay).Sub(d.now), delay)
+}
+
+// setUpDelay is the wait after so many failures in a row of a call that sets up or takes down a pod.
+func setUpDelay(failures uint32) time.Duration {
+	return doubled(failures, firstSetUpDelay, maxSetUpDelay)
+}
+
+// startDelay is the wait after so many failed starts in a row.
+func startDelay(failures uint32, most time.Duration) time.Duration {
+	return doubled(failures, min(firstBackOff, most), most)
+}
+
+func doubled(failures uint32, first, most time.Duration) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	delay := first
+	for i := uint32(1); i < failures && delay < most; i++ {
+		delay *= 2
+	}
+	return min(delay, most)
+}
+
+// backOffKey is what a back-off is kept for, as in the kubelet: the image and the resources.
+func backOffKey(c *corev1.Container) string {
+	h := fnv.New32a()
+	_ = json.NewEncoder(h).Encode(c.Resources)
+	return c.Image + "@" + strconv.FormatUint(uint64(h.Sum32()), 16)
+}

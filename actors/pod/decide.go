@@ -1,0 +1,116 @@
+package pod
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// orphanTimer ends the wait for a source to name a pod that only the runtime shows.
+const orphanTimer = "orphan"
+
+// orphanWait is how long such a pod is left alone. Sources are read within a second of a start; the
+// rest is for a folder that is mounted late.
+const orphanWait = 60 * time.Second
+
+// step is one Decide: what it looks at, and where its decisions go.
+type step struct {
+	*actor
+	now  time.Time
+	emit actors.Emit
+}
+
+// actor lets a step use the actor's readings by their short names.
+type actor = Actor
+
+// Decide says what follows from the state.
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+	d := &step{actor: a, now: in.Time, emit: emit}
+	// A decision may end a stage; what the next one asks for follows in the same step.
+	for {
+		before := a.state.GetStage()
+		if err := d.stage(before); err != nil {
+			return err
+		}
+		if a.state.GetStage() == before {
+			break
+		}
+	}
+	if a.state.GetStage() == finished || a.state.GetPod() == nil {
+		return nil
+	}
+	return d.tellStatus()
+}
+
+func (d *step) stage(s journaletv1.PodStage) error {
+	switch s {
+	case unknown:
+		return d.timer(orphanTimer, orphanWait)
+	case admitting:
+		return d.ask()
+	case runningPod:
+		return d.run()
+	case terminating:
+		return d.terminate()
+	case terminated:
+		return d.tearDown()
+	case cleaning:
+		return d.clean()
+	}
+	return nil
+}
+
+// ask puts the pod before the node, once.
+func (d *step) ask() error {
+	if d.state.GetAdmissionAsked() {
+		return nil
+	}
+	if err := d.clearTimer(orphanTimer); err != nil {
+		return err
+	}
+	p := d.state.GetPod()
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: &journaletv1.AdmissionAsked{
+		Uid: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName(), Digest: p.GetDigest(), Demand: Demand(d.manifest),
+	}}})
+}
+
+// call requests one call for this pod.
+func (d *step) call(req *journaletv1.CallRequested) error {
+	req.PodUid = d.self.ID
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: req}})
+}
+
+// calling tells whether a call that match accepts is under way.
+func (d *step) calling(match func(*journaletv1.CallRequested) bool) bool {
+	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
+		if match(d.state.Calls[id].GetRequest()) {
+			return true
+		}
+	}
+	return false
+}
+
+// forContainer matches every call for one container.
+func forContainer(name string) func(*journaletv1.CallRequested) bool {
+	return func(r *journaletv1.CallRequested) bool {
+		return r.GetStartContainer() != nil && r.GetStartContainer().GetContainer() == name ||
+			r.GetStopContainer() != nil && r.GetStopContainer().GetContainer() == name
+	}
+}
+
+func (d *step) timer(name string, after time.Duration) error {
+	if ev := actors.SetTimer(d.state.GetTimers(), name, after); ev != nil {
+		return d.emit(ev)
+	}
+	return nil
+}
+
+func (d *step) clearTimer(name string) error {
+	if ev := actors.ClearTimer(d.state.GetTimers(), name); ev != nil {
+		return d.emit(ev)
+	}
+	return nil
+}

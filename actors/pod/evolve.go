@@ -1,0 +1,191 @@
+package pod
+
+import (
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// The stages, short.
+const (
+	unknown     = journaletv1.PodStage_POD_STAGE_UNSPECIFIED
+	admitting   = journaletv1.PodStage_POD_STAGE_ADMITTING
+	runningPod  = journaletv1.PodStage_POD_STAGE_RUNNING
+	terminating = journaletv1.PodStage_POD_STAGE_TERMINATING
+	terminated  = journaletv1.PodStage_POD_STAGE_TERMINATED
+	cleaning    = journaletv1.PodStage_POD_STAGE_CLEANING
+	finished    = journaletv1.PodStage_POD_STAGE_FINISHED
+)
+
+// Evolve folds one event.
+func (a *Actor) Evolve(e actors.Event) error {
+	s := a.state
+	fired := actors.FoldTimer(s.Timers, e)
+	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		s.MaxBackOff = k.AgentStarted.GetConfig().GetMaxContainerBackOff()
+	case *journaletv1.Event_TimerFired:
+		if fired == orphanTimer && s.GetStage() == unknown {
+			s.Stage, s.Orphan = cleaning, true
+		}
+	case *journaletv1.Event_PodUpdated:
+		return a.evolveUpdated(e, k.PodUpdated)
+	case *journaletv1.Event_AdmissionAsked:
+		s.AdmissionAsked = true
+	case *journaletv1.Event_AdmissionDeferred:
+		s.HolderUid = k.AdmissionDeferred.GetHolderUid()
+	case *journaletv1.Event_AdmissionDecided:
+		return a.evolveAdmission(e, k.AdmissionDecided)
+	case *journaletv1.Event_PodObserved:
+		a.evolveObserved(k.PodObserved)
+	case *journaletv1.Event_CallRequested:
+		a.evolveRequested(e, k.CallRequested)
+	case *journaletv1.Event_CallWithdrawn:
+		if c := s.Calls[k.CallWithdrawn.GetIntentId()]; c != nil {
+			c.Withdrawn = true
+		}
+	case *journaletv1.Event_CallDropped:
+		delete(s.Calls, k.CallDropped.GetIntentId())
+	case *journaletv1.Event_CallFinished:
+		a.evolveFinished(e, k.CallFinished)
+	case *journaletv1.Event_ImageAsked:
+		a.eachOf(k.ImageAsked.GetImage(), func(r *journaletv1.ContainerRecord) { r.ImageAsked = !running(r.GetCurrent()) })
+	case *journaletv1.Event_ImageReleased:
+		a.eachOf(k.ImageReleased.GetImage(), func(r *journaletv1.ContainerRecord) { r.ImageAsked = false })
+	case *journaletv1.Event_ImageAnswered:
+		a.evolveAnswered(k.ImageAnswered)
+	case *journaletv1.Event_BackOffStarted:
+		b := k.BackOffStarted
+		a.keep(b.GetContainer()).BackOff = &journaletv1.BackOff{
+			Key: b.GetKey(), Delay: b.GetDelay(), UpdatedAt: timestamppb.New(e.Time),
+		}
+	case *journaletv1.Event_PodStatusChanged:
+		a.evolveStatus(e, k.PodStatusChanged)
+	case *journaletv1.Event_PodTerminated:
+		s.ToldTerminated = true
+		s.Stage = terminated
+		if s.Removed {
+			s.Stage = cleaning
+		}
+	case *journaletv1.Event_PodFinished:
+		s.Stage = finished
+	}
+	return nil
+}
+
+// evolveUpdated takes up what the source wants. A new life keeps what was observed, so that an
+// agent which lost its journal finds its running containers again instead of doubling them.
+func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
+	s := a.state
+	switch u.GetOperation() {
+	case journaletv1.PodOperation_POD_OPERATION_ADD:
+		return a.evolveAdded(e, u)
+	case journaletv1.PodOperation_POD_OPERATION_UPDATE:
+		s.Pod = u.GetPod()
+		a.manifest = e.Manifest
+	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
+		s.Removed = true
+		switch s.GetStage() {
+		case admitting, terminated:
+			s.Stage = cleaning
+		case runningPod:
+			s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
+		}
+	default:
+		return actors.Illegal(e, s.GetStage())
+	}
+	return nil
+}
+
+func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
+	s := a.state
+	switch s.GetStage() {
+	case unknown, finished:
+	case cleaning:
+		// What was taken for nobody's is being cleared away: its PodFinished makes the source add it again.
+		s.Source = u.GetSource()
+		return nil
+	default:
+		return actors.Illegal(e, s.GetStage())
+	}
+	next := withMaps(&journaletv1.PodState{
+		Pod: u.GetPod(), Source: u.GetSource(), Stage: admitting,
+		CreatedAt: timestamppb.New(e.Time), MaxBackOff: s.GetMaxBackOff(),
+		Timers: &journaletv1.Timers{Generation: s.GetTimers().GetGeneration()},
+	})
+	if s.GetStage() == unknown {
+		next.Observed, next.Containers, next.SandboxId = s.GetObserved(), s.GetContainers(), s.GetSandboxId()
+		next.NextSandboxAttempt, next.Touched = s.GetNextSandboxAttempt(), s.GetTouched()
+		next.Timers = s.GetTimers()
+	}
+	a.state, a.manifest = withMaps(next), e.Manifest
+	return nil
+}
+
+func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided) error {
+	s := a.state
+	s.HolderUid = ""
+	switch {
+	case s.GetStage() != admitting:
+		// The pod was removed while the question was open: its end is under way and stays so.
+		return nil
+	case d.GetAdmitted():
+		s.Stage, s.AdmittedAt = runningPod, timestamppb.New(e.Time)
+	default:
+		s.Stage, s.Rejected, s.ToldTerminated = terminated, true, true
+		s.Reason, s.Message = d.GetReason(), "Pod was rejected: "+d.GetMessage()
+	}
+	return nil
+}
+
+func (a *Actor) evolveStatus(e actors.Event, c *journaletv1.PodStatusChanged) {
+	s := a.state
+	s.Phase, s.Reason, s.Message = c.GetPhase(), c.GetReason(), c.GetMessage()
+	for _, cond := range c.GetConditions() {
+		last := timestamppb.New(e.Time)
+		if old := s.Conditions[cond.GetType()]; old != nil && old.GetStatus() == cond.GetStatus() {
+			last = old.GetLastTransition()
+		}
+		s.Conditions[cond.GetType()] = &journaletv1.Condition{
+			Type: cond.GetType(), Status: cond.GetStatus(), Reason: cond.GetReason(),
+			Message: cond.GetMessage(), LastTransition: last,
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
+		w := c.GetWaiting()[name]
+		if w.GetReason() == "" {
+			w = nil
+		}
+		a.keep(name).Waiting = w
+	}
+}
+
+// eachOf does something to the record of every container with this image.
+func (a *Actor) eachOf(image string, do func(*journaletv1.ContainerRecord)) {
+	if a.manifest == nil {
+		return
+	}
+	for i := range a.manifest.Spec.Containers {
+		if c := &a.manifest.Spec.Containers[i]; c.Image == image {
+			do(a.keep(c.Name))
+		}
+	}
+}
+
+func (a *Actor) evolveAnswered(r *journaletv1.ImageAnswered) {
+	ok := r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+	a.eachOf(r.GetImage(), func(rec *journaletv1.ContainerRecord) {
+		if !rec.GetImageAsked() {
+			return
+		}
+		if ok {
+			rec.ImageAsked, rec.ImageMissing, rec.ImageReady, rec.StartError = false, false, true, nil
+			return
+		}
+		rec.StartError = pullError(r)
+	})
+}

@@ -1,0 +1,238 @@
+package pod
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// run brings an admitted pod to what its manifest says: volumes and sandbox first, then every
+// container. It corresponds to what the kubelet computes in computePodActions.
+func (d *step) run() error {
+	if d.manifest == nil {
+		return nil
+	}
+	if err := d.stopStrays(); err != nil {
+		return err
+	}
+	if d.done() {
+		return d.tellTerminated()
+	}
+	if err := d.setUp(); err != nil {
+		return err
+	}
+	if d.state.GetSandboxId() == "" || !d.volumesReady() {
+		return nil
+	}
+	for i := range d.manifest.Spec.Containers {
+		if err := d.container(&d.manifest.Spec.Containers[i]); err != nil {
+			return err
+		}
+	}
+	return d.removeOld()
+}
+
+// done tells whether every container has ended and none is to start again.
+func (d *step) done() bool {
+	for i := range d.manifest.Spec.Containers {
+		c := &d.manifest.Spec.Containers[i]
+		r := d.record(c.Name)
+		if !exited(r.GetCurrent()) || d.restarts(c, r) || d.calling(forContainer(c.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// stopStrays stops containers that run outside the sandbox that the pod is to run in, and those
+// that the manifest no longer has.
+func (d *step) stopStrays() error {
+	for _, c := range d.state.GetObserved().GetContainers() {
+		if !alive(c) || d.calling(forContainer(c.GetName())) {
+			continue
+		}
+		reason := ""
+		switch {
+		case d.spec(c.GetName()) == nil:
+			reason = "container is no longer in the manifest"
+		case c.GetSandboxId() != d.state.GetSandboxId():
+			reason = "its sandbox is not the pod's"
+		}
+		if reason == "" {
+			continue
+		}
+		if err := d.stop(c, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alive tells whether a container may still hold a process.
+func alive(c *journaletv1.ContainerObservation) bool {
+	return running(c) || c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
+}
+
+// setUp asks for the sandbox and the volumes that the pod lacks.
+func (d *step) setUp() error {
+	if !d.volumesReady() && !d.calling(func(r *journaletv1.CallRequested) bool { return r.GetSetUpVolumes() != nil }) {
+		wait := d.left(d.state.GetVolumeFailedAt(), setUpDelay(d.state.GetVolumeFailures()))
+		if wait > 0 {
+			if err := d.timer("volumes", wait); err != nil {
+				return err
+			}
+		} else if err := d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_SetUpVolumes{
+			SetUpVolumes: &journaletv1.SetUpVolumes{Digest: d.state.GetPod().GetDigest()},
+		}}); err != nil {
+			return err
+		}
+	}
+	if d.state.GetSandboxId() != "" || d.calling(sandboxCall) || d.anyAlive() {
+		return nil
+	}
+	if wait := d.left(d.state.GetSandboxFailedAt(), setUpDelay(d.state.GetSandboxFailures())); wait > 0 {
+		return d.timer("sandbox", wait)
+	}
+	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{RunSandbox: &journaletv1.RunSandbox{
+		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
+		HostNetwork: d.manifest.Spec.HostNetwork,
+	}}})
+}
+
+func sandboxCall(r *journaletv1.CallRequested) bool {
+	return r.GetRunSandbox() != nil || r.GetStopSandbox() != nil || r.GetRemoveSandbox() != nil
+}
+
+// anyAlive tells whether something still runs: a new sandbox waits for it, since two instances of a
+// container must never run at once.
+func (d *step) anyAlive() bool {
+	for _, c := range d.state.GetObserved().GetContainers() {
+		if alive(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// volumesReady is true at once for a pod without volumes.
+func (d *step) volumesReady() bool {
+	return d.state.GetVolumesReady() || len(d.manifest.Spec.Volumes) == 0
+}
+
+// container brings one container to what its manifest says.
+func (d *step) container(c *corev1.Container) error {
+	r := d.record(c.Name)
+	if d.calling(forContainer(c.Name)) {
+		return nil
+	}
+	cur := r.GetCurrent()
+	switch {
+	case cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN:
+		return d.stop(cur, "container is in an unknown state")
+	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c):
+		return d.stop(cur, reasonChanged)
+	case running(cur):
+		return nil
+	case cur != nil && !d.restarts(c, r):
+		return nil
+	}
+	return d.start(c, r)
+}
+
+// restarts tells whether a container that does not run is to be started (again).
+func (d *step) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
+	cur := r.GetCurrent()
+	switch {
+	case !exited(cur) || r.GetReplacing():
+		return true
+	case d.manifest.Spec.RestartPolicy == corev1.RestartPolicyNever:
+		return false
+	case d.manifest.Spec.RestartPolicy == corev1.RestartPolicyOnFailure:
+		return cur.GetExitCode() != 0
+	}
+	return true
+}
+
+// start starts a container whose back-off has passed and whose image is there.
+func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error {
+	if wait := d.left(r.GetStartFailedAt(), startDelay(r.GetStartFailures(), d.maxBackOff())); wait > 0 {
+		return d.timer("start "+c.Name, wait)
+	}
+	delay, wait := d.backOff(c, r)
+	if wait > 0 {
+		return d.timer("back-off "+c.Name, wait)
+	}
+	if d.needsImage(c, r) {
+		if r.GetImageAsked() {
+			return nil
+		}
+		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageAsked{
+			ImageAsked: &journaletv1.ImageAsked{Uid: d.self.ID, Image: c.Image},
+		}})
+	}
+	if delay != nil {
+		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_BackOffStarted{BackOffStarted: delay}}); err != nil {
+			return err
+		}
+	}
+	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{
+		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
+		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), Pulled: r.GetImageReady(),
+	}}})
+}
+
+// needsImage tells whether the image has to be pulled before the next start. With Always it is
+// pulled for each start; otherwise only where the last start found none.
+func (d *step) needsImage(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
+	if r.GetImageReady() {
+		return false
+	}
+	switch c.ImagePullPolicy {
+	case corev1.PullNever:
+		return false
+	case corev1.PullAlways:
+		return true
+	}
+	return r.GetImageMissing()
+}
+
+// podIPs are the addresses of the sandbox that containers run in.
+func (a *Actor) podIPs() []string {
+	for _, x := range a.state.GetObserved().GetSandboxes() {
+		if x.GetId() == a.state.GetSandboxId() {
+			return x.GetIps()
+		}
+	}
+	return nil
+}
+
+// removeOld removes dead instances of which a newer dead one is kept, and sandboxes that hold
+// nothing that is kept (kubelet: MaxPerPodContainerCount 1).
+func (d *step) removeOld() error {
+	keep := map[string]bool{}
+	for _, c := range d.state.GetObserved().GetContainers() {
+		r := d.record(c.GetName())
+		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == r.GetLast().GetId() || alive(c) {
+			keep[c.GetSandboxId()] = true
+			continue
+		}
+		keep[c.GetSandboxId()] = true
+		if d.calling(func(q *journaletv1.CallRequested) bool { return q.GetRemoveContainer().GetContainerId() == c.GetId() }) {
+			continue
+		}
+		if err := d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{
+			RemoveContainer: &journaletv1.RemoveContainer{Container: c.GetName(), ContainerId: c.GetId()},
+		}}); err != nil {
+			return err
+		}
+	}
+	for _, x := range d.state.GetObserved().GetSandboxes() {
+		if x.GetId() == d.state.GetSandboxId() || keep[x.GetId()] {
+			continue
+		}
+		if err := d.removeSandbox(x.GetId()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

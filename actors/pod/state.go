@@ -1,0 +1,121 @@
+package pod
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Actor is the decider of one pod.
+type Actor struct {
+	self  messages.Ref
+	state *journaletv1.PodState
+	// manifest is what state.pod.digest names; nil before the first PodUpdated.
+	manifest *corev1.Pod
+}
+
+var _ actors.Decider = (*Actor)(nil)
+
+// New makes the decider of the pod with this UID, of which nothing is known yet.
+func New(uid string) *Actor {
+	return &Actor{self: messages.Pod(uid), state: withMaps(new(journaletv1.PodState))}
+}
+
+func withMaps(s *journaletv1.PodState) *journaletv1.PodState {
+	if s.Containers == nil {
+		s.Containers = map[string]*journaletv1.ContainerRecord{}
+	}
+	if s.Calls == nil {
+		s.Calls = map[string]*journaletv1.PodCall{}
+	}
+	if s.Conditions == nil {
+		s.Conditions = map[string]*journaletv1.Condition{}
+	}
+	if s.Timers == nil {
+		s.Timers = new(journaletv1.Timers)
+	}
+	return s
+}
+
+// State is the state, to be read only.
+func (a *Actor) State() proto.Message { return a.state }
+
+// Pod is the state with its type, to be read only.
+func (a *Actor) Pod() *journaletv1.PodState { return a.state }
+
+// Manifest is the manifest being carried out, nil for a pod that no source has named. Read only.
+func (a *Actor) Manifest() *corev1.Pod { return a.manifest }
+
+// Restore replaces the state.
+func (a *Actor) Restore(b []byte) error {
+	s := new(journaletv1.PodState)
+	if err := proto.Unmarshal(b, s); err != nil {
+		return fmt.Errorf("restore %s: %w", a.self, err)
+	}
+	a.state, a.manifest = withMaps(s), nil
+	return nil
+}
+
+// Digests names the manifest being carried out.
+func (a *Actor) Digests() []string {
+	if d := a.state.GetPod().GetDigest(); d != "" {
+		return []string{d}
+	}
+	return nil
+}
+
+// Resolve hands over the manifest being carried out.
+func (a *Actor) Resolve(digest string, manifest *corev1.Pod) {
+	if digest == a.state.GetPod().GetDigest() {
+		a.manifest = manifest
+	}
+}
+
+// Timers are the back-offs under way.
+func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }
+
+// record is what is known of a container; a zero record for one that was never started. It is not
+// part of the state until something is folded into it.
+func (a *Actor) record(name string) *journaletv1.ContainerRecord {
+	if r := a.state.Containers[name]; r != nil {
+		return r
+	}
+	return &journaletv1.ContainerRecord{Name: name}
+}
+
+// keep is the record of a container, made if need be. Only Evolve may call it.
+func (a *Actor) keep(name string) *journaletv1.ContainerRecord {
+	r := a.state.Containers[name]
+	if r == nil {
+		r = &journaletv1.ContainerRecord{Name: name}
+		a.state.Containers[name] = r
+	}
+	return r
+}
+
+// spec is the container of this name in the manifest, nil if there is none.
+func (a *Actor) spec(name string) *corev1.Container {
+	if a.manifest == nil {
+		return nil
+	}
+	for i := range a.manifest.Spec.Containers {
+		if c := &a.manifest.Spec.Containers[i]; c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// running tells whether a container runs, or has to be taken to run until it is observed.
+func running(c *journaletv1.ContainerObservation) bool {
+	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING
+}
+
+func exited(c *journaletv1.ContainerObservation) bool {
+	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_EXITED
+}

@@ -1,0 +1,140 @@
+package pod
+
+import (
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Node is what a pod's status tells of its node.
+type Node struct {
+	// HostIPs are the node's addresses, the first one first.
+	HostIPs []string
+	// RuntimeName goes before container ids, as in containerd://<id>.
+	RuntimeName string
+}
+
+// View is the pod as the Kubernetes API shows it: its manifest with the status that follows from
+// the state. It is a copy.
+func (a *Actor) View(on Node) *corev1.Pod {
+	ref := a.state.GetPod()
+	p := &corev1.Pod{}
+	if a.manifest != nil {
+		p = a.manifest.DeepCopy()
+	}
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	if ref != nil {
+		p.Namespace, p.Name, p.UID = ref.GetNamespace(), ref.GetName(), typesUID(ref.GetUid())
+	} else {
+		p.UID = typesUID(a.self.ID)
+	}
+	p.CreationTimestamp = when(a.state.GetCreatedAt())
+	if a.state.GetRemoved() {
+		at := when(a.state.GetTerminatingAt())
+		p.DeletionTimestamp = &at
+		p.DeletionGracePeriodSeconds = p.Spec.TerminationGracePeriodSeconds
+	}
+	p.Status = a.status(on)
+	return p
+}
+
+func (a *Actor) status(on Node) corev1.PodStatus {
+	s := a.state
+	st := corev1.PodStatus{
+		Phase: phases[s.GetPhase()], Reason: s.GetReason(), Message: s.GetMessage(),
+		QOSClass: QOS(a.manifest),
+	}
+	if t := s.GetAdmittedAt(); t != nil {
+		at := when(t)
+		st.StartTime = &at
+	}
+	for _, ip := range on.HostIPs {
+		st.HostIPs = append(st.HostIPs, corev1.HostIP{IP: ip})
+	}
+	if len(on.HostIPs) > 0 {
+		st.HostIP = on.HostIPs[0]
+	}
+	ips := a.podIPs()
+	if a.manifest != nil && a.manifest.Spec.HostNetwork {
+		ips = on.HostIPs
+	}
+	for _, ip := range ips {
+		st.PodIPs = append(st.PodIPs, corev1.PodIP{IP: ip})
+	}
+	if len(ips) > 0 {
+		st.PodIP = ips[0]
+	}
+	for _, c := range sortedConditions(s.Conditions) {
+		st.Conditions = append(st.Conditions, corev1.PodCondition{
+			Type: corev1.PodConditionType(c.GetType()), Status: conditionStatus(c.GetStatus()),
+			Reason: c.GetReason(), Message: c.GetMessage(), LastTransitionTime: when(c.GetLastTransition()),
+		})
+	}
+	for i := range a.containers() {
+		st.ContainerStatuses = append(st.ContainerStatuses, a.containerStatus(on, &a.containers()[i]))
+	}
+	return st
+}
+
+func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerStatus {
+	r := a.record(c.Name)
+	cur := r.GetCurrent()
+	st := corev1.ContainerStatus{
+		Name: c.Name, Image: c.Image, ImageID: cur.GetImageRef(), Ready: ready(r), Started: ptr.To(ready(r)),
+		RestartCount: int32(restarts(r)), //nolint:gosec // A restart count is far below 2^31.
+	}
+	if cur.GetId() != "" {
+		st.ContainerID = on.containerID(cur)
+	}
+	st.State = containerState(on, cur, a.waiting(c))
+	if st.State.Waiting != nil && exited(cur) {
+		st.LastTerminationState.Terminated = terminatedState(on, cur)
+	} else if r.GetLast() != nil {
+		st.LastTerminationState.Terminated = terminatedState(on, r.GetLast())
+	}
+	return st
+}
+
+func (on Node) containerID(c *journaletv1.ContainerObservation) string {
+	return on.RuntimeName + "://" + c.GetId()
+}
+
+func containerState(on Node, cur *journaletv1.ContainerObservation, w *journaletv1.Waiting) corev1.ContainerState {
+	switch {
+	case w != nil:
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: w.GetReason(), Message: w.GetMessage()}}
+	case running(cur):
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: when(cur.GetStartedAt())}}
+	case exited(cur):
+		return corev1.ContainerState{Terminated: terminatedState(on, cur)}
+	}
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonCreating}}
+}
+
+func terminatedState(on Node, c *journaletv1.ContainerObservation) *corev1.ContainerStateTerminated {
+	return &corev1.ContainerStateTerminated{
+		ExitCode: c.GetExitCode(), Reason: c.GetReason(), Message: c.GetMessage(),
+		StartedAt: when(c.GetStartedAt()), FinishedAt: when(c.GetFinishedAt()), ContainerID: on.containerID(c),
+	}
+}
+
+var phases = map[journaletv1.PodPhase]corev1.PodPhase{
+	pending: corev1.PodPending, runs: corev1.PodRunning, succeeded: corev1.PodSucceeded, failed: corev1.PodFailed,
+}
+
+func conditionStatus(ok bool) corev1.ConditionStatus {
+	if ok {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
+func when(t *timestamppb.Timestamp) metav1.Time {
+	if t == nil {
+		return metav1.Time{}
+	}
+	return metav1.NewTime(t.AsTime())
+}

@@ -1,0 +1,85 @@
+package pod
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Reasons for which a container waits, as the kubelet names them.
+const (
+	reasonCreating     = "ContainerCreating"
+	reasonCrashLoop    = "CrashLoopBackOff"
+	reasonPullBackOff  = "ImagePullBackOff"
+	reasonNeverPull    = "ErrImageNeverPull"
+	reasonInvalidImage = "InvalidImageName"
+)
+
+// startError is what a failed start leaves as the container's reason for waiting.
+func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.Waiting {
+	w := &journaletv1.Waiting{Reason: "RunContainerError", Message: f.GetMessage()}
+	switch f.GetError() {
+	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
+		w.Reason = reasonCreating
+		if neverPull {
+			w.Reason = reasonNeverPull
+		}
+	case journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT:
+		w.Reason = "ImageInspectError"
+	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
+		w.Reason = reasonInvalidImage
+	case journaletv1.CallError_CALL_ERROR_CONFIG, journaletv1.CallError_CALL_ERROR_VOLUME:
+		w.Reason = "CreateContainerConfigError"
+	case journaletv1.CallError_CALL_ERROR_CREATE:
+		w.Reason = "CreateContainerError"
+	}
+	return w
+}
+
+// pullError is what a failed pull leaves as the reason for waiting: the error's own name is in the
+// message, since the pod waits out a back-off from the moment that it is told.
+func pullError(r *journaletv1.ImageAnswered) *journaletv1.Waiting {
+	name := "ErrImagePull"
+	switch r.GetError() {
+	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
+		return &journaletv1.Waiting{Reason: reasonInvalidImage, Message: r.GetMessage()}
+	case journaletv1.CallError_CALL_ERROR_REGISTRY_UNAVAILABLE:
+		name = "RegistryUnavailable"
+	case journaletv1.CallError_CALL_ERROR_SIGNATURE_VALIDATION:
+		name = "SignatureValidationFailed"
+	}
+	return &journaletv1.Waiting{
+		Reason:  reasonPullBackOff,
+		Message: fmt.Sprintf("Back-off pulling image %q: %s: %s", r.GetImage(), name, r.GetMessage()),
+	}
+}
+
+// waiting tells why a container does not run; nil for one that runs or has ended.
+func (a *Actor) waiting(c *corev1.Container) *journaletv1.Waiting {
+	r := a.record(c.Name)
+	cur := r.GetCurrent()
+	switch {
+	case running(cur) && cur.GetStartedAt() != nil:
+		return nil
+	case exited(cur) && (a.over() || !a.willRestart(c, r)):
+		return nil
+	case r.GetStartError() != nil:
+		return r.GetStartError()
+	case exited(cur) && a.state.GetTimers().GetSet()["back-off "+c.Name] != nil:
+		return &journaletv1.Waiting{Reason: reasonCrashLoop, Message: fmt.Sprintf(
+			"back-off %s restarting failed container=%s pod=%s_%s(%s)", r.GetBackOff().GetDelay().AsDuration(),
+			c.Name, a.state.GetPod().GetName(), a.state.GetPod().GetNamespace(), a.state.GetPod().GetUid())}
+	case exited(cur):
+		return nil
+	}
+	return &journaletv1.Waiting{Reason: reasonCreating}
+}
+
+// over tells whether no container will start again.
+func (a *Actor) over() bool { return a.state.GetStage() > runningPod }
+
+func (a *Actor) willRestart(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
+	return (&step{actor: a}).restarts(c, r)
+}

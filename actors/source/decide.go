@@ -1,0 +1,102 @@
+package source
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Decide brings what was told to the pods' actors to what the source wants.
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+	all := false
+	for _, e := range in.Events {
+		switch k := e.Body.GetKind().(type) {
+		case *journaletv1.Event_ManifestsRead, *journaletv1.Event_AgentStarted:
+			all = true
+		case *journaletv1.Event_PodFinished:
+			if err := a.decidePod(k.PodFinished.GetUid(), emit); err != nil {
+				return err
+			}
+		}
+	}
+	if !all {
+		return nil
+	}
+	return a.decideAll(emit)
+}
+
+func (a *Actor) decideAll(emit actors.Emit) error {
+	s := a.state
+	for _, key := range slices.Sorted(maps.Keys(s.Ignored)) {
+		if i := s.Ignored[key]; !i.GetTold() {
+			e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestIgnored{ManifestIgnored: i.GetIgnored()}}
+			if err := emit(e); err != nil {
+				return err
+			}
+		}
+	}
+	for _, uid := range a.order() {
+		if err := a.decidePod(uid, emit); err != nil {
+			return err
+		}
+	}
+	if s.Complete && !s.Ready {
+		return emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceReady{
+			SourceReady: &journaletv1.SourceReady{Source: s.GetName()},
+		}})
+	}
+	return nil
+}
+
+// order lists the pods so that removals come first, which frees names and resources, and additions
+// in order of path.
+func (a *Actor) order() []string {
+	uids := slices.Sorted(maps.Keys(a.state.Pods))
+	slices.SortStableFunc(uids, func(x, y string) int {
+		p, q := a.state.Pods[x], a.state.Pods[y]
+		if p.GetWanted() != q.GetWanted() {
+			if q.GetWanted() {
+				return -1
+			}
+			return 1
+		}
+		if p.GetPath() < q.GetPath() {
+			return -1
+		}
+		if p.GetPath() > q.GetPath() {
+			return 1
+		}
+		return 0
+	})
+	return uids
+}
+
+// decidePod tells one pod's actor what has changed for it, if anything.
+func (a *Actor) decidePod(uid string, emit actors.Emit) error {
+	p := a.state.Pods[uid]
+	op := journaletv1.PodOperation_POD_OPERATION_UNSPECIFIED
+	switch stage := p.GetStage(); stage {
+	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW, journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED:
+		if p.GetWanted() {
+			op = journaletv1.PodOperation_POD_OPERATION_ADD
+		} else if stage == journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED {
+			return emit(&journaletv1.Event{Kind: &journaletv1.Event_PodForgotten{
+				PodForgotten: &journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()},
+			}})
+		}
+	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED:
+		if !p.GetWanted() {
+			op = journaletv1.PodOperation_POD_OPERATION_REMOVE
+		} else if p.GetPod().GetDigest() != p.GetToldDigest() {
+			op = journaletv1.PodOperation_POD_OPERATION_UPDATE
+		}
+	}
+	if op == journaletv1.PodOperation_POD_OPERATION_UNSPECIFIED {
+		return nil
+	}
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+		Operation: op, Pod: p.GetPod(), Source: a.state.GetName(),
+	}}})
+}

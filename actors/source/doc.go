@@ -1,0 +1,7 @@
+// Package source decides for one source of pods, such as the static pod folder.
+//
+// It receives ManifestsRead (what changed in the source) and PodFinished (nothing is left of a
+// pod), and decides PodUpdated ADD, UPDATE and REMOVE, ManifestIgnored (a name or UID taken by an
+// earlier file), SourceReady and PodForgotten (the pod's actor may end). It does not read files and
+// does not look into manifests. Start with decide.go.
+package source

@@ -1,0 +1,144 @@
+package source
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Evolve folds one event.
+func (a *Actor) Evolve(e actors.Event) error {
+	s := a.state
+	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_ManifestsRead:
+		for _, f := range k.ManifestsRead.GetChanged() {
+			keepFile(s, f)
+		}
+		s.Complete = s.Complete || k.ManifestsRead.GetComplete()
+		want(s)
+	case *journaletv1.Event_PodUpdated:
+		return a.evolveUpdated(e, k.PodUpdated)
+	case *journaletv1.Event_PodFinished:
+		if p := s.Pods[k.PodFinished.GetUid()]; p != nil {
+			p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED
+		} else {
+			// A pod that the runtime showed and no file names: it is kept only to be forgotten.
+			s.Pods[k.PodFinished.GetUid()] = &journaletv1.SourcePod{
+				Pod:   &journaletv1.PodRef{Uid: k.PodFinished.GetUid()},
+				Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED,
+			}
+		}
+	case *journaletv1.Event_PodForgotten:
+		delete(s.Pods, k.PodForgotten.GetUid())
+	case *journaletv1.Event_ManifestIgnored:
+		if i := s.Ignored[ignoredKey(k.ManifestIgnored.GetPath(), k.ManifestIgnored.GetPod())]; i != nil {
+			i.Told = true
+		}
+	case *journaletv1.Event_SourceReady:
+		s.Ready = true
+	}
+	return nil
+}
+
+func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
+	p := a.state.Pods[u.GetPod().GetUid()]
+	if p == nil {
+		return actors.Illegal(e, journaletv1.SourcePodStage_SOURCE_POD_STAGE_UNSPECIFIED)
+	}
+	switch u.GetOperation() {
+	case journaletv1.PodOperation_POD_OPERATION_ADD, journaletv1.PodOperation_POD_OPERATION_UPDATE:
+		p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED
+		p.ToldDigest = u.GetPod().GetDigest()
+	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
+		p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_REMOVING
+	default:
+		return actors.Illegal(e, p.Stage)
+	}
+	return nil
+}
+
+// keepFile takes in what a file holds now. A file that cannot be read, or a part of it that cannot
+// be used, takes nothing away: what the file named before stays wanted until the file is good again
+// or gone, because a slip of the pen must not stop a running pod.
+func keepFile(s *journaletv1.SourceState, f *journaletv1.ManifestFile) {
+	if len(f.GetPods()) == 0 && len(f.GetProblems()) == 0 && !f.GetUnreadable() {
+		delete(s.Files, f.GetPath())
+		return
+	}
+	now := &journaletv1.ManifestFile{
+		Path: f.GetPath(), Pods: slices.Clone(f.GetPods()), Problems: f.GetProblems(), Unreadable: f.GetUnreadable(),
+	}
+	if len(f.GetProblems()) > 0 || f.GetUnreadable() {
+		named := map[string]bool{}
+		for _, p := range now.GetPods() {
+			named[fullName(p)] = true
+		}
+		for _, p := range s.Files[f.GetPath()].GetPods() {
+			if !named[fullName(p)] {
+				now.Pods = append(now.Pods, p)
+			}
+		}
+	}
+	s.Files[f.GetPath()] = now
+}
+
+// want works out which pods the files want, in order of their paths: the first to name a full name
+// or a UID has it.
+func want(s *journaletv1.SourceState) {
+	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
+		s.Pods[uid].Wanted = false
+	}
+	ignored := map[string]*journaletv1.IgnoredPod{}
+	owner := map[string]string{}
+	for _, path := range slices.Sorted(maps.Keys(s.Files)) {
+		for _, ref := range s.Files[path].GetPods() {
+			if reason, by := taken(owner, ref); reason != "" {
+				key := ignoredKey(path, ref)
+				if ignored[key] = s.Ignored[key]; ignored[key] == nil {
+					ignored[key] = &journaletv1.IgnoredPod{Ignored: ignore(path, ref, reason, by)}
+				}
+				continue
+			}
+			owner["name "+fullName(ref)], owner["uid "+ref.GetUid()] = path, path
+			p := s.Pods[ref.GetUid()]
+			if p == nil {
+				p = &journaletv1.SourcePod{Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW}
+				s.Pods[ref.GetUid()] = p
+			}
+			p.Pod, p.Path, p.Wanted = ref, path, true
+		}
+	}
+	s.Ignored = ignored
+	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
+		if p := s.Pods[uid]; !p.GetWanted() && p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW {
+			delete(s.Pods, uid)
+		}
+	}
+}
+
+func taken(owner map[string]string, ref *journaletv1.PodRef) (reason, by string) {
+	if path, ok := owner["name "+fullName(ref)]; ok {
+		return "DuplicateName", path
+	}
+	if path, ok := owner["uid "+ref.GetUid()]; ok {
+		return "DuplicateUID", path
+	}
+	return "", ""
+}
+
+func ignore(path string, ref *journaletv1.PodRef, reason, by string) *journaletv1.ManifestIgnored {
+	what := "the name " + fullName(ref)
+	if reason == "DuplicateUID" {
+		what = "the UID " + ref.GetUid()
+	}
+	return &journaletv1.ManifestIgnored{
+		Path: path, Pod: ref, Reason: reason,
+		Message: what + " is taken by " + by + ", which comes first: rename one of the two pods, or remove one",
+	}
+}
+
+func ignoredKey(path string, ref *journaletv1.PodRef) string { return path + " " + ref.GetUid() }
+
+func fullName(p *journaletv1.PodRef) string { return p.GetNamespace() + "/" + p.GetName() }

@@ -1,0 +1,349 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nkeys"
+
+	"github.com/journalet/journalet/messages"
+)
+
+// observe connects as an observer; what the server refuses comes on the channel.
+func observe(t *testing.T, b *Bus) (*nats.Conn, <-chan error) {
+	t.Helper()
+	refused := make(chan error, 16)
+	nc, err := Dial(testContext(t), b.opts.Dir, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc, refused
+}
+
+func mustBeRefused(t *testing.T, what string, refused <-chan error) {
+	t.Helper()
+	select {
+	case err := <-refused:
+		if !errors.Is(err, nats.ErrPermissionViolation) && !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
+			t.Errorf("%s: refused with %v", what, err)
+		}
+	case <-testContext(t).Done():
+		t.Errorf("%s: not refused", what)
+	}
+}
+
+func TestObserversCannotWriteOrReachTheStreams(t *testing.T) {
+	b := openBus(t, busDir(t))
+	appendFacts(t, b, 1)
+	nc, refused := observe(t, b)
+	node := messages.Token(testNode)
+	for _, subject := range []string{
+		"node." + node + ".pod.p.decided",
+		"event." + node + ".pod.p.pod_observed",
+		"manifest." + node + ".sha256-00",
+		"snapshot." + node + ".1.index",
+		"$JS.API.INFO",
+		"$JS.API.STREAM.PURGE.JOURNAL",
+		"$JS.API.DIRECT.GET.JOURNAL",
+		"$JS.ACK.JOURNAL.x",
+		"$SYS.REQ.SERVER.PING",
+		"_INBOX.someone",
+	} {
+		if err := nc.Publish(subject, []byte("forged")); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		mustBeRefused(t, "publish on "+subject, refused)
+	}
+	for _, subject := range []string{"node.>", "manifest.>", "snapshot.>", ">", "*.>", "$JS.>", "$SYS.>", "journalet.>", "_R_.>"} {
+		if _, err := nc.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		mustBeRefused(t, "subscribe to "+subject, refused)
+	}
+	if b.Journal().Last() != 1 {
+		t.Fatalf("the journal holds %d records", b.Journal().Last())
+	}
+	if r, err := b.Journal().Verify(testContext(t), nil); err != nil || !r.OK() {
+		t.Fatalf("verify: %+v, %v", r, err)
+	}
+}
+
+func TestAStrangerIsNotLetIn(t *testing.T) {
+	b := openBus(t, busDir(t))
+	key, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign, err := signWith(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, opts := range map[string][]nats.Option{"another key": {sign}, "no key": nil} {
+		nc, err := nats.Connect("", append(opts, nats.InProcessServer(socketDialer(b.opts.Dir)))...)
+		if err == nil {
+			nc.Close()
+			t.Errorf("%s: let in", name)
+		}
+	}
+}
+
+func TestObserversSeeEventsAndOnlyWhileTheyListen(t *testing.T) {
+	b := openBus(t, busDir(t))
+	o := b.Observers()
+	if o.Wanted() {
+		t.Fatal("wanted, and nobody is there")
+	}
+	nc, _ := observe(t, b)
+	sub, err := nc.SubscribeSync(messages.EventFilter(testNode))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if !o.Wanted() {
+		t.Fatal("not wanted, and somebody listens")
+	}
+	j := b.Journal()
+	j.Append(fact(messages.Pod("p"), 7))
+	j.Append(step(messages.Source("file"), 1, 0))
+	if err := j.Flush(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	recs, err := j.Tail(testContext(t), "", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range recs {
+		o.Publish(rec)
+	}
+	want := append(Flatten(testNode, recs[0]), Flatten(testNode, recs[1])...)
+	for i, subject := range []string{"pod.p.pod_observed", "source.file.pod_forgotten", "source.file.source_ready"} {
+		m, err := sub.NextMsgWithContext(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Flat
+		if err := json.Unmarshal(m.Data, &got); err != nil {
+			t.Fatalf("%s: %v", m.Data, err)
+		}
+		if m.Subject != "event.node-1_example."+subject || m.Subject != want[i].Subject() || got.Event != want[i].Event || got.ID != want[i].ID {
+			t.Fatalf("event %d came on %s as %s", i, m.Subject, m.Data)
+		}
+	}
+	if want[2].ID != "1.1.source/file.1" || want[2].Cause != 1 || want[0].Seq != 1 || !strings.HasPrefix(want[0].Time, "2023-11-14T22:13:27") {
+		t.Fatalf("%+v", want)
+	}
+	nc.Close()
+	for o.Wanted() {
+		select {
+		case <-testContext(t).Done():
+			t.Fatal("still wanted after the last observer left")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestAnObserverThatDoesNotReadIsCutOffAndSlowsNobody(t *testing.T) {
+	b := openBus(t, busDir(t), func(o *Options) { o.Sync = SyncPolicy{Interval: maxSyncInterval} })
+	slow, err := socketDialer(b.opts.Dir).InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	nc := signIn(t, b, slow)
+	if _, err := nc.Write([]byte("SUB event.> 1\r\nPING\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	for !b.Observers().agent.SubscriptionInterest("event.x") {
+		select {
+		case <-testContext(t).Done():
+			t.Fatal("not subscribed")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	rec := fact(messages.Pod("p"), 0)
+	rec.GetFact().GetPodObserved().Uid = strings.Repeat("x", 256<<10)
+	var longest time.Duration
+	for range 400 { // 100 MB, more than may be pending
+		begin := time.Now()
+		b.Observers().Publish(rec)
+		b.Journal().Append(fact(messages.Pod("q"), 0))
+		if err := b.Journal().Flush(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		longest = max(longest, time.Since(begin))
+	}
+	t.Log("the longest append beside it took", longest)
+	if longest > observerWriteDeadline/2 {
+		t.Errorf("an append took %v beside an observer that does not read", longest)
+	}
+	for b.Observers().Wanted() {
+		select {
+		case <-testContext(t).Done():
+			t.Fatal("it was not cut off")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// signIn speaks the protocol by hand, as far as being let in.
+func signIn(t *testing.T, b *Bus, c interface {
+	Read([]byte) (int, error)
+	Write([]byte) (int, error)
+}) interface{ Write([]byte) (int, error) } {
+	t.Helper()
+	buf := make([]byte, 8192)
+	n, err := c.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info struct{ Nonce string }
+	if err := json.Unmarshal(buf[len("INFO "):n], &info); err != nil {
+		t.Fatal(err)
+	}
+	key, err := readKey(keyPath(b.opts.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sig, err := key.Sign([]byte(info.Nonce))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pub, err := key.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello, err := json.Marshal(map[string]any{"nkey": pub, "sig": rawURL(sig), "verbose": false, "protocol": 1, "headers": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(append(append([]byte("CONNECT "), hello...), "\r\n"...)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestObserversFindAndAskServices(t *testing.T) {
+	b := openBus(t, busDir(t))
+	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = svc.AddEndpoint("pods", micro.HandlerFunc(func(r micro.Request) { _ = r.Respond([]byte("two pods")) }), micro.WithEndpointSubject("journalet.n.pods"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Services().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	nc, _ := observe(t, b)
+	m, err := nc.RequestWithContext(testContext(t), "journalet.n.pods", nil)
+	if err != nil || string(m.Data) != "two pods" {
+		t.Fatalf("%v, %v", m, err)
+	}
+	m, err = nc.RequestWithContext(testContext(t), "$SRV.PING", nil)
+	if err != nil || !strings.Contains(string(m.Data), "journalet") {
+		t.Fatalf("%v, %v", m, err)
+	}
+}
+
+func TestAnObserverMayComeOverTCPWithTheKey(t *testing.T) {
+	b := openBus(t, busDir(t), func(o *Options) { o.Listen = "127.0.0.1:0" })
+	nc, err := DialURL(testContext(t), b.Addr(), keyPath(b.opts.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+	if nc, err = nats.Connect(b.Addr()); err == nil {
+		nc.Close()
+		t.Fatal("let in without a key")
+	}
+	if b := openBus(t, busDir(t)); b.Addr() != "" || b.srv.srv.Addr() != nil {
+		t.Fatal("a port is open that nobody asked for")
+	}
+}
+
+func TestDialSaysWhatToDo(t *testing.T) {
+	dir := busDir(t)
+	root := filepath.Dir(dir)
+	want := "no agent is running with root directory " + root + ": start one with `journalet run --root-dir " + root
+	if _, err := Dial(testContext(t), dir); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Fatalf("no folder: %v", err)
+	}
+	closeBus(t, openBus(t, dir))
+	if _, err := Dial(testContext(t), dir); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Fatalf("no agent: %v", err)
+	}
+	b := openBus(t, dir)
+	crash(b)
+	if _, err := Dial(testContext(t), dir); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Fatalf("a dead socket: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	openBus(t, dir)
+	if _, err := Dial(ctx, dir); !errors.Is(err, context.Canceled) {
+		t.Fatalf("cancelled: %v", err)
+	}
+	if err := os.WriteFile(keyPath(dir), []byte("SUAnonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(testContext(t), dir); err == nil || strings.Contains(err.Error(), "nonsense") {
+		t.Fatalf("a broken key: %v", err)
+	}
+	if got := hideUser("nats://me:secret@host:4222"); got != "nats://host:4222" {
+		t.Fatal(got)
+	}
+}
+
+func TestADeepFolderHasItsSocketElsewhere(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 25), "bus")
+	b := openBus(t, dir)
+	path := strings.TrimSpace(string(readFile(t, filepath.Join(dir, socketPathFile))))
+	if len(path) > maxSocketPath {
+		t.Fatal(path)
+	}
+	nc, _ := observe(t, b)
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	closeBus(t, b)
+	if _, err := os.Stat(filepath.Dir(path)); !os.IsNotExist(err) {
+		t.Fatalf("%s is left behind: %v", filepath.Dir(path), err)
+	}
+}
+
+func TestMoreCommandsThanFitDoNotHarm(t *testing.T) {
+	b := openBus(t, busDir(t))
+	var conns []*nats.Conn
+	for range maxSocketConns {
+		nc, _ := observe(t, b)
+		conns = append(conns, nc)
+	}
+	if nc, err := Dial(testContext(t), b.opts.Dir, nats.Timeout(50*time.Millisecond)); err == nil {
+		nc.Close()
+		t.Fatal("one more than fits was let in")
+	}
+	conns[0].Close()
+	nc, _ := observe(t, b)
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	appendFacts(t, b, 1)
+}

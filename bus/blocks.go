@@ -1,0 +1,106 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// blocks forces a stream's files to disk. JetStream writes every message to its block file before it
+// acknowledges it; its own "sync always" then forces each message by itself, one fsync after the
+// other, even where a hundred wait. We leave that off and force the file once for all that were
+// acknowledged meanwhile: on a disk of 10 ms a sync the difference is that of 100 records a second
+// to thousands.
+//
+// Blocks are numbered upwards and only the last one grows, so what has to be forced is the block
+// that was the last one at the time before, and those after it.
+type blocks struct {
+	dir string
+
+	mu   sync.Mutex
+	last uint64 // 0: not looked yet
+}
+
+func (b *blocks) path(n uint64) string {
+	return filepath.Join(b.dir, strconv.FormatUint(n, 10)+".blk")
+}
+
+// force returns once everything written to the stream before the call survives a power cut.
+func (b *blocks) force() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last != 0 {
+		err := b.forward()
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return b.all()
+}
+
+func (b *blocks) forward() error {
+	if err := syncFile(b.path(b.last)); err != nil {
+		return err
+	}
+	for {
+		err := syncFile(b.path(b.last + 1))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := syncDir(b.dir); err != nil {
+			return err
+		}
+		b.last++
+	}
+}
+
+// forceAll is force for a stream whose older blocks may have changed: messages were removed.
+func (b *blocks) forceAll() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all()
+}
+
+func (b *blocks) all() error {
+	files, err := os.ReadDir(b.dir)
+	if err != nil {
+		return fmt.Errorf("force %s to disk: %w", b.dir, err)
+	}
+	var last uint64
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), ".blk")
+		n, err := strconv.ParseUint(name, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		if err := syncFile(b.path(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		last = max(last, n)
+	}
+	b.last = last
+	return syncDir(b.dir)
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	// The size is forced with the data; times are not, and nobody misses them.
+	err = unix.Fdatasync(int(f.Fd()))
+	if err != nil {
+		err = &fs.PathError{Op: "fdatasync", Path: path, Err: err}
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,133 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+)
+
+// dialTimeout bounds one attempt to connect when the context sets no earlier end.
+const dialTimeout = 5 * time.Second
+
+// Dial connects a command on this machine, as an observer, to the agent whose bus is in dir. Its
+// errors say what to do: no agent runs there, or the caller may not see it.
+func Dial(ctx context.Context, dir string, opts ...nats.Option) (*nats.Conn, error) {
+	key, err := readKey(keyPath(dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, noAgent(dir)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, notAllowed(dir)
+	case err != nil:
+		return nil, err
+	}
+	defer key.Wipe()
+	nc, err := connect(ctx, "", key, append(opts, nats.InProcessServer(socketDialer(dir))))
+	switch {
+	case err == nil:
+		return nc, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, noAgent(dir)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, notAllowed(dir)
+	}
+	return nil, fmt.Errorf("connect to the agent with root directory %s: %w", filepath.Dir(dir), err)
+}
+
+// DialURL connects as an observer to an agent's port, with a copy of the key that the agent keeps in
+// bus/credentials/observer.nk.
+func DialURL(ctx context.Context, url, nkeyFile string, opts ...nats.Option) (*nats.Conn, error) {
+	key, err := readKey(nkeyFile)
+	if err != nil {
+		return nil, err
+	}
+	defer key.Wipe()
+	nc, err := connect(ctx, url, key, opts)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the agent at %s: %w", hideUser(url), err)
+	}
+	return nc, nil
+}
+
+// connect signs in with key. The key is wiped when the caller returns, so the connection keeps its own
+// copy of the seed for the day it has to sign in again.
+func connect(ctx context.Context, url string, key nkeys.KeyPair, opts []nats.Option) (*nats.Conn, error) {
+	seed, err := key.Seed()
+	if err != nil {
+		return nil, fmt.Errorf("read the observers' key: %w", err)
+	}
+	own, err := nkeys.FromSeed(append([]byte(nil), seed...))
+	if err != nil {
+		return nil, fmt.Errorf("read the observers' key: %w", err)
+	}
+	sign, err := signWith(own)
+	if err != nil {
+		return nil, fmt.Errorf("read the observers' key: %w", err)
+	}
+	timeout := dialTimeout
+	if end, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(end))
+	}
+	if err := ctx.Err(); err != nil || timeout <= 0 {
+		return nil, errors.Join(context.DeadlineExceeded, err)
+	}
+	return nats.Connect(url, append([]nats.Option{sign, nats.Name("journalet"), nats.Timeout(timeout)}, opts...)...)
+}
+
+func readKey(path string) (nkeys.KeyPair, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the observers' key: %w", err)
+	}
+	key, err := nkeys.ParseDecoratedUserNKey(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s holds no key of an observer: copy it again from the agent's bus/%s/%s", path, credentialsDir, observerKeyFile)
+	}
+	return key, nil
+}
+
+// socketDialer finds the agent's socket anew for each connection: an agent that was restarted may
+// have it elsewhere.
+type socketDialer string
+
+// InProcessConn is what nats.go calls for a connection.
+func (d socketDialer) InProcessConn() (net.Conn, error) {
+	path := filepath.Join(string(d), socketFile)
+	if b, err := os.ReadFile(filepath.Join(string(d), socketPathFile)); err == nil {
+		path = strings.TrimSpace(string(b))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return net.DialTimeout("unix", path, dialTimeout)
+}
+
+func noAgent(dir string) error {
+	root := filepath.Dir(dir)
+	return fmt.Errorf("no agent is running with root directory %s: start one with `journalet run --root-dir %s`, or name the right one with --root-dir", root, root)
+}
+
+func notAllowed(dir string) error {
+	return fmt.Errorf("permission denied on %s: run the command as the user that the agent runs as (root, mostly)", dir)
+}
+
+// hideUser drops what stands before an @ in a URL: it may be a password.
+func hideUser(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		scheme, rest = "nats", url
+	}
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		rest = rest[i+1:]
+	}
+	return scheme + "://" + rest
+}

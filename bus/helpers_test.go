@@ -1,0 +1,127 @@
+package bus
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const testNode = "node-1.example"
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func busDir(t testing.TB) string { return filepath.Join(t.TempDir(), "bus") }
+
+func openBus(t testing.TB, dir string, change ...func(*Options)) *Bus {
+	t.Helper()
+	o := Options{Dir: dir, Node: testNode, Log: quiet}
+	for _, c := range change {
+		c(&o)
+	}
+	b, err := Open(testContext(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeBus(t, b) })
+	return b
+}
+
+func closeBus(t testing.TB, b *Bus) {
+	t.Helper()
+	if err := b.Close(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// crash ends a bus as a killed process does: nothing is flushed, the head stays as it is.
+func crash(b *Bus) {
+	b.closed = true
+	b.abandonForTest()
+}
+
+func (b *Bus) abandonForTest() {
+	b.socket.close()
+	b.journal.a.close()
+	b.journal.a.head.f.Close()
+	b.release()
+}
+
+func at(sec int64) *timestamppb.Timestamp {
+	return &timestamppb.Timestamp{Seconds: 1_700_000_000 + sec}
+}
+
+func fact(actor messages.Ref, n int64) *journaletv1.Record {
+	return &journaletv1.Record{
+		Time: at(n), Actor: actor.Proto(),
+		Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: actor.ID}}}},
+	}
+}
+
+func step(actor messages.Ref, cause, after uint64) *journaletv1.Record {
+	return &journaletv1.Record{
+		Time: at(int64(cause)), Actor: actor.Proto(),
+		Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: cause, After: after, Decisions: []*journaletv1.Event{
+			{Kind: &journaletv1.Event_PodForgotten{PodForgotten: &journaletv1.PodForgotten{}}},
+			{Kind: &journaletv1.Event_SourceReady{SourceReady: &journaletv1.SourceReady{}}},
+		}}},
+	}
+}
+
+// heard collects what OnStored hands over.
+type heard struct {
+	mu   sync.Mutex
+	recs []*journaletv1.Record
+}
+
+func (h *heard) take(recs []*journaletv1.Record) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.recs = append(h.recs, recs...)
+}
+
+func (h *heard) seqs() []uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]uint64, len(h.recs))
+	for i, r := range h.recs {
+		out[i] = r.GetSeq()
+	}
+	return out
+}
+
+func appendFacts(t testing.TB, b *Bus, n int) {
+	t.Helper()
+	for i := range n {
+		b.Journal().Append(fact(messages.Pod("p"), int64(i)))
+	}
+	if err := b.Journal().Flush(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantSeqs(t testing.TB, got []uint64, from, to uint64) {
+	t.Helper()
+	if uint64(len(got)) != to-from+1 {
+		t.Fatalf("got %d records, want %d to %d", len(got), from, to)
+	}
+	for i, s := range got {
+		if s != from+uint64(i) {
+			t.Fatalf("record %d of those from %d is %d", i, from, s)
+		}
+	}
+}

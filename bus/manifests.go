@@ -1,0 +1,128 @@
+package bus
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/journalet/journalet/messages"
+)
+
+const (
+	manifestStream = "MANIFESTS"
+	digestPrefix   = "sha256:"
+)
+
+// ErrNoManifest: no manifest with that digest is kept.
+var ErrNoManifest = errors.New("no such manifest is kept")
+
+// Manifests keeps pod manifests once each, by what they hold. Events name them by digest, so a
+// manifest is stored before the first event that names it.
+type Manifests struct {
+	reader *reader
+	node   string
+	blocks *blocks
+	always bool
+	stream jetstream.Stream
+}
+
+func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*Manifests, error) {
+	s, err := r.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name:              manifestStream,
+		Description:       "pod manifests by digest",
+		Subjects:          []string{messages.ManifestFilter(node)},
+		Storage:           jetstream.FileStorage,
+		MaxMsgsPerSubject: 1,
+		AllowDirect:       true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bus: open the manifests: %w", err)
+	}
+	return &Manifests{reader: r, node: node, stream: s, always: e.sync.Always, blocks: &blocks{dir: e.streamDir(manifestStream)}}, nil
+}
+
+// Put keeps a manifest of at most MaxManifestBytes under its digest, "sha256:<hex>", and returns once
+// it is stored as durably as the sync policy asks. One that is there already is left as it is.
+func (m *Manifests) Put(ctx context.Context, digest string, data []byte) error {
+	if len(data) > MaxManifestBytes {
+		return fmt.Errorf("keep manifest %s: %d bytes, more than the %d that a manifest may have", digest, len(data), MaxManifestBytes)
+	}
+	if err := checkDigest(digest, data); err != nil {
+		return fmt.Errorf("keep manifest %s: %w", digest, err)
+	}
+	if _, err := m.Get(ctx, digest); err == nil {
+		return nil
+	}
+	if _, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data, jetstream.WithExpectStream(manifestStream)); err != nil {
+		return fmt.Errorf("keep manifest %s: %w", digest, err)
+	}
+	if !m.always {
+		return nil
+	}
+	return m.blocks.force()
+}
+
+// Get gives the manifest with a digest, checked against it. ErrNoManifest if none is kept.
+func (m *Manifests) Get(ctx context.Context, digest string) ([]byte, error) {
+	if err := digestForm(digest); err != nil {
+		return nil, fmt.Errorf("read manifest %s: %w", digest, err)
+	}
+	msg, err := m.reader.latest(ctx, manifestStream, messages.ManifestSubject(m.node, digest))
+	if errors.Is(err, errNotStored) {
+		return nil, fmt.Errorf("read manifest %s: %w", digest, ErrNoManifest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read manifest %s: %w", digest, err)
+	}
+	if err := checkDigest(digest, msg.Data); err != nil {
+		return nil, fmt.Errorf("read manifest %s: it is damaged: %w", digest, err)
+	}
+	return msg.Data, nil
+}
+
+// Collect removes the manifests that keep refuses, and returns how many. The caller makes sure that
+// no kept event names them and that no Put of them is under way.
+func (m *Manifests) Collect(ctx context.Context, keep func(digest string) bool) (n int, err error) {
+	info, err := m.stream.Info(ctx, jetstream.WithSubjectFilter(messages.ManifestFilter(m.node)))
+	if err != nil {
+		return 0, fmt.Errorf("list manifests: %w", err)
+	}
+	for subject := range info.State.Subjects {
+		_, token, _ := cutLast(subject)
+		if keep(strings.Replace(token, "-", ":", 1)) {
+			continue
+		}
+		if err := m.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			return n, fmt.Errorf("remove manifests: %w", err)
+		}
+		n++
+	}
+	if n > 0 {
+		err = m.blocks.forceAll()
+	}
+	return n, err
+}
+
+func digestForm(digest string) error {
+	sum, ok := strings.CutPrefix(digest, digestPrefix)
+	if b, err := hex.DecodeString(sum); !ok || err != nil || len(b) != sha256.Size || sum != strings.ToLower(sum) {
+		return errors.New("want a digest of the form sha256:<64 hex digits>")
+	}
+	return nil
+}
+
+func checkDigest(digest string, data []byte) error {
+	if err := digestForm(digest); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	if got := digestPrefix + hex.EncodeToString(sum[:]); got != digest {
+		return fmt.Errorf("the bytes have the digest %s", got)
+	}
+	return nil
+}

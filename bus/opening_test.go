@@ -1,0 +1,252 @@
+package bus
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+func TestAFreshJournalBeginsWithEpochOne(t *testing.T) {
+	b := openBus(t, busDir(t))
+	o := b.Opening()
+	if !o.FreshJournal || o.Epoch != 1 || o.Last != 0 || o.Damage != nil {
+		t.Fatalf("%+v", o)
+	}
+	if h, err := readHead(b.opts.Dir); err != nil || h.GetEpoch() != 1 || h.GetClean() {
+		t.Fatalf("head: %v, %v", h, err)
+	}
+}
+
+func TestReopeningGoesOnWhereTheRunBeforeEnded(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	appendFacts(t, b, 5)
+	closeBus(t, b)
+	b = openBus(t, dir)
+	if o := b.Opening(); o.FreshJournal || o.Epoch != 2 || o.Last != 5 || o.Damage != nil || !o.Clean {
+		t.Fatalf("after a clean end: %+v", o)
+	}
+	appendFacts(t, b, 5)
+	crash(b)
+	b = openBus(t, dir)
+	if o := b.Opening(); o.Epoch != 3 || o.Last != 10 || o.Damage != nil || o.Clean {
+		t.Fatalf("after a crash: %+v", o)
+	}
+	appendFacts(t, b, 1)
+	if r, err := b.Journal().Verify(testContext(t), nil); err != nil || !r.OK() || r.Epochs != 3 || r.Records != 11 {
+		t.Fatalf("verify: %+v, %v", r, err)
+	}
+}
+
+func TestATailAboveTheHeadIsCheckedByItsChain(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	appendFacts(t, b, 5)
+	old := readFile(t, filepath.Join(dir, headFile))
+	appendFacts(t, b, 5)
+	crash(b)
+	writeFile(t, filepath.Join(dir, headFile), old)
+	b = openBus(t, dir)
+	if o := b.Opening(); o.Damage != nil || o.Last != 10 || o.Epoch != 2 {
+		t.Fatalf("%+v", o)
+	}
+}
+
+func TestWhatIsMissingIsToldAndTheJournalGoesOn(t *testing.T) {
+	const n = 40
+	cases := []struct {
+		name string
+		harm func(t *testing.T, dir string)
+		word string
+	}{
+		{"cut tail", func(t *testing.T, dir string) {
+			blk := filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "1.blk")
+			b := readFile(t, blk)
+			writeFile(t, blk, b[:len(b)-300])
+			removeIndex(t, dir)
+		}, "cut"},
+		{"flipped byte", func(t *testing.T, dir string) {
+			blk := filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "1.blk")
+			b := readFile(t, blk)
+			b[len(b)/2] ^= 0x40
+			writeFile(t, blk, b)
+			removeIndex(t, dir)
+		}, ""},
+		{"no head", func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, headFile)); err != nil {
+				t.Fatal(err)
+			}
+		}, "head is missing"},
+		{"torn head", func(t *testing.T, dir string) {
+			writeFile(t, filepath.Join(dir, headFile), bytes.Repeat([]byte{7}, 2*headSlot))
+		}, "cannot be read"},
+		{"other record", func(t *testing.T, dir string) {
+			h, err := readHead(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Hash = messages.Hash([]byte("other"))
+			slot, err := encodeHead(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, filepath.Join(dir, headFile), slot)
+		}, "not the one that was stored"},
+		{"no streams", func(t *testing.T, dir string) {
+			if err := os.RemoveAll(filepath.Join(dir, "jetstream")); err != nil {
+				t.Fatal(err)
+			}
+		}, "is gone"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := busDir(t)
+			b := openBus(t, dir)
+			appendFacts(t, b, n)
+			closeBus(t, b)
+			c.harm(t, dir)
+			b = openBus(t, dir)
+			o := b.Opening()
+			if o.Damage == nil || !strings.Contains(o.Damage.GetMessage(), c.word) || o.Clean || o.FreshJournal || o.Epoch != 2 {
+				t.Fatalf("%+v", o)
+			}
+			t.Log(o.Damage)
+			var h heard
+			b.Journal().OnStored(h.take)
+			appendFacts(t, b, 3)
+			wantSeqs(t, h.seqs(), o.Last+1, o.Last+3)
+			r, err := b.Journal().Verify(testContext(t), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(r.Problems)
+			closeBus(t, b)
+			b = openBus(t, dir) // what was told once is not told again
+			if again := b.Opening(); again.Last != o.Last+3 || again.Epoch != 3 {
+				t.Fatalf("the opening after that: %+v", again)
+			}
+		})
+	}
+}
+
+func removeIndex(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "index.db")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAJournalOfANewerFormatIsRefused(t *testing.T) {
+	dir := busDir(t)
+	closeBus(t, openBus(t, dir))
+	slot, err := encodeHead(&journaletv1.Head{Format: messages.JournalFormat + 1, Epoch: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, headFile), slot)
+	if _, err := Open(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet}); err == nil || !strings.Contains(err.Error(), "format 2") {
+		t.Fatalf("opened with %v", err)
+	}
+}
+
+func TestATornHeadWriteLeavesTheOneBefore(t *testing.T) {
+	dir := t.TempDir()
+	h, err := newHead(dir, &journaletv1.Head{Epoch: 4, Format: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := range uint64(7) {
+		if err := h.advance(seq, []byte("hash")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readHead(dir); err != nil || got.GetSeq() != seq {
+			t.Fatalf("after %d: %v, %v", seq, got, err)
+		}
+	}
+	h.f.Close()
+	path := filepath.Join(dir, headFile)
+	b := readFile(t, path)
+	b[h.turn*headSlot^headSlot+headFrame]++ // the slot written last
+	writeFile(t, path, b)
+	if got, err := readHead(dir); err != nil || got.GetSeq() != 5 {
+		t.Fatalf("after a torn write: %v, %v", got, err)
+	}
+	b[h.turn*headSlot+headFrame]++
+	writeFile(t, path, b)
+	if _, err := readHead(dir); !errors.Is(err, errHeadDamaged) {
+		t.Fatalf("with both slots torn: %v", err)
+	}
+}
+
+func TestOnlyOneAgentRunsInAFolder(t *testing.T) {
+	dir := busDir(t)
+	openBus(t, dir)
+	_, err := Open(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet})
+	if err == nil || !strings.Contains(err.Error(), "pid "+pidText()) {
+		t.Fatalf("opened twice: %v", err)
+	}
+}
+
+func TestAnotherNodesJournalIsRefused(t *testing.T) {
+	dir := busDir(t)
+	closeBus(t, openBus(t, dir))
+	_, err := Open(testContext(t), Options{Dir: dir, Node: "other", Log: quiet})
+	if err == nil || !strings.Contains(err.Error(), "another node's") {
+		t.Fatalf("opened: %v", err)
+	}
+	closeBus(t, openBus(t, dir)) // and nothing was changed
+}
+
+func TestItsFilesAreClosedToOthers(t *testing.T) {
+	b := openBus(t, busDir(t))
+	for name, want := range map[string]os.FileMode{".": 0o700, headFile: 0o600, lockFile: 0o600, socketFile: 0o600, credentialsDir: 0o700, credentialsDir + "/" + observerKeyFile: 0o600} {
+		info, err := os.Stat(filepath.Join(b.opts.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v", name, info.Mode().Perm(), want)
+		}
+	}
+}
+
+// TestKilledMidwayNothingStoredIsLost kills a process that appends, and finds all it was told stored.
+func TestKilledMidwayNothingStoredIsLost(t *testing.T) {
+	if dir := os.Getenv("JOURNALET_TEST_APPEND"); dir != "" {
+		appendUntilKilled(t, dir)
+		return
+	}
+	dir := busDir(t)
+	for round := range uint64(2) {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledMidwayNothingStoredIsLost$")
+		cmd.Env = append(os.Environ(), "JOURNALET_TEST_APPEND="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		told := readNumbers(t, out, (round+1)*3000)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		b := openBus(t, dir)
+		o := b.Opening()
+		if o.Last < told || o.Damage != nil || o.Clean {
+			t.Fatalf("it was told that %d are stored, and: %+v", told, o)
+		}
+		if r, err := b.Journal().Verify(testContext(t), nil); err != nil || !r.OK() {
+			t.Fatalf("verify: %+v, %v", r, err)
+		}
+		closeBus(t, b)
+	}
+}

@@ -1,0 +1,95 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Limits of the bus.
+const (
+	// MaxManifestBytes bounds one manifest: the kubelet reads pod files up to 10 MB.
+	MaxManifestBytes = 10 << 20
+	// maxPayload bounds one message on the bus: the largest manifest and room for its headers.
+	maxPayload = 16 << 20
+	// minSyncInterval keeps a typing error from asking for a busy loop of fsyncs.
+	minSyncInterval = 10 * time.Millisecond
+	// maxSyncInterval bounds what a power cut may cost.
+	maxSyncInterval = time.Minute
+)
+
+// SyncPolicy says when appended records are forced to disk, and so what a power cut may cost. A crash
+// of the agent alone never costs a record under either policy.
+type SyncPolicy struct {
+	// Always: a record counts as stored once it survives a power cut. Records that wait together share
+	// one fsync. This is the default.
+	Always bool
+	// Interval is how much of the journal's end a power cut may cost; set if Always is not.
+	Interval time.Duration
+}
+
+// ParseSync reads "always" or "interval:<duration>" with a duration of 10ms to 1m.
+func ParseSync(s string) (SyncPolicy, error) {
+	if s == "" || s == "always" {
+		return SyncPolicy{Always: true}, nil
+	}
+	text, ok := strings.CutPrefix(s, "interval:")
+	d, err := time.ParseDuration(text)
+	if !ok || err != nil || d < minSyncInterval || d > maxSyncInterval {
+		return SyncPolicy{}, fmt.Errorf("%q is no journal sync policy: want always, or interval:<duration> with a duration of %v to %v", s, minSyncInterval, maxSyncInterval)
+	}
+	return SyncPolicy{Interval: d}, nil
+}
+
+// String is what ParseSync reads.
+func (p SyncPolicy) String() string {
+	if p.Always || p.Interval == 0 {
+		return "always"
+	}
+	return "interval:" + p.Interval.String()
+}
+
+// Options say where a bus stands and how it stores.
+type Options struct {
+	// Dir holds all of the bus and is made 0700: jetstream/ with the streams, credentials/ with the
+	// observers' key, HEAD, LOCK and bus.sock.
+	Dir string
+	// Node is the node's name: it is part of every subject, so a journal belongs to one name.
+	Node string
+	// Sync is when records are forced to disk; the zero value means always.
+	Sync SyncPolicy
+	// Listen is host:port for NATS clients that hold the observers' key; empty opens no port.
+	Listen string
+	// Log hears of the bus and of the NATS server within; nil means slog's default.
+	Log *slog.Logger
+}
+
+func (o *Options) check() error {
+	if o.Dir == "" || o.Node == "" {
+		return errors.New("bus: a folder and a node name are needed")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return fmt.Errorf("bus: folder %s: %w", o.Dir, err)
+	}
+	o.Dir = dir
+	if strings.ContainsAny(o.Node, " *>\t\r\n") {
+		return fmt.Errorf("bus: %q is no node name: it must be a DNS subdomain", o.Node)
+	}
+	if !o.Sync.Always && o.Sync.Interval == 0 {
+		o.Sync.Always = true
+	}
+	if o.Listen != "" {
+		if _, _, err := net.SplitHostPort(o.Listen); err != nil {
+			return fmt.Errorf("bus: listen address %q: want host:port: %w", o.Listen, err)
+		}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return nil
+}

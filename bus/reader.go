@@ -1,0 +1,113 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Limits of one request to a stream. A long read is many of them.
+const (
+	readBatch      = 512
+	readBatchBytes = 4 << 20
+)
+
+// errNotStored: there is no such message.
+var errNotStored = errors.New("not stored")
+
+// reader reads streams by direct requests: stateless, many messages an answer, nothing to clean up.
+type reader struct {
+	nc *nats.Conn
+	js jetstream.JetStream
+}
+
+// getRequest is JetStream's direct get, as its API spells it.
+type getRequest struct {
+	Seq       uint64 `json:"seq,omitempty"`
+	LastFor   string `json:"last_by_subj,omitempty"`
+	NextFor   string `json:"next_by_subj,omitempty"`
+	Batch     int    `json:"batch,omitempty"`
+	MaxBytes  int    `json:"max_bytes,omitempty"`
+	NoHeaders bool   `json:"no_hdr,omitempty"`
+}
+
+func directSubject(stream string) string { return "$JS.API.DIRECT.GET." + stream }
+
+func (r *reader) state(ctx context.Context, stream string) (jetstream.StreamState, error) {
+	s, err := r.js.Stream(ctx, stream)
+	if err != nil {
+		return jetstream.StreamState{}, fmt.Errorf("ask the stream %s for its state: %w", stream, err)
+	}
+	return s.CachedInfo().State, nil
+}
+
+// one gives the bytes of one message.
+func (r *reader) one(ctx context.Context, stream string, seq uint64) ([]byte, error) {
+	m, err := r.ask(ctx, stream, getRequest{Seq: seq})
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
+}
+
+// latest gives the newest message on a subject.
+func (r *reader) latest(ctx context.Context, stream, subject string) (*nats.Msg, error) {
+	return r.ask(ctx, stream, getRequest{LastFor: subject})
+}
+
+func (r *reader) ask(ctx context.Context, stream string, q getRequest) (*nats.Msg, error) {
+	b, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.nc.RequestWithContext(ctx, directSubject(stream), b)
+	if err != nil {
+		return nil, fmt.Errorf("read the stream %s: %w", stream, err)
+	}
+	if status := m.Header.Get("Status"); status == "404" {
+		return nil, errNotStored
+	} else if status != "" {
+		return nil, fmt.Errorf("read the stream %s: status %s %s", stream, status, m.Header.Get("Description"))
+	}
+	return m, nil
+}
+
+// batch asks once for messages from seq on that match filter, and hands their bytes to f in order.
+// It returns how many there were; less than was asked for does not mean that there are no more.
+func (r *reader) batch(ctx context.Context, stream string, seq uint64, filter string, f func(b []byte) error) (int, error) {
+	inbox := nats.NewInbox()
+	sub, err := r.nc.SubscribeSync(inbox)
+	if err != nil {
+		return 0, fmt.Errorf("read the stream %s: %w", stream, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	q, err := json.Marshal(getRequest{Seq: max(seq, 1), NextFor: filter, Batch: readBatch, MaxBytes: readBatchBytes, NoHeaders: true})
+	if err != nil {
+		return 0, err
+	}
+	if err := r.nc.PublishRequest(directSubject(stream), inbox, q); err != nil {
+		return 0, fmt.Errorf("read the stream %s: %w", stream, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout*2)
+	defer cancel()
+	for n := 0; ; n++ {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return n, fmt.Errorf("read the stream %s from %d: %w", stream, seq, err)
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+		case "204", "404":
+			return n, nil
+		default:
+			return n, fmt.Errorf("read the stream %s from %d: status %s %s", stream, seq, status, m.Header.Get("Description"))
+		}
+		if err := f(m.Data); err != nil {
+			return n, err
+		}
+	}
+}

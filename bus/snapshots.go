@@ -1,0 +1,216 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const (
+	snapshotStream = "SNAPSHOTS"
+	indexToken     = "index"
+	// snapshotWindow is how many snapshots are on their way at one time.
+	snapshotWindow = 128
+	// maxSnapshotBytes bounds one actor's state.
+	maxSnapshotBytes = MaxManifestBytes
+)
+
+// Snapshots keeps the newest complete set of the actors' folded states. A set counts once its index is
+// stored, which is done last; until then the older set stands.
+type Snapshots struct {
+	reader *reader
+	node   string
+	blocks *blocks
+	stream jetstream.Stream
+}
+
+func openSnapshots(ctx context.Context, r *reader, e *embedded, node string) (*Snapshots, error) {
+	s, err := r.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name:              snapshotStream,
+		Description:       "folded states of actors, by barrier",
+		Subjects:          []string{messages.SnapshotPrefix(node) + ">"},
+		Storage:           jetstream.FileStorage,
+		MaxMsgsPerSubject: 1,
+		AllowDirect:       true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bus: open the snapshots: %w", err)
+	}
+	return &Snapshots{reader: r, node: node, stream: s, blocks: &blocks{dir: e.streamDir(snapshotStream)}}, nil
+}
+
+func (s *Snapshots) subject(barrier uint64, rest string) string {
+	return messages.SnapshotPrefix(s.node) + strconv.FormatUint(barrier, 10) + "." + rest
+}
+
+// Save stores a complete set that contains all records up to barrier, and then removes older sets. On
+// an error the set before it still stands. The barrier is above 0. One Save at a time.
+func (s *Snapshots) Save(ctx context.Context, barrier uint64, snaps []*journaletv1.Snapshot) error {
+	if err := s.save(ctx, barrier, snaps); err != nil {
+		return fmt.Errorf("save snapshots at %d: %w", barrier, err)
+	}
+	return nil
+}
+
+func (s *Snapshots) save(ctx context.Context, barrier uint64, snaps []*journaletv1.Snapshot) error {
+	if barrier == 0 {
+		return errors.New("a barrier of 0 means that there is no set")
+	}
+	waiting := make([]jetstream.PubAckFuture, 0, snapshotWindow)
+	for part := range slices.Chunk(snaps, snapshotWindow) {
+		waiting = waiting[:0]
+		for _, snap := range part {
+			b, err := proto.MarshalOptions{Deterministic: true}.Marshal(snap)
+			if err != nil {
+				return err
+			}
+			r := messages.RefOf(snap.GetActor())
+			if len(b) > maxSnapshotBytes {
+				return fmt.Errorf("the state of %s has %d bytes, more than the %d that a state may have", r, len(b), maxSnapshotBytes)
+			}
+			f, err := s.reader.js.PublishAsync(s.subject(barrier, r.KindName()+"."+r.ID), b)
+			if err != nil {
+				return err
+			}
+			waiting = append(waiting, f)
+		}
+		if err := await(ctx, waiting); err != nil {
+			return err
+		}
+	}
+	// The states first, then the word that they are complete, then the end of the older ones.
+	if err := s.blocks.force(); err != nil {
+		return err
+	}
+	b, err := proto.Marshal(&journaletv1.SnapshotIndex{Barrier: barrier, Actors: uint32(len(snaps))})
+	if err != nil {
+		return err
+	}
+	if _, err := s.reader.js.Publish(ctx, s.subject(barrier, indexToken), b); err != nil {
+		return err
+	}
+	if err := s.blocks.force(); err != nil {
+		return err
+	}
+	return s.removeOthers(ctx, barrier)
+}
+
+func await(ctx context.Context, waiting []jetstream.PubAckFuture) error {
+	for _, f := range waiting {
+		select {
+		case <-f.Ok():
+		case err := <-f.Err():
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (s *Snapshots) removeOthers(ctx context.Context, barrier uint64) error {
+	sets, err := s.sets(ctx)
+	if err != nil {
+		return err
+	}
+	for old := range sets {
+		if old == barrier {
+			continue
+		}
+		if err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject(old, ">"))); err != nil {
+			return fmt.Errorf("remove the snapshots at %d: %w", old, err)
+		}
+	}
+	return nil
+}
+
+// sets lists the barriers that anything is stored for, with the actors of each; the index counts as
+// one with an empty name.
+func (s *Snapshots) sets(ctx context.Context) (map[uint64][]string, error) {
+	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(messages.SnapshotPrefix(s.node)+">"))
+	if err != nil {
+		return nil, fmt.Errorf("list the snapshots: %w", err)
+	}
+	sets := make(map[uint64][]string)
+	for subject := range info.State.Subjects {
+		at, rest, ok := strings.Cut(strings.TrimPrefix(subject, messages.SnapshotPrefix(s.node)), ".")
+		n, err := strconv.ParseUint(at, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		if rest == indexToken {
+			rest = ""
+		}
+		sets[n] = append(sets[n], rest)
+	}
+	return sets, nil
+}
+
+// Load gives the newest complete set, in the order of the actors' names; barrier 0 and nothing if
+// there is none. A set of which something is missing is passed over.
+func (s *Snapshots) Load(ctx context.Context) (barrier uint64, snaps []*journaletv1.Snapshot, err error) {
+	sets, err := s.sets(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	barriers := make([]uint64, 0, len(sets))
+	for at := range sets {
+		barriers = append(barriers, at)
+	}
+	slices.Sort(barriers)
+	for _, at := range slices.Backward(barriers) {
+		snaps, err := s.load(ctx, at, sets[at])
+		if err == nil {
+			return at, snaps, nil
+		}
+		if !errors.Is(err, errIncomplete) {
+			return 0, nil, fmt.Errorf("load snapshots at %d: %w", at, err)
+		}
+	}
+	return 0, nil, nil
+}
+
+var errIncomplete = errors.New("the set is not complete")
+
+func (s *Snapshots) load(ctx context.Context, barrier uint64, names []string) ([]*journaletv1.Snapshot, error) {
+	slices.Sort(names)
+	if len(names) == 0 || names[0] != "" {
+		return nil, errIncomplete
+	}
+	m, err := s.reader.latest(ctx, snapshotStream, s.subject(barrier, indexToken))
+	if errors.Is(err, errNotStored) {
+		return nil, errIncomplete
+	}
+	if err != nil {
+		return nil, err
+	}
+	index := new(journaletv1.SnapshotIndex)
+	if proto.Unmarshal(m.Data, index) != nil || int(index.GetActors()) != len(names)-1 {
+		return nil, errIncomplete
+	}
+	snaps := make([]*journaletv1.Snapshot, 0, len(names)-1)
+	for _, name := range names[1:] {
+		m, err := s.reader.latest(ctx, snapshotStream, s.subject(barrier, name))
+		if errors.Is(err, errNotStored) {
+			return nil, errIncomplete
+		}
+		if err != nil {
+			return nil, err
+		}
+		snap := new(journaletv1.Snapshot)
+		if proto.Unmarshal(m.Data, snap) != nil {
+			return nil, errIncomplete
+		}
+		snaps = append(snaps, snap)
+	}
+	return snaps, nil
+}

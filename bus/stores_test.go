@@ -1,0 +1,120 @@
+package bus
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return digestPrefix + hex.EncodeToString(sum[:])
+}
+
+func TestManifestsAreKeptOnceAndChecked(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	m := b.Manifests()
+	small, large := []byte("kind: Pod"), bytes.Repeat([]byte("x"), MaxManifestBytes)
+	for range 3 {
+		for _, data := range [][]byte{small, large} {
+			if err := m.Put(testContext(t), digestOf(data), data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	closeBus(t, b)
+	b = openBus(t, dir)
+	m = b.Manifests()
+	for _, data := range [][]byte{small, large} {
+		got, err := m.Get(testContext(t), digestOf(data))
+		if err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+	}
+	state, err := m.reader.state(testContext(t), manifestStream)
+	if err != nil || state.LastSeq != 2 {
+		t.Fatalf("written %d times, %v", state.LastSeq, err)
+	}
+	if _, err := m.Get(testContext(t), digestOf([]byte("other"))); !errors.Is(err, ErrNoManifest) {
+		t.Fatal(err)
+	}
+	if err := m.Put(testContext(t), digestOf(small), large); err == nil {
+		t.Fatal("kept under another's digest")
+	}
+	if err := m.Put(testContext(t), digestOf(append(large, 'x')), append(large, 'x')); err == nil {
+		t.Fatal("kept one that is too large")
+	}
+	for _, digest := range []string{"", "sha256:", "md5:00", "sha256:" + fmt.Sprintf("%064X", 10), "sha256:../../x"} {
+		if _, err := m.Get(testContext(t), digest); err == nil || errors.Is(err, ErrNoManifest) {
+			t.Errorf("%q was looked up: %v", digest, err)
+		}
+	}
+	var asked []string
+	n, err := m.Collect(testContext(t), func(d string) bool { asked = append(asked, d); return d == digestOf(small) })
+	if err != nil || n != 1 || len(asked) != 2 {
+		t.Fatalf("%d removed of %v, %v", n, asked, err)
+	}
+	if _, err := m.Get(testContext(t), digestOf(large)); !errors.Is(err, ErrNoManifest) {
+		t.Fatal(err)
+	}
+	if err := m.Put(testContext(t), digestOf(large), large); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func snapshotsOf(n int, barrier uint64) []*journaletv1.Snapshot {
+	out := make([]*journaletv1.Snapshot, n)
+	for i := range out {
+		out[i] = &journaletv1.Snapshot{Actor: messages.Pod(fmt.Sprintf("pod-%03d", i)).Proto(), Handled: barrier, State: []byte{byte(i)}}
+	}
+	return out
+}
+
+func TestTheNewestCompleteSnapshotsAreLoaded(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	s := b.Snapshots()
+	if at, snaps, err := s.Load(testContext(t)); at != 0 || snaps != nil || err != nil {
+		t.Fatalf("of nothing: %d, %v, %v", at, snaps, err)
+	}
+	if err := s.Save(testContext(t), 0, nil); err == nil {
+		t.Fatal("saved at 0, which means none")
+	}
+	for _, at := range []uint64{9, 100} {
+		if err := s.Save(testContext(t), at, snapshotsOf(300, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state, err := s.reader.state(testContext(t), snapshotStream)
+	if err != nil || state.Msgs != 301 {
+		t.Fatalf("%d messages are left, %v", state.Msgs, err)
+	}
+	// A set without its index, and one of which a state is missing, do not count.
+	js := s.reader.js
+	for subject, data := range map[string]string{s.subject(200, "pod.pod-000"): "", s.subject(300, indexToken): "\x08\xac\x02\x10\x05", s.subject(300, "pod.pod-000"): ""} {
+		if _, err := js.Publish(testContext(t), subject, []byte(data), jetstream.WithExpectStream(snapshotStream)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeBus(t, b)
+	s = openBus(t, dir).Snapshots()
+	at, snaps, err := s.Load(testContext(t))
+	if err != nil || at != 100 || len(snaps) != 300 || snaps[299].GetState()[0] != 299&0xff || snaps[7].GetHandled() != 100 {
+		t.Fatalf("%d, %d snapshots, %v", at, len(snaps), err)
+	}
+	if err := s.Save(testContext(t), 400, nil); err != nil {
+		t.Fatal(err)
+	}
+	if at, snaps, err := s.Load(testContext(t)); at != 400 || len(snaps) != 0 || err != nil {
+		t.Fatalf("an empty set: %d, %v, %v", at, snaps, err)
+	}
+}

@@ -1,0 +1,141 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const (
+	// MaxProblems bounds how many problems a report lists; it counts them all.
+	MaxProblems = 100
+	// progressEvery is how many records lie between two calls of a progress function.
+	progressEvery = 4096
+)
+
+// Problem is one thing wrong with the journal.
+type Problem struct {
+	Seq     uint64
+	Message string
+}
+
+// VerifyReport is what Verify found.
+type VerifyReport struct {
+	First, Last    uint64
+	Records, Bytes uint64 // bytes as encoded, without the store's own
+	Epochs         uint64 // how many runs wrote what is there
+	Problems       []Problem
+	Found          int // problems in all; at most MaxProblems are listed
+}
+
+// OK tells that nothing is wrong.
+func (r *VerifyReport) OK() bool { return r.Found == 0 }
+
+func (r *VerifyReport) problem(seq uint64, format string, args ...any) {
+	r.Found++
+	if len(r.Problems) < MaxProblems {
+		r.Problems = append(r.Problems, Problem{seq, fmt.Sprintf(format, args...)})
+	}
+}
+
+type verifier struct {
+	r     VerifyReport
+	head  *journaletv1.Head
+	at    uint64 // number expected next
+	hash  []byte // of the record before; nil if it is not known
+	epoch uint64
+}
+
+// Verify reads the whole journal and checks it: contiguous numbers, the hash chain, epochs that never
+// fall, steps that answer earlier records, and the head beside the stream. It may run while the agent
+// writes; it looks at what was stored when it began. progress may be nil. An error means that the
+// check itself could not be done; what is wrong with the journal stands in the report.
+func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64)) (VerifyReport, error) {
+	h, err := readHead(j.a.head.dir())
+	if err != nil && !errors.Is(err, errHeadDamaged) {
+		return VerifyReport{}, err
+	}
+	v := &verifier{head: h, at: j.First()}
+	v.r.First, v.r.Last = j.First(), j.Last()
+	total := v.r.Last + 1 - v.r.First
+	if total > 0 {
+		err = j.readBytes(ctx, v.at, v.r.Last, "", func(b []byte) (uint64, error) {
+			seq := v.check(b)
+			if v.r.Records++; progress != nil && v.r.Records%progressEvery == 0 {
+				progress(v.r.Records, total)
+			}
+			return seq, ctx.Err()
+		})
+		if err != nil {
+			return VerifyReport{}, fmt.Errorf("verify the journal: %w", err)
+		}
+	}
+	if v.at <= v.r.Last {
+		v.r.problem(v.at, "records %d to %d are missing", v.at, v.r.Last)
+	}
+	switch {
+	case h == nil:
+		v.r.problem(v.r.Last, "the head beside the journal is missing or cannot be read")
+	case h.GetSeq() > j.Last():
+		v.r.problem(h.GetSeq(), "the head beside the journal names record %d, and the last one is %d", h.GetSeq(), v.r.Last)
+	}
+	if progress != nil {
+		progress(v.r.Records, total)
+	}
+	return v.r, nil
+}
+
+// check looks at one record, and returns its number as far as it can be told.
+func (v *verifier) check(b []byte) uint64 {
+	v.r.Bytes += uint64(len(b))
+	hash := messages.Hash(b)
+	rec, err := messages.Decode(b)
+	if err != nil {
+		v.r.problem(v.at, "record %d cannot be read", v.at)
+		v.hash = hash
+		v.at++
+		return v.at - 1
+	}
+	seq := rec.GetSeq()
+	switch {
+	case seq > v.at:
+		v.r.problem(v.at, "records %d to %d are missing", v.at, seq-1)
+		v.hash = nil
+	case seq < v.at:
+		v.r.problem(v.at, "record %d says that it is %d", v.at, seq)
+		seq = v.at
+	}
+	if seq == 1 && len(rec.GetPreviousHash()) > 0 || v.hash != nil && !bytes.Equal(v.hash, rec.GetPreviousHash()) {
+		v.r.problem(seq, "record %d does not follow from the one before it: one of them was changed", seq)
+	}
+	if seq == v.head.GetSeq() && !bytes.Equal(hash, v.head.GetHash()) {
+		v.r.problem(seq, "record %d is not the one that was stored: the head beside the journal has another hash of it", seq)
+	}
+	v.content(rec, seq)
+	v.hash, v.at = hash, seq+1
+	return seq
+}
+
+func (v *verifier) content(rec *journaletv1.Record, seq uint64) {
+	if e := rec.GetEpoch(); e < v.epoch {
+		v.r.problem(seq, "record %d has epoch %d, after one of epoch %d", seq, e, v.epoch)
+	} else if e > v.epoch {
+		v.r.Epochs++
+		v.epoch = e
+	}
+	if err := checkRecord(rec); err != nil {
+		v.r.problem(seq, "record %d: %v", seq, err)
+	}
+	if step := rec.GetStep(); step != nil {
+		if step.GetCause() == 0 || step.GetCause() >= seq {
+			v.r.problem(seq, "step %d answers record %d, which is not before it", seq, step.GetCause())
+		}
+		if step.GetAfter() != 0 && step.GetAfter() >= step.GetCause() {
+			v.r.problem(seq, "step %d answers record %d after record %d, which is not before that", seq, step.GetCause(), step.GetAfter())
+		}
+	}
+}

@@ -1,0 +1,211 @@
+#!/usr/bin/env bash
+# lab.sh runs a private containerd, with runc, CNI, crictl and two images, for `make run` and the integration tests.
+# It touches the machine only where it must: missing Debian packages, ip_forward, one bridge and its iptables rules.
+# See README.md beside it. Start reading at main, at the end.
+set -euo pipefail
+
+SRC=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+LAB_NAME=${LAB_NAME:-default}
+LAB_CONTAINERD=${LAB_CONTAINERD:-pinned}
+LAB_DIR=$(realpath -m "${LAB_DIR:-$SRC/../../.lab}")
+BIN=$LAB_DIR/bin
+HOME_DIR=$LAB_DIR/labs/$LAB_NAME
+
+readonly PAUSE_IMAGE=registry.k8s.io/pause:3.10
+readonly BUSYBOX_IMAGE=docker.io/library/busybox:1.36
+# A Unix socket's path holds 108 bytes with its final zero. The longest one here is containerd.sock.ttrpc.
+readonly MAX_STATE_PATH=80
+readonly READY_SECONDS=60 # containerd to a CRI that answers; under 2 s on an idle machine
+readonly STOP_SECONDS=15  # containerd from SIGTERM to gone, then SIGKILL
+readonly REMOVE_SECONDS=60 # all pods removed through CRI, then by force
+
+# shellcheck source=lib/common.sh
+source "$SRC/lib/common.sh"
+# shellcheck source=lib/build.sh
+source "$SRC/lib/build.sh"
+# shellcheck source=lib/network.sh
+source "$SRC/lib/network.sh"
+# shellcheck source=lib/containerd.sh
+source "$SRC/lib/containerd.sh"
+
+# set_paths derives every path and name of this lab from LAB_DIR and LAB_NAME alone, so that each command, in any
+# process, finds the same lab without asking.
+set_paths() {
+  [[ $LAB_NAME =~ ^[a-z0-9][a-z0-9-]{0,23}$ ]] ||
+    die "LAB_NAME '$LAB_NAME' must be 1 to 24 of a-z, 0-9 and -, not beginning with -"
+  [[ $LAB_DIR =~ ^[A-Za-z0-9/._+@-]+$ && $LAB_DIR != / ]] ||
+    die "LAB_DIR '$LAB_DIR' may hold only letters, digits and / . _ + @ -: set LAB_DIR to another folder"
+  ID=$(printf '%s' "$HOME_DIR" | sha256sum | cut -c1-6)
+  STATE=$HOME_DIR/state
+  if ((${#STATE} > MAX_STATE_PATH)); then
+    STATE=/run/journalet-lab-$ID
+  fi
+  ROOT=$HOME_DIR/root
+  SOCKET=$STATE/containerd.sock
+  ENDPOINT=unix://$SOCKET
+  CONFIG=$HOME_DIR/containerd.toml
+  LOG=$HOME_DIR/containerd.log
+  PIDFILE=$HOME_DIR/containerd.pid
+  NETWORK=journalet-lab-$ID
+  BRIDGE=jl-${LAB_NAME:0:5}-$ID # an interface name holds 15 characters: 3 + 5 + 1 + 6
+  # One release of tools a variant, so that a pinned lab and a Debian lab may run side by side.
+  case $LAB_CONTAINERD in
+  pinned)
+    CONTAINERD=$BIN/containerd RUNC=$BIN/runc CTR=$BIN/ctr CONFIG_IN=containerd-v3.toml.in SHIM_PATH=$BIN
+    ;;
+  debian)
+    CONTAINERD=$LAB_DIR/deb/containerd/usr/bin/containerd CTR=$LAB_DIR/deb/containerd/usr/bin/ctr
+    RUNC=$LAB_DIR/deb/runc/usr/sbin/runc CONFIG_IN=containerd-v2.toml.in SHIM_PATH=$LAB_DIR/deb/containerd/usr/bin
+    ;;
+  *) die "LAB_CONTAINERD '$LAB_CONTAINERD' is neither pinned nor debian" ;;
+  esac
+}
+
+cmd_up() {
+  need_root
+  local begun=$EPOCHREALTIME
+  mkdir -p "$BIN" "$LAB_DIR/logs" "$LAB_DIR/labs"
+  # The whole folder is made by us and never committed, whatever the checkout's own .gitignore says.
+  [[ -e $LAB_DIR/.gitignore ]] || printf '*\n' >"$LAB_DIR/.gitignore"
+  with_lock "$LAB_DIR/build.lock" prepare
+  with_lock "$LAB_DIR/$LAB_NAME.lock" bring_up
+  say "up in $(since "$begun"): $ENDPOINT"
+}
+
+# prepare is what labs of one LAB_DIR must not do at the same time.
+prepare() {
+  provide_tools
+  mkdir -p "$HOME_DIR"
+  check_variant
+  reserve_subnet
+}
+
+# bring_up starts what does not run and imports what is missing; on a running lab it only looks.
+bring_up() {
+  if containerd_runs && [[ ! -S $SOCKET ]]; then
+    step "kill a containerd whose folder was deleted" kill_containerd
+  fi
+  if ! containerd_runs; then
+    # A first start, or one after somebody deleted the folder (`git clean`) of a lab that had pods.
+    [[ -e $STATE/boot_id ]] || step "look for leftovers" remove_pod_traces
+    write_config
+    step "start containerd ($("$CONTAINERD" --version | awk '{print $3}'))" start_containerd
+  fi
+  step "wait until CRI answers" wait_ready
+  step "images" import_images
+}
+
+cmd_down() {
+  need_root
+  recorded_variant
+  mkdir -p "$LAB_DIR"
+  with_lock "$LAB_DIR/$LAB_NAME.lock" take_down
+  say "down; tools are kept in $LAB_DIR (make the next up fast)"
+}
+
+# remove_pod_traces removes what pods leave on the machine outside the lab's folder.
+remove_pod_traces() {
+  remove_leftovers
+  remove_network
+  forget_attachments
+}
+
+take_down() {
+  if containerd_runs; then
+    step "remove pods" remove_pods
+    step "stop containerd" stop_containerd
+  fi
+  step "remove leftovers" remove_pod_traces
+  remove_tree "$STATE"
+  remove_tree "$HOME_DIR"
+}
+
+# cmd_reboot is what a power cut of the node looks like to an agent: every process and mount is gone at once, images and
+# stopped containers' records on disk are still there.
+cmd_reboot() {
+  need_lab
+  with_lock "$LAB_DIR/$LAB_NAME.lock" power_cycle
+}
+
+power_cycle() {
+  step "kill containerd" kill_containerd
+  step "remove leftovers" remove_leftovers
+  step "remove network" remove_network
+  remove_tree "$STATE"
+  step "start containerd" start_containerd
+  step "wait until CRI answers" wait_ready
+}
+
+cmd_restart_containerd() {
+  need_lab
+  with_lock "$LAB_DIR/$LAB_NAME.lock" restart_containerd
+}
+
+restart_containerd() {
+  step "stop containerd" stop_containerd
+  step "start containerd" start_containerd
+  step "wait until CRI answers" wait_ready
+}
+
+cmd_kill_containerd() {
+  need_lab
+  with_lock "$LAB_DIR/$LAB_NAME.lock" kill_containerd
+  say "containerd killed; its pods go on; 'up' or 'restart-containerd' starts it again"
+}
+
+# cmd_status ends with 0 when the CRI answers and 1 when it does not.
+cmd_status() {
+  if ! containerd_runs; then
+    say "$LAB_NAME is down ($HOME_DIR)"
+    return 1
+  fi
+  need_root
+  say "$LAB_NAME: containerd $("$CONTAINERD" --version | awk '{print $3}'), pid $(containerd_pid), bridge $BRIDGE" \
+    "$(<"$HOME_DIR/subnet"), log $LOG"
+  cri_answers || { say "CRI does not answer at $ENDPOINT: see $LOG"; return 1; }
+  say "CRI answers at $ENDPOINT; $(crictl pods -q | wc -l) pods, $(crictl ps -q | wc -l) running containers"
+}
+
+# cmd_env prints what a shell needs: eval "$(deploy/lab/lab.sh env)".
+cmd_env() {
+  printf 'export %s=%q\n' \
+    LAB_NAME "$LAB_NAME" LAB_DIR "$LAB_DIR" LAB_HOME "$HOME_DIR" LAB_BIN "$BIN" LAB_STATE "$STATE" \
+    LAB_CONTAINERD "$LAB_CONTAINERD" LAB_ENDPOINT "$ENDPOINT" LAB_LOG "$LOG" LAB_PIDFILE "$PIDFILE" \
+    LAB_CNI_CONF_DIR "$HOME_DIR/cni/net.d" LAB_CNI_BIN_DIR "$HOME_DIR/cni/bin" LAB_BRIDGE "$BRIDGE" \
+    CONTAINER_RUNTIME_ENDPOINT "$ENDPOINT" IMAGE_SERVICE_ENDPOINT "$ENDPOINT" CRI_CONFIG_FILE "$HOME_DIR/crictl.yaml"
+  # shellcheck disable=SC2016 # the reader's PATH, not ours
+  printf 'export PATH=%q:"$PATH"\n' "$BIN"
+}
+
+usage() {
+  cat <<'USAGE'
+usage: [LAB_NAME=default] [LAB_DIR=.lab] [LAB_CONTAINERD=pinned|debian] lab.sh COMMAND
+
+  up                  get and build what is missing, start containerd, import images; again: only looks
+  down                remove the lab's pods, containerd, network and data; keep the tools
+  status              what runs; exit status 0 if the CRI answers
+  endpoint            print the CRI endpoint, unix:///...
+  env                 print shell settings (eval them): endpoint, folders, PATH with crictl and ctr
+  restart-containerd  stop and start containerd; pods go on
+  kill-containerd     SIGKILL to containerd; pods go on, nobody answers
+  reboot              as after a power cut: every process of every pod dies, the disk stays
+USAGE
+}
+
+main() {
+  set_paths
+  case ${1:-} in
+  up) cmd_up ;;
+  down) cmd_down ;;
+  status) recorded_variant && cmd_status ;;
+  endpoint) printf '%s\n' "$ENDPOINT" ;;
+  env) recorded_variant && cmd_env ;;
+  restart-containerd) recorded_variant && cmd_restart_containerd ;;
+  kill-containerd) recorded_variant && cmd_kill_containerd ;;
+  reboot) recorded_variant && cmd_reboot ;;
+  -h | --help | help) usage ;;
+  *) usage >&2 && exit 2 ;;
+  esac
+}
+
+main "$@"

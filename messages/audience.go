@@ -1,0 +1,68 @@
+package messages
+
+import (
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Audience tells which actors hear an event that author recorded, beside the author itself, which
+// folds its own decisions when it takes them and never hears them again. It is the one table of who
+// gets what. everyone is true for the events that every actor hears.
+//
+// An event that concerns no actor (a status, an event for people, a timer) has no audience: drivers
+// and observers alone take note of it.
+func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		return nil, true
+	case *journaletv1.Event_TimerFired:
+		return []Ref{author}, false
+	case *journaletv1.Event_ManifestsRead:
+		return []Ref{Source(k.ManifestsRead.GetSource())}, false
+	case *journaletv1.Event_PodObserved:
+		return []Ref{Pod(k.PodObserved.GetUid())}, false
+	case *journaletv1.Event_CallFinished:
+		return withAsker(k.CallFinished.GetAsker()), false
+	case *journaletv1.Event_RuntimeHealthChanged:
+		return []Ref{Runtime}, false
+
+	case *journaletv1.Event_PodUpdated:
+		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
+	case *journaletv1.Event_AdmissionAsked:
+		return []Ref{Node}, false
+	case *journaletv1.Event_ImageAsked, *journaletv1.Event_ImageReleased:
+		return []Ref{Image}, false
+	case *journaletv1.Event_CallRequested, *journaletv1.Event_CallWithdrawn:
+		return []Ref{Runtime}, false
+	case *journaletv1.Event_PodTerminated:
+		return []Ref{Node}, false
+	case *journaletv1.Event_PodFinished:
+		return []Ref{Source(k.PodFinished.GetSource()), Node}, false
+	case *journaletv1.Event_AdmissionDecided:
+		return []Ref{Pod(k.AdmissionDecided.GetUid())}, false
+	case *journaletv1.Event_AdmissionDeferred:
+		return []Ref{Pod(k.AdmissionDeferred.GetUid())}, false
+	case *journaletv1.Event_ImageAnswered:
+		return []Ref{Pod(k.ImageAnswered.GetUid())}, false
+	case *journaletv1.Event_CallDropped:
+		if r, err := ParseRef(k.CallDropped.GetAsker()); err == nil {
+			return []Ref{r}, false
+		}
+	}
+	return nil, false
+}
+
+// withAsker is the audience of an outcome: the runtime actor, whose slot it frees, and who asked.
+func withAsker(asker string) []Ref {
+	if r, err := ParseRef(asker); err == nil && r != Runtime {
+		return []Ref{Runtime, r}
+	}
+	return []Ref{Runtime}
+}
+
+// Events lists what a record holds: one fact, or the decisions of a step.
+func Events(rec *journaletv1.Record) []*journaletv1.Event {
+	if fact := rec.GetFact(); fact != nil {
+		return []*journaletv1.Event{fact}
+	}
+	return rec.GetStep().GetDecisions()
+}

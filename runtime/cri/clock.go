@@ -1,0 +1,38 @@
+package cri
+
+import (
+	"context"
+	"time"
+)
+
+// Clock is all that the runtime's drivers know of time, so that a simulation can turn it.
+type Clock interface {
+	Now() time.Time
+	// AfterFunc calls f once, d from now; stop reports whether it kept that from happening. f must not block.
+	AfterFunc(d time.Duration, f func()) (stop func() bool)
+}
+
+// RealClock is the machine's.
+type RealClock struct{}
+
+// Now is time.Now.
+func (RealClock) Now() time.Time { return time.Now() }
+
+// AfterFunc is time.AfterFunc.
+func (RealClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
+
+// Wait lets d pass by the clock, or returns the context's error.
+func Wait(ctx context.Context, c Clock, d time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	fired := make(chan struct{})
+	stop := c.AfterFunc(d, func() { close(fired) })
+	defer stop()
+	select {
+	case <-fired:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

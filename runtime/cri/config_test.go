@@ -1,0 +1,367 @@
+package cri
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func testDriver() *Driver {
+	return &Driver{opts: Options{
+		Node: "node-1", AgentID: "agent-1", HostIPs: []string{"192.0.2.1", "2001:db8::1"}, ClusterDomain: "cluster.local",
+		Hash: func(*corev1.Container) string { return "cafe" }, SeccompRoot: "/seccomp", MemoryCapacity: 16 << 30,
+	}}
+}
+
+func testPod(change func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Namespace: "default", UID: "uid-1",
+			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x", AnnotationIntent: "forged", AnnotationAgent: "forged"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "busybox"}}},
+	}
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+func TestVariablesAreExpandedAsTheAPISays(t *testing.T) {
+	vars := map[string]string{"A": "1", "EMPTY": "", "REF": "$(A)"}
+	lookup := func(n string) (string, bool) { v, ok := vars[n]; return v, ok }
+	for in, want := range map[string]string{
+		"plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$(NONE)": "$(NONE)", "$$(A)": "$(A)", "$$$(A)": "$1",
+		"$": "$", "$$": "$", "$(A": "$(A", "$A": "$A", "$(EMPTY)": "", "$(REF)": "$(A)", "$()": "$()", "a$": "a$",
+		"$(A$(A)": "$(A$(A)",
+	} {
+		if got := expand(in, lookup); got != want {
+			t.Errorf("%q gives %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestTheEnvironmentReadsThePodAndItsOwnEarlierVariables(t *testing.T) {
+	field := func(path string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+	}
+	res := func(name, divisor string) *corev1.EnvVarSource {
+		s := &corev1.ResourceFieldSelector{Resource: name}
+		if divisor != "" {
+			s.Divisor = resource.MustParse(divisor)
+		}
+		return &corev1.EnvVarSource{ResourceFieldRef: s}
+	}
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.ServiceAccountName = "robot"
+		c := &p.Spec.Containers[0]
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m"), corev1.ResourceMemory: resource.MustParse("100Mi")}
+		c.Env = []corev1.EnvVar{
+			{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)2$(C)"}, {Name: "C", Value: "late"},
+			{Name: "NAME", ValueFrom: field("metadata.name")}, {Name: "NS", ValueFrom: field("metadata.namespace")},
+			{Name: "UID", ValueFrom: field("metadata.uid")}, {Name: "LABEL", ValueFrom: field("metadata.labels['app']")},
+			{Name: "NOTE", ValueFrom: field("metadata.annotations['note']")}, {Name: "NODE", ValueFrom: field("spec.nodeName")},
+			{Name: "SA", ValueFrom: field("spec.serviceAccountName")}, {Name: "HOST", ValueFrom: field("status.hostIP")},
+			{Name: "HOSTS", ValueFrom: field("status.hostIPs")}, {Name: "IP", ValueFrom: field("status.podIP")},
+			{Name: "IPS", ValueFrom: field("status.podIPs")}, {Name: "CPU", ValueFrom: res("limits.cpu", "")},
+			{Name: "MILLI", ValueFrom: res("requests.cpu", "1m")}, {Name: "MEM", ValueFrom: res("limits.memory", "1Mi")},
+			{Name: "A", Value: "again"},
+		}
+	})
+	in := containerInput{pod: pod, container: &pod.Spec.Containers[0], podIPs: []string{"10.0.0.1", "fd00::1"}}
+	envs, err := testDriver().environment(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range envs {
+		got = append(got, e.GetKey()+"="+string(e.GetValue()))
+	}
+	want := strings.Fields(`A=again B=12$(C) C=late NAME=web NS=default UID=uid-1 LABEL=web NOTE=x NODE=node-1 SA=robot HOST=192.0.2.1
+		HOSTS=192.0.2.1,2001:db8::1 IP=10.0.0.1 IPS=10.0.0.1,fd00::1 CPU=2 MILLI=1500 MEM=100`)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "X", ValueFrom: field("status.phase")}}
+	if _, err := testDriver().environment(in); err == nil {
+		t.Error("status.phase must be refused")
+	}
+}
+
+func TestDNSFollowsThePolicy(t *testing.T) {
+	host := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"corp"}, Options: []string{"ndots:2", "rotate"}}
+	five := "5"
+	own := &corev1.PodDNSConfig{Nameservers: []string{"2.2.2.2", "3.3.3.3", "4.4.4.4"}, Searches: []string{"corp", "own"},
+		Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &five}, {Name: "edns0"}}}
+	for _, c := range []struct {
+		name                       string
+		policy                     corev1.DNSPolicy
+		hostNetwork                bool
+		cluster                    []string
+		own                        *corev1.PodDNSConfig
+		servers, searches, options string
+	}{
+		{"default", corev1.DNSDefault, false, nil, nil, "1.1.1.1", "corp", "ndots:2 rotate"},
+		{"cluster first", corev1.DNSClusterFirst, false, []string{"10.96.0.10"}, nil, "10.96.0.10", "default.svc.cluster.local svc.cluster.local cluster.local corp", "ndots:5"},
+		{"no policy", "", false, []string{"10.96.0.10"}, nil, "10.96.0.10", "default.svc.cluster.local svc.cluster.local cluster.local corp", "ndots:5"},
+		{"cluster first without a cluster", corev1.DNSClusterFirst, false, nil, nil, "1.1.1.1", "corp", "ndots:2 rotate"},
+		{"cluster first on the host's network", corev1.DNSClusterFirst, true, []string{"10.96.0.10"}, nil, "1.1.1.1", "corp", "ndots:2 rotate"},
+		{"with host net", corev1.DNSClusterFirstWithHostNet, true, []string{"10.96.0.10"}, nil, "10.96.0.10", "default.svc.cluster.local svc.cluster.local cluster.local corp", "ndots:5"},
+		{"none", corev1.DNSNone, false, nil, own, "2.2.2.2 3.3.3.3 4.4.4.4", "corp own", "ndots:5 edns0"},
+		{"merged", corev1.DNSDefault, false, nil, own, "1.1.1.1 2.2.2.2 3.3.3.3", "corp own", "ndots:5 rotate edns0"},
+	} {
+		pod := testPod(func(p *corev1.Pod) {
+			p.Spec.DNSPolicy, p.Spec.HostNetwork, p.Spec.DNSConfig = c.policy, c.hostNetwork, c.own
+		})
+		got := podDNS(pod, host, c.cluster, "cluster.local")
+		have := []string{strings.Join(got.Servers, " "), strings.Join(got.Searches, " "), strings.Join(got.Options, " ")}
+		if want := []string{c.servers, c.searches, c.options}; !reflect.DeepEqual(have, want) {
+			t.Errorf("%s: %q, want %q", c.name, have, want)
+		}
+	}
+	if host.Options[0] != "ndots:2" {
+		t.Error("the host's configuration was changed")
+	}
+	long := &runtimeapi.DNSConfig{}
+	for range 40 {
+		long.Searches = append(long.Searches, strings.Repeat("a", 99))
+	}
+	if n := len(fitDNS(long).Searches); n != 20 {
+		t.Errorf("%d searches of 99 characters fit 2048, want 20", n)
+	}
+}
+
+func TestAResolverFileIsRead(t *testing.T) {
+	got, err := parseResolvConf(strings.NewReader("# c\nnameserver 1.1.1.1\nnameserver\nsearch a\nsearch b. .\noptions ndots:1 rotate\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"b", "."}, Options: []string{"ndots:1", "rotate"}}
+	if !reflect.DeepEqual(got.Servers, want.Servers) || !reflect.DeepEqual(got.Searches, want.Searches) || !reflect.DeepEqual(got.Options, want.Options) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func list(cpu, memory string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	if cpu != "" {
+		l[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		l[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return l
+}
+
+func TestResourcesAndOOMScoresAreTheKubelets(t *testing.T) {
+	for _, c := range []struct {
+		name                         string
+		requests, limits             corev1.ResourceList
+		class                        corev1.PodQOSClass
+		shares, quota, memory, score int64
+	}{
+		{"nothing", nil, nil, corev1.PodQOSBestEffort, 2, 0, 0, 1000},
+		{"request", list("250m", "4Gi"), nil, corev1.PodQOSBurstable, 256, 0, 0, 750},
+		{"limit only", nil, list("500m", "1Gi"), corev1.PodQOSGuaranteed, 512, 50000, 1 << 30, -997},
+		{"tiny", list("1m", "1Ki"), list("1m", "2Ki"), corev1.PodQOSBurstable, 2, 1000, 2048, 999},
+		{"all memory", list("", "16Gi"), nil, corev1.PodQOSBurstable, 2, 0, 0, 3},
+		{"more than all", list("", "64Gi"), nil, corev1.PodQOSBurstable, 2, 0, 0, 3},
+		{"one of two", nil, list("1", ""), corev1.PodQOSBurstable, 1024, 100000, 0, 999},
+		{"huge", list("300", ""), nil, corev1.PodQOSBurstable, 262144, 0, 0, 999},
+	} {
+		pod := testPod(func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: c.requests, Limits: c.limits}
+		})
+		if got := qosClass(pod); got != c.class {
+			t.Errorf("%s: class %s, want %s", c.name, got, c.class)
+		}
+		r := testDriver().containerResources(pod, &pod.Spec.Containers[0])
+		got := [4]int64{r.CpuShares, r.CpuQuota, r.MemoryLimitInBytes, r.OomScoreAdj}
+		if want := [4]int64{c.shares, c.quota, c.memory, c.score}; got != want {
+			t.Errorf("%s: %v, want %v", c.name, got, want)
+		}
+		if r.CpuPeriod != 100000 {
+			t.Errorf("%s: period %d", c.name, r.CpuPeriod)
+		}
+	}
+	critical := testPod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })
+	if got := oomScore(critical, &critical.Spec.Containers[0], 1<<30); got != -997 {
+		t.Errorf("critical pod: %d", got)
+	}
+}
+
+func TestSecurityContextsMerge(t *testing.T) {
+	yes, no := true, false
+	u1, u2, g := int64(1000), int64(2000), int64(3000)
+	profile := "a.json"
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.HostPID = true
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{
+			RunAsUser: &u1, RunAsGroup: &g, SupplementalGroups: []int64{7},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		}
+		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+			RunAsUser: &u2, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+			Capabilities:   &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}, Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &profile},
+		}
+	})
+	d := testDriver()
+	sc, err := d.containerSecurity(containerInput{pod: pod, container: &pod.Spec.Containers[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sc.RunAsUser.Value != u2 || sc.RunAsGroup.Value != g || !sc.NoNewPrivs || !sc.ReadonlyRootfs || sc.SupplementalGroups[0] != 7 ||
+		sc.Capabilities.AddCapabilities[0] != "NET_ADMIN" || sc.Capabilities.DropCapabilities[0] != "ALL" ||
+		sc.Seccomp.LocalhostRef != "/seccomp/a.json" || sc.NamespaceOptions.Pid != runtimeapi.NamespaceMode_NODE || len(sc.MaskedPaths) == 0 {
+		t.Errorf("got %v", sc)
+	}
+	profile = "../../etc/passwd"
+	if _, err := d.containerSecurity(containerInput{pod: pod, container: &pod.Spec.Containers[0]}); err == nil {
+		t.Error("a profile outside of its folder must be refused")
+	}
+	plain := testPod(func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes} })
+	sc, err = d.containerSecurity(containerInput{pod: plain, container: &plain.Spec.Containers[0], image: imageInfo{username: "www"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sc.Privileged || len(sc.MaskedPaths)+len(sc.ReadonlyPaths) != 0 || sc.RunAsUser != nil || sc.RunAsUsername != "www" ||
+		sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_Unconfined || sc.NamespaceOptions.Pid != runtimeapi.NamespaceMode_CONTAINER {
+		t.Errorf("got %v", sc)
+	}
+}
+
+func TestASandboxCarriesWhatTheKubeletGivesIt(t *testing.T) {
+	d := testDriver()
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 53, HostPort: 5353, Protocol: corev1.ProtocolUDP, HostIP: "127.0.0.1"}}
+		p.Spec.Containers[0].Resources.Requests = list("100m", "")
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net/ipv4/ip_forward", Value: "1"}}}
+	})
+	c, err := d.sandboxConfig(pod, 3, "1.2.pod/uid-1.0", "/logs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Metadata.Attempt != 3 || c.Hostname != "web" || c.LogDirectory != "/logs" || c.Linux.CgroupParent != "" ||
+		c.Linux.Sysctls["net.ipv4.ip_forward"] != "1" || c.Linux.Resources.CpuShares != 102 ||
+		c.Linux.SecurityContext.Seccomp.ProfileType != runtimeapi.SecurityProfile_RuntimeDefault {
+		t.Errorf("got %v", c)
+	}
+	if len(c.PortMappings) != 2 || c.PortMappings[1].HostPort != 5353 || c.PortMappings[1].Protocol != runtimeapi.Protocol_UDP || c.PortMappings[1].HostIp != "127.0.0.1" {
+		t.Errorf("ports %v", c.PortMappings)
+	}
+	wantLabels := map[string]string{"app": "web", LabelPodName: "web", LabelPodNamespace: "default", LabelPodUID: "uid-1"}
+	if !reflect.DeepEqual(c.Labels, wantLabels) {
+		t.Errorf("labels %v", c.Labels)
+	}
+	if c.Annotations[AnnotationIntent] != "1.2.pod/uid-1.0" || c.Annotations[AnnotationAgent] != "agent-1" || c.Annotations["note"] != "x" {
+		t.Errorf("annotations %v: a pod's own must not pass for the agent's", c.Annotations)
+	}
+	if pod.Annotations[AnnotationIntent] != "forged" || len(pod.Labels) != 1 {
+		t.Error("the manifest was changed")
+	}
+}
+
+func TestHostnames(t *testing.T) {
+	yes := true
+	for _, c := range []struct {
+		change func(*corev1.Pod)
+		want   string
+		fails  bool
+	}{
+		{nil, "web", false},
+		{func(p *corev1.Pod) { p.Spec.Hostname = "box" }, "box", false},
+		{func(p *corev1.Pod) { p.Name = strings.Repeat("a", 62) + "-b" }, strings.Repeat("a", 62), false},
+		{func(p *corev1.Pod) { p.Spec.Subdomain = "sub" }, "web", false},
+		{func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = "sub", &yes }, "web.sub.default.svc.cluster.local", false},
+		{func(p *corev1.Pod) { p.Spec.SetHostnameAsFQDN = &yes }, "web", false},
+		{func(p *corev1.Pod) {
+			p.Spec.Hostname, p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = strings.Repeat("h", 60), "sub", &yes
+		}, "", true},
+	} {
+		got, err := testDriver().sandboxHostname(testPod(c.change))
+		if got != c.want || (err != nil) != c.fails {
+			t.Errorf("got %q, %v; want %q", got, err, c.want)
+		}
+	}
+}
+
+func TestHostsFiles(t *testing.T) {
+	d := testDriver()
+	d.opts.HostsFile = filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(d.opts.HostsFile, []byte("127.0.0.1 here\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.Subdomain = "sub"
+		p.Spec.HostAliases = []corev1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"a", "b"}}}
+	})
+	got, err := d.hostsContent(pod, []string{"10.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"# Kubernetes-managed hosts file.\n", "10.0.0.1\tweb.sub.default.svc.cluster.local\tweb\n", "\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("no %q in %q", want, got)
+		}
+	}
+	pod.Spec.HostNetwork = true
+	if got, err = d.hostsContent(pod, nil); err != nil || !strings.Contains(string(got), "(host network).\n127.0.0.1 here\n") || !strings.Contains(string(got), "1.2.3.4\ta") {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestAContainerCarriesWhatTheKubeletGivesIt(t *testing.T) {
+	grace := int64(20)
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = &grace
+		c := &p.Spec.Containers[0]
+		c.Env = []corev1.EnvVar{{Name: "A", Value: "1"}}
+		c.Command, c.Args = []string{"run", "$(A)"}, []string{"$$(A)", "$(B)"}
+		c.Ports = []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}}
+		c.TerminationMessagePath, c.TerminationMessagePolicy = "/dev/termination-log", corev1.TerminationMessageReadFile
+		c.TTY, c.Stdin, c.WorkingDir = true, true, "/w"
+	})
+	got, err := testDriver().containerConfig(containerInput{
+		pod: pod, container: &pod.Spec.Containers[0], attempt: 2, intent: "i", image: imageInfo{ref: "sha256:9"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAnnotations := map[string]string{
+		AnnotationHash: "cafe", AnnotationRestartCount: "2", AnnotationTerminationMessagePath: "/dev/termination-log",
+		AnnotationTerminationMessagePolicy: "File", AnnotationTerminationGracePeriod: "20",
+		AnnotationPorts: `[{"containerPort":80,"protocol":"TCP"}]`, AnnotationIntent: "i", AnnotationAgent: "agent-1",
+	}
+	if !reflect.DeepEqual(got.Annotations, wantAnnotations) {
+		t.Errorf("annotations %v", got.Annotations)
+	}
+	if !reflect.DeepEqual(got.Command, []string{"run", "1"}) || !reflect.DeepEqual(got.Args, []string{"$(A)", "$(B)"}) {
+		t.Errorf("command %q %q", got.Command, got.Args)
+	}
+	if got.LogPath != "main/2.log" || got.Metadata.Attempt != 2 || got.Image.Image != "sha256:9" || got.Image.UserSpecifiedImage != "busybox" ||
+		!got.Tty || !got.Stdin || got.WorkingDir != "/w" || got.Labels[LabelContainerName] != "main" || len(got.Labels) != 4 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestImageNames(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	for in, want := range map[string]string{
+		"busybox": "busybox:latest", "busybox:1": "busybox:1", "r.example:5000/a/b": "r.example:5000/a/b:latest",
+		"busybox" + digest: "busybox" + digest, "busybox:1" + digest: "busybox:1" + digest,
+		"": "", " busybox": "", "UPPER": "", "a b": "", "busybox:": "",
+	} {
+		got, err := withTag(in)
+		if got != want || (err != nil) != (want == "") {
+			t.Errorf("%q gives %q, %v; want %q", in, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// startContainer makes and starts a container, or goes on from where an earlier call of this intent left it.
+func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContainer) (result, error) {
+	pod, err := c.manifest(ctx, req.GetDigest())
+	if err != nil {
+		return result{}, err
+	}
+	container := findContainer(pod, req.GetContainer())
+	if container == nil {
+		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
+	}
+	fresh := false
+	id, err := c.discover(ctx, func(ctx context.Context) (string, error) {
+		id, err := c.create(ctx, pod, container, req)
+		fresh = err == nil
+		return id, err
+	}, c.lookForContainer)
+	if err != nil {
+		return result{}, createError(err)
+	}
+	res := result{containerID: id, sandboxID: req.GetSandboxId()}
+	logDir, err := c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, container.Name)
+	if err == nil {
+		err = c.linkLog(pod.Name, pod.Namespace, container.Name, id, logDir+"/"+logName(req.GetAttempt()))
+	}
+	if err != nil {
+		// Only log shippers that follow links miss it; the container is worth more.
+		c.log.Warn("container without a log link", "container", id, "error", err)
+	}
+	return res, c.start(ctx, id, fresh)
+}
+
+func findContainer(pod *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// createError gives errors of the runtime their code. A sandbox that is gone can only be replaced.
+func createError(err error) error {
+	if isFailure(err) || isDoubt(err) {
+		return err
+	}
+	return retryable(journaletv1.CallError_CALL_ERROR_CREATE, messageOf(err))
+}
+
+// create checks what the container needs and makes it. Errors that are no failure are the runtime's.
+func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer) (string, error) {
+	if err := c.checkSandbox(ctx, req.GetSandboxId()); err != nil {
+		return "", err
+	}
+	img, err := c.imageOf(ctx, container, req.GetPulled())
+	if err != nil {
+		return "", err
+	}
+	in := containerInput{
+		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.intent,
+		image: img, podIPs: c.podIPs(pod, req.GetPodIps()),
+	}
+	if err := verifyNonRoot(in); err != nil {
+		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	}
+	logDir, err := c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, "")
+	if err == nil {
+		_, err = c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, container.Name)
+	}
+	if err != nil {
+		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+	}
+	if in.mounts, err = c.makeMounts(in); err != nil {
+		return "", err
+	}
+	config, err := c.containerConfig(in)
+	if err != nil {
+		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	}
+	// The sandbox's config goes along: some runtimes take the log folder and namespaces from this copy.
+	sandbox, err := c.sandboxConfig(pod, 0, "", logDir)
+	if err != nil {
+		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	}
+	resp, err := once(ctx, c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.CreateContainerResponse, error) {
+		return c.rt.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+			PodSandboxId: req.GetSandboxId(), Config: config, SandboxConfig: sandbox,
+		})
+	})
+	if err == nil && resp.GetContainerId() == "" {
+		return "", retryable(journaletv1.CallError_CALL_ERROR_GARBAGE, "the runtime made a container without an id")
+	}
+	return resp.GetContainerId(), err
+}
+
+func (c *call) podIPs(pod *corev1.Pod, ips []string) []string {
+	if len(ips) == 0 && pod.Spec.HostNetwork {
+		return c.opts.HostIPs
+	}
+	return ips
+}
+
+func (c *call) checkSandbox(ctx context.Context, id string) error {
+	resp, err := settle(ctx, c, "PodSandboxStatus", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.PodSandboxStatusResponse, error) {
+		return c.rt.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+	})
+	gone := func(why string) error {
+		return retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, fmt.Sprintf("sandbox %s %s", id, why))
+	}
+	switch {
+	case isNotFound(err):
+		return gone("is gone")
+	case err != nil:
+		return err
+	case resp.GetStatus().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
+		return gone("is not ready")
+	}
+	return nil
+}
+
+// lookForContainer finds the container that carries this intent.
+func (c *call) lookForContainer(ctx context.Context) (string, bool, error) {
+	resp, err := c.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{
+		Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{LabelPodUID: c.uid}},
+	})
+	if err != nil {
+		return "", false, err
+	}
+	for _, container := range resp.GetContainers() {
+		if container.GetAnnotations()[AnnotationIntent] == c.intent {
+			return container.GetId(), true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// start starts a created container. One that is not fresh from this call is looked at first: it may have run already.
+func (c *call) start(ctx context.Context, id string, fresh bool) error {
+	var last error
+	performed := 0
+	for b := c.backOff(); ; {
+		if !fresh {
+			started, err := c.hasStarted(ctx, id)
+			if err != nil || started {
+				return err
+			}
+		}
+		if performed == maxPerforms {
+			return retryable(journaletv1.CallError_CALL_ERROR_START,
+				fmt.Sprintf("the runtime did not start it in %d attempts, the last of which ended in: %s", performed, messageOf(last)))
+		}
+		_, err := once(ctx, c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.StartContainerResponse, error) {
+			return c.rt.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+		})
+		performed++
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !isDoubt(err):
+			if !fresh {
+				// The start of an earlier call may have won; then this one's complaint means nothing.
+				if started, lookErr := c.hasStarted(ctx, id); lookErr == nil && started {
+					return nil
+				}
+			}
+			return retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
+		}
+		c.log.Warn("start in doubt; looking at the container", "container", id, "error", messageOf(err))
+		last, fresh = err, false
+		if err := b.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// hasStarted tells whether a container has got beyond CREATED. A failed start leaves it EXITED, which the pod's actor
+// hears from the PLEG.
+func (c *call) hasStarted(ctx context.Context, id string) (bool, error) {
+	resp, err := settle(ctx, c, "ContainerStatus", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatusResponse, error) {
+		return c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	})
+	if isNotFound(err) {
+		return false, retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE, fmt.Sprintf("container %s is gone before it was started", id))
+	}
+	if err != nil {
+		return false, err
+	}
+	return resp.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_CREATED, nil
+}

@@ -1,0 +1,116 @@
+package cri
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// containerInput is all that a container's configuration is made of, beside the driver's options.
+type containerInput struct {
+	pod       *corev1.Pod
+	container *corev1.Container
+	attempt   uint32
+	intent    string
+	image     imageInfo
+	podIPs    []string
+	mounts    []*runtimeapi.Mount
+}
+
+// logName is the log of one attempt, in the container's folder below the pod's.
+func logName(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) + ".log" }
+
+// containerConfig is a container as the kubelet (1.36) would ask for it. It touches nothing.
+func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
+	envs, err := d.environment(in)
+	if err != nil {
+		return nil, err
+	}
+	security, err := d.containerSecurity(in)
+	if err != nil {
+		return nil, err
+	}
+	annotations, err := d.containerAnnotations(in)
+	if err != nil {
+		return nil, err
+	}
+	c := in.container
+	command, args := expandCommand(c, envs)
+	return &runtimeapi.ContainerConfig{
+		Metadata:   &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: in.attempt},
+		Image:      &runtimeapi.ImageSpec{Image: in.image.ref, UserSpecifiedImage: c.Image},
+		Command:    command,
+		Args:       args,
+		WorkingDir: c.WorkingDir,
+		Envs:       envs,
+		Mounts:     in.mounts,
+		Labels: map[string]string{
+			LabelContainerName: c.Name,
+			LabelPodName:       in.pod.Name,
+			LabelPodNamespace:  in.pod.Namespace,
+			LabelPodUID:        string(in.pod.UID),
+		},
+		Annotations: annotations,
+		LogPath:     c.Name + "/" + logName(in.attempt),
+		Stdin:       c.Stdin,
+		StdinOnce:   c.StdinOnce,
+		Tty:         c.TTY,
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources: d.containerResources(in.pod, c), SecurityContext: security,
+		},
+	}, nil
+}
+
+func expandCommand(c *corev1.Container, envs []*runtimeapi.KeyValue) (command, args []string) {
+	values := make(map[string]string, len(envs))
+	for _, e := range envs {
+		values[e.GetKey()] = string(e.GetValue())
+	}
+	lookup := func(name string) (string, bool) {
+		v, ok := values[name]
+		return v, ok
+	}
+	for _, s := range c.Command {
+		command = append(command, expand(s, lookup))
+	}
+	for _, s := range c.Args {
+		args = append(args, expand(s, lookup))
+	}
+	return command, args
+}
+
+func (d *Driver) containerAnnotations(in containerInput) (map[string]string, error) {
+	c := in.container
+	a := map[string]string{
+		AnnotationHash:                     d.opts.Hash(c),
+		AnnotationRestartCount:             strconv.FormatUint(uint64(in.attempt), 10),
+		AnnotationTerminationMessagePath:   c.TerminationMessagePath,
+		AnnotationTerminationMessagePolicy: string(c.TerminationMessagePolicy),
+		AnnotationIntent:                   in.intent,
+		AnnotationAgent:                    d.opts.AgentID,
+	}
+	if s := in.pod.DeletionGracePeriodSeconds; s != nil {
+		a[AnnotationDeletionGracePeriod] = strconv.FormatInt(*s, 10)
+	}
+	if s := in.pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		a[AnnotationTerminationGracePeriod] = strconv.FormatInt(*s, 10)
+	}
+	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+		raw, err := json.Marshal(c.Lifecycle.PreStop)
+		if err != nil {
+			return nil, fmt.Errorf("write down the preStop hook: %w", err)
+		}
+		a[AnnotationPreStopHandler] = string(raw)
+	}
+	if len(c.Ports) > 0 {
+		raw, err := json.Marshal(c.Ports)
+		if err != nil {
+			return nil, fmt.Errorf("write down the ports: %w", err)
+		}
+		a[AnnotationPorts] = string(raw)
+	}
+	return a, nil
+}

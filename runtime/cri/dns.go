@@ -1,0 +1,158 @@
+package cri
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Limits of a resolver configuration, as validated by the API server and applied by the kubelet.
+const (
+	maxDNSServers     = 3
+	maxDNSSearches    = 32
+	maxDNSSearchBytes = 2048
+)
+
+// maxResolvConfBytes bounds the host's file; the kubelet reads 10 MB.
+const maxResolvConfBytes = 1 << 20
+
+// dnsConfig is the pod's resolver configuration.
+func (d *Driver) dnsConfig(pod *corev1.Pod) (*runtimeapi.DNSConfig, error) {
+	host, err := d.hostDNS()
+	if err != nil {
+		return nil, err
+	}
+	return podDNS(pod, host, d.opts.ClusterDNS, d.opts.ClusterDomain), nil
+}
+
+// hostDNS reads the host's resolver file at each use, because it changes under a running node.
+func (d *Driver) hostDNS() (*runtimeapi.DNSConfig, error) {
+	if d.opts.ResolvConf == "" {
+		return &runtimeapi.DNSConfig{}, nil
+	}
+	f, err := os.Open(d.opts.ResolvConf)
+	if err != nil {
+		return nil, fmt.Errorf("read the host's resolver configuration; name another file or none: %w", err)
+	}
+	defer f.Close()
+	return parseResolvConf(io.LimitReader(f, maxResolvConfBytes))
+}
+
+func parseResolvConf(r io.Reader) (*runtimeapi.DNSConfig, error) {
+	out := &runtimeapi.DNSConfig{}
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 {
+			continue
+		}
+		switch values := fields[1:]; fields[0] {
+		case "nameserver":
+			if len(values) > 0 {
+				out.Servers = append(out.Servers, values[0])
+			}
+		case "search":
+			// The last such line counts.
+			out.Searches = nil
+			for _, v := range values {
+				if v != "." {
+					v = strings.TrimSuffix(v, ".")
+				}
+				out.Searches = append(out.Searches, v)
+			}
+		case "options":
+			out.Options = append(out.Options, values...)
+		}
+	}
+	if err := lines.Err(); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the host's resolver configuration: %w", err)
+	}
+	return out, nil
+}
+
+// podDNS applies the pod's DNS policy and what it adds itself.
+func podDNS(pod *corev1.Pod, host *runtimeapi.DNSConfig, clusterDNS []string, clusterDomain string) *runtimeapi.DNSConfig {
+	out := &runtimeapi.DNSConfig{}
+	policy := pod.Spec.DNSPolicy
+	if policy == corev1.DNSClusterFirst || policy == "" {
+		// A pod on the host's network would not reach the cluster's names by mistake: it has to say so.
+		policy = corev1.DNSClusterFirstWithHostNet
+		if pod.Spec.HostNetwork {
+			policy = corev1.DNSDefault
+		}
+	}
+	if policy == corev1.DNSClusterFirstWithHostNet && len(clusterDNS) == 0 {
+		policy = corev1.DNSDefault
+	}
+	switch policy {
+	case corev1.DNSNone:
+	case corev1.DNSClusterFirstWithHostNet:
+		out.Servers = slices.Clone(clusterDNS)
+		if clusterDomain != "" {
+			out.Searches = []string{pod.Namespace + ".svc." + clusterDomain, "svc." + clusterDomain, clusterDomain}
+		}
+		out.Searches = unique(append(out.Searches, host.GetSearches()...))
+		out.Options = []string{"ndots:5"}
+	default:
+		out.Servers = slices.Clone(host.GetServers())
+		out.Searches = slices.Clone(host.GetSearches())
+		out.Options = slices.Clone(host.GetOptions())
+	}
+	if own := pod.Spec.DNSConfig; own != nil {
+		out.Servers = unique(append(out.Servers, own.Nameservers...))
+		out.Searches = unique(append(out.Searches, own.Searches...))
+		out.Options = mergeDNSOptions(out.Options, own.Options)
+	}
+	return fitDNS(out)
+}
+
+// mergeDNSOptions lets the pod's options win over those of the same name, and keeps the order.
+func mergeDNSOptions(options []string, own []corev1.PodDNSConfigOption) []string {
+	for _, o := range own {
+		text := o.Name
+		if o.Value != nil && *o.Value != "" {
+			text += ":" + *o.Value
+		}
+		i := slices.IndexFunc(options, func(have string) bool {
+			name, _, _ := strings.Cut(have, ":")
+			return name == o.Name
+		})
+		if i < 0 {
+			options = append(options, text)
+		} else {
+			options[i] = text
+		}
+	}
+	return options
+}
+
+// fitDNS cuts what resolvers would not read.
+func fitDNS(c *runtimeapi.DNSConfig) *runtimeapi.DNSConfig {
+	c.Servers = c.Servers[:min(len(c.Servers), maxDNSServers)]
+	c.Searches = c.Searches[:min(len(c.Searches), maxDNSSearches)]
+	total := -1
+	for i, s := range c.Searches {
+		if total += len(s) + 1; total > maxDNSSearchBytes {
+			c.Searches = c.Searches[:i]
+			break
+		}
+	}
+	return c
+}
+
+func unique(in []string) []string {
+	out := make([]string, 0, len(in))
+	for _, s := range in {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+package cri
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// environment makes a container's variables in the order of the manifest. A value may refer to those before it.
+func (d *Driver) environment(in containerInput) ([]*runtimeapi.KeyValue, error) {
+	known := make(map[string]string, len(in.container.Env))
+	lookup := func(name string) (string, bool) {
+		v, ok := known[name]
+		return v, ok
+	}
+	var out []*runtimeapi.KeyValue
+	at := make(map[string]int, len(in.container.Env))
+	for i := range in.container.Env {
+		e := &in.container.Env[i]
+		value := expand(e.Value, lookup)
+		if e.ValueFrom != nil {
+			var err error
+			if value, err = d.valueFrom(in, e.ValueFrom); err != nil {
+				return nil, fmt.Errorf("environment variable %s: %w", e.Name, err)
+			}
+		}
+		known[e.Name] = value
+		// A name given twice counts once, with its last value.
+		if j, again := at[e.Name]; again {
+			out[j].Value = []byte(value)
+			continue
+		}
+		at[e.Name] = len(out)
+		out = append(out, &runtimeapi.KeyValue{Key: e.Name, Value: []byte(value)})
+	}
+	return out, nil
+}
+
+func (d *Driver) valueFrom(in containerInput, from *corev1.EnvVarSource) (string, error) {
+	switch {
+	case from.FieldRef != nil:
+		return d.fieldValue(in, from.FieldRef.FieldPath)
+	case from.ResourceFieldRef != nil:
+		return d.resourceValue(in, from.ResourceFieldRef)
+	}
+	return "", fmt.Errorf("this source of a value is not supported; use fieldRef or resourceFieldRef")
+}
+
+func (d *Driver) fieldValue(in containerInput, path string) (string, error) {
+	pod := in.pod
+	if kind, key, ok := subscript(path); ok {
+		switch kind {
+		case "metadata.labels":
+			return pod.Labels[key], nil
+		case "metadata.annotations":
+			return pod.Annotations[key], nil
+		}
+	}
+	switch path {
+	case "metadata.name":
+		return pod.Name, nil
+	case "metadata.namespace":
+		return pod.Namespace, nil
+	case "metadata.uid":
+		return string(pod.UID), nil
+	case "spec.nodeName":
+		if pod.Spec.NodeName != "" {
+			return pod.Spec.NodeName, nil
+		}
+		return d.opts.Node, nil
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName, nil
+	case "status.hostIP":
+		return first(d.opts.HostIPs), nil
+	case "status.hostIPs":
+		return strings.Join(d.opts.HostIPs, ","), nil
+	case "status.podIP":
+		return first(in.podIPs), nil
+	case "status.podIPs":
+		return strings.Join(in.podIPs, ","), nil
+	}
+	return "", fmt.Errorf("fieldPath %q cannot be read into a variable", path)
+}
+
+// subscript splits metadata.labels['key'] into metadata.labels and key.
+func subscript(path string) (kind, key string, ok bool) {
+	kind, rest, ok := strings.Cut(path, "['")
+	if !ok || !strings.HasSuffix(rest, "']") {
+		return "", "", false
+	}
+	return kind, strings.TrimSuffix(rest, "']"), true
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// resourceValue is a request or limit in units of the divisor, rounded up. A limit that is not set is what the node
+// can give, a request that is not set is the limit, as the kubelet has it.
+func (d *Driver) resourceValue(in containerInput, ref *corev1.ResourceFieldSelector) (string, error) {
+	container := in.container
+	if ref.ContainerName != "" && ref.ContainerName != container.Name {
+		if container = findContainer(in.pod, ref.ContainerName); container == nil {
+			return "", fmt.Errorf("resourceFieldRef names container %q, which the pod does not have", ref.ContainerName)
+		}
+	}
+	kind, name, _ := strings.Cut(ref.Resource, ".")
+	resourceName := corev1.ResourceName(name)
+	if resourceName != corev1.ResourceCPU && resourceName != corev1.ResourceMemory &&
+		resourceName != corev1.ResourceEphemeralStorage && !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
+		return "", fmt.Errorf("resource %q cannot be read into a variable", ref.Resource)
+	}
+	var q resource.Quantity
+	switch kind {
+	case "limits":
+		q = d.limitOf(in.pod, container, resourceName)
+	case "requests":
+		var given bool
+		if q, given = container.Resources.Requests[resourceName]; !given {
+			q = container.Resources.Limits[resourceName]
+		}
+	default:
+		return "", fmt.Errorf("resource %q cannot be read into a variable", ref.Resource)
+	}
+	return divide(q, ref.Divisor, resourceName == corev1.ResourceCPU), nil
+}
+
+func (d *Driver) limitOf(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName) resource.Quantity {
+	if q, ok := container.Resources.Limits[name]; ok && !q.IsZero() {
+		return q
+	}
+	if pod.Spec.Resources != nil {
+		limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+		if q, ok := limits[name]; ok {
+			return q
+		}
+	}
+	if d.opts.Allocatable == nil {
+		return resource.Quantity{}
+	}
+	return d.opts.Allocatable()[name]
+}
+
+func divide(q, divisor resource.Quantity, milli bool) string {
+	value, by := q.Value(), divisor.Value()
+	if milli {
+		value, by = q.MilliValue(), divisor.MilliValue()
+	}
+	if divisor.IsZero() || by <= 0 {
+		by = 1
+		if milli {
+			by = milliPerCPU
+		}
+	}
+	n := value / by
+	if value%by > 0 {
+		n++
+	}
+	return strconv.FormatInt(n, 10)
+}

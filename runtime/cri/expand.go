@@ -1,0 +1,40 @@
+package cri
+
+import "strings"
+
+// expand replaces $(NAME) by what lookup knows under that name. An unknown name stays as written, $$ is a dollar sign,
+// so $$(NAME) gives $(NAME), and every other dollar sign stands for itself. The rules are the API's for env, command
+// and args.
+func expand(s string, lookup func(string) (string, bool)) string {
+	if !strings.Contains(s, "$") {
+		return s
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '$' || i+1 == len(s) {
+			out.WriteByte(s[i])
+			continue
+		}
+		switch s[i+1] {
+		case '$':
+			out.WriteByte('$')
+			i++
+		case '(':
+			end := strings.IndexByte(s[i+2:], ')')
+			if end < 0 {
+				out.WriteByte('$')
+				continue
+			}
+			name := s[i+2 : i+2+end]
+			if value, ok := lookup(name); ok {
+				out.WriteString(value)
+			} else {
+				out.WriteString("$(" + name + ")")
+			}
+			i += 2 + end
+		default:
+			out.WriteByte('$')
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,225 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Words by which a CRI runtime marks the two kinds of failed pulls that have a reason of their own.
+const (
+	wordRegistryUnavailable = "RegistryUnavailable"
+	wordSignatureValidation = "SignatureValidationFailed"
+)
+
+// imageInfo is what the runtime knows of an image that a container is made of.
+type imageInfo struct {
+	ref      string // the runtime's id
+	uid      *int64
+	username string
+	bytes    int64
+}
+
+// withTag checks an image's name and gives it the tag "latest" if it names neither tag nor digest.
+func withTag(image string) (string, error) {
+	if strings.TrimSpace(image) != image || image == "" {
+		return "", fmt.Errorf("couldn't parse image name %q: it is empty or has spaces around it", image)
+	}
+	ref, err := name.ParseReference(image, name.WeakValidation)
+	if err != nil {
+		return "", fmt.Errorf("couldn't parse image name %q: %w", image, err)
+	}
+	if tag, ok := ref.(name.Tag); ok && !strings.HasSuffix(image, ":"+tag.TagStr()) {
+		return image + ":" + tag.TagStr(), nil
+	}
+	return image, nil
+}
+
+// imageOf looks up the image of a container. It must be on the node: pulling is another intent's work.
+func (c *call) imageOf(ctx context.Context, container *corev1.Container, pulled bool) (imageInfo, error) {
+	image, err := withTag(container.Image)
+	if err != nil {
+		return imageInfo{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
+	}
+	info, found, err := c.imageStatus(ctx, image)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return imageInfo{}, ctx.Err()
+	case err != nil:
+		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT,
+			fmt.Sprintf("Failed to inspect image %q: %s", container.Image, messageOf(err)))
+	case !found && pulled:
+		// To ask for another pull would go round in circles.
+		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_CREATE,
+			fmt.Sprintf("image %q was pulled, but the runtime does not have it; is its image garbage collection at work?", container.Image))
+	case !found:
+		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT,
+			fmt.Sprintf("image %q is not present on the node", container.Image))
+	}
+	return info, nil
+}
+
+func (c *call) imageStatus(ctx context.Context, image string) (imageInfo, bool, error) {
+	resp, err := settle(ctx, c, "ImageStatus", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.ImageStatusResponse, error) {
+		return c.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}})
+	})
+	img := resp.GetImage()
+	if err != nil || img == nil {
+		return imageInfo{}, false, err
+	}
+	if img.GetId() == "" {
+		return imageInfo{}, false, fmt.Errorf("the runtime knows the image but not its id")
+	}
+	info := imageInfo{ref: img.GetId(), username: img.GetUsername(), bytes: int64(min(img.GetSize(), 1<<62))}
+	if img.GetUid() != nil {
+		uid := img.GetUid().GetValue()
+		info.uid = &uid
+	}
+	return info, true, nil
+}
+
+// pullImage pulls an image. It is idempotent, so a pull in doubt is simply made again.
+func (c *call) pullImage(ctx context.Context, image string) (result, error) {
+	full, err := withTag(image)
+	if err != nil {
+		return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, err.Error())
+	}
+	if err := c.pulls.Wait(ctx); err != nil {
+		return result{}, err
+	}
+	ref, err := c.pullUntilAnswered(ctx, image, full)
+	if err != nil {
+		return result{}, err
+	}
+	info, found, err := c.imageStatus(ctx, full)
+	if ctx.Err() != nil {
+		return result{}, ctx.Err()
+	}
+	if err != nil || !found {
+		// The pull has succeeded; its size is for the record only.
+		c.log.Warn("a pulled image cannot be looked at", "image", image, "found", found, "error", err)
+	}
+	return result{imageRef: ref, imageBytes: info.bytes}, nil
+}
+
+func (c *call) pullUntilAnswered(ctx context.Context, image, full string) (string, error) {
+	b := c.backOff()
+	for performed := 1; ; performed++ {
+		ref, err := c.pullOnce(ctx, image, full)
+		if err == nil {
+			return ref, nil
+		}
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		// Only Unavailable leaves the outcome open: a pull has no deadline of ours, so others are the runtime's own word.
+		f := pullError(err)
+		if isFailure(err) || status.Code(err) != codes.Unavailable || f.code != journaletv1.CallError_CALL_ERROR_RUNTIME {
+			return "", f
+		}
+		c.log.Warn("no answer to a pull; asking again once the runtime is back", "image", image, "error", messageOf(err))
+		if err := b.wait(ctx); err != nil {
+			return "", err
+		}
+		if _, err := settle(ctx, c, "Version", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.VersionResponse, error) {
+			return c.rt.Version(ctx, &runtimeapi.VersionRequest{})
+		}); err != nil && ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		if performed == maxPerforms {
+			return "", f
+		}
+	}
+}
+
+// pullError tells the kinds of failed pulls apart.
+func pullError(err error) *failure {
+	if isFailure(err) {
+		return failureOf(err)
+	}
+	m := messageOf(err)
+	code := journaletv1.CallError_CALL_ERROR_RUNTIME
+	switch {
+	case strings.Contains(m, wordRegistryUnavailable):
+		code = journaletv1.CallError_CALL_ERROR_REGISTRY_UNAVAILABLE
+	case strings.Contains(m, wordSignatureValidation):
+		code = journaletv1.CallError_CALL_ERROR_SIGNATURE_VALIDATION
+	}
+	return retryable(code, m)
+}
+
+// pullOnce makes one pull without a deadline, reports that it is under way, and ends it when nothing has grown for
+// too long.
+func (c *call) pullOnce(ctx context.Context, image, full string) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		ref string
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		resp, err := c.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: full}})
+		if err == nil && resp.GetImageRef() == "" {
+			err = retryable(journaletv1.CallError_CALL_ERROR_GARBAGE, "the runtime pulled the image but gave no reference to it")
+		}
+		done <- answer{resp.GetImageRef(), err}
+	}()
+	began := c.clock.Now()
+	grew := began
+	base, known := c.imageFsUsed(ctx)
+	seen := base
+	for {
+		tick := make(chan struct{})
+		stop := c.clock.AfterFunc(c.opts.Timeouts.PullReport, func() { close(tick) })
+		select {
+		case a := <-done:
+			stop()
+			return a.ref, a.err
+		case <-tick:
+		}
+		now := c.clock.Now()
+		if used, ok := c.imageFsUsed(ctx); ok {
+			if !known {
+				base, seen, known = used, used, true
+			}
+			if used > seen {
+				seen, grew = used, now
+			}
+		}
+		c.opts.Progress(&journaletv1.PullProgressed{
+			Image: image, Elapsed: durationpb.New(now.Sub(began)), Bytes: seen - base,
+		})
+		if now.Sub(grew) >= c.opts.Timeouts.PullStall {
+			cancel()
+			<-done
+			return "", retryable(journaletv1.CallError_CALL_ERROR_RUNTIME,
+				fmt.Sprintf("pull of image %q ended: no progress for %s", image, c.opts.Timeouts.PullStall.Round(time.Second)))
+		}
+	}
+}
+
+// imageFsUsed is how much the image file systems hold; false if the runtime does not say.
+func (c *call) imageFsUsed(ctx context.Context) (int64, bool) {
+	resp, err := once(ctx, c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
+		return c.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	})
+	if err != nil {
+		return 0, false
+	}
+	var sum int64
+	for _, fs := range resp.GetImageFilesystems() {
+		sum += int64(min(fs.GetUsedBytes().GetValue(), 1<<50))
+	}
+	return sum, true
+}

@@ -1,0 +1,96 @@
+package cri
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// makeMounts makes the files that the agent itself mounts into a container, and lists all its mounts: volumes in the
+// order of the manifest, the hosts file unless the container brings its own, the termination message file.
+func (c *call) makeMounts(in containerInput) ([]*runtimeapi.Mount, error) {
+	out, err := c.volumeMounts(in)
+	if err != nil {
+		return nil, err
+	}
+	ownHosts := false
+	for _, m := range out {
+		ownHosts = ownHosts || m.GetContainerPath() == hostsPath
+	}
+	if !ownHosts && (in.pod.Spec.HostNetwork || len(in.podIPs) > 0) {
+		content, err := c.hostsContent(in.pod, in.podIPs)
+		if err != nil {
+			return nil, retryable(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		}
+		path, err := c.opts.Volumes.WriteHosts(c.uid, content)
+		if err != nil {
+			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+		}
+		out = append(out, &runtimeapi.Mount{ContainerPath: hostsPath, HostPath: path})
+	}
+	if in.container.TerminationMessagePath != "" {
+		path, err := c.opts.Volumes.MakeTerminationFile(c.uid, in.container.Name, in.attempt)
+		if err != nil {
+			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+		}
+		out = append(out, &runtimeapi.Mount{ContainerPath: in.container.TerminationMessagePath, HostPath: path})
+	}
+	return out, nil
+}
+
+func (c *call) volumeMounts(in containerInput) ([]*runtimeapi.Mount, error) {
+	var out []*runtimeapi.Mount
+	for _, m := range in.container.VolumeMounts {
+		if m.SubPath != "" || m.SubPathExpr != "" || m.RecursiveReadOnly != nil {
+			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+				fmt.Sprintf("volume mount %q: subPath, subPathExpr and recursiveReadOnly are not supported", m.Name))
+		}
+		path, err := c.opts.Volumes.Path(in.pod, m.Name)
+		if err != nil {
+			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+		}
+		if _, err := os.Lstat(path); err != nil && !isHostPath(in.pod, m.Name) {
+			// The runtime would make a folder in its place, with the wrong mode and perhaps on the wrong medium.
+			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, fmt.Sprintf("volume %q is not set up: %v", m.Name, err))
+		}
+		propagation, err := propagationOf(m.MountPropagation)
+		if err != nil {
+			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf("volume mount %q: %v", m.Name, err))
+		}
+		to := m.MountPath
+		if !filepath.IsAbs(to) {
+			to = filepath.Join("/", to)
+		}
+		out = append(out, &runtimeapi.Mount{ContainerPath: to, HostPath: path, Readonly: m.ReadOnly, Propagation: propagation})
+	}
+	return out, nil
+}
+
+func isHostPath(pod *corev1.Pod, volumeName string) bool {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Name == volumeName {
+			return pod.Spec.Volumes[i].HostPath != nil
+		}
+	}
+	return false
+}
+
+func propagationOf(mode *corev1.MountPropagationMode) (runtimeapi.MountPropagation, error) {
+	if mode == nil {
+		return runtimeapi.MountPropagation_PROPAGATION_PRIVATE, nil
+	}
+	switch *mode {
+	case corev1.MountPropagationNone:
+		return runtimeapi.MountPropagation_PROPAGATION_PRIVATE, nil
+	case corev1.MountPropagationHostToContainer:
+		return runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER, nil
+	case corev1.MountPropagationBidirectional:
+		return runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL, nil
+	}
+	return 0, fmt.Errorf("mountPropagation %q is not known; use None, HostToContainer or Bidirectional", *mode)
+}

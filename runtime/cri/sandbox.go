@@ -1,0 +1,94 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// runSandbox makes a pod's sandbox, or finds the one that this intent made before.
+func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (result, error) {
+	pod, err := c.manifest(ctx, req.GetDigest())
+	if err != nil {
+		return result{}, err
+	}
+	if err := c.opts.Volumes.MakePodDirs(c.uid); err != nil {
+		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+	}
+	logDir, err := c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, "")
+	if err != nil {
+		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+	}
+	config, err := c.sandboxConfig(pod, req.GetAttempt(), c.intent, logDir)
+	if err != nil {
+		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	}
+	id, err := c.discover(ctx, func(ctx context.Context) (string, error) {
+		resp, err := once(ctx, c.opts.Timeouts.Sandbox, func(ctx context.Context) (*runtimeapi.RunPodSandboxResponse, error) {
+			return c.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+		})
+		if err == nil && resp.GetPodSandboxId() == "" {
+			return "", retryable(journaletv1.CallError_CALL_ERROR_GARBAGE, "the runtime made a sandbox without an id")
+		}
+		return resp.GetPodSandboxId(), err
+	}, c.lookForSandbox)
+	if err != nil {
+		return result{}, err
+	}
+	return result{sandboxID: id}, nil
+}
+
+// lookForSandbox finds the sandbox that carries this intent. One that has died since counts: it was made.
+func (c *call) lookForSandbox(ctx context.Context) (string, bool, error) {
+	resp, err := c.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{LabelPodUID: c.uid}},
+	})
+	if err != nil {
+		return "", false, err
+	}
+	for _, s := range resp.GetItems() {
+		if s.GetAnnotations()[AnnotationIntent] == c.intent {
+			return s.GetId(), true, nil
+		}
+	}
+	return "", false, nil
+}
+
+func (c *call) stopSandbox(ctx context.Context, id string) (result, error) {
+	_, err := settle(ctx, c, "StopPodSandbox", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.StopPodSandboxResponse, error) {
+		return c.rt.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	})
+	if err != nil && !isNotFound(err) {
+		return result{}, err
+	}
+	return result{sandboxID: id}, nil
+}
+
+// removeSandbox stops a sandbox, removes its containers with their logs, then the sandbox. Runtimes remove the
+// containers along with the sandbox by themselves, but know nothing of the logs.
+func (c *call) removeSandbox(ctx context.Context, id string) (result, error) {
+	if _, err := c.stopSandbox(ctx, id); err != nil {
+		return result{}, err
+	}
+	list, err := settle(ctx, c, "ListContainers", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
+		return c.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}})
+	})
+	if err != nil {
+		return result{}, err
+	}
+	for _, container := range list.GetContainers() {
+		if _, err := c.removeContainer(ctx, container.GetId()); err != nil {
+			return result{}, fmt.Errorf("remove container %s of the sandbox: %w", container.GetId(), err)
+		}
+	}
+	_, err = settle(ctx, c, "RemovePodSandbox", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.RemovePodSandboxResponse, error) {
+		return c.rt.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	})
+	if err != nil && !isNotFound(err) {
+		return result{}, err
+	}
+	return result{sandboxID: id}, nil
+}

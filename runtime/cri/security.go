@@ -1,0 +1,203 @@
+package cri
+
+import (
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Paths that a container must not see, and those it must not write, unless it is privileged or has procMount
+// Unmasked. These are the kubelet's lists.
+var (
+	defaultMaskedPaths = []string{
+		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+		"/sys/devices/virtual/powercap",
+	}
+	defaultReadonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+)
+
+func int64Value(v *int64) *runtimeapi.Int64Value {
+	if v == nil {
+		return nil
+	}
+	return &runtimeapi.Int64Value{Value: *v}
+}
+
+// namespaces tells which of them a pod's containers share with the host and among each other.
+func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
+	mode := func(host bool, else_ runtimeapi.NamespaceMode) runtimeapi.NamespaceMode {
+		if host {
+			return runtimeapi.NamespaceMode_NODE
+		}
+		return else_
+	}
+	pid := runtimeapi.NamespaceMode_CONTAINER
+	if pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace {
+		pid = runtimeapi.NamespaceMode_POD
+	}
+	return &runtimeapi.NamespaceOption{
+		Network: mode(pod.Spec.HostNetwork, runtimeapi.NamespaceMode_POD),
+		Ipc:     mode(pod.Spec.HostIPC, runtimeapi.NamespaceMode_POD),
+		Pid:     mode(pod.Spec.HostPID, pid),
+	}
+}
+
+func anyPrivileged(pod *corev1.Pod) bool {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if isPrivileged(&list[i]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isPrivileged(c *corev1.Container) bool {
+	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+}
+
+func supplementalGroups(psc *corev1.PodSecurityContext) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
+	if psc == nil {
+		return nil, runtimeapi.SupplementalGroupsPolicy_Merge, nil
+	}
+	var groups []int64
+	if psc.FSGroup != nil {
+		groups = append(groups, *psc.FSGroup)
+	}
+	groups = append(groups, psc.SupplementalGroups...)
+	policy := corev1.SupplementalGroupsPolicyMerge
+	if psc.SupplementalGroupsPolicy != nil {
+		policy = *psc.SupplementalGroupsPolicy
+	}
+	switch policy {
+	case corev1.SupplementalGroupsPolicyMerge:
+		return groups, runtimeapi.SupplementalGroupsPolicy_Merge, nil
+	case corev1.SupplementalGroupsPolicyStrict:
+		return groups, runtimeapi.SupplementalGroupsPolicy_Strict, nil
+	}
+	return nil, 0, fmt.Errorf("supplementalGroupsPolicy %q is not known; use Merge or Strict", policy)
+}
+
+// effectiveSecurity is a container's security context with the pod's beneath it.
+func effectiveSecurity(pod *corev1.Pod, container *corev1.Container) corev1.SecurityContext {
+	out := corev1.SecurityContext{}
+	if container.SecurityContext != nil {
+		out = *container.SecurityContext
+	}
+	psc := pod.Spec.SecurityContext
+	if psc == nil {
+		return out
+	}
+	if out.RunAsUser == nil {
+		out.RunAsUser = psc.RunAsUser
+	}
+	if out.RunAsGroup == nil {
+		out.RunAsGroup = psc.RunAsGroup
+	}
+	if out.RunAsNonRoot == nil {
+		out.RunAsNonRoot = psc.RunAsNonRoot
+	}
+	if out.SeccompProfile == nil {
+		out.SeccompProfile = psc.SeccompProfile
+	}
+	return out
+}
+
+// verifyNonRoot keeps a container that must not run as root from doing so. The messages are the kubelet's, which
+// people search for.
+func verifyNonRoot(in containerInput) error {
+	sc := effectiveSecurity(in.pod, in.container)
+	if sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot {
+		return nil
+	}
+	where := fmt.Sprintf("(pod: %q, container: %s)", fmt.Sprintf("%s_%s(%s)", in.pod.Name, in.pod.Namespace, in.pod.UID), in.container.Name)
+	if sc.RunAsUser != nil {
+		if *sc.RunAsUser == 0 {
+			return fmt.Errorf("container's runAsUser breaks non-root policy %s", where)
+		}
+		return nil
+	}
+	switch {
+	case in.image.uid != nil && *in.image.uid == 0, in.image.uid == nil && in.image.username == "":
+		return fmt.Errorf("container has runAsNonRoot and image will run as root %s", where)
+	case in.image.uid == nil:
+		return fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s",
+			in.image.username, where)
+	}
+	return nil
+}
+
+// containerSecurity is what CRI is told of a container's security context.
+func (d *Driver) containerSecurity(in containerInput) (*runtimeapi.LinuxContainerSecurityContext, error) {
+	sc := effectiveSecurity(in.pod, in.container)
+	out := &runtimeapi.LinuxContainerSecurityContext{
+		Privileged:       isPrivileged(in.container),
+		NamespaceOptions: namespaces(in.pod),
+		RunAsUser:        int64Value(sc.RunAsUser),
+		RunAsGroup:       int64Value(sc.RunAsGroup),
+		ReadonlyRootfs:   sc.ReadOnlyRootFilesystem != nil && *sc.ReadOnlyRootFilesystem,
+		NoNewPrivs:       sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation,
+	}
+	if out.RunAsUser == nil {
+		// CRI wants a user beside a group, and some runtimes do not read the image's.
+		out.RunAsUser, out.RunAsUsername = int64Value(in.image.uid), in.image.username
+		if in.image.uid == nil && in.image.username == "" {
+			out.RunAsUser = int64Value(new(int64))
+		}
+	}
+	if out.RunAsUser != nil {
+		out.RunAsUsername = ""
+	}
+	if c := sc.Capabilities; c != nil {
+		out.Capabilities = &runtimeapi.Capability{}
+		for _, v := range c.Add {
+			out.Capabilities.AddCapabilities = append(out.Capabilities.AddCapabilities, string(v))
+		}
+		for _, v := range c.Drop {
+			out.Capabilities.DropCapabilities = append(out.Capabilities.DropCapabilities, string(v))
+		}
+	}
+	unmasked := sc.ProcMount != nil && *sc.ProcMount == corev1.UnmaskedProcMount
+	if !out.Privileged && !unmasked {
+		out.MaskedPaths, out.ReadonlyPaths = defaultMaskedPaths, defaultReadonlyPaths
+	}
+	var err error
+	if out.Seccomp, err = d.seccomp(sc.SeccompProfile); err != nil {
+		return nil, err
+	}
+	out.SupplementalGroups, out.SupplementalGroupsPolicy, err = supplementalGroups(in.pod.Spec.SecurityContext)
+	return out, err
+}
+
+func (d *Driver) seccomp(p *corev1.SeccompProfile) (*runtimeapi.SecurityProfile, error) {
+	unconfined := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
+	runtimeDefault := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
+	if p == nil {
+		if d.opts.SeccompDefault {
+			return runtimeDefault, nil
+		}
+		return unconfined, nil
+	}
+	switch p.Type {
+	case corev1.SeccompProfileTypeRuntimeDefault:
+		return runtimeDefault, nil
+	case corev1.SeccompProfileTypeUnconfined:
+		return unconfined, nil
+	case corev1.SeccompProfileTypeLocalhost:
+		if p.LocalhostProfile == nil || *p.LocalhostProfile == "" {
+			return nil, fmt.Errorf("localhostProfile must be set if seccompProfile type is Localhost")
+		}
+		if !filepath.IsLocal(*p.LocalhostProfile) {
+			return nil, fmt.Errorf("localhostProfile %q leads out of the folder of profiles", *p.LocalhostProfile)
+		}
+		return &runtimeapi.SecurityProfile{
+			ProfileType:  runtimeapi.SecurityProfile_Localhost,
+			LocalhostRef: filepath.Join(d.opts.SeccompRoot, *p.LocalhostProfile),
+		}, nil
+	}
+	return nil, fmt.Errorf("seccompProfile type %q is not known; use RuntimeDefault, Unconfined or Localhost", p.Type)
+}

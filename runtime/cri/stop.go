@@ -1,0 +1,145 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// stopContainer stops a container within its grace period. A repeated call gets what is left of the grace: a runtime
+// whose caller goes away may stop waiting and never send the kill.
+func (c *call) stopContainer(ctx context.Context, req *journaletv1.StopContainer) (result, error) {
+	grace := max(req.GetGrace().AsDuration(), 0)
+	end := c.clock.Now().Add(grace)
+	for b := c.backOff(); ; {
+		// Never more than the grace, whatever the clock did meanwhile.
+		left := min(max(end.Sub(c.clock.Now()), 0), grace)
+		_, err := once(ctx, left+c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.StopContainerResponse, error) {
+			return c.rt.StopContainer(ctx, &runtimeapi.StopContainerRequest{
+				ContainerId: req.GetContainerId(), Timeout: int64((left + time.Second - 1) / time.Second),
+			})
+		})
+		if err == nil || isNotFound(err) {
+			return result{containerID: req.GetContainerId()}, nil
+		}
+		if ctx.Err() != nil {
+			return result{}, ctx.Err()
+		}
+		if !isDoubt(err) {
+			return result{containerID: req.GetContainerId()}, err
+		}
+		c.log.Warn("no answer to a stop; asking again with the grace that is left", "container", req.GetContainerId(), "error", messageOf(err))
+		if err := b.wait(ctx); err != nil {
+			return result{}, err
+		}
+	}
+}
+
+// removeContainer removes a container, its log with all rotated ones, and the link to it.
+func (c *call) removeContainer(ctx context.Context, id string) (result, error) {
+	st, err := settle(ctx, c, "ContainerStatus", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.ContainerStatusResponse, error) {
+		return c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	})
+	if ctx.Err() != nil {
+		return result{}, ctx.Err()
+	}
+	if err != nil && !isNotFound(err) {
+		// A container in a state that has no status must still be removable.
+		c.log.Warn("the log of a container that is removed cannot be told", "container", id, "error", messageOf(err))
+	}
+	_, err = settle(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.RemoveContainerResponse, error) {
+		return c.rt.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+	})
+	if err != nil && !isNotFound(err) {
+		return result{containerID: id}, err
+	}
+	// Logs that stay behind cost disk until the pod is cleaned, no more: no reason to call the removal failed.
+	if err := errors.Join(c.removeLog(st.GetStatus().GetLogPath()), c.removeLink(id)); err != nil {
+		c.log.Warn("logs of a removed container are left behind", "container", id, "error", err)
+	}
+	return result{containerID: id}, nil
+}
+
+// removeLog removes a log that lies below the pod log folder, and those rotated from it (0.log.<time>[.gz]).
+func (c *call) removeLog(path string) error {
+	if path == "" {
+		return nil
+	}
+	rel, err := filepath.Rel(c.opts.PodLogDir, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil
+	}
+	root, err := os.OpenRoot(c.opts.PodLogDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), filepath.Dir(rel))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	base := filepath.Base(rel)
+	for _, e := range entries {
+		if e.Name() != base && !strings.HasPrefix(e.Name(), base+".") {
+			continue
+		}
+		if err := root.Remove(filepath.Join(filepath.Dir(rel), e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeLink removes the link to a container's log by the id at its end.
+func (c *call) removeLink(id string) error {
+	entries, err := os.ReadDir(c.opts.ContainerLogDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink != 0 && strings.HasSuffix(e.Name(), "-"+id+".log") {
+			if err := os.Remove(filepath.Join(c.opts.ContainerLogDir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maxNameBytes is the longest file name that Linux knows.
+const maxNameBytes = 255
+
+// linkLog links /var/log/containers/<pod>_<ns>_<container>-<id>.log to the container's log, which need not be there yet.
+func (c *call) linkLog(podName, namespace, container, id, logPath string) error {
+	if err := os.MkdirAll(c.opts.ContainerLogDir, 0o755); err != nil { //nolint:gosec // G301: log shippers read it without root
+		return fmt.Errorf("make the folder of container log links: %w", err)
+	}
+	const ext = ".log"
+	name := fmt.Sprintf("%s_%s_%s-%s", podName, namespace, container, id)
+	if len(name) > maxNameBytes-len(ext) {
+		name = name[:maxNameBytes-len(ext)]
+	}
+	link := filepath.Join(c.opts.ContainerLogDir, name+ext)
+	if err := os.Symlink(logPath, link); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("link the container's log: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// maxFactBytes is the size at which a reading is split into several facts. With the largest file on top, a fact stays
+// below the size of a record (1 MiB).
+const maxFactBytes = 256 << 10
+
+// handOver tells what differs from what was told, in order of path. What cannot be stored stays behind and is named by
+// the error; the rest goes on.
+func (d *Driver) handOver(ctx context.Context) error {
+	fact := &journaletv1.ManifestsRead{Source: d.opts.Source}
+	size := 0
+	var failed []error
+	if d.scanned {
+		for _, name := range slices.Sorted(maps.Keys(d.pending)) {
+			now := d.resultOf(name)
+			if proto.Equal(fold(d.told[name], now), d.told[name]) {
+				d.settled(name)
+				continue
+			}
+			if err := d.store(ctx, name); err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", name, err))
+				continue
+			}
+			fact.Changed = append(fact.Changed, now)
+			if size += proto.Size(now); size >= maxFactBytes {
+				if err := d.tell(ctx, fact); err != nil {
+					return d.failSend(err)
+				}
+				fact, size = &journaletv1.ManifestsRead{Source: d.opts.Source}, 0
+			}
+		}
+		// A reading is whole only when all of it has been told.
+		fact.Complete = len(failed) == 0 && (!d.complete || d.first && len(fact.Changed) > 0)
+		if fact.Complete || len(fact.Changed) > 0 {
+			if err := d.tell(ctx, fact); err != nil {
+				return d.failSend(err)
+			}
+		}
+	}
+	return d.failSend(errors.Join(failed...))
+}
+
+// resultOf is what a name holds now: a file without pods and problems when it is gone.
+func (d *Driver) resultOf(name string) *journaletv1.ManifestFile {
+	if f := d.files[name]; f != nil && f.result != nil {
+		return f.result
+	}
+	return &journaletv1.ManifestFile{Path: name}
+}
+
+func (d *Driver) settled(name string) {
+	delete(d.pending, name)
+	if f := d.files[name]; f != nil {
+		f.parsed = nil
+	}
+}
+
+// store keeps the file's new manifests, before any fact names them.
+func (d *Driver) store(ctx context.Context, name string) error {
+	f := d.files[name]
+	if f == nil {
+		return nil
+	}
+	known := map[string]bool{}
+	for _, p := range d.told[name].GetPods() {
+		known[p.GetDigest()] = true
+	}
+	for _, p := range f.parsed {
+		if !known[p.Digest] {
+			if err := d.opts.Store(ctx, p.Digest, p.Canonical); err != nil {
+				return fmt.Errorf("store the manifest of %s/%s: %w", p.Pod.Namespace, p.Pod.Name, err)
+			}
+		}
+		d.opts.Prime(p.Digest, p.Pod)
+	}
+	return nil
+}
+
+// tell hands over one fact and takes note of what is told now.
+func (d *Driver) tell(ctx context.Context, fact *journaletv1.ManifestsRead) error {
+	if err := d.opts.Sink(ctx, fact); err != nil {
+		return fmt.Errorf("hand over what changed: %w", err)
+	}
+	d.first = false
+	d.complete = d.complete || fact.GetComplete()
+	for _, f := range fact.GetChanged() {
+		name := f.GetPath()
+		d.report(f)
+		if folded := fold(d.told[name], f); folded != nil {
+			d.told[name] = folded
+		} else {
+			delete(d.told, name)
+		}
+		d.settled(name)
+	}
+	return nil
+}
+
+// report logs what was handed over, for who reads logs rather than the journal.
+func (d *Driver) report(f *journaletv1.ManifestFile) {
+	for _, p := range f.GetProblems() {
+		d.log.Warn("manifest problem", "file", f.GetPath(), "line", p.GetLine(), "field", p.GetField(),
+			"code", p.GetCode(), "problem", p.GetMessage())
+	}
+	if read := d.files[f.GetPath()]; read != nil {
+		for _, p := range read.parsed {
+			for _, w := range p.Warnings {
+				d.log.Warn("manifest warning", "warning", w)
+			}
+		}
+	}
+	d.log.Info("manifest read", "file", f.GetPath(), "pods", len(f.GetPods()), "problems", len(f.GetProblems()))
+}
+
+func (d *Driver) failSend(err error) error {
+	d.mu.Lock()
+	d.sendErr = err
+	d.mu.Unlock()
+	return err
+}
+
+// fold is the source actor's reading of a fact (actors/source keeps files so): a file in doubt takes no pod away. What
+// the actor will hold, and not only what was read, tells whether a fact would change anything, also after a restart.
+func fold(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
+	if len(now.GetPods()) == 0 && len(now.GetProblems()) == 0 && !now.GetUnreadable() {
+		return nil
+	}
+	out := &journaletv1.ManifestFile{
+		Path: now.GetPath(), Pods: slices.Clone(now.GetPods()), Problems: now.GetProblems(), Unreadable: now.GetUnreadable(),
+	}
+	if len(now.GetProblems()) == 0 && !now.GetUnreadable() {
+		return out
+	}
+	named := map[string]bool{}
+	for _, p := range now.GetPods() {
+		named[p.GetNamespace()+"/"+p.GetName()] = true
+	}
+	for _, p := range before.GetPods() {
+		if !named[p.GetNamespace()+"/"+p.GetName()] {
+			out.Pods = append(out.Pods, p)
+		}
+	}
+	return out
+}

@@ -1,0 +1,130 @@
+package file
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// notice is what notifications have named since the last reading.
+type notice struct {
+	all   bool
+	names map[string]bool
+}
+
+// watch is inotify on the folder, or on its parent while the path is one file or missing. Without inotify, such as when
+// the machine's instances are used up, the reread goes on alone.
+type watch struct {
+	path string
+	log  *slog.Logger
+	w    *fsnotify.Watcher
+	on   string // the folder that is watched; empty: none
+	id   inode  // which folder that was
+	told string // last complaint, so that a lasting one is logged once
+}
+
+func newWatch(path string, log *slog.Logger) *watch {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		w = nil
+		log.Warn("no notifications: changes are found by the reread only; raise fs.inotify.max_user_instances", "error", err)
+	}
+	return &watch{path: path, log: log, w: w}
+}
+
+func (w *watch) close() {
+	if w.w != nil {
+		_ = w.w.Close()
+	}
+}
+
+func (w *watch) events() <-chan fsnotify.Event {
+	if w.w == nil {
+		return nil
+	}
+	return w.w.Events
+}
+
+func (w *watch) errors() <-chan error {
+	if w.w == nil {
+		return nil
+	}
+	return w.w.Errors
+}
+
+// move sees to it that the folder dir, which is the inode id, is the one watched. It reports whether anything changed,
+// in which case what was seen before may be outdated.
+func (w *watch) move(dir string, id inode) bool {
+	if w.w == nil || w.on == dir && w.id == id {
+		return false
+	}
+	if w.on != "" {
+		// It fails where the kernel has dropped the watch along with its folder.
+		_ = w.w.Remove(w.on)
+	}
+	w.on = ""
+	if err := w.w.Add(dir); err != nil {
+		if text := dir + ": " + err.Error(); text != w.told {
+			w.told = text
+			w.log.Warn("folder not watched: changes are found by the reread only; if the limit is reached, raise fs.inotify.max_user_watches",
+				"folder", dir, "error", err)
+		}
+		return false
+	}
+	w.on, w.id, w.told = dir, id, ""
+	return true
+}
+
+// note takes in one notification and reports whether anything is to be read.
+func (w *watch) note(e fsnotify.Event, open bool, n *notice) bool {
+	if !open {
+		w.w = nil
+		return false
+	}
+	if w.on != w.path {
+		// The parent is watched for the sake of one name.
+		if e.Name == w.path {
+			n.all = true
+		}
+		return e.Name == w.path
+	}
+	if e.Name == w.path {
+		if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
+			w.on = ""
+		}
+		n.all = true
+		return true
+	}
+	name := filepath.Base(e.Name)
+	if strings.HasPrefix(name, "..") {
+		// A mounted ConfigMap changes by moving its link ..data: every file may be another one.
+		n.all = true
+		return true
+	}
+	if strings.HasPrefix(name, ".") {
+		return false
+	}
+	if n.names == nil {
+		n.names = map[string]bool{}
+	}
+	if n.names[name] = true; len(n.names) > maxFiles {
+		n.all, n.names = true, nil
+	}
+	return true
+}
+
+// noteError takes in a failure of the notifications and reports whether something may have been missed.
+func (w *watch) noteError(err error, open bool, n *notice) bool {
+	if !open {
+		w.w = nil
+		return false
+	}
+	if !errors.Is(err, fsnotify.ErrEventOverflow) {
+		w.log.Warn("notification failed, reading the folder again", "error", err)
+	}
+	n.all = true
+	return true
+}

@@ -1,0 +1,145 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+)
+
+const (
+	// DefaultPeriod is how often the runtime is asked; the kubelet's sync of the runtime's state: 5 s.
+	DefaultPeriod = 5 * time.Second
+	// DefaultTimeout bounds one question.
+	DefaultTimeout = 10 * time.Second
+	// maxMessageBytes bounds what is told of an unready runtime.
+	maxMessageBytes = 4 << 10
+)
+
+// Options configure a Monitor; Conn and Sink must be set.
+type Options struct {
+	Conn grpc.ClientConnInterface
+	// Sink hears of every change. An error ends Run.
+	Sink func(context.Context, *journaletv1.RuntimeHealthChanged) error
+	// Last is what the journal already knows; nil: nothing, so that the first answer is told.
+	Last *journaletv1.RuntimeHealthChanged
+	// Period and Timeout default to DefaultPeriod and DefaultTimeout.
+	Period, Timeout time.Duration
+	Clock           cri.Clock
+	Log             *slog.Logger
+}
+
+// Monitor asks the runtime for its health. Check and Run may not be called at the same time.
+type Monitor struct {
+	opts Options
+	rt   runtimeapi.RuntimeServiceClient
+	last *journaletv1.RuntimeHealthChanged
+	// name and version are asked for again after every time without an answer: the runtime may have been upgraded.
+	name, version string
+}
+
+// New makes a monitor and asks nothing yet.
+func New(opts Options) *Monitor {
+	if opts.Conn == nil || opts.Sink == nil {
+		panic("health: Options needs Conn and Sink")
+	}
+	if opts.Period == 0 {
+		opts.Period = DefaultPeriod
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = DefaultTimeout
+	}
+	if opts.Clock == nil {
+		opts.Clock = cri.RealClock{}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	m := &Monitor{opts: opts, rt: runtimeapi.NewRuntimeServiceClient(opts.Conn), last: opts.Last}
+	return m
+}
+
+// Run asks until ctx ends, and tells every change. It returns ctx's error or the sink's.
+func (m *Monitor) Run(ctx context.Context) error {
+	for {
+		now, err := m.Check(ctx)
+		if err != nil {
+			return err
+		}
+		if m.last == nil || !proto.Equal(now, m.last) {
+			if err := m.opts.Sink(ctx, now); err != nil {
+				return fmt.Errorf("tell the runtime's health: %w", err)
+			}
+			m.opts.Log.Info("runtime health", "runtimeReady", now.GetRuntimeReady(), "networkReady", now.GetNetworkReady(),
+				"runtime", now.GetRuntimeName(), "version", now.GetRuntimeVersion(), "message", now.GetMessage())
+			m.last = now
+		}
+		if err := cri.Wait(ctx, m.opts.Clock, m.opts.Period); err != nil {
+			return err
+		}
+	}
+}
+
+// Check asks once. A runtime that does not answer in time is not ready; the only error is the end of ctx.
+func (m *Monitor) Check(ctx context.Context) (*journaletv1.RuntimeHealthChanged, error) {
+	asking, cancel := context.WithTimeout(ctx, m.opts.Timeout)
+	defer cancel()
+	st, err := m.rt.Status(asking, &runtimeapi.StatusRequest{})
+	if err == nil && m.name == "" {
+		v, verr := m.rt.Version(asking, &runtimeapi.VersionRequest{})
+		if err = verr; err == nil {
+			m.name, m.version = v.GetRuntimeName(), v.GetRuntimeVersion()
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	out := &journaletv1.RuntimeHealthChanged{}
+	if err != nil {
+		// What it was is kept, so that an outage does not read as a change of runtime.
+		out.RuntimeName, out.RuntimeVersion = m.last.GetRuntimeName(), m.last.GetRuntimeVersion()
+		m.name, m.version = "", ""
+		out.Message = "the container runtime does not answer; is it running?"
+		if s, ok := status.FromError(err); ok {
+			// The code and not the text, which differs from one try to the next and would make every try a change.
+			out.Message += " (" + s.Code().String() + ")"
+		}
+		m.opts.Log.Debug("no answer from the runtime", "error", err)
+		return out, nil
+	}
+	out.RuntimeName, out.RuntimeVersion = m.name, m.version
+	out.RuntimeReady, out.NetworkReady, out.Message = conditions(st.GetStatus())
+	return out, nil
+}
+
+func conditions(st *runtimeapi.RuntimeStatus) (runtimeReady, networkReady bool, message string) {
+	var wrong []string
+	see := func(kind string) bool {
+		for _, c := range st.GetConditions() {
+			if c.GetType() != kind {
+				continue
+			}
+			if !c.GetStatus() {
+				wrong = append(wrong, fmt.Sprintf("%s=false reason:%s message:%s", kind, c.GetReason(), c.GetMessage()))
+			}
+			return c.GetStatus()
+		}
+		wrong = append(wrong, fmt.Sprintf("the runtime does not tell its condition %s", kind))
+		return false
+	}
+	runtimeReady, networkReady = see(runtimeapi.RuntimeReady), see(runtimeapi.NetworkReady)
+	message = strings.Join(wrong, "; ")
+	if len(message) > maxMessageBytes {
+		message = strings.ToValidUTF8(message[:maxMessageBytes], "")
+	}
+	return runtimeReady, networkReady, message
+}

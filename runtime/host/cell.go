@@ -1,0 +1,156 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// cell is one actor: its decider, and how far it has come in the journal.
+type cell struct {
+	ref     messages.Ref
+	decider actors.Decider
+	// handled is the seq of the last record that was delivered and folded.
+	handled uint64
+	// quarantined is set while the actor handles nothing.
+	quarantined *journaletv1.Quarantined
+}
+
+// delivery is one record as it concerns one actor.
+type delivery struct {
+	rec *journaletv1.Record
+	// heard are the indices in messages.Events(rec) that concern the actor.
+	heard []int
+	// manifests are what the digests in those events name, index by index; nil where there is none.
+	manifests []*corev1.Pod
+}
+
+// failure is why a cell could not handle a record.
+type failure struct {
+	code  journaletv1.DecisionError
+	cause uint64
+	err   error
+}
+
+func (f *failure) Error() string { return fmt.Sprintf("record %d: %v", f.cause, f.err) }
+
+// input turns a delivery into what a decider sees.
+func (d *delivery) input() actors.Input {
+	rec := d.rec
+	events, author := messages.Events(rec), messages.RefOf(rec.GetActor())
+	in := actors.Input{Seq: rec.GetSeq(), Time: rec.GetTime().AsTime(), Events: make([]actors.Event, len(d.heard))}
+	for n, i := range d.heard {
+		e := actors.Event{Seq: rec.GetSeq(), Time: in.Time, Author: author, Body: events[i]}
+		if rec.GetStep() != nil {
+			e.ID = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
+		}
+		if d.manifests != nil {
+			e.Manifest = d.manifests[n]
+		}
+		in.Events[n] = e
+	}
+	return in
+}
+
+// handle folds a record, decides on it and folds the decisions. It returns the step to be recorded,
+// nil if nothing was decided. After a failure the cell's state is no longer that of the journal:
+// the cell has to be thrown away.
+func (c *cell) handle(d *delivery, epoch uint64, now time.Time) (step *journaletv1.Record, fail *failure) {
+	defer c.guard(d.rec.GetSeq(), &fail)
+	in := d.input()
+	if fail := c.evolve(in); fail != nil {
+		return nil, fail
+	}
+	var decisions []*journaletv1.Event
+	err := c.decider.Decide(in, func(e *journaletv1.Event) error {
+		id := messages.DecisionID(epoch, in.Seq, c.ref, len(decisions))
+		decisions = append(decisions, e)
+		return c.decider.Evolve(actors.Event{ID: id, Seq: in.Seq, Time: in.Time, Author: c.ref, Body: e})
+	})
+	if err != nil {
+		return nil, failed(in.Seq, err)
+	}
+	after := c.handled
+	c.handled = in.Seq
+	if len(decisions) == 0 {
+		return nil, nil
+	}
+	return &journaletv1.Record{
+		Time: timestamppb.New(now), Actor: c.ref.Proto(),
+		Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: in.Seq, After: after, Decisions: decisions}},
+	}, nil
+}
+
+// refold folds a record that was handled before, and the step that was recorded for it, if any.
+func (c *cell) refold(d *delivery, step *journaletv1.Record) (fail *failure) {
+	defer c.guard(d.rec.GetSeq(), &fail)
+	in := d.input()
+	if step != nil && step.GetStep().GetAfter() != c.handled {
+		return &failure{journaletv1.DecisionError_DECISION_ERROR_ORDER_BROKEN, in.Seq, fmt.Errorf(
+			"step %d follows record %d, but the fold has come to %d", step.GetSeq(), step.GetStep().GetAfter(), c.handled)}
+	}
+	if fail := c.evolve(in); fail != nil {
+		return fail
+	}
+	c.handled = in.Seq
+	for i, e := range step.GetStep().GetDecisions() {
+		id := messages.DecisionID(step.GetEpoch(), in.Seq, c.ref, i)
+		if err := c.decider.Evolve(actors.Event{ID: id, Seq: in.Seq, Time: in.Time, Author: c.ref, Body: e}); err != nil {
+			return failed(in.Seq, err)
+		}
+	}
+	return nil
+}
+
+func (c *cell) evolve(in actors.Input) *failure {
+	for _, e := range in.Events {
+		if needsManifest(e.Body) && e.Manifest == nil {
+			return &failure{journaletv1.DecisionError_DECISION_ERROR_MANIFEST_MISSING, in.Seq,
+				fmt.Errorf("the manifest %s is missing", digestOf(e.Body))}
+		}
+		if err := c.decider.Evolve(e); err != nil {
+			return failed(in.Seq, err)
+		}
+	}
+	return nil
+}
+
+// guard turns a panic of a decider into a failure.
+func (c *cell) guard(seq uint64, fail **failure) {
+	if p := recover(); p != nil {
+		*fail = &failure{journaletv1.DecisionError_DECISION_ERROR_PANIC, seq, fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+	}
+}
+
+func failed(seq uint64, err error) *failure {
+	var illegal *actors.IllegalError
+	code := journaletv1.DecisionError_DECISION_ERROR_UNSPECIFIED
+	if errors.As(err, &illegal) {
+		code = journaletv1.DecisionError_DECISION_ERROR_ILLEGAL_TRANSITION
+	}
+	return &failure{code, seq, err}
+}
+
+// digestOf is the digest of the manifest that an event brings to those who hear it, "" for none.
+func digestOf(e *journaletv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_PodUpdated:
+		return k.PodUpdated.GetPod().GetDigest()
+	case *journaletv1.Event_AdmissionAsked:
+		return k.AdmissionAsked.GetDigest()
+	}
+	return ""
+}
+
+// needsManifest: a removal names its manifest, but is carried out without it.
+func needsManifest(e *journaletv1.Event) bool {
+	return digestOf(e) != "" && e.GetPodUpdated().GetOperation() != journaletv1.PodOperation_POD_OPERATION_REMOVE
+}

@@ -1,0 +1,206 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sjson "sigs.k8s.io/json"
+)
+
+const accepted = "accepted are a v1 Pod, a v1 PodList and a v1 List of Pods"
+
+// Decode parses one manifest: YAML or JSON, one document or several, each a v1 Pod, a v1 PodList or a v1 List of pods.
+// path is the file's path or the URL, as the author knows it; it enters messages and, like the node's name, the UIDs of
+// pods that set none. Pods and problems are in the order of the manifest; a pod with a problem is left out, and leaves
+// the others alone. A syntax error fails the whole manifest, since nobody can tell where it ends.
+func Decode(path string, data []byte, opts Options) ([]Parsed, []Problem) {
+	whole := func(line int, code Code, message, remedy string) []Problem {
+		return []Problem{{Path: path, Line: line, Code: code, Message: message, Remedy: remedy}}
+	}
+	if opts.Source == "" {
+		opts.Source = SourceFile
+	}
+	if opts.MaxBytes <= 0 {
+		opts.MaxBytes = DefaultMaxBytes
+	}
+	if opts.NodeName == "" || opts.NodeName != strings.ToLower(opts.NodeName) {
+		return nil, whole(0, CodeOptions, fmt.Sprintf("the node name %q is empty or not in lower case", opts.NodeName),
+			"give the node a name in lower case")
+	}
+	if size := int64(len(data)); size > opts.MaxBytes {
+		return nil, whole(0, CodeTooLarge, fmt.Sprintf("%d bytes, and a manifest may have %d", size, opts.MaxBytes),
+			"split it into several files")
+	}
+	docs, bad := parse(data)
+	if bad != nil {
+		return nil, whole(bad.line, bad.code, bad.message, bad.remedy)
+	}
+	if len(docs) == 0 {
+		return nil, whole(0, CodeEmpty, "holds no object", "write a v1 Pod into it, or remove the file")
+	}
+	d := decoding{path: path, opts: opts, names: map[string]int{}, known: fieldTypes{}}
+	for _, doc := range docs {
+		if doc.fault != nil {
+			d.problems = append(d.problems, whole(doc.fault.line, doc.fault.code, doc.fault.message, doc.fault.remedy)...)
+			continue
+		}
+		d.document(doc.root)
+	}
+	return d.pods, limit(path, d.problems)
+}
+
+// decoding is the work on one manifest.
+type decoding struct {
+	path     string
+	opts     Options
+	index    int            // of the next pod
+	names    map[string]int // full name of a pod to the line of the first one that has it
+	known    fieldTypes
+	pods     []Parsed
+	problems []Problem
+}
+
+// document takes one document, by what it says it is.
+func (d *decoding) document(root *node) {
+	r := &report{path: d.path, root: root}
+	kind, version := typeOf(root)
+	switch {
+	case version == "v1" && kind == "Pod":
+		d.pod(root, "", false)
+		return
+	case version == "v1" && kind == "PodList":
+		d.list(r, reflect.TypeFor[corev1.PodList](), true)
+	case version == "v1" && kind == "List":
+		d.list(r, reflect.TypeFor[metav1.List](), false)
+	default:
+		d.unknownKind(r, kind, version)
+	}
+	d.problems = append(d.problems, r.sorted()...)
+}
+
+func typeOf(n *node) (kind, version string) {
+	if n.kind != mapNode {
+		return "", ""
+	}
+	kind, _ = n.get("kind").text()
+	version, _ = n.get("apiVersion").text()
+	return kind, version
+}
+
+func (d *decoding) unknownKind(r *report, kind, version string) {
+	switch {
+	case r.root.kind != mapNode:
+		r.addAt("", CodeUnknownKind, "found "+r.root.typeName()+" where an object begins; "+accepted, "write an object")
+	case kind == "" && version == "":
+		r.addAt("", CodeUnknownKind, "no kind and no apiVersion; "+accepted, "begin with apiVersion: v1 and kind: Pod")
+	default:
+		r.addAt("kind", CodeUnknownKind, fmt.Sprintf("found kind %q of apiVersion %q; %s", kind, version, accepted),
+			"move the object elsewhere, or write the pod it stands for")
+	}
+}
+
+// list takes the pods of a PodList, whose items need not name their kind, or of a List, whose items must.
+func (d *decoding) list(r *report, t reflect.Type, kindImplied bool) {
+	items := r.root.get("items")
+	// The items are checked one by one below, so that a broken one does not take the others along.
+	frame := &node{kind: mapNode, line: r.root.line, dups: r.root.dups}
+	for _, e := range r.root.entries {
+		if e.key != "items" {
+			frame.entries = append(frame.entries, e)
+		}
+	}
+	(&shape{report: r, known: d.known}).check(frame, t, "")
+	if items == nil || items.isNull() {
+		return
+	}
+	if items.kind != listNode {
+		r.addAt("items", CodeWrongType, "wants a list, found "+items.typeName(), "write the pods as a list")
+		return
+	}
+	for i, item := range items.items {
+		d.item(item, fmt.Sprintf("items[%d]", i), kindImplied)
+	}
+}
+
+func (d *decoding) item(item *node, prefix string, kindImplied bool) {
+	kind, version := typeOf(item)
+	implied := kindImplied && item.kind == mapNode && item.get("kind") == nil && item.get("apiVersion") == nil
+	if implied || kind == "Pod" && version == "v1" {
+		d.pod(item, prefix, implied)
+		return
+	}
+	r := &report{path: d.path, prefix: prefix, root: item}
+	d.unknownKind(r, kind, version)
+	d.problems = append(d.problems, r.sorted()...)
+	d.index++
+}
+
+// pod takes one pod through all steps; what it finds wrong in one does not keep it from looking further.
+func (d *decoding) pod(root *node, prefix string, kindImplied bool) {
+	r := &report{path: d.path, prefix: prefix, root: root}
+	index := d.index
+	d.index++
+	defer func() { d.problems = append(d.problems, r.sorted()...) }()
+
+	s := shape{report: r, known: d.known}
+	s.check(root, reflect.TypeFor[corev1.Pod](), "")
+	if s.broken {
+		meta := root.get("metadata")
+		name, _ := meta.get("name").text()
+		namespace, _ := meta.get("namespace").text()
+		d.checkTwin(r, namespace, name)
+		return
+	}
+	pod := &corev1.Pod{}
+	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(root.appendJSON(nil), pod); err != nil {
+		// The shape is right, so this is a disagreement between two decoders; its text may quote a value.
+		r.addAt("", CodeWrongType, "cannot be decoded as a pod", "report this manifest as a bug of the agent")
+		return
+	}
+	if kindImplied {
+		pod.Kind, pod.APIVersion = "Pod", "v1"
+	}
+	d.finish(r, pod, index)
+}
+
+func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
+	d.checkTwin(r, pod.Namespace, pod.Name)
+	checkStatic(r, pod)
+	checkSupported(r, pod)
+	checkNodeName(r, pod, d.opts.NodeName)
+	if pod.Name != "" {
+		applyStatic(r, pod, d.path, d.opts)
+	}
+	applyDefaults(pod)
+	validatePod(r, pod)
+	if len(r.problems) > 0 {
+		return
+	}
+	data, digest, err := canonical(pod)
+	if err != nil {
+		r.addAt("", CodeInvalid, "cannot be written as JSON", "report this manifest as a bug of the agent")
+		return
+	}
+	warn(r, pod)
+	d.pods = append(d.pods, Parsed{Pod: pod, Canonical: data, Digest: digest, Line: r.root.line, Index: index,
+		Warnings: r.warnings})
+}
+
+// checkTwin lets the first pod of a full name win. A broken one keeps its name too: mending it must not make the
+// other one's pod stop.
+func (d *decoding) checkTwin(r *report, namespace, name string) {
+	if name == "" {
+		return
+	}
+	full := cmp.Or(namespace, metav1.NamespaceDefault) + "/" + name + "-" + d.opts.NodeName
+	if first, taken := d.names[full]; taken {
+		r.addAt("metadata.name", CodeDuplicate, fmt.Sprintf("pod %s is already at line %d of this file", full, first),
+			"rename one of the two, or put it into another namespace")
+		return
+	}
+	d.names[full] = r.root.line
+}

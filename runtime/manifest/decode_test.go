@@ -1,0 +1,50 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// TestStories runs the manifests in testdata. Commands, each with a manifest below it:
+//
+//	decode     pods with their place, then warnings, then problems
+//	canonical  the same, and each pod's canonical bytes, indented
+//
+// with the arguments path, node, source and max-bytes, for Options. <tab> in a manifest stands for a tab.
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, file string) {
+		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+			path, node, source, maxBytes := "pod.yaml", "node1", "", 0
+			d.MaybeScanArgs(t, "path", &path)
+			d.MaybeScanArgs(t, "node", &node)
+			d.MaybeScanArgs(t, "source", &source)
+			d.MaybeScanArgs(t, "max-bytes", &maxBytes)
+			input := strings.ReplaceAll(d.Input, "<tab>", "\t")
+			pods, problems := Decode(path, []byte(input),
+				Options{NodeName: node, Source: Source(source), MaxBytes: int64(maxBytes)})
+			var out strings.Builder
+			for _, p := range pods {
+				fmt.Fprintf(&out, "pod %s/%s index=%d line=%d uid=%s\n", p.Pod.Namespace, p.Pod.Name, p.Index, p.Line, p.Pod.UID)
+				for _, w := range p.Warnings {
+					fmt.Fprintf(&out, "  warning: %s\n", w)
+				}
+				if d.Cmd == "canonical" {
+					var indented bytes.Buffer
+					if err := json.Indent(&indented, p.Canonical, "", " "); err != nil {
+						t.Fatal(err)
+					}
+					out.WriteString(indented.String() + "\n")
+				}
+			}
+			for _, p := range problems {
+				fmt.Fprintf(&out, "[%s] %s\n", p.Code, p.Error())
+			}
+			return out.String()
+		})
+	})
+}

@@ -1,0 +1,106 @@
+package manifest
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// defaultGraceSeconds is the API server's default for terminationGracePeriodSeconds, in seconds.
+const defaultGraceSeconds int64 = corev1.DefaultTerminationGracePeriodSeconds
+
+// applyDefaults fills in what the API server would for the fields that are carried out, so that nobody after this
+// package has to know a default, and the bytes that are hashed say all.
+func applyDefaults(pod *corev1.Pod) {
+	spec := &pod.Spec
+	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	setDefault(&spec.SchedulerName, corev1.DefaultSchedulerName)
+	setDefaultPointer(&spec.TerminationGracePeriodSeconds, defaultGraceSeconds)
+	setDefaultPointer(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	setDefaultPointer(&spec.SecurityContext, corev1.PodSecurityContext{})
+	priority, _ := priorityOf(spec.PriorityClassName) // an unknown class is a problem of its own
+	setDefaultPointer(&spec.Priority, priority)
+	for i := range spec.Volumes {
+		defaultVolume(&spec.Volumes[i])
+	}
+	for i := range spec.Containers {
+		defaultContainer(&spec.Containers[i], spec.HostNetwork)
+	}
+}
+
+func defaultVolume(v *corev1.Volume) {
+	if v.VolumeSource == (corev1.VolumeSource{}) {
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
+	if v.HostPath != nil {
+		setDefaultPointer(&v.HostPath.Type, corev1.HostPathUnset)
+	}
+}
+
+func defaultContainer(c *corev1.Container, hostNetwork bool) {
+	pull := corev1.PullIfNotPresent
+	if imageTag(c.Image) == "latest" {
+		pull = corev1.PullAlways
+	}
+	setDefault(&c.ImagePullPolicy, pull)
+	setDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	for i := range c.Ports {
+		setDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+		if hostNetwork {
+			setDefault(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+		}
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
+			setDefault(&from.FieldRef.APIVersion, "v1")
+		}
+	}
+	defaultResources(&c.Resources)
+}
+
+// defaultResources rounds to whole thousandths, the finest the API server keeps, and requests what is limited.
+func defaultResources(res *corev1.ResourceRequirements) {
+	for _, list := range []corev1.ResourceList{res.Limits, res.Requests} {
+		for name, quantity := range list {
+			quantity.RoundUp(resource.Milli)
+			list[name] = quantity
+		}
+	}
+	for name, quantity := range res.Limits {
+		if res.Requests == nil {
+			res.Requests = corev1.ResourceList{}
+		}
+		if _, set := res.Requests[name]; !set {
+			res.Requests[name] = quantity.DeepCopy()
+		}
+	}
+}
+
+// imageTag is the tag that decides on the pull policy: "latest" when the image names neither tag nor digest.
+func imageTag(image string) string {
+	name, _, digested := strings.Cut(image, "@")
+	repository := name[strings.LastIndex(name, "/")+1:] // a colon before it belongs to the registry's port
+	if _, tag, tagged := strings.Cut(repository, ":"); tagged {
+		return tag
+	}
+	if digested {
+		return ""
+	}
+	return "latest"
+}
+
+func setDefault[T comparable](value *T, to T) {
+	var zero T
+	if *value == zero {
+		*value = to
+	}
+}
+
+func setDefaultPointer[T any](value **T, to T) {
+	if *value == nil {
+		*value = &to
+	}
+}

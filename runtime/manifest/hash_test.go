@@ -1,0 +1,63 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestContainerHashIsTheKubelets works the kubelet's algorithm out by hand: name and image as JSON with sorted keys, its
+// bytes as the dump of a Go slice in decimal, FNV-1a of 32 bits over that.
+func TestContainerHashIsTheKubelets(t *testing.T) {
+	for _, c := range []struct{ name, image, want string }{
+		{"main", "busybox:1.36", "42f056bf"},
+		{"a&b", "x<y", "401dc74c"}, // JSON of Go escapes these
+	} {
+		text := fmt.Sprintf(`{"image":"%s","name":"%s"}`, c.image, c.name)
+		text = strings.NewReplacer("&", `\u0026`, "<", `\u003c`).Replace(text)
+		dumped := fmt.Sprintf("([]uint8)%v", []byte(text))
+		hash := uint32(2166136261)
+		for _, b := range []byte(dumped) {
+			hash = (hash ^ uint32(b)) * 16777619
+		}
+		if byHand := fmt.Sprintf("%x", hash); byHand != c.want {
+			t.Errorf("%s, %s: by hand %s, want %s", c.name, c.image, byHand, c.want)
+		}
+		got := ContainerHash(&corev1.Container{Name: c.name, Image: c.image, Args: []string{"not hashed"}})
+		if got != c.want {
+			t.Errorf("%s, %s: got %s, want %s", c.name, c.image, got, c.want)
+		}
+	}
+}
+
+func TestLoadReadsWhatDecodeWroteAndNothingElse(t *testing.T) {
+	pods, problems := Decode("p", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},
+		"spec":{"containers":[{"name":"c","image":"busybox"}]}}`), Options{NodeName: "n"})
+	if len(pods) != 1 || len(problems) != 0 {
+		t.Fatal(pods, problems)
+	}
+	if Digest(pods[0].Canonical) != pods[0].Digest {
+		t.Error("the digest is not that of the canonical bytes")
+	}
+	pod, err := Load(pods[0].Canonical)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(pod)
+	if err != nil || string(again) != string(pods[0].Canonical) {
+		t.Errorf("loaded and written again (%v):\n%s\nwas\n%s", err, again, pods[0].Canonical)
+	}
+	// A field that only a later version knows does not keep an older one from reading its journal.
+	newer := strings.Replace(string(pods[0].Canonical), `"spec":{`, `"spec":{"fieldOfTheFuture":1,`, 1)
+	if _, err := Load([]byte(newer)); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{``, `{`, `{}`, `{"kind":"Pod"}`, `{"kind":"Pod","apiVersion":"v1","spec":"hunter2"}`} {
+		if _, err := Load([]byte(bad)); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: error %v", bad, err)
+		}
+	}
+}

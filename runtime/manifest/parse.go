@@ -1,0 +1,381 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	yaml "go.yaml.in/yaml/v3"
+	k8syaml "sigs.k8s.io/yaml"
+)
+
+// fault is a problem found before a document is known to be a pod.
+type fault struct {
+	line    int
+	code    Code
+	message string
+	remedy  string
+}
+
+func (f *fault) Error() string { return f.message }
+
+// document is one of the documents of a manifest: its tree, or what is wrong with it alone.
+type document struct {
+	root  *node
+	fault *fault
+}
+
+// parse splits a manifest into documents, empty ones left out. A fault means that nothing in it can be trusted.
+func parse(data []byte) ([]document, *fault) {
+	trimmed := bytes.TrimLeft(data, " \t\r\n")
+	if len(trimmed) > 0 && trimmed[0] == '{' {
+		// JSON has escapes (surrogate pairs) and long keys that a YAML parser stumbles over.
+		if docs, ok := parseJSON(data); ok {
+			return docs, nil
+		}
+	}
+	return parseYAML(data)
+}
+
+func parseYAML(data []byte) ([]document, *fault) {
+	var docs []document
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var root yaml.Node
+		err := decoder.Decode(&root)
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, syntaxFault(err, data)
+		}
+		c := converter{done: map[*yaml.Node]*node{}}
+		tree, err := c.convert(&root)
+		switch {
+		case err != nil:
+			var f *fault
+			if !errors.As(err, &f) {
+				f = syntaxFault(err, data)
+			}
+			docs = append(docs, document{fault: f})
+		case !tree.isNull():
+			docs = append(docs, checkLimits(tree))
+		}
+	}
+}
+
+var (
+	yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
+
+	// countedFromZero are the complaints of the YAML parser, other than its scanner, which name the line before.
+	countedFromZero = regexp.MustCompile(`^did not find expected (key|node content|<document start>|'-' indicator|',' or)`)
+)
+
+func syntaxFault(err error, data []byte) *fault {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 0
+	if m := yamlErrorLine.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1]) // only digits match, and an absurd number is caught below
+		text = text[len(m[0]):]
+	}
+	if countedFromZero.MatchString(text) {
+		line++
+	}
+	if line == 0 {
+		line = lineOfBadByte(data)
+	}
+	return &fault{line: min(line, 1+bytes.Count(data, []byte("\n"))), code: CodeSyntax,
+		message: "not valid YAML: " + text, remedy: "mend the YAML; until then nothing in this file is read"}
+}
+
+// lineOfBadByte is the line of the first byte that YAML cannot contain, or 1: complaints about line 1 name no line.
+func lineOfBadByte(data []byte) int {
+	line := 1
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		switch {
+		case r == '\n':
+			line++
+		case r == utf8.RuneError && size == 1, r < ' ' && r != '\t' && r != '\r', r == 0x7f:
+			return line
+		}
+		data = data[size:]
+	}
+	return 1
+}
+
+func checkLimits(tree *node) document {
+	switch {
+	case tree.size > maxNodes:
+		return document{fault: tooMany(tree.line)}
+	case tree.height > maxDepth:
+		return document{fault: &fault{tree.line, CodeTooLarge,
+			fmt.Sprintf("nested deeper than %d levels", maxDepth), "no pod is; check the indentation and the aliases"}}
+	}
+	return document{root: tree}
+}
+
+// converter turns one YAML document into our tree. Each YAML node is converted once, however often it is aliased.
+type converter struct {
+	done  map[*yaml.Node]*node // nil while a node is being converted
+	count int                  // values made, and mapping entries merged
+}
+
+func (c *converter) convert(y *yaml.Node) (*node, error) {
+	switch y.Kind {
+	case yaml.DocumentNode:
+		return c.convert(y.Content[0])
+	case yaml.AliasNode:
+		y = y.Alias
+	}
+	if known, seen := c.done[y]; seen {
+		if known == nil {
+			return nil, &fault{y.Line, CodeSyntax, "an anchor that contains itself", "write the values out"}
+		}
+		return known, nil
+	}
+	c.done[y] = nil
+	n, err := c.convertNew(y)
+	if err != nil {
+		return nil, err
+	}
+	c.done[y] = n.measure()
+	return n, nil
+}
+
+func tooMany(line int) *fault {
+	return &fault{line, CodeTooLarge, fmt.Sprintf("more than %d values when aliases are expanded", maxNodes),
+		"split it into several files"}
+}
+
+func (c *converter) convertNew(y *yaml.Node) (*node, error) {
+	if c.count++; c.count > maxNodes {
+		return nil, tooMany(y.Line)
+	}
+	switch y.Kind {
+	case yaml.MappingNode:
+		return c.mapping(y)
+	case yaml.SequenceNode:
+		n := &node{kind: listNode, line: y.Line}
+		for _, child := range y.Content {
+			item, err := c.convert(child)
+			if err != nil {
+				return nil, err
+			}
+			n.items = append(n.items, item)
+		}
+		return n, nil
+	}
+	raw, err := scalar(y)
+	return &node{line: y.Line, raw: raw}, err
+}
+
+func (c *converter) mapping(y *yaml.Node) (*node, error) {
+	n := &node{kind: mapNode, line: y.Line}
+	seen := map[string]bool{}
+	var merges []*yaml.Node
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		keyNode, valueNode := y.Content[i], y.Content[i+1]
+		if keyNode.Kind == yaml.ScalarNode && keyNode.Tag == "!!merge" {
+			merges = append(merges, valueNode)
+			continue
+		}
+		key, err := c.key(keyNode)
+		if err != nil {
+			return nil, err
+		}
+		val, err := c.convert(valueNode)
+		if err != nil {
+			return nil, err
+		}
+		e := entry{key, keyNode.Line, val}
+		if seen[key] {
+			n.dups = append(n.dups, e)
+			continue
+		}
+		seen[key] = true
+		n.entries = append(n.entries, e)
+	}
+	for _, m := range merges {
+		if err := c.merge(n, m, seen); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// merge adds what "<<" refers to. Written keys win, and of several mappings the first.
+func (c *converter) merge(n *node, from *yaml.Node, seen map[string]bool) error {
+	source, err := c.convert(from)
+	if err != nil {
+		return err
+	}
+	mappings := []*node{source}
+	if source.kind == listNode {
+		mappings = source.items
+	}
+	for _, m := range mappings {
+		if m.kind != mapNode {
+			return &fault{from.Line, CodeSyntax, "<< merges " + m.typeName(), "merge a mapping or a list of mappings"}
+		}
+		if c.count += len(m.entries); c.count > maxNodes {
+			return tooMany(from.Line)
+		}
+		for _, e := range m.entries {
+			if !seen[e.key] {
+				seen[e.key] = true
+				n.entries = append(n.entries, e)
+			}
+		}
+	}
+	return nil
+}
+
+// key makes a mapping's key a string: JSON has no other, and the API server's decoder turns 80 and true into text too.
+func (c *converter) key(y *yaml.Node) (string, error) {
+	n, err := c.convert(y)
+	if err != nil {
+		return "", err
+	}
+	if n.kind != scalarNode || n.isNull() {
+		return "", &fault{y.Line, CodeSyntax, "a key that is " + n.typeName(), "write the key as a word"}
+	}
+	if text, ok := n.text(); ok {
+		return text, nil
+	}
+	return string(n.raw), nil
+}
+
+// resolvable are the plain scalars that may be something else than a string: null, the short words that mean true,
+// false or null, and what begins like a number. Asking the library about every other word would take most of the time.
+var resolvable = regexp.MustCompile(`^(~|[yYnNtTfFoO][A-Za-z]{0,4}|[-+]?\.?[0-9][-+.0-9A-Za-z_]{0,63}|[-+]?\.[A-Za-z]{3})$`)
+
+// scalar gives the JSON of a scalar. What an unquoted word means (yes, 0777, 1e3) is left to the library through which
+// the API server and kubectl read YAML, which follows YAML 1.1 here; the parser that keeps lines follows 1.2.
+func scalar(y *yaml.Node) (json.RawMessage, error) {
+	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+	tagged := y.Style&yaml.TaggedStyle != 0
+	switch {
+	case tagged && y.Tag == "!!str", !tagged && y.Style&quoted != 0:
+		return json.Marshal(y.Value)
+	case tagged && y.Tag != "!!int" && y.Tag != "!!float" && y.Tag != "!!bool" && y.Tag != "!!null":
+		return nil, &fault{y.Line, CodeSyntax, "a YAML tag that Kubernetes objects do not use", "remove the tag"}
+	case y.Value == "":
+		return json.RawMessage("null"), nil
+	case !resolvable.MatchString(y.Value):
+		return json.Marshal(y.Value)
+	}
+	raw, err := k8syaml.YAMLToJSON([]byte(y.Value))
+	if err != nil {
+		return nil, &fault{y.Line, CodeSyntax, "a number that JSON cannot hold", "quote it, or write a finite number"}
+	}
+	return bytes.TrimSpace(raw), nil
+}
+
+// parseJSON reads one or more JSON objects that follow one another.
+func parseJSON(data []byte) ([]document, bool) {
+	p := jsonParser{decoder: json.NewDecoder(bytes.NewReader(data))}
+	p.decoder.UseNumber()
+	for i, b := range data {
+		if b == '\n' {
+			p.breaks = append(p.breaks, int64(i))
+		}
+	}
+	var docs []document
+	for {
+		token, err := p.decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return docs, true
+		}
+		if err != nil {
+			return nil, false
+		}
+		tree, err := p.value(token)
+		if err != nil {
+			return nil, false
+		}
+		docs = append(docs, checkLimits(tree))
+	}
+}
+
+type jsonParser struct {
+	decoder *json.Decoder
+	breaks  []int64 // offsets of the newlines
+}
+
+// line is that of the token just read: its last byte, for the decoder tells where a token ends.
+func (p *jsonParser) line() int {
+	end := p.decoder.InputOffset() - 1
+	return 1 + sort.Search(len(p.breaks), func(i int) bool { return p.breaks[i] >= end })
+}
+
+func (p *jsonParser) value(token json.Token) (*node, error) {
+	n := &node{line: p.line()}
+	var err error
+	switch t := token.(type) {
+	case json.Delim:
+		if t == '{' {
+			n.kind = mapNode
+			err = p.members(n)
+		} else {
+			n.kind = listNode
+			err = p.elements(n)
+		}
+	case json.Number:
+		n.raw = json.RawMessage(t)
+	default:
+		n.raw, err = json.Marshal(t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return n.measure(), nil
+}
+
+func (p *jsonParser) members(n *node) error {
+	seen := map[string]bool{}
+	for p.decoder.More() {
+		token, err := p.decoder.Token()
+		if err != nil {
+			return err
+		}
+		e := entry{key: token.(string), line: p.line()} // the decoder gives nothing but strings for keys
+		if token, err = p.decoder.Token(); err != nil {
+			return err
+		}
+		if e.val, err = p.value(token); err != nil {
+			return err
+		}
+		if seen[e.key] {
+			n.dups = append(n.dups, e)
+			continue
+		}
+		seen[e.key] = true
+		n.entries = append(n.entries, e)
+	}
+	_, err := p.decoder.Token()
+	return err
+}
+
+func (p *jsonParser) elements(n *node) error {
+	for p.decoder.More() {
+		token, err := p.decoder.Token()
+		if err != nil {
+			return err
+		}
+		item, err := p.value(token)
+		if err != nil {
+			return err
+		}
+		n.items = append(n.items, item)
+	}
+	_, err := p.decoder.Token()
+	return err
+}

@@ -1,0 +1,188 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+var (
+	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
+	quantityType    = reflect.TypeFor[resource.Quantity]()
+
+	// hugeExponent is refused before the quantity parser sees it: to compare 1e999999999 it would compute it.
+	hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3,}`)
+)
+
+// maxQuantityBytes bounds the text of a quantity; a useful one has about ten.
+const maxQuantityBytes = 64
+
+// shape checks a tree against the Go type it will be decoded into, and says for every misfit where it is.
+type shape struct {
+	report *report
+	known  fieldTypes
+	broken bool // something does not fit its type, so that decoding would fail
+}
+
+// fieldTypes remembers the fields of the struct types met in one call of Decode.
+type fieldTypes map[reflect.Type]map[string]reflect.Type
+
+func (f fieldTypes) of(t reflect.Type) map[string]reflect.Type {
+	fields, ok := f[t]
+	if !ok {
+		fields = make(map[string]reflect.Type, t.NumField())
+		jsonFields(t, fields)
+		f[t] = fields
+	}
+	return fields
+}
+
+func (s *shape) check(n *node, t reflect.Type, path string) {
+	if s.report.full() || n.isNull() && t.Kind() != reflect.Struct {
+		return
+	}
+	if reflect.PointerTo(t).Implements(unmarshalerType) {
+		s.opaque(n, t, path)
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		s.check(n, t.Elem(), path)
+	case reflect.Struct:
+		if !n.isNull() && s.want(n, mapNode, "a mapping", path) {
+			s.fields(n, t, path)
+		}
+	case reflect.Map:
+		if !s.want(n, mapNode, "a mapping", path) {
+			return
+		}
+		s.duplicates(n, path)
+		for _, e := range n.entries {
+			s.check(e.val, t.Elem(), path+"["+e.key+"]")
+		}
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			s.opaque(n, t, path)
+			return
+		}
+		if s.want(n, listNode, "a list", path) {
+			for i, item := range n.items {
+				s.check(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+			}
+		}
+	default:
+		s.scalar(n, t, path)
+	}
+}
+
+func (s *shape) fields(n *node, t reflect.Type, path string) {
+	s.duplicates(n, path)
+	known := s.known.of(t)
+	for _, e := range n.entries {
+		at := join(path, e.key)
+		if fieldType, ok := known[e.key]; ok {
+			s.check(e.val, fieldType, at)
+			continue
+		}
+		remedy := "remove it, or check its spelling and its indentation"
+		for name := range known {
+			if strings.EqualFold(name, e.key) {
+				remedy = "write " + name
+			}
+		}
+		s.report.add(e.line, at, CodeUnknownField, "no such field", remedy)
+	}
+}
+
+func (s *shape) duplicates(n *node, path string) {
+	for _, d := range n.dups {
+		s.report.add(d.line, join(path, d.key), CodeDuplicateField, "the same field twice", "keep one of the two")
+	}
+}
+
+func (s *shape) want(n *node, kind nodeKind, name, path string) bool {
+	if n.kind == kind {
+		return true
+	}
+	s.misfit(n, path, "wants "+name+", found "+n.typeName(), "")
+	return false
+}
+
+func (s *shape) misfit(n *node, path, message, remedy string) {
+	s.broken = true
+	s.report.add(n.line, path, CodeWrongType, message, remedy)
+}
+
+func (s *shape) scalar(n *node, t reflect.Type, path string) {
+	want, remedy := "a number", ""
+	switch t.Kind() {
+	case reflect.String:
+		want, remedy = "a string", "put it in quotes"
+	case reflect.Bool:
+		want, remedy = "true or false", "write it without quotes"
+	case reflect.Int32, reflect.Int64, reflect.Int:
+		want, remedy = "a whole number of "+fmt.Sprint(t.Bits())+" bits", "write it without quotes and without a fraction"
+	}
+	if n.kind != scalarNode {
+		s.misfit(n, path, "wants "+want+", found "+n.typeName(), "")
+		return
+	}
+	if json.Unmarshal(n.raw, reflect.New(t).Interface()) != nil {
+		s.misfit(n, path, "wants "+want+", found "+n.typeName(), remedy)
+	}
+}
+
+// opaque checks a type that reads its own JSON, such as a quantity or a time, by letting it.
+func (s *shape) opaque(n *node, t reflect.Type, path string) {
+	raw := n.appendJSON(nil)
+	if t == quantityType {
+		if n.kind != scalarNode || len(raw) > maxQuantityBytes || hugeExponent.Match(raw) ||
+			json.Unmarshal(raw, &resource.Quantity{}) != nil {
+			s.misfit(n, path, "not a quantity", "write a number with a unit, such as 500m, 2 or 128Mi")
+		}
+		return
+	}
+	if json.Unmarshal(raw, reflect.New(t).Interface()) != nil {
+		s.misfit(n, path, "cannot be read as "+t.Name()+", found "+n.typeName(), "")
+	}
+}
+
+// jsonFields adds to into the JSON names of a struct's fields with their types; embedded structs without a name are inlined.
+func jsonFields(t reflect.Type, into map[string]reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := jsonName(f)
+		switch {
+		case name != "":
+			into[name] = f.Type
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			jsonFields(f.Type, into)
+		}
+	}
+}
+
+// jsonName is a field's name in JSON, or "" when it has none of its own.
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	switch {
+	case name == "-" || !f.IsExported():
+		return ""
+	case name == "" && !f.Anonymous:
+		return f.Name
+	}
+	return name
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	if name == "" {
+		return path
+	}
+	return path + "." + name
+}

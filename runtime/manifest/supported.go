@@ -1,0 +1,126 @@
+package manifest
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// carriedOut lists the fields that this version carries out, "[]" for the elements of a list. A listed path includes
+// everything below it; single values that are still refused are named in the validate files. What is set and not
+// listed is refused, fields that a later Kubernetes adds among it: nothing is ever silently ignored.
+var carriedOut = newFieldSet(
+	"apiVersion", "kind",
+	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
+
+	"spec.restartPolicy", "spec.terminationGracePeriodSeconds",
+	"spec.dnsPolicy", "spec.dnsConfig.nameservers", "spec.dnsConfig.searches",
+	"spec.dnsConfig.options[].name", "spec.dnsConfig.options[].value",
+	"spec.nodeName", "spec.nodeSelector", "spec.affinity.nodeAffinity",
+	"spec.hostNetwork", "spec.hostPID", "spec.hostIPC", "spec.shareProcessNamespace",
+	"spec.hostname", "spec.subdomain", "spec.setHostnameAsFQDN",
+	"spec.hostAliases[].ip", "spec.hostAliases[].hostnames",
+	"spec.tolerations", "spec.priority", "spec.priorityClassName", "spec.schedulerName",
+	"spec.enableServiceLinks", "spec.automountServiceAccountToken", "spec.os.name",
+
+	"spec.securityContext.runAsUser", "spec.securityContext.runAsGroup", "spec.securityContext.runAsNonRoot",
+	"spec.securityContext.supplementalGroups", "spec.securityContext.sysctls[].name",
+	"spec.securityContext.sysctls[].value", "spec.securityContext.seccompProfile",
+
+	"spec.volumes[].name", "spec.volumes[].emptyDir.medium", "spec.volumes[].emptyDir.sizeLimit",
+	"spec.volumes[].hostPath.path", "spec.volumes[].hostPath.type",
+
+	"spec.containers[].name", "spec.containers[].image", "spec.containers[].imagePullPolicy",
+	"spec.containers[].command", "spec.containers[].args", "spec.containers[].workingDir",
+	"spec.containers[].ports[].name", "spec.containers[].ports[].containerPort", "spec.containers[].ports[].protocol",
+	"spec.containers[].ports[].hostPort", "spec.containers[].ports[].hostIP",
+	"spec.containers[].env[].name", "spec.containers[].env[].value",
+	"spec.containers[].env[].valueFrom.fieldRef", "spec.containers[].env[].valueFrom.resourceFieldRef",
+	"spec.containers[].resources.limits", "spec.containers[].resources.requests",
+	"spec.containers[].volumeMounts[].name", "spec.containers[].volumeMounts[].mountPath",
+	"spec.containers[].volumeMounts[].readOnly", "spec.containers[].volumeMounts[].mountPropagation",
+	"spec.containers[].terminationMessagePath", "spec.containers[].terminationMessagePolicy",
+	"spec.containers[].stdin", "spec.containers[].stdinOnce", "spec.containers[].tty",
+	"spec.containers[].securityContext.privileged", "spec.containers[].securityContext.capabilities",
+	"spec.containers[].securityContext.runAsUser", "spec.containers[].securityContext.runAsGroup",
+	"spec.containers[].securityContext.runAsNonRoot", "spec.containers[].securityContext.readOnlyRootFilesystem",
+	"spec.containers[].securityContext.allowPrivilegeEscalation", "spec.containers[].securityContext.seccompProfile",
+	"spec.containers[].securityContext.procMount",
+)
+
+// fieldSet tells for a path whether it is listed, or lies above a listed one.
+type fieldSet map[string]bool // true: listed; false: above a listed one
+
+func newFieldSet(paths ...string) fieldSet {
+	set := fieldSet{}
+	for _, path := range paths {
+		for i := range path {
+			if path[i] == '.' || path[i] == '[' {
+				if _, known := set[path[:i]]; !known {
+					set[path[:i]] = false
+				}
+			}
+			if path[i] == ']' {
+				set[path[:i+1]] = false
+			}
+		}
+		set[path] = true
+	}
+	return set
+}
+
+// checkSupported refuses every field of the pod that is set and not carried out.
+func checkSupported(r *report, pod *corev1.Pod) {
+	status := pod.Status
+	pod.Status = corev1.PodStatus{} // what somebody once observed; dropped with a warning, not refused
+	if !reflect.ValueOf(status).IsZero() {
+		r.warn("status", "is not read; the agent observes it")
+	}
+	walkFields(r, reflect.ValueOf(*pod), "", "")
+}
+
+// walkFields visits what is set below v. at is its path with list indexes, pattern the same with "[]".
+func walkFields(r *report, v reflect.Value, at, pattern string) {
+	if !isSet(v) {
+		return
+	}
+	if listed, known := carriedOut[pattern]; listed {
+		return
+	} else if !known && pattern != "" {
+		r.notYet(at, "")
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		walkFields(r, v.Elem(), at, pattern)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			name := jsonName(f)
+			switch {
+			case name != "":
+				walkFields(r, v.Field(i), join(at, name), join(pattern, name))
+			case f.Anonymous:
+				walkFields(r, v.Field(i), at, pattern)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			walkFields(r, v.Index(i), fmt.Sprintf("%s[%d]", at, i), pattern+"[]")
+		}
+	default:
+		// The list names a path below something that has no fields: it no longer fits the Kubernetes types.
+		r.notYet(strings.TrimSuffix(at, "."), "")
+	}
+}
+
+// isSet tells whether somebody gave the field a value. An empty object behind a pointer counts, as in "lifecycle: {}".
+func isSet(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map:
+		return v.Len() > 0
+	}
+	return !v.IsZero()
+}

@@ -1,0 +1,181 @@
+package manifest
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+type nodeKind uint8
+
+const (
+	scalarNode nodeKind = iota
+	mapNode
+	listNode
+)
+
+// node is one value of a manifest with the line it stands on. YAML and JSON both become this tree, so that checking
+// against the types, decoding and finding the line of a field all look at the same thing. Aliases share nodes.
+type node struct {
+	kind    nodeKind
+	line    int
+	raw     json.RawMessage // of a scalar: its JSON literal
+	entries []entry         // of a mapping, in written order, each key once
+	items   []*node         // of a list
+	dups    []entry         // of a mapping: repeated keys, which are reported and not decoded
+
+	size   int // values in this tree with aliases expanded, held at maxNodes+1
+	height int // levels of nesting, 1 for a scalar
+}
+
+type entry struct {
+	key  string
+	line int
+	val  *node
+}
+
+// measure sets size and height from the children; every constructor calls it last.
+func (n *node) measure() *node {
+	n.size, n.height = 1, 1
+	add := func(child *node) {
+		n.size = min(n.size+child.size, maxNodes+1)
+		n.height = max(n.height, child.height+1)
+	}
+	for _, e := range n.entries {
+		add(e.val)
+	}
+	for _, d := range n.dups {
+		add(d.val)
+	}
+	for _, item := range n.items {
+		add(item)
+	}
+	return n
+}
+
+func (n *node) isNull() bool { return n.kind == scalarNode && string(n.raw) == "null" }
+
+// text is the value of a string scalar.
+func (n *node) text() (string, bool) {
+	if n == nil || n.kind != scalarNode || len(n.raw) == 0 || n.raw[0] != '"' {
+		return "", false
+	}
+	var s string
+	if json.Unmarshal(n.raw, &s) != nil {
+		return "", false
+	}
+	return s, true
+}
+
+// typeName is the word for the node's type in messages; it never shows the value, which may be a secret.
+func (n *node) typeName() string {
+	switch {
+	case n.kind == mapNode:
+		return "a mapping"
+	case n.kind == listNode:
+		return "a list"
+	case n.isNull():
+		return "null"
+	case n.raw[0] == '"':
+		return "a string"
+	case n.raw[0] == 't' || n.raw[0] == 'f':
+		return "a boolean"
+	}
+	return "a number"
+}
+
+// get is the value of a key, or nil; so it is of a nil node, for looking further down at once.
+func (n *node) get(key string) *node {
+	if n == nil {
+		return nil
+	}
+	for _, e := range n.entries {
+		if e.key == key {
+			return e.val
+		}
+	}
+	return nil
+}
+
+// appendJSON writes the tree as JSON. The caller has checked its size.
+func (n *node) appendJSON(out []byte) []byte {
+	switch n.kind {
+	case mapNode:
+		out = append(out, '{')
+		for i, e := range n.entries {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			key, _ := json.Marshal(e.key) // a string always marshals
+			out = append(append(out, key...), ':')
+			out = e.val.appendJSON(out)
+		}
+		return append(out, '}')
+	case listNode:
+		out = append(out, '[')
+		for i, item := range n.items {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = item.appendJSON(out)
+		}
+		return append(out, ']')
+	}
+	return append(out, n.raw...)
+}
+
+// lineOf is the line of a field path such as spec.containers[0].image, or of its nearest parent that is written. Where
+// the path ends in a mapping and the bad value is one of its keys or values (labels are reported so), that line is meant.
+func (n *node) lineOf(path string, bad any) int {
+	line := n.line
+	for path != "" && n != nil {
+		var step string
+		step, path = nextStep(path)
+		child, at := n.step(step)
+		if child == nil {
+			return line
+		}
+		n, line = child, at
+	}
+	if text, ok := bad.(string); ok && n != nil && n.kind == mapNode {
+		for _, e := range n.entries {
+			if value, _ := e.val.text(); e.key == text || value == text {
+				return e.line
+			}
+		}
+	}
+	return line
+}
+
+func (n *node) step(step string) (*node, int) {
+	if n.kind == listNode {
+		i, err := strconv.Atoi(step)
+		if err != nil || i < 0 || i >= len(n.items) {
+			return nil, 0
+		}
+		return n.items[i], n.items[i].line
+	}
+	for _, e := range n.entries {
+		if e.key == step {
+			return e.val, e.line
+		}
+	}
+	return nil, 0
+}
+
+// nextStep cuts the first name or bracketed index off a field path. A key in brackets may hold dots.
+func nextStep(path string) (step, rest string) {
+	if path[0] == '[' {
+		for i := 1; i < len(path); i++ {
+			if path[i] == ']' && (i+1 == len(path) || path[i+1] == '.' || path[i+1] == '[') {
+				return path[1:i], strings.TrimPrefix(path[i+1:], ".")
+			}
+		}
+		return path[1:], ""
+	}
+	end := strings.IndexAny(path, ".[")
+	if end < 0 {
+		return path, ""
+	}
+	return path[:end], strings.TrimPrefix(path[end:], ".")
+}

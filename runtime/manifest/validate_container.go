@@ -1,0 +1,220 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// containerScope is what a container's rules look at beside the container itself.
+type containerScope struct {
+	report      *report
+	spec        *corev1.PodSpec
+	hostPorts   map[string]bool // "protocol/host IP/port" of all containers so far
+	hostNetwork bool
+}
+
+func validateContainers(r *report, s *corev1.PodSpec, volumes map[string]bool, at *field.Path) {
+	if len(s.Containers) == 0 {
+		r.invalid(field.ErrorList{field.Required(at, "a pod needs at least one container")})
+	}
+	scope := containerScope{report: r, spec: s, hostPorts: map[string]bool{}, hostNetwork: s.HostNetwork}
+	names := map[string]bool{}
+	for i := range s.Containers {
+		c, p := &s.Containers[i], at.Index(i)
+		errs := uniqueLabel(c.Name, p.Child("name"), names)
+		errs = append(errs, validateImage(c.Image, p.Child("image"))...)
+		errs = append(errs, oneOf(c.ImagePullPolicy, p.Child("imagePullPolicy"),
+			corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+		errs = append(errs, oneOf(c.TerminationMessagePolicy, p.Child("terminationMessagePolicy"),
+			corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
+		errs = append(errs, scope.ports(c.Ports, p.Child("ports"))...)
+		errs = append(errs, validateMounts(c, volumes, p.Child("volumeMounts"))...)
+		r.invalid(errs)
+		scope.env(c.Env, p.Child("env"))
+		scope.resources(&c.Resources, p.Child("resources"))
+		scope.security(c.SecurityContext, p.Child("securityContext"))
+	}
+}
+
+func validateImage(image string, at *field.Path) field.ErrorList {
+	switch {
+	case image == "":
+		return field.ErrorList{field.Required(at, "")}
+	case strings.TrimSpace(image) != image:
+		return field.ErrorList{field.Invalid(at, image, "must not begin or end with white space")}
+	}
+	if _, err := name.ParseReference(image, name.WeakValidation); err != nil {
+		return field.ErrorList{field.Invalid(at, image,
+			"is not an image reference: [registry[:port]/]repository[:tag][@digest], the repository in lower case")}
+	}
+	return nil
+}
+
+func (s *containerScope) ports(ports []corev1.ContainerPort, at *field.Path) (errs field.ErrorList) {
+	names := map[string]bool{}
+	for i, port := range ports {
+		p := at.Index(i)
+		if port.Name != "" {
+			errs = append(errs, syntax(p.Child("name"), port.Name, validation.IsValidPortName)...)
+			if names[port.Name] {
+				errs = append(errs, field.Duplicate(p.Child("name"), port.Name))
+			}
+			names[port.Name] = true
+		}
+		if port.ContainerPort == 0 {
+			errs = append(errs, field.Required(p.Child("containerPort"), ""))
+		} else {
+			errs = append(errs, portNumber(p.Child("containerPort"), port.ContainerPort)...)
+		}
+		errs = append(errs, oneOf(port.Protocol, p.Child("protocol"),
+			corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+		if port.HostIP != "" && !validHostIP(port.HostIP) {
+			errs = append(errs, field.Invalid(p.Child("hostIP"), port.HostIP, "must be an IP address"))
+		}
+		if s.hostNetwork && port.HostPort == port.ContainerPort && len(portNumber(p, port.HostPort)) > 0 {
+			continue // the default copied a bad containerPort, which is reported above
+		}
+		errs = append(errs, s.hostPort(port, p.Child("hostPort"))...)
+	}
+	return errs
+}
+
+func (s *containerScope) hostPort(port corev1.ContainerPort, at *field.Path) field.ErrorList {
+	if port.HostPort == 0 {
+		return nil
+	}
+	errs := portNumber(at, port.HostPort)
+	if s.hostNetwork && port.HostPort != port.ContainerPort {
+		errs = append(errs, field.Invalid(at, port.HostPort, "must be the containerPort when hostNetwork is true"))
+	}
+	key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
+	if s.hostPorts[key] {
+		errs = append(errs, field.Duplicate(at, port.HostPort))
+	}
+	s.hostPorts[key] = true
+	return errs
+}
+
+func portNumber(at *field.Path, port int32) (errs field.ErrorList) {
+	for _, message := range validation.IsValidPortNum(int(port)) {
+		errs = append(errs, field.Invalid(at, port, message))
+	}
+	return errs
+}
+
+func (s *containerScope) resources(res *corev1.ResourceRequirements, at *field.Path) {
+	s.resourceList(res.Limits, nil, at.Child("limits"))
+	s.resourceList(res.Requests, res.Limits, at.Child("requests"))
+	for _, resourceName := range sortedNames(res.Requests) {
+		limit, limited := res.Limits[resourceName]
+		request := res.Requests[resourceName]
+		if limited && request.Cmp(limit) > 0 {
+			s.report.invalid(field.ErrorList{field.Invalid(at.Child("requests").Key(string(resourceName)), request.String(),
+				fmt.Sprintf("must be at most the limit, %s", limit.String()))})
+		}
+	}
+}
+
+// resourceList checks a list, save for what is equal in reported: requests are copied from limits by default, and what
+// is wrong there should not be told twice.
+func (s *containerScope) resourceList(list, reported corev1.ResourceList, at *field.Path) {
+	for _, resourceName := range sortedNames(list) {
+		quantity := list[resourceName]
+		if same, ok := reported[resourceName]; ok && same.Cmp(quantity) == 0 {
+			continue
+		}
+		p := at.Key(string(resourceName))
+		switch {
+		case carriedResource(resourceName):
+		case strings.HasPrefix(string(resourceName), corev1.ResourceHugePagesPrefix):
+			s.report.notYet(p.String(), "the use of huge pages")
+		case strings.Contains(string(resourceName), "/"):
+			s.report.notYet(p.String(), "an extended resource")
+		default:
+			s.report.invalid(field.ErrorList{field.NotSupported(p, string(resourceName),
+				[]string{string(corev1.ResourceCPU), string(corev1.ResourceMemory), string(corev1.ResourceEphemeralStorage)})})
+		}
+		if quantity.Sign() < 0 {
+			s.report.invalid(field.ErrorList{field.Invalid(p, quantity.String(), "must be 0 or more")})
+		}
+	}
+}
+
+func carriedResource(resourceName corev1.ResourceName) bool {
+	return resourceName == corev1.ResourceCPU || resourceName == corev1.ResourceMemory ||
+		resourceName == corev1.ResourceEphemeralStorage
+}
+
+func sortedNames(list corev1.ResourceList) []corev1.ResourceName {
+	names := make([]corev1.ResourceName, 0, len(list))
+	for resourceName := range list {
+		names = append(names, resourceName)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *containerScope) security(sc *corev1.SecurityContext, at *field.Path) {
+	if sc == nil {
+		return
+	}
+	errs := validateUser(sc.RunAsUser, sc.RunAsGroup, at)
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
+	if sc.Capabilities != nil {
+		errs = append(errs, validateCapabilities(sc.Capabilities.Add, at.Child("capabilities", "add"))...)
+		errs = append(errs, validateCapabilities(sc.Capabilities.Drop, at.Child("capabilities", "drop"))...)
+	}
+	if sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation {
+		escalation := at.Child("allowPrivilegeEscalation")
+		if sc.Privileged != nil && *sc.Privileged {
+			errs = append(errs, field.Invalid(escalation, false, "a privileged container can always escalate"))
+		}
+		if sc.Capabilities != nil && slices.ContainsFunc(sc.Capabilities.Add, func(c corev1.Capability) bool {
+			return strings.TrimPrefix(string(c), "CAP_") == "SYS_ADMIN"
+		}) {
+			errs = append(errs, field.Invalid(escalation, false, "a container with SYS_ADMIN can always escalate"))
+		}
+	}
+	s.report.invalid(errs)
+	if sc.ProcMount != nil && *sc.ProcMount != corev1.DefaultProcMount {
+		s.report.notYet(at.Child("procMount").String(), "a procMount other than Default")
+	}
+}
+
+func validateCapabilities(list []corev1.Capability, at *field.Path) (errs field.ErrorList) {
+	for i, c := range list {
+		letters := strings.Trim(string(c), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789")
+		if c == "" || letters != "" {
+			errs = append(errs, field.Invalid(at.Index(i), string(c), "must be a capability's name, such as NET_ADMIN, or ALL"))
+		}
+	}
+	return errs
+}
+
+func validateSeccomp(profile *corev1.SeccompProfile, at *field.Path) field.ErrorList {
+	if profile == nil {
+		return nil
+	}
+	errs := oneOf(profile.Type, at.Child("type"), corev1.SeccompProfileTypeLocalhost,
+		corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+	local := at.Child("localhostProfile")
+	switch {
+	case profile.Type != corev1.SeccompProfileTypeLocalhost:
+		if profile.LocalhostProfile != nil {
+			errs = append(errs, field.Invalid(local, *profile.LocalhostProfile, "is only for type Localhost"))
+		}
+	case profile.LocalhostProfile == nil || *profile.LocalhostProfile == "":
+		errs = append(errs, field.Required(local, "type Localhost needs it"))
+	case strings.HasPrefix(*profile.LocalhostProfile, "/"):
+		errs = append(errs, field.Invalid(local, *profile.LocalhostProfile, "must be relative to the seccomp folder"))
+	default:
+		errs = append(errs, withoutBacksteps(local, *profile.LocalhostProfile)...)
+	}
+	return errs
+}

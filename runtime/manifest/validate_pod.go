@@ -1,0 +1,293 @@
+package manifest
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/node/util/sysctl"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Bounds of the API server's validation, where nothing else is said.
+const (
+	maxNameservers    = 3
+	maxSearches       = 32
+	maxSearchBytes    = 2048 // of all search domains, joined by one byte each
+	maxSysctlBytes    = 253
+	maxAffinityWeight = 100
+
+	// maxGraceSeconds is ours, 68 years: the API server has no bound, and beyond 292 years a time.Duration turns negative.
+	maxGraceSeconds = math.MaxInt32
+)
+
+// uidSyntax keeps a UID usable as a folder's name and as a token of a subject. The API server makes UUIDs.
+var uidSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+
+var sysctlSyntax = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+
+// validatePod checks the rules of the API server for what is carried out. The pod has its defaults.
+func validatePod(r *report, pod *corev1.Pod) {
+	r.invalid(validateMeta(pod))
+	spec := field.NewPath("spec")
+	s := &pod.Spec
+	errs := oneOf(s.RestartPolicy, spec.Child("restartPolicy"),
+		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
+	errs = append(errs, validateDNS(s, spec)...)
+	if grace := *s.TerminationGracePeriodSeconds; grace < 0 || grace > maxGraceSeconds {
+		errs = append(errs, field.Invalid(spec.Child("terminationGracePeriodSeconds"), grace,
+			validation.InclusiveRangeError(0, maxGraceSeconds)))
+	}
+	if s.Hostname != "" {
+		errs = append(errs, syntax(spec.Child("hostname"), s.Hostname, validation.IsDNS1123Label)...)
+	}
+	if s.Subdomain != "" {
+		errs = append(errs, syntax(spec.Child("subdomain"), s.Subdomain, validation.IsDNS1123Label)...)
+	}
+	if s.PriorityClassName != "" {
+		errs = append(errs, syntax(spec.Child("priorityClassName"), s.PriorityClassName, validation.IsDNS1123Subdomain)...)
+	}
+	if s.ShareProcessNamespace != nil && *s.ShareProcessNamespace && s.HostPID {
+		errs = append(errs, field.Invalid(spec.Child("shareProcessNamespace"), true, "cannot be used together with hostPID"))
+	}
+	errs = append(errs, validateHostAliases(s.HostAliases, spec.Child("hostAliases"))...)
+	errs = append(errs, validateTolerations(s.Tolerations, spec.Child("tolerations"))...)
+	errs = append(errs, validateNodeChoice(s, spec)...)
+	errs = append(errs, validatePodSecurity(s, spec.Child("securityContext"))...)
+	r.invalid(errs)
+	validateOS(r, s.OS)
+	volumes := validateVolumes(r, s.Volumes, spec.Child("volumes"))
+	validateContainers(r, s, volumes, spec.Child("containers"))
+}
+
+func validateMeta(pod *corev1.Pod) field.ErrorList {
+	meta := field.NewPath("metadata")
+	if pod.Name == "" {
+		// Without a name nothing was added, so the rules on names below would only repeat this.
+		errs := field.ErrorList{field.Required(meta.Child("name"), "a pod needs a name")}
+		errs = append(errs, metavalidation.ValidateLabels(pod.Labels, meta.Child("labels"))...)
+		return append(errs, apivalidation.ValidateAnnotations(pod.Annotations, meta.Child("annotations"))...)
+	}
+	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, meta)
+	if pod.UID != "" && !uidSyntax.MatchString(string(pod.UID)) {
+		errs = append(errs, field.Invalid(meta.Child("uid"), string(pod.UID),
+			"must be 1 to 128 letters, digits, '-' and '_', and begin with a letter or digit"))
+	}
+	return errs
+}
+
+// oneOf checks an enumeration.
+func oneOf[T ~string](value T, at *field.Path, values ...T) field.ErrorList {
+	switch {
+	case slices.Contains(values, value):
+		return nil
+	case value == "":
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return field.ErrorList{field.NotSupported(at, value, values)}
+}
+
+// syntax applies one of the rules of apimachinery, which answer with a list of complaints.
+func syntax(at *field.Path, value string, rule func(string) []string) (errs field.ErrorList) {
+	for _, message := range rule(value) {
+		errs = append(errs, field.Invalid(at, value, message))
+	}
+	return errs
+}
+
+func validateDNS(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
+	errs := oneOf(s.DNSPolicy, spec.Child("dnsPolicy"),
+		corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone)
+	at := spec.Child("dnsConfig")
+	if s.DNSPolicy == corev1.DNSNone && (s.DNSConfig == nil || len(s.DNSConfig.Nameservers) == 0) {
+		errs = append(errs, field.Required(at.Child("nameservers"), "dnsPolicy None needs at least one"))
+	}
+	if s.DNSConfig == nil {
+		return errs
+	}
+	if n := len(s.DNSConfig.Nameservers); n > maxNameservers {
+		errs = append(errs, field.Invalid(at.Child("nameservers"), n, fmt.Sprintf("must not be more than %d", maxNameservers)))
+	}
+	for i, server := range s.DNSConfig.Nameservers {
+		errs = append(errs, validation.IsValidIP(at.Child("nameservers").Index(i), server)...)
+	}
+	searches := at.Child("searches")
+	if n := len(s.DNSConfig.Searches); n > maxSearches {
+		errs = append(errs, field.Invalid(searches, n, fmt.Sprintf("must not be more than %d", maxSearches)))
+	}
+	if n := len(strings.Join(s.DNSConfig.Searches, " ")); n > maxSearchBytes {
+		errs = append(errs, field.Invalid(searches, n, fmt.Sprintf("must not have more than %d characters in all", maxSearchBytes)))
+	}
+	for i, domain := range s.DNSConfig.Searches {
+		if domain != "." {
+			errs = append(errs, syntax(searches.Index(i), strings.TrimSuffix(domain, "."),
+				validation.IsDNS1123SubdomainWithUnderscore)...)
+		}
+	}
+	for i, option := range s.DNSConfig.Options {
+		if option.Name == "" {
+			errs = append(errs, field.Required(at.Child("options").Index(i).Child("name"), ""))
+		}
+	}
+	return errs
+}
+
+func validateHostAliases(aliases []corev1.HostAlias, at *field.Path) (errs field.ErrorList) {
+	for i, alias := range aliases {
+		errs = append(errs, validation.IsValidIP(at.Index(i).Child("ip"), alias.IP)...)
+		for j, name := range alias.Hostnames {
+			errs = append(errs, syntax(at.Index(i).Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain)...)
+		}
+	}
+	return errs
+}
+
+func validateTolerations(list []corev1.Toleration, at *field.Path) (errs field.ErrorList) {
+	for i, t := range list {
+		p := at.Index(i)
+		if t.Key != "" {
+			errs = append(errs, metavalidation.ValidateLabelName(t.Key, p.Child("key"))...)
+		} else if t.Operator != corev1.TolerationOpExists {
+			errs = append(errs, field.Invalid(p.Child("operator"), t.Operator, "must be Exists when key is empty"))
+		}
+		switch t.Operator {
+		case "", corev1.TolerationOpEqual:
+			errs = append(errs, syntax(p.Child("value"), t.Value, validation.IsValidLabelValue)...)
+		case corev1.TolerationOpExists:
+			if t.Value != "" {
+				errs = append(errs, field.Invalid(p.Child("value"), t.Value, "must be empty when operator is Exists"))
+			}
+		default:
+			errs = append(errs, field.NotSupported(p.Child("operator"), t.Operator,
+				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+		}
+		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+			errs = append(errs, field.Invalid(p.Child("effect"), t.Effect, "must be NoExecute when tolerationSeconds is set"))
+		}
+		if t.Effect != "" {
+			errs = append(errs, oneOf(t.Effect, p.Child("effect"), corev1.TaintEffectNoSchedule,
+				corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
+		}
+	}
+	return errs
+}
+
+// validateNodeChoice checks the form only: whether this node is the one is for admission to say.
+func validateNodeChoice(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
+	errs := metavalidation.ValidateLabels(s.NodeSelector, spec.Child("nodeSelector"))
+	if s.Affinity == nil || s.Affinity.NodeAffinity == nil {
+		return errs
+	}
+	at := spec.Child("affinity", "nodeAffinity")
+	if required := s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		p := at.Child("requiredDuringSchedulingIgnoredDuringExecution")
+		if len(required.NodeSelectorTerms) == 0 {
+			errs = append(errs, field.Required(p.Child("nodeSelectorTerms"), "needs at least one term"))
+		}
+		_, err := nodeaffinity.NewNodeSelector(required, field.WithPath(p))
+		errs = append(errs, fieldErrors(p, err)...)
+	}
+	preferred := s.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	p := at.Child("preferredDuringSchedulingIgnoredDuringExecution")
+	for i, term := range preferred {
+		if term.Weight < 1 || term.Weight > maxAffinityWeight {
+			errs = append(errs, field.Invalid(p.Index(i).Child("weight"), term.Weight,
+				validation.InclusiveRangeError(1, maxAffinityWeight)))
+		}
+	}
+	_, err := nodeaffinity.NewPreferredSchedulingTerms(preferred, field.WithPath(p))
+	return append(errs, fieldErrors(p, err)...)
+}
+
+// fieldErrors takes an aggregate of field errors apart.
+func fieldErrors(at *field.Path, err error) (errs field.ErrorList) {
+	if err == nil {
+		return nil
+	}
+	list := []error{err}
+	if several, ok := err.(interface{ Errors() []error }); ok {
+		list = several.Errors()
+	}
+	for _, e := range list {
+		if fieldError, ok := e.(*field.Error); ok {
+			errs = append(errs, fieldError)
+		} else {
+			errs = append(errs, field.Invalid(at, field.OmitValueType{}, e.Error()))
+		}
+	}
+	return errs
+}
+
+func validatePodSecurity(s *corev1.PodSpec, at *field.Path) field.ErrorList {
+	sc := s.SecurityContext
+	errs := validateUser(sc.RunAsUser, sc.RunAsGroup, at)
+	for i, group := range sc.SupplementalGroups {
+		for _, message := range validation.IsValidGroupID(group) {
+			errs = append(errs, field.Invalid(at.Child("supplementalGroups").Index(i), group, message))
+		}
+	}
+	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
+	return append(errs, validateSysctls(s, at.Child("sysctls"))...)
+}
+
+func validateUser(user, group *int64, at *field.Path) (errs field.ErrorList) {
+	if user != nil {
+		for _, message := range validation.IsValidUserID(*user) {
+			errs = append(errs, field.Invalid(at.Child("runAsUser"), *user, message))
+		}
+	}
+	if group != nil {
+		for _, message := range validation.IsValidGroupID(*group) {
+			errs = append(errs, field.Invalid(at.Child("runAsGroup"), *group, message))
+		}
+	}
+	return errs
+}
+
+func validateSysctls(s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
+	seen := map[string]bool{}
+	for i, option := range s.SecurityContext.Sysctls {
+		p := at.Index(i).Child("name")
+		name := sysctl.NormalizeName(option.Name)
+		namespace, _, _ := sysctl.GetNamespace(name)
+		switch {
+		case option.Name == "":
+			errs = append(errs, field.Required(p, ""))
+		case len(option.Name) > maxSysctlBytes || !sysctlSyntax.MatchString(option.Name):
+			errs = append(errs, field.Invalid(p, option.Name,
+				fmt.Sprintf("must have at most %d characters and match %s", maxSysctlBytes, sysctlSyntax)))
+		case seen[name]:
+			errs = append(errs, field.Duplicate(p, option.Name))
+		case s.HostNetwork && namespace == sysctl.NetNamespace:
+			errs = append(errs, field.Invalid(p, option.Name, "belongs to the host's network, which hostNetwork shares"))
+		case s.HostIPC && namespace == sysctl.IPCNamespace:
+			errs = append(errs, field.Invalid(p, option.Name, "belongs to the host's IPC, which hostIPC shares"))
+		}
+		seen[name] = true
+	}
+	return errs
+}
+
+func validateOS(r *report, os *corev1.PodOS) {
+	switch {
+	case os == nil:
+	case os.Name == corev1.Windows:
+		r.notYet("spec.os.name", "Windows")
+	default:
+		r.invalid(oneOf(os.Name, field.NewPath("spec", "os", "name"), corev1.Linux))
+	}
+}
+
+// validHostIP also takes the unspecified addresses, which mean every address of the host.
+func validHostIP(ip string) bool {
+	addr, err := netip.ParseAddr(ip)
+	return err == nil && addr.Zone() == ""
+}

@@ -1,0 +1,35 @@
+package manifest
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// warn remarks on what is valid and most likely not meant.
+func warn(r *report, pod *corev1.Pod) {
+	if pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
+		r.warn("spec.schedulerName", "has no effect: a pod from a manifest is not scheduled")
+	}
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil &&
+		len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
+		r.warn("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
+			"has no effect: a pod from a manifest is not scheduled")
+	}
+	for i := range pod.Spec.Containers {
+		c, at := &pod.Spec.Containers[i], fmt.Sprintf("spec.containers[%d]", i)
+		seen := map[string]bool{}
+		for j, e := range c.Env {
+			if seen[e.Name] {
+				r.warn(fmt.Sprintf("%s.env[%d].name", at, j), fmt.Sprintf("%q is set before: the last value wins", e.Name))
+			}
+			seen[e.Name] = true
+		}
+		if memory := c.Resources.Limits.Memory(); memory.MilliValue()%1000 != 0 {
+			r.warn(at+".resources.limits[memory]", fmt.Sprintf("%s has a fraction of a byte; m means thousandths, Mi mebibytes", memory))
+		}
+		if c.StdinOnce && !c.Stdin {
+			r.warn(at+".stdinOnce", "has no effect without stdin")
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package pleg
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+)
+
+// look sees what the runtime shows of one pod. It returns nil if that is what was told last. Statuses are asked for only
+// where they can tell more than the list and the last observation.
+func (p *PLEG) look(ctx context.Context, uid string, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.LookTimeout)
+	defer cancel()
+	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: stamp(p.clock.Now(), last)}
+	selector := map[string]string{cri.LabelPodUID: uid}
+	sandboxes, err := p.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the pod's sandboxes: %w", err)
+	}
+	containers, err := p.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{
+		Filter: &runtimeapi.ContainerFilter{LabelSelector: selector},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the pod's containers: %w", err)
+	}
+	for _, s := range sandboxes.GetItems() {
+		if s.GetAnnotations()[cri.AnnotationAgent] != p.opts.AgentID {
+			continue
+		}
+		o, err := p.sandbox(ctx, s, last)
+		if err != nil {
+			return nil, err
+		}
+		if o != nil {
+			now.Sandboxes = append(now.Sandboxes, o)
+		}
+	}
+	for _, c := range containers.GetContainers() {
+		if c.GetAnnotations()[cri.AnnotationAgent] != p.opts.AgentID {
+			continue
+		}
+		o, err := p.container(ctx, c, last)
+		if err != nil {
+			return nil, err
+		}
+		if o != nil {
+			now.Containers = append(now.Containers, o)
+		}
+	}
+	order(now)
+	if last == nil && isEmpty(now) || last != nil && !differs(now, last) {
+		return nil, nil
+	}
+	return now, nil
+}
+
+// sandbox observes one sandbox; nil if it has gone meanwhile.
+func (p *PLEG) sandbox(ctx context.Context, s *runtimeapi.PodSandbox, last *journaletv1.PodObserved) (*journaletv1.SandboxObservation, error) {
+	state := sandboxState(s.GetState())
+	var before *journaletv1.SandboxObservation
+	for _, o := range last.GetSandboxes() {
+		if o.GetId() == s.GetId() {
+			if before = o; o.GetState() == state {
+				return o, nil
+			}
+		}
+	}
+	out := &journaletv1.SandboxObservation{
+		Id: s.GetId(), Attempt: s.GetMetadata().GetAttempt(), State: state, CreatedAt: timeOf(s.GetCreatedAt()),
+		Ips: before.GetIps(), IntentId: s.GetAnnotations()[cri.AnnotationIntent],
+	}
+	if state != journaletv1.SandboxState_SANDBOX_STATE_READY {
+		// What the network of a dead sandbox was is known already or does not matter.
+		return out, nil
+	}
+	resp, err := p.rt.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId()})
+	if status.Code(err) == codes.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("status of sandbox %s: %w", s.GetId(), err)
+	}
+	out.State, out.Ips = sandboxState(resp.GetStatus().GetState()), nil
+	if n := resp.GetStatus().GetNetwork(); n.GetIp() != "" {
+		out.Ips = append(out.Ips, n.GetIp())
+		for _, ip := range n.GetAdditionalIps() {
+			out.Ips = append(out.Ips, ip.GetIp())
+		}
+	}
+	return out, nil
+}
+
+// container observes one container; nil if it has gone meanwhile.
+func (p *PLEG) container(ctx context.Context, c *runtimeapi.Container, last *journaletv1.PodObserved) (*journaletv1.ContainerObservation, error) {
+	state := containerState(c.GetState())
+	var before *journaletv1.ContainerObservation
+	for _, o := range last.GetContainers() {
+		if o.GetId() == c.GetId() {
+			if before = o; advance(o.GetState(), state) == o.GetState() {
+				return o, nil
+			}
+		}
+	}
+	annotations := c.GetAnnotations()
+	out := &journaletv1.ContainerObservation{
+		Id: c.GetId(), Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
+		SandboxId: c.GetPodSandboxId(), State: state, CreatedAt: timeOf(c.GetCreatedAt()),
+		Image: imageName(c.GetImage()), ImageRef: c.GetImageRef(),
+		Hash: annotations[cri.AnnotationHash], IntentId: annotations[cri.AnnotationIntent],
+	}
+	if state == journaletv1.ContainerState_CONTAINER_STATE_CREATED {
+		return out, nil // nothing has happened to it yet
+	}
+	resp, err := p.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
+	if status.Code(err) == codes.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("status of container %s: %w", c.GetId(), err)
+	}
+	st := resp.GetStatus()
+	out.State = advance(before.GetState(), advance(state, containerState(st.GetState())))
+	out.StartedAt = timeOf(st.GetStartedAt())
+	if name := imageName(st.GetImage()); name != "" {
+		out.Image = name
+	}
+	if st.GetImageRef() != "" {
+		out.ImageRef = st.GetImageRef()
+	}
+	if out.State == journaletv1.ContainerState_CONTAINER_STATE_EXITED {
+		out.FinishedAt = timeOf(st.GetFinishedAt())
+		out.ExitCode, out.Reason = st.GetExitCode(), st.GetReason()
+		out.Message = p.terminationMessage(st)
+	}
+	return out, nil
+}
+
+func imageName(spec *runtimeapi.ImageSpec) string {
+	if spec.GetUserSpecifiedImage() != "" {
+		return spec.GetUserSpecifiedImage()
+	}
+	return spec.GetImage()
+}

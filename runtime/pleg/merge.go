@@ -1,0 +1,143 @@
+package pleg
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+)
+
+// listed is what a list call shows of one pod: object id to state.
+type listed map[string]objectState
+
+type objectState struct {
+	sandbox   journaletv1.SandboxState
+	container journaletv1.ContainerState
+}
+
+// same tells whether an observation covers all that is listed, in a state that is no older.
+func (l listed) same(o *journaletv1.PodObserved) bool {
+	if len(l) != len(o.GetSandboxes())+len(o.GetContainers()) {
+		return false
+	}
+	for _, s := range o.GetSandboxes() {
+		if got, ok := l[s.GetId()]; !ok || got.sandbox != s.GetState() {
+			return false
+		}
+	}
+	for _, c := range o.GetContainers() {
+		if got, ok := l[c.GetId()]; !ok || advance(c.GetState(), got.container) != c.GetState() {
+			return false
+		}
+	}
+	return true
+}
+
+// group sorts this agent's objects by pod.
+func (p *PLEG) group(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) map[string]listed {
+	out := map[string]listed{}
+	add := func(annotations, labels map[string]string, id string, s objectState) {
+		uid := labels[cri.LabelPodUID]
+		if uid == "" || annotations[cri.AnnotationAgent] != p.opts.AgentID {
+			return
+		}
+		if out[uid] == nil {
+			out[uid] = listed{}
+		}
+		out[uid][id] = s
+	}
+	for _, s := range sandboxes {
+		add(s.GetAnnotations(), s.GetLabels(), s.GetId(), objectState{sandbox: sandboxState(s.GetState())})
+	}
+	for _, c := range containers {
+		add(c.GetAnnotations(), c.GetLabels(), c.GetId(), objectState{container: containerState(c.GetState())})
+	}
+	return out
+}
+
+func sandboxState(s runtimeapi.PodSandboxState) journaletv1.SandboxState {
+	if s == runtimeapi.PodSandboxState_SANDBOX_READY {
+		return journaletv1.SandboxState_SANDBOX_STATE_READY
+	}
+	return journaletv1.SandboxState_SANDBOX_STATE_NOT_READY
+}
+
+func containerState(s runtimeapi.ContainerState) journaletv1.ContainerState {
+	switch s {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return journaletv1.ContainerState_CONTAINER_STATE_CREATED
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return journaletv1.ContainerState_CONTAINER_STATE_RUNNING
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return journaletv1.ContainerState_CONTAINER_STATE_EXITED
+	}
+	return journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
+}
+
+// advance is the state that follows from one seen before and one seen now. A container that has exited stays so, and
+// one that has run was never only created again; whoever says otherwise saw it earlier. A runtime may lose track of a
+// container and find it again.
+func advance(before, now journaletv1.ContainerState) journaletv1.ContainerState {
+	const (
+		created = journaletv1.ContainerState_CONTAINER_STATE_CREATED
+		exited  = journaletv1.ContainerState_CONTAINER_STATE_EXITED
+	)
+	if before == exited || before > created && now == created {
+		return before
+	}
+	return now
+}
+
+func isEmpty(o *journaletv1.PodObserved) bool {
+	return len(o.GetSandboxes())+len(o.GetContainers()) == 0
+}
+
+// differs tells whether two observations say different things, whenever they were made.
+func differs(a, b *journaletv1.PodObserved) bool {
+	if len(a.GetSandboxes()) != len(b.GetSandboxes()) || len(a.GetContainers()) != len(b.GetContainers()) {
+		return true
+	}
+	for i, s := range a.GetSandboxes() {
+		if !proto.Equal(s, b.GetSandboxes()[i]) {
+			return true
+		}
+	}
+	for i, c := range a.GetContainers() {
+		if !proto.Equal(c, b.GetContainers()[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// order makes one observation of one state of the world look one way.
+func order(o *journaletv1.PodObserved) {
+	slices.SortFunc(o.Sandboxes, func(a, b *journaletv1.SandboxObservation) int {
+		return cmp.Or(cmp.Compare(a.GetAttempt(), b.GetAttempt()), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	slices.SortFunc(o.Containers, func(a, b *journaletv1.ContainerObservation) int {
+		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetAttempt(), b.GetAttempt()), cmp.Compare(a.GetId(), b.GetId()))
+	})
+}
+
+// stamp is the time of an observation that began then. Observations of one pod come one after the other here, so
+// their times go up even where the machine's clock was set back; otherwise its pods would be lost sight of.
+func stamp(began time.Time, last *journaletv1.PodObserved) *timestamppb.Timestamp {
+	if last.GetObservedAt() != nil && !began.After(last.GetObservedAt().AsTime()) {
+		began = last.GetObservedAt().AsTime().Add(1)
+	}
+	return timestamppb.New(began)
+}
+
+func timeOf(nanos int64) *timestamppb.Timestamp {
+	if nanos <= 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, nanos))
+}

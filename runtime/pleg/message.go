@@ -1,0 +1,127 @@
+package pleg
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/cri"
+)
+
+// Bounds of a termination message: of the file, and of the end of the log that stands in for it. All as the kubelet's.
+const (
+	maxMessageBytes    = 4096
+	maxLogMessageBytes = 2048
+	maxLogMessageLines = 80
+	// maxLogTailBytes is how much of the log is read: lines carry a time stamp, and short ones more of it than text.
+	maxLogTailBytes = maxLogMessageBytes + 128*maxLogMessageLines
+)
+
+// terminationMessage is what an exited container left to say: the runtime's own word, then the file at its
+// terminationMessagePath, or the end of its log where the policy says so and it failed without a word.
+func (p *PLEG) terminationMessage(st *runtimeapi.ContainerStatus) string {
+	out := st.GetMessage()
+	text := p.messageFile(st)
+	policy := corev1.TerminationMessagePolicy(st.GetAnnotations()[cri.AnnotationTerminationMessagePolicy])
+	if text == "" && policy == corev1.TerminationMessageFallbackToLogsOnError && st.GetExitCode() != 0 {
+		text = p.logTail(st)
+	}
+	if out != "" && text != "" {
+		out += ": "
+	}
+	return clip(out+text, maxMessageBytes)
+}
+
+// clip cuts a text to n bytes and drops what is no UTF-8: protobuf would not carry it.
+func clip(s string, n int) string {
+	return strings.ToValidUTF8(s[:min(len(s), n)], "")
+}
+
+// messageFile reads the file behind the container's terminationMessagePath. It must be one that the agent made.
+func (p *PLEG) messageFile(st *runtimeapi.ContainerStatus) string {
+	path := st.GetAnnotations()[cri.AnnotationTerminationMessagePath]
+	if path == "" {
+		return ""
+	}
+	for _, m := range st.GetMounts() {
+		if m.GetContainerPath() != path {
+			continue
+		}
+		text, err := readTail(filepath.Join(p.opts.RootDir, "pods"), m.GetHostPath(), maxMessageBytes, false)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			p.log.Warn("a termination message cannot be read", "container", st.GetId(), "error", err)
+		}
+		return string(text)
+	}
+	return ""
+}
+
+func (p *PLEG) logTail(st *runtimeapi.ContainerStatus) string {
+	raw, err := readTail(p.opts.PodLogDir, st.GetLogPath(), maxLogTailBytes, true)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			p.log.Warn("the end of a log cannot be read", "container", st.GetId(), "error", err)
+		}
+		return ""
+	}
+	return tailOfLog(raw)
+}
+
+// tailOfLog is the text of the last lines in CRI's log format: "<time> <stream> <tags> <text>".
+func tailOfLog(raw []byte) string {
+	lines := bytes.SplitAfter(raw, []byte("\n"))
+	lines = lines[max(0, len(lines)-1-maxLogMessageLines):]
+	var out []byte
+	for _, line := range lines {
+		fields := bytes.SplitN(line, []byte(" "), 4)
+		if len(fields) < 4 || len(fields[0]) < len("2006-01-02T15:04:05Z") {
+			continue // the first line may be cut
+		}
+		text := fields[3]
+		if bytes.HasPrefix(fields[2], []byte(runtimeapi.LogTagPartial)) {
+			text = bytes.TrimSuffix(text, []byte("\n"))
+		}
+		out = append(out, text...)
+	}
+	return string(out[max(0, len(out)-maxLogMessageBytes):])
+}
+
+// readTail reads at most n bytes of a regular file below dir, its beginning or its end. Links out of dir are not
+// followed, and a FIFO does not hold the reader up.
+func readTail(dir, path string, n int64, end bool) ([]byte, error) {
+	rel, err := filepath.Rel(dir, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil, errors.New("the file is not where the agent puts such files")
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	if end && info.Size() > n {
+		if _, err := f.Seek(-n, io.SeekEnd); err != nil {
+			return nil, err
+		}
+	}
+	return io.ReadAll(io.LimitReader(f, n))
+}

@@ -1,0 +1,201 @@
+package query
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"sort"
+	"time"
+
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// errPageFull ends the reading of a page.
+var errPageFull = errors.New("the page is full")
+
+func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) {
+	if q.Limit < 0 || q.Limit > MaxRecords {
+		return nil, badRequest("limit is %d: want 1 to %d, or none for %d", q.Limit, MaxRecords, MaxRecords)
+	}
+	if q.Limit == 0 {
+		q.Limit = MaxRecords
+	}
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	if q.From > 0 && !q.Since.IsZero() {
+		return nil, badRequest("both a record and a time to begin with are given: want one of them")
+	}
+	page := &Page{Events: []bus.Flat{}, First: s.Journal.First(), Last: s.Journal.Last()}
+	from := max(q.From, page.First, 1)
+	if !q.Since.IsZero() {
+		var err error
+		if from, err = s.seqAt(ctx, q.Since, page.First, page.Last); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.knowPod(ctx, &q.Filter); err != nil {
+		return nil, err
+	}
+	p := pager{q: &q, node: s.Node, page: page}
+	page.Next = from
+	if from <= page.Last {
+		if err := s.Journal.Read(ctx, from, page.Last, "", p.take); err != nil && !errors.Is(err, errPageFull) {
+			return nil, err
+		}
+		if !p.full {
+			page.Next = page.Last + 1
+		}
+	}
+	page.UIDs = q.UIDs
+	return page, nil
+}
+
+// pager fills one page.
+type pager struct {
+	q               *ReadRequest
+	node            string
+	page            *Page
+	records, size int
+	scanned         int
+	full            bool
+}
+
+func (p *pager) take(rec *journaletv1.Record, _ int) error {
+	if p.scanned++; p.records == p.q.Limit || len(p.page.Events) >= MaxPageEvents || p.size >= maxPageBytes || p.scanned > maxScan {
+		p.full = true
+		return errPageFull
+	}
+	author := messages.RefOf(rec.GetActor())
+	wanted, some := map[int]bool{}, false
+	known := 0
+	for _, e := range messages.Events(rec) {
+		if messages.EventName(e) == "" {
+			continue
+		}
+		if p.q.Match(author, e) {
+			wanted[known], some = true, true
+		}
+		known++
+	}
+	if some {
+		p.records++
+		for i, f := range bus.Flatten(p.node, rec) {
+			if wanted[i] {
+				p.page.Events = append(p.page.Events, f)
+				p.size += len(f.Data)
+			}
+		}
+	}
+	p.page.Next = rec.GetSeq() + 1
+	return nil
+}
+
+// knowPod tells a filter on a pod's name the UID that the name has now.
+func (s *server) knowPod(ctx context.Context, f *Filter) error {
+	if f.Pod == "" || len(f.UIDs) > 0 {
+		return nil
+	}
+	v, err := s.find(ctx, f.Pod, "")
+	switch {
+	case IsNotFound(err):
+		return nil // a pod of the past: its name is learnt from the journal
+	case err != nil:
+		return err
+	}
+	f.know(v.ref.ID)
+	return nil
+}
+
+// seqAt is the first record at or after a time, last+1 for none. Records' times follow the machine's
+// clock; where that was set back, it finds one of the places.
+func (s *server) seqAt(ctx context.Context, t time.Time, first, last uint64) (uint64, error) {
+	if last < first {
+		return last + 1, nil
+	}
+	var failed error
+	n := sort.Search(int(last-first+1), func(i int) bool { //nolint:gosec // Numbers of records are far below 2^63.
+		if failed != nil {
+			return true
+		}
+		rec, err := s.Journal.Get(ctx, first+uint64(i)) //nolint:gosec // i is within the search.
+		if err != nil {
+			failed = err
+			return true
+		}
+		return !rec.GetTime().AsTime().Before(t)
+	})
+	return first + uint64(n), failed //nolint:gosec // n is within the search.
+}
+
+func (s *server) getRecord(ctx context.Context, q GetRequest) (*RecordReport, error) {
+	if q.Seq == 0 {
+		return nil, badRequest("no record is named: give its seq, from 1")
+	}
+	if q.Seq < s.Journal.First() || q.Seq > s.Journal.Last() {
+		return nil, notFound("there is no record %d: the journal holds %d to %d", q.Seq, s.Journal.First(), s.Journal.Last())
+	}
+	rec, err := s.Journal.Get(ctx, q.Seq)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := s.lines(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	return &RecordReport{Seq: rec.GetSeq(), Hash: hex.EncodeToString(rec.GetPreviousHash()), Events: lines}, nil
+}
+
+// verifyEvery is how often a check that takes its time tells how far it is.
+const verifyEvery = 250 * time.Millisecond
+
+func (s *server) verify(ctx context.Context, data []byte, send func(any) error) error {
+	var none struct{}
+	if err := decode(data, &none); err != nil {
+		return err
+	}
+	if err := send(VerifyAnswer{}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var told time.Time
+	report, err := s.Journal.Verify(ctx, func(done, total uint64) {
+		if time.Since(told) < verifyEvery {
+			return
+		}
+		told = time.Now()
+		if err := send(VerifyAnswer{Done: done, Total: total}); err != nil {
+			cancel(err)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return send(VerifyAnswer{Done: report.Records, Total: report.Records, Report: &report})
+}
+
+func (s *server) size(ctx context.Context, _ struct{}) (bus.SizeReport, error) {
+	return s.Journal.Size(ctx)
+}
+
+func (s *server) info(_ context.Context, _ struct{}) (*Info, error) {
+	on := s.NodeView()
+	i := &Info{
+		Node: s.Node, Version: s.Version, Started: s.Started.UTC(), Epoch: s.Epoch, Runtime: on.RuntimeName, HostIPs: on.HostIPs,
+		Simulated: s.Simulated, Actors: map[string]int{}, JournalFirst: s.Journal.First(), JournalLast: s.Journal.Last(), Time: time.Now().UTC(),
+	}
+	for n := range journaletv1.ActorKind_name {
+		kind := journaletv1.ActorKind(n)
+		if refs := s.Host.Refs(kind); len(refs) > 0 {
+			i.Actors[refs[0].KindName()] = len(refs)
+		}
+	}
+	for ref := range s.Host.Quarantines() {
+		i.Quarantined = append(i.Quarantined, ref.String())
+	}
+	sort.Strings(i.Quarantined)
+	return i, nil
+}

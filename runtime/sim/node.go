@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"context"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// runtimeVersion is the simulated runtime's own version; kubeAPIVersion is what every CRI runtime answers there.
+const (
+	runtimeVersion = "1.0.0"
+	kubeAPIVersion = "0.1.0"
+	criVersion     = "v1"
+)
+
+// runtimeHandler is the only handler that RunPodSandbox takes besides the empty one; containerd's default has that name.
+const runtimeHandler = "runc"
+
+// Reasons of the two conditions when SetReady turned them off.
+const (
+	reasonRuntimeDown = "RuntimeNotReady"
+	reasonNetworkDown = "NetworkPluginNotReady"
+)
+
+func (s *runtimeService) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
+	return &cri.VersionResponse{
+		Version: kubeAPIVersion, RuntimeName: RuntimeName, RuntimeVersion: runtimeVersion, RuntimeApiVersion: criVersion,
+	}, nil
+}
+
+func (s *runtimeService) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	condition := func(kind, reason, message string) *cri.RuntimeCondition {
+		if message == "" {
+			return &cri.RuntimeCondition{Type: kind, Status: true}
+		}
+		return &cri.RuntimeCondition{Type: kind, Reason: reason, Message: message}
+	}
+	return &cri.StatusResponse{
+		Status: &cri.RuntimeStatus{Conditions: []*cri.RuntimeCondition{
+			condition(cri.RuntimeReady, reasonRuntimeDown, s.r.state.runtimeDown),
+			condition(cri.NetworkReady, reasonNetworkDown, s.r.state.networkDown),
+		}},
+		RuntimeHandlers: []*cri.RuntimeHandler{
+			{Name: "", Features: &cri.RuntimeHandlerFeatures{}},
+			{Name: runtimeHandler, Features: &cri.RuntimeHandlerFeatures{}},
+		},
+		Features: &cri.RuntimeFeatures{SupplementalGroupsPolicy: true},
+	}, nil
+}
+
+func (s *runtimeService) RuntimeConfig(context.Context, *cri.RuntimeConfigRequest) (*cri.RuntimeConfigResponse, error) {
+	return &cri.RuntimeConfigResponse{Linux: &cri.LinuxRuntimeConfiguration{CgroupDriver: cri.CgroupDriver_CGROUPFS}}, nil
+}
+
+func (s *runtimeService) UpdateRuntimeConfig(context.Context, *cri.UpdateRuntimeConfigRequest) (*cri.UpdateRuntimeConfigResponse, error) {
+	return &cri.UpdateRuntimeConfigResponse{}, nil
+}

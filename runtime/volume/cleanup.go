@@ -1,0 +1,147 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxNamedMounts bounds how many leftover mounts an error names.
+const maxNamedMounts = 5
+
+// TearDown unmounts the pod's volumes and removes them with all they hold. A pod without a folder is done. It fails
+// rather than remove anything through a mount that it did not make: say, one that a container propagated to the host.
+func (d *Driver) TearDown(ctx context.Context, uid string) error {
+	root, err := d.openPod(uid, false)
+	if errors.Is(err, errNoPod) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := d.unmountAll(ctx, filepath.Join(d.PodDir(uid), volumesDir)); err != nil {
+		return err
+	}
+	if err := root.RemoveAll(volumesDir); err != nil {
+		return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
+	}
+	return nil
+}
+
+// Clean removes what is left of a pod: its folder, its log folder and the links to its logs.
+func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) error {
+	if err := d.TearDown(ctx, uid); err != nil {
+		return err
+	}
+	if err := d.removePodDir(uid); err != nil {
+		return err
+	}
+	logs := namespace + "_" + name + "_" + uid
+	if err := checkNames(logs); err != nil {
+		return err
+	}
+	if err := d.removeLinks(namespace, name, logs); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(d.opts.PodLogDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the log folder: %w", err)
+	}
+	defer root.Close()
+	if err := root.RemoveAll(logs); err != nil {
+		return fmt.Errorf("remove the logs of pod %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+func (d *Driver) removePodDir(uid string) error {
+	pods, err := os.OpenRoot(filepath.Join(d.opts.RootDir, "pods"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the folder of pods: %w", err)
+	}
+	defer pods.Close()
+	if err := d.refuseMounts(d.PodDir(uid)); err != nil {
+		return err
+	}
+	if err := pods.RemoveAll(uid); err != nil {
+		return fmt.Errorf("remove the folder of pod %s: %w", uid, err)
+	}
+	return nil
+}
+
+// unmountAll unmounts the tmpfs volumes below dir, the youngest first, and fails if any mount is left.
+func (d *Driver) unmountAll(ctx context.Context, dir string) error {
+	points, err := d.mounts.below(dir)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(points)
+	for _, p := range points {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		ours := p.fsType == "tmpfs" && filepath.Base(filepath.Dir(p.path)) == emptyDirPlugin
+		if !ours {
+			continue
+		}
+		if err := d.mounts.unmount(p.path); err != nil {
+			return fmt.Errorf("unmount the volume at %s: %w", p.path, err)
+		}
+	}
+	return d.refuseMounts(dir)
+}
+
+func (d *Driver) refuseMounts(dir string) error {
+	points, err := d.mounts.below(dir)
+	if err != nil {
+		return err
+	}
+	if len(points) == 0 {
+		return nil
+	}
+	names := make([]string, 0, maxNamedMounts)
+	for _, p := range points[:min(len(points), maxNamedMounts)] {
+		names = append(names, p.path)
+	}
+	return fmt.Errorf("%d mounts are left below %s (%s); unmount them, nothing is removed through a mount",
+		len(points), dir, strings.Join(names, ", "))
+}
+
+// removeLinks removes the links in the container log folder that lead into the pod's log folder. Names alone would not
+// do: "a_b" of one pod may begin like another's.
+func (d *Driver) removeLinks(namespace, name, logs string) error {
+	entries, err := os.ReadDir(d.opts.ContainerLogDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the folder of container log links: %w", err)
+	}
+	target := filepath.Join(d.opts.PodLogDir, logs) + "/"
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 || !strings.HasPrefix(e.Name(), name+"_"+namespace+"_") {
+			continue
+		}
+		link := filepath.Join(d.opts.ContainerLogDir, e.Name())
+		to, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(to, target) {
+			continue
+		}
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a container log link: %w", err)
+		}
+	}
+	return nil
+}

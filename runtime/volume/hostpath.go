@@ -1,0 +1,95 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// setUpHostPath checks, and for the OrCreate types makes, what a hostPath volume names. The path is the admin's and
+// may lead through links; what it is in the end counts. Errors read as the kubelet's do.
+func setUpHostPath(source *corev1.HostPathVolumeSource) error {
+	kind := corev1.HostPathUnset
+	if source.Type != nil {
+		kind = *source.Type
+	}
+	if kind == corev1.HostPathUnset {
+		return nil
+	}
+	info, err := os.Stat(source.Path)
+	exists := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("hostPath type check failed: %w", err)
+	}
+	switch kind {
+	case corev1.HostPathDirectoryOrCreate:
+		if !exists {
+			return makeHostDir(source.Path)
+		}
+		return checkType(info, source.Path, kind)
+	case corev1.HostPathFileOrCreate:
+		if !exists {
+			return makeHostFile(source.Path)
+		}
+		return checkType(info, source.Path, kind)
+	}
+	if !exists {
+		return typeError(source.Path, kind)
+	}
+	return checkType(info, source.Path, kind)
+}
+
+func checkType(info fs.FileInfo, path string, kind corev1.HostPathType) error {
+	mode := info.Mode()
+	ok := false
+	switch kind {
+	case corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate:
+		ok = mode.IsDir()
+	case corev1.HostPathFile, corev1.HostPathFileOrCreate:
+		ok = mode.IsRegular()
+	case corev1.HostPathSocket:
+		ok = mode&fs.ModeSocket != 0
+	case corev1.HostPathCharDev:
+		ok = mode&fs.ModeCharDevice != 0
+	case corev1.HostPathBlockDev:
+		ok = mode&fs.ModeDevice != 0 && mode&fs.ModeCharDevice == 0
+	default:
+		return fmt.Errorf("%s is an invalid volume type", kind)
+	}
+	if !ok {
+		return typeError(path, kind)
+	}
+	return nil
+}
+
+func typeError(path string, kind corev1.HostPathType) error {
+	what := map[corev1.HostPathType]string{
+		corev1.HostPathDirectory:         "a directory",
+		corev1.HostPathDirectoryOrCreate: "a directory",
+		corev1.HostPathFile:              "a file",
+		corev1.HostPathFileOrCreate:      "a file",
+		corev1.HostPathSocket:            "a socket file",
+		corev1.HostPathCharDev:           "a character device",
+		corev1.HostPathBlockDev:          "a block device",
+	}[kind]
+	return fmt.Errorf("hostPath type check failed: %s is not %s", path, what)
+}
+
+func makeHostDir(path string) error {
+	if err := os.MkdirAll(path, hostPathDirMode); err != nil { //nolint:gosec // G301: the mode that DirectoryOrCreate promises
+		return fmt.Errorf("hostPath type check failed: make the directory: %w", err)
+	}
+	return nil
+}
+
+// makeHostFile does not make the folders above, as the type's documentation says.
+func makeHostFile(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, hostPathFileMode) //nolint:gosec // G302: the mode that FileOrCreate promises
+	if err != nil {
+		return fmt.Errorf("hostPath type check failed: make the file: %w", err)
+	}
+	return f.Close()
+}

@@ -1,0 +1,173 @@
+package conformance
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func (s *suite) container(t *testing.T) {
+	t.Run("status gives back its config", s.containerRoundTrip)
+	t.Run("twin attempt is refused until it is removed", s.containerTwin)
+	t.Run("is listed by filter", s.containerFilters)
+	t.Run("needs an image that is present", s.containerImage)
+	t.Run("takes new resources", s.containerResources)
+	t.Run("removal kills it when it runs", s.containerRemove)
+	t.Run("removal of one never started", s.containerRemoveCreated)
+}
+
+func (s *suite) containerRoundTrip(t *testing.T) {
+	p := s.newPod(t)
+	config := p.containerConfig("main", forever()...)
+	host := t.TempDir()
+	config.Mounts = []*cri.Mount{{ContainerPath: "/data", HostPath: host, Readonly: true}}
+	id := p.create(t, config)
+
+	st := s.status(t, id)
+	equal(t, "state before the start", st.GetState(), cri.ContainerState_CONTAINER_CREATED)
+	equal(t, "started_at before the start", st.GetStartedAt(), 0)
+	equal(t, "finished_at before the start", st.GetFinishedAt(), 0)
+	equal(t, "log path", st.GetLogPath(), p.config.GetLogDirectory()+"/"+config.GetLogPath())
+	if !proto.Equal(st.GetMetadata(), config.GetMetadata()) {
+		t.Errorf("metadata is %v, want %v", st.GetMetadata(), config.GetMetadata())
+	}
+	if !maps.Equal(st.GetLabels(), config.GetLabels()) || !maps.Equal(st.GetAnnotations(), config.GetAnnotations()) {
+		t.Errorf("labels %v and annotations %v have changed", st.GetLabels(), st.GetAnnotations())
+	}
+	if len(st.GetMounts()) != 1 || st.GetMounts()[0].GetHostPath() != host || !st.GetMounts()[0].GetReadonly() {
+		t.Errorf("mounts are %v", st.GetMounts())
+	}
+	equal(t, "image", st.GetImage().GetImage(), s.Image)
+	// image_id came with CRI 1.31; older runtimes leave it empty.
+	if id := st.GetImageId(); id != "" && !strings.HasPrefix(id, "sha256:") || !strings.Contains(st.GetImageRef(), "sha256:") {
+		t.Errorf("image id %q and ref %q, want digests", st.GetImageId(), st.GetImageRef())
+	}
+
+	if _, err := s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: id}); err != nil {
+		t.Fatalf("StartContainer: %v", err)
+	}
+	st = s.status(t, id)
+	equal(t, "state after the start", st.GetState(), cri.ContainerState_CONTAINER_RUNNING)
+	if st.GetCreatedAt() <= 0 || st.GetStartedAt() < st.GetCreatedAt() {
+		t.Errorf("created at %d, started at %d", st.GetCreatedAt(), st.GetStartedAt())
+	}
+	equal(t, "finished_at while it runs", st.GetFinishedAt(), 0)
+	if _, err := s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: id}); err == nil {
+		t.Error("a running container was started again")
+	}
+	equal(t, "state after the second start", s.status(t, id).GetState(), cri.ContainerState_CONTAINER_RUNNING)
+}
+
+func (s *suite) containerTwin(t *testing.T) {
+	p := s.newPod(t)
+	config := p.containerConfig("main", forever()...)
+	id := p.create(t, config)
+	twin, err := s.runtime.CreateContainer(call(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: config, SandboxConfig: p.config})
+	refuse(t, "a second container of the same attempt", twin.GetContainerId(), err)
+	next := proto.CloneOf(config)
+	next.Metadata.Attempt = 1
+	p.create(t, next)
+	if _, err := s.runtime.RemoveContainer(call(t), &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
+		t.Fatalf("RemoveContainer: %v", err)
+	}
+	p.create(t, config)
+}
+
+func (s *suite) containerFilters(t *testing.T) {
+	p, other := s.newPod(t), s.newPod(t)
+	id := p.start(t, p.containerConfig("runs", forever()...))
+	idle := p.create(t, p.containerConfig("idle", forever()...))
+	far := other.create(t, other.containerConfig("far", forever()...))
+	running := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}
+	for _, c := range []struct {
+		name           string
+		filter         *cri.ContainerFilter
+		runs, idle, of bool
+	}{
+		{"none", nil, true, true, true},
+		{"id", &cri.ContainerFilter{Id: id}, true, false, false},
+		{"unknown id", &cri.ContainerFilter{Id: "0000000000"}, false, false, false},
+		{"sandbox", &cri.ContainerFilter{PodSandboxId: p.id}, true, true, false},
+		{"unknown sandbox", &cri.ContainerFilter{PodSandboxId: "0000000000"}, false, false, false},
+		{"sandbox and state", &cri.ContainerFilter{PodSandboxId: p.id, State: running}, true, false, false},
+		{"label", &cri.ContainerFilter{LabelSelector: map[string]string{"suite": "conformance"}}, true, true, true},
+		{"two labels", &cri.ContainerFilter{LabelSelector: map[string]string{"suite": "conformance", "container": "idle"}}, false, true, false},
+	} {
+		list, err := s.runtime.ListContainers(call(t), &cri.ListContainersRequest{Filter: c.filter})
+		if err != nil {
+			t.Fatalf("ListContainers by %s: %v", c.name, err)
+		}
+		seen := map[string]*cri.Container{}
+		for _, item := range list.GetContainers() {
+			seen[item.GetId()] = item
+		}
+		equal(t, "running container listed by "+c.name, seen[id] != nil, c.runs)
+		equal(t, "idle container listed by "+c.name, seen[idle] != nil, c.idle)
+		equal(t, "other pod's container listed by "+c.name, seen[far] != nil, c.of)
+		if item := seen[id]; item != nil {
+			equal(t, "listed sandbox id", item.GetPodSandboxId(), p.id)
+			equal(t, "listed state", item.GetState(), cri.ContainerState_CONTAINER_RUNNING)
+			equal(t, "listed intent", item.GetAnnotations()["conformance/intent"], "intent-of-runs")
+			equal(t, "listed created_at", item.GetCreatedAt(), s.status(t, id).GetCreatedAt())
+		}
+	}
+}
+
+func (s *suite) containerImage(t *testing.T) {
+	p := s.newPod(t)
+	config := p.containerConfig("main", forever()...)
+	config.Image = &cri.ImageSpec{Image: "registry.invalid/conformance/absent:1"}
+	_, err := s.runtime.CreateContainer(call(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: config, SandboxConfig: p.config})
+	if err == nil {
+		t.Fatal("a container was made from an image that is not present")
+	}
+	// The failed try must not hold the name.
+	p.create(t, p.containerConfig("main", forever()...))
+}
+
+func (s *suite) containerResources(t *testing.T) {
+	const before, after = 64 << 20, 96 << 20
+	p := s.newPod(t)
+	config := p.containerConfig("main", forever()...)
+	config.Linux.Resources.MemoryLimitInBytes = before
+	id := p.start(t, config)
+	equal(t, "memory limit", s.status(t, id).GetResources().GetLinux().GetMemoryLimitInBytes(), before)
+	update := &cri.UpdateContainerResourcesRequest{
+		ContainerId: id, Linux: &cri.LinuxContainerResources{MemoryLimitInBytes: after, CpuShares: 200},
+	}
+	if _, err := s.runtime.UpdateContainerResources(call(t), update); err != nil {
+		t.Fatalf("UpdateContainerResources: %v", err)
+	}
+	got := s.status(t, id)
+	equal(t, "memory limit after the update", got.GetResources().GetLinux().GetMemoryLimitInBytes(), after)
+	equal(t, "CPU shares after the update", got.GetResources().GetLinux().GetCpuShares(), 200)
+	equal(t, "state after the update", got.GetState(), cri.ContainerState_CONTAINER_RUNNING)
+}
+
+func (s *suite) containerRemove(t *testing.T) {
+	p := s.newPod(t)
+	id := p.start(t, p.containerConfig("main", forever()...))
+	for range 2 {
+		if _, err := s.runtime.RemoveContainer(call(t), &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
+			t.Fatalf("RemoveContainer: %v", err)
+		}
+	}
+	_, err := s.runtime.ContainerStatus(call(t), &cri.ContainerStatusRequest{ContainerId: id})
+	equal(t, "code for the removed container", status.Code(err), codes.NotFound)
+	equal(t, "sandbox state", s.sandboxStatus(t, p.id).GetState(), cri.PodSandboxState_SANDBOX_READY)
+}
+
+func (s *suite) containerRemoveCreated(t *testing.T) {
+	p := s.newPod(t)
+	id := p.create(t, p.containerConfig("main", forever()...))
+	if _, err := s.runtime.RemoveContainer(call(t), &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
+		t.Fatalf("RemoveContainer: %v", err)
+	}
+	_, err := s.runtime.ContainerStatus(call(t), &cri.ContainerStatusRequest{ContainerId: id})
+	equal(t, "code for the removed container", status.Code(err), codes.NotFound)
+}
