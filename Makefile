@@ -95,8 +95,8 @@ fuzz: ## fuzz the manifest decoder for FUZZTIME (30s)
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(FUZZTIME) ./runtime/manifest
 
 .PHONY: bench
-bench: build ## measure, as JSON lines (test/bench, a module of its own; ARGS)
-	cd test/bench && $(GO) run . $(ARGS)
+bench: build ## ours and the bare CRI floor on the same work, side by side (root; N=50, KUBELET=path, ARGS)
+	N=$(or $(N),50) KUBELET="$(KUBELET)" ARGS="$(ARGS)" test/bench/run.sh
 
 .PHONY: oracle
 oracle: ## (not yet) compare decisions with the kubelet's own code

@@ -127,7 +127,7 @@ func makeObserverKey(path string) (nkeys.KeyPair, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("bus: make the observers' key: %w", err)
 	}
-	if err := writeFileDurably(path, append(seed, '\n'), 0o600); err != nil {
+	if err := writeFileDurably(path, append(seed, '\n')); err != nil {
 		return nil, fmt.Errorf("bus: keep the observers' key: %w", err)
 	}
 	return key, nil

@@ -81,6 +81,7 @@ type appender struct {
 	flying  int    // bytes of them
 	acked   uint64 // highest number the stream has acknowledged
 	fails   int
+	grudge  string // what the store itself complained of in this stall
 	timer   *time.Timer
 }
 
@@ -301,7 +302,7 @@ func (a *appender) commit(seq uint64) error {
 		a.onStored(recs)
 	}
 	a.release(seq, n)
-	a.fails = 0
+	a.fails, a.grudge = 0, ""
 	if a.sent > 0 {
 		a.timer.Reset(a.timeout)
 	} else {
@@ -362,6 +363,13 @@ func (a *appender) recover(cause error) bool {
 }
 
 func (a *appender) stall(cause error) {
+	// The refusal of one record mostly says only that the one before it is missing.
+	if c := a.link.complaint(); c != "" {
+		a.grudge = c
+	}
+	if a.grudge != "" {
+		cause = fmt.Errorf("%w (the store says: %s)", cause, a.grudge)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.why == nil {

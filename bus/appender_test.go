@@ -106,6 +106,8 @@ func (l *shakyLink) heal() error {
 	return nil
 }
 
+func (l *shakyLink) complaint() string { return "" }
+
 func startAppender(t *testing.T, l link, onStored func([]*journaletv1.Record)) *appender {
 	dir := t.TempDir()
 	h, err := newHead(dir, &journaletv1.Head{Epoch: 1, Format: 1})

@@ -19,7 +19,7 @@ type slowDisk struct {
 }
 
 func (s slowDisk) force() error {
-	time.Sleep(s.takes)
+	<-time.After(s.takes)
 	return s.natsLink.force()
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +42,7 @@ func (b *blocks) force() error {
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+		b.last = 0
 	}
 	return b.all()
 }
@@ -68,28 +70,46 @@ func (b *blocks) forward() error {
 func (b *blocks) forceAll() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.last = 0
 	return b.all()
 }
 
 func (b *blocks) all() error {
-	files, err := os.ReadDir(b.dir)
+	numbers, err := b.numbers()
 	if err != nil {
 		return fmt.Errorf("force %s to disk: %w", b.dir, err)
 	}
-	var last uint64
-	for _, f := range files {
-		name, ok := strings.CutSuffix(f.Name(), ".blk")
-		n, err := strconv.ParseUint(name, 10, 64)
-		if !ok || err != nil {
-			continue
-		}
+	for _, n := range numbers {
 		if err := syncFile(b.path(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		last = max(last, n)
+		b.last = max(b.last, n)
 	}
-	b.last = last
 	return syncDir(b.dir)
+}
+
+// newest is the number of the last block, 0 for none.
+func (b *blocks) newest() (uint64, error) {
+	numbers, err := b.numbers()
+	if err != nil || len(numbers) == 0 {
+		return 0, err
+	}
+	return slices.Max(numbers), nil
+}
+
+func (b *blocks) numbers() ([]uint64, error) {
+	files, err := os.ReadDir(b.dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []uint64
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), ".blk")
+		if n, err := strconv.ParseUint(name, 10, 64); ok && err == nil {
+			out = append(out, n)
+		}
+	}
+	return out, nil
 }
 
 func syncFile(path string) error {

@@ -45,7 +45,7 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("bus: make its folder: %w", err)
 	}
-	if err := os.Chmod(o.Dir, 0o700); err != nil {
+	if err := os.Chmod(o.Dir, 0o700); err != nil { //nolint:gosec // a folder: 0700 is the owner's alone
 		return nil, fmt.Errorf("bus: close its folder to others: %w", err)
 	}
 	b = &Bus{opts: o}
@@ -67,6 +67,12 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	if err != nil {
 		return b, err
 	}
+	aside := ""
+	if !h.GetClean() {
+		if aside, err = setAside(o.Dir, streamDir(o.Dir, journalStream), h.GetEpoch()+1); err != nil {
+			return b, err
+		}
+	}
 	if b.srv, err = startServer(ctx, o, acc); err != nil {
 		return b, err
 	}
@@ -74,12 +80,20 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	if err != nil {
 		return b, err
 	}
-	found, err := inspect(ctx, r, o.Node, h, headLost)
+	found, err := inspect(ctx, r, o.Node, h, headLost, readHoles(o.Dir))
 	if err != nil {
 		return b, err
 	}
+	if found.Damage == nil {
+		dropAside(aside)
+	} else if aside != "" {
+		found.Damage.Message += "; its end as it was found is kept in " + aside
+	}
 	b.opening = found.Opening
 	if err := b.begin(writer, r, found); err != nil {
+		return b, err
+	}
+	if err := found.keepHoles(o.Dir); err != nil {
 		return b, err
 	}
 	if err := b.stores(ctx, r); err != nil {

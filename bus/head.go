@@ -122,7 +122,7 @@ func newHead(dir string, h *journaletv1.Head) (*head, error) {
 		return nil, fmt.Errorf("bus: write the journal's head: %w", err)
 	}
 	path := filepath.Join(dir, headFile)
-	if err := writeFileDurably(path, append(slot, make([]byte, headSlot)...), 0o600); err != nil {
+	if err := writeFileDurably(path, append(slot, make([]byte, headSlot)...)); err != nil {
 		return nil, fmt.Errorf("bus: write the journal's head: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -173,10 +173,10 @@ func (h *head) close(clean bool) error {
 	return errors.Join(err, h.f.Close())
 }
 
-// writeFileDurably replaces a file such that after any crash the old or the new one stands there whole.
-func writeFileDurably(path string, b []byte, mode fs.FileMode) error {
+// writeFileDurably replaces a file of mode 0600 such that after any crash the old or the new one stands there whole.
+func writeFileDurably(path string, b []byte) error {
 	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -89,18 +89,36 @@ func (j *Journal) Stalled() (since time.Time, err error) { return j.a.stalled() 
 
 // Read hands the stored records with numbers from..to that match a subject filter to f, in order, with
 // their stored size in bytes. 0 as to means the last one now, "" as filter means all. It ends at the
-// first error of f and returns it.
+// first error of f and returns it. Records that the store can no longer read are passed over and
+// logged; Opening or Verify tell of them.
 func (j *Journal) Read(ctx context.Context, from, to uint64, filter string, f func(rec *journaletv1.Record, size int) error) error {
-	return j.readBytes(ctx, from, to, filter, func(b []byte) (uint64, error) {
+	to = j.bound(to)
+	due := max(from, j.First())
+	err := j.readBytes(ctx, from, to, filter, func(b []byte) (uint64, error) {
 		rec, err := messages.Decode(b)
 		if err != nil {
 			return 0, err
 		}
-		if rec.GetSeq() > j.bound(to) {
-			return rec.GetSeq(), nil
+		seq := rec.GetSeq()
+		if filter == "" {
+			j.passedOver(due, min(seq, to+1))
 		}
-		return rec.GetSeq(), f(rec, len(b))
+		if due = seq + 1; seq > to {
+			return seq, nil
+		}
+		return seq, f(rec, len(b))
 	})
+	if err == nil && filter == "" {
+		j.passedOver(due, to+1)
+	}
+	return err
+}
+
+// passedOver logs that the records from due up to but not including next could not be read.
+func (j *Journal) passedOver(due, next uint64) {
+	if due < next {
+		j.a.log.Error("records of the journal cannot be read and were passed over; run journal verify", "from", due, "to", next-1)
+	}
 }
 
 // bound keeps reads to what is stored durably: the stream itself may hold more already.
@@ -115,20 +133,15 @@ func (j *Journal) bound(to uint64) uint64 {
 func (j *Journal) readBytes(ctx context.Context, from, to uint64, filter string, f func(b []byte) (uint64, error)) error {
 	to = j.bound(to)
 	for from = max(from, 1); from <= to; {
-		var seq uint64
-		past := errors.New("past the end")
-		n, err := j.reader.batch(ctx, journalStream, from, filter, func(b []byte) error {
-			var err error
-			if seq, err = f(b); err == nil && seq >= to {
-				err = past
-			}
+		page, err := j.reader.batch(ctx, journalStream, from, filter)
+		if err != nil || len(page) == 0 {
 			return err
-		})
-		if errors.Is(err, past) || err == nil && n == 0 {
-			return nil
 		}
-		if err != nil {
-			return err
+		var seq uint64
+		for _, b := range page {
+			if seq, err = f(b); err != nil || seq >= to {
+				return err
+			}
 		}
 		if seq < from {
 			return fmt.Errorf("the record at or after %d says that it is %d: the journal is damaged, run journal verify", from, seq)

@@ -6,8 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"os/signal"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -62,3 +68,70 @@ func readNumbers(t *testing.T, r io.Reader, enough uint64) uint64 {
 }
 
 func rawURL(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// A store that cannot write is what a full disk looks like. Here a limit on the size of files plays its
+// part, in a process of its own; it is lifted, and the journal must go on by itself, with nothing lost.
+func TestAfterAFullDiskTheJournalGoesOnByItself(t *testing.T) {
+	if dir := os.Getenv("JOURNALET_TEST_FULL"); dir != "" {
+		fillAndGoOn(t, dir)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestAfterAFullDiskTheJournalGoesOnByItself$", "-test.v")
+	cmd.Env = append(os.Environ(), "JOURNALET_TEST_FULL="+busDir(t))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func fillAndGoOn(t *testing.T, dir string) {
+	signal.Ignore(unix.SIGXFSZ) // so that the write fails, and not the process
+	b := openBus(t, dir)
+	var h heard
+	j := b.Journal()
+	j.OnStored(h.take)
+	appendFacts(t, b, 10)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	limitFiles(t, 64<<10, limit.Max)
+	const n = 2000
+	for i := range int64(n) {
+		j.Append(fact(messages.Pod("p"), i))
+	}
+	var why error
+	for why == nil || !strings.Contains(why.Error(), "file too large") {
+		_, why = j.Stalled()
+		select {
+		case <-testContext(t).Done():
+			t.Fatal("the stall is not told: ", why)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	limitFiles(t, limit.Cur, limit.Max)
+	if err := j.Flush(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Stalled(); err != nil {
+		t.Fatal(err)
+	}
+	wantSeqs(t, h.seqs(), 1, n+10)
+	if r, err := j.Verify(testContext(t), nil); err != nil || !r.OK() || r.Records != n+10 {
+		t.Fatalf("verify: %+v, %v", r, err)
+	}
+	data := []byte("kind: Pod")
+	if err := b.Manifests().Put(testContext(t), digestOf(data), data); err != nil {
+		t.Fatal(err)
+	}
+	closeBus(t, b)
+	if o := openBus(t, dir).Opening(); !o.Clean || o.Damage != nil || o.Last != n+10 {
+		t.Fatalf("%+v", o)
+	}
+}
+
+func limitFiles(t *testing.T, bytes, most uint64) {
+	t.Helper()
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: most}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -28,6 +28,8 @@ type link interface {
 	force() error
 	// heal tries to bring a stream back that refuses everything.
 	heal() error
+	// complaint is the last thing the store itself complained of since it was asked; "" for nothing.
+	complaint() string
 }
 
 // ack is one answer of the stream.
@@ -59,7 +61,7 @@ func newNATSLink(e *embedded, nc *nats.Conn, r *reader, always bool) (*natsLink,
 		srv: e, nc: nc, reader: r, always: always,
 		inbox:  nats.NewInbox() + ".",
 		in:     make(chan *nats.Msg, 2*maxInFlight),
-		blocks: &blocks{dir: e.streamDir(journalStream)},
+		blocks: &blocks{dir: streamDir(e.dir, journalStream)},
 	}
 	var err error
 	if l.sub, err = nc.ChanSubscribe(l.inbox+"*.*", l.in); err != nil {
@@ -93,6 +95,13 @@ func (l *natsLink) force() error {
 
 func (l *natsLink) heal() error { return l.srv.heal() }
 
+func (l *natsLink) complaint() string {
+	if s := l.srv.log.complaint.Swap(nil); s != nil {
+		return *s
+	}
+	return ""
+}
+
 func (l *natsLink) last(ctx context.Context) (uint64, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -104,6 +113,9 @@ func (l *natsLink) last(ctx context.Context) (uint64, []byte, error) {
 		return info.LastSeq, nil, nil
 	}
 	b, err := l.reader.one(ctx, journalStream, info.LastSeq)
+	if errors.Is(err, errNotStored) {
+		return info.LastSeq, nil, nil // there, and unreadable
+	}
 	if err != nil {
 		return 0, nil, err
 	}

@@ -18,7 +18,7 @@ const (
 	digestPrefix   = "sha256:"
 )
 
-// ErrNoManifest: no manifest with that digest is kept.
+// ErrNoManifest means that no manifest with that digest is kept.
 var ErrNoManifest = errors.New("no such manifest is kept")
 
 // Manifests keeps pod manifests once each, by what they hold. Events name them by digest, so a
@@ -43,7 +43,7 @@ func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*M
 	if err != nil {
 		return nil, fmt.Errorf("bus: open the manifests: %w", err)
 	}
-	return &Manifests{reader: r, node: node, stream: s, always: e.sync.Always, blocks: &blocks{dir: e.streamDir(manifestStream)}}, nil
+	return &Manifests{reader: r, node: node, stream: s, always: e.sync.Always, blocks: &blocks{dir: streamDir(e.dir, manifestStream)}}, nil
 }
 
 // Put keeps a manifest of at most MaxManifestBytes under its digest, "sha256:<hex>", and returns once

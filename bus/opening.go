@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -29,8 +33,10 @@ type Opening struct {
 // finding is an Opening with what the appender goes on from.
 type finding struct {
 	Opening
-	first uint64
-	hash  []byte // of the last record
+	first   uint64
+	hash    []byte // of the last record
+	known   uint64 // how many missing records an earlier opening told of
+	missing uint64 // and how many are missing now
 }
 
 func (f *finding) head() *journaletv1.Head {
@@ -39,12 +45,12 @@ func (f *finding) head() *journaletv1.Head {
 
 // inspect compares the journal with the head that was kept beside it, h (nil for none), and checks
 // the chain above it. It makes the stream if there is none.
-func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, headLost bool) (*finding, error) {
+func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, headLost bool, known uint64) (*finding, error) {
 	state, err := openJournalStream(ctx, r, node, h)
 	if err != nil {
 		return nil, err
 	}
-	f := &finding{first: max(state.FirstSeq, 1)}
+	f := &finding{first: max(state.FirstSeq, 1), known: known, missing: missing(state)}
 	f.Last = state.LastSeq
 	if state.Msgs == 0 {
 		f.first = f.Last + 1
@@ -59,20 +65,23 @@ func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, h
 		f.Clean = h.GetClean() && f.Damage == nil
 		return f, nil
 	}
-	end, err := r.latest(ctx, journalStream, messages.JournalFilter(node))
+	b, err := lastReadable(ctx, r, state)
 	if err != nil {
 		return nil, fmt.Errorf("bus: read the journal's last record: %w", err)
 	}
-	f.hash = messages.Hash(end.Data)
-	last, err := messages.Decode(end.Data)
-	if err != nil {
-		f.damage(f.Last, 0, "the journal's last record, %d, cannot be read; the journal goes on after it", f.Last)
-	}
+	f.hash = messages.Hash(b)
+	last, err := messages.Decode(b)
 	f.Epoch = max(h.GetEpoch(), last.GetEpoch()) + 1
-	if err == nil && last.GetSeq() != f.Last {
-		f.damage(f.Last, last.GetSeq(), "the journal's end is cut: the last record that is left is %d of %d; the journal goes on after it", last.GetSeq(), f.Last)
+	switch {
+	case b == nil || err != nil:
+		f.damage(f.Last, 0, "the journal's last records, up to %d, cannot be read; the journal goes on after them", f.Last)
+	case last.GetSeq() != f.Last:
+		f.damage(f.Last, last.GetSeq(), "the journal's end is cut: the last record that can be read is %d of %d; the journal goes on after it", last.GetSeq(), f.Last)
 	}
-	if n := missing(state); n > 0 {
+	if h.GetSeq() == f.Last {
+		f.hash = h.GetHash() // that of the record as it was stored, whatever became of it
+	}
+	if n := f.missing; n > known {
 		f.damage(f.Last, f.Last-n, "%d records between %d and %d are missing; the journal goes on after the last one", n, state.FirstSeq, f.Last)
 	}
 	if err := f.compare(ctx, r, h); err != nil {
@@ -82,8 +91,54 @@ func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, h
 	return f, nil
 }
 
+// maxUnreadable bounds how far back an opening looks for a record that can be read.
+const maxUnreadable = 1024
+
+// lastReadable gives the newest record that can be read, nil if the last maxUnreadable cannot.
+func lastReadable(ctx context.Context, r *reader, s jetstream.StreamState) ([]byte, error) {
+	for back := uint64(0); back < maxUnreadable && s.LastSeq-back >= max(s.FirstSeq, 1); back++ {
+		b, err := r.one(ctx, journalStream, s.LastSeq-back)
+		if !errors.Is(err, errNotStored) {
+			return b, err
+		}
+	}
+	return nil, nil
+}
+
 // missing is how many numbers between the first and the last record hold none.
-func missing(s jetstream.StreamState) uint64 { return s.LastSeq - s.FirstSeq + 1 - s.Msgs }
+func missing(s jetstream.StreamState) uint64 {
+	if s.Msgs == 0 {
+		return 0
+	}
+	return s.LastSeq - s.FirstSeq + 1 - s.Msgs
+}
+
+// holesFile keeps how many records were missing at the opening before, so that each loss is told once.
+const holesFile = "HOLES"
+
+// readHoles gives 0 if there is no such file or it cannot be read: then a loss is told twice.
+func readHoles(dir string) uint64 {
+	b, err := os.ReadFile(filepath.Join(dir, holesFile))
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// keepHoles is called at the end of an opening.
+func (f *finding) keepHoles(dir string) error {
+	if f.missing == f.known {
+		return nil
+	}
+	if err := writeFileDurably(filepath.Join(dir, holesFile), []byte(strconv.FormatUint(f.missing, 10)+"\n")); err != nil {
+		return fmt.Errorf("bus: note what the journal misses: %w", err)
+	}
+	return nil
+}
 
 // damage notes the first thing found wrong: what follows from it is no news.
 func (f *finding) damage(expected, found uint64, format string, args ...any) {

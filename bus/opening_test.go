@@ -3,6 +3,7 @@ package bus
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,6 +80,22 @@ func TestWhatIsMissingIsToldAndTheJournalGoesOn(t *testing.T) {
 			writeFile(t, blk, b)
 			removeIndex(t, dir)
 		}, ""},
+		{"flipped byte in the last record, index left", func(t *testing.T, dir string) {
+			blk := filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "1.blk")
+			b := readFile(t, blk)
+			b[len(b)-20] ^= 0x40
+			writeFile(t, blk, b)
+		}, ""},
+		{"cut tail, index left", func(t *testing.T, dir string) {
+			blk := filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "1.blk")
+			b := readFile(t, blk)
+			writeFile(t, blk, b[:len(b)-300])
+		}, "cut"},
+		{"block gone, index left", func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "1.blk")); err != nil {
+				t.Fatal(err)
+			}
+		}, ""},
 		{"no head", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, headFile)); err != nil {
 				t.Fatal(err)
@@ -129,10 +146,61 @@ func TestWhatIsMissingIsToldAndTheJournalGoesOn(t *testing.T) {
 			t.Log(r.Problems)
 			closeBus(t, b)
 			b = openBus(t, dir) // what was told once is not told again
-			if again := b.Opening(); again.Last != o.Last+3 || again.Epoch != 3 {
+			if again := b.Opening(); again.Last != o.Last+3 || again.Epoch != 3 || again.Damage != nil || !again.Clean {
 				t.Fatalf("the opening after that: %+v", again)
 			}
 		})
+	}
+}
+
+func TestARecordThatRottedIsPassedOverAndToldByVerify(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	appendFacts(t, b, 40)
+	closeBus(t, b)
+	blk := filepath.Join(streamDir(dir, journalStream), "1.blk")
+	data := readFile(t, blk)
+	data[len(data)/2] ^= 0x40
+	writeFile(t, blk, data)
+	var said bytes.Buffer
+	b = openBus(t, dir, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+	n := 0
+	if err := b.Journal().Read(testContext(t), 0, 0, "", func(*journaletv1.Record, int) error { n++; return nil }); err != nil || n != 39 {
+		t.Fatalf("%d were read, %v", n, err)
+	}
+	if !strings.Contains(said.String(), "passed over") {
+		t.Fatalf("no word of it in %q", said.String())
+	}
+	r, err := b.Journal().Verify(testContext(t), nil)
+	if err != nil || r.Found != 1 || !strings.Contains(r.Problems[0].Message, "missing") {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+func TestTheEndOfADamagedJournalIsSetAside(t *testing.T) {
+	dir := busDir(t)
+	for range maxAside + 2 {
+		b := openBus(t, dir)
+		appendFacts(t, b, 20)
+		crash(b)
+		last := blocks{dir: streamDir(dir, journalStream)}
+		n, err := last.newest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		blk := last.path(n)
+		before := readFile(t, blk)
+		before = before[:len(before)-50]
+		writeFile(t, blk, before)
+		b = openBus(t, dir)
+		_, path, ok := strings.Cut(b.Opening().Damage.GetMessage(), "is kept in ")
+		if !ok || !bytes.Equal(readFile(t, path), before) {
+			t.Fatalf("%v", b.Opening().Damage)
+		}
+		closeBus(t, b)
+	}
+	if files, err := os.ReadDir(filepath.Join(dir, asideDir)); err != nil || len(files) != maxAside {
+		t.Fatalf("%d are kept, %v", len(files), err)
 	}
 }
 

@@ -62,7 +62,9 @@ type Options struct {
 	Node string
 	// Sync is when records are forced to disk; the zero value means always.
 	Sync SyncPolicy
-	// Listen is host:port for NATS clients that hold the observers' key; empty opens no port.
+	// Listen is host:port for NATS clients that hold the observers' key; empty opens no port. Who holds
+	// no key is not let in, but what the others read is not encrypted: keep it to loopback or a network
+	// that is trusted.
 	Listen string
 	// Log hears of the bus and of the NATS server within; nil means slog's default.
 	Log *slog.Logger

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,6 +15,7 @@ import (
 const (
 	readBatch      = 512
 	readBatchBytes = 4 << 20
+	readTimeout    = 10 * time.Second
 )
 
 // errNotStored: there is no such message.
@@ -76,38 +78,37 @@ func (r *reader) ask(ctx context.Context, stream string, q getRequest) (*nats.Ms
 	return m, nil
 }
 
-// batch asks once for messages from seq on that match filter, and hands their bytes to f in order.
-// It returns how many there were; less than was asked for does not mean that there are no more.
-func (r *reader) batch(ctx context.Context, stream string, seq uint64, filter string, f func(b []byte) error) (int, error) {
+// batch asks once for messages from seq on that match filter, and returns their bytes in order. None
+// means that there are no more; fewer than readBatch means nothing.
+func (r *reader) batch(ctx context.Context, stream string, seq uint64, filter string) ([][]byte, error) {
 	inbox := nats.NewInbox()
 	sub, err := r.nc.SubscribeSync(inbox)
 	if err != nil {
-		return 0, fmt.Errorf("read the stream %s: %w", stream, err)
+		return nil, fmt.Errorf("read the stream %s: %w", stream, err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	q, err := json.Marshal(getRequest{Seq: max(seq, 1), NextFor: filter, Batch: readBatch, MaxBytes: readBatchBytes, NoHeaders: true})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if err := r.nc.PublishRequest(directSubject(stream), inbox, q); err != nil {
-		return 0, fmt.Errorf("read the stream %s: %w", stream, err)
+		return nil, fmt.Errorf("read the stream %s: %w", stream, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout*2)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	for n := 0; ; n++ {
+	out := make([][]byte, 0, readBatch)
+	for {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return n, fmt.Errorf("read the stream %s from %d: %w", stream, seq, err)
+			return nil, fmt.Errorf("read the stream %s from %d: %w", stream, seq, err)
 		}
 		switch status := m.Header.Get("Status"); status {
 		case "":
-		case "204", "404":
-			return n, nil
+			out = append(out, m.Data)
+		case "204", "404": // the end of the batch; nothing there
+			return out, nil
 		default:
-			return n, fmt.Errorf("read the stream %s from %d: status %s %s", stream, seq, status, m.Header.Get("Description"))
-		}
-		if err := f(m.Data); err != nil {
-			return n, err
+			return nil, fmt.Errorf("read the stream %s from %d: status %s %s", stream, seq, status, m.Header.Get("Description"))
 		}
 	}
 }

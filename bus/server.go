@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"path/filepath"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -158,34 +156,9 @@ func (e *embedded) stop() {
 	e.srv.WaitForShutdown()
 }
 
-// streamDir is where the blocks of one of the agent's streams stand.
-func (e *embedded) streamDir(stream string) string {
-	return filepath.Join(e.dir, server.JetStreamStoreDir, agentAccount, "streams", stream, blocksDir)
-}
-
-// serverLog hands the server's words to slog. The server's notices are our debug: they tell of its
-// own start and of streams, which the agent tells in its own words.
-type serverLog struct {
-	log   *slog.Logger
-	fatal atomic.Pointer[string]
-}
-
-func (l *serverLog) say(level slog.Level, format string, v []any) {
-	if l.log.Enabled(context.Background(), level) {
-		l.log.Log(context.Background(), level, fmt.Sprintf(format, v...))
-	}
-}
-
-func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
-func (l *serverLog) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, format, v) }
-func (l *serverLog) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
-func (l *serverLog) Debugf(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
-func (l *serverLog) Tracef(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
-
-func (l *serverLog) Fatalf(format string, v ...any) {
-	s := fmt.Sprintf(format, v...)
-	l.fatal.CompareAndSwap(nil, &s)
-	l.say(slog.LevelError, format, v)
+// streamDir is where the blocks of one of the agent's streams stand in the bus's folder.
+func streamDir(dir, stream string) string {
+	return filepath.Join(dir, server.JetStreamStoreDir, agentAccount, "streams", stream, blocksDir)
 }
 
 var errClosed = errors.New("bus: closed")

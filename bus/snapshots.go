@@ -45,7 +45,7 @@ func openSnapshots(ctx context.Context, r *reader, e *embedded, node string) (*S
 	if err != nil {
 		return nil, fmt.Errorf("bus: open the snapshots: %w", err)
 	}
-	return &Snapshots{reader: r, node: node, stream: s, blocks: &blocks{dir: e.streamDir(snapshotStream)}}, nil
+	return &Snapshots{reader: r, node: node, stream: s, blocks: &blocks{dir: streamDir(e.dir, snapshotStream)}}, nil
 }
 
 func (s *Snapshots) subject(barrier uint64, rest string) string {

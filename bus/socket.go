@@ -85,7 +85,7 @@ func socketPath(dir string) (path, where string, err error) {
 		return "", "", err
 	}
 	path = filepath.Join(private, socketFile)
-	return path, where, writeFileDurably(where, []byte(path+"\n"), 0o600)
+	return path, where, writeFileDurably(where, []byte(path+"\n"))
 }
 
 // ownFolder makes sure that nobody else put a folder or a link in the way of ours.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -11,6 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// The timers of a pod, beside orphanTimer. Those of containers have the container's name behind them.
+const (
+	sandboxTimer  = "sandbox"
+	volumesTimer  = "volumes"
+	tearDownTimer = "tear down"
+	startTimer    = "start "
+	backOffTimer  = "back-off "
 )
 
 const (
@@ -48,14 +58,39 @@ func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (*jo
 	first := min(firstBackOff, d.maxBackOff())
 	next := &journaletv1.BackOffStarted{Container: c.Name, Key: backOffKey(c), Delay: durationpb.New(first)}
 	b, ended := r.GetBackOff(), cur.GetFinishedAt().AsTime()
-	if b == nil || b.GetKey() != next.Key || ended.Sub(b.GetUpdatedAt().AsTime()) > 2*d.maxBackOff() {
+	waited := b != nil && b.GetUpdatedAt() == nil
+	if b == nil || b.GetKey() != next.Key || !waited && ended.Sub(b.GetUpdatedAt().AsTime()) > 2*d.maxBackOff() {
 		return next, 0
 	}
-	if wait := d.left(cur.GetFinishedAt(), b.GetDelay().AsDuration()); wait > 0 {
+	if wait := d.left(cur.GetFinishedAt(), b.GetDelay().AsDuration()); wait > 0 && !waited {
 		return nil, wait
 	}
 	next.Delay = durationpb.New(min(2*b.GetDelay().AsDuration(), d.maxBackOff()))
 	return next, 0
+}
+
+// evolveFired notes that a wait is over, by forgetting when it began. To work that out from the time
+// of day would have it begin again and again after the clock was set back.
+func (a *Actor) evolveFired(timer string) {
+	s := a.state
+	switch timer {
+	case orphanTimer:
+		if s.GetStage() == unknown {
+			s.Stage, s.Orphan = cleaning, true
+		}
+	case sandboxTimer:
+		s.SandboxFailedAt = nil
+	case volumesTimer:
+		s.VolumeFailedAt = nil
+	case tearDownTimer:
+		s.CleanFailedAt = nil
+	}
+	if name, ok := strings.CutPrefix(timer, startTimer); ok && s.Containers[name] != nil {
+		s.Containers[name].StartFailedAt = nil
+	}
+	if name, ok := strings.CutPrefix(timer, backOffTimer); ok && s.Containers[name].GetBackOff() != nil {
+		s.Containers[name].BackOff.UpdatedAt = nil
+	}
 }
 
 // left is how much of a delay counted from a moment is left. A clock that was set back never makes

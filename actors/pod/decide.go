@@ -29,6 +29,9 @@ type actor = Actor
 // Decide says what follows from the state.
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	d := &step{actor: a, now: in.Time, emit: emit}
+	if err := d.releaseImages(in); err != nil {
+		return err
+	}
 	// A decision may end a stage; what the next one asks for follows in the same step.
 	for {
 		before := a.state.GetStage()
@@ -43,6 +46,33 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		return nil
 	}
 	return d.tellStatus()
+}
+
+// releaseImages gives up what an earlier manifest of the pod asked for: the image actor would go on
+// trying to pull it for good.
+func (d *step) releaseImages(in actors.Input) error {
+	for _, e := range in.Events {
+		r := e.Body.GetImageAnswered()
+		if r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED || d.asks(r.GetImage()) {
+			continue
+		}
+		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageReleased{
+			ImageReleased: &journaletv1.ImageReleased{Uid: d.self.ID, Image: r.GetImage()},
+		}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asks tells whether a container of the pod waits for an image.
+func (d *step) asks(image string) bool {
+	for i := range d.containers() {
+		if c := &d.containers()[i]; c.Image == image && d.record(c.Name).GetImageAsked() {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *step) stage(s journaletv1.PodStage) error {

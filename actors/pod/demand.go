@@ -49,17 +49,17 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p == nil {
 		return corev1.PodQOSBestEffort
 	}
-	guaranteed, any := true, false
+	guaranteed, asks := true, false
 	for i := range p.Spec.Containers {
 		r := &p.Spec.Containers[i].Resources
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			request, limit := r.Requests[name], r.Limits[name]
-			any = any || !request.IsZero() || !limit.IsZero()
+			asks = asks || !request.IsZero() || !limit.IsZero()
 			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Equal(limit))
 		}
 	}
 	switch {
-	case !any:
+	case !asks:
 		return corev1.PodQOSBestEffort
 	case guaranteed:
 		return corev1.PodQOSGuaranteed

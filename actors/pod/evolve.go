@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -24,14 +25,12 @@ const (
 // Evolve folds one event.
 func (a *Actor) Evolve(e actors.Event) error {
 	s := a.state
-	fired := actors.FoldTimer(s.Timers, e)
+	if fired := actors.FoldTimer(s.Timers, e); fired != "" {
+		a.evolveFired(fired)
+	}
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		s.MaxBackOff = k.AgentStarted.GetConfig().GetMaxContainerBackOff()
-	case *journaletv1.Event_TimerFired:
-		if fired == orphanTimer && s.GetStage() == unknown {
-			s.Stage, s.Orphan = cleaning, true
-		}
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_AdmissionAsked:
@@ -85,8 +84,8 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	case journaletv1.PodOperation_POD_OPERATION_ADD:
 		return a.evolveAdded(e, u)
 	case journaletv1.PodOperation_POD_OPERATION_UPDATE:
-		s.Pod = u.GetPod()
-		a.manifest = e.Manifest
+		a.evolveChanged(e.Manifest)
+		s.Pod, a.manifest = u.GetPod(), e.Manifest
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
 		s.Removed = true
 		switch s.GetStage() {
@@ -99,6 +98,19 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 		return actors.Illegal(e, s.GetStage())
 	}
 	return nil
+}
+
+// evolveChanged forgets what was learnt of the old manifest's volumes and images: the new ones may be
+// there, and what kept the old ones from starting is no reason to wait.
+func (a *Actor) evolveChanged(manifest *corev1.Pod) {
+	a.state.VolumesReady, a.state.VolumeFailures = false, 0
+	for i := range manifest.Spec.Containers {
+		c := &manifest.Spec.Containers[i]
+		if old, r := a.spec(c.Name), a.state.Containers[c.Name]; r != nil && (old == nil || old.Image != c.Image) {
+			r.ImageReady, r.ImageAsked, r.ImageMissing = false, false, false
+			r.StartFailures, r.StartError = 0, nil
+		}
+	}
 }
 
 func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {

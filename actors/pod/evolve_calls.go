@@ -3,6 +3,7 @@ package pod
 import (
 	"slices"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
@@ -49,7 +50,7 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 			s.SandboxFailedAt, s.SandboxError = now, f.GetMessage()
 		}
 	case *journaletv1.CallRequested_SetUpVolumes:
-		s.VolumesReady = ok
+		s.VolumesReady = ok && w.SetUpVolumes.GetDigest() == s.GetPod().GetDigest()
 		s.VolumeError = f.GetMessage()
 		if !ok {
 			s.VolumeFailures++
@@ -57,13 +58,21 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		}
 	case *journaletv1.CallRequested_StartContainer:
 		a.evolveStarted(e, w.StartContainer, f)
+	case *journaletv1.CallRequested_StopContainer:
+		if ok {
+			a.stopContainer(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
+		}
+	case *journaletv1.CallRequested_StopSandbox:
+		if ok {
+			a.stopSandbox(w.StopSandbox.GetSandboxId())
+		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		if ok {
-			a.dropContainer(w.RemoveContainer.GetContainerId(), now)
+			a.dropContainer(w.RemoveContainer.GetContainerId())
 		}
 	case *journaletv1.CallRequested_RemoveSandbox:
 		if ok {
-			a.dropSandbox(w.RemoveSandbox.GetSandboxId(), now)
+			a.dropSandbox(w.RemoveSandbox.GetSandboxId())
 		}
 	case *journaletv1.CallRequested_CleanPod:
 		s.CleanedVolumes = s.CleanedVolumes || ok
@@ -134,34 +143,64 @@ func (a *Actor) succeed(r *journaletv1.ContainerRecord, c *journaletv1.Container
 	r.NextAttempt = max(r.GetNextAttempt(), c.GetAttempt()+1)
 }
 
-// dropContainer takes a removed container out of what is observed, without waiting for a look.
-func (a *Actor) dropContainer(id string, now *timestamppb.Timestamp) {
-	o := a.state.Observed
-	if o == nil {
+// The functions below carry the outcome of a call into what is observed, without waiting for a look.
+// The time of the observation stays that of the last look: a look that is under way may show more
+// than this call's effect, and is told but once. Where it began before the call ended it may bring
+// back what is gone, which at worst leads to the same call again.
+
+// stopContainer notes that a stop has ended: the container's state is not known until it is looked
+// at, and nothing of it is alive. How it ended is for the look to tell.
+func (a *Actor) stopContainer(name, id string) {
+	o := a.changeObserved()
+	i := slices.IndexFunc(o.Containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == id })
+	if i < 0 {
+		cur := a.record(name).GetCurrent()
+		if cur.GetId() != id {
+			return
+		}
+		i = len(o.Containers)
+		o.Containers = append(o.Containers, cur)
+	}
+	if !alive(o.Containers[i]) {
 		return
 	}
-	a.state.Observed = &journaletv1.PodObserved{
-		Uid: o.GetUid(), ObservedAt: now, Sandboxes: o.GetSandboxes(),
-		Containers: slices.DeleteFunc(slices.Clone(o.GetContainers()), func(c *journaletv1.ContainerObservation) bool {
-			return c.GetId() == id
-		}),
+	o.Containers[i] = proto.CloneOf(o.Containers[i])
+	o.Containers[i].State = stopped
+}
+
+// stopSandbox notes that a sandbox is stopped.
+func (a *Actor) stopSandbox(id string) {
+	o := a.changeObserved()
+	for i, x := range o.Sandboxes {
+		if x.GetId() == id {
+			o.Sandboxes[i] = proto.CloneOf(x)
+			o.Sandboxes[i].State = journaletv1.SandboxState_SANDBOX_STATE_NOT_READY
+		}
 	}
 }
 
-// dropSandbox takes a removed sandbox and its containers out of what is observed. A look that began
-// before the removal is older than this and does not bring them back.
-func (a *Actor) dropSandbox(id string, now *timestamppb.Timestamp) {
+// dropContainer takes out a removed container.
+func (a *Actor) dropContainer(id string) {
+	o := a.changeObserved()
+	o.Containers = slices.DeleteFunc(o.Containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == id })
+}
+
+// dropSandbox takes out a removed sandbox and its containers.
+func (a *Actor) dropSandbox(id string) {
 	if a.state.GetSandboxId() == id {
 		a.state.SandboxId = ""
 	}
-	o := a.state.Observed
+	o := a.changeObserved()
+	o.Sandboxes = slices.DeleteFunc(o.Sandboxes, func(x *journaletv1.SandboxObservation) bool { return x.GetId() == id })
+	o.Containers = slices.DeleteFunc(o.Containers, func(c *journaletv1.ContainerObservation) bool { return c.GetSandboxId() == id })
+}
+
+// changeObserved gives what is observed as a copy that may be changed: the message itself is shared.
+func (a *Actor) changeObserved() *journaletv1.PodObserved {
+	o := a.state.GetObserved()
 	a.state.Observed = &journaletv1.PodObserved{
-		Uid: a.self.ID, ObservedAt: now,
-		Sandboxes: slices.DeleteFunc(slices.Clone(o.GetSandboxes()), func(x *journaletv1.SandboxObservation) bool {
-			return x.GetId() == id
-		}),
-		Containers: slices.DeleteFunc(slices.Clone(o.GetContainers()), func(c *journaletv1.ContainerObservation) bool {
-			return c.GetSandboxId() == id
-		}),
+		Uid: a.self.ID, ObservedAt: o.GetObservedAt(),
+		Sandboxes: slices.Clone(o.GetSandboxes()), Containers: slices.Clone(o.GetContainers()),
 	}
+	return a.state.Observed
 }

@@ -65,7 +65,7 @@ func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved) {
 	switch {
 	case newest.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY:
 		s.SandboxId = newest.GetId()
-	case known || !o.GetObservedAt().AsTime().Before(s.GetSandboxMadeAt().AsTime()):
+	case known || o.GetObservedAt().AsTime().After(s.GetSandboxMadeAt().AsTime()):
 		s.SandboxId = ""
 	}
 }

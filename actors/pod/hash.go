@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/dump"
+	"k8s.io/utils/dump"
 )
 
 // ContainerHash is the kubelet's hash of a container (1.31 and later: of its name and image only), in hexadecimal

@@ -37,7 +37,7 @@ func (d *step) done() bool {
 	for i := range d.manifest.Spec.Containers {
 		c := &d.manifest.Spec.Containers[i]
 		r := d.record(c.Name)
-		if !exited(r.GetCurrent()) || d.restarts(c, r) || d.calling(forContainer(c.Name)) {
+		if !exited(r.GetCurrent()) || d.restarts(r) || d.calling(forContainer(c.Name)) {
 			return false
 		}
 	}
@@ -78,7 +78,7 @@ func (d *step) setUp() error {
 	if !d.volumesReady() && !d.calling(func(r *journaletv1.CallRequested) bool { return r.GetSetUpVolumes() != nil }) {
 		wait := d.left(d.state.GetVolumeFailedAt(), setUpDelay(d.state.GetVolumeFailures()))
 		if wait > 0 {
-			if err := d.timer("volumes", wait); err != nil {
+			if err := d.timer(volumesTimer, wait); err != nil {
 				return err
 			}
 		} else if err := d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_SetUpVolumes{
@@ -91,7 +91,7 @@ func (d *step) setUp() error {
 		return nil
 	}
 	if wait := d.left(d.state.GetSandboxFailedAt(), setUpDelay(d.state.GetSandboxFailures())); wait > 0 {
-		return d.timer("sandbox", wait)
+		return d.timer(sandboxTimer, wait)
 	}
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{RunSandbox: &journaletv1.RunSandbox{
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
@@ -127,20 +127,22 @@ func (d *step) container(c *corev1.Container) error {
 	}
 	cur := r.GetCurrent()
 	switch {
+	case alive(cur) && d.wasStopped(cur):
+		return nil
 	case cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN:
 		return d.stop(cur, "container is in an unknown state")
 	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c):
 		return d.stop(cur, reasonChanged)
 	case running(cur):
 		return nil
-	case cur != nil && !d.restarts(c, r):
+	case cur != nil && !d.restarts(r):
 		return nil
 	}
 	return d.start(c, r)
 }
 
 // restarts tells whether a container that does not run is to be started (again).
-func (d *step) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
+func (d *step) restarts(r *journaletv1.ContainerRecord) bool {
 	cur := r.GetCurrent()
 	switch {
 	case !exited(cur) || r.GetReplacing():
@@ -156,11 +158,11 @@ func (d *step) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) boo
 // start starts a container whose back-off has passed and whose image is there.
 func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error {
 	if wait := d.left(r.GetStartFailedAt(), startDelay(r.GetStartFailures(), d.maxBackOff())); wait > 0 {
-		return d.timer("start "+c.Name, wait)
+		return d.timer(startTimer+c.Name, wait)
 	}
 	delay, wait := d.backOff(c, r)
 	if wait > 0 {
-		return d.timer("back-off "+c.Name, wait)
+		return d.timer(backOffTimer+c.Name, wait)
 	}
 	if d.needsImage(c, r) {
 		if r.GetImageAsked() {
@@ -169,6 +171,12 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageAsked{
 			ImageAsked: &journaletv1.ImageAsked{Uid: d.self.ID, Image: c.Image},
 		}})
+	}
+	for _, timer := range []string{startTimer, backOffTimer} {
+		// One that was overtaken must not cut the next wait short.
+		if err := d.clearTimer(timer + c.Name); err != nil {
+			return err
+		}
 	}
 	if delay != nil {
 		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_BackOffStarted{BackOffStarted: delay}}); err != nil {

@@ -119,3 +119,18 @@ func running(c *journaletv1.ContainerObservation) bool {
 func exited(c *journaletv1.ContainerObservation) bool {
 	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_EXITED
 }
+
+// stopped is the state in what is observed of a container whose stop has ended and that no look has
+// shown since. No look ever gives it.
+const stopped = journaletv1.ContainerState_CONTAINER_STATE_UNSPECIFIED
+
+// wasStopped tells whether a stop of an instance has ended, with nothing of it alive any more, though
+// the look that tells how it ended is still to come.
+func (a *Actor) wasStopped(c *journaletv1.ContainerObservation) bool {
+	for _, o := range a.state.GetObserved().GetContainers() {
+		if o.GetId() == c.GetId() {
+			return o.GetState() == stopped
+		}
+	}
+	return false
+}

@@ -31,7 +31,7 @@ func (d *step) grace() time.Duration {
 
 func (d *step) stop(c *journaletv1.ContainerObservation, reason string) error {
 	if wait := d.tearDownWait(); wait > 0 {
-		return d.timer("tear down", wait)
+		return d.timer(tearDownTimer, wait)
 	}
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopContainer{
 		StopContainer: &journaletv1.StopContainer{
@@ -59,7 +59,7 @@ func (d *step) terminate() error {
 			continue
 		}
 		busy = busy || alive(cur)
-		if !alive(cur) || d.calling(forContainer(name)) {
+		if !alive(cur) || d.wasStopped(cur) || d.calling(forContainer(name)) {
 			continue
 		}
 		if err := d.stop(cur, "pod removed"); err != nil {
@@ -120,7 +120,7 @@ func (d *step) tearDown() error {
 			continue
 		}
 		if wait := d.tearDownWait(); wait > 0 {
-			return d.timer("tear down", wait)
+			return d.timer(tearDownTimer, wait)
 		}
 		return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{
 			StopSandbox: &journaletv1.StopSandbox{SandboxId: x.GetId()},
@@ -138,7 +138,7 @@ func (d *step) clean() error {
 		return nil
 	}
 	if wait := d.tearDownWait(); wait > 0 {
-		return d.timer("tear down", wait)
+		return d.timer(tearDownTimer, wait)
 	}
 	if d.anyAlive() {
 		return d.stopAll("no source names this pod")
@@ -224,7 +224,7 @@ func (d *step) cleanPod(all bool) error {
 		return nil
 	}
 	if wait := d.tearDownWait(); wait > 0 {
-		return d.timer("tear down", wait)
+		return d.timer(tearDownTimer, wait)
 	}
 	p := d.state.GetPod()
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_CleanPod{CleanPod: &journaletv1.CleanPod{

@@ -84,7 +84,7 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	cur := r.GetCurrent()
 	st := corev1.ContainerStatus{
 		Name: c.Name, Image: c.Image, ImageID: cur.GetImageRef(), Ready: ready(r), Started: ptr.To(ready(r)),
-		RestartCount: int32(restarts(r)), //nolint:gosec // A restart count is far below 2^31.
+		RestartCount: int32(restarts(r)),
 	}
 	if cur.GetId() != "" {
 		st.ContainerID = on.containerID(cur)

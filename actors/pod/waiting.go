@@ -63,15 +63,16 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.Waiting {
 	switch {
 	case running(cur) && cur.GetStartedAt() != nil:
 		return nil
-	case exited(cur) && (a.over() || !a.willRestart(c, r)):
+	case exited(cur) && (a.over() || !a.willRestart(r)):
 		return nil
 	case r.GetStartError() != nil:
 		return r.GetStartError()
-	case exited(cur) && a.state.GetTimers().GetSet()["back-off "+c.Name] != nil:
+	case exited(cur) && a.state.GetTimers().GetSet()[backOffTimer+c.Name] != nil:
 		return &journaletv1.Waiting{Reason: reasonCrashLoop, Message: fmt.Sprintf(
 			"back-off %s restarting failed container=%s pod=%s_%s(%s)", r.GetBackOff().GetDelay().AsDuration(),
 			c.Name, a.state.GetPod().GetName(), a.state.GetPod().GetNamespace(), a.state.GetPod().GetUid())}
-	case exited(cur):
+	case exited(cur), r.GetLast() != nil && r.GetWaiting() == nil:
+		// A restart that needs no waiting shows none: from terminated straight to running.
 		return nil
 	}
 	return &journaletv1.Waiting{Reason: reasonCreating}
@@ -80,6 +81,6 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.Waiting {
 // over tells whether no container will start again.
 func (a *Actor) over() bool { return a.state.GetStage() > runningPod }
 
-func (a *Actor) willRestart(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
-	return (&step{actor: a}).restarts(c, r)
+func (a *Actor) willRestart(r *journaletv1.ContainerRecord) bool {
+	return (&step{actor: a}).restarts(r)
 }

@@ -21,7 +21,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			return err
 		}
 	}
-	if !a.state.GetRuntimeReady() {
+	if !a.state.GetHealth().GetRuntimeReady() {
 		return nil
 	}
 	for _, l := range lanes {

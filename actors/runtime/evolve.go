@@ -16,8 +16,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_AgentStarted:
 		a.evolveStarted(k.AgentStarted)
 	case *journaletv1.Event_RuntimeHealthChanged:
-		s.RuntimeReady = k.RuntimeHealthChanged.GetRuntimeReady()
-		s.NetworkReady = k.RuntimeHealthChanged.GetNetworkReady()
+		s.Health = k.RuntimeHealthChanged
 	case *journaletv1.Event_CallRequested:
 		a.enqueue(e, k.CallRequested)
 	case *journaletv1.Event_CallDispatched:
@@ -38,7 +37,6 @@ func (a *Actor) Evolve(e actors.Event) error {
 
 func (a *Actor) evolveStarted(started *journaletv1.AgentStarted) {
 	c := started.GetConfig()
-	a.state.Epoch = started.GetEpoch()
 	a.state.Limits = &journaletv1.LaneLimits{
 		Start: max(1, c.GetStartConcurrency()), Stop: max(1, c.GetStopConcurrency()),
 		Pull: max(1, c.GetPullConcurrency()), Grace: maxGraceCalls,

@@ -38,7 +38,8 @@ func slotOf(l journaletv1.Lane) int32 {
 }
 
 // scopeOf tells what of its pod a call excludes: the whole pod, or one container by name. Volumes
-// are set up beside the sandbox, under a name that no container can have.
+// are set up beside the sandbox, under a name that no container can have. The removal of a dead
+// instance excludes that instance alone, by its id: a hanging one must not hold up the next start.
 func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_StartContainer:
@@ -46,7 +47,7 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	case *journaletv1.CallRequested_StopContainer:
 		return w.StopContainer.GetContainer(), false
 	case *journaletv1.CallRequested_RemoveContainer:
-		return w.RemoveContainer.GetContainer(), false
+		return w.RemoveContainer.GetContainerId(), false
 	case *journaletv1.CallRequested_SetUpVolumes:
 		return "", false
 	}
@@ -77,7 +78,7 @@ func (a *Actor) full(l journaletv1.Lane) bool {
 
 // free tells whether nothing that is under way excludes a call.
 func (a *Actor) free(c *journaletv1.Call) bool {
-	if run := c.GetRequest().GetRunSandbox(); run != nil && !run.GetHostNetwork() && !a.state.GetNetworkReady() {
+	if run := c.GetRequest().GetRunSandbox(); run != nil && !run.GetHostNetwork() && !a.state.GetHealth().GetNetworkReady() {
 		return false
 	}
 	p := a.state.Pods[c.GetRequest().GetPodUid()]

@@ -1847,14 +1847,12 @@ type RuntimeState struct {
 	// Queued intent ids by lane, in order of arrival.
 	Queues map[int32]*CallQueue `protobuf:"bytes,3,rep,name=queues,proto3" json:"queues,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Calls under way by lane.
-	Busy         map[int32]uint32 `protobuf:"bytes,4,rep,name=busy,proto3" json:"busy,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Arrivals     uint64           `protobuf:"varint,5,opt,name=arrivals,proto3" json:"arrivals,omitempty"`
-	RuntimeReady bool             `protobuf:"varint,6,opt,name=runtime_ready,json=runtimeReady,proto3" json:"runtime_ready,omitempty"`
-	NetworkReady bool             `protobuf:"varint,7,opt,name=network_ready,json=networkReady,proto3" json:"network_ready,omitempty"`
+	Busy     map[int32]uint32 `protobuf:"bytes,4,rep,name=busy,proto3" json:"busy,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Arrivals uint64           `protobuf:"varint,5,opt,name=arrivals,proto3" json:"arrivals,omitempty"`
+	// As last told; nothing is ready before it is told.
+	Health *RuntimeHealthChanged `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
 	// Calls under way by pod.
-	Pods map[string]*PodCalls `protobuf:"bytes,8,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The run that the actor has seen start.
-	Epoch         uint64 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Pods          map[string]*PodCalls `protobuf:"bytes,7,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1924,18 +1922,11 @@ func (x *RuntimeState) GetArrivals() uint64 {
 	return 0
 }
 
-func (x *RuntimeState) GetRuntimeReady() bool {
+func (x *RuntimeState) GetHealth() *RuntimeHealthChanged {
 	if x != nil {
-		return x.RuntimeReady
+		return x.Health
 	}
-	return false
-}
-
-func (x *RuntimeState) GetNetworkReady() bool {
-	if x != nil {
-		return x.NetworkReady
-	}
-	return false
+	return nil
 }
 
 func (x *RuntimeState) GetPods() map[string]*PodCalls {
@@ -1943,13 +1934,6 @@ func (x *RuntimeState) GetPods() map[string]*PodCalls {
 		return x.Pods
 	}
 	return nil
-}
-
-func (x *RuntimeState) GetEpoch() uint64 {
-	if x != nil {
-		return x.Epoch
-	}
-	return 0
 }
 
 // LaneLimits bounds how many calls of a lane may be under way at once.
@@ -2266,17 +2250,15 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x05stage\x18\x05 \x01(\x0e2\x17.journalet.v1.CallStageR\x05stage\x12\x18\n" +
 	"\aarrival\x18\x06 \x01(\x04R\aarrival\x12\x19\n" +
 	"\bin_doubt\x18\a \x01(\bR\ainDoubt\x12?\n" +
-	"\rdispatched_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fdispatchedAt\"\xd9\x05\n" +
+	"\rdispatched_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fdispatchedAt\"\xb5\x05\n" +
 	"\fRuntimeState\x120\n" +
 	"\x06limits\x18\x01 \x01(\v2\x18.journalet.v1.LaneLimitsR\x06limits\x12;\n" +
 	"\x05calls\x18\x02 \x03(\v2%.journalet.v1.RuntimeState.CallsEntryR\x05calls\x12>\n" +
 	"\x06queues\x18\x03 \x03(\v2&.journalet.v1.RuntimeState.QueuesEntryR\x06queues\x128\n" +
 	"\x04busy\x18\x04 \x03(\v2$.journalet.v1.RuntimeState.BusyEntryR\x04busy\x12\x1a\n" +
-	"\barrivals\x18\x05 \x01(\x04R\barrivals\x12#\n" +
-	"\rruntime_ready\x18\x06 \x01(\bR\fruntimeReady\x12#\n" +
-	"\rnetwork_ready\x18\a \x01(\bR\fnetworkReady\x128\n" +
-	"\x04pods\x18\b \x03(\v2$.journalet.v1.RuntimeState.PodsEntryR\x04pods\x12\x14\n" +
-	"\x05epoch\x18\t \x01(\x04R\x05epoch\x1aL\n" +
+	"\barrivals\x18\x05 \x01(\x04R\barrivals\x12:\n" +
+	"\x06health\x18\x06 \x01(\v2\".journalet.v1.RuntimeHealthChangedR\x06health\x128\n" +
+	"\x04pods\x18\a \x03(\v2$.journalet.v1.RuntimeState.PodsEntryR\x04pods\x1aL\n" +
 	"\n" +
 	"CallsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
@@ -2430,16 +2412,17 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	28, // 26: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
 	29, // 27: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
 	30, // 28: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	31, // 29: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	32, // 30: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	23, // 31: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	26, // 32: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	27, // 33: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	19, // 29: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	31, // 30: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	32, // 31: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	23, // 32: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	26, // 33: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	27, // 34: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }

@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -96,7 +97,7 @@ func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Co
 	if err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
-	resp, err := once(ctx, c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.CreateContainerResponse, error) {
+	resp, err := unhurried(ctx, c, c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.CreateContainerResponse, error) {
 		return c.rt.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
 			PodSandboxId: req.GetSandboxId(), Config: config, SandboxConfig: sandbox,
 		})
@@ -148,8 +149,10 @@ func (c *call) lookForContainer(ctx context.Context) (string, bool, error) {
 	return "", false, nil
 }
 
-// start starts a created container. One that is not fresh from this call is looked at first: it may have run already.
+// start starts a created container. One that is not fresh from this call is looked at first: it may have run already,
+// or a start of before is still under way, whose end is waited for.
 func (c *call) start(ctx context.Context, id string, fresh bool) error {
+	twinEnd := c.clock.Now().Add(c.opts.Timeouts.Twin)
 	var last error
 	performed := 0
 	for b := c.backOff(); ; {
@@ -159,29 +162,24 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 				return err
 			}
 		}
-		if performed == maxPerforms {
+		if performed == maxPerforms || last != nil && !isDoubt(last) && c.clock.Now().After(twinEnd) {
 			return retryable(journaletv1.CallError_CALL_ERROR_START,
-				fmt.Sprintf("the runtime did not start it in %d attempts, the last of which ended in: %s", performed, messageOf(last)))
+				fmt.Sprintf("the runtime did not start it, the last attempt ended in: %s", messageOf(last)))
 		}
-		_, err := once(ctx, c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.StartContainerResponse, error) {
+		_, err := unhurried(ctx, c, c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.StartContainerResponse, error) {
 			return c.rt.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
 		})
-		performed++
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !isDoubt(err):
-			if !fresh {
-				// The start of an earlier call may have won; then this one's complaint means nothing.
-				if started, lookErr := c.hasStarted(ctx, id); lookErr == nil && started {
-					return nil
-				}
-			}
+		case isDoubt(err):
+			performed++
+		case fresh:
 			return retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
 		}
-		c.log.Warn("start in doubt; looking at the container", "container", id, "error", messageOf(err))
+		c.log.Log(ctx, b.level, "start in doubt; looking at the container", "container", id, "error", messageOf(err))
 		last, fresh = err, false
 		if err := b.wait(ctx); err != nil {
 			return err
@@ -189,8 +187,7 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 	}
 }
 
-// hasStarted tells whether a container has got beyond CREATED. A failed start leaves it EXITED, which the pod's actor
-// hears from the PLEG.
+// hasStarted tells whether a container has got beyond CREATED; it fails if the container's start has failed.
 func (c *call) hasStarted(ctx context.Context, id string) (bool, error) {
 	resp, err := settle(ctx, c, "ContainerStatus", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatusResponse, error) {
 		return c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
@@ -201,5 +198,9 @@ func (c *call) hasStarted(ctx context.Context, id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return resp.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_CREATED, nil
+	st := resp.GetStatus()
+	if st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && st.GetStartedAt() == 0 {
+		return false, retryable(journaletv1.CallError_CALL_ERROR_START, strings.Trim(st.GetReason()+": "+st.GetMessage(), ": "))
+	}
+	return st.GetState() != runtimeapi.ContainerState_CONTAINER_CREATED, nil
 }

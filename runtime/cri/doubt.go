@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -58,15 +59,17 @@ func clip(s string) string {
 type backOff struct {
 	clock     Clock
 	next, max time.Duration
+	// level of what is said while waiting: the first time counts, the rest is repetition.
+	level slog.Level
 }
 
 func (c *call) backOff() *backOff {
-	return &backOff{clock: c.clock, next: c.opts.Timeouts.BackOff, max: c.opts.Timeouts.MaxBackOff}
+	return &backOff{clock: c.clock, next: c.opts.Timeouts.BackOff, max: c.opts.Timeouts.MaxBackOff, level: slog.LevelWarn}
 }
 
 func (b *backOff) wait(ctx context.Context) error {
 	d := b.next
-	b.next = min(2*b.next, b.max)
+	b.next, b.level = min(2*b.next, b.max), slog.LevelDebug
 	return Wait(ctx, b.clock, d)
 }
 
@@ -75,6 +78,19 @@ func once[T any](ctx context.Context, timeout time.Duration, f func(context.Cont
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return f(ctx)
+}
+
+// unhurried is once for a call that makes something. When the agent stops, it lets the call end for a while, because runtimes
+// undo or fail what their caller turns away from: containerd counts a start cut short as a start that failed.
+func unhurried[T any](ctx context.Context, c *call, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+	if err := ctx.Err(); err != nil {
+		var zero T
+		return zero, err
+	}
+	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { c.clock.AfterFunc(c.opts.Timeouts.Drain, cancel) })()
+	return f(calling)
 }
 
 // settle makes an idempotent call until its answer is definite: an answer, an error that is no doubt, or the end of
@@ -89,7 +105,7 @@ func settle[T any](ctx context.Context, c *call, what string, timeout time.Durat
 		if ctx.Err() != nil {
 			return zero, ctx.Err()
 		}
-		c.log.Warn("no answer from the runtime; asking again", "call", what, "error", messageOf(err))
+		c.log.Log(ctx, b.level, "no answer from the runtime; asking again", "call", what, "error", messageOf(err))
 		if err := b.wait(ctx); err != nil {
 			return zero, err
 		}
@@ -102,9 +118,13 @@ type (
 	looker    func(context.Context) (id string, found bool, err error)
 )
 
-// discover brings an intent that makes an object to its end.
+// discover brings an intent that makes an object to its end: perform it, and while the outcome is open, look and
+// perform again. A name that the runtime holds may belong to our own earlier call, which goes on, and will show, or will
+// give up because its caller went away, and give the name back; so both looking and performing go on for a while.
 func (c *call) discover(ctx context.Context, perform performer, look looker) (string, error) {
 	var last error
+	var twinEnd time.Time
+	b := c.backOff()
 	for performed := 0; ; {
 		if c.inDoubt || last != nil {
 			id, found, err := c.lookUntilAnswered(ctx, look)
@@ -117,19 +137,27 @@ func (c *call) discover(ctx context.Context, perform performer, look looker) (st
 				fmt.Sprintf("the runtime did not do it in %d attempts, the last of which ended in: %s", performed, messageOf(last)))
 		}
 		id, err := perform(ctx)
-		performed++
 		switch {
 		case err == nil:
 			return id, nil
 		case ctx.Err() != nil:
 			return "", ctx.Err()
 		case isReserved(err):
-			return c.awaitTwin(ctx, err, look)
-		case !isDoubt(err):
+			if now := c.clock.Now(); twinEnd.IsZero() {
+				twinEnd = now.Add(c.opts.Timeouts.Twin)
+			} else if now.After(twinEnd) {
+				return "", retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, messageOf(err))
+			}
+		case isDoubt(err):
+			performed++
+		default:
 			return "", err
 		}
-		c.log.Warn("call in doubt; looking at the world", "error", messageOf(err))
+		c.log.Log(ctx, b.level, "call in doubt; looking at the world", "error", messageOf(err))
 		last = err
+		if err := b.wait(ctx); err != nil {
+			return "", err
+		}
 	}
 }
 
@@ -143,22 +171,4 @@ func (c *call) lookUntilAnswered(ctx context.Context, look looker) (string, bool
 		return answer{id, found}, err
 	})
 	return a.id, a.found, err
-}
-
-// awaitTwin waits for the object of an earlier call of the same attempt, whose name the runtime holds already though
-// the object does not show yet. If it never shows, the name belongs to something else.
-func (c *call) awaitTwin(ctx context.Context, reserved error, look looker) (string, error) {
-	end := c.clock.Now().Add(c.opts.Timeouts.Twin)
-	for b := c.backOff(); ; {
-		id, found, err := c.lookUntilAnswered(ctx, look)
-		if err != nil || found {
-			return id, err
-		}
-		if c.clock.Now().After(end) {
-			return "", retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, messageOf(reserved))
-		}
-		if err := b.wait(ctx); err != nil {
-			return "", err
-		}
-	}
 }

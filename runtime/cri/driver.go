@@ -45,6 +45,8 @@ type Timeouts struct {
 	BackOff, MaxBackOff time.Duration
 	// Twin is how long a name that the runtime holds for a call we cannot see yet is waited for. Default 2 min.
 	Twin time.Duration
+	// Drain is how long a call that makes something may go on once the agent stops. Default 10 s.
+	Drain time.Duration
 }
 
 // Options configure a Driver. Conn, AgentID, Manifest, Hash and Volumes must be set.
@@ -143,6 +145,7 @@ func setDefaults(o *Options) {
 	orDefault(&t.BackOff, 100*time.Millisecond)
 	orDefault(&t.MaxBackOff, 5*time.Second)
 	orDefault(&t.Twin, 2*time.Minute)
+	orDefault(&t.Drain, 10*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -178,7 +181,8 @@ type result struct {
 
 // Perform does the work of one intent and returns its outcome, once that is known. With inDoubt the work may have
 // been done before: it looks first. It returns nil only when ctx ends before the outcome is known: the intent is then
-// in doubt for the next run. It waits as long as the runtime gives no answer.
+// in doubt for the next run. A call that makes something is given Timeouts.Drain to end after that, so that the outcome of
+// an orderly stop is known more often than not. Otherwise Perform waits as long as the runtime gives no answer.
 func (d *Driver) Perform(ctx context.Context, intentID, asker string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
 	c := &call{Driver: d, intent: intentID, uid: req.GetPodUid(), inDoubt: inDoubt}
 	c.log = d.log.With("intent", intentID, "pod", c.uid)

@@ -127,7 +127,7 @@ func (c *call) pullUntilAnswered(ctx context.Context, image, full string) (strin
 		if isFailure(err) || status.Code(err) != codes.Unavailable || f.code != journaletv1.CallError_CALL_ERROR_RUNTIME {
 			return "", f
 		}
-		c.log.Warn("no answer to a pull; asking again once the runtime is back", "image", image, "error", messageOf(err))
+		c.log.Log(ctx, b.level, "no answer to a pull; asking again once the runtime is back", "image", image, "error", messageOf(err))
 		if err := b.wait(ctx); err != nil {
 			return "", err
 		}

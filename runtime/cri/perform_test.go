@@ -88,7 +88,7 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 		}),
 		Timeouts: cri.Timeouts{
 			Call: 300 * time.Millisecond, Sandbox: 300 * time.Millisecond, Look: 300 * time.Millisecond,
-			BackOff: time.Millisecond, MaxBackOff: 10 * time.Millisecond, Twin: 50 * time.Millisecond,
+			BackOff: time.Millisecond, MaxBackOff: 10 * time.Millisecond, Twin: 50 * time.Millisecond, Drain: time.Millisecond,
 		},
 	}
 	if change != nil {
@@ -279,6 +279,30 @@ func TestAnIntentOfAnEarlierRunGoesOnFromWhereItStands(t *testing.T) {
 	}
 	if all := r.containers(); len(all) != 1 || all[0].GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		t.Fatalf("containers: %v", all)
+	}
+}
+
+func TestAnOrderlyStopLetsAStartEnd(t *testing.T) {
+	r := newRig(t, func(o *cri.Options) { o.Timeouts.Drain, o.Timeouts.Call = 10*time.Second, 10*time.Second })
+	sandbox := r.sandbox()
+	ctx, cancel := context.WithCancel(context.Background())
+	remove := r.runtime.Inject(sim.Fault{Method: "StartContainer", Hang: true, Match: func(any) bool { cancel(); return true }})
+	outcome := make(chan *journaletv1.CallFinished, 1)
+	go func() {
+		req := startContainer(sandbox, 0)
+		req.PodUid = uid
+		outcome <- r.driver.Perform(ctx, "c", "pod/"+uid, req, false)
+	}()
+	<-ctx.Done()
+	remove()
+	if out := <-outcome; out.GetContainerId() == "" || out.GetError() != 0 {
+		t.Errorf("outcome %v", out)
+	}
+	req := startContainer(sandbox, 1)
+	req.PodUid = uid
+	r.runtime.ResetCalls()
+	if out := r.driver.Perform(ctx, "c2", "pod/"+uid, req, false); out != nil || len(r.runtime.Calls()) != 0 {
+		t.Errorf("an agent that has stopped began anew: %v, %v", out, r.runtime.Calls())
 	}
 }
 

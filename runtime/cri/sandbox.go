@@ -27,7 +27,7 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
 	id, err := c.discover(ctx, func(ctx context.Context) (string, error) {
-		resp, err := once(ctx, c.opts.Timeouts.Sandbox, func(ctx context.Context) (*runtimeapi.RunPodSandboxResponse, error) {
+		resp, err := unhurried(ctx, c, c.opts.Timeouts.Sandbox, func(ctx context.Context) (*runtimeapi.RunPodSandboxResponse, error) {
 			return c.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
 		})
 		if err == nil && resp.GetPodSandboxId() == "" {

@@ -37,7 +37,7 @@ func (c *call) stopContainer(ctx context.Context, req *journaletv1.StopContainer
 		if !isDoubt(err) {
 			return result{containerID: req.GetContainerId()}, err
 		}
-		c.log.Warn("no answer to a stop; asking again with the grace that is left", "container", req.GetContainerId(), "error", messageOf(err))
+		c.log.Log(ctx, b.level, "no answer to a stop; asking again with the grace that is left", "container", req.GetContainerId(), "error", messageOf(err))
 		if err := b.wait(ctx); err != nil {
 			return result{}, err
 		}

@@ -69,7 +69,7 @@ type Driver struct {
 	tooMany  bool            // more files than maxFiles were said
 	scanned  bool            // a whole reading has been made
 	complete bool            // and told
-	first    bool            // nothing has been told by this run yet
+	first    bool            // this run's first reading has not been told as a whole
 
 	mu      sync.Mutex
 	beat    time.Time // last turn of Run; zero: not running

@@ -19,36 +19,38 @@ const maxFactBytes = 256 << 10
 // handOver tells what differs from what was told, in order of path. What cannot be stored stays behind and is named by
 // the error; the rest goes on.
 func (d *Driver) handOver(ctx context.Context) error {
+	if !d.scanned {
+		return nil
+	}
 	fact := &journaletv1.ManifestsRead{Source: d.opts.Source}
-	size := 0
+	size, changed := 0, false
 	var failed []error
-	if d.scanned {
-		for _, name := range slices.Sorted(maps.Keys(d.pending)) {
-			now := d.resultOf(name)
-			if proto.Equal(fold(d.told[name], now), d.told[name]) {
-				d.settled(name)
-				continue
-			}
-			if err := d.store(ctx, name); err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", name, err))
-				continue
-			}
-			fact.Changed = append(fact.Changed, now)
-			if size += proto.Size(now); size >= maxFactBytes {
-				if err := d.tell(ctx, fact); err != nil {
-					return d.failSend(err)
-				}
-				fact, size = &journaletv1.ManifestsRead{Source: d.opts.Source}, 0
-			}
+	for _, name := range slices.Sorted(maps.Keys(d.pending)) {
+		now := d.resultOf(name)
+		if proto.Equal(fold(d.told[name], now), d.told[name]) {
+			d.settled(name)
+			continue
 		}
-		// A reading is whole only when all of it has been told.
-		fact.Complete = len(failed) == 0 && (!d.complete || d.first && len(fact.Changed) > 0)
-		if fact.Complete || len(fact.Changed) > 0 {
+		if err := d.store(ctx, name); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		fact.Changed, changed = append(fact.Changed, now), true
+		if size += proto.Size(now); size >= maxFactBytes {
 			if err := d.tell(ctx, fact); err != nil {
 				return d.failSend(err)
 			}
+			fact, size = &journaletv1.ManifestsRead{Source: d.opts.Source}, 0
 		}
 	}
+	// A reading is whole only when all of it has been told.
+	fact.Complete = len(failed) == 0 && (!d.complete || d.first && changed)
+	if fact.Complete || len(fact.Changed) > 0 {
+		if err := d.tell(ctx, fact); err != nil {
+			return d.failSend(err)
+		}
+	}
+	d.first = d.first && len(failed) > 0
 	return d.failSend(errors.Join(failed...))
 }
 
@@ -93,7 +95,6 @@ func (d *Driver) tell(ctx context.Context, fact *journaletv1.ManifestsRead) erro
 	if err := d.opts.Sink(ctx, fact); err != nil {
 		return fmt.Errorf("hand over what changed: %w", err)
 	}
-	d.first = false
 	d.complete = d.complete || fact.GetComplete()
 	for _, f := range fact.GetChanged() {
 		name := f.GetPath()

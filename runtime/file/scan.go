@@ -33,22 +33,23 @@ func (d *Driver) scan() {
 		d.failPath(err)
 		return
 	}
-	names, relisted := d.names(st, missing)
-	if relisted == nil {
-		d.failPath(nil)
-	} else if !errors.Is(relisted, errSame) {
-		d.failPath(relisted)
+	names, err := d.names(st, missing)
+	same := errors.Is(err, errSame)
+	if err != nil && !same {
+		d.failPath(err)
 		return
 	}
+	d.failPath(nil)
 	d.folder = st
-	if errors.Is(relisted, errSame) {
+	if same {
 		for name := range d.files {
 			d.lookAt(name, false)
 		}
 		return
 	}
 	d.take(names)
-	d.listed = !missing && !st.racy(d.clock.Now())
+	// A name that leads nowhere yet, or had no room, is none of files: it is looked for again.
+	d.listed = st.isDir() && len(d.files) == len(names) && !st.racy(d.clock.Now())
 	d.scanned = true
 }
 

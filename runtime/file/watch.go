@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fsnotify/fsnotify"
@@ -58,7 +59,9 @@ func (w *watch) errors() <-chan error {
 // move sees to it that the folder dir, which is the inode id, is the one watched. It reports whether anything changed,
 // in which case what was seen before may be outdated.
 func (w *watch) move(dir string, id inode) bool {
-	if w.w == nil || w.on == dir && w.id == id {
+	// The list is asked too: a watch ends with its folder, which another one of the same number may follow, and without
+	// a word when its file system is unmounted.
+	if w.w == nil || w.on == dir && w.id == id && slices.Contains(w.w.WatchList(), dir) {
 		return false
 	}
 	if w.on != "" {
@@ -84,21 +87,17 @@ func (w *watch) note(e fsnotify.Event, open bool, n *notice) bool {
 		w.w = nil
 		return false
 	}
+	changed := filepath.Clean(e.Name)
 	if w.on != w.path {
 		// The parent is watched for the sake of one name.
-		if e.Name == w.path {
-			n.all = true
-		}
-		return e.Name == w.path
+		n.all = n.all || changed == w.path
+		return changed == w.path
 	}
-	if e.Name == w.path {
-		if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
-			w.on = ""
-		}
+	if changed == w.path {
 		n.all = true
 		return true
 	}
-	name := filepath.Base(e.Name)
+	name := filepath.Base(changed)
 	if strings.HasPrefix(name, "..") {
 		// A mounted ConfigMap changes by moving its link ..data: every file may be another one.
 		n.all = true

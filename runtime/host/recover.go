@@ -77,10 +77,11 @@ func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
 	slices.SortFunc(order, func(a, b messages.Ref) int {
 		return supervisorsFirst(a) - supervisorsFirst(b)
 	})
-	h.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: started}})
-	var held []messages.Ref
+	// Nothing is routed before every actor is there to hear it.
 	h.routing.Lock()
 	defer h.routing.Unlock()
+	h.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: started}})
+	var held []messages.Ref
 	for _, ref := range order {
 		c := r.fold.cells[ref]
 		if c.quarantined != nil {

@@ -23,10 +23,10 @@ type spawnChild struct {
 
 // superviseMessage is what every actor that may have children does with spawnChild. The member knows
 // its PID before its supervisor can hear of a failure of it, since that comes as a later message.
-func superviseMessage(ctx actor.Context) bool {
+func superviseMessage(ctx actor.Context) {
 	s, ok := ctx.Message().(*spawnChild)
 	if !ok {
-		return false
+		return
 	}
 	pid, err := ctx.SpawnNamed(s.props, s.name)
 	if err != nil {
@@ -36,7 +36,6 @@ func superviseMessage(ctx actor.Context) bool {
 	if ended := s.m.born(pid); ended {
 		ctx.Stop(pid)
 	}
-	return true
 }
 
 // memberActor is the protoactor side of a member.
@@ -112,7 +111,7 @@ func (h *Host) raise() {
 		return slog.New(quiet{h.opts.Log.Handler()}).With("lib", "protoactor")
 	}))
 	h.root = h.system.Root.Spawn(actor.PropsFromFunc(
-		func(ctx actor.Context) { superviseMessage(ctx) }, actor.WithSupervisor(strategy{h})))
+		superviseMessage, actor.WithSupervisor(strategy{h})))
 }
 
 // spawn makes a cell a member, under its supervisor. The mailbox takes records at once, so the order

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -37,8 +38,12 @@ func (p *PLEG) eventLoop(ctx context.Context) {
 			pause = unsupportedRetry
 			p.log.Info("the runtime tells no events; relisting more often", "every", p.opts.RelistWithoutEvents)
 		} else {
+			level := slog.LevelWarn
+			if wait > minReconnect {
+				level = slog.LevelDebug // said already
+			}
 			wait = min(2*wait, maxReconnect)
-			p.log.Warn("the runtime's event stream has ended; relisting more often until it is back", "error", err, "retryIn", pause)
+			p.log.Log(ctx, level, "the runtime's event stream has ended; relisting more often until it is back", "error", err, "retryIn", pause)
 		}
 		if cri.Wait(ctx, p.clock, pause) != nil {
 			return
@@ -98,8 +103,12 @@ func (p *PLEG) setEvents(stream uint64, on bool) {
 	}
 }
 
-// hintFrom makes a hint of an event about one of our pods.
+// hintFrom makes a hint of an event about one of our pods. That something was created is not worth a look: the start
+// follows within moments, and where it does not, the relist finds what is left.
 func (p *PLEG) hintFrom(e *runtimeapi.ContainerEventResponse) {
+	if e.GetContainerEventType() == runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT {
+		return
+	}
 	if s := e.GetPodSandboxStatus(); s != nil {
 		if s.GetAnnotations()[cri.AnnotationAgent] == p.opts.AgentID {
 			p.Hint(s.GetMetadata().GetUid())

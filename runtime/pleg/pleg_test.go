@@ -44,16 +44,20 @@ type rig struct {
 	clock   clock
 	pleg    *pleg.PLEG
 	told    chan *journaletv1.PodObserved
+	lists   chan struct{} // a relist has begun
 }
 
 // newRig makes a PLEG whose relists come only when the test turns the clock.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), told: make(chan *journaletv1.PodObserved, 100)}
+	r.lists = make(chan struct{}, 1)
 	r.clock = clock{sim.NewManualClock(time.Unix(1_000_000, 0))}
 	r.runtime = sim.New(sim.Options{
 		Images: []string{busybox}, WriteMounts: true,
-		Behaviour: func(*runtimeapi.ContainerConfig) (sim.Behaviour, bool) { return sim.Behaviour{RunFor: sim.Forever}, true },
+		Behaviour: func(*runtimeapi.ContainerConfig) (sim.Behaviour, bool) {
+			return sim.Behaviour{RunFor: sim.Forever}, true
+		},
 	})
 	t.Cleanup(r.runtime.Close)
 	conn, err := r.runtime.Dial()
@@ -61,12 +65,21 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	r.runtime.Inject(sim.Fault{Method: "ListPodSandbox", Match: func(req any) bool {
+		if req.(*runtimeapi.ListPodSandboxRequest).GetFilter() == nil {
+			select {
+			case r.lists <- struct{}{}:
+			default:
+			}
+		}
+		return false
+	}})
 	r.conn, r.rt = conn, runtimeapi.NewRuntimeServiceClient(conn)
-	r.pleg = r.make(func(_ context.Context, o *journaletv1.PodObserved) error { r.told <- o; return nil })
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.told <- o; return nil })
 	return r
 }
 
-func (r *rig) make(sink func(context.Context, *journaletv1.PodObserved) error) *pleg.PLEG {
+func (r *rig) newPLEG(sink func(context.Context, *journaletv1.PodObserved) error) *pleg.PLEG {
 	return pleg.New(pleg.Options{
 		Conn: r.conn, AgentID: agent, RootDir: r.dir, PodLogDir: filepath.Join(r.dir, "logs"), Clock: r.clock,
 		LookTimeout: 2 * time.Second, Sink: sink,
@@ -85,15 +98,22 @@ func (r *rig) run() (stop func()) {
 	return stop
 }
 
-// relists waits until the timers of the relist and of the event stream are set, and turns the clock past them.
+// relist turns the clock until a relist begins. It turns more than once, because no event tells that the timer is set.
 func (r *rig) relist() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if err := r.clock.WaitPending(ctx, 1); err != nil {
-		r.t.Fatal("nothing waits for the clock")
+	select {
+	case <-r.lists:
+	default:
 	}
-	r.clock.Advance(pleg.RelistWithEvents)
+	for range 1000 {
+		r.clock.Advance(pleg.RelistWithEvents)
+		select {
+		case <-r.lists:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	r.t.Fatal("no relist")
 }
 
 func (r *rig) next() *journaletv1.PodObserved {
@@ -197,12 +217,11 @@ func TestAPodsLifeIsToldAndOthersAreNot(t *testing.T) {
 func TestAnEventMakesItLookAtOnce(t *testing.T) {
 	r := newRig(t)
 	r.run() // the clock stands still: no second relist
-	for r.runtime.Subscribers() == 0 {
-		select {
-		case <-t.Context().Done():
+	for tries := 0; r.runtime.Subscribers() == 0; tries++ {
+		if tries == 1000 {
 			t.Fatal("no event stream")
-		default:
 		}
+		<-time.After(time.Millisecond) // the simulated runtime does not tell when a stream opens
 	}
 	_, container := r.start("u1", agent, nil)
 	r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
@@ -238,7 +257,7 @@ func TestWhatTheJournalKnowsIsNotToldAgain(t *testing.T) {
 
 	gone := &journaletv1.PodObserved{Uid: "gone", ObservedAt: known.GetObservedAt(), Containers: []*journaletv1.ContainerObservation{{Id: "c", Name: "main"}}}
 	buried := &journaletv1.PodObserved{Uid: "buried", ObservedAt: known.GetObservedAt()}
-	r.pleg = r.make(func(_ context.Context, o *journaletv1.PodObserved) error { r.told <- o; return nil })
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.told <- o; return nil })
 	r.pleg.Seed([]*journaletv1.PodObserved{proto.Clone(known).(*journaletv1.PodObserved), gone, buried})
 	r.runtime.ResetCalls()
 	r.run()
@@ -255,6 +274,28 @@ func TestWhatTheJournalKnowsIsNotToldAgain(t *testing.T) {
 	}
 	if n := r.runtime.Calls()["ContainerStatus"]; n != 0 {
 		t.Errorf("%d statuses of what is known", n)
+	}
+}
+
+func TestAtIdleARelistIsTwoCalls(t *testing.T) {
+	r := newRig(t)
+	for i := range 5 {
+		r.start(fmt.Sprintf("u%d", i), agent, nil)
+	}
+	r.run()
+	for range 5 {
+		r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	}
+	r.relist() // its end is seen by the begin of the next
+	r.relist()
+	r.runtime.ResetCalls()
+	for range 4 {
+		r.relist()
+	}
+	calls := r.runtime.Calls()
+	delete(calls, "GetContainerEvents")
+	if len(calls) > 2 || calls["ListPodSandbox"] < 4 || calls["ListContainers"]-calls["ListPodSandbox"] > 1 || calls["ListPodSandbox"]-calls["ListContainers"] > 1 {
+		t.Errorf("calls %v", calls)
 	}
 }
 
@@ -301,7 +342,7 @@ func TestAnUntoldObservationIsToldAgain(t *testing.T) {
 	r.start("u1", agent, nil)
 	tries := make(chan *journaletv1.PodObserved, 10)
 	full := true
-	r.pleg = r.make(func(_ context.Context, o *journaletv1.PodObserved) error {
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error {
 		tries <- o
 		if full {
 			full = false
@@ -325,11 +366,11 @@ func TestARelistThatDoesNotGetThroughIsUnhealthy(t *testing.T) {
 	}
 	r.runtime.Inject(sim.Fault{Method: "ListPodSandbox", Err: status.Error(codes.Unknown, "broken")})
 	r.run()
-	r.relist()
+	<-r.lists
 	if err := r.pleg.Healthy(); err != nil {
 		t.Error(err)
 	}
-	r.clock.Advance(pleg.Threshold)
+	r.clock.Advance(pleg.Threshold + 1)
 	if err := r.pleg.Healthy(); err == nil || !strings.Contains(err.Error(), "threshold is 3m0s") {
 		t.Errorf("got %v", err)
 	}

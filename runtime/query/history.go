@@ -43,7 +43,7 @@ func (s *server) history(ctx context.Context, v seen, lines int, r *PodReport) e
 				return err
 			}
 			text := d.Describe(f.ID, author, e)
-			if own || concerns(v.ref, author, e) {
+			if own || Concerns(v.ref, author, e) {
 				events.note(rec, f.ID, e)
 				if told[f.Seq] == "" {
 					told[f.Seq] = text
@@ -90,8 +90,8 @@ func (s *server) withCauses(ctx context.Context, recs []*journaletv1.Record) ([]
 	return all, nil
 }
 
-// concerns tells whether an actor hears of an event that another one recorded.
-func concerns(ref, author messages.Ref, e *journaletv1.Event) bool {
+// Concerns tells whether an actor hears of an event that another one recorded.
+func Concerns(ref, author messages.Ref, e *journaletv1.Event) bool {
 	hears, everyone := messages.Audience(author, e)
 	return everyone || author == ref || slices.Contains(hears, ref)
 }
@@ -138,7 +138,7 @@ func (d *Describer) cause(node string, who messages.Ref, rec *journaletv1.Record
 			continue
 		}
 		// Every one is described, so that the describer learns of it; the first one that concerns who is told.
-		if text := d.Describe(f.ID, author, e); concerns(who, author, e) {
+		if text := d.Describe(f.ID, author, e); Concerns(who, author, e) {
 			return text
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,11 +35,21 @@ type podFacts struct {
 	orphan         bool
 }
 
+// patience is what is left of the time that one answer waits for actors that hang.
+type patience time.Duration
+
+// next is how long to wait for one more actor.
+func (p patience) next() time.Duration {
+	return max(min(time.Duration(p), actorTimeout), leastWait)
+}
+
 // look takes a pod's view. The channel, and not a variable, carries it out: the actor's turn may come
 // after the wait for it was given up.
-func (s *server) look(ctx context.Context, ref messages.Ref, on pod.Node) (seen, error) {
-	ctx, cancel := context.WithTimeout(ctx, actorTimeout)
+func (s *server) look(ctx context.Context, ref messages.Ref, on pod.Node, p *patience) (seen, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.next())
 	defer cancel()
+	begun := time.Now()
+	defer func() { *p -= patience(time.Since(begun)) }()
 	out := make(chan seen, 1)
 	err := s.Host.Inspect(ctx, ref, func(d actors.Decider) {
 		a, ok := d.(*pod.Actor)
@@ -66,8 +77,9 @@ func (s *server) look(ctx context.Context, ref messages.Ref, on pod.Node) (seen,
 func (s *server) views(ctx context.Context) ([]seen, error) {
 	on, quarantined := s.NodeView(), s.Host.Quarantines()
 	var out []seen
+	patience := patience(actorsTimeout)
 	for _, ref := range s.Host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
-		v, err := s.look(ctx, ref, on)
+		v, err := s.look(ctx, ref, on, &patience)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

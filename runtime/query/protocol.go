@@ -38,8 +38,11 @@ const (
 
 	// askTimeout bounds the work on one answer; a client waits a little longer.
 	askTimeout = 10 * time.Second
-	// actorTimeout bounds the wait for one actor's turn.
-	actorTimeout = time.Second
+	// actorTimeout bounds the wait for one actor's turn, actorsTimeout that for all of them in one
+	// answer. Each gets leastWait even then, which is plenty for one that does not hang.
+	actorTimeout  = time.Second
+	actorsTimeout = 4 * time.Second
+	leastWait     = 5 * time.Millisecond
 	// longTimeout bounds a read of the whole journal.
 	longTimeout = time.Hour
 )

@@ -55,12 +55,12 @@ func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) 
 
 // pager fills one page.
 type pager struct {
-	q               *ReadRequest
-	node            string
-	page            *Page
+	q             *ReadRequest
+	node          string
+	page          *Page
 	records, size int
-	scanned         int
-	full            bool
+	scanned       int
+	full          bool
 }
 
 func (p *pager) take(rec *journaletv1.Record, _ int) error {
@@ -69,21 +69,16 @@ func (p *pager) take(rec *journaletv1.Record, _ int) error {
 		return errPageFull
 	}
 	author := messages.RefOf(rec.GetActor())
-	wanted, some := map[int]bool{}, false
-	known := 0
-	for _, e := range messages.Events(rec) {
-		if messages.EventName(e) == "" {
-			continue
+	wanted := map[int]bool{}
+	for i, e := range messages.Events(rec) {
+		if messages.EventName(e) != "" && p.q.Match(author, e) {
+			wanted[i] = true
 		}
-		if p.q.Match(author, e) {
-			wanted[known], some = true, true
-		}
-		known++
 	}
-	if some {
+	if len(wanted) > 0 {
 		p.records++
-		for i, f := range bus.Flatten(p.node, rec) {
-			if wanted[i] {
+		for _, f := range bus.Flatten(p.node, rec) {
+			if wanted[index(&f)] {
 				p.page.Events = append(p.page.Events, f)
 				p.size += len(f.Data)
 			}

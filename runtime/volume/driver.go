@@ -93,7 +93,7 @@ func (d *Driver) MakeLogDir(namespace, name, uid, container string) (string, err
 	if err := checkNames(pod); err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(d.opts.PodLogDir, logDirMode); err != nil { //nolint:gosec // G301: log shippers read it without root
+	if err := os.MkdirAll(d.opts.PodLogDir, logDirMode); err != nil {
 		return "", fmt.Errorf("make the log folder: %w", err)
 	}
 	root, err := os.OpenRoot(d.opts.PodLogDir)

@@ -37,14 +37,14 @@ func (kernelMounter) unmount(path string) error {
 
 func (kernelMounter) below(path string) ([]mountPoint, error) {
 	// The mount table holds real paths; the data folder may be reached by a link.
-	real, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(real))
+	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(resolved))
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
 	}

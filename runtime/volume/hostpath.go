@@ -79,7 +79,7 @@ func typeError(path string, kind corev1.HostPathType) error {
 }
 
 func makeHostDir(path string) error {
-	if err := os.MkdirAll(path, hostPathDirMode); err != nil { //nolint:gosec // G301: the mode that DirectoryOrCreate promises
+	if err := os.MkdirAll(path, hostPathDirMode); err != nil {
 		return fmt.Errorf("hostPath type check failed: make the directory: %w", err)
 	}
 	return nil
@@ -87,7 +87,7 @@ func makeHostDir(path string) error {
 
 // makeHostFile does not make the folders above, as the type's documentation says.
 func makeHostFile(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, hostPathFileMode) //nolint:gosec // G302: the mode that FileOrCreate promises
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, hostPathFileMode)
 	if err != nil {
 		return fmt.Errorf("hostPath type check failed: make the file: %w", err)
 	}

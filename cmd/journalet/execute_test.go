@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/query"
+)
+
+func run(ctx context.Context, args ...string) (code int, out, errs string) {
+	var o, e bytes.Buffer
+	code = execute(ctx, args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// noPods is a host without actors.
+type noPods struct{}
+
+func (noPods) Inspect(context.Context, messages.Ref, func(actors.Decider)) error {
+	return errors.New("there is none")
+}
+func (noPods) Refs(journaletv1.ActorKind) []messages.Ref              { return nil }
+func (noPods) Quarantines() map[messages.Ref]*journaletv1.Quarantined { return nil }
+
+// agentRoot is the root directory of an agent that answers, with three records in its journal.
+func agentRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(root, busFolder), Node: "node-1", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close(context.Background()) })
+	stop, err := query.Serve(context.Background(), query.Options{
+		Conn: b.Services(), Host: noPods{}, Journal: b.Journal(), Node: "node-1", NodeView: func() pod.Node { return pod.Node{} }, Version: "1.0.0", Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	for i := range 3 {
+		b.Journal().Append(&journaletv1.Record{
+			Time: timestamppb.New(now.Add(time.Duration(i) * time.Second)), Actor: messages.Agent.Proto(),
+			Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "test"}}}},
+		})
+	}
+	if err := b.Journal().Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestExitCodesTellWhatKindOfErrorItWas(t *testing.T) {
+	root := agentRoot(t)
+	empty := t.TempDir()
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"help", []string{"--help"}, exitOK, ""},
+		{"version", []string{"version"}, exitOK, ""},
+		{"unknown command", []string{"pods-list"}, exitUsage, "unknown command"},
+		{"near a command", []string{"obsrve"}, exitUsage, "did you mean observe?"},
+		{"unknown flag", []string{"pods", "--frobnicate"}, exitUsage, "--frobnicate"},
+		{"unknown format", []string{"pods", "-o", "xml"}, exitUsage, "want table, wide, json, yaml, name"},
+		{"argument missing", []string{"pod"}, exitUsage, "accepts 1 arg"},
+		{"argument too many", []string{"pods", "web"}, exitUsage, ""},
+		{"where to begin twice", []string{"observe", "--from", "1", "--since", "1m"}, exitUsage, "--since"},
+		{"no such event", []string{"observe", "--event", "boom"}, exitUsage, "want one of"},
+		{"no such kind", []string{"observe", "--kind", "boom"}, exitUsage, "want agent"},
+		{"server without a key", []string{"pods", "--server", "nats://localhost:1"}, exitUsage, "--nkey"},
+		{"node without a server", []string{"pods", "--node", "x"}, exitUsage, "--server"},
+		{"bad configuration", []string{"run", "--max-pods", "-1"}, exitUsage, "max-pods"},
+		{"no agent", []string{"pods", "--root-dir", empty}, exitNoAgent, "journalet run --root-dir " + empty},
+		{"no pod", []string{"pod", "web", "--root-dir", root}, exitNotFound, `no pod "web"`},
+		{"pods", []string{"pods", "--root-dir", root}, exitOK, "No pods on node node-1."},
+		{"verify", []string{"journal", "verify", "--root-dir", root}, exitOK, ""},
+		{"size", []string{"journal", "size", "--root-dir", root}, exitOK, ""},
+	} {
+		code, _, errs := run(t.Context(), c.args...)
+		if code != c.code || !strings.Contains(errs, c.says) {
+			t.Errorf("%s: exit code %d with %q, want %d with %q", c.name, code, errs, c.code, c.says)
+		}
+	}
+}
+
+func TestObserveShowsThePastAsTextAndAsJSON(t *testing.T) {
+	root := agentRoot(t)
+	code, out, errs := run(t.Context(), "observe", "--no-follow", "--root-dir", root)
+	if code != exitOK || strings.Count(out, "\n") != 3 || !strings.Contains(out, "#3") || !strings.Contains(out, "agent stopped: test") {
+		t.Errorf("text: %d\n%s%s", code, out, errs)
+	}
+	code, out, errs = run(t.Context(), "observe", "--no-follow", "--from", "3", "-o", "json", "--root-dir", root)
+	var f bus.Flat
+	if err := json.Unmarshal([]byte(out), &f); err != nil || code != exitOK || f.Seq != 3 || f.Event != "agent_stopped" {
+		t.Errorf("json: %d, %v\n%s%s", code, err, out, errs)
+	}
+}
+
+func TestFollowingEndsQuietlyWhenItIsInterrupted(t *testing.T) {
+	root := agentRoot(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	done := make(chan int, 1)
+	var errs bytes.Buffer
+	go func() {
+		done <- execute(ctx, []string{"observe", "--from", "1", "--root-dir", root}, strings.NewReader(""), w, &errs)
+	}()
+	if _, err := r.Read(make([]byte, 1024)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	cancel()
+	if code := <-done; code != exitOK || errs.Len() > 0 {
+		t.Errorf("it ended with %d and %q", code, errs.String())
+	}
+	w.Close()
+}
+
+func TestEveryCommandHasAnExampleAndALineOfHelp(t *testing.T) {
+	a, _ := testApp()
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Short == "" || c.Example == "" {
+			t.Errorf("%q has no help or no example", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(a.command())
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Output formats.
+const (
+	formatTable = "table"
+	formatWide  = "wide"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+	formatName  = "name"
+)
+
+// printValue prints v as JSON or YAML.
+func printValue(w io.Writer, format string, v any) error {
+	b, err := json.MarshalIndent(v, "", "    ")
+	if err == nil && format == formatYAML {
+		b, err = yaml.JSONToYAML(b)
+	}
+	if err != nil {
+		return fmt.Errorf("print the answer: %w", err)
+	}
+	_, err = fmt.Fprintln(w, strings.TrimSuffix(string(b), "\n"))
+	return err
+}
+
+const (
+	columnGap = 3
+	// minColumn keeps short columns from moving when one row is a little longer.
+	minColumn = 3
+)
+
+// table prints rows in columns. Unlike text/tabwriter it remembers the widths from one print to the
+// next, so that rows that come later stand below their headings.
+type table struct {
+	w      io.Writer
+	widths []int
+	indent string
+}
+
+func (t *table) print(rows ...[]string) {
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(t.widths) {
+				t.widths = append(t.widths, minColumn)
+			}
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		b.WriteString(t.indent)
+		for i, cell := range row {
+			b.WriteString(cell)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(cell)+columnGap))
+			}
+		}
+		fmt.Fprintln(t.w, strings.TrimRight(b.String(), " "))
+	}
+}
+
+// bytesText is a number of bytes for people.
+func bytesText(n uint64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, i := float64(n)/unit, 0
+	for ; v >= unit && i < 4; i++ {
+		v /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGTP"[i])
+}

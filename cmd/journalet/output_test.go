@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/runtime/preflight"
+	"github.com/journalet/journalet/runtime/query"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew; look at what changed before you keep it")
+
+// golden compares what a command printed with testdata/<name>.txt.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: printed\n%s\nwant\n%s(go test -update writes it anew)", name, got, want)
+	}
+}
+
+func testApp() (*app, *bytes.Buffer) {
+	var out bytes.Buffer
+	return &app{out: &out, err: &out, now: func() time.Time { return now }, output: formatTable}, &out
+}
+
+func named(p *corev1.Pod, namespace, name string) *corev1.Pod {
+	p.Namespace, p.Name, p.UID = namespace, name, types.UID("uid-of-"+name)
+	p.CreationTimestamp = ago(90 * time.Minute)
+	return p
+}
+
+func somePods() *corev1.PodList {
+	web := named(shown(corev1.PodRunning, running(), running()), "default", "web-node-1")
+	web.Status.PodIP, web.Status.PodIPs = "10.88.0.4", []corev1.PodIP{{IP: "10.88.0.4"}}
+	web.Annotations = map[string]string{sourceAnnotation: "file"}
+	crash := named(shown(corev1.PodRunning, waiting("CrashLoopBackOff")), "default", "crasher-with-a-long-name-node-1")
+	crash.Status.ContainerStatuses[0].RestartCount = 12
+	crash.Status.ContainerStatuses[0].LastTerminationState = over(1, 0, "Error")
+	orphan := named(shown(corev1.PodPending), "", "")
+	orphan.UID = "0d95812e"
+	return &corev1.PodList{Items: []corev1.Pod{*orphan, *crash, *web}}
+}
+
+func TestPodsAsATable(t *testing.T) {
+	for name, table := range map[string]*podTable{
+		"pods":            {},
+		"pods-wide":       {wide: true, node: "node-1"},
+		"pods-namespaces": {namespaces: true},
+	} {
+		a, out := testApp()
+		table.w = a.out
+		table.show(now, somePods(), true)
+		golden(t, name, out.String())
+	}
+}
+
+func TestAWatchedTablePrintsOnlyRowsThatChangedBelowTheirHeadings(t *testing.T) {
+	a, out := testApp()
+	table := &podTable{table: table{w: a.out}}
+	table.show(now, somePods(), true)
+	before := out.Len()
+	table.show(now.Add(time.Hour), somePods(), false)
+	if out.Len() != before {
+		t.Fatalf("time alone printed %q", out.String()[before:])
+	}
+	pods := somePods()
+	pods.Items[2].Status.ContainerStatuses[0].State = waiting("CrashLoopBackOff")
+	table.show(now, pods, false)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	last := lines[len(lines)-1]
+	if len(lines) != 5 || !strings.HasPrefix(last, "web-node-1") || strings.Index(last, "CrashLoop") != strings.Index(lines[0], "STATUS") {
+		t.Fatalf("printed\n%s", out)
+	}
+}
+
+func TestAPodIsDescribedForPeople(t *testing.T) {
+	p := &somePods().Items[1]
+	p.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: ago(time.Minute), Reason: "ContainersNotReady", Message: "containers with unready status: [a]"},
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Hour)},
+	}
+	p.Status.ContainerStatuses[0].LastTerminationState.Terminated.StartedAt = ago(10 * time.Second)
+	a, out := testApp()
+	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{
+		Pod: p, Source: "file", Digest: "sha256:0123", Stage: "Running",
+		Quarantine: &query.Quarantine{Cause: 1041, Code: "Panic", Message: "index out of range"},
+		Decisions: []query.Line{
+			{Flat: bus.Flat{Seq: 1040, Time: "2026-02-28T23:59:59.9Z", Event: "call_requested", Cause: 1039}, Text: "run sandbox"},
+			{Flat: bus.Flat{Seq: 1042, Time: "2026-03-01T11:59:55.123456789Z", Event: "call_requested", Cause: 1041}, Text: "start container a (attempt 1)", CauseText: "container a exited 1 (Error)"},
+		},
+		Events: []query.PodEvent{{Seq: 1042, Time: now.Add(-5 * time.Second), Type: "Normal", Reason: "Started", Message: "container a was started (attempt 1)"}},
+	})
+	golden(t, "pod", out.String())
+}
+
+func TestChecksAsATableWithRemedies(t *testing.T) {
+	a, out := testApp()
+	err := a.printChecks([]checkRow{
+		{"runtime", string(preflight.OK), "containerd v2.4.2", ""},
+		{"swap", string(preflight.Warn), "swap is on", "swapoff -a"},
+		{"cni", string(preflight.Fail), "no network configuration\nin /etc/cni/net.d", "install a CNI configuration"},
+	})
+	if exitCode(err) != exitError || complaint(t.Context(), "", err) != "" {
+		t.Errorf("a failed check ends with %v", err)
+	}
+	golden(t, "check", out.String())
+	if err := a.printChecks([]checkRow{{"swap", string(preflight.Warn), "on", "off"}}); err != nil {
+		t.Errorf("a warning ends with %v", err)
+	}
+}
+
+func TestJournalReportsAsTables(t *testing.T) {
+	a, out := testApp()
+	if err := a.printVerified(&bus.VerifyReport{First: 1, Last: 1042, Records: 1042, Bytes: 312_000, Epochs: 3}); err != nil {
+		t.Error(err)
+	}
+	if err := a.printVerified(&bus.VerifyReport{First: 1, Last: 9, Records: 8, Bytes: 900, Epochs: 1, Found: 1, Problems: []bus.Problem{{Seq: 5, Message: "records 5 to 5 are missing"}}}); exitCode(err) != exitError {
+		t.Errorf("a damaged journal ends with %v", err)
+	}
+	a.printSize(&bus.SizeReport{
+		Journal: bus.Share{Name: "journal", Count: 1042, Bytes: 312_000}, JournalDisk: 400_000, ManifestsDisk: 5000, Manifests: 4,
+		ByKind: []bus.Share{{Name: "pod", Count: 1000, Bytes: 300_000}, {Name: "runtime", Count: 42, Bytes: 12_000}},
+		Pods:   []bus.Share{{Name: "u1", Count: 500, Bytes: 150_000}, {Name: "u2", Count: 1, Bytes: 10}},
+	}, map[string]string{"u1": "web"})
+	golden(t, "journal", out.String())
+}
+
+func TestTablesCanBePrintedAsJSONAndYAML(t *testing.T) {
+	a, out := testApp()
+	if err := printValue(a.out, formatJSON, listOf(&corev1.PodList{})); err != nil {
+		t.Fatal(err)
+	}
+	var list map[string]any
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil || list["kind"] != "List" || list["items"] == nil {
+		t.Errorf("an empty list is %v, %v", list, err)
+	}
+	out.Reset()
+	if err := printValue(a.out, formatYAML, map[string]int{"a": 1}); err != nil || out.String() != "a: 1\n" {
+		t.Errorf("yaml is %q, %v", out, err)
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/journalet/journalet/runtime/query"
+)
+
+// description prints a pod for people.
+type description struct {
+	w    io.Writer
+	now  time.Time
+	node string
+}
+
+func (d *description) line(format string, args ...any) { fmt.Fprintf(d.w, format+"\n", args...) }
+
+func (d *description) field(name, value string) {
+	if value != "" {
+		d.line("%-14s%s", name+":", value)
+	}
+}
+
+func (d *description) pod(r *query.PodReport) {
+	p := r.Pod
+	s := summarize(p)
+	d.field("Name", podName(p))
+	d.field("Namespace", p.Namespace)
+	d.field("UID", string(p.UID))
+	d.field("Node", d.node)
+	d.field("Source", r.Source)
+	d.field("Manifest", r.Digest)
+	d.field("Stage", r.Stage)
+	d.field("Status", s.status)
+	d.field("Phase", string(p.Status.Phase))
+	d.field("Reason", p.Status.Reason)
+	d.field("Message", p.Status.Message)
+	d.field("QoS class", string(p.Status.QOSClass))
+	var ips []string
+	for _, ip := range p.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	d.field("IPs", strings.Join(ips, ", "))
+	if !p.CreationTimestamp.IsZero() {
+		d.field("Age", age(d.now, p.CreationTimestamp))
+	}
+	if p.DeletionTimestamp != nil {
+		d.field("Removed", age(d.now, *p.DeletionTimestamp)+" ago")
+	}
+	if r.Orphan {
+		d.field("Orphan", "no source has named this pod; what the runtime shows of it is taken down")
+	}
+	if q := r.Quarantine; q != nil {
+		d.line("\nOut of service since record #%d (%s): %s\nIts containers run on, but nothing is decided about it; a restart of the agent tries again.", q.Cause, q.Code, q.Message)
+	}
+	d.containers("Init containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
+	d.containers("Containers", p.Spec.Containers, p.Status.ContainerStatuses)
+	d.conditions(p)
+	d.decisions(r)
+	d.events(r)
+}
+
+func (d *description) containers(title string, specs []corev1.Container, statuses []corev1.ContainerStatus) {
+	if len(specs) == 0 {
+		return
+	}
+	d.line("\n%s:", title)
+	for i := range specs {
+		c := &specs[i]
+		d.line("  %s:", c.Name)
+		field := func(name, value string) {
+			if value != "" {
+				d.line("    %-12s%s", name+":", value)
+			}
+		}
+		field("Image", c.Image)
+		at := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+		if at < 0 {
+			continue
+		}
+		s := &statuses[at]
+		field("ID", s.ContainerID)
+		field("State", d.state(&s.State))
+		field("Last state", d.state(&s.LastTerminationState))
+		field("Ready", fmt.Sprint(s.Ready))
+		field("Restarts", fmt.Sprint(s.RestartCount))
+	}
+}
+
+func (d *description) state(s *corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running for " + age(d.now, s.Running.StartedAt)
+	case s.Waiting != nil:
+		if s.Waiting.Message != "" {
+			return fmt.Sprintf("waiting, %s: %s", s.Waiting.Reason, s.Waiting.Message)
+		}
+		return "waiting, " + s.Waiting.Reason
+	case s.Terminated != nil:
+		t := s.Terminated
+		text := fmt.Sprintf("terminated %s ago, %s, exit code %d", age(d.now, t.FinishedAt), ended(t), t.ExitCode)
+		if !t.StartedAt.IsZero() && !t.FinishedAt.IsZero() {
+			text += ", ran " + duration.HumanDuration(t.FinishedAt.Sub(t.StartedAt.Time))
+		}
+		if t.Message != "" {
+			text += ": " + strings.TrimSpace(t.Message)
+		}
+		return text
+	}
+	return ""
+}
+
+func (d *description) conditions(p *corev1.Pod) {
+	if len(p.Status.Conditions) == 0 {
+		return
+	}
+	d.line("\nConditions:")
+	rows := [][]string{{"TYPE", "STATUS", "AGE", "REASON", "MESSAGE"}}
+	for _, c := range p.Status.Conditions {
+		rows = append(rows, []string{string(c.Type), string(c.Status), age(d.now, c.LastTransitionTime), c.Reason, c.Message})
+	}
+	(&table{w: d.w, indent: "  "}).print(rows...)
+}
+
+func (d *description) decisions(r *query.PodReport) {
+	if len(r.Decisions) == 0 {
+		return
+	}
+	d.line("\nLatest decisions (all: journalet observe --no-follow --pod %s):", r.Pod.UID)
+	for _, l := range r.Decisions {
+		d.line("  %s  #%d  %s%s", clock(d.now, l.Time), l.Seq, l.Text, because(l))
+	}
+}
+
+func (d *description) events(r *query.PodReport) {
+	if len(r.Events) == 0 {
+		return
+	}
+	d.line("\nEvents:")
+	rows := [][]string{{"SEQ", "TYPE", "REASON", "AGE", "MESSAGE"}}
+	for _, e := range r.Events {
+		rows = append(rows, []string{fmt.Sprintf("#%d", e.Seq), e.Type, e.Reason, duration.HumanDuration(d.now.Sub(e.Time)), e.Message})
+	}
+	(&table{w: d.w, indent: "  "}).print(rows...)
+}
+
+// because is what a decision follows from, as far as it is known.
+func because(l query.Line) string {
+	switch {
+	case l.Cause == 0:
+		return ""
+	case l.CauseText == "":
+		return fmt.Sprintf("  because #%d", l.Cause)
+	}
+	return fmt.Sprintf("  because #%d %s", l.Cause, l.CauseText)
+}
+
+// clock is an event's local time of day, with the date if it is not today's.
+func clock(now time.Time, text string) string {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return text
+	}
+	t = t.In(now.Location())
+	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
+		return t.Format("2006-01-02 15:04:05.000")
+	}
+	return t.Format("15:04:05.000")
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/runtime/query"
+)
+
+// settle is how long `pods -w` waits after an event for those that come with it.
+const settle = 150 * time.Millisecond
+
+type podsOptions struct {
+	namespace string
+	all       bool
+	watch     bool
+	noHeaders bool
+}
+
+func (a *app) podsCommand() *cobra.Command {
+	var o podsOptions
+	cmd := &cobra.Command{
+		Use:     "pods",
+		Aliases: []string{"po", "ps"},
+		Short:   "List the pods of this node",
+		Long: "List the pods of this node as `kubectl get pods` does, of all namespaces unless one is named.\n\n" +
+			"A pod whose status is Quarantined is out of service: its containers run on, but a decision about it failed\n" +
+			"and none is taken until the agent is restarted. `journalet pod NAME` tells why.",
+		Example: "  journalet pods\n" +
+			"  journalet pods -o wide\n" +
+			"  journalet pods -n kube-system -w\n" +
+			"  journalet pods -o json | jq '.items[].status.podIP'",
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.all && o.namespace != "" {
+				return usagef("--namespace and --all-namespaces exclude each other")
+			}
+			if o.watch && a.output != formatTable && a.output != formatWide {
+				return usagef("--watch prints a table: want -o table or wide")
+			}
+			return a.ask(cmd.Context(), o.watch, func(c *query.Client) error { return a.pods(cmd.Context(), c, o) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.namespace, "namespace", "n", "", "only pods of this namespace")
+	f.BoolVarP(&o.all, "all-namespaces", "A", false, "pods of all namespaces, with their namespace (the default shows it if there are several)")
+	f.BoolVarP(&o.watch, "watch", "w", false, "go on printing the pods that change")
+	f.BoolVar(&o.noHeaders, "no-headers", false, "leave out the headings")
+	return a.asking(cmd, formatTable, formatWide, formatJSON, formatYAML, formatName)
+}
+
+func (a *app) pods(ctx context.Context, c *query.Client, o podsOptions) error {
+	pods, err := c.Pods(ctx, o.namespace)
+	if err != nil {
+		return err
+	}
+	switch a.output {
+	case formatJSON, formatYAML:
+		return printValue(a.out, a.output, listOf(pods))
+	case formatName:
+		for i := range pods.Items {
+			fmt.Fprintln(a.out, "pod/"+podName(&pods.Items[i]))
+		}
+		return nil
+	}
+	t := &podTable{table: table{w: a.out}, wide: a.output == formatWide, node: c.Node(), namespaces: o.all || namespaces(pods) > 1}
+	if len(pods.Items) == 0 && !o.watch {
+		where := "on node " + c.Node()
+		if o.namespace != "" {
+			where = "in namespace " + o.namespace + " " + where
+		}
+		fmt.Fprintln(a.err, "No pods "+where+".")
+		return nil
+	}
+	t.show(a.now(), pods, !o.noHeaders)
+	if !o.watch {
+		return nil
+	}
+	return a.watchPods(ctx, c, o, t)
+}
+
+// listOf is the list as kubectl prints one.
+func listOf(pods *corev1.PodList) *corev1.PodList {
+	pods.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "List"}
+	if pods.Items == nil {
+		pods.Items = []corev1.Pod{}
+	}
+	return pods
+}
+
+func namespaces(pods *corev1.PodList) int {
+	seen := map[string]bool{}
+	for i := range pods.Items {
+		if ns := pods.Items[i].Namespace; ns != "" { // a pod that no source has named has none
+			seen[ns] = true
+		}
+	}
+	return len(seen)
+}
+
+// watchPods lists again after events, and prints the rows that changed.
+func (a *app) watchPods(ctx context.Context, c *query.Client, o podsOptions, t *podTable) error {
+	changed := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		ended <- c.Watch(ctx, query.WatchRequest{Follow: true, Notice: a.notice}, func(bus.Flat) error {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+	}()
+	for {
+		select {
+		case err := <-ended:
+			return interrupted(ctx, err)
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(settle):
+		}
+		pods, err := c.Pods(ctx, o.namespace)
+		if err == nil {
+			t.show(a.now(), pods, false)
+			continue
+		}
+		// A lost agent comes back, and its start is an event that brings us here again.
+		if exitCode(err) != exitNoAgent {
+			return interrupted(ctx, err)
+		}
+	}
+}
+
+// interrupted is nil for the way in which people end a command that follows something.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (a *app) notice(s string) { fmt.Fprintln(a.err, "journalet: "+s) }
+
+// podTable prints pods as rows, and later only those that changed.
+type podTable struct {
+	table
+	wide, namespaces bool
+	node             string
+	shown            map[string]string // by UID, without what changes by time alone
+}
+
+func (t *podTable) show(now time.Time, pods *corev1.PodList, headings bool) {
+	var rows [][]string
+	if headings {
+		rows = append(rows, t.headings())
+	}
+	seen := map[string]bool{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		seen[string(p.UID)] = true
+		s := summarize(p)
+		if t.new(string(p.UID), fmt.Sprintf("%v %v %v", s, p.Status.PodIPs, p.Status.Message)) {
+			rows = append(rows, t.row(now, p, &s))
+		}
+	}
+	for uid := range t.shown {
+		if !seen[uid] {
+			delete(t.shown, uid)
+		}
+	}
+	t.print(rows...)
+}
+
+func (t *podTable) new(uid, what string) bool {
+	if t.shown == nil {
+		t.shown = map[string]string{}
+	}
+	before, ok := t.shown[uid]
+	t.shown[uid] = what
+	return !ok || before != what
+}
+
+func (t *podTable) headings() []string {
+	h := []string{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}
+	if t.namespaces {
+		h = append([]string{"NAMESPACE"}, h...)
+	}
+	if t.wide {
+		h = append(h, "IP", "NODE", "SOURCE", "UID")
+	}
+	return h
+}
+
+func (t *podTable) row(now time.Time, p *corev1.Pod, s *podSummary) []string {
+	r := []string{podName(p), fmt.Sprintf("%d/%d", s.ready, s.total), s.status, s.restartsText(now), age(now, p.CreationTimestamp)}
+	if t.namespaces {
+		r = append([]string{p.Namespace}, r...)
+	}
+	if t.wide {
+		node := p.Spec.NodeName
+		if node == "" {
+			node = t.node
+		}
+		r = append(r, none(p.Status.PodIP), node, none(p.Annotations[sourceAnnotation]), string(p.UID))
+	}
+	return r
+}
+
+// sourceAnnotation is where the kubelet notes a pod's source.
+const sourceAnnotation = "kubernetes.io/config.source"
+
+func none(s string) string {
+	if s == "" {
+		return "<none>"
+	}
+	return s
+}
+
+// completePods are the names of the pods, for the shell.
+func (a *app) completePods(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	err := a.ask(ctx, false, func(c *query.Client) error {
+		pods, err := c.Pods(ctx, "")
+		if err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			names = append(names, strings.TrimSpace(podName(&pods.Items[i])))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	slices.Sort(names)
+	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,223 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/runtime"
+	"github.com/journalet/journalet/actors/source"
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
+	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/file"
+	"github.com/journalet/journalet/runtime/health"
+	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/pleg"
+	"github.com/journalet/journalet/runtime/server"
+	"github.com/journalet/journalet/runtime/timer"
+)
+
+// stopGrace is how long a clean stop may take; what is not stored then is decided again at the next start.
+const stopGrace = 10 * time.Second
+
+// agent is one run.
+type agent struct {
+	cfg   *config.Config
+	facts *config.NodeFacts
+	log   *slog.Logger
+
+	bus     *bus.Bus
+	conn    *grpc.ClientConn
+	closers []func()
+	library *library
+	host    *host.Host
+	timers  *timer.Driver
+	calls   *calls.Executor
+	pleg    *pleg.PLEG
+	files   *file.Driver
+	health  *health.Monitor
+	metrics *server.Metrics
+}
+
+// Run runs the agent until ctx ends, then stops it cleanly: no container is touched by a stop. An
+// error means that it could not start, or that a part of it that cannot be done without broke.
+func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
+	a := &agent{cfg: cfg, log: log, metrics: server.NewMetrics()}
+	defer func() { err = errors.Join(err, a.close()) }()
+	if err := a.open(ctx); err != nil {
+		return err
+	}
+	recovered, err := a.host.Recover()
+	if err != nil {
+		return err
+	}
+	a.seed(recovered)
+	a.tellDamage()
+	a.host.Start(recovered, a.started())
+	log.Info("journalet has started", "node", a.facts.NodeName, "epoch", a.bus.Opening().Epoch,
+		"records", a.bus.Opening().Last, "pods", len(a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD)),
+		"runtime", cfg.ContainerRuntimeEndpoint, "manifests", cfg.StaticPodPath)
+	return a.serve(ctx)
+}
+
+// open brings up everything that a fold needs, and the drivers, none of which runs yet.
+func (a *agent) open(ctx context.Context) (err error) {
+	if a.facts, err = a.cfg.NodeFacts(); err != nil {
+		return err
+	}
+	if err := refuseBesideKubelet(a.cfg); err != nil {
+		return err
+	}
+	if err := makeRoot(a.cfg.RootDir); err != nil {
+		return err
+	}
+	sync, err := bus.ParseSync(a.cfg.JournalSync)
+	if err != nil {
+		return err
+	}
+	a.bus, err = bus.Open(ctx, bus.Options{
+		Dir: filepath.Join(a.cfg.RootDir, "bus"), Node: a.facts.NodeName, Sync: sync, Listen: a.cfg.BusListen, Log: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.connect(); err != nil {
+		return err
+	}
+	a.library = newLibrary(a.bus.Manifests().Get)
+	a.host = host.New(host.Options{
+		Node: a.facts.NodeName, Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(),
+		Deciders: host.AllDeciders, Manifest: a.library.get, Effects: a, Now: time.Now, Log: a.log,
+	})
+	a.bus.Journal().OnStored(a.host.Stored)
+	a.makeDrivers()
+	return nil
+}
+
+// makeRoot makes the agent's folders: pods as the kubelet's (0750), the rest closed to others.
+func makeRoot(dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "pods"), 0o750); err != nil {
+		return fmt.Errorf("root directory %s cannot be used: %w (give another one with --root-dir, or run as root)", dir, err)
+	}
+	probe, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return fmt.Errorf("root directory %s cannot be written to: %w (give another one with --root-dir)", dir, err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// Stored gives a stored record to the drivers, in order.
+func (a *agent) Stored(rec *journaletv1.Record) {
+	a.timers.Stored(rec)
+	a.calls.Stored(rec)
+	a.library.Stored(rec)
+	a.metrics.Record()
+	for _, e := range rec.GetStep().GetDecisions() {
+		if k := e.GetPodForgotten(); k != nil {
+			a.pleg.Forget(k.GetUid())
+		}
+	}
+	if a.bus.Observers().Wanted() {
+		a.bus.Observers().Publish(rec)
+	}
+}
+
+// seed gives the drivers what the journal knows, so that what has not changed is not told again.
+func (a *agent) seed(r *host.Recovered) {
+	var seen []*journaletv1.PodObserved
+	r.Each(func(ref messages.Ref, d actors.Decider) {
+		a.timers.Seed(ref, d.Timers())
+		switch d := d.(type) {
+		case *source.Actor:
+			a.files.Seed(d.Source())
+		case *runtime.Actor:
+			a.calls.Seed(d.Runtime().GetCalls())
+			a.health = health.New(a.healthOptions(d.Runtime().GetHealth()))
+		case *pod.Actor:
+			if o := d.Pod().GetObserved(); o != nil {
+				seen = append(seen, o)
+			}
+		}
+	})
+	a.pleg.Seed(seen)
+}
+
+// tellDamage records what was found wrong with the journal.
+func (a *agent) tellDamage() {
+	damage := a.bus.Opening().Damage
+	if damage == nil {
+		return
+	}
+	a.log.Warn("the journal is damaged; the agent goes on from the last good record and what the runtime shows", "what", damage.GetMessage())
+	a.host.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_JournalDamaged{JournalDamaged: damage}})
+}
+
+// serve runs the drivers until ctx ends or one of them breaks for good.
+func (a *agent) serve(ctx context.Context) error {
+	g, run := errgroup.WithContext(ctx)
+	for name, driver := range map[string]func(context.Context) error{
+		"runtime health": a.health.Run, "pleg": a.pleg.Run, "file source": a.files.Run, "health server": a.serveHTTP,
+	} {
+		g.Go(func() error {
+			if err := driver(run); err != nil && run.Err() == nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	stopQueries, err := a.serveQueries(run)
+	if err == nil {
+		g.Go(func() error { return a.notify(run) })
+	}
+	<-run.Done()
+	a.log.Info("journalet stops; pods go on running")
+	err = errors.Join(err, g.Wait())
+	if stopQueries != nil {
+		stopQueries()
+	}
+	return errors.Join(err, a.stop())
+}
+
+// stop writes the last record of the run.
+func (a *agent) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	a.calls.Close()
+	a.timers.Close()
+	a.host.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStopped{
+		AgentStopped: &journaletv1.AgentStopped{Reason: "told to stop"},
+	}})
+	if err := a.bus.Journal().Flush(ctx); err != nil {
+		return err
+	}
+	if err := a.host.Stop(ctx); err != nil {
+		a.log.Warn("no snapshots were taken at the stop; the next start reads more of the journal", "err", err)
+	}
+	return nil
+}
+
+// close takes down what open brought up, in reverse.
+func (a *agent) close() error {
+	var err error
+	if a.bus != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+		defer cancel()
+		err = a.bus.Close(ctx)
+	}
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		a.closers[i]()
+	}
+	return err
+}

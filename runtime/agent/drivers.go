@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
+	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/file"
+	"github.com/journalet/journalet/runtime/health"
+	"github.com/journalet/journalet/runtime/pleg"
+	"github.com/journalet/journalet/runtime/sim"
+	"github.com/journalet/journalet/runtime/timer"
+	"github.com/journalet/journalet/runtime/volume"
+)
+
+// simScheme selects the simulated runtime.
+const simScheme = "sim://"
+
+// maxCRIMessage bounds one answer of the runtime (kubelet: maxMsgSize, 16 MiB).
+const maxCRIMessage = 16 << 20
+
+// stopPerStart relates the bound of teardown calls to that of starts: both are work of runc and CNI.
+const stopPerStart = 1
+
+// simulated tells whether containers are simulated.
+func simulated(cfg *config.Config) bool {
+	return strings.HasPrefix(cfg.ContainerRuntimeEndpoint, simScheme)
+}
+
+// connect makes the connection to the runtime. A socket that is not there yet is no error: the
+// connection is made when it comes, and calls wait.
+func (a *agent) connect() error {
+	if simulated(a.cfg) {
+		a.log.Warn("containers are simulated: nothing that a pod names is run")
+		rt := sim.New(sim.Options{AnyImage: true, Logger: a.log})
+		a.closers = append(a.closers, rt.Close)
+		conn, err := rt.Dial()
+		a.conn = conn
+		return err
+	}
+	conn, err := grpc.NewClient(a.cfg.ContainerRuntimeEndpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxCRIMessage)),
+		grpc.WithConnectParams(connectParams()))
+	if err != nil {
+		return fmt.Errorf("container runtime endpoint %s: %w", a.cfg.ContainerRuntimeEndpoint, err)
+	}
+	a.closers = append(a.closers, func() { _ = conn.Close() })
+	a.conn = conn
+	return nil
+}
+
+// connectParams makes a runtime that was restarted be found again within a second.
+func connectParams() grpc.ConnectParams {
+	p := grpc.ConnectParams{MinConnectTimeout: 3 * time.Second}
+	p.Backoff.BaseDelay, p.Backoff.Multiplier, p.Backoff.MaxDelay = 50*time.Millisecond, 1.6, time.Second
+	return p
+}
+
+// id marks what this agent makes: one root directory on one node, for good.
+func (a *agent) id() string {
+	root, err := filepath.Abs(a.cfg.RootDir)
+	if err != nil {
+		root = a.cfg.RootDir
+	}
+	sum := sha256.Sum256([]byte(a.facts.NodeName + "\n" + root))
+	return hex.EncodeToString(sum[:8])
+}
+
+// started is the event that opens this run.
+func (a *agent) started() *journaletv1.AgentStarted {
+	concurrency := uint32(max(1, a.cfg.CRIConcurrency))
+	return &journaletv1.AgentStarted{
+		Epoch: a.bus.Opening().Epoch, Version: Version, BootId: a.facts.BootID, AgentId: a.id(),
+		Config: &journaletv1.AgentConfig{
+			NodeName: a.facts.NodeName, NodeLabels: a.facts.Labels,
+			Allocatable: &journaletv1.NodeCapacity{
+				MilliCpu: a.facts.Allocatable.MilliCPU, MemoryBytes: a.facts.Allocatable.MemoryBytes,
+				EphemeralStorageBytes: a.facts.Allocatable.EphemeralStorageBytes,
+			},
+			MaxPods:          uint32(max(0, a.cfg.MaxPods)),
+			StartConcurrency: concurrency, StopConcurrency: stopPerStart * concurrency,
+			PullConcurrency:     uint32(max(1, a.cfg.MaxParallelImagePulls)),
+			MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
+		},
+	}
+}
+
+// makeDrivers makes the drivers; none does anything before it is run.
+func (a *agent) makeDrivers() {
+	volumes := volume.New(volume.Options{
+		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir, Log: a.log,
+	})
+	driver := cri.New(cri.Options{
+		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.library.get, Hash: pod.ContainerHash,
+		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
+		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
+		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
+		SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"), MemoryCapacity: a.facts.Capacity.MemoryBytes,
+		Volumes: volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
+		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
+		Progress: func(p *journaletv1.PullProgressed) {
+			a.host.Outcome(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_PullProgressed{PullProgressed: p}})
+		},
+		Log: a.log,
+	})
+	a.pleg = pleg.New(pleg.Options{
+		Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, Log: a.log,
+		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
+			return a.host.Fact(ctx, messages.Pod(o.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
+		},
+	})
+	a.timers = timer.New(timer.Wall{}, a.host.Outcome)
+	a.calls = calls.New(calls.Options{
+		Performer: driver, Outcome: a.host.Outcome, Finished: a.pleg.Hint, Log: a.log,
+		Observe: func(operation string, took time.Duration, failed bool) {
+			var err error
+			if failed {
+				err = errors.New("failed")
+			}
+			a.metrics.Operation(operation, took, err)
+		},
+	})
+	a.files = file.New(file.Options{
+		Path: a.cfg.StaticPodPath, Node: a.facts.NodeName, Source: messages.FileSource, Reread: a.cfg.FileCheckFrequency,
+		Store: a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log,
+		Sink: func(ctx context.Context, m *journaletv1.ManifestsRead) error {
+			return a.host.Fact(ctx, messages.Source(messages.FileSource),
+				&journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}})
+		},
+	})
+}
+
+// pullQPS turns the kubelet's 0, no bound, into the driver's.
+func pullQPS(qps int32) float64 {
+	if qps == 0 {
+		return -1
+	}
+	return float64(qps)
+}
+
+func (a *agent) healthOptions(last *journaletv1.RuntimeHealthChanged) health.Options {
+	return health.Options{
+		Conn: a.conn, Last: last, Log: a.log,
+		Sink: func(ctx context.Context, c *journaletv1.RuntimeHealthChanged) error {
+			return a.host.Fact(ctx, messages.Runtime, &journaletv1.Event{
+				Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: c},
+			})
+		},
+	}
+}

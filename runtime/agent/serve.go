@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/runtime"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/preflight"
+	"github.com/journalet/journalet/runtime/query"
+	"github.com/journalet/journalet/runtime/server"
+)
+
+// Version is the agent's version; the build sets it.
+var Version = "dev"
+
+// refuseBesideKubelet keeps two agents from ordering one runtime about.
+func refuseBesideKubelet(cfg *config.Config) error {
+	if simulated(cfg) || cfg.AllowBesideKubelet {
+		return nil
+	}
+	pid, running := preflight.KubeletRunning(cfg.ContainerRuntimeEndpoint)
+	if !running {
+		return nil
+	}
+	return fmt.Errorf("a kubelet (pid %d) runs on this node with the same container runtime: stop it first, or give --allow-beside-kubelet", pid)
+}
+
+// checks are what health depends on, by name. None takes another down: each tells only of itself.
+func (a *agent) checks() *server.Checks {
+	return server.NewChecks(
+		server.Check{Name: "journal", Probe: func() error {
+			since, err := a.bus.Journal().Stalled()
+			if err != nil {
+				return fmt.Errorf("appending stalls since %s: %w", since.Format("15:04:05"), err)
+			}
+			return nil
+		}},
+		server.Check{Name: "pleg", Probe: a.pleg.Healthy},
+		server.Check{Name: "file source", Probe: a.files.Healthy},
+	)
+}
+
+// ready is what a first reading of everything depends on.
+func (a *agent) ready() *server.Checks {
+	return server.NewChecks(server.Check{Name: "runtime", Probe: a.runtimeReady})
+}
+
+func (a *agent) runtimeReady() error {
+	var err error
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	asked := a.host.Inspect(ctx, messages.Runtime, func(d actors.Decider) {
+		if h := d.(*runtime.Actor).Runtime().GetHealth(); !h.GetRuntimeReady() {
+			err = fmt.Errorf("the container runtime is not ready: %s", h.GetMessage())
+		}
+	})
+	if asked != nil {
+		return asked
+	}
+	return err
+}
+
+// serveHTTP serves health and metrics, unless the port is 0.
+func (a *agent) serveHTTP(ctx context.Context) error {
+	if a.cfg.HealthzPort == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	a.metrics.Build(Version, a.facts.NodeName)
+	a.metrics.Count(a.counts)
+	s, err := server.Listen(server.Options{
+		Address: net.JoinHostPort(a.cfg.HealthzBindAddress, strconv.Itoa(int(a.cfg.HealthzPort))), Flag: "--healthz-port",
+		Health: a.checks(), Ready: a.ready(), Metrics: a.metrics, Log: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx)
+}
+
+// notify keeps systemd informed, where there is one.
+func (a *agent) notify(ctx context.Context) error {
+	s := server.NewSystemd(a.checks().Err, a.log)
+	s.Ready("running on node " + a.facts.NodeName)
+	s.Watch(ctx)
+	<-ctx.Done()
+	s.Stopping()
+	return nil
+}
+
+// serveQueries answers the command line and other observers.
+func (a *agent) serveQueries(ctx context.Context) (func(), error) {
+	return query.Serve(ctx, query.Options{
+		Conn: a.bus.Services(), Host: a.host, Journal: a.bus.Journal(), Node: a.facts.NodeName, NodeView: a.nodeView,
+		Version: Version, Epoch: a.bus.Opening().Epoch, Simulated: simulated(a.cfg), Log: a.log,
+	})
+}
+
+// nodeView is what a pod's status tells of the node.
+func (a *agent) nodeView() pod.Node {
+	name := "containerd"
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	_ = a.host.Inspect(ctx, messages.Runtime, func(d actors.Decider) {
+		if n := d.(*runtime.Actor).Runtime().GetHealth().GetRuntimeName(); n != "" {
+			name = n
+		}
+	})
+	return pod.Node{HostIPs: a.facts.HostIPs, RuntimeName: name}
+}

@@ -1,0 +1,314 @@
+package config
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+)
+
+const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t *testing.T, args ...string) (*Config, []Problem, error) {
+	t.Helper()
+	c := Defaults()
+	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	c.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := c.Load(fs)
+	return c, problems, err
+}
+
+func mustLoad(t *testing.T, args ...string) (*Config, []Problem) {
+	t.Helper()
+	c, problems, err := load(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return c, problems
+}
+
+func named(problems []Problem) []string {
+	var out []string
+	for _, p := range problems {
+		out = append(out, p.Field)
+	}
+	return out
+}
+
+func TestEveryFieldOfTheAPIIsClassified(t *testing.T) {
+	inType := map[string]bool{"apiVersion": true, "kind": true}
+	k := reflect.TypeFor[kubeletconfig.KubeletConfiguration]()
+	for i := range k.NumField() {
+		if name := jsonName(k.Field(i)); name != "" {
+			inType[name] = true
+		}
+	}
+	for name := range inType {
+		if f, ok := fields[name]; !ok || (f.ignored == "") == (f.apply == nil) {
+			t.Errorf("%s: not classified as either honoured or ignored", name)
+		}
+	}
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	Defaults().AddFlags(fs)
+	for name, f := range fields {
+		if !inType[name] {
+			t.Errorf("%s: is no field of the API", name)
+		}
+		if f.flag != "" && fs.Lookup(f.flag) == nil {
+			t.Errorf("%s: there is no flag --%s", name, f.flag)
+		}
+		if _, err := decodeField(f.def, name, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDefaultsAreValidAndFieldsWrittenOutAsDefaultsGiveNoWarning(t *testing.T) {
+	c, problems := mustLoad(t)
+	if len(problems) > 0 || c.StaticPodPath != DefaultStaticPodPath || c.MaxPods != 110 {
+		t.Fatalf("%v, %+v", problems, c)
+	}
+	text := head
+	for name, f := range fields {
+		if f.def != "" {
+			text += name + ": " + f.def + "\n"
+		}
+	}
+	if _, problems = mustLoad(t, "--config", write(t, filepath.Join(t.TempDir(), "config.yaml"), text)); len(problems) > 0 {
+		t.Fatalf("warnings on defaults: %v", problems)
+	}
+}
+
+func TestAnExistingKubeletConfigurationLoads(t *testing.T) {
+	c, problems := mustLoad(t, "--config", "testdata/kubeadm.yaml")
+	if got, want := named(problems), []string{"authentication", "cgroupDriver", "rotateCertificates"}; !slices.Equal(got, want) {
+		t.Errorf("warnings on %v, want %v", got, want)
+	}
+	if c.StaticPodPath != "/etc/kubernetes/manifests" || c.ResolvConf != "/run/systemd/resolve/resolv.conf" ||
+		!slices.Equal(c.ClusterDNS, []string{"10.96.0.10"}) || c.ClusterDomain != "cluster.local" ||
+		c.ContainerRuntimeEndpoint != "unix:///var/run/containerd/containerd.sock" ||
+		c.FileCheckFrequency != DefaultFileCheck || c.RuntimeRequestTimeout != DefaultRequestTimeout {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestHonouredFieldsAreTaken(t *testing.T) {
+	dir := t.TempDir()
+	c, problems := mustLoad(t, "--config", write(t, filepath.Join(dir, "c.yaml"), head+`
+staticPodPath: pods
+fileCheckFrequency: 5s
+runtimeRequestTimeout: 3m
+maxPods: 7
+podLogsDir: /logs
+imageServiceEndpoint: unix:///run/containerd/containerd.sock
+registryPullQPS: 0
+registryBurst: 3
+maxParallelImagePulls: 4
+resolvConf: ""
+healthzPort: 0
+healthzBindAddress: "::1"
+seccompDefault: true
+systemReserved: {cpu: 100m, memory: 1Gi, pid: "100"}
+kubeReserved: {ephemeral-storage: 1Mi}
+crashLoopBackOff: {maxContainerRestartPeriod: 10s}
+logging: {verbosity: 3, format: json, vmodule: [{filePattern: a, verbosity: 2}]}
+`))
+	want := Defaults()
+	want.ConfigFile = c.ConfigFile
+	want.StaticPodPath, want.FileCheckFrequency, want.RuntimeRequestTimeout = filepath.Join(dir, "pods"), 5*time.Second, 3*time.Minute
+	want.MaxPods, want.PodLogDir, want.ImageServiceEndpoint = 7, "/logs", DefaultEndpoint
+	want.RegistryPullQPS, want.RegistryBurst, want.MaxParallelImagePulls = 0, 3, 4
+	want.ResolvConf, want.HealthzPort, want.HealthzBindAddress, want.SeccompDefault = "", 0, "::1", true
+	want.SystemReserved = map[string]string{"cpu": "100m", "memory": "1Gi", "pid": "100"}
+	want.KubeReserved = map[string]string{"ephemeral-storage": "1Mi"}
+	want.MaxContainerRestartPeriod, want.Verbosity, want.LogFormat = 10*time.Second, 3, LogJSON
+	want.NodeLabels, want.ClusterDNS = c.NodeLabels, c.ClusterDNS
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	if got := named(problems); !slices.Equal(got, []string{"logging.vmodule", "systemReserved.pid"}) {
+		t.Errorf("warnings on %v", got)
+	}
+}
+
+func TestFlagsWinOverDropInsAndDropInsOverTheFile(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "c.yaml"), head+"maxPods: 1\nclusterDomain: a\nclusterDNS: [10.0.0.1]\nsystemReserved: {cpu: \"1\", memory: 1Gi}\nseccompDefault: true\nlogging: {verbosity: 5}\n")
+	write(t, filepath.Join(dir, "d", "20.conf"), head+"maxPods: 3\nclusterDNS: [10.0.0.3]\n")
+	write(t, filepath.Join(dir, "d", "10.conf"), head+"maxPods: 2\nclusterDomain: b\nsystemReserved: {cpu: \"2\"}\nseccompDefault: null\n")
+	write(t, filepath.Join(dir, "d", "30.yaml"), head+"maxPods: 9\n")
+	c, _ := mustLoad(t, "--config", file, "--config-dir", filepath.Join(dir, "d"), "--cluster-domain", "flag", "--v", "0")
+	if c.MaxPods != 3 || c.ClusterDomain != "flag" || !slices.Equal(c.ClusterDNS, []string{"10.0.0.3"}) ||
+		c.SystemReserved["cpu"] != "2" || c.SystemReserved["memory"] != "1Gi" || c.SeccompDefault || c.Verbosity != 0 {
+		t.Errorf("%+v", c)
+	}
+	// A flag that repeats the default still wins.
+	if c, _ = mustLoad(t, "--config", file, "--max-pods", "110", "--pod-manifest-path", "/p"); c.MaxPods != 110 || c.StaticPodPath != "/p" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestWhatIsNotCarriedOutIsNamedWithItsFile(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "c.yaml"), head+"cpuManagerPolicy: static\nmaxPodz: 3\nlogging: {verbos: 1}\nstaticPodURLHeader: {Authorization: [Bearer-canary]}\nmaxPods: 1\nmaxPods: 2\n")
+	_, problems, err := load(t, "--config", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.String())
+	}
+	text := strings.Join(all, "\n")
+	for _, want := range []string{
+		file + ": cpuManagerPolicy: not carried out by this version, ignored",
+		file + ": maxPodz: unknown field", file + ": logging.verbos: unknown field", "staticPodURLHeader", "twice",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "canary") {
+		t.Errorf("a value is shown:\n%s", text)
+	}
+}
+
+func TestContradictionsAndValuesOutOfBoundsAreRefused(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"pulls":       {"serializeImagePulls: true\nmaxParallelImagePulls: 2", "contradicts"},
+		"no pulls":    {"maxParallelImagePulls: 0", "maxParallelImagePulls"},
+		"pods":        {"maxPods: -1", "maxPods"},
+		"type":        {"maxPods: many", "maxPods"},
+		"image":       {"imageServiceEndpoint: unix:///other.sock", "imageServiceEndpoint"},
+		"endpoint":    {"containerRuntimeEndpoint: tcp://1.2.3.4:5", "containerRuntimeEndpoint"},
+		"back-off":    {"crashLoopBackOff: {maxContainerRestartPeriod: 301s}", "maxContainerRestartPeriod"},
+		"dns":         {"clusterDNS: [dns.local]", "clusterDNS"},
+		"check":       {"fileCheckFrequency: 1ms", "fileCheckFrequency"},
+		"negative":    {"runtimeRequestTimeout: -1s", "runtimeRequestTimeout"},
+		"reserved":    {"kubeReserved: {cpu: \"-1\"}", "kubeReserved"},
+		"reserved of": {"systemReserved: {gpu: \"1\"}", "gpu"},
+		"port":        {"healthzPort: 70000", "healthzPort"},
+		"format":      {"logging: {format: xml}", "logging.format"},
+		"kind":        {"kind: Pod", "write apiVersion"},
+		"syntax":      {"a: [", "not YAML"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := head + c.text
+			if name == "kind" {
+				text = "apiVersion: v1\nkind: Pod\n"
+			}
+			got, _, err := load(t, "--config", write(t, filepath.Join(t.TempDir(), "c.yaml"), text))
+			if err == nil {
+				err = got.Validate()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want one on %q", err, c.want)
+			}
+		})
+	}
+	for _, args := range [][]string{
+		{"--journal-sync", "never"}, {"--cri-concurrency", "0"}, {"--hostname-override", "a_b"}, {"--node-ip", "127.0.0.1"},
+		{"--node-ip", "10.0.0.1,10.0.0.2"}, {"--node-labels", "a b=c"}, {"--bus-listen", "4222"}, {"--root-dir", "/"},
+		{"--static-pod-path", ""}, {"--config", "/no/such/file"}, {"--config-dir", "/no/such/folder"},
+		{"--static-pod-path", "/a", "--pod-manifest-path", "/b"},
+	} {
+		c, _, err := load(t, args...)
+		if err == nil {
+			err = c.Validate()
+		}
+		if err == nil {
+			t.Errorf("%v: accepted", args)
+		}
+	}
+}
+
+func TestSerializedPullsAreOne(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+"serializeImagePulls: true\n")
+	if c, _ := mustLoad(t, "--config", file); c.MaxParallelImagePulls != 1 {
+		t.Errorf("%d pulls", c.MaxParallelImagePulls)
+	}
+}
+
+func machine(t *testing.T) string {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "proc/sys/kernel/random/boot_id"), "b-1\n")
+	write(t, filepath.Join(root, "proc/meminfo"), "MemTotal:        4194304 kB\nMemFree: 1 kB\n")
+	write(t, filepath.Join(root, "sys/devices/system/cpu/online"), "0-1,4,6-7\n")
+	return root
+}
+
+func addr(t *testing.T, s string) net.Addr {
+	ip, n, err := net.ParseCIDR(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.IP = ip
+	return n
+}
+
+func TestNodeFactsAreTheMachineWithoutWhatIsReserved(t *testing.T) {
+	c := Defaults()
+	c.RootDir = filepath.Join(t.TempDir(), "not", "made", "yet")
+	c.SystemReserved = map[string]string{"cpu": "500m", "memory": "1Gi"}
+	c.KubeReserved = map[string]string{"cpu": "1", "ephemeral-storage": "1Mi"}
+	c.NodeLabels = map[string]string{"zone": "a"}
+	addrs := []net.Addr{addr(t, "127.0.0.1/8"), addr(t, "fe80::1/64"), addr(t, "2001:db8::1/64"), addr(t, "10.0.0.5/24"), addr(t, "10.0.0.6/24")}
+	f, err := c.nodeFacts(machine(t), "Host-1.Example", addrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.NodeName != "host-1.example" || f.BootID != "b-1" || !slices.Equal(f.HostIPs, []string{"10.0.0.5", "2001:db8::1"}) ||
+		f.Labels["kubernetes.io/hostname"] != "host-1.example" || f.Labels["zone"] != "a" ||
+		f.Capacity.MilliCPU != 5000 || f.Allocatable.MilliCPU != 3500 || f.Allocatable.MemoryBytes != 3<<30 ||
+		f.Capacity.EphemeralStorageBytes-f.Allocatable.EphemeralStorageBytes != 1<<20 || f.Allocatable.EphemeralStorageBytes <= 0 {
+		t.Errorf("%+v", f)
+	}
+	c.NodeIP, c.HostnameOverride = "192.0.2.1", "Other"
+	if f, err = c.nodeFacts(machine(t), "bad_host", addrs); err != nil || f.NodeName != "other" || !slices.Equal(f.HostIPs, []string{"192.0.2.1"}) {
+		t.Errorf("%+v, %v", f, err)
+	}
+	c.SystemReserved["memory"] = "5Gi"
+	if _, err = c.nodeFacts(machine(t), "h", nil); err == nil {
+		t.Error("more is reserved than there is, and that is accepted")
+	}
+	c.HostnameOverride = ""
+	if _, err = c.nodeFacts(machine(t), "bad_host", nil); err == nil || !strings.Contains(err.Error(), "--hostname-override") {
+		t.Errorf("bad host name: %v", err)
+	}
+}
+
+func TestThisMachineHasFacts(t *testing.T) {
+	c := Defaults()
+	c.HostnameOverride = "n"
+	f, err := c.NodeFacts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.BootID == "" || f.Capacity.MilliCPU < 1000 || f.Capacity.MemoryBytes < 1<<20 || f.Capacity.EphemeralStorageBytes <= 0 {
+		t.Errorf("%+v", f)
+	}
+}

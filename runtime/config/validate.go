@@ -1,0 +1,170 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/journalet/journalet/bus"
+)
+
+// Bounds of what may be set.
+const (
+	// maxConcurrency bounds the calls under way and the pulls at once: more would only queue in the runtime.
+	maxConcurrency = 1000
+	// minFileCheck keeps the reread from becoming a busy loop.
+	minFileCheck = 100 * time.Millisecond
+	// minRequestTimeout is less than what starting a sandbox takes on any machine.
+	minRequestTimeout = time.Second
+	// minRestartPeriod and maxRestartPeriod are the API's bounds of crashLoopBackOff.maxContainerRestartPeriod.
+	minRestartPeriod = time.Second
+	maxRestartPeriod = 300 * time.Second
+	// maxNameservers is how many servers a resolver uses, and the kubelet passes on.
+	maxNameservers = 3
+	maxVerbosity   = 10
+	maxPort        = 65535
+	// defaultFlush is the API's default of logging.flushFrequency.
+	defaultFlush = 5 * time.Second
+)
+
+// Validate returns everything that is out of bounds or contradictory, one error each, joined. It looks at the values
+// only, not at the machine.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	within := func(name string, v, low, high int64) {
+		if v < low || v > high {
+			bad("%s: %d is not within %d and %d", name, v, low, high)
+		}
+	}
+	lasts := func(name string, v, low, high time.Duration) {
+		if v < low || v > high {
+			bad("%s: %v is not within %v and %v", name, v, low, high)
+		}
+	}
+	for name, path := range map[string]string{
+		"--root-dir": c.RootDir, "--static-pod-path": c.StaticPodPath, "--pod-log-dir": c.PodLogDir, "--container-log-dir": c.ContainerLogDir,
+	} {
+		if path == "" || path == "/" {
+			bad("%s: %q is no place of its own; give an absolute path", name, path)
+		}
+	}
+	within("maxPods (--max-pods)", int64(c.MaxPods), 0, 1<<31-1)
+	within("registryPullQPS", int64(c.RegistryPullQPS), 0, 1<<31-1)
+	within("registryBurst", int64(c.RegistryBurst), 0, 1<<31-1)
+	within("maxParallelImagePulls", int64(c.MaxParallelImagePulls), 1, maxConcurrency)
+	within("--cri-concurrency", int64(c.CRIConcurrency), 1, maxConcurrency)
+	within("healthzPort (--healthz-port)", int64(c.HealthzPort), 0, maxPort)
+	within("logging.verbosity (--v)", int64(c.Verbosity), 0, maxVerbosity)
+	lasts("fileCheckFrequency", c.FileCheckFrequency, minFileCheck, 24*time.Hour)
+	lasts("runtimeRequestTimeout", c.RuntimeRequestTimeout, minRequestTimeout, time.Hour)
+	lasts("crashLoopBackOff.maxContainerRestartPeriod", c.MaxContainerRestartPeriod, minRestartPeriod, maxRestartPeriod)
+	if c.LogFormat != LogText && c.LogFormat != LogJSON {
+		bad("logging.format (--log-format): found %q, want %s or %s", c.LogFormat, LogText, LogJSON)
+	}
+	if _, err := bus.ParseSync(c.JournalSync); err != nil {
+		bad("--journal-sync: %w", err)
+	}
+	errs = append(errs, c.validateNetwork()...)
+	errs = append(errs, c.validateNode()...)
+	slices.SortStableFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateNetwork() []error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	switch scheme, rest, ok := strings.Cut(c.ContainerRuntimeEndpoint, "://"); {
+	case ok && scheme == "sim":
+	case ok && scheme == "unix" && strings.HasPrefix(rest, "/"):
+	default:
+		bad("containerRuntimeEndpoint (--container-runtime-endpoint): found %q, want unix:///<path of the socket> or sim://", c.ContainerRuntimeEndpoint)
+	}
+	if c.ImageServiceEndpoint != "" && c.ImageServiceEndpoint != c.ContainerRuntimeEndpoint {
+		bad("imageServiceEndpoint: %q is not the runtime's %q; images of another service could not be run, so drop it",
+			c.ImageServiceEndpoint, c.ContainerRuntimeEndpoint)
+	}
+	if _, err := netip.ParseAddr(c.HealthzBindAddress); err != nil {
+		bad("healthzBindAddress (--healthz-bind-address): %q is no IP address", c.HealthzBindAddress)
+	}
+	if c.BusListen != "" {
+		if _, port, err := net.SplitHostPort(c.BusListen); err != nil || port == "" {
+			bad("--bus-listen: %q is not host:port, such as 127.0.0.1:4222", c.BusListen)
+		}
+	}
+	if len(c.ClusterDNS) > maxNameservers {
+		bad("clusterDNS (--cluster-dns): %d servers, and a resolver uses %d", len(c.ClusterDNS), maxNameservers)
+	}
+	for _, s := range c.ClusterDNS {
+		if _, err := netip.ParseAddr(s); err != nil {
+			bad("clusterDNS (--cluster-dns): %q is no IP address", s)
+		}
+	}
+	if d := strings.TrimSuffix(c.ClusterDomain, "."); d != "" {
+		if why := validation.IsDNS1123Subdomain(d); len(why) > 0 {
+			bad("clusterDomain (--cluster-domain): %q: %s", c.ClusterDomain, why[0])
+		}
+	}
+	return errs
+}
+
+func (c *Config) validateNode() []error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.HostnameOverride != "" {
+		if why := validation.IsDNS1123Subdomain(strings.ToLower(c.HostnameOverride)); len(why) > 0 {
+			bad("--hostname-override: %q: %s", c.HostnameOverride, why[0])
+		}
+	}
+	if _, err := parseNodeIPs(c.NodeIP); err != nil {
+		errs = append(errs, err)
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.NodeLabels)) {
+		if why := validation.IsQualifiedName(k); len(why) > 0 {
+			bad("--node-labels: key %q: %s", k, why[0])
+		}
+		if why := validation.IsValidLabelValue(c.NodeLabels[k]); len(why) > 0 {
+			bad("--node-labels: value %q of %s: %s", c.NodeLabels[k], k, why[0])
+		}
+	}
+	for name, reserved := range map[string]map[string]string{
+		"systemReserved (--system-reserved)": c.SystemReserved, "kubeReserved (--kube-reserved)": c.KubeReserved,
+	} {
+		for _, r := range slices.Sorted(maps.Keys(reserved)) {
+			if r != "cpu" && r != "memory" && r != "ephemeral-storage" && r != "pid" {
+				bad("%s: %q cannot be reserved; cpu, memory and ephemeral-storage can", name, r)
+			}
+			if q, err := resource.ParseQuantity(reserved[r]); err != nil || q.Sign() < 0 {
+				bad("%s: %s: %q is no quantity such as 200m or 500Mi", name, r, reserved[r])
+			}
+		}
+	}
+	return errs
+}
+
+// parseNodeIPs reads one address, or one of each family.
+func parseNodeIPs(s string) ([]netip.Addr, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var out []netip.Addr
+	for _, text := range strings.Split(s, ",") {
+		a, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil || a.IsMulticast() || a.IsUnspecified() || a.IsLoopback() || a.Zone() != "" {
+			return nil, fmt.Errorf("--node-ip: %q is no address that others can reach", text)
+		}
+		out = append(out, a.Unmap())
+	}
+	if len(out) > 2 || len(out) == 2 && out[0].Is4() == out[1].Is4() {
+		return nil, fmt.Errorf("--node-ip: %q: give one address, or one IPv4 and one IPv6 address", s)
+	}
+	return out, nil
+}

@@ -1,0 +1,204 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+func statusOf(uid string, n uint32) func(*journaletv1.Record) bool {
+	return func(rec *journaletv1.Record) bool {
+		if messages.RefOf(rec.GetActor()) != messages.Pod(uid) {
+			return false
+		}
+		for _, e := range rec.GetStep().GetDecisions() {
+			if e.GetPodStatusChanged().GetRestarts() == n {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func TestEachStepNamesItsCauseAndTheRecordBefore(t *testing.T) {
+	m := newMemory(t)
+	h := startHost(t, m, counters(nil))
+	defer stopHost(t, h)
+	for range 100 {
+		h.Outcome(messages.Pod("a"), observed("a"))
+		h.Outcome(messages.Pod("b"), observed("b"))
+	}
+	// The start of the run is the first event that a new actor hears.
+	m.await(t, "last step of a", statusOf("a", 101))
+	m.await(t, "last step of b", statusOf("b", 101))
+	last := map[messages.Ref]uint64{}
+	for _, rec := range m.all() {
+		ref := messages.RefOf(rec.GetActor())
+		if s := rec.GetStep(); s != nil && ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
+			if s.GetAfter() != last[ref] || s.GetCause() <= s.GetAfter() {
+				t.Fatalf("step %d of %s: cause %d after %d, want after %d", rec.GetSeq(), ref, s.GetCause(), s.GetAfter(), last[ref])
+			}
+			last[ref] = s.GetCause()
+		}
+	}
+}
+
+func TestAnActorThatFallsBehindCatchesUpFromTheJournal(t *testing.T) {
+	m := newMemory(t)
+	gate := make(chan struct{})
+	h := startHost(t, m, counters(func(c *counter) {
+		if c.ref == messages.Pod("slow") {
+			c.gate = func() { <-gate }
+		}
+	}))
+	defer stopHost(t, h)
+	const n = 3 * mailboxSize
+	for range n {
+		h.Outcome(messages.Pod("slow"), observed("slow"))
+		h.Outcome(messages.Pod("quick"), observed("quick"))
+	}
+	m.await(t, "the quick one is done", statusOf("quick", n+1))
+	if !h.member(messages.Pod("slow")).box.behind() {
+		t.Error("the slow actor does not lag")
+	}
+	close(gate)
+	m.await(t, "the slow one is done", statusOf("slow", n+1))
+	if got := count(t, h, "slow"); got != n+1 {
+		t.Fatalf("the slow actor handled %d events, want %d", got, n+1)
+	}
+}
+
+func TestAnActorThatFailsOnceIsRebuiltAndLosesNothing(t *testing.T) {
+	m := newMemory(t)
+	var failed atomic.Bool
+	h := startHost(t, m, counters(func(c *counter) {
+		c.fail = func(e actors.Event) error {
+			if c.ref == messages.Pod("a") && c.state.GetGeneration() == 50 && failed.CompareAndSwap(false, true) {
+				panic("a passing trouble")
+			}
+			return nil
+		}
+	}))
+	defer stopHost(t, h)
+	for range 100 {
+		h.Outcome(messages.Pod("a"), observed("a"))
+	}
+	m.await(t, "last step", statusOf("a", 101))
+	if got := count(t, h, "a"); got != 101 || !failed.Load() {
+		t.Fatalf("count %d, failed %v: want 101 after one failure", got, failed.Load())
+	}
+	if q := h.Quarantines(); len(q) != 0 {
+		t.Fatalf("quarantined: %v", q)
+	}
+}
+
+func TestAnActorWhoseRecordKeepsFailingIsQuarantinedAlone(t *testing.T) {
+	m := newMemory(t)
+	poison := func(c *counter) {
+		c.fail = func(e actors.Event) error {
+			if c.ref == messages.Pod("bad") && c.state.GetGeneration() == 3 {
+				return errors.New("this event cannot be folded")
+			}
+			return nil
+		}
+	}
+	h := startHost(t, m, counters(poison))
+	for range 10 {
+		h.Outcome(messages.Pod("bad"), observed("bad"))
+		h.Outcome(messages.Pod("good"), observed("good"))
+	}
+	m.await(t, "quarantine", func(rec *journaletv1.Record) bool { return rec.GetFact().GetQuarantined() != nil })
+	m.await(t, "the other goes on", statusOf("good", 11))
+	q := h.Quarantines()[messages.Pod("bad")]
+	if q == nil || q.GetMessage() != "this event cannot be folded" {
+		t.Fatalf("quarantine: %v", q)
+	}
+	if got := count(t, h, "bad"); got != 3 {
+		t.Fatalf("the quarantined actor shows count %d, want the last good 3", got)
+	}
+	stopHost(t, h)
+
+	// A new run tries again; a version without the fault handles all that was missed.
+	m2 := newMemory(t)
+	m2.records = m.all()
+	m2.handed = uint64(len(m2.records))
+	h = startHost(t, m2, counters(nil))
+	defer stopHost(t, h)
+	m2.await(t, "the missed records are handled", statusOf("bad", 11))
+	if q := h.Quarantines(); len(q) != 0 {
+		t.Fatalf("still quarantined: %v", q)
+	}
+}
+
+func TestARestartFoldsToTheSameStateWithAndWithoutSnapshots(t *testing.T) {
+	for _, snapshots := range []bool{false, true} {
+		t.Run(fmt.Sprint("snapshots=", snapshots), func(t *testing.T) {
+			m := newMemory(t)
+			h := startHost(t, m, counters(nil))
+			if err := m.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 60 {
+				if i == 30 && snapshots {
+					if err := h.Snapshot(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				h.Outcome(messages.Pod("a"), observed("a"))
+			}
+			m.await(t, "last step", statusOf("a", 61))
+			want := count(t, h, "a")
+			m2 := newMemory(t)
+			m2.records, m2.barrier, m2.snaps = m.all(), m.barrier, m.snaps
+			m2.handed = uint64(len(m2.records))
+			stopHost(t, h)
+			if snapshots == (m2.barrier == 0) {
+				t.Fatalf("barrier %d", m2.barrier)
+			}
+			h = startHost(t, m2, counters(nil))
+			defer stopHost(t, h)
+			h.Outcome(messages.Pod("a"), observed("a"))
+			// All as before, then the new start, then this one.
+			m2.await(t, "next step", statusOf("a", uint32(want)+2))
+			n := 0
+			for _, rec := range m2.all() {
+				if statusOf("a", 61)(rec) {
+					n++
+				}
+			}
+			if n != 1 {
+				t.Fatalf("the last record was decided on %d times, want once", n)
+			}
+		})
+	}
+}
+
+func TestAStepThatWasNotStoredIsTakenAgain(t *testing.T) {
+	m := newMemory(t)
+	h := startHost(t, m, counters(nil))
+	for range 5 {
+		h.Outcome(messages.Pod("a"), observed("a"))
+	}
+	m.await(t, "last step", statusOf("a", 6))
+	stopHost(t, h)
+	// A crash between the last fact and its step: the journal ends before that step.
+	m2 := newMemory(t)
+	m2.records = m.all()
+	lost := m2.records[len(m2.records)-1]
+	if !statusOf("a", 6)(lost) {
+		t.Fatalf("the journal ends with %v", lost)
+	}
+	m2.records = m2.records[:len(m2.records)-1]
+	m2.handed = uint64(len(m2.records))
+	h = startHost(t, m2, counters(nil))
+	defer stopHost(t, h)
+	again := m2.await(t, "the step is taken again", statusOf("a", 6))
+	if got, want := again.GetStep(), lost.GetStep(); got.GetCause() != want.GetCause() || got.GetAfter() != want.GetAfter() {
+		t.Fatalf("step again %v, lost %v", got, want)
+	}
+}

@@ -1,0 +1,347 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/config"
+)
+
+// made is a machine on which everything is well, but that no runtime listens.
+func made(t *testing.T) *machine {
+	t.Helper()
+	// Short, because a socket's path may have 107 bytes only.
+	root, err := os.MkdirTemp("", "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	m := &machine{root: root, pid: 1, now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), cfg: config.Defaults()}
+	m.cfg.HealthzPort = 0
+	for path, text := range map[string]string{
+		"proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n",
+		"proc/self/ns/ipc": "", "proc/self/ns/mnt": "", "proc/self/ns/net": "", "proc/self/ns/pid": "",
+		"proc/self/ns/uts": "", "proc/self/ns/user": "",
+		"proc/filesystems":                        "nodev\tproc\nnodev\toverlay\n\text4\n",
+		"proc/swaps":                              "Filename Type Size Used Priority\n",
+		"proc/net/tcp":                            "  sl  local_address rem_address   st\n   0: 0100007F:2808 00000000:0000 0A\n",
+		"proc/sys/kernel/seccomp/actions_avail":   "kill log",
+		"proc/sys/kernel/osrelease":               "6.1\n",
+		"proc/sys/net/ipv4/ip_forward":            "1\n",
+		"proc/sys/net/netfilter/nf_conntrack_max": "1000\n",
+		"proc/sys/fs/inotify/max_user_instances":  "128\n",
+		"proc/sys/fs/inotify/max_user_watches":    "8192\n",
+		"sys/fs/cgroup/cgroup.controllers":        "cpuset cpu io memory pids\n",
+		"sys/module/bridge/x":                     "",
+		"lib/modules/6.1/modules.builtin":         "kernel/drivers/net/veth.ko\n",
+		"etc/journalet/pods/a.yaml":               "",
+		"etc/resolv.conf":                         "nameserver 10.0.0.1\n",
+		"var/lib/x":                               "",
+	} {
+		m.write(t, path, text)
+	}
+	return m
+}
+
+func (m *machine) write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(m.path(path)), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(m.path(path), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *machine) drop(t *testing.T, path string) {
+	t.Helper()
+	if err := os.RemoveAll(m.path(path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cri is a runtime that answers what it is told to.
+type cri struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	network, events bool
+	message         string
+}
+
+func (c *cri) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "made", RuntimeVersion: "v1"}, nil
+}
+
+func (c *cri) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: c.network, Message: c.message},
+	}}}, nil
+}
+
+func (c *cri) GetContainerEvents(r *runtimeapi.GetEventsRequest, s grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	if !c.events {
+		return c.UnimplementedRuntimeServiceServer.GetContainerEvents(r, s)
+	}
+	<-s.Context().Done()
+	return nil
+}
+
+func (m *machine) serve(t *testing.T, c *cri) {
+	t.Helper()
+	path := m.path("run/containerd/containerd.sock")
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(s, c)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (m *machine) find(t *testing.T, name string) Check {
+	t.Helper()
+	for _, c := range m.run(context.Background()) {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("there is no check %q", name)
+	return Check{}
+}
+
+func TestOnAGoodMachineNothingIsWrong(t *testing.T) {
+	m := made(t)
+	m.serve(t, &cri{network: true, events: true})
+	seen := map[string]bool{}
+	for _, c := range m.run(context.Background()) {
+		if c.Status != OK && !(c.Name == "disk" && c.Status == Warn) {
+			t.Errorf("%+v", c)
+		}
+		if seen[c.Name] {
+			t.Errorf("two checks are called %q", c.Name)
+		}
+		seen[c.Name] = true
+	}
+}
+
+func TestWhatIsWrongIsFoundAndCanBeMended(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		status     Status
+		spoil      func(*testing.T, *machine)
+	}{
+		{"privileges", "user 7", Fail, func(_ *testing.T, m *machine) { m.uid = 7 }},
+		{"privileges", "CAP_SYS_ADMIN", Fail, func(t *testing.T, m *machine) { m.write(t, "proc/self/status", "CapEff:\t00000000a80425fb\n") }},
+		{"runtime", "no runtime at /run/containerd", Fail, func(*testing.T, *machine) {}},
+		{"runtime", "not a socket", Fail, func(t *testing.T, m *machine) { m.write(t, "run/containerd/containerd.sock", "") }},
+		{"runtime-network", "cni plugin not initialized", Warn, func(t *testing.T, m *machine) {
+			m.serve(t, &cri{message: "cni plugin not initialized", events: true})
+		}},
+		{"runtime-events", "every second", Warn, func(t *testing.T, m *machine) { m.serve(t, &cri{network: true}) }},
+		{"cgroups", "v2 without memory", Fail, func(t *testing.T, m *machine) { m.write(t, "sys/fs/cgroup/cgroup.controllers", "cpu pids") }},
+		{"cgroups", "v1 (hybrid) with", OK, func(t *testing.T, m *machine) {
+			m.drop(t, "sys/fs/cgroup")
+			for _, p := range []string{"cpu/x", "memory/x", "pids/x", "unified/cgroup.controllers"} {
+				m.write(t, "sys/fs/cgroup/"+p, "")
+			}
+		}},
+		{"namespaces", "kind net", Fail, func(t *testing.T, m *machine) { m.drop(t, "proc/self/ns/net") }},
+		{"seccomp", "RuntimeDefault", Fail, func(t *testing.T, m *machine) {
+			m.cfg.SeccompDefault = true
+			m.drop(t, "proc/sys/kernel/seccomp")
+		}},
+		{"overlayfs", "does not show", Warn, func(t *testing.T, m *machine) { m.write(t, "proc/filesystems", "\text4\n") }},
+		{"bridge", "bridge", Warn, func(t *testing.T, m *machine) { m.drop(t, "sys/module/bridge") }},
+		{"bridge", "cannot be told", Skip, func(t *testing.T, m *machine) { m.drop(t, "lib/modules") }},
+		{"ip-forward", "does not forward", Warn, func(t *testing.T, m *machine) { m.write(t, "proc/sys/net/ipv4/ip_forward", "0\n") }},
+		{"inotify", "max_user_watches is 10", Warn, func(t *testing.T, m *machine) { m.write(t, "proc/sys/fs/inotify/max_user_watches", "10\n") }},
+		{"clock", "1970", Fail, func(_ *testing.T, m *machine) { m.now = time.Unix(0, 0) }},
+		{"root-dir", "cannot be written", Fail, func(t *testing.T, m *machine) { m.cfg.RootDir = "/var/lib/x" }},
+		{"static-pods", "does not exist", Warn, func(t *testing.T, m *machine) { m.drop(t, "etc/journalet") }},
+		{"resolv-conf", "the pod itself", Warn, func(t *testing.T, m *machine) { m.write(t, "etc/resolv.conf", "nameserver 127.0.0.53\n") }},
+		{"swap", "1 areas", OK, func(t *testing.T, m *machine) { m.write(t, "proc/swaps", "Filename\n/swap file 1 0 -2\n") }},
+		{"kubelet", "its port 10250", Warn, func(t *testing.T, m *machine) {
+			m.write(t, "proc/net/tcp6", "  0: 00000000000000000000000000000000:280A 00000000000000000000000000000000:0000 0A\n")
+		}},
+		{"ports", "cannot be opened", Fail, func(t *testing.T, m *machine) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = l.Close() })
+			m.cfg.BusListen = l.Addr().String()
+		}},
+	} {
+		t.Run(c.name+" "+c.says, func(t *testing.T) {
+			m := made(t)
+			c.spoil(t, m)
+			got := m.find(t, c.name)
+			if got.Status != c.status || !strings.Contains(got.Message, c.says) || got.Status == Fail && got.Remedy == "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func TestFreeSpaceIsJudged(t *testing.T) {
+	for _, c := range []struct {
+		free          int64
+		inodes, spare uint64
+		want          Status
+	}{
+		{minFree - 1, 0, 0, Fail}, {minFree, 0, 0, Warn}, {goodFree, 0, 0, OK}, {goodFree, 1 << 20, 10, Warn}, {goodFree, 1 << 20, 1 << 19, OK},
+	} {
+		if got := space(c.free, c.inodes, c.spare, "/x"); got.Status != c.want {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
+func TestASimulatedRuntimeNeedsNoPrivilegesAndNoKubeletCheck(t *testing.T) {
+	m := made(t)
+	m.cfg.ContainerRuntimeEndpoint, m.uid = "sim://small", 1000
+	m.process(t, 40, "kubelet", "/usr/bin/kubelet")
+	for _, c := range m.run(context.Background()) {
+		if c.Status == Fail {
+			t.Errorf("%+v", c)
+		}
+	}
+	if c := m.find(t, "runtime"); c.Status != Skip {
+		t.Errorf("%+v", c)
+	}
+}
+
+// process adds one to the machine, which sees the machine's own files as its root.
+func (m *machine) process(t *testing.T, pid int, comm string, args ...string) {
+	t.Helper()
+	dir := fmt.Sprintf("proc/%d/", pid)
+	m.write(t, dir+"comm", comm+"\n")
+	m.write(t, dir+"cmdline", strings.Join(args, "\x00")+"\x00")
+	m.write(t, dir+"status", "Name:\t"+comm+"\nState:\tS (sleeping)\n")
+	if err := os.Symlink(m.root, m.path(dir+"root")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(m.root, m.path(dir+"cwd")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAKubeletOnTheSameRuntimeIsFoundAndOthersAreNot(t *testing.T) {
+	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	other := "unix:///run/crio/crio.sock"
+	for _, c := range []struct {
+		name  string
+		found bool
+		set   func(*testing.T, *machine)
+	}{
+		{"by comm", true, func(t *testing.T, m *machine) { m.process(t, 40, "kubelet", "/renamed") }},
+		{"by argument", true, func(t *testing.T, m *machine) { m.process(t, 40, "main", "/opt/kubelet", "--v=2") }},
+		{"only as a file's name", false, func(t *testing.T, m *machine) { m.process(t, 40, "vim", "vim", "kubelet") }},
+		{"ended", false, func(t *testing.T, m *machine) {
+			m.process(t, 40, "kubelet", "")
+			m.write(t, "proc/40/status", "Name:\tkubelet\nState:\tZ (zombie)\n")
+		}},
+		{"this process", false, func(t *testing.T, m *machine) { m.process(t, m.pid, "kubelet", "kubelet") }},
+		{"other by flag", false, func(t *testing.T, m *machine) {
+			m.process(t, 40, "kubelet", "kubelet", "--container-runtime-endpoint="+other)
+		}},
+		{"other by flag in two", false, func(t *testing.T, m *machine) {
+			m.process(t, 40, "kubelet", "kubelet", "--container-runtime-endpoint", other)
+		}},
+		{"same by another spelling", true, func(t *testing.T, m *machine) {
+			m.process(t, 40, "kubelet", "kubelet", "--container-runtime-endpoint=/var/run/containerd/containerd.sock")
+		}},
+		{"other by file", false, func(t *testing.T, m *machine) {
+			m.write(t, "k.yaml", head+"containerRuntimeEndpoint: "+other+"\n")
+			m.process(t, 40, "kubelet", "kubelet", "--config=/k.yaml")
+		}},
+		{"other by file beside it", false, func(t *testing.T, m *machine) {
+			m.write(t, "k.yaml", head+"containerRuntimeEndpoint: "+other+"\n")
+			m.process(t, 40, "kubelet", "kubelet", "--config", "k.yaml")
+		}},
+		{"a drop-in wins over the file", true, func(t *testing.T, m *machine) {
+			m.write(t, "k.yaml", head+"containerRuntimeEndpoint: "+other+"\n")
+			m.write(t, "d/10.conf", head+"containerRuntimeEndpoint: "+config.DefaultEndpoint+"\n")
+			m.process(t, 40, "kubelet", "kubelet", "--config=/k.yaml", "--config-dir=/d")
+		}},
+		{"a flag wins over the file", true, func(t *testing.T, m *machine) {
+			m.write(t, "k.yaml", head+"containerRuntimeEndpoint: "+other+"\n")
+			m.process(t, 40, "kubelet", "kubelet", "--config=/k.yaml", "--container-runtime-endpoint="+config.DefaultEndpoint)
+		}},
+		{"file without it", true, func(t *testing.T, m *machine) {
+			m.write(t, "k.yaml", head)
+			m.process(t, 40, "kubelet", "kubelet", "--config=/k.yaml")
+		}},
+		{"file that cannot be read", true, func(t *testing.T, m *machine) { m.process(t, 40, "kubelet", "kubelet", "--config=/gone.yaml") }},
+		{"the same path, in a container", false, func(t *testing.T, m *machine) {
+			m.write(t, "run/containerd/containerd.sock", "ours")
+			m.write(t, "inner/run/containerd/containerd.sock", "theirs")
+			m.process(t, 40, "kubelet", "kubelet")
+			m.drop(t, "proc/40/root")
+			if err := os.Symlink(m.path("inner"), m.path("proc/40/root")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"another path to the same socket", true, func(t *testing.T, m *machine) {
+			m.write(t, "run/containerd/containerd.sock", "ours")
+			if err := os.Link(m.path("run/containerd/containerd.sock"), m.path("other.sock")); err != nil {
+				t.Fatal(err)
+			}
+			m.process(t, 40, "kubelet", "kubelet", "--container-runtime-endpoint=unix:///other.sock")
+		}},
+		{"k3s with its own", false, func(t *testing.T, m *machine) { m.process(t, 40, "k3s-server", "/usr/local/bin/k3s server") }},
+		{"k3s with ours", true, func(t *testing.T, m *machine) {
+			m.process(t, 40, "k3s-agent", "k3s", "agent", "--container-runtime-endpoint", config.DefaultEndpoint)
+		}},
+		{"the second of two", true, func(t *testing.T, m *machine) {
+			m.process(t, 40, "kubelet", "kubelet", "--container-runtime-endpoint="+other)
+			m.process(t, 41, "kubelet", "kubelet")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := made(t)
+			c.set(t, m)
+			pid, found := m.kubeletRunning()
+			if found != c.found {
+				t.Fatalf("found: %t (pid %d), want %t", found, pid, c.found)
+			}
+			check := m.kubelet()
+			if found != (check.Status == Fail) || found && !strings.Contains(check.Remedy, "--allow-beside-kubelet") {
+				t.Errorf("%+v", check)
+			}
+			m.cfg.AllowBesideKubelet = true
+			if m.kubelet().Status == Fail {
+				t.Error("it was allowed, and still fails")
+			}
+		})
+	}
+}
+
+func TestOnThisMachineEveryCheckAnswers(t *testing.T) {
+	cfg := config.Defaults()
+	cfg.ContainerRuntimeEndpoint = "unix://" + filepath.Join(t.TempDir(), "none.sock")
+	for _, c := range Run(context.Background(), cfg) {
+		if c.Name == "" || c.Message == "" || c.Status == Fail && c.Remedy == "" {
+			t.Errorf("%+v", c)
+		}
+		t.Logf("%-4s %-16s %s", c.Status, c.Name, c.Message)
+	}
+}

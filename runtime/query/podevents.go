@@ -1,0 +1,114 @@
+package query
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// podEvents derives a pod's events, in the manner and with the reasons of the kubelet's, from the
+// records that concern the pod.
+type podEvents struct {
+	ref   messages.Ref
+	calls map[string]*journaletv1.CallRequested // by intent id
+	list  []PodEvent
+}
+
+func newPodEvents(ref messages.Ref) *podEvents {
+	return &podEvents{ref: ref, calls: map[string]*journaletv1.CallRequested{}}
+}
+
+// note takes in one event; events come in the journal's order.
+func (p *podEvents) note(rec *journaletv1.Record, id string, e *journaletv1.Event) {
+	add := func(kind, reason, format string, args ...any) {
+		p.list = append(p.list, PodEvent{Seq: rec.GetSeq(), Time: rec.GetTime().AsTime(), Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	}
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_AdmissionDecided:
+		if a := k.AdmissionDecided; !a.GetAdmitted() && a.GetUid() == p.ref.ID {
+			add(corev1.EventTypeWarning, a.GetReason(), "%s", a.GetMessage())
+		}
+	case *journaletv1.Event_ImageAsked:
+		// The start that found no image is how a pull begins, and no failure.
+		p.list = slices.DeleteFunc(p.list, func(e PodEvent) bool { return e.Seq == rec.GetStep().GetCause() && e.Reason == "Failed" })
+		add(corev1.EventTypeNormal, "Pulling", "image %s is to be pulled", k.ImageAsked.GetImage())
+	case *journaletv1.Event_ImageAnswered:
+		a := k.ImageAnswered
+		switch {
+		case a.GetUid() != p.ref.ID:
+		case a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+			add(corev1.EventTypeNormal, "Pulled", "image %s is on the node%s", a.GetImage(), pulled(a.GetTook().AsDuration(), a.GetBytes()))
+		default:
+			add(corev1.EventTypeWarning, "Failed", "%s", withMessage("image "+a.GetImage()+" could not be pulled", a.GetMessage()))
+		}
+	case *journaletv1.Event_CallRequested:
+		p.requested(id, k.CallRequested, add)
+	case *journaletv1.Event_CallFinished:
+		p.finished(k.CallFinished, add)
+	case *journaletv1.Event_PodStatusChanged:
+		p.waiting(k.PodStatusChanged, add)
+	case *journaletv1.Event_Quarantined:
+		if q := k.Quarantined; q.GetKind()+"/"+q.GetId() == p.ref.String() {
+			add(corev1.EventTypeWarning, ReasonQuarantined, "%s", withMessage(decisionError(q.GetCode()), q.GetMessage()))
+		}
+	}
+}
+
+// waiting tells of containers that wait for a back-off to pass.
+func (p *podEvents) waiting(c *journaletv1.PodStatusChanged, add addEvent) {
+	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
+		w := c.GetWaiting()[name]
+		if strings.HasSuffix(w.GetReason(), "BackOff") {
+			add(corev1.EventTypeWarning, "BackOff", "container %s: %s", name, w.GetMessage())
+		}
+	}
+}
+
+type addEvent func(kind, reason, format string, args ...any)
+
+func (p *podEvents) requested(id string, c *journaletv1.CallRequested, add addEvent) {
+	if id != "" {
+		p.calls[id] = c
+	}
+	if stop := c.GetStopContainer(); stop != nil {
+		add(corev1.EventTypeNormal, "Killing", "%s", Work(c))
+	}
+	if sandbox := c.GetRunSandbox(); sandbox.GetAttempt() > 0 {
+		add(corev1.EventTypeNormal, "SandboxChanged", "the pod gets a new sandbox (attempt %d)", sandbox.GetAttempt())
+	}
+}
+
+func (p *podEvents) finished(f *journaletv1.CallFinished, add addEvent) {
+	c := p.calls[f.GetIntentId()]
+	if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+		// The runtime makes and starts a container in one call of ours, so both are told at once.
+		if start := c.GetStartContainer(); start != nil {
+			add(corev1.EventTypeNormal, "Created", "container %s was created", start.GetContainer())
+			add(corev1.EventTypeNormal, "Started", "container %s was started%s", start.GetContainer(), attempt(start.GetAttempt()))
+		}
+		return
+	}
+	reason, what := "Failed", "a call failed"
+	switch {
+	case c == nil:
+	case c.GetRunSandbox() != nil:
+		reason, what = "FailedCreatePodSandBox", "the sandbox could not be made"
+	case c.GetSetUpVolumes() != nil:
+		reason, what = "FailedMount", "the volumes could not be set up"
+	case c.GetStopContainer() != nil:
+		reason, what = "FailedKillPod", "container "+c.GetStopContainer().GetContainer()+" could not be stopped"
+	case c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:
+		reason, what = "FailedKillPod", "the sandbox could not be taken down"
+	case c.GetStartContainer() != nil:
+		what = fmt.Sprintf("container %s could not be started (%s)", c.GetStartContainer().GetContainer(), callError(f.GetError()))
+	default:
+		what = "failed: " + Work(c)
+	}
+	add(corev1.EventTypeWarning, reason, "%s", withMessage(what, f.GetMessage()))
+}

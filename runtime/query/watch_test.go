@@ -1,0 +1,159 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
+)
+
+// followed collects what a watch shows, and lets a test wait for an event.
+type followed struct {
+	seen   chan string
+	ended  chan error
+	cancel context.CancelFunc
+}
+
+func follow(t *testing.T, c *Client, q WatchRequest) *followed {
+	ctx, cancel := context.WithCancel(context.Background()) // as a command's: without a deadline
+	t.Cleanup(cancel)
+	f := &followed{seen: make(chan string, 10_000), ended: make(chan error, 1), cancel: cancel}
+	q.Follow = true
+	go func() {
+		f.ended <- c.Watch(ctx, q, func(e bus.Flat) error {
+			f.seen <- fmt.Sprintf("%d.%d", e.Seq, index(&e))
+			return nil
+		})
+	}()
+	return f
+}
+
+// want waits for exactly these events, in order.
+func (f *followed) want(t *testing.T, want ...string) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for _, w := range want {
+		select {
+		case got := <-f.seen:
+			if got != w {
+				t.Fatalf("saw %s, want %s", got, w)
+			}
+		case err := <-f.ended:
+			t.Fatalf("the watch ended before %s: %v", w, err)
+		case <-deadline:
+			t.Fatalf("%s was not seen", w)
+		}
+	}
+}
+
+func steps(w *world, from, to int) []string {
+	var want []string
+	for i := from; i <= to; i++ {
+		w.step(messages.Pod("u1"), i, uint64(i-1), startCall(uint32(i)), timerSet("t"))
+		want = append(want, fmt.Sprintf("%d.0", i), fmt.Sprintf("%d.1", i))
+	}
+	return want
+}
+
+func TestAWatchShowsThePastAndThenWhatComesEachOnce(t *testing.T) {
+	w := newWorld(t)
+	want := steps(w, 1, 600) // more than a page
+	f := follow(t, w.client(t), WatchRequest{From: 1})
+	want = append(want, steps(w, 601, 1200)...) // while the past is being read
+	f.want(t, want...)
+	f.want(t, steps(w, 1201, 1300)...)
+	f.cancel()
+	if err := <-f.ended; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the watch ended with %v", err)
+	}
+}
+
+func TestAWatchWithoutFollowEndsAtTheJournalsEnd(t *testing.T) {
+	w := newWorld(t)
+	want := steps(w, 1, 20)
+	w.flush(t)
+	n := 0
+	err := w.client(t).Watch(testContext(t), WatchRequest{All: true}, func(e bus.Flat) error {
+		if got := fmt.Sprintf("%d.%d", e.Seq, index(&e)); got != want[n] {
+			t.Fatalf("saw %s, want %s", got, want[n])
+		}
+		n++
+		return nil
+	})
+	if err != nil || n != len(want) {
+		t.Fatalf("saw %d of %d, %v", n, len(want), err)
+	}
+}
+
+func TestAWatchGoesOnAfterARestartOfTheAgentWithoutAHoleOrARepeat(t *testing.T) {
+	w := newWorld(t)
+	f := follow(t, w.client(t, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0)), WatchRequest{From: 1})
+	f.want(t, steps(w, 1, 50)...)
+	w.end(t)
+	w.start(t)
+	want := steps(w, 51, 100) // some of them before the observer is back
+	w.flush(t)
+	f.want(t, want...)
+	f.want(t, steps(w, 101, 110)...)
+}
+
+// A gap in what is live (here: made by hand) is filled from the journal.
+func TestAGapInWhatIsLiveIsReadFromTheJournal(t *testing.T) {
+	w := newWorld(t)
+	steps(w, 1, 9)
+	w.flush(t)
+	var got []string
+	x := &watcher{c: w.client(t), doubt: make(chan struct{}, 1), done: place{3, 0}, f: func(e bus.Flat) error {
+		got = append(got, fmt.Sprintf("%d.%d", e.Seq, index(&e)))
+		return nil
+	}}
+	rec, err := w.bus.Journal().Get(testContext(t), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := bus.Flatten(testNode, rec)[1]
+	b := fmt.Appendf(nil, `{"seq":%d,"id":%q,"author":%q,"event":%q,"data":{}}`, live.Seq, live.ID, live.Author, live.Event)
+	if err := x.take(testContext(t), &nats.Msg{Data: b}); err != nil {
+		t.Fatal(err)
+	}
+	want := "[3.1 4.0 4.1 5.0 5.1 6.0 6.1 7.0 7.1 8.0 8.1 9.0 9.1]"
+	if fmt.Sprint(got) != want || x.done.before(place{9, 1}) {
+		t.Fatalf("saw %v up to %v, want %s", got, x.done, want)
+	}
+	if err := x.take(testContext(t), &nats.Msg{Data: b}); err != nil || len(got) != 13 {
+		t.Fatalf("an event seen before was shown again: %v, %v", got, err)
+	}
+}
+
+func TestAWatchOfOnePodFiltersWhatIsLiveAsWhatIsPast(t *testing.T) {
+	w := newWorld(t)
+	w.step(messages.Source(messages.FileSource), 1, 0, added("u1", "default", "web"), added("u2", "default", "api"))
+	w.step(messages.Pod("u2"), 2, 1, startCall(0))
+	w.flush(t)
+	f := follow(t, w.client(t), WatchRequest{From: 1, Filter: Filter{Pod: "web"}})
+	f.want(t, "1.0")
+	w.step(messages.Pod("u2"), 3, 2, startCall(1))
+	w.step(messages.Pod("u1"), 4, 1, startCall(0))
+	w.step(messages.Image, 5, 4, imageAnswered("u2"), imageAnswered("u1"))
+	f.want(t, "4.0", "5.1")
+}
+
+func TestAWatchFromNowOnLeavesThePastOut(t *testing.T) {
+	w := newWorld(t)
+	steps(w, 1, 5)
+	w.flush(t)
+	x := &watcher{c: w.client(t)}
+	if err := x.begin(testContext(t)); err != nil || x.done.seq != 5 {
+		t.Fatalf("begins after %v, %v", x.done, err)
+	}
+	x.q.Since = at(3)
+	if err := x.begin(testContext(t)); err != nil || x.done.seq != 2 {
+		t.Fatalf("since the third second it begins after %v, %v", x.done, err)
+	}
+}

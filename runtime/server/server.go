@@ -1,0 +1,173 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// DefaultAddress is the kubelet's healthz address.
+	DefaultAddress = "127.0.0.1:10248"
+
+	readTimeout  = 5 * time.Second
+	idleTimeout  = time.Minute
+	writeTimeout = 30 * time.Second
+	// profileTimeout is for answers with profiling on: a CPU profile takes as long as it is asked for.
+	profileTimeout = 5 * time.Minute
+	maxHeaderBytes = 16 << 10
+	// maxRequests bounds what is answered at once; the rest is told to come back.
+	maxRequests = 32
+	// stopGrace bounds the wait for answers under way at the end.
+	stopGrace = 2 * time.Second
+)
+
+// Options configure a Server.
+type Options struct {
+	// Address is host:port; "" means DefaultAddress.
+	Address string
+	// Flag is what the user sets the address with; errors name it.
+	Flag string
+	// Health is what /healthz answers from; Ready is asked by /readyz beside it. Either may be nil.
+	Health, Ready *Checks
+	// Metrics are served on /metrics; nil serves none.
+	Metrics *Metrics
+	// Profiling serves net/http/pprof on /debug/pprof/. Off unless the user asks for it.
+	Profiling bool
+	Log       *slog.Logger
+}
+
+// Server answers over HTTP.
+type Server struct {
+	http *http.Server
+	l    net.Listener
+	log  *slog.Logger
+}
+
+// Listen takes the port; Serve answers on it.
+func Listen(o Options) (*Server, error) {
+	if o.Address == "" {
+		o.Address = DefaultAddress
+	}
+	if o.Flag == "" {
+		o.Flag = "--healthz-port"
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	l, err := net.Listen("tcp", o.Address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("the health server's address %s is in use, perhaps by a kubelet or another agent: stop that, or choose another with %s (0 turns the server off)", o.Address, o.Flag)
+	case err != nil:
+		return nil, fmt.Errorf("the health server cannot listen on %s: %w (choose another address with %s)", o.Address, err, o.Flag)
+	}
+	s := &Server{l: l, log: o.Log}
+	s.http = &http.Server{
+		Handler: bounded(handler(o)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	if o.Profiling {
+		s.http.WriteTimeout = profileTimeout
+	}
+	return s, nil
+}
+
+// Addr is the address taken.
+func (s *Server) Addr() string { return s.l.Addr().String() }
+
+// Serve answers until ctx ends. An error means that the port was lost.
+func (s *Server) Serve(ctx context.Context) error {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+		defer cancel()
+		if err := s.http.Shutdown(end); err != nil {
+			s.http.Close()
+		}
+	})
+	err := s.http.Serve(s.l)
+	if !stop() {
+		<-done
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("the health server on %s ended: %w", s.Addr(), err)
+}
+
+// Close gives the port back without having served.
+func (s *Server) Close() error { return s.http.Close() }
+
+func handler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", answer("healthz", o.Health))
+	mux.HandleFunc("GET /readyz", answer("readyz", o.Health, o.Ready))
+	// Alive is who answers; a restart would not cure what the other checks look at.
+	mux.HandleFunc("GET /livez", answer("livez"))
+	if o.Metrics != nil {
+		mux.Handle("GET /metrics", o.Metrics.handler())
+	}
+	if o.Profiling {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// answer tells the results of checks: "ok" alone if all is well and nobody asks for more.
+func answer(name string, lists ...*Checks) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var b strings.Builder
+		var bad []string
+		b.WriteString("[+]ping ok\n")
+		for _, list := range lists {
+			for _, res := range list.Run() {
+				if res.Err == nil {
+					fmt.Fprintf(&b, "[+]%s ok\n", res.Name)
+					continue
+				}
+				fmt.Fprintf(&b, "[-]%s failed: %s\n", res.Name, strings.Join(strings.Fields(res.Err.Error()), " "))
+				bad = append(bad, res.Name)
+			}
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		switch {
+		case len(bad) > 0:
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprintf(w, "%s%s check failed: %s\n", b.String(), name, strings.Join(bad, ", "))
+		case r.URL.Query().Has("verbose"):
+			fmt.Fprintf(w, "%s%s check passed\n", b.String(), name)
+		default:
+			fmt.Fprint(w, "ok")
+		}
+	}
+}
+
+// bounded answers so many requests at once and no more.
+func bounded(h http.Handler) http.Handler {
+	slots := make(chan struct{}, maxRequests)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			h.ServeHTTP(w, r)
+		default:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
+		}
+	})
+}

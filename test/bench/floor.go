@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"sync"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// rawBurst is the floor: the same work by CRI calls alone, with -raw workers and no agent at all.
+func (c *client) rawBurst() {
+	t0 := time.Now()
+	var mu sync.Mutex
+	var xs []float64
+	pods := make([]rawRef, *n)
+	parallel(*n, func(i int) {
+		p, err := c.rawPod(i)
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		mu.Lock()
+		pods[i], xs = p, append(xs, time.Since(t0).Seconds())
+		mu.Unlock()
+	})
+	kv := quant(xs)
+	kv["workers"] = *raw
+	out("burst_start_s", kv)
+
+	xs = nil
+	for i := range min(10, *n) {
+		p := pods[i]
+		x, cancel := ctx()
+		c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: p.main, Timeout: 0})
+		cancel()
+		t1 := time.Now()
+		pods[i].main = c.rawContainer(p.box, p.cfg, "main", 1, mainCommand)
+		x, cancel = ctx()
+		if st, err := c.rt.ContainerStatus(x, &cri.ContainerStatusRequest{ContainerId: pods[i].main}); err == nil {
+			xs = append(xs, time.Unix(0, st.Status.StartedAt).Sub(t1).Seconds())
+		}
+		cancel()
+	}
+	out("death_to_restart_s", quant(xs))
+
+	t0 = time.Now()
+	parallel(*n, func(i int) {
+		x, cancel := ctx()
+		defer cancel()
+		c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: pods[i].main, Timeout: 5})
+		c.rt.StopPodSandbox(x, &cri.StopPodSandboxRequest{PodSandboxId: pods[i].box})
+	})
+	out("teardown_s", map[string]any{"total": r3(time.Since(t0).Seconds()), "complete": true})
+
+	c.wipe()
+
+	c.rawInits()
+}
+
+// rawInits starts five pods at once, with three init containers in a row each.
+func (c *client) rawInits() {
+	var mu sync.Mutex
+	var xs []float64
+	t0 := time.Now()
+	parallel(5, func(i int) {
+		s, cfg, err := c.rawSandbox(9000 + i)
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		for j := range 3 {
+			id := c.rawContainer(s, cfg, fmt.Sprintf("init%d", j), 0, []string{"true"})
+			for {
+				x, cancel := ctx()
+				st, e := c.rt.ContainerStatus(x, &cri.ContainerStatusRequest{ContainerId: id})
+				cancel()
+				if e != nil || st.Status.State == cri.ContainerState_CONTAINER_EXITED {
+					break
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+		}
+		c.rawContainer(s, cfg, "main", 0, mainCommand)
+		mu.Lock()
+		xs = append(xs, time.Since(t0).Seconds())
+		mu.Unlock()
+	})
+	out("init_chain_3_s", quant(xs))
+}
+
+// parallel runs f(0..n-1) with -raw workers.
+func parallel(n int, f func(int)) {
+	var wg sync.WaitGroup
+	jobs := make(chan int)
+	for range *raw {
+		wg.Go(func() {
+			for i := range jobs {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		jobs <- i
+	}
+	close(jobs)
+	wg.Wait()
+}
+
+type rawRef struct {
+	box, main string
+	cfg       *cri.PodSandboxConfig
+}
+
+func (c *client) rawSandbox(i int) (string, *cri.PodSandboxConfig, error) {
+	p := fmt.Sprintf("raw-%04d", i)
+	dir := "/tmp/peerbench-logs/" + p
+	os.MkdirAll(dir, 0o755)
+	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: p, Namespace: "default", Uid: p}, LogDirectory: dir,
+		Labels: map[string]string{"io.kubernetes.pod.name": p}, Linux: &cri.LinuxPodSandboxConfig{}}
+	x, cancel := ctx()
+	defer cancel()
+	r, err := c.rt.RunPodSandbox(x, &cri.RunPodSandboxRequest{Config: cfg})
+	if err != nil {
+		return "", nil, err
+	}
+	return r.PodSandboxId, cfg, nil
+}
+func (c *client) rawContainer(s string, cfg *cri.PodSandboxConfig, nm string, attempt uint32, cmd []string) string {
+	x, cancel := ctx()
+	defer cancel()
+	r, err := c.rt.CreateContainer(x, &cri.CreateContainerRequest{PodSandboxId: s, SandboxConfig: cfg, Config: &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: nm, Attempt: attempt}, Image: &cri.ImageSpec{Image: *image}, Command: cmd, LogPath: nm + ".log",
+		Labels: map[string]string{"io.kubernetes.pod.name": cfg.Metadata.Name}, Linux: &cri.LinuxContainerConfig{}}})
+	if err != nil {
+		log.Print(err)
+		return ""
+	}
+	if _, err := c.rt.StartContainer(x, &cri.StartContainerRequest{ContainerId: r.ContainerId}); err != nil {
+		log.Print(err)
+	}
+	return r.ContainerId
+}
+func (c *client) rawPod(i int) (rawRef, error) {
+	s, cfg, err := c.rawSandbox(i)
+	if err != nil {
+		return rawRef{}, err
+	}
+	return rawRef{s, c.rawContainer(s, cfg, "main", 0, mainCommand), cfg}, nil
+}

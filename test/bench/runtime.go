@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"log"
+	"strings"
+	"sync"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func ctx() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 60*time.Second)
+}
+func (c *client) containers() []*cri.Container {
+	x, cancel := ctx()
+	defer cancel()
+	r, err := c.rt.ListContainers(x, &cri.ListContainersRequest{})
+	if err != nil {
+		log.Print(err)
+		return nil
+	}
+	return r.Containers
+}
+
+// running counts main containers in the running state, for pods with the prefix.
+func (c *client) running(prefix string) map[string]*cri.Container {
+	m := map[string]*cri.Container{}
+	for _, k := range c.containers() {
+		p := k.Labels["io.kubernetes.pod.name"]
+		if k.State == cri.ContainerState_CONTAINER_RUNNING && strings.HasPrefix(p, prefix) && k.Metadata.Name == "main" {
+			m[p] = k
+		}
+	}
+	return m
+}
+func (c *client) sandboxes(prefix string) (ready int) {
+	x, cancel := ctx()
+	defer cancel()
+	r, err := c.rt.ListPodSandbox(x, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return -1
+	}
+	for _, s := range r.Items {
+		if strings.HasPrefix(s.Metadata.Name, prefix) && s.State == cri.PodSandboxState_SANDBOX_READY {
+			ready++
+		}
+	}
+	return
+}
+func (c *client) waitGone(prefix string, until time.Time) bool {
+	for time.Now().Before(until) {
+		if c.sandboxes(prefix) == 0 {
+			return true
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return false
+}
+func (c *client) wipe() {
+	x, cancel := ctx()
+	defer cancel()
+	r, _ := c.rt.ListPodSandbox(x, &cri.ListPodSandboxRequest{})
+	if r == nil {
+		return
+	}
+	var wg sync.WaitGroup
+	sem := make(chan int, 8)
+	for _, s := range r.Items {
+		wg.Add(1)
+		sem <- 1
+		go func() {
+			defer func() { <-sem; wg.Done() }()
+			x, cancel := ctx()
+			defer cancel()
+			c.rt.StopPodSandbox(x, &cri.StopPodSandboxRequest{PodSandboxId: s.Id})
+			c.rt.RemovePodSandbox(x, &cri.RemovePodSandboxRequest{PodSandboxId: s.Id})
+		}()
+	}
+	wg.Wait()
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log"
+	"math"
+	"os"
+	"path/filepath"
+	"sort"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// glob lists the manifests that the bench has written.
+func glob() []string { g, _ := filepath.Glob(filepath.Join(*manifests, "pb-*.json")); return g }
+
+var mainCommand = []string{"sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done"}
+
+func manifest(pod string, inits int) []byte {
+	main := map[string]any{"name": "main", "image": *image, "imagePullPolicy": "IfNotPresent",
+		"command": mainCommand}
+	spec := map[string]any{"containers": []any{main}, "terminationGracePeriodSeconds": 5, "restartPolicy": "Always"}
+	var ic []any
+	for i := range inits {
+		ic = append(ic, map[string]any{"name": fmt.Sprintf("init%d", i), "image": *image, "imagePullPolicy": "IfNotPresent", "command": []string{"true"}})
+	}
+	if ic != nil {
+		spec["initContainers"] = ic
+	}
+	b, _ := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": pod, "namespace": "default"}, "spec": spec})
+	return b
+}
+func put(pod string, inits int) {
+	tmp := filepath.Join(*manifests, ".tmp-"+pod)
+	os.WriteFile(tmp, manifest(pod, inits), 0o644)
+	os.Rename(tmp, filepath.Join(*manifests, pod+".json"))
+}
+func quant(xs []float64) map[string]any {
+	sort.Float64s(xs)
+	q := func(p float64) float64 {
+		if len(xs) == 0 {
+			return math.NaN()
+		}
+		return math.Round(xs[int(p*float64(len(xs)-1))]*1000) / 1000
+	}
+	return map[string]any{"p50": q(.5), "p90": q(.9), "max": q(1), "count": len(xs)}
+}
+func r3(x float64) float64 { return math.Round(x*1000) / 1000 }
+
+// collect waits until want pods with the prefix have a running main container that pred accepts,
+// and returns each pod's StartedAt less t0.
+func (c *client) collect(prefix string, want int, t0 time.Time, pred func(string, *cri.Container) bool) ([]float64, bool) {
+	seen := map[string]float64{}
+	for time.Since(t0) < *limit {
+		for p, k := range c.running(prefix) {
+			if _, ok := seen[p]; ok || !pred(p, k) {
+				continue
+			}
+			x, cancel := ctx()
+			st, err := c.rt.ContainerStatus(x, &cri.ContainerStatusRequest{ContainerId: k.Id})
+			cancel()
+			if err == nil && st.Status.StartedAt > 0 {
+				seen[p] = time.Unix(0, st.Status.StartedAt).Sub(t0).Seconds()
+			}
+		}
+		if len(seen) >= want {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	var xs []float64
+	for _, v := range seen {
+		xs = append(xs, v)
+	}
+	return xs, len(xs) >= want
+}
+
+func (c *client) burst(a *agent) {
+	c0, t0 := a.cpu(), time.Now()
+	for i := range *n {
+		put(fmt.Sprintf("pb-%03d", i), 0)
+	}
+	xs, ok := c.collect("pb-", *n, t0, func(string, *cri.Container) bool { return true })
+	kv := quant(xs)
+	kv["complete"], kv["agent_cpu_s"], kv["rss_mib"] = ok, r3(a.cpu()-c0), r3(a.rss())
+	out("burst_start_s", kv)
+	time.Sleep(5 * time.Second)
+}
+
+// reaction kills main processes behind the agent's back and times each one's restart.
+func (c *client) reaction(a *agent) {
+	var xs []float64
+	before := c.running("pb-")
+	i := 0
+	for p, k := range before {
+		if i++; i > 10 {
+			break
+		}
+		t0 := time.Now()
+		x, cancel := ctx()
+		_, err := c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: k.Id, Timeout: 0})
+		cancel()
+		if err != nil {
+			log.Print(err)
+			continue
+		}
+		t1 := time.Now()
+		got, _ := c.collect(p, 1, t0, func(_ string, n *cri.Container) bool { return n.Id != k.Id })
+		for _, g := range got {
+			xs = append(xs, g-t1.Sub(t0).Seconds())
+		}
+		time.Sleep(137 * time.Millisecond)
+	}
+	out("death_to_restart_s", quant(xs))
+}
+
+func (c *client) idle(a *agent) {
+	time.Sleep(10 * time.Second)
+	c0, r0 := a.cpu(), cpuOf(*rtpid)
+	time.Sleep(*idle)
+	kv := map[string]any{"cpu_millicores": r3((a.cpu() - c0) / idle.Seconds() * 1000), "rss_mib": r3(a.rss())}
+	if *rtpid > 0 {
+		kv["runtime_millicores"] = r3((cpuOf(*rtpid) - r0) / idle.Seconds() * 1000)
+	}
+	out("idle", kv)
+}
+
+// restart kills the agent, adds one pod while it is down, starts it again, and times that pod;
+// no container that ran before may have been replaced.
+func (c *client) restart(a *agent) {
+	before := c.running("pb-")
+	a.stop()
+	put("pb-after-restart", 0)
+	t0 := time.Now()
+	*a = *start(a.args)
+	xs, ok := c.collect("pb-after-restart", 1, t0, func(string, *cri.Container) bool { return true })
+	time.Sleep(5 * time.Second)
+	after, replaced := c.running("pb-"), 0
+	for p, k := range before {
+		if q := after[p]; q == nil || q.Id != k.Id {
+			replaced++
+		}
+	}
+	kv := quant(xs)
+	kv["complete"], kv["containers_before"], kv["containers_replaced"] = ok, len(before), replaced
+	out("restart_to_new_pod_s", kv)
+}
+
+func (c *client) teardown(a *agent) {
+	c0, t0 := a.cpu(), time.Now()
+	for _, f := range glob() {
+		os.Remove(f)
+	}
+	ok := c.waitGone("pb-", time.Now().Add(*limit))
+	out("teardown_s", map[string]any{"total": r3(time.Since(t0).Seconds()), "complete": ok, "agent_cpu_s": r3(a.cpu() - c0)})
+	time.Sleep(3 * time.Second)
+}
+
+func (c *client) initChain(a *agent) {
+	t0 := time.Now()
+	for i := range 5 {
+		put(fmt.Sprintf("pb-init-%d", i), 3)
+	}
+	xs, ok := c.collect("pb-init-", 5, t0, func(string, *cri.Container) bool { return true })
+	kv := quant(xs)
+	kv["complete"] = ok
+	out("init_chain_3_s", kv)
+}

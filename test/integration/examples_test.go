@@ -1,0 +1,113 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// examples are the manifests that the first run of a newcomer uses.
+const examples = "../../deploy/pods"
+
+// backOffs bounds the first restart at once and the second after 10 s.
+const backOffs = 30 * time.Second
+
+func TestTheExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
+	if err != nil || len(files) != 4 {
+		t.Fatalf("want the 4 example pods, have %v, %v", files, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.put(filepath.Base(f), string(b))
+	}
+	a.start()
+
+	web := a.pod("web", "ready", ready)
+	if page := httpGet(t, "http://"+web.Status.PodIP+":8080/"); !strings.Contains(page, "Hello from Journalet: web-"+a.node) {
+		t.Errorf("web says %q", page)
+	}
+	pair := a.pod("pair", "ready", ready)
+	eventually(t, settle, "a line of pair's client that it reached the server", func() error {
+		if log := a.log(pair, "client"); !strings.Contains(log, "got: ") {
+			return fmt.Errorf("its log is %q", log)
+		}
+		return nil
+	})
+	for _, c := range pair.Status.ContainerStatuses {
+		if c.RestartCount != 0 || c.State.Running == nil || !strings.HasPrefix(c.ContainerID, "containerd://") || c.ImageID == "" {
+			t.Errorf("pair's container: %+v", c)
+		}
+	}
+
+	job := a.pod("job", "succeeded", phase(corev1.PodSucceeded))
+	if end := container(job, "job").State.Terminated; end == nil || end.Reason != "Completed" || end.ExitCode != 0 {
+		t.Errorf("job's container: %+v", container(job, "job"))
+	}
+	if n := strings.Count(a.log(job, "job"), "of 5"); n != 5 {
+		t.Errorf("job's log has %d lines, want 5", n)
+	}
+	for kind, want := range map[corev1.PodConditionType]corev1.ConditionStatus{
+		corev1.PodScheduled: corev1.ConditionTrue, corev1.PodInitialized: corev1.ConditionTrue,
+		corev1.PodReady: corev1.ConditionFalse, corev1.ContainersReady: corev1.ConditionFalse,
+	} {
+		if is := condition(job, kind); is != want {
+			t.Errorf("job's condition %s is %q, want %q", kind, is, want)
+		}
+		if is := condition(web, kind); is != corev1.ConditionTrue {
+			t.Errorf("web's condition %s is %q, want True", kind, is)
+		}
+	}
+
+	first := a.pod("crasher", "waits for its second restart", func(p *corev1.Pod) bool {
+		return waiting("crasher", "CrashLoopBackOff")(p) && container(p, "crasher").RestartCount == 1
+	})
+	if c := container(first, "crasher"); !strings.Contains(c.State.Waiting.Message, "back-off 10s") || c.Ready {
+		t.Errorf("crasher's container waits as %+v", c)
+	}
+	out, _, code := a.cli("pods")
+	for _, want := range []string{"Running", "Completed", "CrashLoopBackOff"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("`journalet pods` (status %d) does not show %s:\n%s", code, want, out)
+		}
+	}
+	second := a.podsWithin(backOffs, "crasher's second restart", func(pods map[string]*corev1.Pod) bool {
+		return container(pods["crasher"], "crasher").RestartCount == 2
+	})["crasher"]
+	if last := container(second, "crasher").LastTerminationState.Terminated; last == nil || last.ExitCode != 1 || last.Reason != "Error" {
+		t.Errorf("crasher's last state: %+v", container(second, "crasher"))
+	}
+	if second.Status.Phase != corev1.PodRunning {
+		t.Errorf("crasher's phase is %s, want Running", second.Status.Phase)
+	}
+}
+
+func httpGet(t *testing.T, url string) string {
+	t.Helper()
+	var body []byte
+	eventually(t, soon, "an answer from "+url, func() error {
+		c := http.Client{Timeout: 2 * time.Second}
+		r, err := c.Get(url)
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		body, err = io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		return err
+	})
+	return string(body)
+}

@@ -1,0 +1,137 @@
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/query"
+)
+
+// journal is what an observer has seen of an agent's journal, from its first record on and over restarts.
+type journal struct {
+	mu      sync.Mutex
+	events  []bus.Flat
+	changed chan struct{} // closed and replaced with each event
+	err     error
+}
+
+// follow keeps a journal up to date until ctx ends.
+func follow(ctx context.Context, c *query.Client) *journal {
+	j := &journal{changed: make(chan struct{})}
+	go func() {
+		err := c.Watch(ctx, query.WatchRequest{All: true, Follow: true}, func(f bus.Flat) error {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.events = append(j.events, f)
+			close(j.changed)
+			j.changed = make(chan struct{})
+			return nil
+		})
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.err = err
+	}()
+	return j
+}
+
+// seen are the events so far, and a channel that closes with the next one.
+func (j *journal) seen() ([]bus.Flat, <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.events, j.changed
+}
+
+// last is the number of the newest record seen.
+func (j *journal) last() uint64 {
+	events, _ := j.seen()
+	if len(events) == 0 {
+		return 0
+	}
+	return events[len(events)-1].Seq
+}
+
+// wait returns the first event after a record that fits.
+func (j *journal) wait(t *testing.T, after uint64, within time.Duration, what string, fits func(bus.Flat) bool) bus.Flat {
+	t.Helper()
+	deadline := time.After(within)
+	looked := 0
+	for {
+		events, changed := j.seen()
+		for ; looked < len(events); looked++ {
+			if f := events[looked]; f.Seq > after && fits(f) {
+				return f
+			}
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("not in the journal within %s: %s", within, what)
+		}
+	}
+}
+
+// count counts the events that fit.
+func (j *journal) count(fits func(bus.Flat) bool) int {
+	events, _ := j.seen()
+	n := 0
+	for _, f := range events {
+		if fits(f) {
+			n++
+		}
+	}
+	return n
+}
+
+// tail shows the newest events.
+func (j *journal) tail(n int) string {
+	events, _ := j.seen()
+	var b strings.Builder
+	for _, f := range events[max(0, len(events)-n):] {
+		data := string(f.Data)
+		if len(data) > 400 {
+			data = data[:400] + "..."
+		}
+		fmt.Fprintf(&b, "  #%d %s %s %s <-%d %s\n", f.Seq, f.Time, f.Author, f.Event, f.Cause, data)
+	}
+	return b.String()
+}
+
+// event is the event in f with its type.
+func event(t *testing.T, f bus.Flat) *journaletv1.Event {
+	t.Helper()
+	e, err := query.Event(&f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// named tells whether an event has this name and its text holds all parts.
+func named(name string, parts ...string) func(bus.Flat) bool {
+	return func(f bus.Flat) bool {
+		if f.Event != name {
+			return false
+		}
+		for _, p := range parts {
+			if !strings.Contains(string(f.Data), p) && !strings.Contains(f.Author, p) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// forever keeps a connection over restarts of the agent.
+func forever() []nats.Option {
+	return []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0)}
+}

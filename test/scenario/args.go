@@ -1,0 +1,47 @@
+package scenario
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// arg is the value of a command's argument. A value that cannot be read is a mistake in the story: it panics.
+func arg(d *datadriven.TestData, key, def string) string {
+	if v := values(d, key); len(v) > 0 {
+		return v[0]
+	}
+	return def
+}
+
+func values(d *datadriven.TestData, key string) []string {
+	for _, a := range d.CmdArgs {
+		if a.Key == key {
+			return a.Vals
+		}
+	}
+	return nil
+}
+
+func number(d *datadriven.TestData, key string, def int) int {
+	n, err := strconv.Atoi(arg(d, key, strconv.Itoa(def)))
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func duration(d *datadriven.TestData, key string, def time.Duration) time.Duration {
+	v, err := time.ParseDuration(arg(d, key, def.String()))
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func quantity(d *datadriven.TestData, key, def string) *resource.Quantity {
+	q := resource.MustParse(arg(d, key, def))
+	return &q
+}

@@ -1,0 +1,196 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// end is where a history comes to if nothing more goes wrong: every pod's status without times.
+func (g *engine) end() (string, error) {
+	if err := g.converge(); err != nil {
+		return "", err
+	}
+	if err := g.core.Replay(); err != nil {
+		return "", err
+	}
+	if err := g.unsatisfied(); err != nil {
+		return "", err
+	}
+	return g.summary(), nil
+}
+
+// unsatisfied tells what is not as it should be once everything has come to rest.
+func (g *engine) unsatisfied() error {
+	var wrong []string
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	wrong = append(wrong, g.world.sins...)
+	if n := len(g.runtime().GetCalls()); n > 0 {
+		say("%d calls are left in the runtime actor's books", n)
+	}
+	if s := g.image(); len(s.GetPulls())+len(s.GetIntents()) > 0 {
+		say("the image actor keeps pulls: %v", s)
+	}
+	wanted := g.source().GetPods()
+	for _, uid := range g.names.uids {
+		a, name := g.pod(uid), g.names.of(uid)
+		switch {
+		case wanted[uid] == nil && a != nil:
+			say("pod/%s is wanted by nobody and still there: %s", name, a.Pod().GetStage())
+		case wanted[uid] != nil && a == nil:
+			say("pod/%s is wanted and has no actor", name)
+		case a != nil:
+			g.judge(a, name, say)
+		}
+	}
+	for _, uid := range g.world.uids() {
+		g.judgeWorld(uid, wanted[uid] != nil, say)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(wrong, "\n"))
+}
+
+// judge tells what is wrong with a wanted pod that has come to rest.
+func (g *engine) judge(a *pod.Actor, name string, say func(string, ...any)) {
+	s := a.Pod()
+	if len(s.GetCalls()) > 0 {
+		say("pod/%s waits for %d calls that nobody makes", name, len(s.GetCalls()))
+	}
+	if n := len(s.GetTimers().GetSet()); n > 0 {
+		say("pod/%s has %d timers that nobody fires", name, n)
+	}
+	v := a.View(pod.Node{RuntimeName: "fake"})
+	switch s.GetStage() {
+	case journaletv1.PodStage_POD_STAGE_TERMINATED:
+		if v.Status.Phase != corev1.PodSucceeded && v.Status.Phase != corev1.PodFailed {
+			say("pod/%s has terminated with phase %s", name, v.Status.Phase)
+		}
+	case journaletv1.PodStage_POD_STAGE_RUNNING:
+		if v.Status.Phase != corev1.PodRunning {
+			say("pod/%s runs with phase %s", name, v.Status.Phase)
+		}
+		for _, c := range v.Status.ContainerStatuses {
+			if c.State.Waiting != nil {
+				say("pod/%s: container %s waits for nothing: %s", name, c.Name, c.State.Waiting.Reason)
+			}
+			if c.State.Running != nil && !c.Ready {
+				say("pod/%s: container %s runs and is not ready", name, c.Name)
+			}
+		}
+	default:
+		say("pod/%s is stuck in %s", name, s.GetStage())
+	}
+}
+
+// judgeWorld compares what is on the node with what should be.
+func (g *engine) judgeWorld(uid string, wanted bool, say func(string, ...any)) {
+	o, name := g.world.of(uid), g.names.of(uid)
+	if !wanted && len(o.sandboxes)+len(o.containers) > 0 {
+		say("pod/%s left %d sandboxes and %d containers on the node", name, len(o.sandboxes), len(o.containers))
+	}
+	ready := 0
+	for _, x := range o.sandboxes {
+		if x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY {
+			ready++
+		}
+	}
+	if ready > 1 {
+		say("pod/%s has %d ready sandboxes", name, ready)
+	}
+	a := g.pod(uid)
+	if !wanted || a == nil {
+		return
+	}
+	over := a.Pod().GetStage() == journaletv1.PodStage_POD_STAGE_TERMINATED
+	if over && ready > 0 {
+		say("pod/%s has ended and keeps a ready sandbox", name)
+	}
+	dead := map[string]int{}
+	for _, c := range o.containers {
+		if alive(c) && (over || a.Manifest() == nil) {
+			say("pod/%s has ended and container %s runs", name, c.GetId())
+		}
+		if !alive(c) {
+			dead[c.GetName()]++
+		}
+	}
+	for _, c := range slices.Sorted(maps.Keys(dead)) {
+		// The newest dead instance is kept, and beside a dead current one the one before it.
+		if dead[c] > 2 {
+			say("pod/%s keeps %d dead instances of %s", name, dead[c], c)
+		}
+	}
+}
+
+// summary is every pod's status without times.
+func (g *engine) summary() string {
+	var out []string
+	for _, uid := range g.names.uids {
+		if a := g.pod(uid); a != nil {
+			out = append(out, g.names.of(uid)+" "+statusLine(a.View(pod.Node{RuntimeName: "fake"})))
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func statusLine(p *corev1.Pod) string {
+	text := string(p.Status.Phase)
+	if p.Status.Reason != "" {
+		text += " (" + p.Status.Reason + ")"
+	}
+	for _, c := range p.Status.Conditions {
+		text += fmt.Sprintf(" %s=%s", c.Type, c.Status)
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		text += " " + c.Name + "=" + shortState(c)
+	}
+	return text
+}
+
+func shortState(c corev1.ContainerStatus) string {
+	text := "running"
+	switch {
+	case c.State.Waiting != nil:
+		text = c.State.Waiting.Reason
+	case c.State.Terminated != nil:
+		text = fmt.Sprintf("exit-%d", c.State.Terminated.ExitCode)
+	}
+	return fmt.Sprintf("%s/%d", text, c.RestartCount)
+}
+
+// repeats tells every pod's last observation again, and an older one late: neither may change anything.
+func (g *engine) repeats() error {
+	for _, uid := range g.world.uids() {
+		told := g.world.told[uid]
+		if told == nil || g.pod(uid) == nil || g.pod(uid).Pod().GetObserved() != told {
+			continue
+		}
+		late := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(told.GetObservedAt().AsTime().Add(-time.Nanosecond))}
+		for what, o := range map[string]*journaletv1.PodObserved{"again": told, "late": late} {
+			f, err := g.fork(len(g.core.Records()), g.world, nil, false)
+			if err != nil {
+				return err
+			}
+			before := len(f.core.Records())
+			if err := f.put(messages.Pod(uid), observed(o)); err != nil {
+				return err
+			}
+			if after := f.core.Records()[before+1:]; len(after) > 0 {
+				return fmt.Errorf("an observation of pod/%s, told %s, was decided upon: %s", g.names.of(uid), what, strings.Join(g.names.lines(after[0]), "; "))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// lines tells the decisions of a record, one a line.
+func (n *names) lines(rec *journaletv1.Record) []string {
+	author := messages.RefOf(rec.GetActor())
+	var out []string
+	for _, e := range messages.Events(rec) {
+		if text := n.event(e); text != "" {
+			out = append(out, n.ref(author)+": "+text)
+		}
+	}
+	return out
+}
+
+func (n *names) ref(r messages.Ref) string {
+	switch r.Kind {
+	case journaletv1.ActorKind_ACTOR_KIND_POD:
+		return "pod/" + n.of(r.ID)
+	case journaletv1.ActorKind_ACTOR_KIND_SOURCE:
+		return r.String()
+	}
+	return r.KindName()
+}
+
+func (n *names) event(e *journaletv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_TimerFired:
+		return "(timer " + n.timer(k.TimerFired.GetName()) + " fires)"
+	case *journaletv1.Event_TimerSet:
+		return "set timer " + n.timer(k.TimerSet.GetName()) + " " + k.TimerSet.GetDuration().AsDuration().String()
+	case *journaletv1.Event_TimerCleared:
+		return "clear timer " + n.timer(k.TimerCleared.GetName())
+	case *journaletv1.Event_PodUpdated:
+		return operations[k.PodUpdated.GetOperation()] + " pod/" + n.of(k.PodUpdated.GetPod().GetUid())
+	case *journaletv1.Event_ManifestIgnored:
+		return "ignore " + k.ManifestIgnored.GetPath() + ": " + k.ManifestIgnored.GetReason()
+	case *journaletv1.Event_SourceReady:
+		return "ready"
+	case *journaletv1.Event_PodForgotten:
+		return "forget pod/" + n.of(k.PodForgotten.GetUid())
+	case *journaletv1.Event_AdmissionAsked:
+		return "ask for admission"
+	case *journaletv1.Event_AdmissionDeferred:
+		return "defer pod/" + n.of(k.AdmissionDeferred.GetUid()) + " until the end of pod/" + n.of(k.AdmissionDeferred.GetHolderUid())
+	case *journaletv1.Event_AdmissionDecided:
+		if d := k.AdmissionDecided; !d.GetAdmitted() {
+			return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
+		}
+		return "admit pod/" + n.of(k.AdmissionDecided.GetUid())
+	case *journaletv1.Event_ImageAsked:
+		return "ask for image " + k.ImageAsked.GetImage()
+	case *journaletv1.Event_ImageReleased:
+		return "release image " + k.ImageReleased.GetImage()
+	case *journaletv1.Event_ImageAnswered:
+		return n.answered(k.ImageAnswered)
+	case *journaletv1.Event_CallRequested:
+		return "call " + n.call(k.CallRequested)
+	case *journaletv1.Event_CallWithdrawn:
+		return "withdraw " + n.intent(k.CallWithdrawn.GetIntentId())
+	case *journaletv1.Event_CallDropped:
+		return "drop " + n.intent(k.CallDropped.GetIntentId())
+	case *journaletv1.Event_CallDispatched:
+		return "dispatch " + n.intent(k.CallDispatched.GetIntentId()) + dispatchNotes(k.CallDispatched)
+	case *journaletv1.Event_BackOffStarted:
+		return "back-off " + k.BackOffStarted.GetContainer() + " " + k.BackOffStarted.GetDelay().AsDuration().String()
+	case *journaletv1.Event_PodStatusChanged:
+		return changed(k.PodStatusChanged)
+	case *journaletv1.Event_PodTerminated:
+		return "terminated " + phase(k.PodTerminated.GetPhase())
+	case *journaletv1.Event_PodFinished:
+		return "finished"
+	}
+	return ""
+}
+
+var operations = map[journaletv1.PodOperation]string{
+	journaletv1.PodOperation_POD_OPERATION_ADD:    "add",
+	journaletv1.PodOperation_POD_OPERATION_UPDATE: "update",
+	journaletv1.PodOperation_POD_OPERATION_REMOVE: "remove",
+}
+
+// timer replaces the UIDs in a timer's name.
+func (n *names) timer(name string) string {
+	for uid, alias := range n.alias {
+		name = strings.ReplaceAll(name, uid, alias)
+	}
+	return name
+}
+
+func dispatchNotes(d *journaletv1.CallDispatched) string {
+	if !d.GetInDoubt() {
+		return ""
+	}
+	return " again, in doubt, after " + d.GetElapsed().AsDuration().String()
+}
+
+func (n *names) answered(a *journaletv1.ImageAnswered) string {
+	text := "answer pod/" + n.of(a.GetUid()) + " " + a.GetImage()
+	if a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+		return text + " is there"
+	}
+	return text + " failed, again in " + a.GetRetryIn().AsDuration().String()
+}
+
+// intent names the work of a call by its id, shortly.
+func (n *names) intent(id string) string {
+	op, container := opOf(n.intents[id])
+	text := op
+	if container != "" {
+		text += " " + container
+	}
+	if p := n.intents[id].GetPullImage(); p != nil {
+		return text + " " + p.GetImage()
+	}
+	return text + " of pod/" + n.of(n.intents[id].GetPodUid())
+}
+
+// call names a call's work as stories do.
+func (n *names) call(r *journaletv1.CallRequested) string {
+	op, container := opOf(r)
+	text := op
+	if container != "" {
+		text += " " + container
+	}
+	switch k := r.GetWork().(type) {
+	case *journaletv1.CallRequested_RunSandbox:
+		text += fmt.Sprintf(" attempt=%d", k.RunSandbox.GetAttempt())
+	case *journaletv1.CallRequested_StartContainer:
+		text += fmt.Sprintf(" attempt=%d in %s", k.StartContainer.GetAttempt(), k.StartContainer.GetSandboxId())
+	case *journaletv1.CallRequested_StopContainer:
+		text += fmt.Sprintf(" %s grace=%s (%s)", k.StopContainer.GetContainerId(), k.StopContainer.GetGrace().AsDuration(), k.StopContainer.GetReason())
+	case *journaletv1.CallRequested_RemoveContainer:
+		text += " " + k.RemoveContainer.GetContainerId()
+	case *journaletv1.CallRequested_StopSandbox:
+		text += " " + k.StopSandbox.GetSandboxId()
+	case *journaletv1.CallRequested_RemoveSandbox:
+		text += " " + k.RemoveSandbox.GetSandboxId()
+	case *journaletv1.CallRequested_PullImage:
+		text += " " + k.PullImage.GetImage()
+	case *journaletv1.CallRequested_CleanPod:
+		if k.CleanPod.GetAll() {
+			text += " all"
+		}
+	}
+	return text
+}
+
+// opOf is what stories call a call's work, and the container that it is for.
+func opOf(r *journaletv1.CallRequested) (op, container string) {
+	switch k := r.GetWork().(type) {
+	case *journaletv1.CallRequested_RunSandbox:
+		return "run-sandbox", ""
+	case *journaletv1.CallRequested_StartContainer:
+		return "start-container", k.StartContainer.GetContainer()
+	case *journaletv1.CallRequested_StopContainer:
+		return "stop-container", k.StopContainer.GetContainer()
+	case *journaletv1.CallRequested_RemoveContainer:
+		return "remove-container", k.RemoveContainer.GetContainer()
+	case *journaletv1.CallRequested_StopSandbox:
+		return "stop-sandbox", ""
+	case *journaletv1.CallRequested_RemoveSandbox:
+		return "remove-sandbox", ""
+	case *journaletv1.CallRequested_PullImage:
+		return "pull-image", ""
+	case *journaletv1.CallRequested_SetUpVolumes:
+		return "set-up-volumes", ""
+	case *journaletv1.CallRequested_CleanPod:
+		return "clean-pod", ""
+	}
+	return "unknown", ""
+}
+
+func changed(c *journaletv1.PodStatusChanged) string {
+	text := "status " + phase(c.GetPhase())
+	if c.GetReason() != "" {
+		text += " " + c.GetReason()
+	}
+	text += fmt.Sprintf(" ready=%d restarts=%d", c.GetReady(), c.GetRestarts())
+	for _, cond := range c.GetConditions() {
+		if cond.GetType() == "Ready" {
+			text += fmt.Sprintf(" Ready=%t", cond.GetStatus())
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
+		if w := c.GetWaiting()[name]; w.GetReason() != "" {
+			text += " " + name + "=" + w.GetReason()
+		}
+	}
+	return text
+}
+
+func phase(p journaletv1.PodPhase) string {
+	s := strings.TrimPrefix(p.String(), "POD_PHASE_")
+	return s[:1] + strings.ToLower(s[1:])
+}
+
+// since is a moment as time since the story began.
+func since(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return "+" + t.Sub(begin).String()
+}

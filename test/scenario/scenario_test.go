@@ -1,0 +1,20 @@
+package scenario_test
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/journalet/journalet/test/scenario"
+)
+
+// Every file in testdata is a story.
+func TestStoriesComeOutAsTold(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := scenario.New()
+		datadriven.RunTest(t, path, func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
+		if err := s.End(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package scenario
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// world is a container runtime that does at once what it is told. It is also the judge of what must
+// never happen on a node, whatever the agent's state says.
+type world struct {
+	pods map[string]*objects
+	// told is the last observation of each pod, as the PLEG remembers it.
+	told map[string]*journaletv1.PodObserved
+	// sins are broken rules: two instances of a container at once, a pod that must not start again.
+	sins []string
+}
+
+// objects are what a runtime holds of one pod.
+type objects struct {
+	sandboxes  []*journaletv1.SandboxObservation
+	containers []*journaletv1.ContainerObservation
+	// began counts starts of containers of a pod that is to be run but once.
+	began map[string]int
+}
+
+func newWorld() *world {
+	return &world{pods: map[string]*objects{}, told: map[string]*journaletv1.PodObserved{}}
+}
+
+func (w *world) clone() *world {
+	c := newWorld()
+	for uid, o := range w.pods {
+		n := &objects{began: maps.Clone(o.began)}
+		for _, x := range o.sandboxes {
+			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
+		}
+		for _, x := range o.containers {
+			n.containers = append(n.containers, proto.CloneOf(x))
+		}
+		c.pods[uid] = n
+	}
+	maps.Copy(c.told, w.told)
+	return c
+}
+
+func (w *world) of(uid string) *objects {
+	if w.pods[uid] == nil {
+		w.pods[uid] = &objects{began: map[string]int{}}
+	}
+	return w.pods[uid]
+}
+
+func (w *world) sin(format string, args ...any) {
+	w.sins = append(w.sins, fmt.Sprintf(format, args...))
+}
+
+// perform does the work of a call and gives its outcome. Done again, it finds what it did before.
+func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manifest *corev1.Pod, now time.Time) *journaletv1.CallFinished {
+	out := &journaletv1.CallFinished{IntentId: id}
+	o := w.of(req.GetPodUid())
+	switch k := req.GetWork().(type) {
+	case *journaletv1.CallRequested_RunSandbox:
+		w.runSandbox(o, alias, id, k.RunSandbox, out, now)
+	case *journaletv1.CallRequested_StartContainer:
+		w.startContainer(o, alias, id, k.StartContainer, manifest, out, now)
+	case *journaletv1.CallRequested_StopContainer:
+		o.end(k.StopContainer.GetContainerId(), 137, now)
+	case *journaletv1.CallRequested_RemoveContainer:
+		o.containers = slices.DeleteFunc(o.containers, func(c *journaletv1.ContainerObservation) bool {
+			return c.GetId() == k.RemoveContainer.GetContainerId()
+		})
+	case *journaletv1.CallRequested_StopSandbox:
+		o.stopSandbox(k.StopSandbox.GetSandboxId(), now)
+	case *journaletv1.CallRequested_RemoveSandbox:
+		sid := k.RemoveSandbox.GetSandboxId()
+		o.sandboxes = slices.DeleteFunc(o.sandboxes, func(x *journaletv1.SandboxObservation) bool { return x.GetId() == sid })
+		o.containers = slices.DeleteFunc(o.containers, func(c *journaletv1.ContainerObservation) bool { return c.GetSandboxId() == sid })
+	case *journaletv1.CallRequested_CleanPod:
+		if k.CleanPod.GetAll() {
+			clear(o.began)
+		}
+	case *journaletv1.CallRequested_PullImage:
+		out.ImageRef, out.ImageBytes = "sha256:"+k.PullImage.GetImage(), 1
+	}
+	return out
+}
+
+func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandbox, out *journaletv1.CallFinished, now time.Time) {
+	for _, x := range o.sandboxes {
+		if x.GetIntentId() == id {
+			out.SandboxId = x.GetId()
+			return
+		}
+		if x.GetAttempt() == k.GetAttempt() {
+			w.sin("%s: sandbox attempt %d twice", alias, k.GetAttempt())
+		}
+		if x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY {
+			w.sin("%s: a second sandbox beside a ready one", alias)
+		}
+	}
+	out.SandboxId = fmt.Sprintf("%s-s%d", alias, k.GetAttempt())
+	x := &journaletv1.SandboxObservation{
+		Id: out.SandboxId, Attempt: k.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
+		CreatedAt: timestamppb.New(now), IntentId: id,
+	}
+	if !k.GetHostNetwork() {
+		x.Ips = []string{fmt.Sprintf("10.0.0.%d", k.GetAttempt()+1)}
+	}
+	o.sandboxes = append(o.sandboxes, x)
+}
+
+func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.StartContainer, manifest *corev1.Pod, out *journaletv1.CallFinished, now time.Time) {
+	for _, c := range o.containers {
+		switch {
+		case c.GetIntentId() == id:
+			out.ContainerId = c.GetId()
+			return
+		case c.GetName() == k.GetContainer() && alive(c):
+			w.sin("%s: container %s twice at once", alias, k.GetContainer())
+		case c.GetName() == k.GetContainer() && c.GetAttempt() == k.GetAttempt():
+			w.sin("%s: container %s attempt %d twice", alias, k.GetContainer(), k.GetAttempt())
+		}
+	}
+	if !slices.ContainsFunc(o.sandboxes, func(x *journaletv1.SandboxObservation) bool {
+		return x.GetId() == k.GetSandboxId() && x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY
+	}) {
+		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+k.GetSandboxId()+" is gone"
+		return
+	}
+	c := &journaletv1.ContainerObservation{
+		Id: fmt.Sprintf("%s-%s-%d", alias, k.GetContainer(), k.GetAttempt()), Name: k.GetContainer(), Attempt: k.GetAttempt(),
+		SandboxId: k.GetSandboxId(), State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING,
+		CreatedAt: timestamppb.New(now), StartedAt: timestamppb.New(now), IntentId: id,
+	}
+	for i := range manifest.Spec.Containers {
+		if spec := &manifest.Spec.Containers[i]; spec.Name == k.GetContainer() {
+			c.Image, c.ImageRef, c.Hash = spec.Image, "sha256:"+spec.Image, pod.ContainerHash(spec)
+			o.began[c.GetName()+" "+c.GetHash()]++
+			if manifest.Spec.RestartPolicy == corev1.RestartPolicyNever && o.began[c.GetName()+" "+c.GetHash()] > 1 {
+				w.sin("%s: container %s started again under restartPolicy Never", alias, k.GetContainer())
+			}
+		}
+	}
+	o.containers = append(o.containers, c)
+	out.ContainerId, out.ImageRef, out.SandboxId = c.GetId(), c.GetImageRef(), c.GetSandboxId()
+}
+
+func alive(c *journaletv1.ContainerObservation) bool {
+	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING ||
+		c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
+}
+
+// end ends a container's process, if it has one.
+func (o *objects) end(id string, code int32, now time.Time) {
+	for _, c := range o.containers {
+		if c.GetId() != id || !alive(c) {
+			continue
+		}
+		c.State, c.ExitCode, c.FinishedAt = journaletv1.ContainerState_CONTAINER_STATE_EXITED, code, timestamppb.New(now)
+		c.Reason = "Error"
+		if code == 0 {
+			c.Reason = "Completed"
+		}
+	}
+}
+
+func (o *objects) stopSandbox(id string, now time.Time) {
+	for _, x := range o.sandboxes {
+		if x.GetId() == id {
+			x.State, x.Ips = journaletv1.SandboxState_SANDBOX_STATE_NOT_READY, nil
+		}
+	}
+	for _, c := range o.containers {
+		if c.GetSandboxId() == id {
+			o.end(c.GetId(), 137, now)
+		}
+	}
+}
+
+// newest is the newest instance of a container, nil if there is none.
+func (o *objects) newest(name string) *journaletv1.ContainerObservation {
+	var n *journaletv1.ContainerObservation
+	for _, c := range o.containers {
+		if c.GetName() == name && (n == nil || c.GetAttempt() > n.GetAttempt()) {
+			n = c
+		}
+	}
+	return n
+}
+
+// look is what a look at a pod shows now; nil if that is what the last one showed.
+func (w *world) look(uid string, now time.Time) *journaletv1.PodObserved {
+	last := w.told[uid]
+	if last != nil && !now.After(last.GetObservedAt().AsTime()) {
+		now = last.GetObservedAt().AsTime().Add(1)
+	}
+	seen := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(now)}
+	if o := w.pods[uid]; o != nil {
+		for _, x := range o.sandboxes {
+			seen.Sandboxes = append(seen.Sandboxes, proto.CloneOf(x))
+		}
+		for _, c := range o.containers {
+			seen.Containers = append(seen.Containers, proto.CloneOf(c))
+		}
+	}
+	slices.SortFunc(seen.Containers, func(a, b *journaletv1.ContainerObservation) int {
+		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetAttempt(), b.GetAttempt()))
+	})
+	same := proto.CloneOf(seen)
+	same.ObservedAt = last.GetObservedAt()
+	if proto.Equal(same, last) || last == nil && len(seen.Sandboxes)+len(seen.Containers) == 0 {
+		return nil
+	}
+	return seen
+}
+
+// uids lists the pods of which the world holds something, or was seen to.
+func (w *world) uids() []string {
+	all := maps.Clone(w.pods)
+	for uid := range w.told {
+		all[uid] = nil
+	}
+	return slices.Sorted(maps.Keys(all))
+}
