@@ -10,6 +10,8 @@ TOOLS    := $(CURDIR)/.tools/bin
 # A lab is a private containerd, runc and CNI, one a name, so that a test run never meets a `make run`.
 LAB_NAME ?= dev
 FUZZTIME ?= 30s
+# What `journalet version` prints: the tag, or the commit, and whether the tree differs from it.
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # More flags for what a target starts: make run ARGS='--journal-sync=interval:1s'
 ARGS     ?=
 
@@ -31,7 +33,7 @@ help: ## this list
 
 .PHONY: build
 build: ## bin/journalet
-	$(GO) build -o bin/journalet ./cmd/journalet
+	$(GO) build -ldflags "-X github.com/journalet/journalet/runtime/agent.Version=$(VERSION)" -o bin/journalet ./cmd/journalet
 
 .PHONY: generate
 generate: tools-buf ## Go from proto/, into messages/journaletv1

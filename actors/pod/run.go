@@ -219,14 +219,14 @@ func (a *Actor) podIPs() []string {
 func (d *step) removeOld() error {
 	keep := map[string]bool{}
 	for _, c := range d.state.GetObserved().GetContainers() {
+		keep[c.GetSandboxId()] = true
 		r := d.record(c.GetName())
-		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == r.GetLast().GetId() || alive(c) {
-			keep[c.GetSandboxId()] = true
+		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == r.GetLast().GetId() || alive(c) ||
+			d.calling(func(q *journaletv1.CallRequested) bool { return q.GetRemoveContainer().GetContainerId() == c.GetId() }) {
 			continue
 		}
-		keep[c.GetSandboxId()] = true
-		if d.calling(func(q *journaletv1.CallRequested) bool { return q.GetRemoveContainer().GetContainerId() == c.GetId() }) {
-			continue
+		if wait := d.tearDownWait(); wait > 0 {
+			return d.timer(tearDownTimer, wait)
 		}
 		if err := d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{
 			RemoveContainer: &journaletv1.RemoveContainer{Container: c.GetName(), ContainerId: c.GetId()},
@@ -237,6 +237,9 @@ func (d *step) removeOld() error {
 	for _, x := range d.state.GetObserved().GetSandboxes() {
 		if x.GetId() == d.state.GetSandboxId() || keep[x.GetId()] {
 			continue
+		}
+		if wait := d.tearDownWait(); wait > 0 {
+			return d.timer(tearDownTimer, wait)
 		}
 		if err := d.removeSandbox(x.GetId()); err != nil {
 			return err

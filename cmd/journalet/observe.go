@@ -74,12 +74,12 @@ func (a *app) observe(ctx context.Context, c *query.Client, o observeOptions) er
 	if o.since > 0 {
 		q.Since = a.now().Add(-o.since)
 	}
-	print := a.printJSON
+	show := a.printJSON
 	if a.output == formatText {
 		v := newEventView(ctx, a, c)
-		print = v.print
+		show = v.print
 	}
-	err := c.Watch(ctx, q, print)
+	err := c.Watch(ctx, q, show)
 	if o.follow {
 		return interrupted(ctx, err)
 	}

@@ -72,9 +72,10 @@ func (a *app) command() *cobra.Command {
 		Example: "  journalet run --static-pod-path /etc/kubernetes/manifests\n" +
 			"  journalet pods\n" +
 			"  journalet observe --pod web --since 10m",
-		Args:          usageArgs(cobra.NoArgs),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		SilenceErrors: true, SilenceUsage: true,
+		Args:                       usageArgs(cobra.NoArgs),
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true, SilenceUsage: true,
 	}
 	f := root.PersistentFlags()
 	f.StringVar(&a.rootDir, "root-dir", envOr(rootDirEnv, config.DefaultRootDir), "the agent's root directory (env "+rootDirEnv+")")
@@ -176,7 +177,7 @@ func (a *app) ask(ctx context.Context, follow bool, f func(*query.Client) error)
 // terminal tells whether w is one.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // A file descriptor is small.
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // colour tells whether w may have colours.

@@ -124,6 +124,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.calls.Stored(rec)
 	a.library.Stored(rec)
 	a.metrics.Record()
+	a.metrics.Appended(time.Since(rec.GetTime().AsTime()))
 	for _, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetPodForgotten(); k != nil {
 			a.pleg.Forget(k.GetUid())

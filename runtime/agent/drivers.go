@@ -121,6 +121,7 @@ func (a *agent) makeDrivers() {
 	})
 	a.pleg = pleg.New(pleg.Options{
 		Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, Log: a.log,
+		Relisted: a.metrics.Relisted,
 		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
 			return a.host.Fact(ctx, messages.Pod(o.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
 		},

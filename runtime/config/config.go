@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -31,8 +32,9 @@ const (
 	// DefaultParallelPulls is ours: the kubelet pulls one image at a time unless told otherwise, so that one slow
 	// registry holds every pod up.
 	DefaultParallelPulls = 5
-	// DefaultConcurrency is ours: how many sandboxes and containers start at once. Eight keep two cores busy.
-	DefaultConcurrency = 8
+	// LeastConcurrency and MostConcurrency bound the default of how many sandboxes and containers start at once: twice
+	// the cores. Starts are work of runc and CNI, so more than that makes no burst faster and each pod slower.
+	LeastConcurrency, MostConcurrency = 4, 16
 	// DefaultMaxRestartPeriod is the kubelet's longest container back-off.
 	DefaultMaxRestartPeriod = 5 * time.Minute
 	// DefaultHealthzPort and DefaultHealthzAddress are the kubelet's.
@@ -113,13 +115,17 @@ type Config struct {
 func Defaults() *Config {
 	return &Config{
 		RootDir: DefaultRootDir, StaticPodPath: DefaultStaticPodPath, FileCheckFrequency: DefaultFileCheck,
-		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout, CRIConcurrency: DefaultConcurrency,
+		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout, CRIConcurrency: defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
 		HealthzPort: DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
 		JournalSync: "always", LogFormat: LogText,
 	}
+}
+
+func defaultConcurrency() int {
+	return min(max(2*runtime.NumCPU(), LeastConcurrency), MostConcurrency)
 }
 
 // AddFlags adds the flags, under the kubelet's names where it has them. What c holds becomes their defaults.

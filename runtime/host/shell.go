@@ -136,6 +136,12 @@ func (h *Host) spawn(c *cell) *member {
 // quiet lets only warnings and errors of protoactor through.
 type quiet struct{ slog.Handler }
 
+// WithAttrs keeps the bound.
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+// WithGroup keeps the bound.
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
+
 // Enabled tells whether a record of this level is logged.
 func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelWarn && q.Handler.Enabled(ctx, l)

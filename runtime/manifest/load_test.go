@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-
 )
 
 func TestLoadReadsWhatDecodeWroteAndNothingElse(t *testing.T) {

@@ -51,9 +51,11 @@ type Options struct {
 	RelistTimeout, LookTimeout time.Duration
 	// Sink hears of every observation that is new, from several goroutines, but for one pod one after the other. After an
 	// error the observation counts as untold: the next relist tells it again.
-	Sink  func(context.Context, *journaletv1.PodObserved) error
-	Clock cri.Clock
-	Log   *slog.Logger
+	Sink func(context.Context, *journaletv1.PodObserved) error
+	// Relisted hears how long each relist took. May be nil.
+	Relisted func(time.Duration)
+	Clock    cri.Clock
+	Log      *slog.Logger
 }
 
 // PLEG watches the pods of one agent.
@@ -266,6 +268,9 @@ func (p *PLEG) relistOnce(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.relisted = began
+	if p.opts.Relisted != nil {
+		p.opts.Relisted(p.clock.Now().Sub(began))
+	}
 	for uid, s := range p.pods {
 		if s.last != nil && shown[uid] == nil && !isEmpty(s.last) {
 			shown[uid] = listed{}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -86,7 +87,7 @@ func (s *server) withCauses(ctx context.Context, recs []*journaletv1.Record) ([]
 		}
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b *journaletv1.Record) int { return int(int64(a.GetSeq()) - int64(b.GetSeq())) }) //nolint:gosec // Numbers of records are far below 2^63.
+	slices.SortFunc(all, func(a, b *journaletv1.Record) int { return cmp.Compare(a.GetSeq(), b.GetSeq()) })
 	return all, nil
 }
 

@@ -111,18 +111,18 @@ func (s *server) seqAt(ctx context.Context, t time.Time, first, last uint64) (ui
 		return last + 1, nil
 	}
 	var failed error
-	n := sort.Search(int(last-first+1), func(i int) bool { //nolint:gosec // Numbers of records are far below 2^63.
+	n := sort.Search(int(last-first+1), func(i int) bool {
 		if failed != nil {
 			return true
 		}
-		rec, err := s.Journal.Get(ctx, first+uint64(i)) //nolint:gosec // i is within the search.
+		rec, err := s.Journal.Get(ctx, first+uint64(i))
 		if err != nil {
 			failed = err
 			return true
 		}
 		return !rec.GetTime().AsTime().Before(t)
 	})
-	return first + uint64(n), failed //nolint:gosec // n is within the search.
+	return first + uint64(n), failed
 }
 
 func (s *server) getRecord(ctx context.Context, q GetRequest) (*RecordReport, error) {

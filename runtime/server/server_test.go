@@ -1,0 +1,248 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func serve(t *testing.T, o Options) string {
+	t.Helper()
+	o.Address, o.Log = "127.0.0.1:0", quiet
+	s, err := Listen(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + s.Addr()
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+func well() error { return nil }
+
+func ill() error { return errors.New("stalled since 12:00\nno space") }
+
+func TestHealthIsOkOrNamesWhatIsNotWell(t *testing.T) {
+	url := serve(t, Options{
+		Health: NewChecks(Check{"journal", well}, Check{"pleg", well}),
+		Ready:  NewChecks(Check{"runtime", ill}),
+	})
+	for _, c := range []struct {
+		path string
+		code int
+		body string
+	}{
+		{"/healthz", 200, "ok"},
+		{"/livez", 200, "ok"},
+		{"/healthz?verbose", 200, "[+]ping ok\n[+]journal ok\n[+]pleg ok\nhealthz check passed\n"},
+		{"/readyz", 500, "[+]ping ok\n[+]journal ok\n[+]pleg ok\n[-]runtime failed: stalled since 12:00 no space\nreadyz check failed: runtime\n"},
+		{"/metrics", 404, "404 page not found\n"},
+		{"/debug/pprof/", 404, "404 page not found\n"},
+	} {
+		if code, body := get(t, url+c.path); code != c.code || body != c.body {
+			t.Errorf("%s: %d %q, want %d %q", c.path, code, body, c.code, c.body)
+		}
+	}
+}
+
+func TestAProbeThatHangsIsNamedAndRunsOnlyOnce(t *testing.T) {
+	release := make(chan struct{})
+	var runs atomic.Int32
+	checks := NewChecks(
+		Check{"hangs", func() error { runs.Add(1); <-release; return nil }},
+		Check{"panics", func() error { panic("boom") }},
+		Check{"fine", well},
+	)
+	for range 2 {
+		r := checks.Run()
+		if r[0].Err == nil || r[1].Err == nil || r[2].Err != nil {
+			t.Fatalf("results are %v", r)
+		}
+	}
+	if err := checks.Err(); err == nil || !strings.Contains(err.Error(), "hangs: no answer") || !strings.Contains(err.Error(), "panics: the probe panicked: boom") {
+		t.Errorf("the error is %v", err)
+	}
+	if runs.Load() != 1 {
+		t.Errorf("the hanging probe runs %d times at once", runs.Load())
+	}
+	close(release)
+}
+
+func TestAPortInUseIsToldWithItsFlag(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = Listen(Options{Address: l.Addr().String(), Flag: "--healthz-port", Log: quiet})
+	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "--healthz-port") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
+	m := NewMetrics()
+	m.Record()
+	m.Record()
+	m.Appended(3 * time.Millisecond)
+	m.Relisted(20 * time.Millisecond)
+	m.Relisted(20 * time.Millisecond)
+	m.Operation("start_container", time.Second, nil)
+	m.Operation("start_container", time.Second, errors.New("no"))
+	m.Build("1.0.0", "node-1")
+	m.Count(func() Counts {
+		return Counts{Actors: map[string]int{"pod": 3}, Lagging: 1, RunningPods: 2, Containers: map[string]int{"running": 4}}
+	})
+	code, body := get(t, serve(t, Options{Metrics: m})+"/metrics")
+	if code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	for _, line := range []string{
+		"journalet_journal_records_total 2",
+		"journalet_journal_append_seconds_count 1",
+		`journalet_actors{kind="pod"} 3`,
+		"journalet_mailbox_lagging 1",
+		`journalet_build_info{node="node-1",version="1.0.0"} 1`,
+		"kubelet_running_pods 2",
+		`kubelet_running_containers{container_state="running"} 4`,
+		"kubelet_pleg_relist_duration_seconds_count 2",
+		"kubelet_pleg_relist_interval_seconds_count 1",
+		`kubelet_runtime_operations_total{operation_type="start_container"} 2`,
+		`kubelet_runtime_operations_errors_total{operation_type="start_container"} 1`,
+		`kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"} 2`,
+		"go_goroutines",
+	} {
+		if !strings.Contains(body, "\n"+line) {
+			t.Errorf("no %q", line)
+		}
+	}
+}
+
+func TestProfilingIsServedOnlyWhenAskedFor(t *testing.T) {
+	if code, _ := get(t, serve(t, Options{Profiling: true})+"/debug/pprof/cmdline"); code != http.StatusOK {
+		t.Errorf("code %d", code)
+	}
+}
+
+// systemd is the service manager's end of the notification socket.
+func systemd(t *testing.T, watchdog time.Duration) <-chan string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", strconv.FormatInt(watchdog.Microseconds(), 10))
+	t.Setenv("WATCHDOG_PID", "")
+	told := make(chan string, 1000)
+	go func() {
+		defer close(told)
+		b := make([]byte, 4096)
+		for {
+			n, err := c.Read(b)
+			if err != nil {
+				return
+			}
+			told <- string(b[:n])
+		}
+	}()
+	t.Cleanup(func() { c.Close() })
+	return told
+}
+
+func TestSystemdHearsOfStartAndStop(t *testing.T) {
+	told := systemd(t, 0)
+	s := NewSystemd(well, quiet)
+	s.Ready("3 pods")
+	if got := <-told; got != "READY=1\nSTATUS=3 pods" {
+		t.Errorf("told %q", got)
+	}
+	s.Stopping()
+	if got := <-told; got != "STOPPING=1" {
+		t.Errorf("told %q", got)
+	}
+}
+
+func TestTheWatchdogIsPingedOnlyWhileAllIsWell(t *testing.T) {
+	told := systemd(t, 10*time.Millisecond)
+	var sick atomic.Bool
+	asked := make(chan struct{}, 1000)
+	s := NewSystemd(func() error {
+		asked <- struct{}{}
+		if sick.Load() {
+			return errors.New("stalled")
+		}
+		return nil
+	}, quiet)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { s.Watch(ctx); close(done) }()
+	for range 3 {
+		if got := <-told; got != "WATCHDOG=1" {
+			t.Fatalf("told %q", got)
+		}
+	}
+	sick.Store(true)
+	for len(asked) > 0 {
+		<-asked
+	}
+	<-asked // one that may have begun before it fell ill
+	<-asked
+	for len(told) > 0 {
+		<-told
+	}
+	<-asked
+	<-asked
+	<-asked
+	if len(told) > 0 {
+		t.Errorf("it told %q while ill", <-told)
+	}
+	sick.Store(false)
+	if got := <-told; got != "WATCHDOG=1" {
+		t.Errorf("after it recovered it told %q", got)
+	}
+	cancel()
+	<-done
+}
+
+func TestWithoutSystemdNothingHappens(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	t.Setenv("WATCHDOG_USEC", "")
+	s := NewSystemd(well, quiet)
+	s.Ready("x")
+	s.Watch(t.Context())
+	s.Stopping()
+}
