@@ -17,23 +17,28 @@ const LargestPods = 20
 
 // Share is one line of a size report.
 type Share struct {
-	Name  string
-	Count uint64
-	Bytes uint64
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+	Bytes uint64 `json:"bytes"`
 }
 
 // SizeReport says where the bytes of the bus are.
 type SizeReport struct {
 	// Journal counts records, and their bytes as encoded.
-	Journal Share
+	Journal Share `json:"journal"`
 	// JournalDisk, ManifestsDisk and SnapshotsDisk are what the store takes for the messages, with its own headers.
-	JournalDisk, ManifestsDisk, SnapshotsDisk uint64
+	JournalDisk   uint64 `json:"journalDisk"`
+	ManifestsDisk uint64 `json:"manifestsDisk"`
+	SnapshotsDisk uint64 `json:"snapshotsDisk"`
 	// ByKind shares the records out by the kind of their actor, ByEvent the events by their name (a
 	// step's frame counts as "step"), the largest first.
-	ByKind, ByEvent []Share
+	ByKind  []Share `json:"byKind"`
+	ByEvent []Share `json:"byEvent"`
 	// Pods are the largest pods by the records under their name, at most LargestPods.
-	Pods                 []Share
-	Manifests, Snapshots uint64 // messages
+	Pods []Share `json:"pods"`
+	// Manifests and Snapshots count messages.
+	Manifests uint64 `json:"manifests"`
+	Snapshots uint64 `json:"snapshots"`
 }
 
 // Total is all bytes on disk.

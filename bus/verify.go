@@ -19,17 +19,22 @@ const (
 
 // Problem is one thing wrong with the journal.
 type Problem struct {
-	Seq     uint64
-	Message string
+	Seq     uint64 `json:"seq"`
+	Message string `json:"message"`
 }
 
 // VerifyReport is what Verify found.
 type VerifyReport struct {
-	First, Last    uint64
-	Records, Bytes uint64 // bytes as encoded, without the store's own
-	Epochs         uint64 // how many runs wrote what is there
-	Problems       []Problem
-	Found          int // problems in all; at most MaxProblems are listed
+	First   uint64 `json:"first"`
+	Last    uint64 `json:"last"`
+	Records uint64 `json:"records"`
+	// Bytes are the records' as encoded, without the store's own.
+	Bytes uint64 `json:"bytes"`
+	// Epochs is how many runs wrote what is there.
+	Epochs   uint64    `json:"epochs"`
+	Problems []Problem `json:"problems,omitempty"`
+	// Found counts all problems; at most MaxProblems are listed.
+	Found int `json:"found"`
 }
 
 // OK tells that nothing is wrong.

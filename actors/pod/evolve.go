@@ -31,6 +31,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		s.MaxBackOff = k.AgentStarted.GetConfig().GetMaxContainerBackOff()
+		if s.Observed != nil {
+			// No look of an earlier run is still to come, and the clock may have been set back since.
+			a.changeObserved().ObservedAt = nil
+		}
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_AdmissionAsked:
@@ -84,20 +88,33 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	case journaletv1.PodOperation_POD_OPERATION_ADD:
 		return a.evolveAdded(e, u)
 	case journaletv1.PodOperation_POD_OPERATION_UPDATE:
-		a.evolveChanged(e.Manifest)
-		s.Pod, a.manifest = u.GetPod(), e.Manifest
-	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
-		s.Removed = true
-		switch s.GetStage() {
-		case admitting, terminated:
-			s.Stage = cleaning
-		case runningPod:
-			s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
+		switch {
+		case s.Removed:
+			// What the source wants now is for the next life.
+		case s.GetPod().GetName() != u.GetPod().GetName() || s.GetPod().GetNamespace() != u.GetPod().GetNamespace():
+			// What runs cannot change its name. The source hears of its end, and adds the pod again.
+			a.evolveRemoved(e)
+		default:
+			a.evolveChanged(e.Manifest)
+			s.Pod, a.manifest = u.GetPod(), e.Manifest
 		}
+	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
+		a.evolveRemoved(e)
 	default:
 		return actors.Illegal(e, s.GetStage())
 	}
 	return nil
+}
+
+func (a *Actor) evolveRemoved(e actors.Event) {
+	s := a.state
+	s.Removed = true
+	switch s.GetStage() {
+	case admitting, terminated:
+		s.Stage = cleaning
+	case runningPod:
+		s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
+	}
 }
 
 // evolveChanged forgets what was learnt of the old manifest's volumes and images: the new ones may be

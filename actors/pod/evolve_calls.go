@@ -108,7 +108,10 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
 		r.StartFailures, r.StartError, r.ImageMissing = 0, nil, false
-		if r.GetCurrent().GetId() != f.GetContainerId() && r.GetCurrent().GetAttempt() <= w.GetAttempt() {
+		// A look may have shown it already, even before it was started.
+		seen := r.GetCurrent().GetId() == f.GetContainerId() &&
+			r.GetCurrent().GetState() != journaletv1.ContainerState_CONTAINER_STATE_CREATED
+		if !seen && r.GetCurrent().GetAttempt() <= w.GetAttempt() {
 			a.succeed(r, &journaletv1.ContainerObservation{
 				Id: f.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
 				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: now,
@@ -124,10 +127,7 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 			r.StartFailedAt = now
 		}
 	case journaletv1.CallError_CALL_ERROR_SANDBOX_GONE:
-		// The next observation tells; the sandbox id is given up so that nothing else starts in it.
-		if a.state.GetSandboxId() == w.GetSandboxId() {
-			a.state.SandboxId = ""
-		}
+		a.stopSandbox(w.GetSandboxId())
 	default:
 		r.StartFailures++
 		r.StartFailedAt, r.StartError = now, startError(f, false)
@@ -168,14 +168,24 @@ func (a *Actor) stopContainer(name, id string) {
 	o.Containers[i].State = stopped
 }
 
-// stopSandbox notes that a sandbox is stopped.
+// stopSandbox notes that a sandbox is stopped, or found to be: nothing starts in it any more, and it
+// is to be removed even if no look has shown it.
 func (a *Actor) stopSandbox(id string) {
-	o := a.changeObserved()
+	s, o := a.state, a.changeObserved()
 	for i, x := range o.Sandboxes {
 		if x.GetId() == id {
 			o.Sandboxes[i] = proto.CloneOf(x)
 			o.Sandboxes[i].State = journaletv1.SandboxState_SANDBOX_STATE_NOT_READY
 		}
+	}
+	if s.GetSandboxId() != id {
+		return
+	}
+	s.SandboxId = ""
+	if !slices.ContainsFunc(o.Sandboxes, func(x *journaletv1.SandboxObservation) bool { return x.GetId() == id }) {
+		o.Sandboxes = append(o.Sandboxes, &journaletv1.SandboxObservation{
+			Id: id, Attempt: max(1, s.GetNextSandboxAttempt()) - 1, State: journaletv1.SandboxState_SANDBOX_STATE_NOT_READY,
+		})
 	}
 }
 

@@ -21,14 +21,22 @@ const (
 // evolveObserved folds what the runtime shows of the pod, unless something newer is known.
 func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	s := a.state
-	if old := s.GetObserved(); old != nil && o.GetObservedAt().AsTime().Before(old.GetObservedAt().AsTime()) {
+	old := s.GetObserved()
+	if old != nil && o.GetObservedAt().AsTime().Before(old.GetObservedAt().AsTime()) {
 		return
+	}
+	shown := map[string]bool{}
+	for _, x := range old.GetSandboxes() {
+		shown[x.GetId()] = true
+	}
+	for _, c := range old.GetContainers() {
+		shown[c.GetId()] = true
 	}
 	s.Observed = o
 	if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 {
 		s.Touched = true
 	}
-	a.evolveSandboxes(o)
+	a.evolveSandboxes(o, shown[s.GetSandboxId()])
 	newest := map[string]*journaletv1.ContainerObservation{}
 	var names []string
 	for _, c := range o.GetContainers() {
@@ -45,16 +53,16 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
 		r := s.Containers[name]
 		if newest[name] == nil || r.GetCurrent().GetAttempt() > newest[name].GetAttempt() {
-			a.vanish(r, o.GetObservedAt())
+			a.vanish(r, o.GetObservedAt(), shown[r.GetCurrent().GetId()])
 		}
 	}
 }
 
-// evolveSandboxes finds the sandbox that containers are to run in: the newest that is ready.
-func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved) {
+// evolveSandboxes finds the sandbox that containers are to run in: the newest that is ready. One that
+// was never shown may be younger than the look.
+func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved, known bool) {
 	s := a.state
 	var newest *journaletv1.SandboxObservation
-	known := false
 	for _, x := range o.GetSandboxes() {
 		s.NextSandboxAttempt = max(s.NextSandboxAttempt, x.GetAttempt()+1)
 		known = known || x.GetId() == s.GetSandboxId()
@@ -85,11 +93,11 @@ func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
 	}
 }
 
-// vanish ends a container that ran and that the runtime no longer shows, unless it is younger than
-// the look.
-func (a *Actor) vanish(r *journaletv1.ContainerRecord, at *timestamppb.Timestamp) {
+// vanish ends a container that ran and that the runtime no longer shows, unless it was never shown
+// and is younger than the look.
+func (a *Actor) vanish(r *journaletv1.ContainerRecord, at *timestamppb.Timestamp, shown bool) {
 	cur := r.GetCurrent()
-	if cur == nil || exited(cur) || !cur.GetCreatedAt().AsTime().Before(at.AsTime()) {
+	if cur == nil || exited(cur) || !shown && !cur.GetCreatedAt().AsTime().Before(at.AsTime()) {
 		return
 	}
 	gone := proto.CloneOf(cur)

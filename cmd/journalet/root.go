@@ -161,6 +161,11 @@ func (a *app) connect(ctx context.Context, follow bool) (*query.Client, error) {
 	if ctx.Err() != nil || errors.As(err, &answer) {
 		return nil, err
 	}
+	if a.server != "" && !errors.Is(err, query.ErrNoAgent) {
+		err = fmt.Errorf("%w (the agent there must run with --bus-listen, and --nkey must be its key)", err)
+	} else if a.node != "" {
+		err = fmt.Errorf("node %s: %w", a.node, err)
+	}
 	return nil, noAgentError{err}
 }
 

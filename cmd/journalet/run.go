@@ -24,7 +24,7 @@ func (a *app) runCommand() *cobra.Command {
 			"defaults. `journalet check` with the same flags tells beforehand what would keep it from working.",
 		Example: "  journalet run\n" +
 			"  journalet run --static-pod-path /etc/kubernetes/manifests --config /var/lib/kubelet/config.yaml\n" +
-			"  journalet run --container-runtime-endpoint sim:// --root-dir /tmp/journalet --static-pod-path ./pods",
+			"  journalet run --container-runtime-endpoint sim:// --root-dir ./data --static-pod-path ./pods",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			problems, err := a.load(cmd, cfg)

@@ -152,6 +152,8 @@ func (a *agent) seed(r *host.Recovered) {
 			}
 		}
 	})
+	// What was asked of the runtime actor and not handled by it is not in its books yet.
+	r.Open(messages.Runtime, a.calls.Stored)
 	a.pleg.Seed(seen)
 }
 

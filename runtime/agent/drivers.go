@@ -128,7 +128,7 @@ func (a *agent) makeDrivers() {
 	})
 	a.timers = timer.New(timer.Wall{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
-		Performer: driver, Outcome: a.host.Outcome, Finished: a.pleg.Hint, Log: a.log,
+		Performer: driver, Outcome: a.host.Outcome, Finished: a.pleg.Hint,
 		Observe: func(operation string, took time.Duration, failed bool) {
 			var err error
 			if failed {

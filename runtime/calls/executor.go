@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -28,7 +27,6 @@ type Options struct {
 	Finished func(podUID string)
 	// Observe hears how long each call took; may be nil.
 	Observe func(operation string, took time.Duration, failed bool)
-	Log     *slog.Logger
 }
 
 // Executor performs calls. How many are under way at once is bounded by the runtime actor's lanes.
@@ -101,10 +99,6 @@ func (x *Executor) perform(in *intent, d *journaletv1.CallDispatched) {
 		return
 	}
 	failed := out.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
-	if failed {
-		x.opts.Log.Warn("a call failed", "call", Operation(in.req), "actor", in.asker.String(),
-			"code", out.GetError().String(), "err", out.GetMessage())
-	}
 	if x.opts.Observe != nil {
 		x.opts.Observe(Operation(in.req), time.Since(began), failed)
 	}

@@ -22,6 +22,22 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
 	}
+	res, err := c.makeAndStart(ctx, pod, container, req)
+	if err == nil || !c.inDoubt || !isCutShort(err) || !mayRepeat(pod, err) {
+		return res, err
+	}
+	// The agent died while it waited for this start, and the runtime gave the start up with it. The instance never ran:
+	// it makes room for another with the same number, so that the restart count tells restarts only.
+	if _, err := c.removeContainer(ctx, res.containerID); err != nil {
+		c.log.Warn("a container whose start was cut short cannot be removed; it counts as an instance", "container", res.containerID, "error", messageOf(err))
+		return res, retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
+	}
+	c.inDoubt = false
+	return c.makeAndStart(ctx, pod, container, req)
+}
+
+// makeAndStart is one try of startContainer.
+func (c *call) makeAndStart(ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer) (result, error) {
 	fresh := false
 	id, err := c.discover(ctx, func(ctx context.Context) (string, error) {
 		id, err := c.create(ctx, pod, container, req)
@@ -41,6 +57,21 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 		c.log.Warn("container without a log link", "container", id, "error", err)
 	}
 	return res, c.start(ctx, id, fresh)
+}
+
+// Words by which containerd tells how far a start came that it gave up because its caller went away.
+const (
+	cutShort  = "context canceled"
+	notYetRun = "failed to create containerd task"
+)
+
+// isCutShort tells whether a start failed only because who asked for it went away.
+func isCutShort(err error) bool { return strings.Contains(err.Error(), cutShort) }
+
+// mayRepeat tells whether a start that was cut short may be made again: always, but for a container that must not run
+// twice and may have run for a moment.
+func mayRepeat(pod *corev1.Pod, err error) bool {
+	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever || strings.Contains(err.Error(), notYetRun)
 }
 
 func findContainer(pod *corev1.Pod, name string) *corev1.Container {
@@ -64,7 +95,8 @@ func createError(err error) error {
 
 // create checks what the container needs and makes it. Errors that are no failure are the runtime's.
 func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer) (string, error) {
-	if err := c.checkSandbox(ctx, req.GetSandboxId()); err != nil {
+	sandboxIPs, err := c.checkSandbox(ctx, req.GetSandboxId())
+	if err != nil {
 		return "", err
 	}
 	img, err := c.imageOf(ctx, container, req.GetPulled())
@@ -73,7 +105,7 @@ func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Co
 	}
 	in := containerInput{
 		pod: pod, container: container, attempt: req.GetAttempt(), intent: c.intent,
-		image: img, podIPs: c.podIPs(pod, req.GetPodIps()),
+		image: img, podIPs: c.podIPs(pod, req.GetPodIps(), sandboxIPs),
 	}
 	if err := verifyNonRoot(in); err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
@@ -108,29 +140,42 @@ func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Co
 	return resp.GetContainerId(), err
 }
 
-func (c *call) podIPs(pod *corev1.Pod, ips []string) []string {
-	if len(ips) == 0 && pod.Spec.HostNetwork {
+// podIPs are the pod's addresses: those asked for, or the sandbox's own when the pod is started before its sandbox was
+// observed.
+func (c *call) podIPs(pod *corev1.Pod, asked, sandbox []string) []string {
+	switch {
+	case len(asked) > 0:
+		return asked
+	case pod.Spec.HostNetwork:
 		return c.opts.HostIPs
 	}
-	return ips
+	return sandbox
 }
 
-func (c *call) checkSandbox(ctx context.Context, id string) error {
+// checkSandbox tells whether containers can be made in a sandbox, and its addresses.
+func (c *call) checkSandbox(ctx context.Context, id string) ([]string, error) {
 	resp, err := settle(ctx, c, "PodSandboxStatus", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.PodSandboxStatusResponse, error) {
 		return c.rt.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
 	})
-	gone := func(why string) error {
-		return retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, fmt.Sprintf("sandbox %s %s", id, why))
+	gone := func(why string) ([]string, error) {
+		return nil, retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, fmt.Sprintf("sandbox %s %s", id, why))
 	}
 	switch {
 	case isNotFound(err):
 		return gone("is gone")
 	case err != nil:
-		return err
+		return nil, err
 	case resp.GetStatus().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
 		return gone("is not ready")
 	}
-	return nil
+	var ips []string
+	if network := resp.GetStatus().GetNetwork(); network.GetIp() != "" {
+		ips = append(ips, network.GetIp())
+		for _, more := range network.GetAdditionalIps() {
+			ips = append(ips, more.GetIp())
+		}
+	}
+	return ips, nil
 }
 
 // lookForContainer finds the container that carries this intent.

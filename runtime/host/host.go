@@ -295,7 +295,7 @@ func (h *Host) Lagging() int {
 }
 
 // Inspect runs f with an actor's decider, on the actor's own turn, between two records. f must only
-// read, and keep nothing that it does not copy.
+// read, and keep nothing that it does not copy. After an error f has not run and will not.
 func (h *Host) Inspect(ctx context.Context, ref messages.Ref, f func(actors.Decider)) error {
 	m := h.member(ref)
 	if m == nil {
@@ -307,7 +307,10 @@ func (h *Host) Inspect(ctx context.Context, ref messages.Ref, f func(actors.Deci
 	case err := <-q.answered:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("ask %s: %w", ref, ctx.Err())
+		if q.taken.CompareAndSwap(false, true) {
+			return fmt.Errorf("ask %s: %w", ref, ctx.Err())
+		}
+		return <-q.answered
 	}
 }
 
@@ -315,6 +318,16 @@ func (h *Host) Inspect(ctx context.Context, ref messages.Ref, f func(actors.Deci
 type question struct {
 	ask      func(actors.Decider)
 	answered chan error
+	// taken is set by who ends the question first: the actor that answers, or the asker that gives up.
+	taken atomic.Bool
+}
+
+// answer runs the question, unless the asker has given up.
+func (q *question) answer(d actors.Decider) {
+	if q.taken.CompareAndSwap(false, true) {
+		q.ask(d)
+		q.answered <- nil
+	}
 }
 
 func (q *question) refuse() {

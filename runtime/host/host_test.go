@@ -202,3 +202,27 @@ func TestAStepThatWasNotStoredIsTakenAgain(t *testing.T) {
 		t.Fatalf("step again %v, lost %v", got, want)
 	}
 }
+
+func TestWhatAnActorHeardAndDidNotHandleIsOpenAfterAStart(t *testing.T) {
+	m := newMemory(t)
+	h := startHost(t, m, counters(nil))
+	for range 3 {
+		h.Outcome(messages.Pod("a"), observed("a"))
+	}
+	m.await(t, "last step", statusOf("a", 4))
+	stopHost(t, h)
+	// The journal ends before the last step: the record that it was taken on is open.
+	m2 := newMemory(t)
+	m2.records = m.all()[:len(m.all())-1]
+	cause := m.all()[len(m.all())-1].GetStep().GetCause()
+	again := New(Options{Journal: m2, Snapshots: m2, Deciders: counters(nil), Effects: nothing{}})
+	r, err := again.Recover()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open []uint64
+	r.Open(messages.Pod("a"), func(rec *journaletv1.Record) { open = append(open, rec.GetSeq()) })
+	if len(open) != 1 || open[0] != cause {
+		t.Fatalf("open records %v, want [%d]", open, cause)
+	}
+}

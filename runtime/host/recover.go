@@ -57,6 +57,14 @@ func (r *Recovered) Each(do func(messages.Ref, actors.Decider)) {
 	}
 }
 
+// Open gives the records that an actor has heard and not handled yet, in order. They are not in its
+// state, and it handles them as soon as it runs.
+func (r *Recovered) Open(ref messages.Ref, do func(*journaletv1.Record)) {
+	for _, d := range r.fold.open[ref] {
+		do(d.rec)
+	}
+}
+
 // Recover folds the journal. Nothing runs yet and nothing is recorded.
 func (h *Host) Recover() (*Recovered, error) {
 	f := newFold(h.opts.Deciders, h.manifest)

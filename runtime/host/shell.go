@@ -50,8 +50,7 @@ func (a *memberActor) Receive(ctx actor.Context) {
 	case *delivery:
 		a.h.handle(a.m.current(), msg)
 	case *question:
-		msg.ask(a.m.current().decider)
-		msg.answered <- nil
+		msg.answer(a.m.current().decider)
 	case *marker:
 		msg.pass(a.m.current())
 	default:

@@ -43,6 +43,8 @@ var checks = map[string]func(*tree) ([]finding, error){
 	"top folders are the known ones":   sure(checkTopFolders),
 	"the module can be installed":      checkGoMod,
 	"paths exist for every reader":     checkPaths,
+	"links lead somewhere":             checkLinks,
+	"claims name tests that exist":     checkScope,
 }
 
 func sure(check func(*tree) []finding) func(*tree) ([]finding, error) {

@@ -204,6 +204,34 @@ var violations = []struct {
 		name: "a document that exists", check: "paths exist for every reader", file: "docs/x.md",
 		src: "See [the module](../go.mod).\n",
 	},
+	{
+		name: "a link to a document that is gone", check: "links lead somewhere", file: "deploy/x/README.md",
+		src: "See\n[the lab](lab/README.md#settings).\n", want: "deploy/x/README.md:2: links to lab/README.md#settings",
+	},
+	{
+		name: "a picture that was never made", check: "links lead somewhere", file: "README.md",
+		src: "![a terminal](docs/pods.svg)\n", want: "links to docs/pods.svg",
+	},
+	{
+		name: "links that are no files, or stand in code", check: "links lead somewhere", file: "docs/x.md",
+		src: "[a](https://example.com/b) [c](#d) [module](../go.mod#L1)\n```\n[e](f)\n```\n",
+	},
+	{
+		name: "a claim whose test is gone", check: "claims name tests that exist", file: "docs/SCOPE.md",
+		src: "| restarts | done | `TestRestarts` |\n", want: "docs/SCOPE.md:1: names TestRestarts",
+	},
+	{
+		name: "a claim whose story is gone", check: "claims name tests that exist", file: "docs/SCOPE.md",
+		src: "Shown by `a_pod.txt`.\n", want: "names a_pod.txt: no such story in test/scenario/testdata",
+	},
+	{
+		name: "a claim that names a path that is gone", check: "claims name tests that exist", file: "docs/SCOPE.md",
+		src: "See `runtime/cri/gone.go`.\n", want: "names runtime/cri/gone.go",
+	},
+	{
+		name: "claims that name what is there", check: "claims name tests that exist", file: "docs/SCOPE.md",
+		src: "See `runtime/cri/doc.go`, `/etc/hosts`, `a b.txt/c`, `TestX/y` and `spec.x`.\n",
+	},
 }
 
 func TestEachRuleRefusesWhatBreaksIt(t *testing.T) {

@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -42,12 +41,7 @@ func TestTheExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 		t.Errorf("web says %q", page)
 	}
 	pair := a.pod("pair", "ready", ready)
-	eventually(t, settle, "a line of pair's client that it reached the server", func() error {
-		if log := a.log(pair, "client"); !strings.Contains(log, "got: ") {
-			return fmt.Errorf("its log is %q", log)
-		}
-		return nil
-	})
+	a.logged(pair, "client", "got: ")
 	for _, c := range pair.Status.ContainerStatuses {
 		if c.RestartCount != 0 || c.State.Running == nil || !strings.HasPrefix(c.ContainerID, "containerd://") || c.ImageID == "" {
 			t.Errorf("pair's container: %+v", c)

@@ -46,7 +46,8 @@ type agent struct {
 	client                 *query.Client
 	journal                *journal
 	watching               context.CancelFunc
-	stopped                bool // by the test: the end of the test starts no other
+	user                   *syscall.Credential // nil: this process's
+	closers                []func()            // called at the very end
 }
 
 // newAgent prepares an agent of its own for a test; start runs it. At the end of the test its pods are gone.
@@ -108,7 +109,7 @@ func (a *agent) start() {
 // spawn runs the agent and waits for nothing.
 func (a *agent) spawn() {
 	a.t.Helper()
-	a.process = run(a.t, a.args()...)
+	a.process = runAs(a.t, a.user, a.args()...)
 }
 
 // watch follows the agent's journal from now on.
@@ -164,19 +165,22 @@ func (a *agent) remove(name string) {
 
 // cleanUp takes the pods away through the agent, and fails the test if any stays.
 func (a *agent) cleanUp() {
+	defer a.clearAway()
+	if a.t.Failed() || a.client == nil || a.process == nil || !a.process.running() {
+		return
+	}
+	if err := empty(a.manifests); err != nil {
+		a.t.Error(err)
+	}
+	a.gone()
+	a.stop()
+}
+
+// clearAway ends what a failed test left, and tells of it.
+func (a *agent) clearAway() {
 	t := a.t
 	if t.Failed() {
 		a.tell()
-	}
-	if a.process != nil && a.process.running() && a.client != nil && !t.Failed() {
-		if err := clear(a.manifests); err != nil {
-			t.Error(err)
-		}
-		a.gone()
-		a.stop()
-		if t.Failed() {
-			a.tell()
-		}
 	}
 	if a.process != nil && a.process.running() {
 		a.process.end(t, syscall.SIGKILL)
@@ -185,13 +189,15 @@ func (a *agent) cleanUp() {
 		a.client.Conn().Close()
 		a.watching()
 	}
-	if left := sandboxesOf(t, a.node); len(left) > 0 {
-		if !t.Failed() {
-			t.Errorf("%d sandboxes are left at the end", len(left))
-		}
-		for _, s := range left {
-			removeSandbox(s.GetId())
-		}
+	for _, f := range a.closers {
+		f()
+	}
+	left := sandboxesOf(t, a.node)
+	if len(left) > 0 && !t.Failed() {
+		t.Errorf("%d sandboxes are left at the end", len(left))
+	}
+	for _, s := range left {
+		removeSandbox(s.GetId())
 	}
 	unmountBelow(a.dir)
 	if err := os.RemoveAll(a.dir); err != nil {
@@ -310,8 +316,16 @@ type process struct {
 
 func run(t *testing.T, args ...string) *process {
 	t.Helper()
+	return runAs(t, nil, args...)
+}
+
+func runAs(t *testing.T, user *syscall.Credential, args ...string) *process {
+	t.Helper()
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{}), written: make(chan struct{})}
 	p.cmd.Stderr, p.cmd.Stdout = p, p
+	if user != nil {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+	}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -412,7 +426,7 @@ func eventually(t *testing.T, within time.Duration, what string, try func() erro
 	}
 }
 
-func clear(dir string) error {
+func empty(dir string) error {
 	names, err := os.ReadDir(dir)
 	for _, n := range names {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, n.Name())))

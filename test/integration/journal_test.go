@@ -51,6 +51,13 @@ func (j *journal) seen() ([]bus.Flat, <-chan struct{}) {
 	return j.events, j.changed
 }
 
+// failed is why the journal is followed no longer.
+func (j *journal) failed() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.err
+}
+
 // last is the number of the newest record seen.
 func (j *journal) last() uint64 {
 	events, _ := j.seen()
@@ -75,7 +82,7 @@ func (j *journal) wait(t *testing.T, after uint64, within time.Duration, what st
 		select {
 		case <-changed:
 		case <-deadline:
-			t.Fatalf("not in the journal within %s: %s", within, what)
+			t.Fatalf("not in the journal within %s: %s (the observer's error: %v)", within, what, j.failed())
 		}
 	}
 }

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -231,4 +232,15 @@ func (a *agent) log(p *corev1.Pod, name string) string {
 		all.Write(b)
 	}
 	return all.String()
+}
+
+// logged waits for words in a container's log.
+func (a *agent) logged(p *corev1.Pod, name, words string) {
+	a.t.Helper()
+	eventually(a.t, soon, fmt.Sprintf("%q in the log of %s", words, name), func() error {
+		if log := a.log(p, name); !strings.Contains(log, words) {
+			return fmt.Errorf("it holds %q", log)
+		}
+		return nil
+	})
 }

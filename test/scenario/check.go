@@ -170,7 +170,8 @@ func shortState(c corev1.ContainerStatus) string {
 	return fmt.Sprintf("%s/%d", text, c.RestartCount)
 }
 
-// repeats tells every pod's last observation again, and an older one late: neither may change anything.
+// repeats tells the observation that was the last thing to happen again, and every pod's older ones late: neither may
+// change anything.
 func (g *engine) repeats() error {
 	for _, uid := range g.world.uids() {
 		told := g.world.told[uid]
@@ -179,11 +180,16 @@ func (g *engine) repeats() error {
 		}
 		late := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(told.GetObservedAt().AsTime().Add(-time.Nanosecond))}
 		for what, o := range map[string]*journaletv1.PodObserved{"again": told, "late": late} {
+			if what == "again" && !g.justSeen(told) {
+				continue
+			}
 			f, err := g.fork(len(g.core.Records()), g.world, nil, false)
 			if err != nil {
 				return err
 			}
+			// No time passes, so that nothing else becomes due.
 			before := len(f.core.Records())
+			f.now = lastTime(f.core.Records(), messages.Pod(uid))
 			if err := f.put(messages.Pod(uid), observed(o)); err != nil {
 				return err
 			}
@@ -193,4 +199,25 @@ func (g *engine) repeats() error {
 		}
 	}
 	return nil
+}
+
+// justSeen tells whether nothing but decisions followed an observation.
+func (g *engine) justSeen(o *journaletv1.PodObserved) bool {
+	records := g.core.Records()
+	for i := len(records) - 1; i >= 0; i-- {
+		if fact := records[i].GetFact(); fact != nil {
+			return fact.GetPodObserved() == o
+		}
+	}
+	return false
+}
+
+// lastTime is when something was last recorded of an actor.
+func lastTime(records []*journaletv1.Record, about messages.Ref) time.Time {
+	for i := len(records) - 1; i >= 0; i-- {
+		if messages.RefOf(records[i].GetActor()) == about {
+			return records[i].GetTime().AsTime()
+		}
+	}
+	return begin
 }

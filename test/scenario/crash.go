@@ -50,7 +50,7 @@ func tail(f *engine, from int) string {
 	if f == nil {
 		return ""
 	}
-	const most = 25
+	const most = 40
 	text, n := "", 0
 	for _, rec := range f.core.Records()[max(0, from):] {
 		lines := f.names.lines(rec)

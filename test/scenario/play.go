@@ -74,7 +74,7 @@ func (s *Story) call(d *datadriven.TestData) (*journaletv1.Call, error) {
 	for _, c := range s.g.dispatched() {
 		op, container := opOf(c.GetRequest())
 		if op == d.CmdArgs[0].Key && s.g.names.of(c.GetRequest().GetPodUid()) == arg(d, "pod", "") &&
-			container == arg(d, "container", container) && c.GetRequest().GetPullImage().GetImage() == arg(d, "image", c.GetRequest().GetPullImage().GetImage()) {
+			container == arg(d, "container", container) && idOf(c.GetRequest()) == arg(d, "id", idOf(c.GetRequest())) && c.GetRequest().GetPullImage().GetImage() == arg(d, "image", c.GetRequest().GetPullImage().GetImage()) {
 			found = append(found, c)
 		}
 	}
@@ -82,6 +82,11 @@ func (s *Story) call(d *datadriven.TestData) (*journaletv1.Call, error) {
 		return nil, fmt.Errorf("%d calls under way are meant, not one", len(found))
 	}
 	return found[0], nil
+}
+
+// idOf is the object that a call removes, where there may be several such calls.
+func idOf(r *journaletv1.CallRequested) string {
+	return r.GetRemoveContainer().GetContainerId() + r.GetRemoveSandbox().GetSandboxId()
 }
 
 // done performs a call and tells its outcome; with seen, what a look then shows. "done all" does so
@@ -97,6 +102,7 @@ func (s *Story) done(d *datadriven.TestData) (string, error) {
 	}
 	for _, c := range calls {
 		out := s.g.perform(c)
+		delete(s.lost, c.GetIntentId())
 		if err := s.moment(func() error { return s.g.finish(out) }); err != nil {
 			return "", err
 		}
@@ -114,6 +120,7 @@ func (s *Story) lose(d *datadriven.TestData) (string, error) {
 	c, err := s.call(d)
 	if err == nil {
 		s.g.perform(c)
+		s.lost[c.GetIntentId()] = true
 	}
 	return "", err
 }
@@ -198,6 +205,9 @@ func (s *Story) disturb(d *datadriven.TestData) (string, error) {
 	case "vanishes":
 		o.containers = slices.DeleteFunc(o.containers, func(x *journaletv1.ContainerObservation) bool { return x == c })
 	case "loses-track":
+		if c.GetState() != journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
+			return "", nil
+		}
 		c.State = journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
 	case "only-created":
 		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_CREATED, nil

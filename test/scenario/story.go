@@ -29,11 +29,13 @@ type Story struct {
 	printed int // records already shown
 	failed  error
 	looking *journaletv1.PodObserved
+	// lost are the calls that were made without their outcome being heard of.
+	lost map[string]bool
 }
 
 // New begins a story, with an agent that has an empty journal and has not started.
 func New() *Story {
-	s := &Story{g: &engine{
+	s := &Story{lost: map[string]bool{}, g: &engine{
 		world: newWorld(), now: begin, epoch: 1, armed: map[timerKey]armedTimer{},
 		names: &names{
 			manifests: map[string]*corev1.Pod{}, alias: map[string]string{},

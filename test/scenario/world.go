@@ -21,6 +21,8 @@ type world struct {
 	pods map[string]*objects
 	// told is the last observation of each pod, as the PLEG remembers it.
 	told map[string]*journaletv1.PodObserved
+	// made counts objects by id: a runtime gives no id twice.
+	made map[string]int
 	// sins are broken rules: two instances of a container at once, a pod that must not start again.
 	sins []string
 }
@@ -34,7 +36,7 @@ type objects struct {
 }
 
 func newWorld() *world {
-	return &world{pods: map[string]*objects{}, told: map[string]*journaletv1.PodObserved{}}
+	return &world{pods: map[string]*objects{}, told: map[string]*journaletv1.PodObserved{}, made: map[string]int{}}
 }
 
 func (w *world) clone() *world {
@@ -50,6 +52,7 @@ func (w *world) clone() *world {
 		c.pods[uid] = n
 	}
 	maps.Copy(c.told, w.told)
+	maps.Copy(c.made, w.made)
 	return c
 }
 
@@ -58,6 +61,16 @@ func (w *world) of(uid string) *objects {
 		w.pods[uid] = &objects{began: map[string]int{}}
 	}
 	return w.pods[uid]
+}
+
+// id is an id for a new object.
+func (w *world) id(format string, args ...any) string {
+	id := fmt.Sprintf(format, args...)
+	w.made[id]++
+	if n := w.made[id]; n > 1 {
+		return fmt.Sprintf("%s~%d", id, n)
+	}
+	return id
 }
 
 func (w *world) sin(format string, args ...any) {
@@ -75,6 +88,12 @@ func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manife
 		w.startContainer(o, alias, id, k.StartContainer, manifest, out, now)
 	case *journaletv1.CallRequested_StopContainer:
 		o.end(k.StopContainer.GetContainerId(), 137, now)
+		for _, c := range o.containers {
+			if c.GetId() == k.StopContainer.GetContainerId() {
+				// What the agent ended to replace it may run again.
+				delete(o.began, c.GetName()+" "+c.GetHash())
+			}
+		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		o.containers = slices.DeleteFunc(o.containers, func(c *journaletv1.ContainerObservation) bool {
 			return c.GetId() == k.RemoveContainer.GetContainerId()
@@ -108,7 +127,7 @@ func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandb
 			w.sin("%s: a second sandbox beside a ready one", alias)
 		}
 	}
-	out.SandboxId = fmt.Sprintf("%s-s%d", alias, k.GetAttempt())
+	out.SandboxId = w.id("%s-s%d", alias, k.GetAttempt())
 	x := &journaletv1.SandboxObservation{
 		Id: out.SandboxId, Attempt: k.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
 		CreatedAt: timestamppb.New(now), IntentId: id,
@@ -124,6 +143,9 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 		switch {
 		case c.GetIntentId() == id:
 			out.ContainerId = c.GetId()
+			if c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED {
+				c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_RUNNING, timestamppb.New(now)
+			}
 			return
 		case c.GetName() == k.GetContainer() && alive(c):
 			w.sin("%s: container %s twice at once", alias, k.GetContainer())
@@ -138,7 +160,7 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 		return
 	}
 	c := &journaletv1.ContainerObservation{
-		Id: fmt.Sprintf("%s-%s-%d", alias, k.GetContainer(), k.GetAttempt()), Name: k.GetContainer(), Attempt: k.GetAttempt(),
+		Id: w.id("%s-%s-%d", alias, k.GetContainer(), k.GetAttempt()), Name: k.GetContainer(), Attempt: k.GetAttempt(),
 		SandboxId: k.GetSandboxId(), State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING,
 		CreatedAt: timestamppb.New(now), StartedAt: timestamppb.New(now), IntentId: id,
 	}

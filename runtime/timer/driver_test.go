@@ -1,0 +1,109 @@
+package timer
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// hand is a clock that is turned by hand.
+type hand struct {
+	now  time.Time
+	arms []*arm
+}
+
+type arm struct {
+	after   time.Duration
+	fire    func()
+	stopped bool
+}
+
+func (h *hand) Now() time.Time { return h.now }
+
+func (h *hand) AfterFunc(d time.Duration, f func()) func() bool {
+	a := &arm{after: d, fire: f}
+	h.arms = append(h.arms, a)
+	return func() bool { a.stopped = true; return true }
+}
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func set(at time.Time, name string, generation uint64, d time.Duration) *journaletv1.Record {
+	return record(at, &journaletv1.Event{Kind: &journaletv1.Event_TimerSet{TimerSet: &journaletv1.TimerSet{
+		Name: name, Generation: generation, Duration: durationpb.New(d),
+	}}})
+}
+
+func record(at time.Time, e *journaletv1.Event) *journaletv1.Record {
+	return &journaletv1.Record{
+		Time: timestamppb.New(at), Actor: messages.Pod("a").Proto(),
+		Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: 1, Decisions: []*journaletv1.Event{e}}},
+	}
+}
+
+func TestATimerFiresWithItsGeneration(t *testing.T) {
+	clock := &hand{now: noon.Add(time.Second)}
+	var fired []*journaletv1.TimerFired
+	d := New(clock, func(about messages.Ref, e *journaletv1.Event) {
+		if about != messages.Pod("a") {
+			t.Errorf("fired for %s", about)
+		}
+		fired = append(fired, e.GetTimerFired())
+	})
+	d.Stored(set(noon, "back-off main", 7, 10*time.Second))
+	if got := clock.arms[0].after; got != 9*time.Second {
+		t.Fatalf("armed for %v, want what is left: 9s", got)
+	}
+	clock.arms[0].fire()
+	if len(fired) != 1 || fired[0].GetName() != "back-off main" || fired[0].GetGeneration() != 7 {
+		t.Fatalf("fired %v", fired)
+	}
+}
+
+func TestAClockThatStepsNeverMakesATimerLongerThanItsDuration(t *testing.T) {
+	for name, c := range map[string]struct {
+		now  time.Time
+		want time.Duration
+	}{
+		"back a day":      {noon.Add(-24 * time.Hour), 10 * time.Second},
+		"forward a day":   {noon.Add(24 * time.Hour), 0},
+		"as it should":    {noon.Add(4 * time.Second), 6 * time.Second},
+		"just at the end": {noon.Add(10 * time.Second), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := &hand{now: c.now}
+			d := New(clock, func(messages.Ref, *journaletv1.Event) {})
+			d.Seed(messages.Pod("a"), &journaletv1.Timers{Set: map[string]*journaletv1.Timer{"t": {
+				Name: "t", Generation: 1, SetAt: timestamppb.New(noon), Duration: durationpb.New(10 * time.Second),
+			}}})
+			if got := clock.arms[0].after; got != c.want {
+				t.Fatalf("armed for %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestClearedReplacedAndForgottenTimersDoNotFire(t *testing.T) {
+	clock := &hand{now: noon}
+	d := New(clock, func(messages.Ref, *journaletv1.Event) {})
+	d.Stored(set(noon, "cleared", 1, time.Second))
+	d.Stored(record(noon, &journaletv1.Event{Kind: &journaletv1.Event_TimerCleared{
+		TimerCleared: &journaletv1.TimerCleared{Name: "cleared"},
+	}}))
+	d.Stored(set(noon, "replaced", 2, time.Second))
+	d.Stored(set(noon, "replaced", 3, time.Minute))
+	d.Stored(set(noon, "forgotten", 4, time.Second))
+	d.Stored(&journaletv1.Record{Actor: messages.Source("file").Proto(), Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
+		Decisions: []*journaletv1.Event{{Kind: &journaletv1.Event_PodForgotten{PodForgotten: &journaletv1.PodForgotten{Uid: "a"}}}},
+	}}})
+	for i, a := range clock.arms {
+		if !a.stopped {
+			t.Errorf("timer %d (%v) still runs", i, a.after)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/bus"
+)
+
+// burst is how many pods start at once while the agent is killed.
+const burst = 20
+
+func TestAgentKilledInABurstOfStartsStartsNothingTwice(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	for i := range burst {
+		name := fmt.Sprintf("burst-%02d", i)
+		a.put(name+".yaml", manifest(newPod(name, idle)))
+	}
+	a.spawn()
+	a.watch()
+	// A sandbox call is under way at the first moment, sandboxes and containers at the second, the last ones at the third.
+	moments := []struct {
+		what string
+		fits func(bus.Flat) bool
+		n    int
+	}{
+		{"the first call's dispatch", named("call_dispatched"), 1},
+		{"some calls done", named("call_finished", "sandbox_id"), burst / 2},
+		{"most containers made", named("call_finished", "container_id"), burst * 3 / 4},
+	}
+	for _, m := range moments {
+		a.journal.wait(t, 0, settle, m.what, func(f bus.Flat) bool {
+			return m.fits(f) && a.journal.count(m.fits) >= m.n
+		})
+		a.kill()
+		t.Logf("killed at %s: %d calls dispatched, %d finished", m.what,
+			a.journal.count(named("call_dispatched")), a.journal.count(named("call_finished")))
+		a.spawn()
+	}
+	a.pods("all pods ready after three crashes", allReady(burst))
+	runsOnce(t, a, burst)
+	t.Logf("%d dispatches of %d calls for %d pods", a.journal.count(named("call_dispatched")),
+		a.journal.count(named("call_finished")), burst)
+	a.verified()
+}
+
+// verified has the agent check its journal.
+func (a *agent) verified() {
+	a.t.Helper()
+	if out, errs, code := a.cli("journal", "verify"); code != 0 || !strings.Contains(out, "whole and unchanged") {
+		a.t.Errorf("`journalet journal verify` ended with %d: %s%s", code, out, errs)
+	}
+}
+
+// fingerprint is what a restart of the agent must leave as it is, by container id.
+func (a *agent) fingerprint() map[string]string {
+	a.t.Helper()
+	out := map[string]string{}
+	for _, c := range containersOf(a.t, a.node) {
+		s := containerStatus(a.t, c.GetId())
+		out[c.GetId()] = fmt.Sprintf("%s %s %d %d %d", s.GetState(), c.GetPodSandboxId(), s.GetStartedAt(), s.GetFinishedAt(), s.GetExitCode())
+	}
+	for _, s := range sandboxesOf(a.t, a.node) {
+		out[s.GetId()] = s.GetState().String()
+	}
+	return out
+}
+
+func TestARestartOfAnIdleAgentTouchesNothing(t *testing.T) {
+	t.Parallel()
+	a := started(t, map[string]string{
+		"web.yaml":  manifest(newPod("web", idle, scratch)),
+		"job.yaml":  manifest(newPod("job", "exit 0", restarts(corev1.RestartPolicyNever))),
+		"pair.yaml": manifest(newPod("pair", idle, func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, shell("two", idle)) })),
+	})
+	a.pods("all as they should be", func(pods map[string]*corev1.Pod) bool {
+		return len(pods) == 3 && ready(pods["web"]) && ready(pods["pair"]) && phase(corev1.PodSucceeded)(pods["job"])
+	})
+	// The job's sandbox is stopped once it has ended.
+	a.journal.wait(t, 0, settle, "the job's sandbox to be stopped", func(f bus.Flat) bool {
+		return event(t, f).GetCallRequested().GetStopSandbox() != nil
+	})
+	eventually(t, settle, "the last call's outcome", func() error {
+		if asked, done := a.journal.count(named("call_requested")), a.journal.count(named("call_finished")); asked != done {
+			return fmt.Errorf("%d of %d calls are done", done, asked)
+		}
+		return nil
+	})
+	a.quiet()
+	before, views := a.fingerprint(), a.views()
+	for i, end := range []func(){a.stop, a.kill, a.stop} {
+		end()
+		last := a.journal.last()
+		a.start()
+		// A pod that comes after shows that the agent is at work; what it did to the others stands before that.
+		mark := fmt.Sprintf("mark-%d", i)
+		a.put(mark+".yaml", manifest(newPod(mark, idle)))
+		comes := a.journal.wait(t, last, settle, "the next manifest", named("manifests_read", mark+".yaml"))
+		a.pod(mark, "ready", ready)
+		uid := string(a.podNow(mark).UID)
+		a.remove(mark + ".yaml")
+		a.journal.wait(t, last, settle, "the end of "+mark, named("pod_forgotten", uid))
+		events, _ := a.journal.seen()
+		var kinds []string
+		for _, f := range events {
+			if f.Seq > last && f.Seq < comes.Seq {
+				kinds = append(kinds, f.Event)
+			}
+			if f.Seq <= last || strings.Contains(f.Author+f.ID+string(f.Data), uid) {
+				continue
+			}
+			switch f.Event {
+			case "pod_status_changed", "call_requested", "call_dispatched", "pod_updated", "back_off_started", "pod_observed":
+				t.Errorf("after restart %d, record %d: %s of %s %s", i, f.Seq, f.Event, f.Author, f.Data)
+			}
+		}
+		t.Logf("restart %d: %d records of its own: %v", i, comes.Seq-last-1, kinds)
+		if n := comes.Seq - last - 1; n > idleRestartRecords {
+			t.Errorf("an idle restart wrote %d records, want %d at most", n, idleRestartRecords)
+		}
+		if after := a.fingerprint(); !maps.Equal(before, after) {
+			t.Errorf("restart %d changed the runtime's objects:\n%v\n%v", i, before, after)
+		}
+		if after := a.views(); !slices.Equal(views, after) {
+			t.Errorf("restart %d changed what pods report:\n%v\n%v", i, views, after)
+		}
+	}
+	a.verified()
+}
+
+// idleRestartRecords bounds what a restart of an agent with nothing to do may write: the last run's end, this one's
+// start, and what the runtime's health was found to be.
+const idleRestartRecords = 4
+
+// quiet waits until the agent has seen what it did last.
+func (a *agent) quiet() {
+	a.t.Helper()
+	eventually(a.t, settle, "the newest record to be seen", func() error {
+		info, err := a.client.Info(a.t.Context())
+		if err == nil && info.JournalLast > a.journal.last() {
+			err = fmt.Errorf("%d of %d", a.journal.last(), info.JournalLast)
+		}
+		return err
+	})
+}
+
+// views is what pods report, one line each.
+func (a *agent) views() []string {
+	a.t.Helper()
+	pods, err := a.list()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var out []string
+	for name, p := range pods {
+		line := fmt.Sprintf("%s %s %s %s", name, p.UID, p.Status.Phase, p.Status.StartTime)
+		for _, c := range p.Status.Conditions {
+			line += fmt.Sprintf(" %s=%s@%s", c.Type, c.Status, c.LastTransitionTime.UTC())
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			line += fmt.Sprintf(" %s/%d/%s", c.ContainerID, c.RestartCount, c.State.String())
+		}
+		out = append(out, line)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestALostJournalCostsNoContainer(t *testing.T) {
+	t.Parallel()
+	a := started(t, onePod("survivor", idle, scratch))
+	a.pod("survivor", "ready", ready)
+	before := a.fingerprint()
+	a.kill()
+	a.forget()
+	if err := os.RemoveAll(filepath.Join(a.root, "bus")); err != nil {
+		t.Fatal(err)
+	}
+	a.start()
+	p := a.pod("survivor", "ready again", ready)
+	if after := a.fingerprint(); !maps.Equal(before, after) {
+		t.Errorf("the agent with a new journal changed the runtime's objects:\n%v\n%v", before, after)
+	}
+	if n := container(p, "main").RestartCount; n != 0 {
+		t.Errorf("the pod tells of %d restarts", n)
+	}
+}
+
+// forget ends the following of a journal that will not go on.
+func (a *agent) forget() {
+	a.client.Conn().Close()
+	a.watching()
+	a.client, a.journal, a.watching = nil, nil, nil
+}
+
+// runsOnce fails the test unless every pod runs once and nothing of it ever ran before.
+func runsOnce(t *testing.T, a *agent, n int) {
+	t.Helper()
+	boxes, aborted, running := sandboxesOf(t, a.node), map[string]uint32{}, 0
+	for _, s := range boxes {
+		if s.GetState() != cri.PodSandboxState_SANDBOX_READY || s.GetMetadata().GetAttempt() != 0 {
+			t.Errorf("sandbox of %s: %s, attempt %d", s.GetMetadata().GetName(), s.GetState(), s.GetMetadata().GetAttempt())
+		}
+	}
+	all := containersOf(t, a.node)
+	for _, c := range all {
+		s := containerStatus(t, c.GetId())
+		switch {
+		case c.GetState() == cri.ContainerState_CONTAINER_RUNNING:
+			running++
+		case c.GetState() == cri.ContainerState_CONTAINER_EXITED && s.GetReason() == startError && strings.Contains(s.GetMessage(), canceled):
+			// containerd gives a start up when its caller goes away. The process was never there.
+			aborted[c.GetLabels()[podNameLabel]]++
+			t.Logf("the runtime gave up the start of %s when the agent was killed", c.GetLabels()[podNameLabel])
+		default:
+			t.Errorf("container of %s: %s, attempt %d, %s %s", c.GetLabels()[podNameLabel], c.GetState(), c.GetMetadata().GetAttempt(), s.GetReason(), s.GetMessage())
+		}
+	}
+	for _, c := range all {
+		if want := aborted[c.GetLabels()[podNameLabel]]; c.GetState() == cri.ContainerState_CONTAINER_RUNNING && c.GetMetadata().GetAttempt() != want {
+			t.Errorf("container of %s runs as attempt %d after %d that were given up", c.GetLabels()[podNameLabel], c.GetMetadata().GetAttempt(), want)
+		}
+	}
+	if len(boxes) != n || running != n {
+		t.Errorf("%d sandboxes and %d running containers are there, want %d of each", len(boxes), running, n)
+	}
+}
+
+// How containerd marks a container whose start it gave up.
+const (
+	startError = "StartError"
+	canceled   = "context canceled"
+)

@@ -1,0 +1,223 @@
+//go:build integration
+
+package integration
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// pulled bounds the first image back-off of 10 s and a pull after it.
+const pulled = 40 * time.Second
+
+// idler is a program that does nothing until it is told to end, for images that hold nothing else.
+const idler = `package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM)
+	<-c
+}
+`
+
+// hub is an image registry in this process.
+type hub struct {
+	t    *testing.T
+	host string
+
+	mu    sync.Mutex
+	asked map[string]int // by method and path
+}
+
+func newHub(t *testing.T) *hub {
+	h := &hub{t: t, asked: map[string]int{}}
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		h.asked[r.Method+" "+r.URL.Path]++
+		h.mu.Unlock()
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	h.host = strings.TrimPrefix(s.URL, "http://")
+	return h
+}
+
+// image is the full name of one of the hub's images. The runtime forgets it at the end of the test.
+func (h *hub) image(short string) string {
+	full := h.host + "/" + short
+	h.t.Cleanup(func() {
+		ctx, cancel := bounded()
+		defer cancel()
+		_, _ = images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: full}})
+	})
+	return full
+}
+
+func (h *hub) push(full string, img v1.Image) {
+	h.t.Helper()
+	ref, err := name.ParseReference(full, name.Insecure)
+	if err == nil {
+		err = remote.Write(ref, img, remote.WithContext(h.t.Context()))
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// manifestsAsked counts the questions for an image's manifest by tag.
+func (h *hub) manifestsAsked(short string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	repo, tag, _ := strings.Cut(short, ":")
+	path := "/v2/" + repo + "/manifests/" + tag
+	return h.asked["GET "+path] + h.asked["HEAD "+path]
+}
+
+// idlerImage is an image that holds the idler only.
+func idlerImage(t *testing.T) v1.Image {
+	t.Helper()
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "idler")
+	if err := os.WriteFile(source, []byte(idler), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the idler: %v\n%s", err, out)
+	}
+	b, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	if err := w.WriteHeader(&tar.Header{Name: "idler", Mode: 0o755, Size: int64(len(b)), Typeflag: tar.TypeReg}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	if err == nil {
+		img, err = mutate.ConfigFile(img, withConfig(t, img))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+func withConfig(t *testing.T, img v1.Image) *v1.ConfigFile {
+	t.Helper()
+	c, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = c.DeepCopy()
+	c.OS, c.Architecture = "linux", "amd64"
+	c.Config.Entrypoint = []string{"/idler"}
+	return c
+}
+
+func of(image string, policy corev1.PullPolicy) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		c := &p.Spec.Containers[0]
+		c.Image, c.ImagePullPolicy, c.Command = image, policy, nil
+	}
+}
+
+func TestImagesArePulledAsThePolicySays(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	img := idlerImage(t)
+	const shared, always, never = "shared:1", "always:1", "never:1"
+	h.push(h.image(shared), img)
+	h.push(h.image(always), img)
+	a := newAgent(t)
+	for _, n := range []string{"a", "b", "c", "d", "e"} {
+		a.put(n+".yaml", manifest(newPod(n, "", of(h.host+"/"+shared, corev1.PullIfNotPresent))))
+	}
+	a.start()
+	a.pods("five pods of one image", allReady(5))
+	if n := a.journal.count(named("call_requested", "pull_image")); n != 1 {
+		t.Errorf("%d pulls were ordered for five pods, want 1", n)
+	}
+	asked := h.manifestsAsked(shared)
+	if asked == 0 || asked > 3 {
+		t.Errorf("the registry was asked %d times for the manifest", asked)
+	}
+	a.put("f.yaml", manifest(newPod("f", "", of(h.host+"/"+shared, corev1.PullIfNotPresent))))
+	a.pods("a sixth pod", allReady(6))
+	if n := h.manifestsAsked(shared); n != asked {
+		t.Errorf("IfNotPresent asked the registry for an image that is there: %d, then %d", asked, n)
+	}
+	for i, n := range []string{"g", "h"} {
+		a.put(n+".yaml", manifest(newPod(n, "", of(h.host+"/"+always, corev1.PullAlways))))
+		a.pods(n, allReady(7+i))
+		if n := a.journal.count(named("call_requested", "pull_image", always)); n != i+1 {
+			t.Errorf("%d pulls were ordered after %d pods of the policy Always", n, i+1)
+		}
+	}
+	a.put("never.yaml", manifest(newPod("never", "", of(h.host+"/"+never, corev1.PullNever))))
+	p := a.pod("never", "without its image", waiting("main", "ErrImageNeverPull"))
+	if w := container(p, "main").State.Waiting; !strings.Contains(w.Message, never) {
+		t.Errorf("it waits as %v", w)
+	}
+	if n := h.manifestsAsked(never); n != 0 {
+		t.Errorf("the policy Never asked the registry %d times", n)
+	}
+}
+
+func TestAMissingImageIsTriedAgainUntilItIsThere(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	img := idlerImage(t)
+	full := h.image("late:1")
+	a := started(t, map[string]string{"late.yaml": manifest(newPod("late", "", of(full, corev1.PullIfNotPresent)))})
+	a.journal.wait(t, 0, settle, "ErrImagePull", named("pod_status_changed", "ErrImagePull"))
+	p := a.pod("late", "backs off", waiting("main", "ImagePullBackOff"))
+	if w := container(p, "main").State.Waiting; !strings.Contains(w.Message, "late:1") || !strings.Contains(w.Message, "Back-off") {
+		t.Errorf("it waits as %v", w)
+	}
+	h.push(full, img)
+	p = a.podsWithin(pulled, "the pod once its image is there", allReady(1))["late"]
+	if n := container(p, "main").RestartCount; n != 0 {
+		t.Errorf("it tells of %d restarts", n)
+	}
+}

@@ -1,0 +1,146 @@
+//go:build integration
+
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/journalet/journalet/bus"
+)
+
+// demands gives the pods of the admission test what they ask for.
+func demands(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		c := &p.Spec.Containers[0]
+		switch name {
+		case "greedy":
+			c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
+		case "first", "port-taken":
+			c.Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 28085}}
+		}
+	}
+}
+
+func phaseFailed(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed }
+
+func TestAnObserverSeesThePastAndThePresentWithoutAHole(t *testing.T) {
+	t.Parallel()
+	a := started(t, onePod("past", idle))
+	a.pod("past", "ready", ready)
+	cmd := exec.CommandContext(t.Context(), binary, "observe", "--from", "2", "-o", "json", "--root-dir", a.root)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	})
+	seen := make(chan bus.Flat)
+	go func() {
+		defer close(seen)
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 4<<20)
+		for lines.Scan() {
+			var f bus.Flat
+			if json.Unmarshal(lines.Bytes(), &f) != nil {
+				f.Event = "not JSON: " + lines.Text()
+			}
+			select {
+			case seen <- f:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	deadline := time.After(settle)
+	last, restarted := uint64(1), false
+	for {
+		var f bus.Flat
+		var open bool
+		select {
+		case f, open = <-seen:
+		case <-deadline:
+			t.Fatalf("observed up to record %d only", last)
+		}
+		if !open || f.Seq != last && f.Seq != last+1 {
+			t.Fatalf("after record %d came %+v (open=%t)", last, f, open)
+		}
+		last = f.Seq
+		switch {
+		case f.Event == "pod_status_changed" && strings.Contains(string(f.Data), "RUNNING") && !restarted:
+			// The past is told: what comes now is live, and goes on over a restart.
+			restarted = true
+			a.kill()
+			a.start()
+			a.put("present.yaml", manifest(newPod("present", idle)))
+		case f.Event == "pod_status_changed" && strings.Contains(string(f.Data), "RUNNING"):
+			return
+		}
+	}
+}
+
+func TestAnObserverByTheNetworkReadsAndCannotWrite(t *testing.T) {
+	t.Parallel()
+	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	a := started(t, nil, "--bus-listen", address)
+	key := filepath.Join(a.root, "bus", "credentials", "observer.nk")
+	refusals := make(chan error, 16)
+	nc, err := bus.DialURL(t.Context(), "nats://"+address, key, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		refusals <- err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	events, err := nc.SubscribeSync("event.>")
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.put("seen.yaml", manifest(newPod("seen", idle)))
+	m, err := events.NextMsg(settle)
+	if err != nil || !strings.Contains(string(m.Data), "seen") && !strings.Contains(m.Subject, a.node) {
+		t.Errorf("the observer sees %v, %v", m, err)
+	}
+	for _, subject := range []string{"node.x", "event.x", "journal.x", "$JS.API.STREAM.DELETE.JOURNAL"} {
+		if err := nc.Publish(subject, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-refusals:
+			if !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
+				t.Errorf("publishing to %s: %v", subject, err)
+			}
+		case <-time.After(soon):
+			t.Errorf("publishing to %s was not refused", subject)
+		}
+	}
+	// A stranger has no way in.
+	if c, err := nats.Connect("nats://" + address); err == nil {
+		c.Close()
+		t.Error("a connection without the key was let in")
+	}
+	out, errs, code := a.cli("pods", "--server", "nats://"+address, "--nkey", key)
+	if code != 0 || !strings.Contains(out, "seen-"+a.node) {
+		t.Errorf("`journalet pods --server` ended with %d:\n%s%s", code, out, errs)
+	}
+	a.pod("seen", "ready", ready)
+	a.verified()
+}

@@ -1,0 +1,142 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/journalet/journalet/bus"
+)
+
+// noticed bounds how long a runtime that does not answer goes unnoticed: asked every 5 s, with 10 s to answer.
+const noticed = 40 * time.Second
+
+// freePort is a port of the loopback address that nobody had a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// probe asks a health path.
+func probe(t *testing.T, port int, path string) (int, string) {
+	t.Helper()
+	c := http.Client{Timeout: 5 * time.Second}
+	r, err := c.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(b)
+}
+
+// runtimeIs waits until the journal tells that the runtime is ready, or is not.
+func (a *agent) runtimeIs(ready bool, after uint64) bus.Flat {
+	a.t.Helper()
+	return a.journal.wait(a.t, after, noticed, fmt.Sprintf("runtime ready=%t", ready), func(f bus.Flat) bool {
+		return f.Event == "runtime_health_changed" && event(a.t, f).GetRuntimeHealthChanged().GetRuntimeReady() == ready
+	})
+}
+
+func TestARuntimeThatComesLaterAndGoesAndReturnsCostsNothing(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	a := newAgent(t, "--healthz-port", fmt.Sprint(port))
+	p := a.behindProxy()
+	a.put("early.yaml", manifest(newPod("early", idle)))
+	a.start()
+	a.runtimeIs(false, 0)
+	if code, text := probe(t, port, "/readyz"); code != http.StatusInternalServerError || !strings.Contains(text, "[-]runtime failed") {
+		t.Errorf("without a runtime /readyz says %d %s", code, text)
+	}
+	if code, text := probe(t, port, "/healthz"); code != http.StatusOK {
+		t.Errorf("without a runtime /healthz says %d %s", code, text)
+	}
+	p.open()
+	a.pod("early", "ready once there is a runtime", ready)
+	if code, text := probe(t, port, "/readyz"); code != http.StatusOK {
+		t.Errorf("with a runtime /readyz says %d %s", code, text)
+	}
+	for _, outage := range []struct {
+		what       string
+		begin, end func()
+	}{
+		{"the socket gone", p.close, p.open},
+		{"nonsense for answers", func() { p.talkNonsense(true) }, func() { p.talkNonsense(false) }},
+	} {
+		before, views, last := a.fingerprint(), a.views(), a.journal.last()
+		outage.begin()
+		a.runtimeIs(false, last)
+		if now := a.views(); fmt.Sprint(now) != fmt.Sprint(views) {
+			t.Errorf("with %s the pods report:\n%v\nand before:\n%v", outage.what, now, views)
+		}
+		a.put("late.yaml", manifest(newPod("late", idle)))
+		a.journal.wait(t, last, settle, "the pod of the outage", named("admission_decided", `"admitted":true`))
+		outage.end()
+		a.runtimeIs(true, last)
+		a.pods("both ready after "+outage.what, allReady(2))
+		after := a.fingerprint()
+		for id, was := range before {
+			if after[id] != was {
+				t.Errorf("%s changed %s from %s to %q", outage.what, id, was, after[id])
+			}
+		}
+		late := string(a.podNow("late").UID)
+		a.remove("late.yaml")
+		a.journal.wait(t, last, settle, "the late pod's end", named("pod_forgotten", late))
+	}
+	a.verified()
+}
+
+func TestAHungRuntimeMarksItselfAndNoPod(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	a := newAgent(t, "--healthz-port", fmt.Sprint(port))
+	p := a.behindProxy()
+	p.open()
+	a.put("first.yaml", manifest(newPod("first", idle)))
+	a.start()
+	a.pod("first", "ready", ready)
+	before, views, last := a.fingerprint(), a.views(), a.journal.last()
+
+	p.hang()
+	a.put("second.yaml", manifest(newPod("second", idle)))
+	a.journal.wait(t, last, settle, "a call into the hung runtime", named("call_dispatched"))
+	told := a.runtimeIs(false, last)
+	if code, text := probe(t, port, "/readyz"); code != http.StatusInternalServerError || !strings.Contains(text, "runtime") {
+		t.Errorf("with a hung runtime /readyz says %d %s", code, text)
+	}
+	if now := a.views(); !strings.Contains(strings.Join(now, "\n"), views[0]) {
+		t.Errorf("with a hung runtime the pods report:\n%v\nand before:\n%v", now, views)
+	}
+	p.resume()
+	a.runtimeIs(true, told.Seq)
+	a.pods("both ready once the runtime goes on", allReady(2))
+	after := a.fingerprint()
+	for id, was := range before {
+		if after[id] != was {
+			t.Errorf("the hang changed %s from %s to %q", id, was, after[id])
+		}
+	}
+	if n := len(sandboxesOf(t, a.node)); n != 2 {
+		t.Errorf("%d sandboxes are there, want 2", n)
+	}
+	if !maps.Equal(after, a.fingerprint()) {
+		t.Error("the runtime's objects still change")
+	}
+}

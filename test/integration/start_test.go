@@ -1,0 +1,125 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// refused runs an agent that must not start, and returns what it says.
+func refused(t *testing.T, args []string) string {
+	t.Helper()
+	r := run(t, args...)
+	code := r.ended(t)
+	text, _ := r.text()
+	if code <= 0 {
+		t.Errorf("an agent that cannot start ended with %d:\n%s", code, text)
+	}
+	return text
+}
+
+func TestARootDirectoryThatCannotBeWrittenIsNamed(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	// Root writes anywhere but to a read-only mount.
+	if err := os.MkdirAll(a.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", a.root, "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	a.closers = append(a.closers, func() { _ = unix.Unmount(a.root, unix.MNT_DETACH) })
+	if text := refused(t, a.args()); !strings.Contains(text, "root directory "+a.root) || !strings.Contains(text, "read-only") ||
+		!strings.Contains(text, "--root-dir") {
+		t.Errorf("it says:\n%s", text)
+	}
+}
+
+func TestARootDirectoryServesOneAgent(t *testing.T) {
+	t.Parallel()
+	a := started(t, onePod("good", idle))
+	a.pod("good", "ready", ready)
+	before, last := a.fingerprint(), a.journal.last()
+	if text := refused(t, a.args()); !strings.Contains(text, fmt.Sprint(a.process.cmd.Process.Pid)) || !strings.Contains(text, "running") {
+		t.Errorf("it names no pid:\n%s", text)
+	}
+	if now := a.journal.last(); now != last {
+		t.Errorf("the second agent brought the journal from record %d to %d", last, now)
+	}
+	if now := a.fingerprint(); fmt.Sprint(now) != fmt.Sprint(before) {
+		t.Errorf("the second agent changed %v to %v", before, now)
+	}
+	// The first one still answers.
+	if _, errs, code := a.cli("pods"); code != 0 {
+		t.Errorf("`journalet pods` ended with %d: %s", code, errs)
+	}
+}
+
+func TestASimulatedRuntimeShowsTheSameScreensToAnyUser(t *testing.T) {
+	t.Parallel()
+	const nobody = 65534
+	a := newAgent(t)
+	a.endpoint = "sim://"
+	if err := chownAll(a.dir, nobody); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(binary), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.user = &syscall.Credential{Uid: nobody, Gid: nobody}
+	a.put("web.yaml", manifest(newPod("web", idle)))
+	a.start()
+	a.process.expect(t, "simulated")
+	a.pod("web", "ready", ready)
+	out, errs, code := a.cli("pods")
+	if code != 0 || !strings.Contains(out, "web-"+a.node) || !strings.Contains(out, "Running") {
+		t.Errorf("`journalet pods` ended with %d:\n%s%s", code, out, errs)
+	}
+	out, errs, code = a.cli("pod", "web-"+a.node)
+	if code != 0 || !strings.Contains(out, "Running") {
+		t.Errorf("`journalet pod` ended with %d:\n%s%s", code, out, errs)
+	}
+	info, err := a.client.Info(t.Context())
+	if err != nil || !info.Simulated {
+		t.Errorf("the agent tells of itself: %+v, %v", info, err)
+	}
+	if n := len(sandboxesOf(t, a.node)); n != 0 {
+		t.Errorf("%d sandboxes are on the real runtime", n)
+	}
+	a.verified()
+}
+
+func chownAll(dir string, to int) error {
+	return filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chown(path, to, to)
+	})
+}
+
+func TestANodeTakesNoMoreThanItHas(t *testing.T) {
+	t.Parallel()
+	a := started(t, nil, "--max-pods", "2")
+	for _, pod := range []struct{ name, reason string }{{"greedy", "OutOfcpu"}, {"first", ""}, {"port-taken", "NodePorts"}, {"second", ""}, {"third", "OutOfpods"}} {
+		a.put(pod.name+".yaml", manifest(newPod(pod.name, idle, demands(pod.name))))
+		if pod.reason == "" {
+			a.pod(pod.name, "ready", ready)
+			continue
+		}
+		p := a.pod(pod.name, "refused", phaseFailed)
+		if p.Status.Reason != pod.reason || p.Status.Message == "" || len(p.Status.ContainerStatuses) > 0 && container(p, "main").ContainerID != "" {
+			t.Errorf("%s is refused as %+v", pod.name, p.Status)
+		}
+	}
+	if n := len(sandboxesOf(t, a.node)); n != 2 {
+		t.Errorf("%d sandboxes are there, want 2", n)
+	}
+}

@@ -1,0 +1,41 @@
+package scenario_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/journalet/journalet/test/scenario"
+)
+
+// wanderLength is how many commands a made-up story has.
+const wanderLength = 40
+
+var (
+	wanderings = flag.Uint64("wanderings", 40, "how many made-up stories are told")
+	firstSeed  = flag.Uint64("first-seed", 0, "seed of the first one; each is told alike every time")
+)
+
+func TestMadeUpStoriesNeverGetStuck(t *testing.T) {
+	for seed := *firstSeed; seed < *firstSeed+*wanderings; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			s := scenario.New()
+			s.Run(&datadriven.TestData{Cmd: "start"})
+			var told strings.Builder
+			for range wanderLength {
+				told.WriteString(s.Wander(r))
+				if s.Failed() != nil {
+					break
+				}
+			}
+			if err := s.End(); err != nil {
+				t.Errorf("%v\nafter\n%s", err, told.String())
+			}
+		})
+	}
+}
