@@ -87,9 +87,9 @@ sim: ## the simulated runtime, held to the same conformance suite as the real on
 	$(GO) test -count=1 ./runtime/sim/...
 
 .PHONY: replay
-replay: ## replay tests of the host: journals folded again must agree with what was recorded
-	@$(call listed,Replay,./runtime/host)
-	$(GO) test -count=1 -run Replay ./runtime/host
+replay: ## every story of test/scenario folded again from its journal, and the host's own folds
+	@$(call listed,.,./test/scenario)
+	$(GO) test -count=1 ./test/scenario ./runtime/host
 
 .PHONY: fuzz
 fuzz: ## fuzz the manifest decoder for FUZZTIME (30s)

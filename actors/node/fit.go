@@ -32,11 +32,39 @@ func misfit(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
 	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {
 		return &rejection{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
 	}
+	if name := unsafeSysctl(pod); name != "" {
+		return &rejection{"SysctlForbidden", fmt.Sprintf("forbidden sysctl: %q not allowlisted", name)}
+	}
 	here := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.GetNodeName(), Labels: c.GetNodeLabels()}}
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(here); err != nil || !ok {
 		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	}
 	return nil
+}
+
+// safeSysctls are those that reach no further than their pod (kubelet: SafeSysctlAllowlist, for
+// kernels that have them in a namespace). No other is allowed: there is no setting to allow one yet.
+var safeSysctls = []string{
+	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
+	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time",
+	"net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes",
+	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
+}
+
+// unsafeSysctl is the first sysctl of a pod that would reach beyond it, "" for none: one that is not
+// on the list, or one of a namespace that the pod shares with the node.
+func unsafeSysctl(pod *corev1.Pod) string {
+	if pod.Spec.SecurityContext == nil {
+		return ""
+	}
+	for _, s := range pod.Spec.SecurityContext.Sysctls {
+		name := strings.ReplaceAll(s.Name, "/", ".")
+		if !slices.Contains(safeSysctls, name) ||
+			pod.Spec.HostNetwork && strings.HasPrefix(name, "net.") || pod.Spec.HostIPC && strings.HasPrefix(name, "kernel.shm") {
+			return s.Name
+		}
+	}
+	return ""
 }
 
 // shortage tells what the node has too little of for one more pod; nil if it fits.

@@ -77,6 +77,9 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if a.facts, err = a.cfg.NodeFacts(); err != nil {
 		return err
 	}
+	if simulated(a.cfg) {
+		a.cfg.SimulatedPaths()
+	}
 	if err := refuseBesideKubelet(a.cfg); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
@@ -113,6 +116,7 @@ func (a *agent) makeDrivers() {
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
 		SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"), MemoryCapacity: a.facts.Capacity.MemoryBytes,
 		Volumes: volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
+		CgroupV2: cgroupV2(), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
 		Progress: func(p *journaletv1.PullProgressed) {
 			a.host.Outcome(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_PullProgressed{PullProgressed: p}})
@@ -145,6 +149,22 @@ func (a *agent) makeDrivers() {
 				&journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}})
 		},
 	})
+}
+
+// allocatable is what a container without a limit may have, for resourceFieldRef.
+func (a *agent) allocatable() corev1.ResourceList {
+	c := a.facts.Allocatable
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              *resource.NewMilliQuantity(c.MilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory:           *resource.NewQuantity(c.MemoryBytes, resource.BinarySI),
+		corev1.ResourceEphemeralStorage: *resource.NewQuantity(c.EphemeralStorageBytes, resource.BinarySI),
+	}
+}
+
+// cgroupV2 tells whether the node has the unified cgroup hierarchy.
+func cgroupV2() bool {
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	return err == nil
 }
 
 // pullQPS turns the kubelet's 0, no bound, into the driver's.

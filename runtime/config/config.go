@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -121,6 +122,17 @@ func Defaults() *Config {
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
 		HealthzPort: DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
 		JournalSync: "always", LogFormat: LogText,
+	}
+}
+
+// SimulatedPaths moves the log folders below the root directory, unless others were given: a look
+// around without a runtime needs no rights on /var/log.
+func (c *Config) SimulatedPaths() {
+	if c.PodLogDir == DefaultPodLogDir {
+		c.PodLogDir = filepath.Join(c.RootDir, "logs", "pods")
+	}
+	if c.ContainerLogDir == DefaultContainerLogDir {
+		c.ContainerLogDir = filepath.Join(c.RootDir, "logs", "containers")
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 
 // Filter says which events are wanted; what is empty lets everything through.
 type Filter struct {
+	// Node is the node asked; a pod may be named without its suffix -<node>.
+	Node string `json:"node,omitempty"`
 	// Pod is a name, namespace/name or UID. An event is about a pod if it stands under the pod's
 	// name or tells something to it or of it.
 	Pod string `json:"pod,omitempty"`
@@ -76,10 +78,21 @@ func (f *Filter) learn(e *journaletv1.Event) {
 		return
 	}
 	for _, ref := range namedPods(e) {
-		if f.Pod == ref.GetName() || f.Pod == ref.GetNamespace()+"/"+ref.GetName() {
+		if isNamed(f.Pod, f.Node, ref.GetNamespace(), ref.GetName()) {
 			f.know(ref.GetUid())
 		}
 	}
+}
+
+// isNamed tells whether who asks for a pod by these words means the pod with this name: in full, or
+// as its manifest has it, without the suffix that a static pod gets.
+func isNamed(asked, node, namespace, name string) bool {
+	for _, a := range []string{asked, asked + "-" + node} {
+		if a == name || a == namespace+"/"+name {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *Filter) know(uid string) {

@@ -33,6 +33,8 @@ type podFacts struct {
 	source, digest string
 	stage          journaletv1.PodStage
 	orphan         bool
+	// bare: the actor has handled nothing that tells of its pod; it was born a moment ago.
+	bare bool
 }
 
 // patience is what is left of the time that one answer waits for actors that hang.
@@ -59,6 +61,7 @@ func (s *server) look(ctx context.Context, ref messages.Ref, on pod.Node, p *pat
 		st := a.Pod()
 		out <- seen{ref: ref, pod: a.View(on), state: podFacts{
 			source: st.GetSource(), digest: st.GetPod().GetDigest(), stage: st.GetStage(), orphan: st.GetOrphan(),
+			bare: st.GetPod() == nil && len(st.GetObserved().GetSandboxes()) == 0 && len(st.GetObserved().GetContainers()) == 0,
 		}}
 	})
 	if err != nil {
@@ -90,7 +93,7 @@ func (s *server) views(ctx context.Context) ([]seen, error) {
 		case err != nil:
 			v.failed = err
 			v.pod = unseen(ref, err)
-		case v.state.stage == journaletv1.PodStage_POD_STAGE_FINISHED && q == nil:
+		case (v.state.bare || v.state.stage == journaletv1.PodStage_POD_STAGE_FINISHED) && q == nil:
 			continue
 		}
 		markQuarantine(v.pod, q)
@@ -172,7 +175,7 @@ func (s *server) find(ctx context.Context, name, namespace string) (seen, error)
 		if v.ref.ID == name {
 			return v, nil
 		}
-		if v.pod.Name == name || v.pod.Namespace+"/"+v.pod.Name == name {
+		if isNamed(name, s.Node, v.pod.Namespace, v.pod.Name) {
 			hits = append(hits, v)
 		}
 	}

@@ -36,6 +36,7 @@ func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) 
 			return nil, err
 		}
 	}
+	q.Node = s.Node
 	if err := s.knowPod(ctx, &q.Filter); err != nil {
 		return nil, err
 	}

@@ -73,6 +73,7 @@ func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(bus.Flat) err
 	if err := q.Check(); err != nil {
 		return err
 	}
+	q.Node = c.node
 	w := &watcher{c: c, q: q, f: f, doubt: make(chan struct{}, 1)}
 	if !q.Follow {
 		if err := w.begin(ctx); err != nil {

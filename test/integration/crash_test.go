@@ -15,6 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 // burst is how many pods start at once while the agent is killed.
@@ -53,6 +54,61 @@ func TestAgentKilledInABurstOfStartsStartsNothingTwice(t *testing.T) {
 	t.Logf("%d dispatches of %d calls for %d pods", a.journal.count(named("call_dispatched")),
 		a.journal.count(named("call_finished")), burst)
 	a.verified()
+}
+
+func TestAgentKilledInABurstOfStopsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	a := newAgent(t)
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("ending-%02d.yaml", i)
+		a.put(names[i], manifest(newPod(strings.TrimSuffix(names[i], ".yaml"), idle, scratch)))
+	}
+	a.start()
+	a.pods("all pods", allReady(n))
+	after := a.journal.last()
+	for _, name := range names {
+		a.remove(name)
+	}
+	stopped := func(f bus.Flat) bool { return f.Seq > after && f.Event == "call_finished" }
+	for _, done := range []int{1, n} {
+		a.journal.wait(t, after, settle, "calls that end pods", func(f bus.Flat) bool { return stopped(f) && a.journal.count(stopped) >= done })
+		a.kill()
+		a.start()
+	}
+	a.gone()
+	for _, dir := range []string{filepath.Join(a.root, "pods"), a.podLogs, a.containerLogs} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s still holds %v (%v)", dir, left, err)
+		}
+	}
+	a.verified()
+}
+
+func TestWithAConcurrencyOfOneCallsTakeTurns(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	a := newAgent(t, "--cri-concurrency", "1")
+	for i := range n {
+		name := fmt.Sprintf("turn-%d", i)
+		a.put(name+".yaml", manifest(newPod(name, idle)))
+	}
+	a.start()
+	a.pods("all pods", allReady(n))
+	under := map[string]bool{}
+	events, _ := a.journal.seen()
+	for _, f := range events {
+		switch k := event(t, f).GetKind().(type) {
+		case *journaletv1.Event_CallDispatched:
+			under[k.CallDispatched.GetIntentId()] = true
+		case *journaletv1.Event_CallFinished:
+			delete(under, k.CallFinished.GetIntentId())
+		}
+		if len(under) > 1 {
+			t.Fatalf("at record %d two calls are under way: %v", f.Seq, under)
+		}
+	}
 }
 
 // verified has the agent check its journal.

@@ -5,6 +5,9 @@ package integration
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"io"
 	"log"
 	"net/http"
@@ -12,18 +15,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -81,15 +79,55 @@ func (h *hub) image(short string) string {
 	return full
 }
 
-func (h *hub) push(full string, img v1.Image) {
+// push puts an image of one layer into the registry.
+func (h *hub) push(full string, layer []byte) {
 	h.t.Helper()
-	ref, err := name.ParseReference(full, name.Insecure)
-	if err == nil {
-		err = remote.Write(ref, img, remote.WithContext(h.t.Context()))
+	repo, tag, _ := strings.Cut(strings.TrimPrefix(full, h.host+"/"), ":")
+	config := must(json.Marshal(map[string]any{
+		"os": "linux", "architecture": goruntime.GOARCH, "config": map[string]any{"Entrypoint": []string{"/idler"}},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(layer)}},
+	}))
+	describe := func(kind string, b []byte) map[string]any {
+		return map[string]any{"mediaType": "application/vnd.oci.image." + kind, "digest": digestOf(b), "size": len(b)}
 	}
+	index := must(json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+		"config": describe("config.v1+json", config), "layers": []any{describe("layer.v1.tar", layer)},
+	}))
+	for _, blob := range [][]byte{config, layer} {
+		h.send(http.MethodPost, "/v2/"+repo+"/blobs/uploads/?digest="+digestOf(blob), "application/octet-stream", blob)
+	}
+	h.send(http.MethodPut, "/v2/"+repo+"/manifests/"+tag, "application/vnd.oci.image.manifest.v1+json", index)
+}
+
+func (h *hub) send(method, path, kind string, body []byte) {
+	h.t.Helper()
+	q, err := http.NewRequestWithContext(h.t.Context(), method, "http://"+h.host+path, bytes.NewReader(body))
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	q.Header.Set("Content-Type", kind)
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusCreated {
+		b, err := io.ReadAll(io.LimitReader(r.Body, 1<<10))
+		h.t.Fatalf("%s %s: %s %s %v", method, path, r.Status, b, err)
+	}
+}
+
+func digestOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err) // maps of strings
+	}
+	return b
 }
 
 // manifestsAsked counts the questions for an image's manifest by tag.
@@ -101,8 +139,8 @@ func (h *hub) manifestsAsked(short string) int {
 	return h.asked["GET "+path] + h.asked["HEAD "+path]
 }
 
-// idlerImage is an image that holds the idler only.
-func idlerImage(t *testing.T) v1.Image {
+// idlerLayer is the one layer of an image that holds the idler only.
+func idlerLayer(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "idler")
@@ -129,30 +167,7 @@ func idlerImage(t *testing.T) v1.Image {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := mutate.AppendLayers(empty.Image, layer)
-	if err == nil {
-		img, err = mutate.ConfigFile(img, withConfig(t, img))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
-}
-
-func withConfig(t *testing.T, img v1.Image) *v1.ConfigFile {
-	t.Helper()
-	c, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c = c.DeepCopy()
-	c.OS, c.Architecture = "linux", "amd64"
-	c.Config.Entrypoint = []string{"/idler"}
-	return c
+	return archive.Bytes()
 }
 
 func of(image string, policy corev1.PullPolicy) func(*corev1.Pod) {
@@ -165,10 +180,10 @@ func of(image string, policy corev1.PullPolicy) func(*corev1.Pod) {
 func TestImagesArePulledAsThePolicySays(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	img := idlerImage(t)
+	layer := idlerLayer(t)
 	const shared, always, never = "shared:1", "always:1", "never:1"
-	h.push(h.image(shared), img)
-	h.push(h.image(always), img)
+	h.push(h.image(shared), layer)
+	h.push(h.image(always), layer)
 	a := newAgent(t)
 	for _, n := range []string{"a", "b", "c", "d", "e"} {
 		a.put(n+".yaml", manifest(newPod(n, "", of(h.host+"/"+shared, corev1.PullIfNotPresent))))
@@ -207,7 +222,7 @@ func TestImagesArePulledAsThePolicySays(t *testing.T) {
 func TestAMissingImageIsTriedAgainUntilItIsThere(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	img := idlerImage(t)
+	layer := idlerLayer(t)
 	full := h.image("late:1")
 	a := started(t, map[string]string{"late.yaml": manifest(newPod("late", "", of(full, corev1.PullIfNotPresent)))})
 	a.journal.wait(t, 0, settle, "ErrImagePull", named("pod_status_changed", "ErrImagePull"))
@@ -215,7 +230,7 @@ func TestAMissingImageIsTriedAgainUntilItIsThere(t *testing.T) {
 	if w := container(p, "main").State.Waiting; !strings.Contains(w.Message, "late:1") || !strings.Contains(w.Message, "Back-off") {
 		t.Errorf("it waits as %v", w)
 	}
-	h.push(full, img)
+	h.push(full, layer)
 	p = a.podsWithin(pulled, "the pod once its image is there", allReady(1))["late"]
 	if n := container(p, "main").RestartCount; n != 0 {
 		t.Errorf("it tells of %d restarts", n)

@@ -30,8 +30,8 @@ func TestRestartPoliciesDecideWhoRunsAgain(t *testing.T) {
 	}
 	a := started(t, manifests)
 	pods := a.pods("all pods at their ends", func(pods map[string]*corev1.Pod) bool {
-		return len(pods) == 5 && pods["never-good"].Status.Phase == corev1.PodSucceeded && pods["never-bad"].Status.Phase == corev1.PodFailed &&
-			pods["onfail-good"].Status.Phase == corev1.PodSucceeded && pods["onfail-bad"].Status.Phase == corev1.PodSucceeded &&
+		good, bad := phase(corev1.PodSucceeded), phase(corev1.PodFailed)
+		return len(pods) == 5 && good(pods["never-good"]) && bad(pods["never-bad"]) && good(pods["onfail-good"]) && good(pods["onfail-bad"]) &&
 			ready(pods["always"]) && container(pods["always"], "main").RestartCount > 0
 	})
 	for name, want := range map[string]int32{"never-good": 0, "never-bad": 0, "onfail-good": 0, "onfail-bad": 1, "always": 1} {

@@ -55,7 +55,7 @@ func prepare(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the temporary folder
 	binary = filepath.Join(dir, "journalet")
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()

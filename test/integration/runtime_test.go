@@ -167,8 +167,11 @@ func restarts(policy corev1.RestartPolicy) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }
 }
 
-// container is the status of a pod's container, or an empty one.
+// container is the status of a pod's container, or an empty one. There need be no pod.
 func container(p *corev1.Pod, name string) corev1.ContainerStatus {
+	if p == nil {
+		return corev1.ContainerStatus{}
+	}
 	for _, c := range p.Status.ContainerStatuses {
 		if c.Name == name {
 			return c
@@ -188,11 +191,11 @@ func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStat
 
 // ready tells whether a pod and all its containers run.
 func ready(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodRunning && condition(p, corev1.PodReady) == corev1.ConditionTrue
+	return p != nil && p.Status.Phase == corev1.PodRunning && condition(p, corev1.PodReady) == corev1.ConditionTrue
 }
 
 func phase(want corev1.PodPhase) func(*corev1.Pod) bool {
-	return func(p *corev1.Pod) bool { return p.Status.Phase == want }
+	return func(p *corev1.Pod) bool { return p != nil && p.Status.Phase == want }
 }
 
 func waiting(name, reason string) func(*corev1.Pod) bool {

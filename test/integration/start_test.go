@@ -47,7 +47,7 @@ func TestARootDirectoryServesOneAgent(t *testing.T) {
 	a := started(t, onePod("good", idle))
 	a.pod("good", "ready", ready)
 	before, last := a.fingerprint(), a.journal.last()
-	if text := refused(t, a.args()); !strings.Contains(text, fmt.Sprint(a.process.cmd.Process.Pid)) || !strings.Contains(text, "running") {
+	if text := refused(t, a.args()); !strings.Contains(text, fmt.Sprintf("pid %d ", a.process.cmd.Process.Pid)) || !strings.Contains(text, "--root-dir") {
 		t.Errorf("it names no pid:\n%s", text)
 	}
 	if now := a.journal.last(); now != last {

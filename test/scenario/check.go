@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/host"
 )
 
 // end is where a history comes to if nothing more goes wrong: every pod's status without times.
@@ -168,6 +170,35 @@ func shortState(c corev1.ContainerStatus) string {
 		text = fmt.Sprintf("exit-%d", c.State.Terminated.ExitCode)
 	}
 	return fmt.Sprintf("%s/%d", text, c.RestartCount)
+}
+
+// restorable takes every state through its stored form, as a snapshot does.
+func (g *engine) restorable() error {
+	refs := []messages.Ref{messages.Runtime, messages.Node, messages.Image, messages.Source(messages.FileSource)}
+	for _, uid := range g.names.uids {
+		if g.pod(uid) != nil {
+			refs = append(refs, messages.Pod(uid))
+		}
+	}
+	for _, ref := range refs {
+		live, again := g.core.Decider(ref), host.AllDeciders(ref)
+		stored, err := proto.Marshal(live.State())
+		if err == nil {
+			err = again.Restore(stored)
+		}
+		if err == nil && !proto.Equal(live.State(), again.State()) {
+			err = errors.New("the restored state differs")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", g.names.ref(ref), err)
+		}
+		for _, digest := range again.Digests() {
+			if _, err := g.names.manifest(digest); err != nil {
+				return fmt.Errorf("%s: %s: %w", g.names.ref(ref), digest, err)
+			}
+		}
+	}
+	return nil
 }
 
 // repeats tells the observation that was the last thing to happen again, and every pod's older ones late: neither may

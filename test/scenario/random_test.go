@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -25,7 +26,11 @@ func TestMadeUpStoriesNeverGetStuck(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			s := scenario.New()
-			s.Run(&datadriven.TestData{Cmd: "start"})
+			s.Run(&datadriven.TestData{Cmd: "start", CmdArgs: []datadriven.CmdArg{
+				{Key: "start-concurrency", Vals: []string{strconv.FormatUint(1+seed%3, 10)}},
+				{Key: "stop-concurrency", Vals: []string{strconv.FormatUint(1+seed%2, 10)}},
+				{Key: "maxpods", Vals: []string{strconv.FormatUint(1+seed%5, 10)}},
+			}})
 			var told strings.Builder
 			for range wanderLength {
 				told.WriteString(s.Wander(r))

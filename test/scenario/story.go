@@ -101,6 +101,9 @@ func (s *Story) check() error {
 	if s.started == nil {
 		return nil
 	}
+	if err := s.g.restorable(); err != nil {
+		return err
+	}
 	if err := s.g.repeats(); err != nil {
 		return err
 	}
