@@ -36,7 +36,7 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 	case *journaletv1.Event_PodTerminated:
 		return []Ref{Node}, false
 	case *journaletv1.Event_PodFinished:
-		return []Ref{Source(k.PodFinished.GetSource()), Node}, false
+		return []Ref{Source(k.PodFinished.GetSource()), Node, Image}, false
 	case *journaletv1.Event_AdmissionDecided:
 		return []Ref{Pod(k.AdmissionDecided.GetUid())}, false
 	case *journaletv1.Event_AdmissionDeferred:

@@ -3,6 +3,7 @@ package image
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -23,12 +24,27 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			if w := a.state.Waits[k.TimerFired.GetName()]; w != nil {
 				err = a.pull(w.GetUid(), w.GetImage(), emit)
 			}
+		case *journaletv1.Event_PodFinished:
+			err = a.clearTimersOf(k.PodFinished.GetUid(), emit)
 		case *journaletv1.Event_ImageReleased:
 			if ev := actors.ClearTimer(a.state.GetTimers(), key(k.ImageReleased.GetUid(), k.ImageReleased.GetImage())); ev != nil {
 				err = emit(ev)
 			}
 		}
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearTimersOf ends the back-offs of a pod that is no more.
+func (a *Actor) clearTimersOf(uid string, emit actors.Emit) error {
+	for _, id := range slices.Sorted(maps.Keys(a.state.GetTimers().GetSet())) {
+		if owner, _, _ := strings.Cut(id, " "); owner != uid {
+			continue
+		}
+		if err := emit(actors.ClearTimer(a.state.GetTimers(), id)); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,9 @@
 package image
 
 import (
+	"maps"
+	"slices"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -25,6 +28,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.Waits[id].Waiting = true
 	case *journaletv1.Event_ImageReleased:
 		a.release(k.ImageReleased.GetUid(), k.ImageReleased.GetImage())
+	case *journaletv1.Event_PodFinished:
+		for _, id := range a.waitsOf(k.PodFinished.GetUid()) {
+			delete(s.Waits, id)
+		}
 	case *journaletv1.Event_CallRequested:
 		image := k.CallRequested.GetPullImage().GetImage()
 		s.Intents[e.ID] = image
@@ -61,6 +68,17 @@ func (a *Actor) answered(e actors.Event, r *journaletv1.ImageAnswered) {
 // itself is going away.
 func (a *Actor) release(uid, image string) {
 	delete(a.state.Waits, key(uid, image))
+}
+
+// waitsOf lists what a pod waits for, or is kept for.
+func (a *Actor) waitsOf(uid string) []string {
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(a.state.Waits)) {
+		if a.state.Waits[id].GetUid() == uid {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // nextBackOff is the delay after one more failure.

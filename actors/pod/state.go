@@ -2,6 +2,8 @@ package pod
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +52,17 @@ func (a *Actor) Pod() *journaletv1.PodState { return a.state }
 
 // Manifest is the manifest being carried out, nil for a pod that no source has named. Read only.
 func (a *Actor) Manifest() *corev1.Pod { return a.manifest }
+
+// Observed tells whether every container that was started has been seen since: only then does the
+// observation tell all, and a look that finds the same again brings nothing new.
+func (a *Actor) Observed() bool {
+	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
+		if cur := a.state.Containers[name].GetCurrent(); running(cur) && cur.GetStartedAt() == nil {
+			return false
+		}
+	}
+	return true
+}
 
 // Restore replaces the state.
 func (a *Actor) Restore(b []byte) error {

@@ -67,6 +67,10 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 	if len(ips) > 0 {
 		st.PodIP = ips[0]
 	}
+	if s.GetRejected() {
+		// As the kubelet's: of a pod that was turned away there is nothing to tell but why.
+		return st
+	}
 	for _, c := range sortedConditions(s.Conditions) {
 		st.Conditions = append(st.Conditions, corev1.PodCondition{
 			Type: corev1.PodConditionType(c.GetType()), Status: conditionStatus(c.GetStatus()),

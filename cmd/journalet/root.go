@@ -176,6 +176,10 @@ func (a *app) ask(ctx context.Context, follow bool, f func(*query.Client) error)
 		return err
 	}
 	defer c.Conn().Close()
+	// Whoever looks at pods that are only played must be told so, on every screen.
+	if info, err := c.Info(ctx); err == nil && info.Simulated {
+		a.notice("containers on node " + info.Node + " are simulated: nothing that a pod names is run")
+	}
 	return f(c)
 }
 

@@ -150,7 +150,7 @@ func (a *agent) seed(r *host.Recovered) {
 			a.calls.Seed(d.Runtime().GetCalls())
 			a.health = health.New(a.healthOptions(d.Runtime().GetHealth()))
 		case *pod.Actor:
-			if o := d.Pod().GetObserved(); o != nil {
+			if o := d.Pod().GetObserved(); o != nil && d.Observed() && !r.HasOpen(ref) {
 				seen = append(seen, o)
 			}
 		}

@@ -34,7 +34,8 @@ func (d *Driver) TearDown(ctx context.Context, uid string) error {
 	return nil
 }
 
-// Clean removes what is left of a pod: its folder, its log folder and the links to its logs.
+// Clean removes what is left of a pod: its folder, its log folder and the links to its logs. Without a name, as of a pod
+// that no source has named, the log folder is found by the UID.
 func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) error {
 	if err := d.TearDown(ctx, uid); err != nil {
 		return err
@@ -42,6 +43,27 @@ func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) error {
 	if err := d.removePodDir(uid); err != nil {
 		return err
 	}
+	if name != "" {
+		return d.cleanLogs(uid, namespace, name)
+	}
+	entries, err := os.ReadDir(d.opts.PodLogDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for the logs of pod %s: %w", uid, err)
+	}
+	for _, e := range entries {
+		full, found := strings.CutSuffix(e.Name(), "_"+uid)
+		namespace, name, named := strings.Cut(full, "_")
+		if found && named {
+			if err := d.cleanLogs(uid, namespace, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cleanLogs removes a pod's log folder and the links into it.
+func (d *Driver) cleanLogs(uid, namespace, name string) error {
 	logs := namespace + "_" + name + "_" + uid
 	if err := checkNames(logs); err != nil {
 		return err
