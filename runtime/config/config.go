@@ -35,7 +35,9 @@ const (
 	DefaultParallelPulls = 5
 	// LeastConcurrency and MostConcurrency bound the default of how many sandboxes and containers start at once: twice
 	// the cores. Starts are work of runc and CNI, so more than that makes no burst faster and each pod slower.
-	LeastConcurrency, MostConcurrency = 4, 16
+	LeastConcurrency = 4
+	// MostConcurrency see LeastConcurrency.
+	MostConcurrency = 16
 	// DefaultMaxRestartPeriod is the kubelet's longest container back-off.
 	DefaultMaxRestartPeriod = 5 * time.Minute
 	// DefaultHealthzPort and DefaultHealthzAddress are the kubelet's.

@@ -24,6 +24,7 @@ const (
 // Source is the kind of place a manifest comes from. Its value is what the annotation kubernetes.io/config.source says.
 type Source string
 
+// The kinds of places.
 const (
 	SourceFile Source = "file" // a static pod file: gets the toleration of NoExecute taints
 	SourceHTTP Source = "http" // a manifest URL: the kubelet adds no toleration here
@@ -57,6 +58,7 @@ type Parsed struct {
 // Code says what kind of problem was found. Codes are stable: events and tests name them.
 type Code string
 
+// The kinds of problems.
 const (
 	CodeOptions        Code = "options"         // the caller's options are wrong, whatever the manifest says
 	CodeTooLarge       Code = "too-large"       // more bytes, values or nesting than the limits allow

@@ -191,7 +191,7 @@ func stableUID(r *report, pod *corev1.Pod, path string, opts Options) types.UID 
 		return ""
 	}
 	place := "file"
-	h := md5.New() //nolint:gosec // see the import
+	h := md5.New()
 	h.Write(content)
 	if opts.Source == SourceHTTP {
 		place = "url"

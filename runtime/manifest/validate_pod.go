@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -217,7 +218,8 @@ func fieldErrors(at *field.Path, err error) (errs field.ErrorList) {
 		list = several.Errors()
 	}
 	for _, e := range list {
-		if fieldError, ok := e.(*field.Error); ok {
+		var fieldError *field.Error
+		if errors.As(e, &fieldError) {
 			errs = append(errs, fieldError)
 		} else {
 			errs = append(errs, field.Invalid(at, field.OmitValueType{}, e.Error()))

@@ -180,7 +180,7 @@ func TestSameSeedSameIDs(t *testing.T) {
 		g := newRig(t, Options{Seed: seed})
 		return g.running(t, "a", "true") + g.running(t, "b", "true")
 	}
-	if ids(1) != ids(1) {
+	if one, again := ids(1), ids(1); one != again {
 		t.Error("one seed gave two sets of ids")
 	}
 	if ids(1) == ids(2) {

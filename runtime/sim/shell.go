@@ -299,8 +299,8 @@ func (sh *shell) substitute(s string) string {
 			continue
 		}
 		rest := s[i+1:]
-		switch {
-		case rest[0] == '{':
+		switch rest[0] {
+		case '{':
 			end := strings.IndexByte(rest, '}')
 			if end < 0 || strings.Trim(rest[1:end], nameRunes) != "" {
 				sh.lose() // ${NAME:-default} and its kin
@@ -308,7 +308,7 @@ func (sh *shell) substitute(s string) string {
 			}
 			b.WriteString(sh.variable(rest[1:end]))
 			i += end + 1
-		case rest[0] == '?' || rest[0] == '$' || rest[0] == '#':
+		case '?', '$', '#':
 			b.WriteString(sh.variable(rest[:1]))
 			i++
 		default:
