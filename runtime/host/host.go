@@ -79,6 +79,8 @@ type Host struct {
 	// sinceSnapshot counts records routed since the last set of snapshots.
 	sinceSnapshot uint64
 	snapshotting  atomic.Bool
+	// saving is held while a set of snapshots is taken and stored.
+	saving sync.Mutex
 
 	// mu guards members; only the router changes it.
 	mu      sync.RWMutex

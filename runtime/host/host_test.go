@@ -226,3 +226,41 @@ func TestWhatAnActorHeardAndDidNotHandleIsOpenAfterAStart(t *testing.T) {
 		t.Fatalf("open records %v, want [%d]", open, cause)
 	}
 }
+
+func TestAReleaseLosesNothingThatComesInMeanwhile(t *testing.T) {
+	m := newMemory(t)
+	var broken atomic.Bool
+	broken.Store(true)
+	h := startHost(t, m, counters(func(c *counter) {
+		c.fail = func(actors.Event) error {
+			if c.ref == messages.Pod("a") && c.state.GetGeneration() == 5 && broken.Load() {
+				return errors.New("not yet")
+			}
+			return nil
+		}
+	}))
+	defer stopHost(t, h)
+	const n = 600
+	for i := range n {
+		if i == 10 {
+			m.await(t, "quarantine", func(rec *journaletv1.Record) bool { return rec.GetFact().GetQuarantined() != nil })
+			broken.Store(false)
+			go func() {
+				if err := h.Release(messages.Pod("a")); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		h.Outcome(messages.Pod("a"), observed("a"))
+	}
+	m.await(t, "every event is handled", statusOf("a", n+1))
+	last := uint64(0)
+	for _, rec := range m.all() {
+		if s := rec.GetStep(); s != nil && messages.RefOf(rec.GetActor()) == messages.Pod("a") {
+			if s.GetAfter() != last {
+				t.Fatalf("step %d follows %d, want %d", rec.GetSeq(), s.GetAfter(), last)
+			}
+			last = s.GetCause()
+		}
+	}
+}

@@ -174,6 +174,21 @@ func (m *mailbox) UserMessageCount() int {
 	return m.waiting() + len(m.questions)
 }
 
+// hold keeps records and questions from being handled until let. One being handled now goes on.
+func (m *mailbox) hold() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.suspended = true
+}
+
+// let ends hold.
+func (m *mailbox) let() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.suspended = false
+	m.schedule()
+}
+
 // schedule sees that somebody handles what waits. The lock is held.
 func (m *mailbox) schedule() {
 	if m.scheduled || !m.started || m.invoker == nil || !m.pending() {

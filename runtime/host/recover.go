@@ -157,6 +157,8 @@ func (m *marker) pass(c *cell) {
 // what follows to read. It is skipped while an actor lags or is quarantined: such an actor's records
 // must stay to be read.
 func (h *Host) Snapshot(ctx context.Context) error {
+	h.saving.Lock()
+	defer h.saving.Unlock()
 	out := make(chan *journaletv1.Snapshot, 64)
 	fail := make(chan error, 1)
 	barrier, snaps, n, err := h.mark(out, fail)

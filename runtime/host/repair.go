@@ -1,7 +1,9 @@
 package host
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -86,6 +88,9 @@ func (h *Host) Release(ref messages.Ref) error {
 	if m == nil {
 		return fmt.Errorf("%s: %w", ref, ErrNoActor)
 	}
+	// What comes in meanwhile waits: a quarantined actor leaves it out, and it would be missing.
+	m.box.hold()
+	defer m.box.let()
 	h.Outcome(ref, &journaletv1.Event{Kind: &journaletv1.Event_Released{
 		Released: &journaletv1.Released{Kind: ref.KindName(), Id: ref.ID},
 	}})
@@ -104,6 +109,21 @@ func (h *Host) Release(ref messages.Ref) error {
 	}
 	m.replace(c)
 	return nil
+}
+
+// catchUpPause is the wait before the journal is read again after it could not be.
+const catchUpPause = time.Second
+
+// pause waits; it reports false if the host stops first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // catchUp brings a lagging actor the records that were left out of its mailbox, from the journal.
@@ -130,6 +150,9 @@ func (h *Host) catchUp(ref messages.Ref, m *member, from uint64) {
 		}
 		if err != nil {
 			h.opts.Log.Error("a lagging actor could not read the journal and tries again", "actor", ref.String(), "err", err)
+			if !pause(h.ctx, catchUpPause) {
+				return
+			}
 			continue
 		}
 		if from = to + 1; m.box.caughtUp(to) {
