@@ -43,7 +43,9 @@ func (c *call) makeAndStart(ctx context.Context, pod *corev1.Pod, container *cor
 		id, err := c.create(ctx, pod, container, req)
 		fresh = err == nil
 		return id, err
-	}, c.lookForContainer)
+	}, func(ctx context.Context) (string, bool, error) {
+		return c.lookForContainer(ctx, container.Name, req.GetAttempt())
+	})
 	if err != nil {
 		return result{}, createError(err)
 	}
@@ -178,20 +180,25 @@ func (c *call) checkSandbox(ctx context.Context, id string) ([]string, error) {
 	return ips, nil
 }
 
-// lookForContainer finds the container that carries this intent.
-func (c *call) lookForContainer(ctx context.Context) (string, bool, error) {
+// lookForContainer finds the container that carries this intent. Another one that holds its name and attempt ends the call.
+func (c *call) lookForContainer(ctx context.Context, name string, attempt uint32) (string, bool, error) {
 	resp, err := c.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{
 		Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{LabelPodUID: c.uid}},
 	})
 	if err != nil {
 		return "", false, err
 	}
+	twin := ""
 	for _, container := range resp.GetContainers() {
-		if container.GetAnnotations()[AnnotationIntent] == c.intent {
+		m := container.GetMetadata()
+		switch {
+		case container.GetAnnotations()[AnnotationIntent] == c.intent:
 			return container.GetId(), true, nil
+		case m.GetName() == name && m.GetAttempt() == attempt:
+			twin = container.GetId()
 		}
 	}
-	return "", false, nil
+	return "", false, c.heldBy(twin, "container", attempt)
 }
 
 // start starts a created container. One that is not fresh from this call is looked at first: it may have run already,

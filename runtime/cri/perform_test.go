@@ -357,7 +357,7 @@ func TestARuntimeThatNeverDoesItFailsTheCall(t *testing.T) {
 func TestANameThatAnotherIntentHoldsFailsTheCall(t *testing.T) {
 	r := newRig(t, nil)
 	r.sandbox()
-	out := r.fails("other", runSandbox(0), journaletv1.CallError_CALL_ERROR_RUNTIME, "reserved")
+	out := r.fails("other", runSandbox(0), journaletv1.CallError_CALL_ERROR_RUNTIME, "holds attempt 0")
 	if !out.GetRetryable() || len(r.sandboxes()) != 1 {
 		t.Errorf("outcome %v, sandboxes %v", out, r.sandboxes())
 	}

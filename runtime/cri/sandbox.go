@@ -34,27 +34,41 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 			return "", retryable(journaletv1.CallError_CALL_ERROR_GARBAGE, "the runtime made a sandbox without an id")
 		}
 		return resp.GetPodSandboxId(), err
-	}, c.lookForSandbox)
+	}, func(ctx context.Context) (string, bool, error) { return c.lookForSandbox(ctx, req.GetAttempt()) })
 	if err != nil {
 		return result{}, err
 	}
 	return result{sandboxID: id}, nil
 }
 
-// lookForSandbox finds the sandbox that carries this intent. One that has died since counts: it was made.
-func (c *call) lookForSandbox(ctx context.Context) (string, bool, error) {
+// lookForSandbox finds the sandbox that carries this intent. One that has died since counts: it was made. Another one that
+// holds the attempt ends the call: the journal that knew of it was lost, and who asked will see it.
+func (c *call) lookForSandbox(ctx context.Context, attempt uint32) (string, bool, error) {
 	resp, err := c.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{LabelPodUID: c.uid}},
 	})
 	if err != nil {
 		return "", false, err
 	}
+	twin := ""
 	for _, s := range resp.GetItems() {
-		if s.GetAnnotations()[AnnotationIntent] == c.intent {
+		switch {
+		case s.GetAnnotations()[AnnotationIntent] == c.intent:
 			return s.GetId(), true, nil
+		case s.GetMetadata().GetAttempt() == attempt:
+			twin = s.GetId()
 		}
 	}
-	return "", false, nil
+	return "", false, c.heldBy(twin, "sandbox", attempt)
+}
+
+// heldBy is the failure of a call whose attempt another object holds; nil if none does.
+func (c *call) heldBy(twin, what string, attempt uint32) error {
+	if twin == "" {
+		return nil
+	}
+	return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME,
+		fmt.Sprintf("%s %s holds attempt %d and was made by another call", what, twin, attempt))
 }
 
 func (c *call) stopSandbox(ctx context.Context, id string) (result, error) {

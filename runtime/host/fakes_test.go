@@ -28,6 +28,9 @@ type memory struct {
 	// hold keeps records from being stored while it is set.
 	hold bool
 
+	// reading, if set, is called once a Read has taken what it will give.
+	reading func()
+
 	barrier uint64
 	snaps   []*journaletv1.Snapshot
 }
@@ -110,8 +113,11 @@ func (m *memory) Last() uint64 {
 
 func (m *memory) Read(_ context.Context, from, to uint64, _ string, f func(*journaletv1.Record, int) error) error {
 	m.mu.Lock()
-	recs := m.records[from-1 : to]
+	recs, reading := m.records[from-1:to], m.reading
 	m.mu.Unlock()
+	if reading != nil {
+		reading()
+	}
 	for _, rec := range recs {
 		if err := f(rec, proto.Size(rec)); err != nil {
 			return err
@@ -273,4 +279,10 @@ func count(t *testing.T, h *Host, uid string) uint64 {
 		t.Fatal(err)
 	}
 	return n
+}
+
+func (m *mailbox) onHold() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held
 }

@@ -130,6 +130,7 @@ func TestAnActorWhoseRecordKeepsFailingIsQuarantinedAlone(t *testing.T) {
 	h = startHost(t, m2, counters(nil))
 	defer stopHost(t, h)
 	m2.await(t, "the missed records are handled", statusOf("bad", 11))
+	h.repairs.Wait()
 	if q := h.Quarantines(); len(q) != 0 {
 		t.Fatalf("still quarantined: %v", q)
 	}
@@ -240,19 +241,30 @@ func TestAReleaseLosesNothingThatComesInMeanwhile(t *testing.T) {
 		}
 	}))
 	defer stopHost(t, h)
-	const n = 600
-	for i := range n {
-		if i == 10 {
-			m.await(t, "quarantine", func(rec *journaletv1.Record) bool { return rec.GetFact().GetQuarantined() != nil })
-			broken.Store(false)
-			go func() {
-				if err := h.Release(messages.Pod("a")); err != nil {
-					t.Error(err)
-				}
-			}()
-		}
+	for range 10 {
 		h.Outcome(messages.Pod("a"), observed("a"))
 	}
+	m.await(t, "quarantine", func(rec *journaletv1.Record) bool { return rec.GetFact().GetQuarantined() != nil })
+	h.repairs.Wait()
+	broken.Store(false)
+	// While the release reads the journal, more comes in and is routed.
+	m.mu.Lock()
+	m.reading = func() {
+		if !h.member(messages.Pod("a")).box.onHold() {
+			t.Error("the journal is read while records are handled by the actor that is to be replaced")
+		}
+		for range 10 {
+			h.Outcome(messages.Pod("a"), observed("a"))
+		}
+		if err := m.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	m.mu.Unlock()
+	if err := h.Release(messages.Pod("a")); err != nil {
+		t.Fatal(err)
+	}
+	const n = 20
 	m.await(t, "every event is handled", statusOf("a", n+1))
 	last := uint64(0)
 	for _, rec := range m.all() {

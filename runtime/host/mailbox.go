@@ -24,7 +24,9 @@ type mailbox struct {
 	questions []any
 	records   []message
 	head      int
+	// suspended is protoactor's, while a failure is being handled; held is the host's.
 	suspended bool
+	held      bool
 	scheduled bool
 	started   bool
 	closed    bool
@@ -178,14 +180,14 @@ func (m *mailbox) UserMessageCount() int {
 func (m *mailbox) hold() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.suspended = true
+	m.held = true
 }
 
 // let ends hold.
 func (m *mailbox) let() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.suspended = false
+	m.held = false
 	m.schedule()
 }
 
@@ -199,7 +201,7 @@ func (m *mailbox) schedule() {
 }
 
 func (m *mailbox) pending() bool {
-	return len(m.system) > 0 || !m.suspended && (len(m.questions) > 0 || m.head < len(m.records))
+	return len(m.system) > 0 || !m.suspended && !m.held && (len(m.questions) > 0 || m.head < len(m.records))
 }
 
 // next takes the next message; nil ends the run, and the box is no longer scheduled.
@@ -219,7 +221,7 @@ func (m *mailbox) next() (msg any, system bool) {
 				continue
 			}
 			return msg, true
-		case m.suspended:
+		case m.suspended || m.held:
 		case len(m.questions) > 0:
 			msg, m.questions = m.questions[0], m.questions[1:]
 			return msg, false

@@ -114,7 +114,9 @@ const swapping = 1500 * time.Millisecond
 
 func TestAManifestThatIsWrittenWhileItIsReadNeverRunsInPart(t *testing.T) {
 	t.Parallel()
-	text := manifest(newPod("busy", idle))
+	// With its kind last, no part of it is a pod: against one that is, no reader can help.
+	const kind = "kind: Pod\n"
+	text := strings.Replace(manifest(newPod("busy", idle)), kind, "", 1) + kind
 	a := started(t, map[string]string{"busy.yaml": text, "calm.yaml": manifest(newPod("calm", idle))})
 	a.pods("both", allReady(2))
 	before := a.fingerprint()
