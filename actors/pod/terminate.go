@@ -115,6 +115,17 @@ func (d *step) tellTerminated() error {
 // tearDown stops the sandbox of a pod that has ended and takes its volumes down. What is left stays
 // for its logs and its status until the source no longer names the pod.
 func (d *step) tearDown() error {
+	if err := d.stopSandboxes(); err != nil || d.readySandboxes() {
+		return err
+	}
+	if d.manifest == nil || len(d.manifest.Spec.Volumes) == 0 || !d.state.GetTouched() || d.calling(sandboxCall) {
+		return nil
+	}
+	return d.cleanPod(false)
+}
+
+// stopSandboxes stops the pod's sandboxes, one after the other as the runtime's order wants it.
+func (d *step) stopSandboxes() error {
 	for _, x := range d.state.GetObserved().GetSandboxes() {
 		if x.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY || d.calling(sandboxCall) {
 			continue
@@ -126,10 +137,17 @@ func (d *step) tearDown() error {
 			StopSandbox: &journaletv1.StopSandbox{SandboxId: x.GetId()},
 		}})
 	}
-	if d.manifest == nil || len(d.manifest.Spec.Volumes) == 0 || !d.state.GetTouched() || d.calling(sandboxCall) {
-		return nil
+	return nil
+}
+
+// readySandboxes tells whether a sandbox is still to be stopped.
+func (d *step) readySandboxes() bool {
+	for _, x := range d.state.GetObserved().GetSandboxes() {
+		if x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY {
+			return true
+		}
 	}
-	return d.cleanPod(false)
+	return false
 }
 
 // clean removes everything that the pod left on the node, and then says so.
@@ -142,6 +160,10 @@ func (d *step) clean() error {
 	}
 	if d.anyAlive() {
 		return d.stopAll("no source names this pod")
+	}
+	// Stopping comes first and removing after every other pod's stop: see LANE_REMOVE.
+	if err := d.stopSandboxes(); err != nil || d.readySandboxes() {
+		return err
 	}
 	for _, x := range d.state.GetObserved().GetSandboxes() {
 		if err := d.removeSandbox(x.GetId()); err != nil {

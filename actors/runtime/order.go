@@ -11,8 +11,8 @@ import (
 // lanes in the order in which they are served: what ends something comes before what begins
 // something, and what a pod has begun comes before the next pod's sandbox.
 var lanes = []journaletv1.Lane{
-	journaletv1.Lane_LANE_GRACE, journaletv1.Lane_LANE_STOP, journaletv1.Lane_LANE_PULL,
-	journaletv1.Lane_LANE_START, journaletv1.Lane_LANE_SANDBOX,
+	journaletv1.Lane_LANE_GRACE, journaletv1.Lane_LANE_STOP, journaletv1.Lane_LANE_REMOVE,
+	journaletv1.Lane_LANE_PULL, journaletv1.Lane_LANE_START, journaletv1.Lane_LANE_SANDBOX,
 }
 
 func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
@@ -25,14 +25,19 @@ func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
 		return journaletv1.Lane_LANE_GRACE
 	case *journaletv1.CallRequested_PullImage:
 		return journaletv1.Lane_LANE_PULL
+	case *journaletv1.CallRequested_StopSandbox:
+		return journaletv1.Lane_LANE_STOP
 	}
-	return journaletv1.Lane_LANE_STOP
+	return journaletv1.Lane_LANE_REMOVE
 }
 
 // slotOf is the lane whose bound a call counts against.
 func slotOf(l journaletv1.Lane) int32 {
-	if l == journaletv1.Lane_LANE_SANDBOX {
+	switch l {
+	case journaletv1.Lane_LANE_SANDBOX:
 		return int32(journaletv1.Lane_LANE_START)
+	case journaletv1.Lane_LANE_REMOVE:
+		return int32(journaletv1.Lane_LANE_STOP)
 	}
 	return int32(l)
 }
@@ -70,7 +75,7 @@ func (a *Actor) full(l journaletv1.Lane) bool {
 		return busy >= max(1, limits.GetGrace())
 	case journaletv1.Lane_LANE_PULL:
 		return busy >= max(1, limits.GetPull())
-	case journaletv1.Lane_LANE_STOP:
+	case journaletv1.Lane_LANE_STOP, journaletv1.Lane_LANE_REMOVE:
 		return busy >= max(1, limits.GetStop())
 	}
 	return busy >= max(1, limits.GetStart())

@@ -235,7 +235,7 @@ const (
 	Lane_LANE_UNSPECIFIED Lane = 0
 	// StartContainer, SetUpVolumes.
 	Lane_LANE_START Lane = 1
-	// StopSandbox, RemoveSandbox, RemoveContainer, CleanPod.
+	// StopSandbox.
 	Lane_LANE_STOP Lane = 2
 	// StopContainer: most of its time is a grace period that is waited out.
 	Lane_LANE_GRACE Lane = 3
@@ -244,6 +244,9 @@ const (
 	// RunSandbox. It shares the bound of LANE_START and comes after it, so that pods which have begun
 	// get done first.
 	Lane_LANE_SANDBOX Lane = 5
+	// RemoveSandbox, RemoveContainer, CleanPod. It shares the bound of LANE_STOP and comes after it: what is
+	// stopped frees its network, what is removed only disk.
+	Lane_LANE_REMOVE Lane = 6
 )
 
 // Enum value maps for Lane.
@@ -255,6 +258,7 @@ var (
 		3: "LANE_GRACE",
 		4: "LANE_PULL",
 		5: "LANE_SANDBOX",
+		6: "LANE_REMOVE",
 	}
 	Lane_value = map[string]int32{
 		"LANE_UNSPECIFIED": 0,
@@ -263,6 +267,7 @@ var (
 		"LANE_GRACE":       3,
 		"LANE_PULL":        4,
 		"LANE_SANDBOX":     5,
+		"LANE_REMOVE":      6,
 	}
 )
 
@@ -2316,7 +2321,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x17CONTAINER_STATE_CREATED\x10\x01\x12\x1b\n" +
 	"\x17CONTAINER_STATE_RUNNING\x10\x02\x12\x1a\n" +
 	"\x16CONTAINER_STATE_EXITED\x10\x03\x12\x1b\n" +
-	"\x17CONTAINER_STATE_UNKNOWN\x10\x04*l\n" +
+	"\x17CONTAINER_STATE_UNKNOWN\x10\x04*}\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x10LANE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -2325,7 +2330,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
 	"LANE_GRACE\x10\x03\x12\r\n" +
 	"\tLANE_PULL\x10\x04\x12\x10\n" +
-	"\fLANE_SANDBOX\x10\x05*Y\n" +
+	"\fLANE_SANDBOX\x10\x05\x12\x0f\n" +
+	"\vLANE_REMOVE\x10\x06*Y\n" +
 	"\tCallStage\x12\x1a\n" +
 	"\x16CALL_STAGE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CALL_STAGE_QUEUED\x10\x01\x12\x19\n" +

@@ -132,13 +132,17 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 		if k := e.GetPodForgotten(); k != nil {
 			a.pleg.Forget(k.GetUid())
 		}
+		if k := e.GetPodTerminated(); k != nil {
+			a.pleg.Quiet(k.GetUid())
+		}
 	}
 	if a.bus.Observers().Wanted() {
 		a.bus.Observers().Publish(rec)
 	}
 }
 
-// seed gives the drivers what the journal knows, so that what has not changed is not told again.
+// seed gives the drivers what the journal knows, so that what has not changed is not told again. What an actor has heard
+// and not handled yet is not in its state, but is no news either.
 func (a *agent) seed(r *host.Recovered) {
 	var seen []*journaletv1.PodObserved
 	r.Each(func(ref messages.Ref, d actors.Decider) {
@@ -146,17 +150,38 @@ func (a *agent) seed(r *host.Recovered) {
 		switch d := d.(type) {
 		case *source.Actor:
 			a.files.Seed(d.Source())
+			r.Open(ref, func(rec *journaletv1.Record) {
+				if fact := rec.GetFact().GetManifestsRead(); fact != nil {
+					a.files.SeedOpen(fact)
+				}
+			})
 		case *runtime.Actor:
 			a.calls.Seed(d.Runtime().GetCalls())
-			a.health = health.New(a.healthOptions(d.Runtime().GetHealth()))
+			last := d.Runtime().GetHealth()
+			r.Open(ref, func(rec *journaletv1.Record) {
+				a.calls.Stored(rec)
+				if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
+					last = fact
+				}
+			})
+			a.health = health.New(a.healthOptions(last))
 		case *pod.Actor:
-			if o := d.Pod().GetObserved(); o != nil && d.Observed() && !r.HasOpen(ref) {
-				seen = append(seen, o)
+			last, certain := d.Pod().GetObserved(), d.Observed()
+			r.Open(ref, func(rec *journaletv1.Record) {
+				if o := rec.GetFact().GetPodObserved(); o != nil {
+					last = o
+				}
+				// What the call did has to be seen once more, whatever was seen before.
+				certain = certain && rec.GetFact().GetCallFinished() == nil
+			})
+			switch {
+			case !certain:
+				a.pleg.Expect(ref.ID)
+			case last != nil:
+				seen = append(seen, last)
 			}
 		}
 	})
-	// What was asked of the runtime actor and not handled by it is not in its books yet.
-	r.Open(messages.Runtime, a.calls.Stored)
 	a.pleg.Seed(seen)
 }
 

@@ -115,6 +115,19 @@ func (d *Driver) Seed(state *journaletv1.SourceState) {
 	d.complete = state.GetComplete()
 }
 
+// SeedOpen adds a fact that the journal holds and the source's state does not have yet.
+func (d *Driver) SeedOpen(fact *journaletv1.ManifestsRead) {
+	for _, f := range fact.GetChanged() {
+		if folded := fold(d.told[f.GetPath()], f); folded != nil {
+			d.told[f.GetPath()] = folded
+		} else {
+			delete(d.told, f.GetPath())
+		}
+		d.pending[f.GetPath()] = true
+	}
+	d.complete = d.complete || fact.GetComplete()
+}
+
 // Run reads, watches and hands over until ctx ends, whose error it returns. It may be called once.
 func (d *Driver) Run(ctx context.Context) error {
 	d.watch = newWatch(d.opts.Path, d.log)

@@ -310,6 +310,18 @@ func TestSeedThatWasNeverCompleteIsCompletedOnce(t *testing.T) {
 	w.quiet(dir)
 }
 
+func TestAFactThatItsSourceHasNotHandledYetCounts(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	write(t, path, pod("a", "x:1"))
+	first := newWorld(t, dir, nil).start()
+	first.expect("a.yaml a-n1, complete")
+	// The file's end was recorded, the agent killed before the source handled it, and the file is back.
+	second := newWorld(t, dir, first.state())
+	second.SeedOpen(&journaletv1.ManifestsRead{Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{{Path: "a.yaml"}}})
+	second.start().expect("a.yaml a-n1, complete")
+}
+
 func TestTouchAndRewriteOfTheSameContentEmitNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")

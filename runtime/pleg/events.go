@@ -111,7 +111,7 @@ func (p *PLEG) hintFrom(e *runtimeapi.ContainerEventResponse) {
 	}
 	if s := e.GetPodSandboxStatus(); s != nil {
 		if s.GetAnnotations()[cri.AnnotationAgent] == p.opts.AgentID {
-			p.Hint(s.GetMetadata().GetUid())
+			p.hintByEvent(s.GetMetadata().GetUid())
 		}
 		return
 	}
@@ -119,5 +119,5 @@ func (p *PLEG) hintFrom(e *runtimeapi.ContainerEventResponse) {
 	p.mu.Lock()
 	uid := p.uidOf[e.GetContainerId()]
 	p.mu.Unlock()
-	p.Hint(uid)
+	p.hintByEvent(uid)
 }

@@ -84,6 +84,8 @@ type pod struct {
 	queued  bool                     // it stands in a queue
 	looking bool                     // a looker has it
 	again   bool                     // a hint came while a looker had it
+	owed    bool                     // what the next look sees is told, even if it is nothing
+	quiet   bool                     // the runtime's events about it are no reason to look
 }
 
 // New makes a PLEG that does nothing before Run.
@@ -126,6 +128,19 @@ func (p *PLEG) Seed(obs []*journaletv1.PodObserved) {
 	}
 }
 
+// Expect has what the runtime shows of a pod be told, even if it shows nothing: what the journal knows of the pod is not
+// certain. To be called before Run, for pods that Seed was not given.
+func (p *PLEG) Expect(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.pods[uid]
+	if s == nil {
+		s = &pod{}
+		p.pods[uid] = s
+	}
+	s.owed = true
+}
+
 // Hint asks for a look at this pod soon. It never blocks; hints for one pod that are not yet served are one.
 func (p *PLEG) Hint(uid string) {
 	if uid == "" {
@@ -144,6 +159,27 @@ func (p *PLEG) Hint(uid string) {
 	case s.queued:
 	default:
 		p.enqueue(uid, s)
+	}
+}
+
+// Quiet makes the runtime's events about a pod no reason to look at it any more: it is being taken down, step by step and
+// by calls whose outcomes tell, and each step would be worth a look otherwise. Hints and relists still are.
+func (p *PLEG) Quiet(uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.pods[uid]; s != nil {
+		s.quiet = true
+	}
+}
+
+// hintByEvent is Hint for an event of the runtime.
+func (p *PLEG) hintByEvent(uid string) {
+	p.mu.Lock()
+	s := p.pods[uid]
+	quiet := s != nil && s.quiet
+	p.mu.Unlock()
+	if !quiet {
+		p.Hint(uid)
 	}
 }
 
@@ -170,13 +206,13 @@ func (p *PLEG) Forget(uid string) {
 		return
 	}
 	p.unindex(s.last)
-	s.last = nil
+	s.last, s.owed = nil, false
 	p.drop(uid, s)
 }
 
 // drop forgets a pod of which nothing is known and nothing is under way; p.mu is held.
 func (p *PLEG) drop(uid string, s *pod) {
-	if s.last == nil && !s.queued && !s.looking {
+	if s.last == nil && !s.queued && !s.looking && !s.owed {
 		delete(p.pods, uid)
 	}
 }
@@ -272,7 +308,7 @@ func (p *PLEG) relistOnce(ctx context.Context) error {
 		p.opts.Relisted(p.clock.Now().Sub(began))
 	}
 	for uid, s := range p.pods {
-		if s.last != nil && shown[uid] == nil && !isEmpty(s.last) {
+		if shown[uid] == nil && (s.owed || s.last != nil && !isEmpty(s.last)) {
 			shown[uid] = listed{}
 		}
 	}
@@ -283,7 +319,7 @@ func (p *PLEG) relistOnce(ctx context.Context) error {
 			p.pods[uid] = s
 		}
 		switch {
-		case s.queued || l.same(s.last):
+		case s.queued || l.same(s.last) && !s.owed:
 		case s.looking:
 			s.again = true // its list may be older than this one
 		default:
@@ -309,10 +345,13 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	s := p.pods[uid]
 	s.queued, s.looking = false, true
-	last := s.last
+	last, owed, began := s.last, s.owed, p.clock.Now()
 	p.mu.Unlock()
 
 	now, err := p.look(ctx, uid, last)
+	if err == nil && now == nil && owed && last == nil {
+		now = &journaletv1.PodObserved{Uid: uid, ObservedAt: stamp(began, nil)}
+	}
 	if err == nil && now != nil {
 		if err = p.opts.Sink(ctx, now); err != nil {
 			err = fmt.Errorf("tell what pod %s shows: %w", uid, err)
@@ -325,6 +364,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.looking, s.failed = false, err != nil
+	s.owed = s.owed && err != nil
 	// Forgotten meanwhile: what was told is told, but the pod's next observation stands alone.
 	forgotten := s.last != last
 	if err == nil && now != nil && !forgotten {

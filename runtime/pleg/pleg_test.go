@@ -277,6 +277,31 @@ func TestWhatTheJournalKnowsIsNotToldAgain(t *testing.T) {
 	}
 }
 
+func TestWhatIsUncertainIsToldOnceEvenIfItIsNothing(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	r.pleg.Expect("u1")
+	r.pleg.Expect("nothing")
+	r.run()
+	told := map[string]*journaletv1.PodObserved{}
+	for len(told) < 2 {
+		o := r.next()
+		told[o.GetUid()] = o
+	}
+	if o := told["nothing"]; o == nil || o.GetObservedAt() == nil || len(o.GetSandboxes())+len(o.GetContainers()) != 0 {
+		t.Errorf("told %v", o)
+	}
+	if o := told["u1"]; len(o.GetContainers()) != 1 {
+		t.Errorf("told %v", o)
+	}
+	r.pleg.Hint("nothing")
+	r.relist()
+	r.relist()
+	if len(r.told) != 0 {
+		t.Errorf("told again: %v", <-r.told)
+	}
+}
+
 func TestAtIdleARelistIsTwoCalls(t *testing.T) {
 	r := newRig(t)
 	for i := range 5 {

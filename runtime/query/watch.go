@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -65,6 +66,9 @@ type watcher struct {
 	doubt  chan struct{}
 	pause  time.Duration
 	failed error // of f
+
+	mu    sync.Mutex
+	abort context.CancelFunc // of the read under way, or of the one before
 }
 
 // Watch hands events to f, each once and in the journal's order: first what is past, then, with Follow,
@@ -90,6 +94,7 @@ func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(bus.Flat) err
 	defer func() { _ = sub.Unsubscribe() }()
 	c.nc.SetReconnectHandler(func(*nats.Conn) { w.doubtful() })
 	c.nc.SetDisconnectErrHandler(func(*nats.Conn, error) {
+		w.interrupt()
 		if ctx.Err() == nil {
 			w.notice("the connection to the agent is lost; waiting for it")
 		}
@@ -118,6 +123,25 @@ func (w *watcher) doubtful() {
 	case w.doubt <- struct{}{}:
 	default:
 	}
+}
+
+// interrupt ends the read under way: the agent that was asked answers no more.
+func (w *watcher) interrupt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.abort != nil {
+		w.abort()
+	}
+}
+
+// readUninterrupted reads until the connection is lost.
+func (w *watcher) readUninterrupted(ctx context.Context) error {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.mu.Lock()
+	w.abort = cancel
+	w.mu.Unlock()
+	return w.read(reading)
 }
 
 func (w *watcher) notice(s string) {
@@ -211,7 +235,7 @@ func (w *watcher) read(ctx context.Context) error {
 // catchUp reads until it succeeds: the agent may be restarting.
 func (w *watcher) catchUp(ctx context.Context) error {
 	for {
-		err := w.read(ctx)
+		err := w.readUninterrupted(ctx)
 		var e *Error
 		switch {
 		case err == nil:

@@ -111,6 +111,26 @@ func TestWithAConcurrencyOfOneCallsTakeTurns(t *testing.T) {
 	}
 }
 
+func TestWhatARebootTookIsSeen(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t)
+	// The simulated runtime ends with its agent, as a real one's pods end with the machine.
+	a.endpoint = "sim://"
+	a.put("web.yaml", manifest(newPod("web", idle)))
+	a.spawn()
+	a.watch()
+	// Each time at another moment between a call and what is seen of it.
+	for _, moment := range []string{"sandbox_id", "container_id", "IMAGE_NOT_PRESENT"} {
+		last := a.journal.last()
+		a.journal.wait(t, 0, soon, moment, named("call_finished", moment))
+		a.kill()
+		a.spawn()
+		a.journal.wait(t, last, soon, "the next start", named("agent_started"))
+	}
+	a.pod("web", "ready", ready)
+	a.verified()
+}
+
 // verified has the agent check its journal.
 func (a *agent) verified() {
 	a.t.Helper()

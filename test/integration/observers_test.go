@@ -149,20 +149,20 @@ func TestAnObserverOutlivesManyCrashesOfTheAgent(t *testing.T) {
 	t.Parallel()
 	const crashes = 12
 	a := newAgent(t)
-	a.endpoint = "sim://"
 	a.put("web.yaml", manifest(newPod("web", idle)))
 	a.spawn()
 	a.watch()
-	started := named("agent_started")
+	starts := named("agent_started")
 	for n := 1; n <= crashes; n++ {
 		// At once: the agent dies while it starts, and its observer while it reads.
 		a.journal.wait(t, 0, soon, fmt.Sprintf("start %d of the agent", n), func(f bus.Flat) bool {
-			return started(f) && a.journal.count(started) >= n
+			return starts(f) && a.journal.count(starts) >= n
 		})
 		a.kill()
 		a.spawn()
 	}
 	a.pod("web", "ready", ready)
+	runsOnce(t, a, 1)
 	events, _ := a.journal.seen()
 	for i, f := range events[1:] {
 		if before := events[i].Seq; f.Seq != before && f.Seq != before+1 {
