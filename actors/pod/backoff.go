@@ -55,6 +55,10 @@ func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (*jo
 	if !exited(cur) || r.GetReplacing() {
 		return nil, 0
 	}
+	if r.GetImageReady() && c.ImagePullPolicy != corev1.PullAlways {
+		// This start was begun before and found no image: it has waited, and its step was taken.
+		return nil, 0
+	}
 	first := min(firstBackOff, d.maxBackOff())
 	next := &journaletv1.BackOffStarted{Container: c.Name, Key: backOffKey(c), Delay: durationpb.New(first)}
 	b, ended := r.GetBackOff(), cur.GetFinishedAt().AsTime()

@@ -57,6 +57,8 @@ func (d *step) stopStrays() error {
 			reason = "container is no longer in the manifest"
 		case c.GetSandboxId() != d.state.GetSandboxId():
 			reason = "its sandbox is not the pod's"
+		case c.GetId() != d.record(c.GetName()).GetCurrent().GetId():
+			reason = "a newer instance has taken its place"
 		}
 		if reason == "" {
 			continue
@@ -160,17 +162,20 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	if wait := d.left(r.GetStartFailedAt(), startDelay(r.GetStartFailures(), d.maxBackOff())); wait > 0 {
 		return d.timer(startTimer+c.Name, wait)
 	}
+	if d.otherAlive(r) {
+		// It is being stopped: two instances of a container never run at once.
+		return nil
+	}
+	if r.GetImageMissing() && d.needsImage(c, r) {
+		// The back-off was waited out before the start that found no image.
+		return d.askImage(c, r)
+	}
 	delay, wait := d.backOff(c, r)
 	if wait > 0 {
 		return d.timer(backOffTimer+c.Name, wait)
 	}
 	if d.needsImage(c, r) {
-		if r.GetImageAsked() {
-			return nil
-		}
-		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageAsked{
-			ImageAsked: &journaletv1.ImageAsked{Uid: d.self.ID, Image: c.Image},
-		}})
+		return d.askImage(c, r)
 	}
 	for _, timer := range []string{startTimer, backOffTimer} {
 		// One that was overtaken must not cut the next wait short.
@@ -187,6 +192,26 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), Pulled: r.GetImageReady(),
 	}}})
+}
+
+// askImage has the image pulled, unless that is under way.
+func (d *step) askImage(c *corev1.Container, r *journaletv1.ContainerRecord) error {
+	if r.GetImageAsked() {
+		return nil
+	}
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageAsked{
+		ImageAsked: &journaletv1.ImageAsked{Uid: d.self.ID, Image: c.Image},
+	}})
+}
+
+// otherAlive tells whether another instance of a container than its newest one runs.
+func (d *step) otherAlive(r *journaletv1.ContainerRecord) bool {
+	for _, c := range d.state.GetObserved().GetContainers() {
+		if c.GetName() == r.GetName() && c.GetId() != r.GetCurrent().GetId() && alive(c) {
+			return true
+		}
+	}
+	return false
 }
 
 // needsImage tells whether the image has to be pulled before the next start. With Always it is

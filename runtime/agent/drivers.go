@@ -50,7 +50,8 @@ func simulated(cfg *config.Config) bool {
 func (a *agent) connect() error {
 	if simulated(a.cfg) {
 		a.log.Warn("containers are simulated: nothing that a pod names is run")
-		rt := sim.New(sim.Options{AnyImage: true, Logger: a.log})
+		// What another run simulated is gone: an id of its must not come back.
+		rt := sim.New(sim.Options{AnyImage: true, Seed: a.bus.Opening().Epoch, Logger: a.log})
 		a.closers = append(a.closers, rt.Close)
 		conn, err := rt.Dial()
 		a.conn = conn

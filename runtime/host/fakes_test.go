@@ -225,7 +225,7 @@ func (c *counter) Resolve(string, *corev1.Pod) {}
 func (c *counter) Timers() *journaletv1.Timers { return nil }
 func observed(uid string) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
-		Uid: uid, ObservedAt: timestamppb.New(time.Unix(1, 0)),
+		Uid: uid, ObservedAt: timestamppb.New(time.Unix(1, 0)), Sandboxes: []*journaletv1.SandboxObservation{{Id: "s"}},
 	}}}
 }
 

@@ -137,7 +137,10 @@ func bearing(ref messages.Ref, d *delivery) bool {
 	}
 	events := messages.Events(d.rec)
 	for _, i := range d.heard {
-		if events[i].GetPodObserved() != nil || events[i].GetPodUpdated().GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
+		o := events[i].GetPodObserved()
+		// A late look that finds nothing of a pod that is forgotten makes no actor.
+		if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 ||
+			events[i].GetPodUpdated().GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
 			return true
 		}
 	}

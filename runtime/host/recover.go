@@ -65,9 +65,6 @@ func (r *Recovered) Open(ref messages.Ref, do func(*journaletv1.Record)) {
 	}
 }
 
-// HasOpen tells whether an actor has heard something that it has not handled yet.
-func (r *Recovered) HasOpen(ref messages.Ref) bool { return len(r.fold.open[ref]) > 0 }
-
 // Recover folds the journal. Nothing runs yet and nothing is recorded.
 func (h *Host) Recover() (*Recovered, error) {
 	f := newFold(h.opts.Deciders, h.manifest)
