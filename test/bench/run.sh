@@ -9,7 +9,8 @@ N=${N:-50}
 WORKERS=${WORKERS:-4}
 results=${RESULTS:-$root/.lab/bench-results.jsonl}
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# A kubelet leaves its pods' mounts behind.
+trap 'awk -v d="$work/" "index(\$2, d) == 1 { print \$2 }" /proc/mounts | sort -r | xargs -r umount -l; rm -rf "$work"' EXIT
 mkdir -p "$work/pods" "$(dirname "$results")"
 : >"$results"
 

@@ -25,8 +25,17 @@ var figures = []struct{ scenario, figure, label string }{
 	{"idle", "rss_mib", "RSS, MiB"},
 }
 
+// figure is one agent's figure over another's, or a dash where there is none.
+func figure(got map[string]map[string]float64, agent, scenario, name string, over float64) string {
+	x, ok := got[agent+"/"+scenario][name]
+	if !ok || over == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g", x/over)
+}
+
 // printTable shows the newest result of each agent and scenario, agents side by side; the last
-// column is the first agent's figure over the second's.
+// columns are the first agent's figure over each other's.
 func printTable(path string) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -58,24 +67,17 @@ func printTable(path string) {
 	for _, a := range agents {
 		fmt.Fprintf(w, "\t%s", a)
 	}
-	if len(agents) > 1 {
-		fmt.Fprintf(w, "\t%s / %s", agents[0], agents[1])
+	for _, a := range agents[min(1, len(agents)):] {
+		fmt.Fprintf(w, "\t/ %s", a)
 	}
 	fmt.Fprintln(w)
 	for _, r := range figures {
 		fmt.Fprint(w, r.label)
-		var seen []float64
 		for _, a := range agents {
-			x, ok := got[a+"/"+r.scenario][r.figure]
-			if !ok {
-				fmt.Fprint(w, "\t-")
-				continue
-			}
-			seen = append(seen, x)
-			fmt.Fprintf(w, "\t%.3g", x)
+			fmt.Fprint(w, "\t"+figure(got, a, r.scenario, r.figure, 1))
 		}
-		if len(agents) > 1 && len(seen) > 1 && seen[1] > 0 {
-			fmt.Fprintf(w, "\t%.2f", seen[0]/seen[1])
+		for _, a := range agents[min(1, len(agents)):] {
+			fmt.Fprint(w, "\t"+figure(got, agents[0], r.scenario, r.figure, got[a+"/"+r.scenario][r.figure]))
 		}
 		fmt.Fprintln(w)
 	}
