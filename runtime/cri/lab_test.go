@@ -26,13 +26,13 @@ import (
 	"github.com/journalet/journalet/runtime/volume"
 )
 
-// newLab makes a rig on the real runtime at LAB_ENDPOINT (deploy/lab/lab.sh up; eval "$(deploy/lab/lab.sh env)"). What the
+// newLab makes a rig on the real runtime at JOURNALET_TEST_CRI_ENDPOINT, which make integration sets. What the
 // pod leaves behind is removed at the end.
 func newLab(t *testing.T, drain time.Duration) (*rig, chan *journaletv1.PodObserved) {
 	t.Helper()
-	endpoint := os.Getenv("LAB_ENDPOINT")
+	endpoint := os.Getenv("JOURNALET_TEST_CRI_ENDPOINT")
 	if endpoint == "" {
-		t.Fatal(`LAB_ENDPOINT is not set; run deploy/lab/lab.sh up and eval "$(deploy/lab/lab.sh env)"`)
+		t.Fatal("JOURNALET_TEST_CRI_ENDPOINT is not set: run make integration, or see CONTRIBUTING.md")
 	}
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
