@@ -208,13 +208,16 @@ func (a *agent) serve(ctx context.Context) error {
 			return nil
 		})
 	}
-	stopQueries, err := a.serveQueries(run)
-	if err == nil {
-		g.Go(func() error { return a.notify(run) })
-	}
+	stopQueries, failed := a.serveQueries(run)
+	g.Go(func() error {
+		if failed != nil {
+			return failed
+		}
+		return a.notify(run)
+	})
 	<-run.Done()
 	a.log.Info("journalet stops; pods go on running")
-	err = errors.Join(err, g.Wait())
+	err := g.Wait()
 	if stopQueries != nil {
 		stopQueries()
 	}

@@ -116,7 +116,7 @@ type rawRef struct {
 
 func (c *client) rawSandbox(i int) (string, *cri.PodSandboxConfig, error) {
 	p := fmt.Sprintf("raw-%04d", i)
-	dir := "/tmp/peerbench-logs/" + p
+	dir := os.TempDir() + "/journalet-bench-logs/" + p
 	os.MkdirAll(dir, 0o755)
 	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: p, Namespace: "default", Uid: p}, LogDirectory: dir,
 		Labels: map[string]string{"io.kubernetes.pod.name": p}, Linux: &cri.LinuxPodSandboxConfig{}}
