@@ -20,8 +20,19 @@ import (
 // observe connects as an observer; what the server refuses comes on the channel.
 func observe(t *testing.T, b *Bus) (*nats.Conn, <-chan error) {
 	t.Helper()
+	return join(t, b, Listen)
+}
+
+// ask connects as one who asks.
+func ask(t *testing.T, b *Bus) (*nats.Conn, <-chan error) {
+	t.Helper()
+	return join(t, b, Dial)
+}
+
+func join(t *testing.T, b *Bus, dial func(context.Context, string, ...nats.Option) (*nats.Conn, error)) (*nats.Conn, <-chan error) {
+	t.Helper()
 	refused := make(chan error, 16)
-	nc, err := Dial(testContext(t), b.opts.Dir, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	nc, err := dial(testContext(t), b.opts.Dir, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +55,29 @@ func mustBeRefused(t *testing.T, what string, refused <-chan error) {
 func TestObserversCannotWriteOrReachTheStreams(t *testing.T) {
 	b := openBus(t, busDir(t))
 	appendFacts(t, b, 1)
-	nc, refused := observe(t, b)
+	t.Run("listening", func(t *testing.T) {
+		nc, refused := observe(t, b)
+		mustKeepOut(t, nc, refused, "journalet.n.info", "journalet.>")
+		mustKeepOut(t, nc, refused, "$SRV.PING", "_INBOX.>")
+	})
+	t.Run("asking", func(t *testing.T) {
+		nc, refused := ask(t, b)
+		mustKeepOut(t, nc, refused, "event.x", "event.>")
+	})
+	if b.Journal().Last() != 1 {
+		t.Fatalf("the journal holds %d records", b.Journal().Last())
+	}
+	if r, err := b.Journal().Verify(testContext(t), nil); err != nil || !r.OK() {
+		t.Fatalf("verify: %+v, %v", r, err)
+	}
+}
+
+// mustKeepOut tries to write and to listen where nobody but the agent may, and at one more place each.
+func mustKeepOut(t *testing.T, nc *nats.Conn, refused <-chan error, write, listen string) {
+	t.Helper()
 	node := messages.Token(testNode)
 	for _, subject := range []string{
+		write,
 		"node." + node + ".pod.p.decided",
 		"event." + node + ".pod.p.pod_observed",
 		"manifest." + node + ".sha256-00",
@@ -66,7 +97,7 @@ func TestObserversCannotWriteOrReachTheStreams(t *testing.T) {
 		}
 		mustBeRefused(t, "publish on "+subject, refused)
 	}
-	for _, subject := range []string{"node.>", "manifest.>", "snapshot.>", ">", "*.>", "$JS.>", "$SYS.>", "journalet.>", "_R_.>"} {
+	for _, subject := range []string{listen, "node.>", "manifest.>", "snapshot.>", ">", "*.>", "$JS.>", "$SYS.>", "journalet.>", "_R_.>"} {
 		if _, err := nc.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
 		}
@@ -74,12 +105,6 @@ func TestObserversCannotWriteOrReachTheStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustBeRefused(t, "subscribe to "+subject, refused)
-	}
-	if b.Journal().Last() != 1 {
-		t.Fatalf("the journal holds %d records", b.Journal().Last())
-	}
-	if r, err := b.Journal().Verify(testContext(t), nil); err != nil || !r.OK() {
-		t.Fatalf("verify: %+v, %v", r, err)
 	}
 }
 
@@ -217,7 +242,7 @@ func signIn(t *testing.T, b *Bus, c interface {
 	if err := json.Unmarshal(buf[len("INFO "):n], &info); err != nil {
 		t.Fatal(err)
 	}
-	key, err := readKey(keyPath(b.opts.Dir))
+	key, err := readKey(keyPath(b.opts.Dir, ObserverKeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +277,7 @@ func TestObserversFindAndAskServices(t *testing.T) {
 	if err := b.Services().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	nc, _ := observe(t, b)
+	nc, _ := ask(t, b)
 	m, err := nc.RequestWithContext(testContext(t), "journalet.n.pods", nil)
 	if err != nil || string(m.Data) != "two pods" {
 		t.Fatalf("%v, %v", m, err)
@@ -265,7 +290,7 @@ func TestObserversFindAndAskServices(t *testing.T) {
 
 func TestAnObserverMayComeOverTCPWithTheKey(t *testing.T) {
 	b := openBus(t, busDir(t), func(o *Options) { o.Listen = "127.0.0.1:0" })
-	nc, err := DialURL(testContext(t), b.Addr(), keyPath(b.opts.Dir))
+	nc, err := DialURL(testContext(t), b.Addr(), keyPath(b.opts.Dir, ObserverKeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +326,7 @@ func TestDialSaysWhatToDo(t *testing.T) {
 	if _, err := Dial(ctx, dir); !errors.Is(err, context.Canceled) {
 		t.Fatalf("cancelled: %v", err)
 	}
-	if err := os.WriteFile(keyPath(dir), []byte("SUAnonsense"), 0o600); err != nil {
+	if err := os.WriteFile(keyPath(dir, QueryKeyFile), []byte("SUAnonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Dial(testContext(t), dir); err == nil || strings.Contains(err.Error(), "nonsense") {

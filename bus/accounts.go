@@ -18,6 +18,7 @@ import (
 const (
 	agentAccount    = "AGENT"
 	observerAccount = "OBSERVER"
+	queryAccount    = "QUERY"
 	systemAccount   = "SYS"
 
 	// queries are what observers may ask the agent; discovery finds the services that answer.
@@ -25,17 +26,21 @@ const (
 	discovery = "$SRV.>"
 	inboxes   = "_INBOX.>"
 
-	credentialsDir  = "credentials"
-	observerKeyFile = "observer.nk"
+	credentialsDir = "credentials"
+	// ObserverKeyFile opens the events, QueryKeyFile the queries; see accounts.
+	ObserverKeyFile = "observer.nk"
+	QueryKeyFile    = "query.nk"
 )
 
-// accounts are the bus's three worlds. The agent's holds the streams; the observers' sees of it what
-// is exported and nothing else. That they are different accounts, and not one account with a careful
-// list of permissions, is the point: within one account a reader can forge answers and move consumers.
+// accounts are the bus's worlds. The agent's holds the streams; the others see of it what is exported
+// and nothing else: observers hear events and can say nothing, not even ask; who asks gets answers and
+// hears no events. That they are different accounts, and not one account with a careful list of
+// permissions, is the point: within one account a reader can move consumers, and who asks can have the
+// answer sent to any subject, so that it looks like an event to those who listen.
 type accounts struct {
-	agent, observer, system *server.Account
-	users                   []*server.NkeyUser
-	writer                  nkeys.KeyPair
+	agent, observer, query, system *server.Account
+	users                          []*server.NkeyUser
+	writer                         nkeys.KeyPair
 }
 
 // newAccounts makes the accounts. The writer's key is new at every start and stays in memory; the
@@ -44,6 +49,7 @@ func newAccounts(dir string) (*accounts, error) {
 	a := &accounts{
 		agent:    server.NewAccount(agentAccount),
 		observer: server.NewAccount(observerAccount),
+		query:    server.NewAccount(queryAccount),
 		system:   server.NewAccount(systemAccount),
 	}
 	if err := a.exports(); err != nil {
@@ -57,14 +63,13 @@ func newAccounts(dir string) (*accounts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bus: make the writer's key: %w", err)
 	}
-	observer, err := observerKey(dir)
+	observer, err := publicKey(dir, ObserverKeyFile)
 	if err != nil {
 		return nil, err
 	}
-	defer observer.Wipe()
-	observerPub, err := observer.PublicKey()
+	asker, err := publicKey(dir, QueryKeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("bus: read %s: %w", keyPath(dir), err)
+		return nil, err
 	}
 	a.users = []*server.NkeyUser{
 		{
@@ -73,11 +78,19 @@ func newAccounts(dir string) (*accounts, error) {
 			AllowedConnectionTypes: map[string]struct{}{jwt.ConnectionTypeInProcess: {}},
 		},
 		{
-			Nkey:    observerPub,
+			Nkey:    observer,
 			Account: a.observer,
 			Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Deny: []string{">"}},
+				Subscribe: &server.SubjectPermission{Allow: []string{messages.EventFilterAll}},
+			},
+		},
+		{
+			Nkey:    asker,
+			Account: a.query,
+			Permissions: &server.Permissions{
 				Publish:   &server.SubjectPermission{Allow: []string{queries, discovery}},
-				Subscribe: &server.SubjectPermission{Allow: []string{messages.EventFilterAll, inboxes}},
+				Subscribe: &server.SubjectPermission{Allow: []string{inboxes}},
 			},
 		},
 	}
@@ -85,28 +98,40 @@ func newAccounts(dir string) (*accounts, error) {
 }
 
 func (a *accounts) exports() error {
-	to := []*server.Account{a.observer}
+	listeners, askers := []*server.Account{a.observer}, []*server.Account{a.query}
 	return errors.Join(
-		a.agent.AddStreamExport(messages.EventFilterAll, to),
-		a.agent.AddServiceExportWithResponse(queries, server.Streamed, to),
-		a.agent.AddServiceExportWithResponse(discovery, server.Streamed, to),
+		a.agent.AddStreamExport(messages.EventFilterAll, listeners),
+		a.agent.AddServiceExportWithResponse(queries, server.Streamed, askers),
+		a.agent.AddServiceExportWithResponse(discovery, server.Streamed, askers),
 		a.observer.AddStreamImport(a.agent, messages.EventFilterAll, ""),
-		a.observer.AddServiceImport(a.agent, queries, queries),
-		a.observer.AddServiceImport(a.agent, discovery, discovery),
+		a.query.AddServiceImport(a.agent, queries, queries),
+		a.query.AddServiceImport(a.agent, discovery, discovery),
 	)
 }
 
-func keyPath(dir string) string { return filepath.Join(dir, credentialsDir, observerKeyFile) }
+func keyPath(dir, file string) string { return filepath.Join(dir, credentialsDir, file) }
 
-// observerKey reads the observers' key, and makes it if there is none yet.
-func observerKey(dir string) (nkeys.KeyPair, error) {
-	path := keyPath(dir)
+// publicKey is the public half of a key that is kept for others, which is made if there is none yet.
+func publicKey(dir, file string) (string, error) {
+	key, err := keptKey(keyPath(dir, file))
+	if err != nil {
+		return "", err
+	}
+	defer key.Wipe()
+	pub, err := key.PublicKey()
+	if err != nil {
+		return "", fmt.Errorf("bus: read %s: %w", keyPath(dir, file), err)
+	}
+	return pub, nil
+}
+
+func keptKey(path string) (nkeys.KeyPair, error) {
 	seed, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return makeObserverKey(path)
+		return makeKey(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bus: read the observers' key: %w", err)
+		return nil, fmt.Errorf("bus: read the key: %w", err)
 	}
 	key, err := nkeys.ParseDecoratedUserNKey(seed)
 	if err != nil {
@@ -115,20 +140,20 @@ func observerKey(dir string) (nkeys.KeyPair, error) {
 	return key, nil
 }
 
-func makeObserverKey(path string) (nkeys.KeyPair, error) {
+func makeKey(path string) (nkeys.KeyPair, error) {
 	key, err := nkeys.CreateUser()
 	if err != nil {
-		return nil, fmt.Errorf("bus: make the observers' key: %w", err)
+		return nil, fmt.Errorf("bus: make a key for others: %w", err)
 	}
 	seed, err := key.Seed()
 	if err != nil {
-		return nil, fmt.Errorf("bus: make the observers' key: %w", err)
+		return nil, fmt.Errorf("bus: make a key for others: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("bus: make the observers' key: %w", err)
+		return nil, fmt.Errorf("bus: make a key for others: %w", err)
 	}
 	if err := writeFileDurably(path, append(seed, '\n')); err != nil {
-		return nil, fmt.Errorf("bus: keep the observers' key: %w", err)
+		return nil, fmt.Errorf("bus: keep a key for others: %w", err)
 	}
 	return key, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -70,6 +71,10 @@ type appender struct {
 	since   time.Time // stalled since; zero when not
 	why     error
 
+	// allowance is how many bytes may still be stored before full hears of it.
+	allowance atomic.Int64
+	full      chan struct{}
+
 	stored  atomic.Uint64
 	wake    chan struct{}
 	stop    chan struct{}
@@ -89,8 +94,10 @@ func newAppender(node string, epoch, last uint64, hash []byte, l link, h *head, 
 	a := &appender{
 		node: node, epoch: epoch, log: log, link: l, head: h, timeout: ackTimeout,
 		next: last + 1, prev: hash, acked: last,
+		full: make(chan struct{}, 1),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	a.allowance.Store(math.MaxInt64)
 	a.stored.Store(last)
 	a.timer = time.NewTimer(time.Hour)
 	a.timer.Stop()
@@ -287,7 +294,9 @@ func (a *appender) commit(seq uint64) error {
 	done := slices.Clone(a.queue[:n])
 	a.mu.Unlock()
 	recs := make([]*journaletv1.Record, n)
+	size := 0
 	for i := range done {
+		size += len(done[i].data) + len(done[i].subject) + storedFrame
 		recs[i] = done[i].rec
 		a.flying -= len(done[i].data)
 	}
@@ -302,6 +311,7 @@ func (a *appender) commit(seq uint64) error {
 		a.onStored(recs)
 	}
 	a.release(seq, n)
+	a.spend(int64(size))
 	a.fails, a.grudge = 0, ""
 	if a.sent > 0 {
 		a.timer.Reset(a.timeout)
@@ -309,6 +319,16 @@ func (a *appender) commit(seq uint64) error {
 		a.timer.Stop()
 	}
 	return nil
+}
+
+// spend takes what was stored from the allowance, and tells once when it is gone.
+func (a *appender) spend(size int64) {
+	if left := a.allowance.Add(-size); left <= 0 && left+size > 0 {
+		select {
+		case a.full <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // release lets those go on who waited for records up to seq.

@@ -84,6 +84,9 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	if err != nil {
 		return b, err
 	}
+	if err := found.settleCut(ctx, r, readCut(o.Dir, o.Log), o.Log); err != nil {
+		return b, err
+	}
 	if found.Damage == nil {
 		dropAside(aside)
 	} else if aside != "" {
@@ -121,7 +124,7 @@ func (b *Bus) connect() (writer *nats.Conn, r *reader, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("bus: set up JetStream: %w", err)
 	}
-	return b.conns[0], &reader{nc: b.conns[1], js: js}, nil
+	return b.conns[0], &reader{nc: b.conns[1], js: js, blocksDir: streamDir(b.opts.Dir, journalStream)}, nil
 }
 
 // begin puts the new epoch on disk and starts the appender.
@@ -140,7 +143,8 @@ func (b *Bus) begin(writer *nats.Conn, r *reader, found *finding) error {
 		return errors.Join(fmt.Errorf("bus: the journal's files are not where they should be: %w", err), h.f.Close())
 	}
 	a := newAppender(b.opts.Node, found.Epoch, found.Last, found.hash, l, h, b.opts.Log)
-	b.journal = &Journal{a: a, reader: r, node: b.opts.Node}
+	b.journal = &Journal{a: a, reader: r, node: b.opts.Node, blocks: b.blocks, least: MinKept}
+	b.journal.cut.Store(found.cut)
 	b.journal.first.Store(found.first)
 	go a.run()
 	return nil

@@ -19,10 +19,19 @@ import (
 // dialTimeout bounds one attempt to connect when the context sets no earlier end.
 const dialTimeout = 5 * time.Second
 
-// Dial connects a command on this machine, as an observer, to the agent whose bus is in dir. Its
-// errors say what to do: no agent runs there, or the caller may not see it.
+// Dial connects a command on this machine to the agent whose bus is in dir, to ask it. Its errors say
+// what to do: no agent runs there, or the caller may not see it.
 func Dial(ctx context.Context, dir string, opts ...nats.Option) (*nats.Conn, error) {
-	key, err := readKey(keyPath(dir))
+	return dial(ctx, dir, QueryKeyFile, opts)
+}
+
+// Listen is Dial for one who hears events, and may do nothing else.
+func Listen(ctx context.Context, dir string, opts ...nats.Option) (*nats.Conn, error) {
+	return dial(ctx, dir, ObserverKeyFile, opts)
+}
+
+func dial(ctx context.Context, dir, file string, opts []nats.Option) (*nats.Conn, error) {
+	key, err := readKey(keyPath(dir, file))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, noAgent(dir)
@@ -44,8 +53,8 @@ func Dial(ctx context.Context, dir string, opts ...nats.Option) (*nats.Conn, err
 	return nil, fmt.Errorf("connect to the agent with root directory %s: %w", filepath.Dir(dir), err)
 }
 
-// DialURL connects as an observer to an agent's port, with a copy of the key that the agent keeps in
-// bus/credentials/observer.nk.
+// DialURL connects to an agent's port with a copy of a key that the agent keeps in bus/credentials:
+// QueryKeyFile to ask, ObserverKeyFile to hear events.
 func DialURL(ctx context.Context, url, nkeyFile string, opts ...nats.Option) (*nats.Conn, error) {
 	key, err := readKey(nkeyFile)
 	if err != nil {
@@ -64,15 +73,15 @@ func DialURL(ctx context.Context, url, nkeyFile string, opts ...nats.Option) (*n
 func connect(ctx context.Context, url string, key nkeys.KeyPair, opts []nats.Option) (*nats.Conn, error) {
 	seed, err := key.Seed()
 	if err != nil {
-		return nil, fmt.Errorf("read the observers' key: %w", err)
+		return nil, fmt.Errorf("read the key: %w", err)
 	}
 	own, err := nkeys.FromSeed(append([]byte(nil), seed...))
 	if err != nil {
-		return nil, fmt.Errorf("read the observers' key: %w", err)
+		return nil, fmt.Errorf("read the key: %w", err)
 	}
 	sign, err := signWith(own)
 	if err != nil {
-		return nil, fmt.Errorf("read the observers' key: %w", err)
+		return nil, fmt.Errorf("read the key: %w", err)
 	}
 	timeout := dialTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -87,11 +96,11 @@ func connect(ctx context.Context, url string, key nkeys.KeyPair, opts []nats.Opt
 func readKey(path string) (nkeys.KeyPair, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the observers' key: %w", err)
+		return nil, fmt.Errorf("read the key: %w", err)
 	}
 	key, err := nkeys.ParseDecoratedUserNKey(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s holds no key of an observer: copy it again from the agent's bus/%s/%s", path, credentialsDir, observerKeyFile)
+		return nil, fmt.Errorf("%s holds no key: copy it again from the agent's bus/%s", path, credentialsDir)
 	}
 	return key, nil
 }

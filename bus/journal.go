@@ -29,6 +29,9 @@ type Journal struct {
 	reader *reader
 	node   string
 	first  atomic.Uint64
+	blocks *blocks
+	cut    atomic.Pointer[cut]
+	least  uint64 // MinKept but in tests
 }
 
 // journalConfig is the stream as we want it. Purging stays possible, for retention; that nobody else
@@ -116,7 +119,7 @@ func (j *Journal) Read(ctx context.Context, from, to uint64, filter string, f fu
 
 // passedOver logs that the records from due up to but not including next could not be read.
 func (j *Journal) passedOver(due, next uint64) {
-	if due < next {
+	if due = max(due, j.First()); due < next {
 		j.a.log.Error("records of the journal cannot be read and were passed over; run journal verify", "from", due, "to", next-1)
 	}
 }
@@ -132,7 +135,7 @@ func (j *Journal) bound(to uint64) uint64 {
 // readBytes pages through the stream until f returns a number at or above to.
 func (j *Journal) readBytes(ctx context.Context, from, to uint64, filter string, f func(b []byte) (uint64, error)) error {
 	to = j.bound(to)
-	for from = max(from, 1); from <= to; {
+	for from = max(from, j.First(), 1); from <= to; {
 		page, err := j.reader.batch(ctx, journalStream, from, filter)
 		if err != nil || len(page) == 0 {
 			return err

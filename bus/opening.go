@@ -37,6 +37,7 @@ type finding struct {
 	hash    []byte // of the last record
 	known   uint64 // how many missing records an earlier opening told of
 	missing uint64 // and how many are missing now
+	cut     *cut   // what retention left, nil if it never cut
 }
 
 func (f *finding) head() *journaletv1.Head {

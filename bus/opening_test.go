@@ -274,7 +274,7 @@ func TestAnotherNodesJournalIsRefused(t *testing.T) {
 
 func TestItsFilesAreClosedToOthers(t *testing.T) {
 	b := openBus(t, busDir(t))
-	for name, want := range map[string]os.FileMode{".": 0o700, headFile: 0o600, lockFile: 0o600, socketFile: 0o600, credentialsDir: 0o700, credentialsDir + "/" + observerKeyFile: 0o600} {
+	for name, want := range map[string]os.FileMode{".": 0o700, headFile: 0o600, lockFile: 0o600, socketFile: 0o600, credentialsDir: 0o700, credentialsDir + "/" + ObserverKeyFile: 0o600, credentialsDir + "/" + QueryKeyFile: 0o600} {
 		info, err := os.Stat(filepath.Join(b.opts.Dir, name))
 		if err != nil {
 			t.Fatal(err)

@@ -25,6 +25,8 @@ var errNotStored = errors.New("not stored")
 type reader struct {
 	nc *nats.Conn
 	js jetstream.JetStream
+	// blocksDir is where the journal's blocks stand.
+	blocksDir string
 }
 
 // getRequest is JetStream's direct get, as its API spells it.

@@ -47,7 +47,7 @@ func startServer(ctx context.Context, o Options, a *accounts) (*embedded, error)
 		DontListen:             o.Listen == "",
 		NoSigs:                 true,
 		NoLog:                  true,
-		Accounts:               []*server.Account{a.agent, a.observer, a.system},
+		Accounts:               []*server.Account{a.agent, a.observer, a.query, a.system},
 		SystemAccount:          systemAccount,
 		Nkeys:                  a.users,
 		MaxConn:                maxConnections,

@@ -28,6 +28,8 @@ type VerifyReport struct {
 	First   uint64 `json:"first"`
 	Last    uint64 `json:"last"`
 	Records uint64 `json:"records"`
+	// Cut: the records before First were cut by retention. The chain begins with the hash that the cut noted.
+	Cut bool `json:"cut,omitempty"`
 	// Bytes are the records' as encoded, without the store's own.
 	Bytes uint64 `json:"bytes"`
 	// Epochs is how many runs wrote what is there.
@@ -66,6 +68,7 @@ func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64))
 	}
 	v := &verifier{head: h, at: j.First()}
 	v.r.First, v.r.Last = j.First(), j.Last()
+	v.front(j.cut.Load())
 	total := v.r.Last + 1 - v.r.First
 	if total > 0 {
 		err = j.readBytes(ctx, v.at, v.r.Last, "", func(b []byte) (uint64, error) {
@@ -92,6 +95,17 @@ func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64))
 		progress(v.r.Records, total)
 	}
 	return v.r, nil
+}
+
+// front holds the first record against what retention left.
+func (v *verifier) front(c *cut) {
+	if v.r.First > c.first() {
+		v.r.problem(c.first(), "records %d to %d are missing, and retention did not cut them", c.first(), v.r.First-1)
+		return
+	}
+	if v.r.Cut = c != nil; v.r.Cut {
+		v.hash = c.hash()
+	}
 }
 
 // check looks at one record, and returns its number as far as it can be told.

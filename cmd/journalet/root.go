@@ -109,7 +109,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 func (a *app) asking(cmd *cobra.Command, formats ...string) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&a.server, "server", "", "ask the agent at this NATS address (nats://host:port) rather than the one on this machine")
-	f.StringVar(&a.nkey, "nkey", "", "with --server: file with the observers' key, a copy of the agent's "+busFolder+"/credentials/observer.nk")
+	f.StringVar(&a.nkey, "nkey", "", "with --server: file with the key for questions, a copy of the agent's "+busFolder+"/credentials/"+bus.QueryKeyFile+"; to follow events, "+bus.ObserverKeyFile+" is looked for beside it")
 	f.StringVar(&a.node, "node", "", "with --server: the node to ask, where several answer")
 	return a.printing(cmd, formats...)
 }
@@ -139,16 +139,22 @@ func (a *app) connect(ctx context.Context, follow bool) (*query.Client, error) {
 	var err error
 	switch {
 	case a.server != "" && a.nkey == "":
-		return nil, usagef("--server needs --nkey: the file with the observers' key, a copy of %s on the agent's machine", filepath.Join(a.rootDir, busFolder, "credentials", "observer.nk"))
+		return nil, usagef("--server needs --nkey: the file with the key for questions, a copy of %s on the agent's machine", filepath.Join(a.rootDir, busFolder, "credentials", bus.QueryKeyFile))
 	case a.server == "" && (a.nkey != "" || a.node != ""):
 		return nil, usagef("--nkey and --node go with --server")
 	case a.server != "":
 		if nc, err = bus.DialURL(ctx, a.server, a.nkey, opts...); err == nil {
-			c, err = query.NewClient(ctx, nc, a.node)
+			listen := func(ctx context.Context) (*nats.Conn, error) {
+				return bus.DialURL(ctx, a.server, filepath.Join(filepath.Dir(a.nkey), bus.ObserverKeyFile), opts...)
+			}
+			c, err = query.NewClient(ctx, nc, listen, a.node)
 		}
 	default:
 		if nc, err = bus.Dial(ctx, filepath.Join(a.rootDir, busFolder), opts...); err == nil {
-			c, err = query.NewLocalClient(ctx, nc)
+			listen := func(ctx context.Context) (*nats.Conn, error) {
+				return bus.Listen(ctx, filepath.Join(a.rootDir, busFolder), opts...)
+			}
+			c, err = query.NewLocalClient(ctx, nc, listen)
 		}
 	}
 	if err == nil {

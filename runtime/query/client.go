@@ -30,24 +30,29 @@ var ErrNoAgent = errors.New("no agent answers: it is starting or stopping, or no
 
 // Client asks one agent.
 type Client struct {
-	nc   *nats.Conn
-	node string
+	nc     *nats.Conn
+	node   string
+	listen Listener
 }
+
+// Listener connects to where events are heard: another account than the one that is asked. The
+// connection belongs to the caller.
+type Listener func(context.Context) (*nats.Conn, error)
 
 // NewClient finds the agent of a node on the bus; with "" as node it finds the only agent there is.
 // Behind a port there may be a hub with many, so it waits a moment for a second answer.
-func NewClient(ctx context.Context, nc *nats.Conn, node string) (*Client, error) {
-	return newClient(ctx, nc, node, discoverMore)
+func NewClient(ctx context.Context, nc *nats.Conn, listen Listener, node string) (*Client, error) {
+	return newClient(ctx, nc, listen, node, discoverMore)
 }
 
 // NewLocalClient finds the agent behind its own socket, where there is no other.
-func NewLocalClient(ctx context.Context, nc *nats.Conn) (*Client, error) {
-	return newClient(ctx, nc, "", 0)
+func NewLocalClient(ctx context.Context, nc *nats.Conn, listen Listener) (*Client, error) {
+	return newClient(ctx, nc, listen, "", 0)
 }
 
-func newClient(ctx context.Context, nc *nats.Conn, node string, more time.Duration) (*Client, error) {
+func newClient(ctx context.Context, nc *nats.Conn, listen Listener, node string, more time.Duration) (*Client, error) {
 	if node != "" {
-		return &Client{nc: nc, node: node}, nil
+		return &Client{nc: nc, node: node, listen: listen}, nil
 	}
 	nodes, err := discover(ctx, nc, more)
 	if err != nil {
@@ -56,7 +61,7 @@ func newClient(ctx context.Context, nc *nats.Conn, node string, more time.Durati
 	if len(nodes) > 1 {
 		return nil, badRequest("%d nodes answer on this bus (%s): name one with --node", len(nodes), strings.Join(nodes, ", "))
 	}
-	return &Client{nc: nc, node: nodes[0]}, nil
+	return &Client{nc: nc, node: nodes[0], listen: listen}, nil
 }
 
 // discover asks who serves here, until more has passed without another answer.

@@ -172,7 +172,7 @@ func (w *world) client(t testing.TB, opts ...nats.Option) *Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	c, err := NewLocalClient(testContext(t), nc)
+	c, err := NewLocalClient(testContext(t), nc, func(ctx context.Context) (*nats.Conn, error) { return bus.Listen(ctx, w.dir, opts...) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,25 +87,28 @@ func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(bus.Flat) err
 	}
 	live := make(chan *nats.Msg, liveBuffer)
 	// Before anything is read, so that nothing falls between what is past and what is live.
-	sub, err := c.nc.ChanSubscribe(messages.EventFilter(c.node), live)
+	ears, err := c.listen(ctx)
 	if err != nil {
+		return err
+	}
+	defer ears.Close()
+	if _, err := ears.ChanSubscribe(messages.EventFilter(c.node), live); err != nil {
 		return fmt.Errorf("follow events: %w", err)
 	}
-	defer func() { _ = sub.Unsubscribe() }()
-	c.nc.SetReconnectHandler(func(*nats.Conn) { w.doubtful() })
-	c.nc.SetDisconnectErrHandler(func(*nats.Conn, error) {
+	ears.SetReconnectHandler(func(*nats.Conn) { w.doubtful() })
+	ears.SetDisconnectErrHandler(func(*nats.Conn, error) {
 		w.interrupt()
 		if ctx.Err() == nil {
 			w.notice("the connection to the agent is lost; waiting for it")
 		}
 	})
-	defer c.nc.SetDisconnectErrHandler(nil)
-	c.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+	defer ears.SetDisconnectErrHandler(nil)
+	ears.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrSlowConsumer) {
 			w.doubtful()
 		}
 	})
-	if err := c.nc.FlushTimeout(clientTimeout); err != nil {
+	if err := ears.FlushTimeout(clientTimeout); err != nil {
 		return asked(ctx, err)
 	}
 	if err := w.begin(ctx); err != nil {

@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/query"
 )
@@ -122,7 +124,9 @@ func (a *agent) watch() {
 		if err != nil {
 			return err
 		}
-		c, err := query.NewLocalClient(ctx, nc)
+		c, err := query.NewLocalClient(ctx, nc, func(ctx context.Context) (*nats.Conn, error) {
+			return bus.Listen(ctx, filepath.Join(a.root, "bus"), forever()...)
+		})
 		if err != nil {
 			nc.Close()
 			return err

@@ -98,7 +98,7 @@ func TestAnObserverByTheNetworkReadsAndCannotWrite(t *testing.T) {
 	t.Parallel()
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	a := started(t, nil, "--bus-listen", address)
-	key := filepath.Join(a.root, "bus", "credentials", "observer.nk")
+	key := filepath.Join(a.root, "bus", "credentials", bus.ObserverKeyFile)
 	refusals := make(chan error, 16)
 	nc, err := bus.DialURL(t.Context(), "nats://"+address, key, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		refusals <- err
@@ -137,7 +137,7 @@ func TestAnObserverByTheNetworkReadsAndCannotWrite(t *testing.T) {
 		c.Close()
 		t.Error("a connection without the key was let in")
 	}
-	out, errs, code := a.cli("pods", "--server", "nats://"+address, "--nkey", key)
+	out, errs, code := a.cli("pods", "--server", "nats://"+address, "--nkey", filepath.Join(filepath.Dir(key), bus.QueryKeyFile))
 	if code != 0 || !strings.Contains(out, "seen-"+a.node) {
 		t.Errorf("`journalet pods --server` ended with %d:\n%s%s", code, out, errs)
 	}
