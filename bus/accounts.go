@@ -21,15 +21,16 @@ const (
 	queryAccount    = "QUERY"
 	systemAccount   = "SYS"
 
-	// queries are what observers may ask the agent; discovery finds the services that answer.
+	// queries are what may be asked of the agent; discovery finds the services that answer.
 	queries   = "journalet.>"
 	discovery = "$SRV.>"
 	inboxes   = "_INBOX.>"
 
 	credentialsDir = "credentials"
-	// ObserverKeyFile opens the events, QueryKeyFile the queries; see accounts.
+	// ObserverKeyFile is the key that opens the events; see accounts.
 	ObserverKeyFile = "observer.nk"
-	QueryKeyFile    = "query.nk"
+	// QueryKeyFile is the key that opens the queries.
+	QueryKeyFile = "query.nk"
 )
 
 // accounts are the bus's worlds. The agent's holds the streams; the others see of it what is exported
