@@ -59,6 +59,7 @@ type appender struct {
 	head     *head
 	onStored func([]*journaletv1.Record)
 	refused  func(*journaletv1.Record, error)
+	reserve  *reserve      // nil in some tests
 	timeout  time.Duration // for acks; ackTimeout but in tests
 
 	mu      sync.Mutex
@@ -310,8 +311,11 @@ func (a *appender) commit(seq uint64) error {
 	if a.onStored != nil {
 		a.onStored(recs)
 	}
-	a.release(seq, n)
 	a.spend(int64(size))
+	if a.reserve != nil {
+		a.reserve.restore()
+	}
+	a.release(seq, n)
 	a.fails, a.grudge = 0, ""
 	if a.sent > 0 {
 		a.timer.Reset(a.timeout)
@@ -364,6 +368,9 @@ func (a *appender) recover(cause error) bool {
 		a.fails++
 		a.attempt++ // answers to what was sent before no longer count
 		a.stall(cause)
+		if a.makeRoom() {
+			a.fails = healAfter + 1 // there is room now: open the streams again at once
+		}
 		if a.fails > healAfter {
 			if err := a.link.heal(); err != nil {
 				a.log.Warn("cannot bring the journal's stream back yet", "err", err)
@@ -397,6 +404,15 @@ func (a *appender) stall(cause error) {
 		a.log.Warn("the journal cannot store; it tries again until it can", "err", cause)
 	}
 	a.why = cause
+}
+
+// makeRoom gives the reserve free if it is a full disk that nothing can be stored on.
+func (a *appender) makeRoom() bool {
+	if a.reserve == nil {
+		return false
+	}
+	_, why := a.stalled()
+	return a.reserve.release(why)
 }
 
 // settle takes the stream's word for what is stored.

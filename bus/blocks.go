@@ -25,8 +25,15 @@ import (
 type blocks struct {
 	dir string
 
+	// sync forces one file; tests put faults into it.
+	sync func(path string) error
+	// healed tells that rewrite is called after an error, as it is for the journal's blocks.
+	healed bool
+
 	mu   sync.Mutex
 	last uint64 // 0: not looked yet
+	// suspect is the lowest block of which a sync failed for good, 0 for none.
+	suspect uint64
 }
 
 func (b *blocks) path(n uint64) string {
@@ -37,6 +44,9 @@ func (b *blocks) path(n uint64) string {
 func (b *blocks) force() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.suspect != 0 {
+		return errSuspect
+	}
 	if b.last != 0 {
 		err := b.forward()
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -48,11 +58,11 @@ func (b *blocks) force() error {
 }
 
 func (b *blocks) forward() error {
-	if err := syncFile(b.path(b.last)); err != nil {
+	if err := b.one(b.last); err != nil {
 		return err
 	}
 	for {
-		err := syncFile(b.path(b.last + 1))
+		err := b.one(b.last + 1)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -80,12 +90,54 @@ func (b *blocks) all() error {
 		return fmt.Errorf("force %s to disk: %w", b.dir, err)
 	}
 	for _, n := range numbers {
-		if err := syncFile(b.path(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := b.one(n); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		b.last = max(b.last, n)
 	}
 	return syncDir(b.dir)
+}
+
+// one forces one block. After an error of the disk the kernel counts what it could not write as
+// written, and the next sync says nothing of it: so such a block is suspect until it is written anew.
+func (b *blocks) one(n uint64) error {
+	force := b.sync
+	if force == nil {
+		force = syncFile
+	}
+	err := force(b.path(n))
+	if errors.Is(err, unix.EIO) && b.healed && (b.suspect == 0 || n < b.suspect) {
+		b.suspect = n
+	}
+	return err
+}
+
+// rewrite writes the blocks anew that a failed sync left in doubt, from what the kernel still holds of
+// them. Nobody may have them open. What it holds no longer shows when the stream is opened.
+func (b *blocks) rewrite() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.suspect == 0 {
+		return nil
+	}
+	numbers, err := b.numbers()
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if n < b.suspect {
+			continue
+		}
+		data, err := os.ReadFile(b.path(n))
+		if err == nil {
+			err = writeFileDurably(b.path(n), data)
+		}
+		if err != nil {
+			return fmt.Errorf("write block %d anew after a failed sync: %w", n, err)
+		}
+	}
+	b.suspect, b.last = 0, 0
+	return nil
 }
 
 // newest is the number of the last block, 0 for none.
@@ -111,6 +163,8 @@ func (b *blocks) numbers() ([]uint64, error) {
 	}
 	return out, nil
 }
+
+var errSuspect = errors.New("the disk failed to take records; they are written anew first")
 
 func syncFile(path string) error {
 	f, err := os.Open(path)

@@ -42,11 +42,8 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("bus: make its folder: %w", err)
-	}
-	if err := os.Chmod(o.Dir, 0o700); err != nil { //nolint:gosec // a folder: 0700 is the owner's alone
-		return nil, fmt.Errorf("bus: close its folder to others: %w", err)
+	if err := makeFolder(o.Dir); err != nil {
+		return nil, err
 	}
 	b = &Bus{opts: o}
 	defer func() {
@@ -109,6 +106,20 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	return b, nil
 }
 
+func makeFolder(dir string) error {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.Chmod(dir, 0o700) //nolint:gosec // a folder: 0700 is the owner's alone
+	}
+	if errors.Is(err, unix.EROFS) {
+		return fmt.Errorf("bus: the disk that holds %s is mounted read-only, by its mount options or because it failed: look at the kernel's log, mount it writable, or choose another --root-dir: %w", dir, err)
+	}
+	if err != nil {
+		return fmt.Errorf("bus: make its folder and close it to others: %w", err)
+	}
+	return nil
+}
+
 // connect opens three connections, so that a long read or a burst of events for observers does not
 // stand before an append.
 func (b *Bus) connect() (writer *nats.Conn, r *reader, err error) {
@@ -143,6 +154,7 @@ func (b *Bus) begin(writer *nats.Conn, r *reader, found *finding) error {
 		return errors.Join(fmt.Errorf("bus: the journal's files are not where they should be: %w", err), h.f.Close())
 	}
 	a := newAppender(b.opts.Node, found.Epoch, found.Last, found.hash, l, h, b.opts.Log)
+	a.reserve = newReserve(b.opts.Dir, b.opts.Log)
 	b.journal = &Journal{a: a, reader: r, node: b.opts.Node, blocks: b.blocks, least: MinKept}
 	b.journal.cut.Store(found.cut)
 	b.journal.first.Store(found.first)

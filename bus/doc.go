@@ -8,5 +8,6 @@
 // else lives in another account that has exports and nothing more.
 //
 // Start with journal.go for what a record's way is, then appender.go for how the order of calls
-// becomes the order on disk, blocks.go for what makes it durable, head.go for how a lost tail is noticed, and accounts.go for who may what.
+// becomes the order on disk, blocks.go for what makes it durable, head.go for how a lost tail is noticed,
+// retention.go for how the front goes, and accounts.go for who may what.
 package bus

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +32,9 @@ type Journal struct {
 	first  atomic.Uint64
 	blocks *blocks
 	cut    atomic.Pointer[cut]
-	least  uint64 // MinKept but in tests
+	// cutting is held while the front is cut, and shared by who needs the front to stay.
+	cutting sync.RWMutex
+	least   uint64 // MinKept but in tests
 }
 
 // journalConfig is the stream as we want it. Purging stays possible, for retention; that nobody else
@@ -159,7 +162,7 @@ func (j *Journal) Get(ctx context.Context, seq uint64) (*journaletv1.Record, err
 	if seq == 0 || seq > j.Last() {
 		return nil, fmt.Errorf("there is no record %d: the journal holds %d to %d", seq, j.First(), j.Last())
 	}
-	b, err := j.reader.one(ctx, journalStream, seq)
+	b, err := j.reader.one(ctx, seq)
 	if errors.Is(err, errNotStored) {
 		return nil, fmt.Errorf("there is no record %d: the journal holds %d to %d", seq, j.First(), j.Last())
 	}

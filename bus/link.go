@@ -61,7 +61,7 @@ func newNATSLink(e *embedded, nc *nats.Conn, r *reader, always bool) (*natsLink,
 		srv: e, nc: nc, reader: r, always: always,
 		inbox:  nats.NewInbox() + ".",
 		in:     make(chan *nats.Msg, 2*maxInFlight),
-		blocks: &blocks{dir: streamDir(e.dir, journalStream)},
+		blocks: &blocks{dir: streamDir(e.dir, journalStream), healed: true},
 	}
 	var err error
 	if l.sub, err = nc.ChanSubscribe(l.inbox+"*.*", l.in); err != nil {
@@ -93,7 +93,7 @@ func (l *natsLink) force() error {
 	return l.blocks.force()
 }
 
-func (l *natsLink) heal() error { return l.srv.heal() }
+func (l *natsLink) heal() error { return l.srv.heal(l.blocks.rewrite) }
 
 func (l *natsLink) complaint() string {
 	if s := l.srv.log.complaint.Swap(nil); s != nil {
@@ -112,7 +112,7 @@ func (l *natsLink) last(ctx context.Context) (uint64, []byte, error) {
 	if info.Msgs == 0 {
 		return info.LastSeq, nil, nil
 	}
-	b, err := l.reader.one(ctx, journalStream, info.LastSeq)
+	b, err := l.reader.one(ctx, info.LastSeq)
 	if errors.Is(err, errNotStored) {
 		return info.LastSeq, nil, nil // there, and unreadable
 	}

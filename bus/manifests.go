@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,6 +19,11 @@ import (
 const (
 	manifestStream = "MANIFESTS"
 	digestPrefix   = "sha256:"
+	// ManifestGrace is how long a manifest that was put stays whether an event names it or not: it is
+	// put before the fact that names it, and a full disk may hold that up.
+	ManifestGrace = time.Hour
+	// maxPutNoted is how many puts are remembered before those past their grace are forgotten.
+	maxPutNoted = 1024
 )
 
 // ErrNoManifest means that no manifest with that digest is kept.
@@ -29,6 +37,11 @@ type Manifests struct {
 	blocks *blocks
 	always bool
 	stream jetstream.Stream
+
+	// mu is held while a manifest is stored or removed, so that none goes that was just asked for.
+	mu sync.Mutex
+	// put is when each was last put, as far as that is less than ManifestGrace ago.
+	put map[string]time.Time
 }
 
 func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*Manifests, error) {
@@ -43,7 +56,7 @@ func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*M
 	if err != nil {
 		return nil, fmt.Errorf("bus: open the manifests: %w", err)
 	}
-	return &Manifests{reader: r, node: node, stream: s, always: e.sync.Always, blocks: &blocks{dir: streamDir(e.dir, manifestStream)}}, nil
+	return &Manifests{reader: r, node: node, stream: s, put: map[string]time.Time{}, always: e.sync.Always, blocks: &blocks{dir: streamDir(e.dir, manifestStream)}}, nil
 }
 
 // Put keeps a manifest of at most MaxManifestBytes under its digest, "sha256:<hex>", and returns once
@@ -55,6 +68,9 @@ func (m *Manifests) Put(ctx context.Context, digest string, data []byte) error {
 	if err := checkDigest(digest, data); err != nil {
 		return fmt.Errorf("keep manifest %s: %w", digest, err)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.note(digest)
 	if _, err := m.Get(ctx, digest); err == nil {
 		return nil
 	}
@@ -65,6 +81,14 @@ func (m *Manifests) Put(ctx context.Context, digest string, data []byte) error {
 		return nil
 	}
 	return m.blocks.force()
+}
+
+// note remembers that a manifest was just put; mu is held.
+func (m *Manifests) note(digest string) {
+	if len(m.put) >= maxPutNoted {
+		maps.DeleteFunc(m.put, func(_ string, at time.Time) bool { return time.Since(at) >= ManifestGrace })
+	}
+	m.put[digest] = time.Now()
 }
 
 // Get gives the manifest with a digest, checked against it. ErrNoManifest if none is kept.
@@ -85,27 +109,47 @@ func (m *Manifests) Get(ctx context.Context, digest string) ([]byte, error) {
 	return msg.Data, nil
 }
 
-// Collect removes the manifests that keep refuses, and returns how many. The caller makes sure that
-// no kept event names them and that no Put of them is under way.
-func (m *Manifests) Collect(ctx context.Context, keep func(digest string) bool) (n int, err error) {
+// Digests lists what is kept.
+func (m *Manifests) Digests(ctx context.Context) ([]string, error) {
 	info, err := m.stream.Info(ctx, jetstream.WithSubjectFilter(messages.ManifestFilter(m.node)))
 	if err != nil {
-		return 0, fmt.Errorf("list manifests: %w", err)
+		return nil, fmt.Errorf("list manifests: %w", err)
 	}
+	digests := make([]string, 0, len(info.State.Subjects))
 	for subject := range info.State.Subjects {
 		_, token, _ := cutLast(subject)
-		if keep(strings.Replace(token, "-", ":", 1)) {
-			continue
+		digests = append(digests, strings.Replace(token, "-", ":", 1))
+	}
+	return digests, nil
+}
+
+// Collect removes those of the digests that were not put within grace (ManifestGrace but in tests), and
+// returns how many. The caller makes sure that no kept event and no kept state names them.
+func (m *Manifests) Collect(ctx context.Context, digests []string, grace time.Duration) (n int, err error) {
+	for _, digest := range digests {
+		removed, err := m.remove(ctx, digest, grace)
+		if err != nil {
+			return n, fmt.Errorf("remove manifest %s: %w", digest, err)
 		}
-		if err := m.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
-			return n, fmt.Errorf("remove manifests: %w", err)
+		if removed {
+			n++
 		}
-		n++
 	}
 	if n > 0 {
 		err = m.blocks.forceAll()
 	}
 	return n, err
+}
+
+// remove removes one manifest, unless it was put just now.
+func (m *Manifests) remove(ctx context.Context, digest string, grace time.Duration) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at, ok := m.put[digest]; ok && time.Since(at) < grace {
+		return false, nil
+	}
+	delete(m.put, digest)
+	return true, m.stream.Purge(ctx, jetstream.WithPurgeSubject(messages.ManifestSubject(m.node, digest)))
 }
 
 func digestForm(digest string) error {

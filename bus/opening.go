@@ -98,7 +98,7 @@ const maxUnreadable = 1024
 // lastReadable gives the newest record that can be read, nil if the last maxUnreadable cannot.
 func lastReadable(ctx context.Context, r *reader, s jetstream.StreamState) ([]byte, error) {
 	for back := uint64(0); back < maxUnreadable && s.LastSeq-back >= max(s.FirstSeq, 1); back++ {
-		b, err := r.one(ctx, journalStream, s.LastSeq-back)
+		b, err := r.one(ctx, s.LastSeq-back)
 		if !errors.Is(err, errNotStored) {
 			return b, err
 		}

@@ -49,9 +49,9 @@ func (r *reader) state(ctx context.Context, stream string) (jetstream.StreamStat
 	return s.CachedInfo().State, nil
 }
 
-// one gives the bytes of one message.
-func (r *reader) one(ctx context.Context, stream string, seq uint64) ([]byte, error) {
-	m, err := r.ask(ctx, stream, getRequest{Seq: seq})
+// one gives the bytes of one record of the journal.
+func (r *reader) one(ctx context.Context, seq uint64) ([]byte, error) {
+	m, err := r.ask(ctx, journalStream, getRequest{Seq: seq})
 	if err != nil {
 		return nil, err
 	}

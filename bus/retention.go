@@ -100,6 +100,14 @@ func (c *cut) hash() []byte {
 	return nil
 }
 
+// CutTo is the first record that retention left, 1 if what is kept does not begin with a cut of its.
+func (j *Journal) CutTo() uint64 {
+	if c := j.cut.Load(); c != nil && c.First == j.First() {
+		return c.First
+	}
+	return 1
+}
+
 // Full hears once each time that the journal has outgrown the bytes of the last Retain. It is never closed.
 func (j *Journal) Full() <-chan struct{} { return j.a.full }
 
@@ -183,6 +191,10 @@ func (j *Journal) cutBefore(ctx context.Context, keep uint64) error {
 	if err != nil {
 		return err
 	}
+	if !j.cutting.TryLock() { // what reads everything is not to lose its beginning, nor to hold us up
+		return errors.New("journal verify reads all of it just now")
+	}
+	defer j.cutting.Unlock()
 	c := &cut{First: keep, PreviousHash: hex.EncodeToString(rec.GetPreviousHash())}
 	if err := c.write(j.a.head.dir()); err != nil {
 		return fmt.Errorf("note it: %w", err)
@@ -210,6 +222,7 @@ func (f *finding) settleCut(ctx context.Context, r *reader, c *cut, log *slog.Lo
 		c = nil // of a journal that is gone
 	}
 	f.cut = c
+	defer func() { f.Clean = f.Clean && f.Damage == nil }()
 	if f.first < c.first() && f.first <= f.Last {
 		j := Journal{reader: r, blocks: &blocks{dir: r.blocksDir}}
 		if err := j.purge(ctx, c.First); err != nil {
@@ -233,7 +246,7 @@ func (f *finding) checkFront(ctx context.Context, r *reader) error {
 	if f.cut == nil || f.first > f.Last {
 		return nil
 	}
-	b, err := r.one(ctx, journalStream, f.first)
+	b, err := r.one(ctx, f.first)
 	if errors.Is(err, errNotStored) {
 		return nil // missing, and counted as such
 	}

@@ -122,10 +122,12 @@ func (e *embedded) enable() error {
 
 // heal opens the streams again. A stream that met a write error (a full disk above all) refuses every
 // write until then, and on a full disk the server closes all of them by itself.
-func (e *embedded) heal() error {
+// between is done while they are closed.
+func (e *embedded) heal(between func() error) error {
 	if err := e.srv.ShutdownJetStream(); err != nil {
 		return fmt.Errorf("bus: close the streams: %w", err)
 	}
+	failed := between()
 	err := e.srv.EnableJetStream(&server.JetStreamConfig{
 		StoreDir:     e.dir,
 		MaxMemory:    jetStreamMemory,
@@ -136,7 +138,7 @@ func (e *embedded) heal() error {
 	if err != nil {
 		return fmt.Errorf("bus: open the streams again: %w", err)
 	}
-	return e.enable()
+	return errors.Join(failed, e.enable())
 }
 
 // connect opens a connection inside the process, in the agent's account.

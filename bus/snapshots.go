@@ -22,6 +22,8 @@ const (
 	snapshotWindow = 128
 	// maxSnapshotBytes bounds one actor's state.
 	maxSnapshotBytes = MaxManifestBytes
+	// loadTries is how often Load looks again if a set was replaced under its hands.
+	loadTries = 3
 )
 
 // Snapshots keeps the newest complete set of the actors' folded states. A set counts once its index is
@@ -158,9 +160,21 @@ func (s *Snapshots) sets(ctx context.Context) (map[uint64][]string, error) {
 // Load gives the newest complete set, in the order of the actors' names; barrier 0 and nothing if
 // there is none. A set of which something is missing is passed over.
 func (s *Snapshots) Load(ctx context.Context) (barrier uint64, snaps []*journaletv1.Snapshot, err error) {
+	for range loadTries {
+		var found bool
+		if barrier, snaps, found, err = s.newest(ctx); err != nil || barrier > 0 || !found {
+			return barrier, snaps, err
+		}
+		// A Save has replaced what was listed, or all that is left is not complete.
+	}
+	return 0, nil, nil
+}
+
+// newest is one look for Load; found tells whether there was anything.
+func (s *Snapshots) newest(ctx context.Context) (barrier uint64, snaps []*journaletv1.Snapshot, found bool, err error) {
 	sets, err := s.sets(ctx)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, false, err
 	}
 	barriers := make([]uint64, 0, len(sets))
 	for at := range sets {
@@ -170,13 +184,13 @@ func (s *Snapshots) Load(ctx context.Context) (barrier uint64, snaps []*journale
 	for _, at := range slices.Backward(barriers) {
 		snaps, err := s.load(ctx, at, sets[at])
 		if err == nil {
-			return at, snaps, nil
+			return at, snaps, true, nil
 		}
 		if !errors.Is(err, errIncomplete) {
-			return 0, nil, fmt.Errorf("load snapshots at %d: %w", at, err)
+			return 0, nil, false, fmt.Errorf("load snapshots at %d: %w", at, err)
 		}
 	}
-	return 0, nil, nil
+	return 0, nil, len(sets) > 0, nil
 }
 
 var errIncomplete = errors.New("the set is not complete")

@@ -58,10 +58,18 @@ func TestManifestsAreKeptOnceAndChecked(t *testing.T) {
 			t.Errorf("%q was looked up: %v", digest, err)
 		}
 	}
-	var asked []string
-	n, err := m.Collect(testContext(t), func(d string) bool { asked = append(asked, d); return d == digestOf(small) })
-	if err != nil || n != 1 || len(asked) != 2 {
-		t.Fatalf("%d removed of %v, %v", n, asked, err)
+	all, err := m.Digests(testContext(t))
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	if err := m.Put(testContext(t), digestOf(large), large); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := m.Collect(testContext(t), []string{digestOf(large)}, ManifestGrace); err != nil || n != 0 {
+		t.Fatalf("%d removed that were put just now, %v", n, err)
+	}
+	if n, err := m.Collect(testContext(t), []string{digestOf(large)}, 0); err != nil || n != 1 {
+		t.Fatalf("%d removed, %v", n, err)
 	}
 	if _, err := m.Get(testContext(t), digestOf(large)); !errors.Is(err, ErrNoManifest) {
 		t.Fatal(err)

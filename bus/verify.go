@@ -62,6 +62,8 @@ type verifier struct {
 // writes; it looks at what was stored when it began. progress may be nil. An error means that the
 // check itself could not be done; what is wrong with the journal stands in the report.
 func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64)) (VerifyReport, error) {
+	j.cutting.RLock()
+	defer j.cutting.RUnlock()
 	h, err := readHead(j.a.head.dir())
 	if err != nil && !errors.Is(err, errHeadDamaged) {
 		return VerifyReport{}, err

@@ -55,7 +55,7 @@ func (a *Actor) decided(d *journaletv1.AdmissionDecided) {
 	s.Used.MemoryBytes += q.GetDemand().GetMemoryBytes()
 	s.Used.EphemeralStorageBytes += q.GetDemand().GetEphemeralStorageBytes()
 	for _, port := range q.GetDemand().GetHostPorts() {
-		s.HostPorts[port] = d.GetUid()
+		a.takePort(port, d.GetUid())
 	}
 }
 
@@ -71,9 +71,7 @@ func (a *Actor) free(uid string, p *journaletv1.AdmittedPod) {
 	s.Used.MemoryBytes -= p.GetDemand().GetMemoryBytes()
 	s.Used.EphemeralStorageBytes -= p.GetDemand().GetEphemeralStorageBytes()
 	for _, port := range p.GetDemand().GetHostPorts() {
-		if s.HostPorts[port] == uid {
-			delete(s.HostPorts, port)
-		}
+		a.freePort(port, uid)
 	}
 }
 

@@ -99,13 +99,50 @@ func (a *Actor) shortage(d *journaletv1.PodDemand) *rejection {
 // stands for all of the node's.
 func (a *Actor) portTaken(want string) bool {
 	protocol, ip, port := cutPort(want)
-	for _, have := range slices.Sorted(maps.Keys(a.state.HostPorts)) {
-		p, i, n := cutPort(have)
-		if p == protocol && n == port && (i == ip || i == "" || ip == "") {
-			return true
-		}
+	return slices.ContainsFunc(a.ips[protocol+"/"+port], func(i string) bool { return i == ip || i == "" || ip == "" })
+}
+
+// takePort gives a host port to a pod.
+func (a *Actor) takePort(key, uid string) {
+	if a.state.HostPorts[key] == "" {
+		a.ips.add(key)
 	}
-	return false
+	a.state.HostPorts[key] = uid
+}
+
+// freePort takes a host port from a pod, if that has it.
+func (a *Actor) freePort(key, uid string) {
+	if a.state.HostPorts[key] != uid {
+		return
+	}
+	delete(a.state.HostPorts, key)
+	a.ips.remove(key)
+}
+
+// addresses are the addresses on which a port is in use, by "protocol/port". They follow from NodeState.host_ports, and
+// are kept so that admission does not look at every port of the node.
+type addresses map[string][]string
+
+func addressesOf(s *journaletv1.NodeState) addresses {
+	x := addresses{}
+	for _, key := range slices.Sorted(maps.Keys(s.HostPorts)) {
+		x.add(key)
+	}
+	return x
+}
+
+func (x addresses) add(key string) {
+	protocol, ip, port := cutPort(key)
+	x[protocol+"/"+port] = append(x[protocol+"/"+port], ip)
+}
+
+func (x addresses) remove(key string) {
+	protocol, ip, port := cutPort(key)
+	at := protocol + "/" + port
+	x[at] = slices.DeleteFunc(x[at], func(i string) bool { return i == ip })
+	if len(x[at]) == 0 {
+		delete(x, at)
+	}
 }
 
 func cutPort(key string) (protocol, ip, port string) {

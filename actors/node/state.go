@@ -13,13 +13,15 @@ import (
 // Actor is the decider of admission.
 type Actor struct {
 	state *journaletv1.NodeState
+	// ips follows from state.
+	ips addresses
 }
 
 var _ actors.Decider = (*Actor)(nil)
 
 // New makes the decider, with nobody admitted.
 func New() *Actor {
-	return &Actor{state: withMaps(new(journaletv1.NodeState))}
+	return &Actor{state: withMaps(new(journaletv1.NodeState)), ips: addresses{}}
 }
 
 func withMaps(s *journaletv1.NodeState) *journaletv1.NodeState {
@@ -57,6 +59,7 @@ func (a *Actor) Restore(b []byte) error {
 		return fmt.Errorf("restore node: %w", err)
 	}
 	a.state = withMaps(s)
+	a.ips = addressesOf(a.state)
 	return nil
 }
 

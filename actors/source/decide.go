@@ -3,6 +3,7 @@ package source
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -10,34 +11,36 @@ import (
 
 // Decide brings what was told to the pods' actors to what the source wants.
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
-	all := false
 	for _, e := range in.Events {
+		var err error
 		switch k := e.Body.GetKind().(type) {
-		case *journaletv1.Event_ManifestsRead, *journaletv1.Event_AgentStarted:
-			all = true
+		case *journaletv1.Event_AgentStarted:
+			err = a.decide(slices.Sorted(maps.Keys(a.state.Pods)), slices.Sorted(maps.Keys(a.state.Ignored)), emit)
+		case *journaletv1.Event_ManifestsRead:
+			// What this reading did not touch was decided on before it.
+			err = a.decide(a.touched.uids, a.touched.ignored, emit)
 		case *journaletv1.Event_PodFinished:
-			if err := a.decidePod(k.PodFinished.GetUid(), emit); err != nil {
-				return err
-			}
+			err = a.decidePod(k.PodFinished.GetUid(), emit)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if !all {
-		return nil
-	}
-	return a.decideAll(emit)
+	return nil
 }
 
-func (a *Actor) decideAll(emit actors.Emit) error {
+// decide decides on some pods and some ignored ones, both sorted.
+func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 	s := a.state
-	for _, key := range slices.Sorted(maps.Keys(s.Ignored)) {
-		if i := s.Ignored[key]; !i.GetTold() {
+	for _, key := range ignored {
+		if i := s.Ignored[key]; i != nil && !i.GetTold() {
 			e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestIgnored{ManifestIgnored: i.GetIgnored()}}
 			if err := emit(e); err != nil {
 				return err
 			}
 		}
 	}
-	for _, uid := range a.order() {
+	for _, uid := range a.order(uids) {
 		if err := a.decidePod(uid, emit); err != nil {
 			return err
 		}
@@ -50,10 +53,9 @@ func (a *Actor) decideAll(emit actors.Emit) error {
 	return nil
 }
 
-// order lists the pods so that removals come first, which frees names and resources, and additions
-// in order of path.
-func (a *Actor) order() []string {
-	uids := slices.Sorted(maps.Keys(a.state.Pods))
+// order puts removals first, which frees names and resources, and additions in order of path.
+func (a *Actor) order(uids []string) []string {
+	uids = slices.Clone(uids)
 	slices.SortStableFunc(uids, func(x, y string) int {
 		p, q := a.state.Pods[x], a.state.Pods[y]
 		if p.GetWanted() != q.GetWanted() {
@@ -62,13 +64,7 @@ func (a *Actor) order() []string {
 			}
 			return 1
 		}
-		if p.GetPath() < q.GetPath() {
-			return -1
-		}
-		if p.GetPath() > q.GetPath() {
-			return 1
-		}
-		return 0
+		return strings.Compare(p.GetPath(), q.GetPath())
 	})
 	return uids
 }

@@ -3,5 +3,6 @@
 // It receives ManifestsRead (what changed in the source) and PodFinished (nothing is left of a
 // pod), and decides PodUpdated ADD, UPDATE and REMOVE, ManifestIgnored (a name or UID taken by an
 // earlier file), SourceReady and PodForgotten (the pod's actor may end). It does not read files and
-// does not look into manifests. Start with decide.go.
+// does not look into manifests. A reading costs what its files hold, not what the folder holds (see
+// claims.go). Start with decide.go.
 package source

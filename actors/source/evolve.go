@@ -1,7 +1,6 @@
 package source
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/journalet/journalet/actors"
@@ -13,11 +12,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 	s := a.state
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_ManifestsRead:
-		for _, f := range k.ManifestsRead.GetChanged() {
-			keepFile(s, f)
-		}
+		a.read(k.ManifestsRead.GetChanged())
 		s.Complete = s.Complete || k.ManifestsRead.GetComplete()
-		want(s)
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_PodFinished:
@@ -40,6 +36,24 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.Ready = true
 	}
 	return nil
+}
+
+// read takes in files that changed and works out what that changes.
+func (a *Actor) read(files []*journaletv1.ManifestFile) {
+	var before, after []claim
+	for _, f := range files {
+		path := f.GetPath()
+		for _, ref := range a.state.Files[path].GetPods() {
+			before = append(before, claim{path: path, ref: ref})
+		}
+		a.claims.remove(path, a.state.Files[path].GetPods())
+		keepFile(a.state, f)
+		a.claims.add(path, a.state.Files[path].GetPods())
+		for _, ref := range a.state.Files[path].GetPods() {
+			after = append(after, claim{path: path, ref: ref})
+		}
+	}
+	a.want(before, after)
 }
 
 func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
@@ -85,44 +99,68 @@ func keepFile(s *journaletv1.SourceState, f *journaletv1.ManifestFile) {
 }
 
 // want works out which pods the files want, in order of their paths: the first to name a full name
-// or a UID has it.
-func want(s *journaletv1.SourceState) {
-	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
-		s.Pods[uid].Wanted = false
+// or a UID has it. It looks at the pods that changed files named before or name after, and at those
+// that share a name or a UID with them.
+func (a *Actor) want(before, after []claim) {
+	s := a.state
+	refs := make([]*journaletv1.PodRef, 0, len(before)+len(after))
+	for _, c := range slices.Concat(before, after) {
+		refs = append(refs, c.ref)
 	}
-	ignored := map[string]*journaletv1.IgnoredPod{}
-	owner := map[string]string{}
-	for _, path := range slices.Sorted(maps.Keys(s.Files)) {
-		for _, ref := range s.Files[path].GetPods() {
-			if reason, by := taken(owner, ref); reason != "" {
-				key := ignoredKey(path, ref)
-				if ignored[key] = s.Ignored[key]; ignored[key] == nil {
-					ignored[key] = &journaletv1.IgnoredPod{Ignored: ignore(path, ref, reason, by)}
-				}
-				continue
-			}
-			owner["name "+fullName(ref)], owner["uid "+ref.GetUid()] = path, path
-			p := s.Pods[ref.GetUid()]
-			if p == nil {
-				p = &journaletv1.SourcePod{Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW}
-				s.Pods[ref.GetUid()] = p
-			}
-			p.Pod, p.Path, p.Wanted = ref, path, true
+	around := a.claims.around(refs)
+	a.touched = touched{}
+	told := map[string]*journaletv1.IgnoredPod{}
+	for _, c := range slices.Concat(before, around) {
+		uid, key := c.ref.GetUid(), ignoredKey(c.path, c.ref)
+		a.touched.uids = append(a.touched.uids, uid)
+		a.touched.ignored = append(a.touched.ignored, key)
+		if p := s.Pods[uid]; p != nil {
+			p.Wanted = false
+		}
+		if i := s.Ignored[key]; i != nil {
+			told[key] = i
+			delete(s.Ignored, key)
 		}
 	}
-	s.Ignored = ignored
-	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
-		if p := s.Pods[uid]; !p.GetWanted() && p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW {
+	a.touched.uids = sortedSet(a.touched.uids)
+	a.touched.ignored = sortedSet(a.touched.ignored)
+	owner := map[string]string{}
+	for _, c := range around {
+		if reason, by := taken(owner, c.ref); reason != "" {
+			key := ignoredKey(c.path, c.ref)
+			if s.Ignored[key] = told[key]; s.Ignored[key] == nil {
+				s.Ignored[key] = &journaletv1.IgnoredPod{Ignored: ignore(c.path, c.ref, reason, by)}
+			}
+			continue
+		}
+		for _, key := range keysOf(c.ref) {
+			owner[key] = c.path
+		}
+		p := s.Pods[c.ref.GetUid()]
+		if p == nil {
+			p = &journaletv1.SourcePod{Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW}
+			s.Pods[c.ref.GetUid()] = p
+		}
+		p.Pod, p.Path, p.Wanted = c.ref, c.path, true
+	}
+	for _, uid := range a.touched.uids {
+		if p := s.Pods[uid]; p != nil && !p.GetWanted() && p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW {
 			delete(s.Pods, uid)
 		}
 	}
 }
 
+func sortedSet(s []string) []string {
+	slices.Sort(s)
+	return slices.Compact(s)
+}
+
 func taken(owner map[string]string, ref *journaletv1.PodRef) (reason, by string) {
-	if path, ok := owner["name "+fullName(ref)]; ok {
+	keys := keysOf(ref)
+	if path, ok := owner[keys[0]]; ok {
 		return "DuplicateName", path
 	}
-	if path, ok := owner["uid "+ref.GetUid()]; ok {
+	if path, ok := owner[keys[1]]; ok {
 		return "DuplicateUID", path
 	}
 	return "", ""

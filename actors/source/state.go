@@ -13,13 +13,17 @@ import (
 // Actor is the decider over one source.
 type Actor struct {
 	state *journaletv1.SourceState
+	// claims follows from state.
+	claims claims
+	// touched is what the last reading may have changed. It matters between the fold of a reading and the decision on it.
+	touched touched
 }
 
 var _ actors.Decider = (*Actor)(nil)
 
 // New makes the decider over the source with this name, with nothing read yet.
 func New(name string) *Actor {
-	return &Actor{state: withMaps(&journaletv1.SourceState{Name: name})}
+	return &Actor{state: withMaps(&journaletv1.SourceState{Name: name}), claims: claims{}}
 }
 
 func withMaps(s *journaletv1.SourceState) *journaletv1.SourceState {
@@ -48,6 +52,7 @@ func (a *Actor) Restore(b []byte) error {
 		return fmt.Errorf("restore source: %w", err)
 	}
 	a.state = withMaps(s)
+	a.claims, a.touched = claimsOf(a.state), touched{}
 	return nil
 }
 

@@ -50,6 +50,9 @@ func (a *app) printVerified(r *bus.VerifyReport) error {
 		}
 	} else {
 		fmt.Fprintf(a.out, "Records %d to %d, runs of the agent: %d, size: %s\n", r.First, r.Last, r.Epochs, bytesText(r.Bytes))
+		if r.Cut {
+			fmt.Fprintf(a.out, "Records before %d were cut by retention.\n", r.First)
+		}
 		for _, p := range r.Problems {
 			fmt.Fprintf(a.out, "  #%d  %s\n", p.Seq, p.Message)
 		}

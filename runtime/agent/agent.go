@@ -199,7 +199,7 @@ func (a *agent) tellDamage() {
 func (a *agent) serve(ctx context.Context) error {
 	g, run := errgroup.WithContext(ctx)
 	for name, driver := range map[string]func(context.Context) error{
-		"runtime health": a.health.Run, "pleg": a.pleg.Run, "file source": a.files.Run, "health server": a.serveHTTP,
+		"runtime health": a.health.Run, "pleg": a.pleg.Run, "file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain,
 	} {
 		g.Go(func() error {
 			if err := driver(run); err != nil && run.Err() == nil {

@@ -18,22 +18,50 @@ type library struct {
 
 	mu   sync.Mutex
 	pods map[string]*corev1.Pod
-	// owner is the digest last seen of each pod, so that it can go with its pod.
-	owner map[string]string
+	// owned are the two digests last seen of each pod, the newest first: an update is on its way while calls of what
+	// was before are still made. Older ones go, and both go with their pod.
+	owned map[string][2]string
 }
 
+// maxLibrary bounds the pods whose manifests are kept. It is more than a folder may hold (4096 files), and is for those
+// that are read and never run, such as a duplicate that its author changes again and again: nobody says that they are
+// gone. What is let go of is read again from the bus when it is asked for.
+const maxLibrary = 8192
+
 func newLibrary(load func(ctx context.Context, digest string) ([]byte, error)) *library {
-	return &library{load: load, pods: map[string]*corev1.Pod{}, owner: map[string]string{}}
+	return &library{load: load, pods: map[string]*corev1.Pod{}, owned: map[string][2]string{}}
 }
 
 // prime takes a pod that was just stored under its digest.
 func (l *library) prime(digest string, pod *corev1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	uid := string(pod.UID)
 	l.pods[digest] = pod
-	if old := l.owner[string(pod.UID)]; old != digest {
-		l.owner[string(pod.UID)] = digest
+	had := l.owned[uid]
+	if had[0] == digest {
+		return
 	}
+	if had[1] != digest {
+		delete(l.pods, had[1])
+	}
+	l.owned[uid] = [2]string{digest, had[0]}
+	for other := range l.owned {
+		if len(l.owned) <= maxLibrary {
+			return
+		}
+		if other != uid {
+			l.drop(other)
+		}
+	}
+}
+
+// drop lets go of a pod's manifests; l.mu is held.
+func (l *library) drop(uid string) {
+	for _, digest := range l.owned[uid] {
+		delete(l.pods, digest)
+	}
+	delete(l.owned, uid)
 }
 
 // get finds a pod, in memory or in the journal's content.
@@ -63,8 +91,7 @@ func (l *library) Stored(rec *journaletv1.Record) {
 			continue
 		}
 		l.mu.Lock()
-		delete(l.pods, l.owner[k.GetUid()])
-		delete(l.owner, k.GetUid())
+		l.drop(k.GetUid())
 		l.mu.Unlock()
 	}
 }

@@ -76,7 +76,7 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 	a.metrics.Count(a.counts)
 	s, err := server.Listen(server.Options{
 		Address: net.JoinHostPort(a.cfg.HealthzBindAddress, strconv.Itoa(int(a.cfg.HealthzPort))), Flag: "--healthz-port",
-		Health: a.checks(), Ready: a.ready(), Metrics: a.metrics, Log: a.log,
+		Health: a.checks(), Ready: a.ready(), Metrics: a.metrics, Profiling: a.cfg.Profiling, Log: a.log,
 	})
 	if err != nil {
 		return err

@@ -43,6 +43,9 @@ const (
 	// DefaultHealthzPort and DefaultHealthzAddress are the kubelet's.
 	DefaultHealthzPort    = 10248
 	DefaultHealthzAddress = "127.0.0.1"
+	// DefaultJournalAge and DefaultJournalBytes bound how much history is kept: a week, or 2 GiB if that is less.
+	DefaultJournalAge   = 7 * 24 * time.Hour
+	DefaultJournalBytes = "2Gi"
 	// DefaultResolvConf is the kubelet's.
 	DefaultResolvConf = "/etc/resolv.conf"
 )
@@ -100,9 +103,15 @@ type Config struct {
 	// HealthzPort is 0 to serve no health.
 	HealthzPort        int32
 	HealthzBindAddress string
+	// Profiling serves net/http/pprof under /debug/pprof/ on the health server's port, to whoever reaches it. Off
+	// unless asked for: a profile tells of the agent's inside, and taking one costs CPU.
+	Profiling bool
 
 	// JournalSync is "always" or "interval:<duration>".
 	JournalSync string
+	// JournalRetentionAge and JournalRetentionBytes (a quantity such as 2Gi) bound the history that is kept; 0: no bound.
+	JournalRetentionAge   time.Duration
+	JournalRetentionBytes string
 	// BusListen is host:port for observers; empty opens no port.
 	BusListen string
 
@@ -123,7 +132,7 @@ func Defaults() *Config {
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
 		HealthzPort: DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
-		JournalSync: "always", LogFormat: LogText,
+		JournalSync: "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes, LogFormat: LogText,
 	}
 }
 
@@ -167,7 +176,10 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.SeccompDefault, "seccomp-default", c.SeccompDefault, "RuntimeDefault seccomp profile for containers that name none")
 	fs.Int32Var(&c.HealthzPort, "healthz-port", c.HealthzPort, "port of /healthz; 0: none")
 	fs.StringVar(&c.HealthzBindAddress, "healthz-bind-address", c.HealthzBindAddress, "address of /healthz")
+	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "serve Go profiles on /debug/pprof/ of the --healthz-port, to whoever reaches it")
 	fs.StringVar(&c.JournalSync, "journal-sync", c.JournalSync, "when the journal is forced to disk: always, or interval:<duration>")
+	fs.DurationVar(&c.JournalRetentionAge, "journal-retention-age", c.JournalRetentionAge, "how old a record of the journal may get that the state does not need; 0: no bound")
+	fs.StringVar(&c.JournalRetentionBytes, "journal-retention-bytes", c.JournalRetentionBytes, "how large the journal may get, such as 2Gi; 0: no bound")
 	fs.StringVar(&c.BusListen, "bus-listen", c.BusListen, "host:port on which observers may connect; empty: none")
 	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "how much is logged: 0 what matters, 2 and more for debugging")
 	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/journalet/journalet/bus"
 )
 
 const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -235,6 +237,8 @@ func TestContradictionsAndValuesOutOfBoundsAreRefused(t *testing.T) {
 		{"--node-ip", "10.0.0.1,10.0.0.2"}, {"--node-labels", "a b=c"}, {"--bus-listen", "4222"}, {"--root-dir", "/"},
 		{"--static-pod-path", ""}, {"--config", "/no/such/file"}, {"--config-dir", "/no/such/folder"},
 		{"--static-pod-path", "/a", "--pod-manifest-path", "/b"},
+		{"--journal-retention-age", "1m"}, {"--journal-retention-age", "-1h"}, {"--journal-retention-bytes", "1Mi"},
+		{"--journal-retention-bytes", "-1"}, {"--journal-retention-bytes", "much"}, {"--journal-retention-bytes", ""},
 	} {
 		c, _, err := load(t, args...)
 		if err == nil {
@@ -243,6 +247,29 @@ func TestContradictionsAndValuesOutOfBoundsAreRefused(t *testing.T) {
 		if err == nil {
 			t.Errorf("%v: accepted", args)
 		}
+	}
+}
+
+func TestRetentionIsAWeekOrTwoGibibytesUnlessTold(t *testing.T) {
+	for args, want := range map[string]bus.Retention{
+		"--v=0": {Age: 168 * time.Hour, Bytes: 2 << 30},
+		"--journal-retention-age=0 --journal-retention-bytes=0":     {},
+		"--journal-retention-age=1h --journal-retention-bytes=32Mi": {Age: time.Hour, Bytes: 32 << 20},
+	} {
+		c, _ := mustLoad(t, strings.Fields(args)...)
+		if got, err := c.Retention(); err != nil || got != want || c.Validate() != nil {
+			t.Errorf("%s: %+v, %v", args, got, err)
+		}
+	}
+}
+
+func TestProfilingIsOffUnlessAskedFor(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+"enableProfilingHandler: true\nenableContentionProfiling: true\n")
+	if c, _ := mustLoad(t, "--config", file); c.Profiling {
+		t.Error("profiles are served though nobody asked for them")
+	}
+	if c, _ := mustLoad(t, "--profiling"); !c.Profiling {
+		t.Error("--profiling does nothing")
 	}
 }
 

@@ -30,7 +30,11 @@ const (
 	// maxNameservers is how many servers a resolver uses, and the kubelet passes on.
 	maxNameservers = 3
 	maxVerbosity   = 10
-	maxPort        = 65535
+	// minRetentionAge is the pace at which retention looks.
+	minRetentionAge = time.Hour
+	// minRetentionBytes is twice what is kept anyway.
+	minRetentionBytes = 2 * bus.MinKept
+	maxPort           = 65535
 	// defaultFlush is the API's default of logging.flushFrequency.
 	defaultFlush = 5 * time.Second
 )
@@ -73,10 +77,28 @@ func (c *Config) Validate() error {
 	if _, err := bus.ParseSync(c.JournalSync); err != nil {
 		bad("--journal-sync: %w", err)
 	}
+	if _, err := c.Retention(); err != nil {
+		errs = append(errs, err)
+	}
 	errs = append(errs, c.validateNetwork()...)
 	errs = append(errs, c.validateNode()...)
 	slices.SortStableFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
+}
+
+// Retention is what is to be kept of the journal. An error names the flag that is out of bounds.
+func (c *Config) Retention() (bus.Retention, error) {
+	if c.JournalRetentionAge != 0 && c.JournalRetentionAge < minRetentionAge {
+		return bus.Retention{}, fmt.Errorf("--journal-retention-age: %v is less than %v; 0 means no bound", c.JournalRetentionAge, minRetentionAge)
+	}
+	q, err := resource.ParseQuantity(c.JournalRetentionBytes)
+	if err != nil {
+		return bus.Retention{}, fmt.Errorf("--journal-retention-bytes: %q is no quantity such as %s; 0 means no bound", c.JournalRetentionBytes, DefaultJournalBytes)
+	}
+	if n := q.Value(); n != 0 && n < minRetentionBytes {
+		return bus.Retention{}, fmt.Errorf("--journal-retention-bytes: %s is less than %d bytes; 0 means no bound", c.JournalRetentionBytes, minRetentionBytes)
+	}
+	return bus.Retention{Age: c.JournalRetentionAge, Bytes: uint64(q.Value())}, nil
 }
 
 func (c *Config) validateNetwork() []error {

@@ -25,6 +25,8 @@ type memory struct {
 	stored  func([]*journaletv1.Record)
 	handed  uint64
 	changed *sync.Cond
+	// gone is how many records were cut from the front.
+	gone uint64
 	// hold keeps records from being stored while it is set.
 	hold bool
 
@@ -111,9 +113,15 @@ func (m *memory) Last() uint64 {
 	return uint64(len(m.records))
 }
 
+func (m *memory) CutTo() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gone + 1
+}
+
 func (m *memory) Read(_ context.Context, from, to uint64, _ string, f func(*journaletv1.Record, int) error) error {
 	m.mu.Lock()
-	recs, reading := m.records[from-1:to], m.reading
+	recs, reading := m.records[max(from, m.gone+1)-1:to], m.reading
 	m.mu.Unlock()
 	if reading != nil {
 		reading()

@@ -29,6 +29,8 @@ type Journal interface {
 	AppendFact(ctx context.Context, rec *journaletv1.Record) error
 	// Flush returns when everything appended is stored and has been given to Stored.
 	Flush(ctx context.Context) error
+	// CutTo is the seq of the first record that retention left, 1 if it cut nothing.
+	CutTo() uint64
 	// Last is the seq of the last record stored.
 	Last() uint64
 	// Read gives the records from..to in order.
@@ -81,6 +83,10 @@ type Host struct {
 	snapshotting  atomic.Bool
 	// saving is held while a set of snapshots is taken and stored.
 	saving sync.Mutex
+	// folding is shared by the folds of the journal, and held while its front is cut.
+	folding sync.RWMutex
+	// floor is the record up to which nothing is folded, 0 for none: see gap. Set by Recover.
+	floor uint64
 
 	// mu guards members; only the router changes it.
 	mu      sync.RWMutex

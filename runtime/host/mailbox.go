@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -110,8 +111,9 @@ func (m *mailbox) append(d message) {
 	if m.closed {
 		return
 	}
-	if m.head > 0 && m.head == len(m.records) {
-		m.records, m.head = m.records[:0], 0
+	// A box that is never empty would else keep the room of all that ever went through it.
+	if m.head > 0 && (m.head == len(m.records) || m.head >= mailboxSize) {
+		m.records, m.head = slices.Delete(m.records, 0, m.head), 0
 	}
 	m.records = append(m.records, d)
 	m.schedule()

@@ -19,10 +19,13 @@ const snapshotEvery = 20_000
 
 // foldJournal folds the newest snapshots and all that the journal holds after them.
 func (h *Host) foldJournal(f *fold) error {
+	h.folding.RLock()
+	defer h.folding.RUnlock()
 	barrier, snaps, err := h.opts.Snapshots.Load(h.ctx)
 	if err != nil {
 		return fmt.Errorf("load snapshots: %w", err)
 	}
+	barrier = max(barrier, h.floor)
 	for _, s := range snaps {
 		if err := f.restore(s); err != nil {
 			return err
@@ -67,6 +70,9 @@ func (r *Recovered) Open(ref messages.Ref, do func(*journaletv1.Record)) {
 
 // Recover folds the journal. Nothing runs yet and nothing is recorded.
 func (h *Host) Recover() (*Recovered, error) {
+	if err := h.gap(); err != nil {
+		return nil, fmt.Errorf("recover: %w", err)
+	}
 	f := newFold(h.opts.Deciders, h.manifest)
 	if err := h.foldJournal(f); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)

@@ -199,22 +199,22 @@ func (s *runtimeService) StreamContainers(req *cri.StreamContainersRequest, stre
 func (r *Runtime) listContainers(f *cri.ContainerFilter) []*cri.Container {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var items []*cri.Container
-	for _, c := range r.sortedContainers() {
+	wanted := func(c *container) bool {
 		if f.GetId() != "" && r.findContainer(f.GetId()) != c {
-			continue
+			return false
 		}
 		if id := f.GetPodSandboxId(); id != "" && id != c.sandboxID {
 			if sb := r.findSandbox(id); sb == nil || sb.id != c.sandboxID {
-				continue
+				return false
 			}
 		}
 		if f.GetState() != nil && f.GetState().GetState() != c.state {
-			continue
+			return false
 		}
-		if !matchLabels(f.GetLabelSelector(), c.config.GetLabels()) {
-			continue
-		}
+		return matchLabels(f.GetLabelSelector(), c.config.GetLabels())
+	}
+	var items []*cri.Container
+	for _, c := range r.sortedContainers(wanted) {
 		items = append(items, &cri.Container{
 			Id: c.id, PodSandboxId: c.sandboxID, Metadata: c.config.GetMetadata(), Image: c.config.GetImage(),
 			ImageRef: c.imageID, ImageId: c.imageID, State: c.state, CreatedAt: c.createdAt,
@@ -253,14 +253,22 @@ func limits(res *cri.LinuxContainerResources) *cri.ContainerResources {
 // findContainer finds by id or by a prefix of it that fits only one. r.mu is held.
 func (r *Runtime) findContainer(id string) *container { return findByID(r.state.containers, id) }
 
-// sortedContainers are all containers, oldest first, so that nothing depends on the order of a map. r.mu is held.
-func (r *Runtime) sortedContainers() []*container {
-	all := make([]*container, 0, len(r.state.containers))
+// containersOf are a sandbox's containers, oldest first. r.mu is held.
+func (r *Runtime) containersOf(sandboxID string) []*container {
+	return r.sortedContainers(func(c *container) bool { return c.sandboxID == sandboxID })
+}
+
+// sortedContainers are those containers that keep says, oldest first, so that nothing depends on the order of a map.
+// r.mu is held.
+func (r *Runtime) sortedContainers(keep func(*container) bool) []*container {
+	var some []*container
 	for _, c := range r.state.containers {
-		all = append(all, c)
+		if keep(c) {
+			some = append(some, c)
+		}
 	}
-	slices.SortFunc(all, func(a, b *container) int { return cmp.Compare(a.createdAt, b.createdAt) })
-	return all
+	slices.SortFunc(some, func(a, b *container) int { return cmp.Compare(a.createdAt, b.createdAt) })
+	return some
 }
 
 // markStopped wakes whoever waits for the container's end.

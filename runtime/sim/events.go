@@ -112,10 +112,8 @@ func (r *Runtime) publish(id, sandboxID string, kind cri.ContainerEventType) {
 	if s := r.state.sandboxes[sandboxID]; s != nil {
 		e.PodSandboxStatus = s.status()
 	}
-	for _, c := range r.sortedContainers() {
-		if c.sandboxID == sandboxID {
-			e.ContainersStatuses = append(e.ContainersStatuses, r.containerStatus(c))
-		}
+	for _, c := range r.containersOf(sandboxID) {
+		e.ContainersStatuses = append(e.ContainersStatuses, r.containerStatus(c))
 	}
 	for _, s := range slices.Clone(r.events.subscribers) {
 		select {

@@ -95,10 +95,8 @@ func (s *runtimeService) StopPodSandbox(_ context.Context, req *cri.StopPodSandb
 
 // stopSandbox kills what runs in a sandbox, without grace, and then the sandbox itself. r.mu is held.
 func (r *Runtime) stopSandbox(sb *sandbox) {
-	for _, c := range r.sortedContainers() {
-		if c.sandboxID == sb.id {
-			r.killNow(c)
-		}
+	for _, c := range r.containersOf(sb.id) {
+		r.killNow(c)
 	}
 	r.endSandbox(sb)
 	sb.ip = ""
@@ -124,10 +122,8 @@ func (s *runtimeService) RemovePodSandbox(_ context.Context, req *cri.RemovePodS
 		return &cri.RemovePodSandboxResponse{}, nil
 	}
 	r.stopSandbox(sb)
-	for _, c := range r.sortedContainers() {
-		if c.sandboxID == sb.id {
-			r.removeContainer(c)
-		}
+	for _, c := range r.containersOf(sb.id) {
+		r.removeContainer(c)
 	}
 	// The record is still there when the event is made, as with containerd: it carries the last status.
 	r.publish(sb.id, sb.id, cri.ContainerEventType_CONTAINER_DELETED_EVENT)

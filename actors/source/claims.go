@@ -1,0 +1,91 @@
+package source
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// claim is one pod as one file names it.
+type claim struct {
+	path string
+	// place is its place in the file.
+	place int
+	ref   *journaletv1.PodRef
+}
+
+func (c claim) before(o claim) int {
+	return cmp.Or(cmp.Compare(c.path, o.path), cmp.Compare(c.place, o.place))
+}
+
+// claims finds who claims a name or a UID, by the keys of keysOf. It follows from SourceState.files, and is kept so
+// that a change of one file costs what that file holds and not what the folder holds.
+type claims map[string][]claim
+
+func claimsOf(s *journaletv1.SourceState) claims {
+	c := claims{}
+	for _, path := range slices.Sorted(maps.Keys(s.Files)) {
+		c.add(path, s.Files[path].GetPods())
+	}
+	return c
+}
+
+func keysOf(ref *journaletv1.PodRef) [2]string {
+	return [2]string{"name " + fullName(ref), "uid " + ref.GetUid()}
+}
+
+func (c claims) add(path string, refs []*journaletv1.PodRef) {
+	for place, ref := range refs {
+		for _, key := range keysOf(ref) {
+			c[key] = append(c[key], claim{path, place, ref})
+		}
+	}
+}
+
+func (c claims) remove(path string, refs []*journaletv1.PodRef) {
+	for _, ref := range refs {
+		for _, key := range keysOf(ref) {
+			c[key] = slices.DeleteFunc(c[key], func(x claim) bool { return x.path == path })
+			if len(c[key]) == 0 {
+				delete(c, key)
+			}
+		}
+	}
+}
+
+// around gives every claim that these pods can have a say in, in order of path and place: those of the same name or
+// UID, those of the name or UID of those, and so on.
+func (c claims) around(refs []*journaletv1.PodRef) []claim {
+	var keys []string
+	seen := map[string]bool{}
+	reach := func(ref *journaletv1.PodRef) {
+		for _, key := range keysOf(ref) {
+			if !seen[key] {
+				seen[key], keys = true, append(keys, key)
+			}
+		}
+	}
+	for _, ref := range refs {
+		reach(ref)
+	}
+	var found []claim
+	for len(keys) > 0 {
+		for _, x := range c[keys[0]] {
+			found = append(found, x)
+			reach(x.ref)
+		}
+		keys = keys[1:]
+	}
+	slices.SortFunc(found, claim.before)
+	// Each was found by its name and by its UID.
+	return slices.CompactFunc(found, func(x, y claim) bool { return x.before(y) == 0 })
+}
+
+// touched is what a reading may have changed: what is to be decided after it.
+type touched struct {
+	uids []string
+	// ignored are keys of SourceState.ignored.
+	ignored []string
+}

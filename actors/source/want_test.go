@@ -1,0 +1,124 @@
+package source
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// wantAll is the rule as one says it: all files, in order of their paths. Actor.want must come to the same.
+func wantAll(s *journaletv1.SourceState) {
+	for _, p := range s.Pods {
+		p.Wanted = false
+	}
+	ignored, owner := map[string]*journaletv1.IgnoredPod{}, map[string]string{}
+	for _, path := range slices.Sorted(maps.Keys(s.Files)) {
+		for _, ref := range s.Files[path].GetPods() {
+			if reason, by := taken(owner, ref); reason != "" {
+				key := ignoredKey(path, ref)
+				if ignored[key] = s.Ignored[key]; ignored[key] == nil {
+					ignored[key] = &journaletv1.IgnoredPod{Ignored: ignore(path, ref, reason, by)}
+				}
+				continue
+			}
+			for _, key := range keysOf(ref) {
+				owner[key] = path
+			}
+			if s.Pods[ref.GetUid()] == nil {
+				s.Pods[ref.GetUid()] = &journaletv1.SourcePod{Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW}
+			}
+			p := s.Pods[ref.GetUid()]
+			p.Pod, p.Path, p.Wanted = ref, path, true
+		}
+	}
+	s.Ignored = ignored
+	maps.DeleteFunc(s.Pods, func(_ string, p *journaletv1.SourcePod) bool {
+		return !p.GetWanted() && p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW
+	})
+}
+
+func randomFile(r *rand.Rand) *journaletv1.ManifestFile {
+	f := &journaletv1.ManifestFile{Path: fmt.Sprintf("f%d", r.IntN(6))}
+	if r.IntN(8) == 0 {
+		f.Unreadable = true
+		return f
+	}
+	for range r.IntN(4) {
+		f.Pods = append(f.Pods, &journaletv1.PodRef{
+			Namespace: "d", Name: fmt.Sprintf("n%d", r.IntN(5)), Uid: fmt.Sprintf("u%d", r.IntN(6)), Digest: fmt.Sprintf("g%d", r.IntN(3)),
+		})
+	}
+	if r.IntN(8) == 0 {
+		f.Problems = []*journaletv1.ManifestProblem{{Code: "Some"}}
+	}
+	return f
+}
+
+func TestAChangeOfSomeFilesComesToWhatReadingAllWouldComeTo(t *testing.T) {
+	const histories, readings = 100, 60
+	for seed := range uint64(histories) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		a := New("file")
+		step := func(e *journaletv1.Event) {
+			in := actors.Event{Body: e}
+			if err := a.Evolve(in); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Decide(actors.Input{Events: []actors.Event{in}}, func(e *journaletv1.Event) error {
+				return a.Evolve(actors.Event{Body: e})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range readings {
+			if r.IntN(5) == 0 {
+				b, err := proto.Marshal(a.State())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a = New("file"); a.Restore(b) != nil {
+					t.Fatal("a state of its own cannot be restored")
+				}
+			}
+			if uids := slices.Sorted(maps.Keys(a.state.Pods)); len(uids) > 0 && r.IntN(3) == 0 {
+				step(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{
+					Uid: uids[r.IntN(len(uids))], Source: "file",
+				}}})
+			}
+			read := &journaletv1.ManifestsRead{Source: "file"}
+			for range 1 + r.IntN(3) {
+				read.Changed = append(read.Changed, randomFile(r))
+			}
+			want := withMaps(proto.CloneOf(a.state))
+			for _, f := range read.GetChanged() {
+				keepFile(want, f)
+			}
+			wantAll(want)
+			e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: read}}
+			if err := a.Evolve(actors.Event{Body: e}); err != nil {
+				t.Fatal(err)
+			}
+			if !proto.Equal(a.state, want) {
+				t.Fatalf("history %d, after %v:\ngot  %v\nwant %v", seed, read, a.state, want)
+			}
+			if err := a.Decide(actors.Input{Events: []actors.Event{{Body: e}}}, func(e *journaletv1.Event) error {
+				return a.Evolve(actors.Event{Body: e})
+			}); err != nil {
+				t.Fatal(err)
+			}
+			// Nothing is left to be decided, whatever was touched.
+			if err := a.decide(slices.Sorted(maps.Keys(a.state.Pods)), slices.Sorted(maps.Keys(a.state.Ignored)), func(e *journaletv1.Event) error {
+				return fmt.Errorf("left over: %v", e)
+			}); err != nil {
+				t.Fatalf("history %d: %v", seed, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,310 @@
+package bus
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// onOwnDisk runs the test again in a process with a mount namespace of its own, where f gets a folder to
+// mount on. A user namespace makes that possible without rights.
+func onOwnDisk(t *testing.T, f func(t *testing.T, dir string)) {
+	t.Helper()
+	if dir := os.Getenv("JOURNALET_TEST_DISK"); dir != "" {
+		f(t, dir)
+		return
+	}
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings, attr.GidMappings = ownIDs(os.Geteuid()), ownIDs(os.Getegid())
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), "JOURNALET_TEST_DISK="+t.TempDir())
+	cmd.SysProcAttr = attr
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func ownIDs(id int) []syscall.SysProcIDMap {
+	return []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
+}
+
+// mountDisk puts a disk of so many bytes on dir.
+func mountDisk(t *testing.T, dir string, size int) {
+	t.Helper()
+	// What is mounted here is nobody else's.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOnAReadOnlyDiskTheErrorSaysSo(t *testing.T) {
+	onOwnDisk(t, func(t *testing.T, dir string) {
+		mountDisk(t, dir, 64<<20)
+		bus := filepath.Join(dir, "bus")
+		b := openBus(t, bus)
+		appendFacts(t, b, 5)
+		closeBus(t, b)
+		before := readFile(t, filepath.Join(bus, headFile))
+		if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open(testContext(t), Options{Dir: bus, Node: testNode, Log: quiet})
+		if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "mounted read-only") {
+			t.Fatalf("opened with %v", err)
+		}
+		if !bytes.Equal(before, readFile(t, filepath.Join(bus, headFile))) {
+			t.Fatal("the head was changed")
+		}
+		if err := unix.Mount("", dir, "", unix.MS_REMOUNT, ""); err != nil {
+			t.Fatal(err)
+		}
+		if o := openBus(t, bus).Opening(); !o.Clean || o.Last != 5 {
+			t.Fatalf("%+v", o)
+		}
+	})
+}
+
+// Others fill the disk. What waits is stored all the same, out of the reserve; the reserve is made again
+// once there is room.
+func TestOnAFullDiskTheLastWordsGoIntoTheReserve(t *testing.T) {
+	onOwnDisk(t, func(t *testing.T, dir string) {
+		mountDisk(t, dir, 64<<20)
+		b := openBus(t, filepath.Join(dir, "bus"))
+		r := b.journal.a.reserve
+		if !r.held || !allocated(r.path) {
+			t.Fatal("nothing is kept back")
+		}
+		appendFacts(t, b, 10)
+		filler := filepath.Join(dir, "filler")
+		fill(t, filler)
+		var h heard
+		b.Journal().OnStored(h.take)
+		appendFacts(t, b, 1000) // more than the last page of the block takes
+		wantSeqs(t, h.seqs(), 11, 1010)
+		if _, err := os.Stat(r.path); !os.IsNotExist(err) {
+			t.Fatalf("the reserve was not needed: %v", err)
+		}
+		r.tried = time.Time{}
+		appendFacts(t, b, 1)
+		if r.held {
+			t.Fatal("the reserve took the last room there was")
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		r.tried = time.Time{} // as if it had not just been tried
+		appendFacts(t, b, 1)
+		if !r.held || !allocated(r.path) {
+			t.Fatal("the reserve was not made again")
+		}
+		wantWhole(t, b, 1, 1012, false)
+	})
+}
+
+// fill takes all the room that is left.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for chunk := make([]byte, 1<<20); len(chunk) > 0; chunk = chunk[:len(chunk)/2] {
+		for err = nil; err == nil; {
+			_, err = f.Write(chunk)
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+	f.Close()
+}
+
+// brokenDisk is a stream whose records cannot be forced to disk for a while.
+type brokenDisk struct {
+	*shakyLink
+	broken atomic.Int32 // how many more times
+}
+
+func (l *brokenDisk) force() error {
+	if l.broken.Add(-1) >= 0 {
+		return &os.PathError{Op: "fdatasync", Path: "1.blk", Err: unix.EIO}
+	}
+	return l.shakyLink.force()
+}
+
+func TestWhatTheDiskFailsToTakeIsNotHandedOn(t *testing.T) {
+	l := &brokenDisk{shakyLink: newShakyLink(1, 0)}
+	l.broken.Store(1 << 30)
+	var h heard
+	a := startAppender(t, l, h.take)
+	for i := range 20 {
+		if err := a.put(fact(messages.Pod("p"), int64(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var why error
+	for why == nil {
+		select {
+		case <-testContext(t).Done():
+			t.Fatal("the stall is not told")
+		case <-time.After(time.Millisecond):
+		}
+		_, why = a.stalled()
+	}
+	if !errors.Is(why, unix.EIO) || !strings.Contains(why.Error(), "force the journal to disk") || len(h.seqs()) != 0 {
+		t.Fatalf("%v; handed on: %v", why, h.seqs())
+	}
+	l.broken.Store(0)
+	if err := a.flush(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	wantSeqs(t, h.seqs(), 1, 20)
+	if _, err := a.stalled(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAClockThatWasSetBackHarmsNothing(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	var hours []int
+	for i := range 100 {
+		hours = append(hours, 200-i)
+	}
+	for i := range 100 {
+		hours = append(hours, 125-i) // a day back
+	}
+	appendAged(t, b, hours...)
+	wantWhole(t, b, 1, 200, false)
+	closeBus(t, b)
+	b = openBus(t, dir)
+	if o := b.Opening(); o.Damage != nil || !o.Clean || o.Last != 200 {
+		t.Fatalf("%+v", o)
+	}
+	tail, err := b.Journal().Tail(testContext(t), "", 200)
+	if err != nil || len(tail) != 200 {
+		t.Fatalf("%d, %v", len(tail), err)
+	}
+	for age := 200; age > 0; age -= 7 { // whatever the bound, no record goes that is not older than it
+		retain(t, b, Retention{Age: time.Duration(age) * time.Hour}, 200)
+		kept := b.Journal().First()
+		if kept > 1 && hours[kept-2] <= age {
+			t.Fatalf("with a bound of %dh record %d went, of %dh", age, kept-1, hours[kept-2])
+		}
+		wantWhole(t, b, kept, 200, kept > 1)
+	}
+}
+
+func TestAHeadOfAChangedLastRecordIsToldAfterACleanStop(t *testing.T) {
+	// The store's own checksum is sound here: another record was written in place of the last one.
+	dir := busDir(t)
+	b := openBus(t, dir)
+	appendFacts(t, b, 5)
+	h := &journaletv1.Head{Seq: 5, Hash: messages.Hash([]byte("what was stored")), Format: messages.JournalFormat, Epoch: 1, Clean: true}
+	closeBus(t, b)
+	slot, err := encodeHead(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, headFile), slot)
+	if o := openBus(t, dir).Opening(); o.Damage == nil || o.Clean || !strings.Contains(o.Damage.GetMessage(), "not the one that was stored") {
+		t.Fatalf("%+v", o)
+	}
+}
+
+func TestAMissingBlockIsToldWhereverItStood(t *testing.T) {
+	pad := strings.Repeat("x", 512<<10)
+	for _, harm := range []struct {
+		name  string
+		block uint64
+		index bool // left as it was
+	}{{"front", 1, true}, {"front, index gone", 1, false}, {"middle", 2, true}, {"middle, index gone", 2, false}} {
+		t.Run(harm.name, func(t *testing.T) {
+			dir := busDir(t)
+			b := openBus(t, dir)
+			for range 64 { // 32 MiB, several blocks
+				rec := fact(messages.Pod("p"), 0)
+				rec.GetFact().GetPodObserved().Uid = pad
+				b.Journal().Append(rec)
+			}
+			if err := b.Journal().Flush(testContext(t)); err != nil {
+				t.Fatal(err)
+			}
+			closeBus(t, b)
+			if err := os.Remove(b.blocks.path(harm.block)); err != nil {
+				t.Fatal(err)
+			}
+			if !harm.index {
+				removeIndex(t, dir)
+			}
+			b = openBus(t, dir)
+			o := b.Opening()
+			t.Log(o.Damage)
+			if o.Damage == nil || o.Clean || o.Last != 64 {
+				t.Fatalf("%+v", o)
+			}
+			if r, err := b.Journal().Verify(testContext(t), nil); err != nil || r.OK() {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			appendFacts(t, b, 1)
+			closeBus(t, b)
+			if again := openBus(t, dir).Opening(); again.Damage != nil || !again.Clean || again.Last != 65 {
+				t.Fatalf("the opening after that: %+v", again)
+			}
+		})
+	}
+}
+
+func TestAfterAFailedSyncTheBlockIsWrittenAnew(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	appendFacts(t, b, 10)
+	before := inode(t, b.blocks.path(1))
+	var once atomic.Bool
+	b.blocks.mu.Lock()
+	b.blocks.sync = func(path string) error {
+		if once.CompareAndSwap(false, true) {
+			return &os.PathError{Op: "fdatasync", Path: path, Err: unix.EIO}
+		}
+		return syncFile(path)
+	}
+	b.blocks.mu.Unlock()
+	appendFacts(t, b, 10)
+	if !once.Load() || inode(t, b.blocks.path(1)) == before {
+		t.Fatal("a sync that said nothing was believed after one that failed")
+	}
+	appendFacts(t, b, 10)
+	wantWhole(t, b, 1, 30, false)
+	closeBus(t, b)
+	if o := openBus(t, dir).Opening(); !o.Clean || o.Damage != nil || o.Last != 30 {
+		t.Fatalf("%+v", o)
+	}
+}
+
+func inode(t *testing.T, path string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ino
+}

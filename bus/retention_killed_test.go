@@ -1,0 +1,66 @@
+package bus
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// TestKilledWhileItCutsNothingLooksLikeDamage kills a process that appends and cuts, and finds a whole
+// journal that begins where a cut left it.
+func TestKilledWhileItCutsNothingLooksLikeDamage(t *testing.T) {
+	if dir := os.Getenv("JOURNALET_TEST_CUT"); dir != "" {
+		cutUntilKilled(t, dir)
+		return
+	}
+	dir := busDir(t)
+	first := uint64(1)
+	for round := range uint64(4) {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWhileItCutsNothingLooksLikeDamage$")
+		cmd.Env = append(os.Environ(), "JOURNALET_TEST_CUT="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		told := readNumbers(t, out, (round+1)*1500+17*round)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		b := openBus(t, dir)
+		if o := b.Opening(); o.Last < told || o.Damage != nil || o.Clean {
+			t.Fatalf("it was told that %d are stored, and: %+v", told, o)
+		}
+		if now := b.Journal().First(); now <= first {
+			t.Fatalf("the first record is %d, and was %d", now, first)
+		}
+		first = b.Journal().First()
+		wantWhole(t, b, first, b.Journal().Last(), true)
+		closeBus(t, b)
+	}
+}
+
+// cutUntilKilled is the process to be killed: it cuts after every few records, while it appends.
+func cutUntilKilled(t *testing.T, dir string) {
+	b := openBus(t, dir)
+	b.Journal().OnStored(func(recs []*journaletv1.Record) {
+		fmt.Println(recs[len(recs)-1].GetSeq())
+	})
+	go func() {
+		for i := int64(0); ; i++ {
+			if err := b.Journal().AppendFact(testContext(t), fact(messages.Pod("p"), i)); err != nil {
+				return
+			}
+		}
+	}()
+	for {
+		retain(t, b, Retention{Bytes: 20_000}, b.Journal().Last())
+	}
+}

@@ -1,0 +1,257 @@
+package bus
+
+import (
+	"context"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// noon is when retention looks.
+var noon = at(0).AsTime().Add(1000 * time.Hour)
+
+// appendAged appends records that are so many hours old at noon.
+func appendAged(t *testing.T, b *Bus, hours ...int) {
+	t.Helper()
+	for _, h := range hours {
+		rec := fact(messages.Pod("p"), 0)
+		rec.Time.Seconds = noon.Add(-time.Duration(h) * time.Hour).Unix()
+		b.Journal().Append(rec)
+	}
+	if err := b.Journal().Flush(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// retain cuts without MinKept.
+func retain(t *testing.T, b *Bus, r Retention, barrier uint64) uint64 {
+	t.Helper()
+	b.journal.least = 0
+	n, err := b.Journal().Retain(testContext(t), r, barrier, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func wantWhole(t *testing.T, b *Bus, first, last uint64, isCut bool) {
+	t.Helper()
+	r, err := b.Journal().Verify(testContext(t), nil)
+	if err != nil || !r.OK() || r.First != first || r.Last != last || r.Cut != isCut || r.Records != last+1-first {
+		t.Fatalf("%+v, %v; want %d to %d", r, err, first, last)
+	}
+}
+
+const day = 24 * time.Hour
+
+func TestRetentionCutsWhatIsOldAndNotNeeded(t *testing.T) {
+	cases := map[string]struct {
+		hours   []int
+		age     time.Duration
+		barrier uint64
+		first   uint64
+	}{
+		"old ones go":                 {[]int{90, 80, 70, 10, 9, 8}, 2 * day, 6, 4},
+		"none above the barrier":      {[]int{90, 80, 70, 10, 9, 8}, 2 * day, 2, 3},
+		"nothing without snapshots":   {[]int{90, 80, 70, 10}, 2 * day, 0, 1},
+		"the last one stays":          {[]int{90, 80, 70}, 2 * day, 3, 3},
+		"no bound":                    {[]int{90, 80, 70}, 0, 3, 1},
+		"clock was set back a day":    {[]int{90, 80, 26, 50, 49, 20, 10}, 2 * day, 7, 3},
+		"clock was ahead for a while": {[]int{90, -4000, 80, 70, 10}, 2 * day, 5, 2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := busDir(t)
+			b := openBus(t, dir)
+			appendAged(t, b, c.hours...)
+			last := uint64(len(c.hours))
+			if n := retain(t, b, Retention{Age: c.age}, c.barrier); n != c.first-1 || b.Journal().First() != c.first {
+				t.Fatalf("%d records went, the first is %d, want %d", n, b.Journal().First(), c.first)
+			}
+			wantWhole(t, b, c.first, last, c.first > 1)
+			appendFacts(t, b, 3)
+			closeBus(t, b)
+			b = openBus(t, dir)
+			if o := b.Opening(); o.Damage != nil || !o.Clean || o.Last != last+3 || b.Journal().First() != c.first {
+				t.Fatalf("%+v", o)
+			}
+			wantWhole(t, b, c.first, last+3, c.first > 1)
+			if _, err := b.Journal().Get(testContext(t), c.first-1); err == nil {
+				t.Fatal("a record that was cut is still there")
+			}
+		})
+	}
+}
+
+func TestRetentionKeepsTheNewestBytesWhateverTheirAge(t *testing.T) {
+	b := openBus(t, busDir(t))
+	appendAged(t, b, 90, 80, 70)
+	if n, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour, Bytes: 1}, 3, noon); err != nil || n != 0 {
+		t.Fatalf("%d of less than MinKept bytes went, %v", n, err)
+	}
+}
+
+func TestTheJournalTellsThatItOutgrewItsBound(t *testing.T) {
+	b := openBus(t, busDir(t))
+	j := b.Journal()
+	const bound = 200_000
+	retain(t, b, Retention{Bytes: bound}, 0)
+	for range 5 { // grows to its bound, is cut, and grows again
+		from := j.Last()
+		for len(j.Full()) == 0 {
+			appendFacts(t, b, 100)
+		}
+		<-j.Full()
+		size, err := j.Size(context.Background())
+		if err != nil || size.JournalDisk > bound+20_000 || j.Last() < from+100 {
+			t.Fatalf("%d bytes at record %d, %v", size.JournalDisk, j.Last(), err)
+		}
+		if n := retain(t, b, Retention{Bytes: bound}, j.Last()); n == 0 && size.JournalDisk > bound {
+			t.Fatalf("nothing went at %d bytes", size.JournalDisk)
+		}
+		if size, err = j.Size(context.Background()); err != nil || size.JournalDisk > bound || size.JournalDisk < bound/2 {
+			t.Fatalf("%d bytes are left, %v", size.JournalDisk, err)
+		}
+	}
+	wantWhole(t, b, j.First(), j.Last(), true)
+}
+
+func TestAFrontThatRetentionDidNotCutIsDamage(t *testing.T) {
+	purge := func(t *testing.T, b *Bus, before uint64) {
+		s, err := b.journal.reader.js.Stream(testContext(t), journalStream)
+		if err == nil {
+			err = s.Purge(testContext(t), jetstream.WithPurgeSequence(before))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := map[string]struct {
+		harm func(t *testing.T, b *Bus)
+		word string
+		once bool
+	}{
+		"somebody else cut it":          {func(t *testing.T, b *Bus) { purge(t, b, 4) }, "records 1 to 3 are gone", true},
+		"somebody else cut it further":  {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); purge(t, b, 5) }, "records 4 to 4 are gone", true},
+		"the note of the cut is gone":   {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); removeCut(t, b) }, "records 1 to 3 are gone", true},
+		"the note is of another record": {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); otherCut(t, b) }, "not the one that retention left", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := busDir(t)
+			b := openBus(t, dir)
+			appendAged(t, b, 90, 80, 70, 10, 9, 8)
+			c.harm(t, b)
+			closeBus(t, b)
+			b = openBus(t, dir)
+			o := b.Opening()
+			if o.Damage == nil || !strings.Contains(o.Damage.GetMessage(), c.word) || o.Clean || o.Last != 6 {
+				t.Fatalf("%+v", o)
+			}
+			if r, err := b.Journal().Verify(testContext(t), nil); err != nil || r.OK() {
+				t.Fatalf("verify: %+v, %v", r, err)
+			}
+			closeBus(t, b)
+			if again := openBus(t, dir).Opening(); c.once != (again.Damage == nil) {
+				t.Fatalf("the opening after that: %+v", again)
+			}
+		})
+	}
+}
+
+func removeCut(t *testing.T, b *Bus) {
+	if err := os.Remove(filepath.Join(b.opts.Dir, cutFile)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func otherCut(t *testing.T, b *Bus) {
+	c := &cut{First: 4, PreviousHash: hex.EncodeToString(messages.Hash([]byte("other")))}
+	if err := c.write(b.opts.Dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestACutThatACrashLeftHalfDoneIsEnded(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	appendAged(t, b, 90, 80, 70, 10, 9, 8)
+	rec, err := b.Journal().Get(testContext(t), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cut{First: 4, PreviousHash: hex.EncodeToString(rec.GetPreviousHash())}
+	if err := c.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	crash(b)
+	b = openBus(t, dir)
+	if o := b.Opening(); o.Damage != nil || o.Last != 6 || b.Journal().First() != 4 {
+		t.Fatalf("%+v", o)
+	}
+	wantWhole(t, b, 4, 6, true)
+	if state, err := b.journal.reader.state(testContext(t), journalStream); err != nil || state.FirstSeq != 4 {
+		t.Fatalf("%+v, %v", state, err)
+	}
+}
+
+func TestAManifestThatNothingNamesIsFound(t *testing.T) {
+	b := openBus(t, busDir(t))
+	names := map[string]string{}
+	for _, what := range []string{"in a record", "in a state", "in a record that goes", "nowhere"} {
+		data := []byte(what)
+		names[what] = digestOf(data)
+		if err := b.Manifests().Put(testContext(t), digestOf(data), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, what := range []string{"in a record that goes", "in a record"} {
+		b.Journal().Append(&journaletv1.Record{Time: at(0), Actor: messages.Node.Proto(), Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
+			Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: &journaletv1.AdmissionAsked{Digest: names[what]}},
+		}}})
+	}
+	appendFacts(t, b, 1)
+	states := []*journaletv1.Snapshot{{State: []byte("x" + names["in a state"] + "sha256:short")}}
+	got, err := b.Unnamed(testContext(t), states)
+	if err != nil || len(got) != 1 || got[0] != names["nowhere"] {
+		t.Fatalf("%v, %v", got, err)
+	}
+	b.journal.least = 0
+	if n, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour}, 1, noon); err != nil || n != 1 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	if got, err = b.Unnamed(testContext(t), states); err != nil || len(got) != 2 {
+		t.Fatalf("after the cut: %v, %v", got, err)
+	}
+}
+
+func TestReadersOutliveACut(t *testing.T) {
+	b := openBus(t, busDir(t))
+	appendAged(t, b, make([]int, 3000)...)
+	var got []uint64
+	err := b.Journal().Read(testContext(t), 0, 0, "", func(rec *journaletv1.Record, _ int) error {
+		if len(got) == 0 {
+			b.journal.least = 0
+			if _, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour}, 2000, noon.Add(day)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got = append(got, rec.GetSeq())
+		return nil
+	})
+	if err != nil || got[len(got)-1] != 3000 || len(got) < 1000 {
+		t.Fatalf("%d were read, %v", len(got), err)
+	}
+	tail, err := b.Journal().Tail(testContext(t), "", MaxTail)
+	if err != nil || len(tail) != 1000 || tail[0].GetSeq() != 2001 {
+		t.Fatalf("%d in the tail, %v", len(tail), err)
+	}
+}

@@ -1,0 +1,114 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/host"
+)
+
+type noEffects struct{}
+
+func (noEffects) Stored(*journaletv1.Record) {}
+
+// openForRetention brings up what retention concerns: a bus, and a host whose records are eight days old.
+func openForRetention(t *testing.T, dir string) *agent {
+	t.Helper()
+	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
+	var err error
+	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: dir, Node: "n", Log: a.log}); err != nil {
+		t.Fatal(err)
+	}
+	a.library = newLibrary(a.bus.Manifests().Get)
+	a.host = host.New(host.Options{
+		Node: "n", Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: host.AllDeciders,
+		Manifest: a.library.get, Effects: noEffects{}, Log: a.log,
+		Now: func() time.Time { return time.Now().Add(-8 * 24 * time.Hour) },
+	})
+	a.bus.Journal().OnStored(a.host.Stored)
+	r, err := a.host.Recover()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.host.Start(r, &journaletv1.AgentStarted{Epoch: a.bus.Opening().Epoch, Config: &journaletv1.AgentConfig{NodeName: "n", MaxPods: 10}})
+	return a
+}
+
+func TestRetentionCutsWhatIsOldAndTheNextRunKnowsItsState(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "bus")
+	a := openForRetention(t, dir)
+	named, unnamed := []byte("named"), []byte("unnamed")
+	for _, data := range [][]byte{named, unnamed} {
+		if err := a.bus.Manifests().Put(t.Context(), digest(data), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	health := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, RuntimeName: "kept " + digest(named)}
+	a.host.Outcome(messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: health}})
+	// Of no pod that there is: they take room and nothing else.
+	pad := strings.Repeat("x", 512<<10)
+	for range 60 { // 30 MiB
+		a.host.Outcome(messages.Pod("p"), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: pad}}})
+	}
+	if err := a.bus.Journal().Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keep, err := a.cfg.Retention()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.cut(t.Context(), keep); err != nil {
+		t.Fatal(err)
+	}
+	first := a.bus.Journal().First()
+	if first < 10 {
+		t.Fatalf("the journal begins with %d", first)
+	}
+	if r, err := a.bus.Journal().Verify(t.Context(), nil); err != nil || !r.OK() || !r.Cut || r.First != first {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := a.bus.Manifests().Get(t.Context(), digest(unnamed)); err != nil {
+		t.Fatalf("a manifest that was put just now: %v", err)
+	}
+	_, set, err := a.bus.Snapshots().Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := a.bus.Unnamed(t.Context(), set); err != nil || len(left) != 1 || left[0] != digest(unnamed) {
+		t.Fatalf("%v, %v", left, err)
+	}
+	if err := a.host.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.bus.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a = openForRetention(t, dir)
+	if o := a.bus.Opening(); o.Damage != nil || !o.Clean || a.bus.Journal().First() != first {
+		t.Fatalf("%+v", o)
+	}
+	if name := a.nodeView().RuntimeName; name != health.GetRuntimeName() {
+		t.Fatalf("the runtime is known as %q", name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	if err := errors.Join(a.host.Stop(ctx), a.bus.Close(ctx)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

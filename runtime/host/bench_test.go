@@ -1,0 +1,288 @@
+package host
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// fewPods and manyPods are the two sizes of a node that the cost of an event is compared on.
+const (
+	fewPods  = 100
+	manyPods = 1000
+)
+
+// maxGrowth is how much dearer an event may be with manyPods than with fewPods. Allocations are compared, which the
+// machine's neighbours do not change; what would be linear is tenfold.
+const maxGrowth = 1.2
+
+// busy is a core with the real deciders in a world where every call succeeds at once.
+type busy struct {
+	tb    testing.TB
+	core  *Core
+	now   time.Time
+	taken int
+	// pods are the manifests, by digest. Each asks for a host port of its own.
+	pods map[string]*corev1.Pod
+	// intents are the calls asked for and not made yet, seen what the runtime shows of each pod.
+	intents map[string]*call
+	seen    map[string]*journaletv1.PodObserved
+	made    int
+	// due are the calls dispatched and not made yet.
+	due []string
+}
+
+type call struct {
+	asker messages.Ref
+	req   *journaletv1.CallRequested
+}
+
+// newBusy makes a node on which n pods run, each named by a file of its own.
+func newBusy(tb testing.TB, n int) *busy {
+	d := &busy{
+		tb: tb, now: time.Unix(1_700_000_000, 0), pods: map[string]*corev1.Pod{}, intents: map[string]*call{},
+		seen: map[string]*journaletv1.PodObserved{},
+	}
+	d.core = NewCore(AllDeciders, func(digest string) (*corev1.Pod, error) { return d.manifest(digest), nil }, 1)
+	d.put(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
+		Epoch: 1, Config: &journaletv1.AgentConfig{NodeName: "n", StartConcurrency: 8, StopConcurrency: 8, PullConcurrency: 8},
+	}}})
+	d.put(messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{
+		RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{RuntimeReady: true, NetworkReady: true},
+	}})
+	for i := range n {
+		d.add(fmt.Sprintf("uid-%05d", i))
+	}
+	return d
+}
+
+func (d *busy) manifest(digest string) *corev1.Pod {
+	if d.pods[digest] == nil {
+		d.pods[digest] = &corev1.Pod{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{
+				Name: "main", Image: "registry.example/app:1", ImagePullPolicy: corev1.PullIfNotPresent,
+				Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: int32(10_000 + len(d.pods))}},
+			}},
+		}}
+	}
+	return d.pods[digest]
+}
+
+// put records a fact and has every call made that follows from it.
+func (d *busy) put(about messages.Ref, e *journaletv1.Event) {
+	d.tell(about, e)
+	for len(d.due) > 0 {
+		id := d.due[0]
+		d.due = d.due[1:]
+		d.perform(id)
+	}
+}
+
+func (d *busy) tell(about messages.Ref, e *journaletv1.Event) {
+	if err := d.core.Put(d.now, about, e); err != nil {
+		d.tb.Fatal(err)
+	}
+	for ; d.taken < len(d.core.Records()); d.taken++ {
+		rec := d.core.Records()[d.taken]
+		author := messages.RefOf(rec.GetActor())
+		for i, e := range rec.GetStep().GetDecisions() {
+			if k := e.GetCallRequested(); k != nil {
+				d.intents[messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)] = &call{author, k}
+			}
+			if k := e.GetCallDispatched(); k != nil {
+				d.due = append(d.due, k.GetIntentId())
+			}
+		}
+	}
+}
+
+func (d *busy) read(f *journaletv1.ManifestFile) {
+	d.put(messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
+		ManifestsRead: &journaletv1.ManifestsRead{Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{f}, Complete: true},
+	}})
+}
+
+func (d *busy) add(uid string) {
+	d.seen[uid] = &journaletv1.PodObserved{Uid: uid}
+	d.read(&journaletv1.ManifestFile{Path: uid + ".yaml", Pods: []*journaletv1.PodRef{
+		{Uid: uid, Namespace: "default", Name: uid, Digest: "sha256:" + uid},
+	}})
+	if got := d.seen[uid].GetContainers(); len(got) != 1 || got[0].GetState() != journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
+		d.tb.Fatalf("pod %s does not run: %v", uid, d.seen[uid])
+	}
+}
+
+func (d *busy) remove(uid string) {
+	d.read(&journaletv1.ManifestFile{Path: uid + ".yaml"})
+	if d.core.Decider(messages.Pod(uid)) != nil {
+		d.tb.Fatalf("pod %s is not forgotten: %v", uid, d.core.Decider(messages.Pod(uid)).State())
+	}
+}
+
+// die ends the main process of a pod, a moment or an hour after its start.
+func (d *busy) die(uid string, after time.Duration) {
+	d.now = d.now.Add(after)
+	made := d.made
+	d.change(uid, func(o *journaletv1.PodObserved) {
+		for _, c := range o.GetContainers() {
+			if c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
+				d.end(c)
+			}
+		}
+	})
+	if d.made == made {
+		d.tb.Fatalf("pod %s was not started again", uid)
+	}
+}
+
+func (d *busy) end(c *journaletv1.ContainerObservation) {
+	c.State, c.FinishedAt, c.ExitCode = journaletv1.ContainerState_CONTAINER_STATE_EXITED, timestamppb.New(d.now), 1
+}
+
+// change changes what the runtime shows of a pod, and tells it.
+func (d *busy) change(uid string, f func(*journaletv1.PodObserved)) {
+	d.put(messages.Pod(uid), d.changed(uid, f))
+}
+
+func (d *busy) changed(uid string, f func(*journaletv1.PodObserved)) *journaletv1.Event {
+	o := proto.CloneOf(d.seen[uid])
+	f(o)
+	d.now = d.now.Add(time.Millisecond)
+	o.ObservedAt = timestamppb.New(d.now)
+	d.seen[uid] = o
+	return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}}
+}
+
+// perform makes a call, and tells its outcome and then what the runtime shows.
+func (d *busy) perform(id string) {
+	c := d.intents[id]
+	delete(d.intents, id)
+	d.made++
+	out := &journaletv1.CallFinished{IntentId: id, Asker: c.asker.String()}
+	made := fmt.Sprintf("id-%d", d.made)
+	var f func(*journaletv1.PodObserved)
+	switch k := c.req.GetWork().(type) {
+	case *journaletv1.CallRequested_RunSandbox:
+		out.SandboxId = made
+		f = func(o *journaletv1.PodObserved) {
+			o.Sandboxes = append(o.Sandboxes, &journaletv1.SandboxObservation{
+				Id: made, Attempt: k.RunSandbox.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
+				CreatedAt: timestamppb.New(d.now), IntentId: id, Ips: []string{"10.0.0.1"},
+			})
+		}
+	case *journaletv1.CallRequested_StartContainer:
+		out.ContainerId, out.SandboxId = made, k.StartContainer.GetSandboxId()
+		f = func(o *journaletv1.PodObserved) {
+			// Of the dead only the newest is kept, as the agent does.
+			if n := len(o.Containers); n > 1 {
+				o.Containers = o.Containers[n-1:]
+			}
+			o.Containers = append(o.Containers, &journaletv1.ContainerObservation{
+				Id: made, Name: "main", Attempt: k.StartContainer.GetAttempt(), SandboxId: k.StartContainer.GetSandboxId(),
+				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: timestamppb.New(d.now),
+				StartedAt: timestamppb.New(d.now), IntentId: id, Hash: pod.ContainerHash(&d.manifest(k.StartContainer.GetDigest()).Spec.Containers[0]),
+			})
+		}
+	case *journaletv1.CallRequested_StopContainer:
+		f = func(o *journaletv1.PodObserved) { d.end(o.Containers[len(o.Containers)-1]) }
+	case *journaletv1.CallRequested_StopSandbox:
+		f = func(o *journaletv1.PodObserved) {
+			o.Sandboxes[0].State = journaletv1.SandboxState_SANDBOX_STATE_NOT_READY
+		}
+	case *journaletv1.CallRequested_RemoveSandbox:
+		f = func(o *journaletv1.PodObserved) { o.Sandboxes, o.Containers = nil, nil }
+	}
+	d.tell(c.asker, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
+	if f != nil {
+		d.tell(messages.Pod(c.req.GetPodUid()), d.changed(c.req.GetPodUid(), f))
+	}
+}
+
+// events are what happens to one pod among many, by name. Each leaves the node as it was.
+var events = []struct {
+	name string
+	do   func(d *busy)
+}{
+	{"restart", func(d *busy) { d.die("uid-00050", time.Hour) }},
+	{"life", func(d *busy) { d.add("uid-x"); d.remove("uid-x") }},
+}
+
+// BenchmarkEvent tells what one thing that happens to one pod costs, with all records that follow from it, on nodes of
+// different sizes: go test -run '^$' -bench BenchmarkEvent -benchmem ./runtime/host
+func BenchmarkEvent(b *testing.B) {
+	for _, e := range events {
+		for _, n := range []int{fewPods, manyPods} {
+			b.Run(fmt.Sprintf("%s/pods=%d", e.name, n), func(b *testing.B) {
+				d := newBusy(b, n)
+				e.do(d)
+				before := len(d.core.Records())
+				b.ReportAllocs()
+				b.ResetTimer()
+				for range b.N {
+					e.do(d)
+				}
+				records := float64(len(d.core.Records())-before) / float64(b.N)
+				b.ReportMetric(records, "records/op")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/records, "ns/record")
+			})
+		}
+	}
+}
+
+func TestAnEventCostsTheSameHoweverManyPodsThereAre(t *testing.T) {
+	const rounds = 50
+	cost := func(n int, do func(*busy)) (bytes, allocs float64) {
+		d := newBusy(t, n)
+		do(d)
+		// The journal's own growth is not the event's.
+		d.core.records = append(make([]*journaletv1.Record, 0, len(d.core.records)+rounds*100), d.core.records...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range rounds {
+			do(d)
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc-before.TotalAlloc) / rounds, float64(after.Mallocs-before.Mallocs) / rounds
+	}
+	for _, e := range events {
+		t.Run(e.name, func(t *testing.T) {
+			fewBytes, fewAllocs := cost(fewPods, e.do)
+			manyBytes, manyAllocs := cost(manyPods, e.do)
+			t.Logf("%d pods: %.0f bytes, %.0f allocations; %d pods: %.0f, %.0f", fewPods, fewBytes, fewAllocs, manyPods, manyBytes, manyAllocs)
+			if manyBytes > maxGrowth*fewBytes || manyAllocs > maxGrowth*fewAllocs {
+				t.Errorf("with %d pods it takes %.2f times the bytes and %.2f times the allocations that it takes with %d: something walks over all pods",
+					manyPods, manyBytes/fewBytes, manyAllocs/fewAllocs, fewPods)
+			}
+		})
+	}
+}
+
+func TestAMailboxThatIsNeverEmptyKeepsNoMoreThanItMayHold(t *testing.T) {
+	m := newMailbox()
+	for seq := range uint64(100 * mailboxSize) {
+		if !m.put(&delivery{rec: &journaletv1.Record{Seq: seq + 1}}) {
+			t.Fatalf("record %d has no room", seq+1)
+		}
+		// A few always wait.
+		if seq < 3 {
+			continue
+		}
+		m.started, m.invoker = true, nil
+		if msg, _ := m.next(); msg.(*delivery).seq() != seq-2 {
+			t.Fatalf("record %v comes when %d is due", msg, seq-2)
+		}
+	}
+	if c := cap(m.records); c > 4*mailboxSize {
+		t.Errorf("the box keeps room for %d records and may hold %d", c, mailboxSize)
+	}
+}

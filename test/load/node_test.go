@@ -1,0 +1,338 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/sim"
+)
+
+const (
+	// patience is how long anything may take before a test gives up. It says nothing about how long it should take.
+	patience = 60 * time.Second
+	// pollEvery is how often a condition is looked at that no event tells of.
+	pollEvery = 10 * time.Millisecond
+	// maxPods is the agent's --max-pods: no test is about admission.
+	maxPods = 5000
+)
+
+// node is a simulated runtime, a manifest folder, and an agent that is started and killed.
+type node struct {
+	tb        testing.TB
+	dir, pods string
+	front     *front
+	rt        *sim.Runtime
+	cri       *grpc.ClientConn
+	port      int
+	cmd       *exec.Cmd
+
+	mu sync.Mutex
+	// running is the generation that was started last of each pod, by the env variable GEN.
+	running map[string]int
+	since   map[string]time.Time
+	changed chan struct{} // closed and replaced at each start
+}
+
+// newNode makes the node; no agent runs yet.
+func newNode(tb testing.TB) *node {
+	tb.Helper()
+	// Not TempDir: its paths are longer than a socket's may be.
+	dir, err := os.MkdirTemp("", "load")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := &node{tb: tb, dir: dir, pods: filepath.Join(dir, "pods"), running: map[string]int{}, since: map[string]time.Time{}, changed: make(chan struct{})}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Mkdir(n.pods, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	var refs []string
+	for i := range images {
+		refs = append(refs, imageOf(i))
+	}
+	n.rt = sim.New(sim.Options{Images: refs, Behaviour: n.started})
+	tb.Cleanup(n.rt.Close)
+	if n.cri, err = n.rt.Dial(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = n.cri.Close() })
+	n.front = serveFront(tb, n.cri, n.socket())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n.port = l.Addr().(*net.TCPAddr).Port
+	_ = l.Close()
+	tb.Cleanup(n.kill)
+	return n
+}
+
+func (n *node) logPath() string { return filepath.Join(n.dir, "agent.log") }
+
+// said is the agent's log so far.
+func (n *node) said() string {
+	b, err := os.ReadFile(n.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func (n *node) socket() string { return filepath.Join(n.dir, "cri.sock") }
+
+// started makes every process one that runs until it is told to stop, and notes that it runs.
+func (n *node) started(c *cri.ContainerConfig) (sim.Behaviour, bool) {
+	name, gen := "", 0
+	for _, e := range c.GetEnvs() {
+		switch e.GetKey() {
+		case "POD":
+			name = string(e.GetValue())
+		case "GEN":
+			gen, _ = strconv.Atoi(string(e.GetValue()))
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.running[name], n.since[name] = gen, time.Now()
+	close(n.changed)
+	n.changed = make(chan struct{})
+	return sim.Behaviour{RunFor: sim.Forever}, true
+}
+
+// await blocks until ok holds of the generations that were started last.
+func (n *node) await(what string, ok func(running map[string]int) bool) {
+	n.tb.Helper()
+	late := time.After(patience)
+	for {
+		n.mu.Lock()
+		done, changed := ok(n.running), n.changed
+		n.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			n.mu.Lock()
+			running := fmt.Sprint(n.running)
+			n.mu.Unlock()
+			n.tb.Fatalf("never came: %s; running are %s; the agent says:\n%s", what, running, tail(n.said()))
+		}
+	}
+}
+
+// at is when a pod was started last.
+func (n *node) at(name string) time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.since[name]
+}
+
+// put writes a manifest, whole or not at all. A pod with a UID of its own is updated by its next generation, one
+// without is replaced.
+func (n *node) put(name, uid string, gen int) {
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"uid":%q},"spec":{"terminationGracePeriodSeconds":1,`+
+		`"containers":[{"name":"main","image":%q,"env":[{"name":"POD","value":%q},{"name":"GEN","value":"%d"}]}]}}`,
+		name, uid, imageOf(gen), name, gen)
+	draft, path := filepath.Join(n.pods, "."+name), filepath.Join(n.pods, name+".yaml")
+	if err := os.WriteFile(draft, []byte(text), 0o600); err != nil {
+		n.tb.Fatal(err)
+	}
+	if err := os.Rename(draft, path); err != nil {
+		n.tb.Fatal(err)
+	}
+}
+
+// imageOf is an image of its own for each of so many generations: of what an update may change, only that replaces a
+// container.
+func imageOf(gen int) string { return fmt.Sprintf("registry.example/app:%d", gen%images) }
+
+// images are on the runtime from the start: pulls are not what is tested.
+const images = 100
+
+// run puts so many pods into the folder, starts the agent and waits until all of them run.
+func (n *node) run(pods int) {
+	n.tb.Helper()
+	for i := range pods {
+		n.put(podName(i), "", 0)
+	}
+	n.start()
+	n.await(fmt.Sprintf("%d pods running", pods), func(r map[string]int) bool { return len(r) == pods })
+	n.settle(pods)
+}
+
+func podName(i int) string { return fmt.Sprintf("p%04d", i) }
+
+// start starts the agent, with profiles on; it does not wait.
+func (n *node) start() { n.startWith("--profiling") }
+
+func (n *node) startWith(more ...string) {
+	n.tb.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	log, err := os.Create(n.logPath())
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	n.cmd = exec.Command(exe, append([]string{
+		"--root-dir", filepath.Join(n.dir, "root"), "--static-pod-path", n.pods, "--container-runtime-endpoint", "unix://" + n.socket(),
+		"--healthz-port", strconv.Itoa(n.port), "--max-pods", strconv.Itoa(maxPods), "--hostname-override", "load",
+		"--pod-log-dir", filepath.Join(n.dir, "logs"), "--container-log-dir", filepath.Join(n.dir, "links"),
+		"--resolv-conf", "", "--allow-beside-kubelet",
+	}, more...)...)
+	n.cmd.Env = append(os.Environ(), agentEnv+"=1")
+	n.cmd.Stderr, n.cmd.Stdout = log, log
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := n.cmd.Start(); err != nil {
+		n.tb.Fatal(err)
+	}
+}
+
+// kill ends the agent as a crash would.
+func (n *node) kill() {
+	if n.cmd != nil {
+		_ = n.cmd.Process.Kill()
+		_ = n.cmd.Wait()
+		n.cmd = nil
+	}
+}
+
+// until polls a condition.
+func (n *node) until(what string, ok func() (bool, string)) {
+	n.tb.Helper()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	late := time.After(patience)
+	for {
+		done, got := ok()
+		if done {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			n.tb.Fatalf("never came: %s; it is %s; the agent says:\n%s", what, got, tail(n.said()))
+		}
+	}
+}
+
+// settle waits until the runtime shows exactly one ready sandbox and one running container a pod and the journal rests.
+func (n *node) settle(pods int) {
+	n.tb.Helper()
+	rt := cri.NewRuntimeServiceClient(n.cri)
+	n.until(fmt.Sprintf("exactly %d pods on the runtime", pods), func() (bool, string) {
+		s, err := rt.ListPodSandbox(n.tb.Context(), &cri.ListPodSandboxRequest{})
+		if err != nil {
+			n.tb.Fatal(err)
+		}
+		c, err := rt.ListContainers(n.tb.Context(), &cri.ListContainersRequest{})
+		if err != nil {
+			n.tb.Fatal(err)
+		}
+		ready, up := 0, 0
+		for _, x := range s.GetItems() {
+			if x.GetState() == cri.PodSandboxState_SANDBOX_READY {
+				ready++
+			}
+		}
+		for _, x := range c.GetContainers() {
+			if x.GetState() == cri.ContainerState_CONTAINER_RUNNING {
+				up++
+			}
+		}
+		return ready == pods && up == pods && len(s.GetItems()) == pods, fmt.Sprintf("%d of %d sandboxes ready, %d containers running", ready, len(s.GetItems()), up)
+	})
+	last, same := -1, 0
+	n.until("a journal at rest", func() (bool, string) {
+		now := n.metric("journalet_journal_records_total")
+		if now != last {
+			last, same = now, 0
+		}
+		same++
+		return same > restLooks, fmt.Sprintf("at %d records", now)
+	})
+	if lag, held := n.metric("journalet_mailbox_lagging"), n.metric("journalet_actors_quarantined"); lag+held > 0 {
+		n.tb.Errorf("%d actors lag and %d are quarantined", lag, held)
+	}
+}
+
+// restLooks is how many looks in a row must find the journal as long as the one before. A hop takes less than 1 ms.
+const restLooks = 30
+
+// page reads one page of the agent's HTTP server; empty while there is none.
+func (n *node) page(path string) string {
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", n.port, path))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+func (n *node) metric(name string) int { return number(n.page("/metrics"), `(?m)^`+name+` (\S+)$`) }
+
+// number is what an expression finds first, -1 for nothing.
+func number(text, expr string) int {
+	m := regexp.MustCompile(expr).FindStringSubmatch(text)
+	if m == nil {
+		return -1
+	}
+	f, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return -1
+	}
+	return int(f)
+}
+
+// footprint is what the agent holds: bytes alive on the heap after a collection, goroutines, resident memory.
+type footprint struct{ heap, goroutines, rss int }
+
+func (n *node) footprint() footprint {
+	n.tb.Helper()
+	// What a pool keeps over one collection goes with the second.
+	n.page("/debug/pprof/heap?gc=1")
+	f := footprint{
+		heap:       number(n.page("/debug/pprof/heap?gc=1&debug=1"), `(?m)^# HeapAlloc = (\d+)$`),
+		goroutines: number(n.page("/debug/pprof/goroutine?debug=1"), `total (\d+)`),
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.cmd.Process.Pid))
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	f.rss = number(string(b), `(?m)^VmRSS:\s+(\d+) kB$`) << 10
+	if f.heap < 0 || f.goroutines < 0 || f.rss < 0 {
+		n.tb.Fatalf("the agent does not tell what it holds: %+v", f)
+	}
+	return f
+}
+
+func (f footprint) String() string {
+	return fmt.Sprintf("heap %.1f MiB, %d goroutines, RSS %.0f MiB", float64(f.heap)/(1<<20), f.goroutines, float64(f.rss)/(1<<20))
+}
+
+func tail(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
