@@ -21,13 +21,15 @@ INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build integration' b
 	| xargs -r -n1 dirname | sort -u | sed 's|^|./|')
 # go test is content with a pattern that matches nothing; a target that has nothing to run must say so.
 listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { echo "no test matches $(1) in $(2)" >&2; exit 2; }
+# The tests of test/chaos bring up their lab by themselves: they also kill it.
+CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
 # The other modules of the repository that hold programs of ours.
 MODULES = $(patsubst %/main.go,%,$(wildcard deploy/lab/*/main.go test/*/main.go))
 
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^##@ (build|trust)/ { print substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ##@ build
 
@@ -63,7 +65,7 @@ clean: ## remove what was built, except the tools and the labs
 check: fmt vet lint proto generated arch ## all that needs no running: format, vet, linters, proto contract, generated code, architecture
 
 .PHONY: test
-test: unit integration ## every tier: unit, architecture, simulation, then the integration tests on a real containerd (root)
+test: unit integration chaos-short ## every tier: unit, architecture, simulation, then integration and short chaos on a real containerd (root)
 
 .PHONY: unit
 unit: ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
@@ -105,8 +107,16 @@ oracle: ## (not yet) compare decisions with the kubelet's own code
 	@echo "oracle: not yet: see docs/SCOPE.md" >&2; exit 2
 
 .PHONY: chaos
-chaos: ## (not yet) long runs with faults injected
-	@echo "chaos: not yet: see docs/SCOPE.md" >&2; exit 2
+chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, at full length, on the lab "chaos" (root; ARGS='-chaos.seed=1')
+	LAB_NAME=chaos $(CHAOS) -v -timeout 60m -chaos.full $(ARGS)
+
+.PHONY: chaos-short
+chaos-short: ## the same in a minute or two, as part of make test
+	LAB_NAME=chaos $(CHAOS) $(ARGS)
+
+.PHONY: chaos-debian
+chaos-debian: ## the short form on Debian's containerd 1.6, which has no event stream, on the lab "chaos-debian"
+	LAB_NAME=chaos-debian LAB_CONTAINERD=debian $(CHAOS) $(ARGS)
 
 ##@ parts of check
 
@@ -116,7 +126,7 @@ fmt: # gofmt, without changing anything
 
 .PHONY: vet
 vet:
-	$(GO) vet -tags integration ./...
+	$(GO) vet -tags integration,chaos ./...
 	for module in $(MODULES); do (cd "$$module" && $(GO) vet ./...); done
 
 .PHONY: lint

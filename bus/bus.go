@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -162,13 +163,25 @@ func (b *Bus) begin(writer *nats.Conn, r *reader, found *finding) error {
 	return nil
 }
 
+// mend opens the streams again for one beside the journal that met a write error and refuses everything since. While the
+// journal cannot be written to either, its appender sees to that for all of them.
+func (b *Bus) mend(since time.Time) error {
+	if _, err := b.journal.Stalled(); err != nil {
+		return nil
+	}
+	return b.srv.healOnce(since)
+}
+
 // stores opens what stands beside the journal.
 func (b *Bus) stores(ctx context.Context, r *reader) (err error) {
 	if b.manifests, err = openManifests(ctx, r, b.srv, b.opts.Node); err != nil {
 		return err
 	}
-	b.snapshots, err = openSnapshots(ctx, r, b.srv, b.opts.Node)
-	return err
+	if b.snapshots, err = openSnapshots(ctx, r, b.srv, b.opts.Node); err != nil {
+		return err
+	}
+	b.manifests.heal, b.snapshots.heal = b.mend, b.mend
+	return nil
 }
 
 // Opening is what Open found.

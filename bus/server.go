@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -38,6 +39,9 @@ type embedded struct {
 	dir  string
 	sync SyncPolicy
 	log  *serverLog
+
+	healing sync.Mutex // held while the streams are opened again
+	healed  time.Time  // when they last were, whether it went well or not
 }
 
 // startServer starts the server and recovers the streams. It returns once connections are answered.
@@ -124,6 +128,25 @@ func (e *embedded) enable() error {
 // write until then, and on a full disk the server closes all of them by itself.
 // between is done while they are closed.
 func (e *embedded) heal(between func() error) error {
+	e.healing.Lock()
+	defer e.healing.Unlock()
+	return e.reopen(between)
+}
+
+// healOnce is heal for one of several that meet the same trouble: it does nothing if the streams were opened
+// again after since.
+func (e *embedded) healOnce(since time.Time) error {
+	e.healing.Lock()
+	defer e.healing.Unlock()
+	if e.healed.After(since) {
+		return nil
+	}
+	return e.reopen(func() error { return nil })
+}
+
+// reopen is for heal and healOnce only.
+func (e *embedded) reopen(between func() error) error {
+	e.healed = time.Now()
 	if err := e.srv.ShutdownJetStream(); err != nil {
 		return fmt.Errorf("bus: close the streams: %w", err)
 	}

@@ -54,10 +54,16 @@ start_containerd() {
 
 cri_answers() { crictl --timeout 2s version >/dev/null 2>&1; }
 
+# starting is true from start_containerd on, also while its process is not yet the program that containerd_runs looks for.
+starting() {
+  local pid
+  pid=$(cat "$PIDFILE" 2>/dev/null) && [[ -d /proc/$pid ]] && ! grep -qs '^State:.Z' "/proc/$pid/status"
+}
+
 wait_ready() {
   local deadline=$((SECONDS + READY_SECONDS))
   until cri_answers; do
-    if ! containerd_runs; then
+    if ! starting && ! containerd_runs; then
       tail -n 15 "$LOG"
       die "containerd has ended: the reason is in $LOG"
     fi

@@ -1,0 +1,35 @@
+//go:build chaos
+
+package chaos
+
+import (
+	"testing"
+	"time"
+)
+
+const (
+	// longestOutage is how long containerd stays away, beside what its start takes.
+	longestOutage = time.Second
+	// longestCalm lies between its return and its next end.
+	longestCalm = 4 * time.Second
+)
+
+func TestContainerdKilledUnderRunningPods(t *testing.T) {
+	r := choices(t)
+	a := newAgent(t)
+	c, before := newChurn(a, r, length{8, 16}.now())
+	c.fill()
+	n := roundsOr(length{3, 20})
+	for range n {
+		c.runFor(time.Duration(r.Int64N(int64(longestCalm))))
+		if _, err := lab("kill-containerd"); err != nil {
+			t.Fatal(err)
+		}
+		c.runFor(time.Duration(r.Int64N(int64(longestOutage))))
+		if _, err := lab("up"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d kills, pods: %s", n, c)
+	a.recovered(c.wanted, before)
+}

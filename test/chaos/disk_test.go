@@ -1,0 +1,107 @@
+//go:build chaos
+
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// diskBytes is the agent's whole disk in the test.
+	diskBytes = 64 << 20
+	chunk     = 1 << 20
+	// victims crash, and as many pods are removed, while the disk is full: more than fits into a block's last page.
+	victims = 4
+)
+
+// fullSeconds is how long the disk stays full.
+var fullSeconds = length{6, 60}
+
+// cannotStore is how the agent's log tells that the disk it stands on is the journal's too.
+const cannotStore = "the journal cannot store"
+
+// cannotKeep is how it tells that a manifest waits for room.
+const cannotKeep = "manifests not handed over"
+
+func TestDiskFullAndFreed(t *testing.T) {
+	r := choices(t)
+	a := newAgent(t)
+	if err := unix.Mount("tmpfs", a.root, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskBytes)); err != nil {
+		t.Fatal(err)
+	}
+	c, before := newChurn(a, r, 0)
+	for i := range victims {
+		c.put(fmt.Sprintf("victim-%d", i), idles)
+		c.put(fmt.Sprintf("leaving-%d", i), idles)
+	}
+	eventually(t, settle, "all pods", func() error { return a.holds(c.wanted) })
+
+	filler, err := os.Create(filepath.Join(a.root, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filler.Close()
+	logged := len(a.logged())
+	fillUp(t, filler)
+	end := time.Now().Add(time.Duration(fullSeconds.now()) * time.Second)
+	for i := range victims {
+		c.crash(fmt.Sprintf("victim-%d", i))
+		c.remove(fmt.Sprintf("leaving-%d", i))
+	}
+	eventually(t, settle, "the full disk to last, and the agent to tell of it", func() error {
+		// What pods that go give free, and what the agent has kept back, is taken as well.
+		fillUp(t, filler)
+		if name := fmt.Sprintf("victim-%d", r.IntN(victims)); a.crash(name) {
+			w := c.wanted[name]
+			w.crashed = true
+			c.wanted[name] = w
+		}
+		if text := a.logged()[logged:]; time.Now().Before(end) || !strings.Contains(text, cannotStore) {
+			return fmt.Errorf("its log says since then:\n%s", text)
+		}
+		return nil
+	})
+	if !a.running() {
+		t.Fatalf("the agent ended on a full disk: %s", a.cmd.ProcessState)
+	}
+	if now := a.stable(); !maps.Equal(now, before) {
+		t.Errorf("the full disk changed pods:\n%v\nand before\n%v", now, before)
+	}
+	// A manifest that comes while nothing can be stored is taken up once there is room.
+	c.put("late", idles)
+	eventually(t, settle, "the agent to tell that it cannot keep a manifest", func() error {
+		if !strings.Contains(a.logged()[logged:], cannotKeep) {
+			return errors.New("its log does not say so")
+		}
+		return nil
+	})
+	if err := filler.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	c.put("later", idles)
+	a.recovered(c.wanted, before)
+	if !a.running() {
+		t.Errorf("the agent ended: %s", a.cmd.ProcessState)
+	}
+}
+
+// fillUp leaves no byte.
+func fillUp(t *testing.T, f *os.File) {
+	t.Helper()
+	for b := make([]byte, chunk); ; {
+		if _, err := f.Write(b); errors.Is(err, unix.ENOSPC) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

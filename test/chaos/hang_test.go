@@ -1,0 +1,69 @@
+//go:build chaos
+
+package chaos
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// hangSeconds is longer than callDeadline, so that the agent's own deadline passes while the call hangs.
+var hangSeconds = length{12, 60}
+
+const (
+	callDeadline = "runtimeRequestTimeout: 8s"
+	// goesOn bounds what other pods need meanwhile; alone it takes a second or two.
+	goesOn = 20 * time.Second
+)
+
+func TestCallsOfOnePodHangAndTheOthersGoOn(t *testing.T) {
+	a := newAgent(t, callDeadline)
+	p := a.behindProxy()
+	c, before := newChurn(a, choices(t), 0)
+	c.put("hung-old", idles)
+	c.put("victim", idles)
+	eventually(t, settle, "all pods", func() error { return a.holds(c.wanted) })
+
+	// A pod that runs, by all its names, and one that is about to start.
+	p.hang(append(a.namesOf("hung-old"), "hung-new-"+a.node)...)
+	end := time.Now().Add(time.Duration(hangSeconds.now()) * time.Second)
+	c.crash("hung-old")
+	c.put("hung-new", idles)
+	eventually(t, soon, "a call of each hung pod", p.holdsBoth)
+	round := 0
+	for ; round == 0 || time.Now().Before(end); round++ {
+		name := fmt.Sprintf("during-%d", round%2)
+		c.put(name, idles)
+		c.crash("victim")
+		eventually(t, goesOn, fmt.Sprintf("start and restart of others, round %d of the hang", round), func() error {
+			others := map[string]want{}
+			for n, w := range c.wanted {
+				if n != "hung-old" && n != "hung-new" {
+					others[n] = w
+				}
+			}
+			return a.holdsAtLeast(others)
+		})
+		if a.holdsAtLeast(map[string]want{"hung-new": c.wanted["hung-new"]}) == nil {
+			t.Fatal("the hung pod runs: nothing was held")
+		}
+		c.remove(name)
+	}
+	t.Logf("others started and restarted %d times while %d calls were held", round, p.release())
+	a.recovered(c.wanted, before)
+}
+
+// crash ends a pod's container, which must run.
+func (c *churn) crash(name string) {
+	c.a.t.Helper()
+	eventually(c.a.t, soon, "a container of "+name+" to end", func() error {
+		if !c.a.crash(name) {
+			return fmt.Errorf("none runs")
+		}
+		return nil
+	})
+	w := c.wanted[name]
+	w.crashed, w.restarts = true, w.restarts+1
+	c.wanted[name] = w
+}
