@@ -163,9 +163,9 @@ func (b *Bus) begin(writer *nats.Conn, r *reader, found *finding) error {
 	return nil
 }
 
-// mend opens the streams again for one beside the journal that met a write error and refuses everything since. While the
+// reopen opens the streams again for one beside the journal that met a write error and refuses everything since. While the
 // journal cannot be written to either, its appender sees to that for all of them.
-func (b *Bus) mend(since time.Time) error {
+func (b *Bus) reopen(since time.Time) error {
 	if _, err := b.journal.Stalled(); err != nil {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (b *Bus) stores(ctx context.Context, r *reader) (err error) {
 	if b.snapshots, err = openSnapshots(ctx, r, b.srv, b.opts.Node); err != nil {
 		return err
 	}
-	b.manifests.heal, b.snapshots.heal = b.mend, b.mend
+	b.manifests.mender.reopen, b.snapshots.mender.reopen = b.reopen, b.reopen
 	return nil
 }
 

@@ -24,9 +24,6 @@ const (
 	ManifestGrace = time.Hour
 	// maxPutNoted is how many puts are remembered before those past their grace are forgotten.
 	maxPutNoted = 1024
-	// manifestsHealAfter is how many puts in a row may fail before the streams are opened again: one that met a
-	// full disk refuses everything until then, and the journal's own recovery may not have touched it.
-	manifestsHealAfter = 1
 )
 
 // ErrNoManifest means that no manifest with that digest is kept.
@@ -44,10 +41,8 @@ type Manifests struct {
 	// mu is held while a manifest is stored or removed, so that none goes that was just asked for.
 	mu sync.Mutex
 	// put is when each was last put, as far as that is less than ManifestGrace ago.
-	put map[string]time.Time
-	// fails counts puts in a row that failed; heal is called then, with the time at which the put began.
-	fails int
-	heal  func(since time.Time) error
+	put    map[string]time.Time
+	mender mender
 }
 
 func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*Manifests, error) {
@@ -81,26 +76,14 @@ func (m *Manifests) Put(ctx context.Context, digest string, data []byte) error {
 		return nil
 	}
 	begun := time.Now()
-	if _, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data, jetstream.WithExpectStream(manifestStream)); err != nil {
-		return fmt.Errorf("keep manifest %s: %w", digest, m.mend(begun, err))
+	_, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data, jetstream.WithExpectStream(manifestStream))
+	if err := m.mender.note(ctx, begun, err); err != nil {
+		return fmt.Errorf("keep manifest %s: %w", digest, err)
 	}
-	m.fails = 0
 	if !m.always {
 		return nil
 	}
 	return m.blocks.force()
-}
-
-// mend opens the streams again if putting fails repeatedly, so that the next put may succeed; mu is held.
-func (m *Manifests) mend(begun time.Time, cause error) error {
-	m.fails++
-	if m.fails <= manifestsHealAfter {
-		return cause
-	}
-	if err := m.heal(begun); err != nil {
-		return errors.Join(cause, err)
-	}
-	return cause
 }
 
 // note remembers that a manifest was just put; mu is held.

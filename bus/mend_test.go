@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -62,4 +63,29 @@ func TestWhatStandsBesideTheJournalIsKeptAgainOnceTheDiskHasRoom(t *testing.T) {
 		appendFacts(t, b, 10)
 		wantWhole(t, b, 1, 20, false)
 	})
+}
+
+func TestStreamsAreOpenedAgainAfterFailuresInARowThatAreTheirOwn(t *testing.T) {
+	broken := errors.New("no space left")
+	reopened := 0
+	m := mender{reopen: func(time.Time) error { reopened++; return nil }}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for i, c := range []struct {
+		ctx    context.Context
+		result error
+		want   int
+	}{
+		{t.Context(), broken, 0}, {t.Context(), nil, 0}, // one failure may pass
+		{t.Context(), broken, 0}, {t.Context(), broken, 1}, {t.Context(), nil, 1},
+		{gone, context.Canceled, 1}, {gone, context.Canceled, 1}, {gone, context.Canceled, 1}, // the agent stops
+		{t.Context(), broken, 1}, {t.Context(), broken, 2},
+	} {
+		if err := m.note(c.ctx, time.Now(), c.result); !errors.Is(err, c.result) {
+			t.Errorf("%d: %v came back as %v", i, c.result, err)
+		}
+		if reopened != c.want {
+			t.Errorf("%d: opened again %d times, want %d", i, reopened, c.want)
+		}
+	}
 }

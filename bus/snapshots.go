@@ -34,8 +34,7 @@ type Snapshots struct {
 	node   string
 	blocks *blocks
 	stream jetstream.Stream
-	// heal is called when a set could not be stored, with the time at which that began.
-	heal func(since time.Time) error
+	mender mender
 }
 
 func openSnapshots(ctx context.Context, r *reader, e *embedded, node string) (*Snapshots, error) {
@@ -61,9 +60,8 @@ func (s *Snapshots) subject(barrier uint64, rest string) string {
 // an error the set before it still stands. The barrier is above 0. One Save at a time.
 func (s *Snapshots) Save(ctx context.Context, barrier uint64, snaps []*journaletv1.Snapshot) error {
 	begun := time.Now()
-	if err := s.save(ctx, barrier, snaps); err != nil {
-		// A stream that met a full disk refuses everything until it is opened again; the next set may be stored then.
-		return fmt.Errorf("save snapshots at %d: %w", barrier, errors.Join(err, s.heal(begun)))
+	if err := s.mender.note(ctx, begun, s.save(ctx, barrier, snaps)); err != nil {
+		return fmt.Errorf("save snapshots at %d: %w", barrier, err)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (a *app) printVerified(r *bus.VerifyReport) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.out, "Records %d to %d, runs of the agent: %d, size: %s\n", r.First, r.Last, r.Epochs, bytesText(r.Bytes))
+		fmt.Fprintf(a.out, "Records %d to %d, runs of the agent: %d, size: %s\n", r.First, r.Last, r.Epochs, query.Size(r.Bytes))
 		if r.Cut {
 			fmt.Fprintf(a.out, "Records before %d were cut by retention.\n", r.First)
 		}
@@ -123,12 +123,12 @@ func (a *app) printSize(r *bus.SizeReport, names map[string]string) {
 	fmt.Fprintln(a.out, "On disk:")
 	(&table{w: a.out, indent: "  "}).print(
 		[]string{"WHAT", "MESSAGES", "SIZE"},
-		[]string{"journal", fmt.Sprint(r.Journal.Count), bytesText(r.JournalDisk)},
-		[]string{"manifests", fmt.Sprint(r.Manifests), bytesText(r.ManifestsDisk)},
-		[]string{"snapshots", fmt.Sprint(r.Snapshots), bytesText(r.SnapshotsDisk)},
-		[]string{"total", "", bytesText(r.Total())},
+		[]string{"journal", fmt.Sprint(r.Journal.Count), query.Size(r.JournalDisk)},
+		[]string{"manifests", fmt.Sprint(r.Manifests), query.Size(r.ManifestsDisk)},
+		[]string{"snapshots", fmt.Sprint(r.Snapshots), query.Size(r.SnapshotsDisk)},
+		[]string{"total", "", query.Size(r.Total())},
 	)
-	fmt.Fprintf(a.out, "\nRecords as encoded: %s\n", bytesText(r.Journal.Bytes))
+	fmt.Fprintf(a.out, "\nRecords as encoded: %s\n", query.Size(r.Journal.Bytes))
 	shares := func(title, what string, list []bus.Share, name func(string) string) {
 		if len(list) == 0 {
 			return
@@ -140,7 +140,7 @@ func (a *app) printSize(r *bus.SizeReport, names map[string]string) {
 			if r.Journal.Bytes > 0 {
 				share = fmt.Sprintf("%.1f %%", float64(s.Bytes)*100/float64(r.Journal.Bytes))
 			}
-			rows = append(rows, []string{name(s.Name), fmt.Sprint(s.Count), bytesText(s.Bytes), share})
+			rows = append(rows, []string{name(s.Name), fmt.Sprint(s.Count), query.Size(s.Bytes), share})
 		}
 		(&table{w: a.out, indent: "  "}).print(rows...)
 	}

@@ -67,16 +67,3 @@ func (t *table) print(rows ...[]string) {
 		fmt.Fprintln(t.w, strings.TrimRight(b.String(), " "))
 	}
 }
-
-// bytesText is a number of bytes for people.
-func bytesText(n uint64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, i := float64(n)/unit, 0
-	for ; v >= unit && i < 4; i++ {
-		v /= unit
-	}
-	return fmt.Sprintf("%.1f %ciB", v, "KMGTP"[i])
-}

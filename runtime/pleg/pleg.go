@@ -133,11 +133,7 @@ func (p *PLEG) Seed(obs []*journaletv1.PodObserved) {
 func (p *PLEG) Expect(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.pods[uid]
-	if s == nil {
-		s = &pod{}
-		p.pods[uid] = s
-	}
+	s := p.known(uid)
 	s.owed = true
 }
 
@@ -148,11 +144,7 @@ func (p *PLEG) Hint(uid string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.pods[uid]
-	if s == nil {
-		s = &pod{}
-		p.pods[uid] = s
-	}
+	s := p.known(uid)
 	switch {
 	case s.looking:
 		s.again = true
@@ -160,6 +152,16 @@ func (p *PLEG) Hint(uid string) {
 	default:
 		p.enqueue(uid, s)
 	}
+}
+
+// known is what is known of a pod, from now on something; p.mu is held.
+func (p *PLEG) known(uid string) *pod {
+	s := p.pods[uid]
+	if s == nil {
+		s = &pod{}
+		p.pods[uid] = s
+	}
+	return s
 }
 
 // Quiet makes the runtime's events about a pod no reason to look at it any more: it is being taken down, step by step and
@@ -313,11 +315,7 @@ func (p *PLEG) relistOnce(ctx context.Context) error {
 		}
 	}
 	for uid, l := range shown {
-		s := p.pods[uid]
-		if s == nil {
-			s = &pod{}
-			p.pods[uid] = s
-		}
+		s := p.known(uid)
 		switch {
 		case s.queued || l.same(s.last) && !s.owed:
 		case s.looking:

@@ -111,7 +111,7 @@ func (d *Describer) imageOrNode(_ string, _ messages.Ref, e *journaletv1.Event) 
 		return d.imageAnswered(k.ImageAnswered)
 	case *journaletv1.Event_PullProgressed:
 		p := k.PullProgressed
-		return fmt.Sprintf("pulling image %s for %s, %s so far", p.GetImage(), span(p.GetElapsed().AsDuration()), size(p.GetBytes()))
+		return fmt.Sprintf("pulling image %s for %s, %s so far", p.GetImage(), span(p.GetElapsed().AsDuration()), Size(p.GetBytes()))
 	case *journaletv1.Event_AdmissionAsked:
 		return "ask the node to admit pod " + k.AdmissionAsked.GetName()
 	case *journaletv1.Event_AdmissionDecided:
@@ -145,7 +145,7 @@ func pulled(took time.Duration, bytes int64) string {
 		parts = append(parts, "pulled in "+span(took))
 	}
 	if bytes > 0 {
-		parts = append(parts, size(bytes))
+		parts = append(parts, Size(bytes))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -153,8 +153,8 @@ func pulled(took time.Duration, bytes int64) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// size is a number of bytes for people, with a binary unit.
-func size(n int64) string {
+// Size is a number of bytes for people, with a binary unit.
+func Size[N int64 | uint64](n N) string {
 	const unit = 1024
 	if n < unit {
 		return fmt.Sprintf("%d B", n)
