@@ -379,11 +379,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 
 // remember replaces what is known of a pod; p.mu is held.
 func (p *PLEG) remember(o *journaletv1.PodObserved) {
-	s := p.pods[o.GetUid()]
-	if s == nil {
-		s = &pod{}
-		p.pods[o.GetUid()] = s
-	}
+	s := p.known(o.GetUid())
 	p.unindex(s.last)
 	s.last = o
 	for _, x := range o.GetSandboxes() {
