@@ -105,6 +105,22 @@ func (a *agent) started() *journaletv1.AgentStarted {
 	}
 }
 
+// sandboxSeccomp writes the seccomp profile that pause processes get and gives its path; empty: RuntimeDefault, which a
+// runtime also takes where the kernel has no seccomp. A profile that cannot be written keeps nothing from starting.
+func (a *agent) sandboxSeccomp() string {
+	if a.cfg.SandboxSeccompProfile == config.SandboxSeccompRuntimeDefault {
+		return ""
+	}
+	if _, err := os.Stat("/proc/sys/kernel/seccomp/actions_avail"); err != nil {
+		return ""
+	}
+	path, err := cri.WriteSandboxSeccomp(a.cfg.RootDir)
+	if err != nil {
+		a.log.Warn("sandboxes get the runtime's default seccomp profile", "error", err)
+	}
+	return path
+}
+
 // makeDrivers makes the drivers; none does anything before it is run.
 func (a *agent) makeDrivers() {
 	volumes := volume.New(volume.Options{
@@ -115,7 +131,7 @@ func (a *agent) makeDrivers() {
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
-		SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"), MemoryCapacity: a.facts.Capacity.MemoryBytes,
+		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"), MemoryCapacity: a.facts.Capacity.MemoryBytes,
 		Volumes: volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		CgroupV2: cgroupV2(), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},

@@ -97,6 +97,8 @@ type Config struct {
 	ClusterDNS     []string
 	ClusterDomain  string
 	SeccompDefault bool
+	// SandboxSeccompProfile is what pause processes get: SandboxSeccompMinimal or SandboxSeccompRuntimeDefault.
+	SandboxSeccompProfile string
 	// MaxContainerRestartPeriod is the longest container back-off, 1 s to 5 min.
 	MaxContainerRestartPeriod time.Duration
 
@@ -123,6 +125,12 @@ type Config struct {
 	AllowBesideKubelet bool
 }
 
+// The values of --sandbox-seccomp-profile.
+const (
+	SandboxSeccompMinimal        = "minimal"
+	SandboxSeccompRuntimeDefault = "RuntimeDefault"
+)
+
 // Defaults is what the agent runs with when it is told nothing.
 func Defaults() *Config {
 	return &Config{
@@ -131,7 +139,8 @@ func Defaults() *Config {
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
 		ResolvConf: DefaultResolvConf, MaxContainerRestartPeriod: DefaultMaxRestartPeriod,
-		HealthzPort: DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
+		SandboxSeccompProfile: SandboxSeccompMinimal,
+		HealthzPort:           DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
 		JournalSync: "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes, LogFormat: LogText,
 	}
 }
@@ -174,6 +183,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&c.ClusterDNS, "cluster-dns", c.ClusterDNS, "addresses of the cluster's DNS servers")
 	fs.StringVar(&c.ClusterDomain, "cluster-domain", c.ClusterDomain, "DNS domain of the cluster")
 	fs.BoolVar(&c.SeccompDefault, "seccomp-default", c.SeccompDefault, "RuntimeDefault seccomp profile for containers that name none")
+	fs.StringVar(&c.SandboxSeccompProfile, "sandbox-seccomp-profile", c.SandboxSeccompProfile,
+		"seccomp profile of pause processes: minimal, which is stricter and faster to load, or RuntimeDefault as in the kubelet")
 	fs.Int32Var(&c.HealthzPort, "healthz-port", c.HealthzPort, "port of /healthz; 0: none")
 	fs.StringVar(&c.HealthzBindAddress, "healthz-bind-address", c.HealthzBindAddress, "address of /healthz")
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling, "serve Go profiles on /debug/pprof/ of the --healthz-port, to whoever reaches it")

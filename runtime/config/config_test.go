@@ -238,6 +238,7 @@ func TestContradictionsAndValuesOutOfBoundsAreRefused(t *testing.T) {
 		{"--static-pod-path", ""}, {"--config", "/no/such/file"}, {"--config-dir", "/no/such/folder"},
 		{"--static-pod-path", "/a", "--pod-manifest-path", "/b"},
 		{"--journal-retention-age", "1m"}, {"--journal-retention-age", "-1h"}, {"--journal-retention-bytes", "1Mi"},
+		{"--sandbox-seccomp-profile", "Unconfined"},
 		{"--journal-retention-bytes", "-1"}, {"--journal-retention-bytes", "much"}, {"--journal-retention-bytes", ""},
 	} {
 		c, _, err := load(t, args...)

@@ -74,6 +74,9 @@ func (c *Config) Validate() error {
 	if c.LogFormat != LogText && c.LogFormat != LogJSON {
 		bad("logging.format (--log-format): found %q, want %s or %s", c.LogFormat, LogText, LogJSON)
 	}
+	if c.SandboxSeccompProfile != SandboxSeccompMinimal && c.SandboxSeccompProfile != SandboxSeccompRuntimeDefault {
+		bad("--sandbox-seccomp-profile: found %q, want %s or %s", c.SandboxSeccompProfile, SandboxSeccompMinimal, SandboxSeccompRuntimeDefault)
+	}
 	if _, err := bus.ParseSync(c.JournalSync); err != nil {
 		bad("--journal-sync: %w", err)
 	}

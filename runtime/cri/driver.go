@@ -76,6 +76,8 @@ type Options struct {
 	HostsFile string
 	// SeccompDefault makes RuntimeDefault the profile of containers that name none (kubelet seccompDefault).
 	SeccompDefault bool
+	// SandboxSeccomp is the path of the pause processes' profile (WriteSandboxSeccomp); empty: RuntimeDefault.
+	SandboxSeccomp string
 	// SeccompRoot is where profiles of type Localhost are.
 	SeccompRoot string
 	// CgroupRoot is the cgroup under which a pod's cgroup stands. Empty leaves the parent to the runtime.

@@ -140,8 +140,7 @@ func (d *Driver) linuxSandboxConfig(pod *corev1.Pod) (*runtimeapi.LinuxPodSandbo
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(pod),
 		Privileged:       anyPrivileged(pod),
-		// The pause process runs nothing of the pod's, so it gets the stricter profile whatever the pod says.
-		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+		Seccomp:          d.sandboxProfile(),
 	}
 	out := &runtimeapi.LinuxPodSandboxConfig{
 		CgroupParent: d.opts.CgroupRoot, SecurityContext: sc, Sysctls: map[string]string{},

@@ -1,0 +1,107 @@
+package cri
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// profile is the part of an OCI seccomp profile that counts here.
+type profile struct {
+	DefaultAction   string
+	DefaultErrnoRet uint
+	Architectures   []string
+	Syscalls        []struct {
+		Names  []string
+		Action string
+	}
+}
+
+func TestThePauseProfileLetsAProcessWaitAndNothingReachTheKernelsInside(t *testing.T) {
+	dir := t.TempDir()
+	path, err := WriteSandboxSeccomp(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p profile
+	if err := json.Unmarshal(b, &p); err != nil {
+		t.Fatal(err)
+	}
+	// ENOSYS, not EPERM: a libc falls back from what a kernel lacks, and gives up at what is forbidden. No architectures:
+	// each one more costs as much again to load, and a pause process has one.
+	if p.DefaultAction != "SCMP_ACT_ERRNO" || p.DefaultErrnoRet != 38 || len(p.Architectures) != 0 {
+		t.Errorf("got %+v", p)
+	}
+	var allowed []string
+	for _, s := range p.Syscalls {
+		if s.Action != "SCMP_ACT_ALLOW" {
+			t.Errorf("action %s", s.Action)
+		}
+		allowed = append(allowed, s.Names...)
+	}
+	slices.Sort(allowed)
+	if n := len(slices.Compact(slices.Clone(allowed))); n != len(allowed) {
+		t.Errorf("%d names are there twice", len(allowed)-n)
+	}
+	for _, name := range []string{"pause", "wait4", "rt_sigaction", "execve", "exit_group"} {
+		if !slices.Contains(allowed, name) {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	for _, name := range []string{"mount", "umount2", "unshare", "setns", "bpf", "ptrace", "init_module", "kexec_load", "io_uring_setup", "userfaultfd", "open_by_handle_at", "perf_event_open", "reboot"} {
+		if slices.Contains(allowed, name) {
+			t.Errorf("%s is allowed", name)
+		}
+	}
+}
+
+func TestThePauseProfileIsWrittenOnce(t *testing.T) {
+	dir := t.TempDir()
+	path, err := WriteSandboxSeccomp(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WriteSandboxSeccomp(dir); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("a second start wrote it again: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := WriteSandboxSeccomp(dir); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(path); err != nil || len(b) < 2 {
+		t.Errorf("a damaged one stays: %q, %v", b, err)
+	}
+	if _, err := WriteSandboxSeccomp(filepath.Join(dir, "missing")); err == nil {
+		t.Error("a folder that is not there is no error")
+	}
+}
+
+func TestSandboxesGetThePauseProfileOrTheRuntimes(t *testing.T) {
+	d := testDriver()
+	d.opts.SandboxSeccomp = "/var/lib/x/sandbox-seccomp.json"
+	c, err := d.sandboxConfig(testPod(nil), 0, "i", "/logs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.Linux.SecurityContext.Seccomp
+	if got.ProfileType != runtimeapi.SecurityProfile_Localhost || got.LocalhostRef != d.opts.SandboxSeccomp {
+		t.Errorf("got %v", got)
+	}
+}
