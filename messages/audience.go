@@ -20,6 +20,8 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 		return []Ref{Source(k.ManifestsRead.GetSource())}, false
 	case *journaletv1.Event_PodObserved:
 		return []Ref{Pod(k.PodObserved.GetUid())}, false
+	case *journaletv1.Event_ProbeResult:
+		return []Ref{Pod(k.ProbeResult.GetUid())}, false
 	case *journaletv1.Event_CallFinished:
 		return withAsker(k.CallFinished.GetAsker()), false
 	case *journaletv1.Event_RuntimeHealthChanged:

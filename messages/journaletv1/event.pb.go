@@ -40,6 +40,7 @@ type Event struct {
 	//	*Event_CallFinished
 	//	*Event_RuntimeHealthChanged
 	//	*Event_PullProgressed
+	//	*Event_ProbeResult
 	//	*Event_PodUpdated
 	//	*Event_ManifestIgnored
 	//	*Event_SourceReady
@@ -53,6 +54,8 @@ type Event struct {
 	//	*Event_PodTerminated
 	//	*Event_PodFinished
 	//	*Event_BackOffStarted
+	//	*Event_PodEnding
+	//	*Event_ProbesSet
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ImageAnswered
@@ -201,6 +204,15 @@ func (x *Event) GetPullProgressed() *PullProgressed {
 	return nil
 }
 
+func (x *Event) GetProbeResult() *ProbeResult {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ProbeResult); ok {
+			return x.ProbeResult
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetPodUpdated() *PodUpdated {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_PodUpdated); ok {
@@ -318,6 +330,24 @@ func (x *Event) GetBackOffStarted() *BackOffStarted {
 	return nil
 }
 
+func (x *Event) GetPodEnding() *PodEnding {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PodEnding); ok {
+			return x.PodEnding
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetProbesSet() *ProbesSet {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ProbesSet); ok {
+			return x.ProbesSet
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionDecided() *AdmissionDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDecided); ok {
@@ -430,6 +460,10 @@ type Event_PullProgressed struct {
 	PullProgressed *PullProgressed `protobuf:"bytes,11,opt,name=pull_progressed,json=pullProgressed,proto3,oneof"`
 }
 
+type Event_ProbeResult struct {
+	ProbeResult *ProbeResult `protobuf:"bytes,12,opt,name=probe_result,json=probeResult,proto3,oneof"`
+}
+
 type Event_PodUpdated struct {
 	// Decisions of a source.
 	PodUpdated *PodUpdated `protobuf:"bytes,32,opt,name=pod_updated,json=podUpdated,proto3,oneof"`
@@ -482,6 +516,14 @@ type Event_PodFinished struct {
 
 type Event_BackOffStarted struct {
 	BackOffStarted *BackOffStarted `protobuf:"bytes,56,opt,name=back_off_started,json=backOffStarted,proto3,oneof"`
+}
+
+type Event_PodEnding struct {
+	PodEnding *PodEnding `protobuf:"bytes,57,opt,name=pod_ending,json=podEnding,proto3,oneof"`
+}
+
+type Event_ProbesSet struct {
+	ProbesSet *ProbesSet `protobuf:"bytes,58,opt,name=probes_set,json=probesSet,proto3,oneof"`
 }
 
 type Event_AdmissionDecided struct {
@@ -538,6 +580,8 @@ func (*Event_RuntimeHealthChanged) isEvent_Kind() {}
 
 func (*Event_PullProgressed) isEvent_Kind() {}
 
+func (*Event_ProbeResult) isEvent_Kind() {}
+
 func (*Event_PodUpdated) isEvent_Kind() {}
 
 func (*Event_ManifestIgnored) isEvent_Kind() {}
@@ -564,6 +608,10 @@ func (*Event_PodFinished) isEvent_Kind() {}
 
 func (*Event_BackOffStarted) isEvent_Kind() {}
 
+func (*Event_PodEnding) isEvent_Kind() {}
+
+func (*Event_ProbesSet) isEvent_Kind() {}
+
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
@@ -582,7 +630,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xec\x10\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xa0\x12\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -596,7 +644,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\rcall_finished\x18\t \x01(\v2\x1a.journalet.v1.CallFinishedH\x00R\fcallFinished\x12Z\n" +
 	"\x16runtime_health_changed\x18\n" +
 	" \x01(\v2\".journalet.v1.RuntimeHealthChangedH\x00R\x14runtimeHealthChanged\x12G\n" +
-	"\x0fpull_progressed\x18\v \x01(\v2\x1c.journalet.v1.PullProgressedH\x00R\x0epullProgressed\x12;\n" +
+	"\x0fpull_progressed\x18\v \x01(\v2\x1c.journalet.v1.PullProgressedH\x00R\x0epullProgressed\x12>\n" +
+	"\fprobe_result\x18\f \x01(\v2\x19.journalet.v1.ProbeResultH\x00R\vprobeResult\x12;\n" +
 	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
 	"podUpdated\x12J\n" +
 	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12>\n" +
@@ -611,7 +660,11 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x12pod_status_changed\x185 \x01(\v2\x1e.journalet.v1.PodStatusChangedH\x00R\x10podStatusChanged\x12D\n" +
 	"\x0epod_terminated\x186 \x01(\v2\x1b.journalet.v1.PodTerminatedH\x00R\rpodTerminated\x12>\n" +
 	"\fpod_finished\x187 \x01(\v2\x19.journalet.v1.PodFinishedH\x00R\vpodFinished\x12H\n" +
-	"\x10back_off_started\x188 \x01(\v2\x1c.journalet.v1.BackOffStartedH\x00R\x0ebackOffStarted\x12M\n" +
+	"\x10back_off_started\x188 \x01(\v2\x1c.journalet.v1.BackOffStartedH\x00R\x0ebackOffStarted\x128\n" +
+	"\n" +
+	"pod_ending\x189 \x01(\v2\x17.journalet.v1.PodEndingH\x00R\tpodEnding\x128\n" +
+	"\n" +
+	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetH\x00R\tprobesSet\x12M\n" +
 	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
 	"\x0eimage_answered\x18H \x01(\v2\x1b.journalet.v1.ImageAnsweredH\x00R\rimageAnswered\x12G\n" +
@@ -647,26 +700,29 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*CallFinished)(nil),         // 9: journalet.v1.CallFinished
 	(*RuntimeHealthChanged)(nil), // 10: journalet.v1.RuntimeHealthChanged
 	(*PullProgressed)(nil),       // 11: journalet.v1.PullProgressed
-	(*PodUpdated)(nil),           // 12: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),      // 13: journalet.v1.ManifestIgnored
-	(*SourceReady)(nil),          // 14: journalet.v1.SourceReady
-	(*PodForgotten)(nil),         // 15: journalet.v1.PodForgotten
-	(*AdmissionAsked)(nil),       // 16: journalet.v1.AdmissionAsked
-	(*ImageAsked)(nil),           // 17: journalet.v1.ImageAsked
-	(*ImageReleased)(nil),        // 18: journalet.v1.ImageReleased
-	(*CallRequested)(nil),        // 19: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),        // 20: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),     // 21: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),        // 22: journalet.v1.PodTerminated
-	(*PodFinished)(nil),          // 23: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),       // 24: journalet.v1.BackOffStarted
-	(*AdmissionDecided)(nil),     // 25: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),    // 26: journalet.v1.AdmissionDeferred
-	(*ImageAnswered)(nil),        // 27: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 28: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 29: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 30: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 31: journalet.v1.TimerCleared
+	(*ProbeResult)(nil),          // 12: journalet.v1.ProbeResult
+	(*PodUpdated)(nil),           // 13: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),      // 14: journalet.v1.ManifestIgnored
+	(*SourceReady)(nil),          // 15: journalet.v1.SourceReady
+	(*PodForgotten)(nil),         // 16: journalet.v1.PodForgotten
+	(*AdmissionAsked)(nil),       // 17: journalet.v1.AdmissionAsked
+	(*ImageAsked)(nil),           // 18: journalet.v1.ImageAsked
+	(*ImageReleased)(nil),        // 19: journalet.v1.ImageReleased
+	(*CallRequested)(nil),        // 20: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),        // 21: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),     // 22: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),        // 23: journalet.v1.PodTerminated
+	(*PodFinished)(nil),          // 24: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),       // 25: journalet.v1.BackOffStarted
+	(*PodEnding)(nil),            // 26: journalet.v1.PodEnding
+	(*ProbesSet)(nil),            // 27: journalet.v1.ProbesSet
+	(*AdmissionDecided)(nil),     // 28: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),    // 29: journalet.v1.AdmissionDeferred
+	(*ImageAnswered)(nil),        // 30: journalet.v1.ImageAnswered
+	(*CallDispatched)(nil),       // 31: journalet.v1.CallDispatched
+	(*CallDropped)(nil),          // 32: journalet.v1.CallDropped
+	(*TimerSet)(nil),             // 33: journalet.v1.TimerSet
+	(*TimerCleared)(nil),         // 34: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -680,31 +736,34 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	9,  // 8: journalet.v1.Event.call_finished:type_name -> journalet.v1.CallFinished
 	10, // 9: journalet.v1.Event.runtime_health_changed:type_name -> journalet.v1.RuntimeHealthChanged
 	11, // 10: journalet.v1.Event.pull_progressed:type_name -> journalet.v1.PullProgressed
-	12, // 11: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	13, // 12: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	14, // 13: journalet.v1.Event.source_ready:type_name -> journalet.v1.SourceReady
-	15, // 14: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	16, // 15: journalet.v1.Event.admission_asked:type_name -> journalet.v1.AdmissionAsked
-	17, // 16: journalet.v1.Event.image_asked:type_name -> journalet.v1.ImageAsked
-	18, // 17: journalet.v1.Event.image_released:type_name -> journalet.v1.ImageReleased
-	19, // 18: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	20, // 19: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	21, // 20: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	22, // 21: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	23, // 22: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	24, // 23: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	25, // 24: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	26, // 25: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	27, // 26: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	28, // 27: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	29, // 28: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	30, // 29: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	31, // 30: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	12, // 11: journalet.v1.Event.probe_result:type_name -> journalet.v1.ProbeResult
+	13, // 12: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	14, // 13: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	15, // 14: journalet.v1.Event.source_ready:type_name -> journalet.v1.SourceReady
+	16, // 15: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	17, // 16: journalet.v1.Event.admission_asked:type_name -> journalet.v1.AdmissionAsked
+	18, // 17: journalet.v1.Event.image_asked:type_name -> journalet.v1.ImageAsked
+	19, // 18: journalet.v1.Event.image_released:type_name -> journalet.v1.ImageReleased
+	20, // 19: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	21, // 20: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	22, // 21: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	23, // 22: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	24, // 23: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	25, // 24: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	26, // 25: journalet.v1.Event.pod_ending:type_name -> journalet.v1.PodEnding
+	27, // 26: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	28, // 27: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	29, // 28: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	30, // 29: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	31, // 30: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	32, // 31: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	33, // 32: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	34, // 33: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -730,6 +789,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_CallFinished)(nil),
 		(*Event_RuntimeHealthChanged)(nil),
 		(*Event_PullProgressed)(nil),
+		(*Event_ProbeResult)(nil),
 		(*Event_PodUpdated)(nil),
 		(*Event_ManifestIgnored)(nil),
 		(*Event_SourceReady)(nil),
@@ -743,6 +803,8 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_PodTerminated)(nil),
 		(*Event_PodFinished)(nil),
 		(*Event_BackOffStarted)(nil),
+		(*Event_PodEnding)(nil),
+		(*Event_ProbesSet)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ImageAnswered)(nil),

@@ -151,6 +151,59 @@ func (PodPhase) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{1}
 }
 
+// ProbeKind tells the probes of a container apart.
+type ProbeKind int32
+
+const (
+	ProbeKind_PROBE_KIND_UNSPECIFIED ProbeKind = 0
+	ProbeKind_PROBE_KIND_STARTUP     ProbeKind = 1
+	ProbeKind_PROBE_KIND_LIVENESS    ProbeKind = 2
+	ProbeKind_PROBE_KIND_READINESS   ProbeKind = 3
+)
+
+// Enum value maps for ProbeKind.
+var (
+	ProbeKind_name = map[int32]string{
+		0: "PROBE_KIND_UNSPECIFIED",
+		1: "PROBE_KIND_STARTUP",
+		2: "PROBE_KIND_LIVENESS",
+		3: "PROBE_KIND_READINESS",
+	}
+	ProbeKind_value = map[string]int32{
+		"PROBE_KIND_UNSPECIFIED": 0,
+		"PROBE_KIND_STARTUP":     1,
+		"PROBE_KIND_LIVENESS":    2,
+		"PROBE_KIND_READINESS":   3,
+	}
+)
+
+func (x ProbeKind) Enum() *ProbeKind {
+	p := new(ProbeKind)
+	*p = x
+	return p
+}
+
+func (x ProbeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProbeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_pod_proto_enumTypes[2].Descriptor()
+}
+
+func (ProbeKind) Type() protoreflect.EnumType {
+	return &file_journalet_v1_pod_proto_enumTypes[2]
+}
+
+func (x ProbeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProbeKind.Descriptor instead.
+func (ProbeKind) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{2}
+}
+
 // Condition is one pod condition of the Kubernetes API.
 type Condition struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -441,6 +494,254 @@ func (x *BackOffStarted) GetKey() string {
 	return ""
 }
 
+// PodEnding tells that a pod ends though its source still names it: all its containers have ended for good and only
+// sidecars are left, or its deadline has passed.
+type PodEnding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pod's status reason and message, such as DeadlineExceeded; empty where it ends by itself.
+	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The phase is Failed, however its containers end.
+	Failed bool `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	// What its containers get to end; unset: what the manifest says. It never lengthens what was given before.
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodEnding) Reset() {
+	*x = PodEnding{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodEnding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodEnding) ProtoMessage() {}
+
+func (x *PodEnding) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodEnding.ProtoReflect.Descriptor instead.
+func (*PodEnding) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PodEnding) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PodEnding) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *PodEnding) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
+func (x *PodEnding) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+// ProbesSet says which probes of a container's instance are to be run from now on; none: all end. It replaces what was
+// set before for this container.
+type ProbesSet struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	ContainerId string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// Sorted.
+	Kinds []ProbeKind `protobuf:"varint,3,rep,packed,name=kinds,proto3,enum=journalet.v1.ProbeKind" json:"kinds,omitempty"`
+	// The manifest that holds the probes, and what they need of the instance.
+	Digest        string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	PodIps        []string               `protobuf:"bytes,5,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbesSet) Reset() {
+	*x = ProbesSet{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbesSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbesSet) ProtoMessage() {}
+
+func (x *ProbesSet) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbesSet.ProtoReflect.Descriptor instead.
+func (*ProbesSet) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ProbesSet) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ProbesSet) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *ProbesSet) GetKinds() []ProbeKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *ProbesSet) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ProbesSet) GetPodIps() []string {
+	if x != nil {
+		return x.PodIps
+	}
+	return nil
+}
+
+func (x *ProbesSet) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+// ProbeResult tells that a probe's result has changed: as often as its threshold in a row it came out so. A result like
+// the one before is not told.
+type ProbeResult struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Uid         string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Container   string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
+	ContainerId string                 `protobuf:"bytes,3,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	Kind        ProbeKind              `protobuf:"varint,4,opt,name=kind,proto3,enum=journalet.v1.ProbeKind" json:"kind,omitempty"`
+	Success     bool                   `protobuf:"varint,5,opt,name=success,proto3" json:"success,omitempty"`
+	// Why it failed, bounded, as the kubelet words it; empty on success.
+	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeResult) Reset() {
+	*x = ProbeResult{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeResult) ProtoMessage() {}
+
+func (x *ProbeResult) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeResult.ProtoReflect.Descriptor instead.
+func (*ProbeResult) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ProbeResult) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ProbeResult) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ProbeResult) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *ProbeResult) GetKind() ProbeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ProbeKind_PROBE_KIND_UNSPECIFIED
+}
+
+func (x *ProbeResult) GetSuccess() bool {
+	if x != nil {
+		return x.Success
+	}
+	return false
+}
+
+func (x *ProbeResult) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // PodTerminated tells the node that a pod will start no container again and that none runs.
 type PodTerminated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -452,7 +753,7 @@ type PodTerminated struct {
 
 func (x *PodTerminated) Reset() {
 	*x = PodTerminated{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[4]
+	mi := &file_journalet_v1_pod_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +765,7 @@ func (x *PodTerminated) String() string {
 func (*PodTerminated) ProtoMessage() {}
 
 func (x *PodTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[4]
+	mi := &file_journalet_v1_pod_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +778,7 @@ func (x *PodTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodTerminated.ProtoReflect.Descriptor instead.
 func (*PodTerminated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PodTerminated) GetUid() string {
@@ -505,7 +806,7 @@ type PodFinished struct {
 
 func (x *PodFinished) Reset() {
 	*x = PodFinished{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[5]
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +818,7 @@ func (x *PodFinished) String() string {
 func (*PodFinished) ProtoMessage() {}
 
 func (x *PodFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[5]
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +831,7 @@ func (x *PodFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodFinished.ProtoReflect.Descriptor instead.
 func (*PodFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PodFinished) GetUid() string {
@@ -599,14 +900,17 @@ type PodState struct {
 	Message    string                `protobuf:"bytes,42,opt,name=message,proto3" json:"message,omitempty"`
 	Conditions map[string]*Condition `protobuf:"bytes,43,rep,name=conditions,proto3" json:"conditions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Rejected by the node, with the reason above.
-	Rejected      bool `protobuf:"varint,44,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	Rejected bool `protobuf:"varint,44,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	// From PodEnding.
+	EndingGrace   *durationpb.Duration `protobuf:"bytes,45,opt,name=ending_grace,json=endingGrace,proto3" json:"ending_grace,omitempty"`
+	EndingFailed  bool                 `protobuf:"varint,46,opt,name=ending_failed,json=endingFailed,proto3" json:"ending_failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
 	*x = PodState{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[6]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +922,7 @@ func (x *PodState) String() string {
 func (*PodState) ProtoMessage() {}
 
 func (x *PodState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[6]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +935,7 @@ func (x *PodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodState.ProtoReflect.Descriptor instead.
 func (*PodState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PodState) GetPod() *PodRef {
@@ -886,6 +1190,20 @@ func (x *PodState) GetRejected() bool {
 	return false
 }
 
+func (x *PodState) GetEndingGrace() *durationpb.Duration {
+	if x != nil {
+		return x.EndingGrace
+	}
+	return nil
+}
+
+func (x *PodState) GetEndingFailed() bool {
+	if x != nil {
+		return x.EndingFailed
+	}
+	return false
+}
+
 // ContainerRecord is what is known of one container name over all its instances.
 type ContainerRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -911,14 +1229,22 @@ type ContainerRecord struct {
 	// Why the last start failed; cleared by one that does not.
 	StartError *Waiting `protobuf:"bytes,12,opt,name=start_error,json=startError,proto3" json:"start_error,omitempty"`
 	// It is being stopped only to be started again with its new definition.
-	Replacing     bool `protobuf:"varint,13,opt,name=replacing,proto3" json:"replacing,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Replacing bool `protobuf:"varint,13,opt,name=replacing,proto3" json:"replacing,omitempty"`
+	// The instance whose postStart hook has ended well.
+	PostStartedId string `protobuf:"bytes,14,opt,name=post_started_id,json=postStartedId,proto3" json:"post_started_id,omitempty"`
+	// The instance whose preStop hook has ended, one way or the other.
+	PreStoppedId string `protobuf:"bytes,15,opt,name=pre_stopped_id,json=preStoppedId,proto3" json:"pre_stopped_id,omitempty"`
+	// The newest instance is stopped, or was, because a liveness or startup probe or its postStart hook failed: its exit
+	// code says nothing about its program.
+	StoppedAsUnhealthy bool             `protobuf:"varint,16,opt,name=stopped_as_unhealthy,json=stoppedAsUnhealthy,proto3" json:"stopped_as_unhealthy,omitempty"`
+	Probes             *ContainerProbes `protobuf:"bytes,17,opt,name=probes,proto3" json:"probes,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1256,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1269,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -1037,6 +1363,113 @@ func (x *ContainerRecord) GetReplacing() bool {
 	return false
 }
 
+func (x *ContainerRecord) GetPostStartedId() string {
+	if x != nil {
+		return x.PostStartedId
+	}
+	return ""
+}
+
+func (x *ContainerRecord) GetPreStoppedId() string {
+	if x != nil {
+		return x.PreStoppedId
+	}
+	return ""
+}
+
+func (x *ContainerRecord) GetStoppedAsUnhealthy() bool {
+	if x != nil {
+		return x.StoppedAsUnhealthy
+	}
+	return false
+}
+
+func (x *ContainerRecord) GetProbes() *ContainerProbes {
+	if x != nil {
+		return x.Probes
+	}
+	return nil
+}
+
+// ContainerProbes is what is known of the probes of one instance. Another instance begins with none.
+type ContainerProbes struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// As last told by ProbesSet.
+	Kinds []ProbeKind `protobuf:"varint,2,rep,packed,name=kinds,proto3,enum=journalet.v1.ProbeKind" json:"kinds,omitempty"`
+	// Newest results; unset: none yet.
+	Startup       *ProbeResult `protobuf:"bytes,3,opt,name=startup,proto3" json:"startup,omitempty"`
+	Liveness      *ProbeResult `protobuf:"bytes,4,opt,name=liveness,proto3" json:"liveness,omitempty"`
+	Readiness     *ProbeResult `protobuf:"bytes,5,opt,name=readiness,proto3" json:"readiness,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerProbes) Reset() {
+	*x = ContainerProbes{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerProbes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerProbes) ProtoMessage() {}
+
+func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
+func (*ContainerProbes) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ContainerProbes) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *ContainerProbes) GetKinds() []ProbeKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *ContainerProbes) GetStartup() *ProbeResult {
+	if x != nil {
+		return x.Startup
+	}
+	return nil
+}
+
+func (x *ContainerProbes) GetLiveness() *ProbeResult {
+	if x != nil {
+		return x.Liveness
+	}
+	return nil
+}
+
+func (x *ContainerProbes) GetReadiness() *ProbeResult {
+	if x != nil {
+		return x.Readiness
+	}
+	return nil
+}
+
 // BackOff is a container's restart back-off.
 type BackOff struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1049,7 +1482,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1494,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1507,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BackOff) GetKey() string {
@@ -1110,7 +1543,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1555,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1568,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -1189,13 +1622,33 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0eBackOffStarted\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"O\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\x86\x01\n" +
+	"\tPodEnding\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\bR\x06failed\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xe7\x01\n" +
+	"\tProbesSet\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
+	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12-\n" +
+	"\x05kinds\x18\x03 \x03(\x0e2\x17.journalet.v1.ProbeKindR\x05kinds\x12\x16\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\x12\x17\n" +
+	"\apod_ips\x18\x05 \x03(\tR\x06podIps\x129\n" +
+	"\n" +
+	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"\xc1\x01\n" +
+	"\vProbeResult\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12!\n" +
+	"\fcontainer_id\x18\x03 \x01(\tR\vcontainerId\x12+\n" +
+	"\x04kind\x18\x04 \x01(\x0e2\x17.journalet.v1.ProbeKindR\x04kind\x12\x18\n" +
+	"\asuccess\x18\x05 \x01(\bR\asuccess\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"O\n" +
 	"\rPodTerminated\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12,\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xf7\x0e\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xda\x0f\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -1243,7 +1696,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18+ \x03(\v2&.journalet.v1.PodState.ConditionsEntryR\n" +
 	"conditions\x12\x1a\n" +
-	"\brejected\x18, \x01(\bR\brejected\x1a\\\n" +
+	"\brejected\x18, \x01(\bR\brejected\x12<\n" +
+	"\fending_grace\x18- \x01(\v2\x19.google.protobuf.DurationR\vendingGrace\x12#\n" +
+	"\rending_failed\x18. \x01(\bR\fendingFailed\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -1253,7 +1708,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.PodCallR\x05value:\x028\x01\x1aV\n" +
 	"\x0fConditionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\xc9\x04\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\x80\x06\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -1271,7 +1726,17 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0fstart_failed_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rstartFailedAt\x126\n" +
 	"\vstart_error\x18\f \x01(\v2\x15.journalet.v1.WaitingR\n" +
 	"startError\x12\x1c\n" +
-	"\treplacing\x18\r \x01(\bR\treplacing\"\x87\x01\n" +
+	"\treplacing\x18\r \x01(\bR\treplacing\x12&\n" +
+	"\x0fpost_started_id\x18\x0e \x01(\tR\rpostStartedId\x12$\n" +
+	"\x0epre_stopped_id\x18\x0f \x01(\tR\fpreStoppedId\x120\n" +
+	"\x14stopped_as_unhealthy\x18\x10 \x01(\bR\x12stoppedAsUnhealthy\x125\n" +
+	"\x06probes\x18\x11 \x01(\v2\x1d.journalet.v1.ContainerProbesR\x06probes\"\x88\x02\n" +
+	"\x0fContainerProbes\x12!\n" +
+	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12-\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x17.journalet.v1.ProbeKindR\x05kinds\x123\n" +
+	"\astartup\x18\x03 \x01(\v2\x19.journalet.v1.ProbeResultR\astartup\x125\n" +
+	"\bliveness\x18\x04 \x01(\v2\x19.journalet.v1.ProbeResultR\bliveness\x127\n" +
+	"\treadiness\x18\x05 \x01(\v2\x19.journalet.v1.ProbeResultR\treadiness\"\x87\x01\n" +
 	"\aBackOff\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x129\n" +
@@ -1294,7 +1759,12 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x11POD_PHASE_PENDING\x10\x01\x12\x15\n" +
 	"\x11POD_PHASE_RUNNING\x10\x02\x12\x17\n" +
 	"\x13POD_PHASE_SUCCEEDED\x10\x03\x12\x14\n" +
-	"\x10POD_PHASE_FAILED\x10\x04BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x10POD_PHASE_FAILED\x10\x04*r\n" +
+	"\tProbeKind\x12\x1a\n" +
+	"\x16PROBE_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12PROBE_KIND_STARTUP\x10\x01\x12\x17\n" +
+	"\x13PROBE_KIND_LIVENESS\x10\x02\x12\x18\n" +
+	"\x14PROBE_KIND_READINESS\x10\x03BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_pod_proto_rawDescOnce sync.Once
@@ -1308,75 +1778,90 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_pod_proto_rawDescData
 }
 
-var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                 // 0: journalet.v1.PodStage
 	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
-	(*Condition)(nil),             // 2: journalet.v1.Condition
-	(*PodStatusChanged)(nil),      // 3: journalet.v1.PodStatusChanged
-	(*Waiting)(nil),               // 4: journalet.v1.Waiting
-	(*BackOffStarted)(nil),        // 5: journalet.v1.BackOffStarted
-	(*PodTerminated)(nil),         // 6: journalet.v1.PodTerminated
-	(*PodFinished)(nil),           // 7: journalet.v1.PodFinished
-	(*PodState)(nil),              // 8: journalet.v1.PodState
-	(*ContainerRecord)(nil),       // 9: journalet.v1.ContainerRecord
-	(*BackOff)(nil),               // 10: journalet.v1.BackOff
-	(*PodCall)(nil),               // 11: journalet.v1.PodCall
-	nil,                           // 12: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                           // 13: journalet.v1.PodState.ContainersEntry
-	nil,                           // 14: journalet.v1.PodState.CallsEntry
-	nil,                           // 15: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(*PodRef)(nil),                // 18: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 19: journalet.v1.PodObserved
-	(*Timers)(nil),                // 20: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 21: journalet.v1.ContainerObservation
-	(*CallRequested)(nil),         // 22: journalet.v1.CallRequested
+	(ProbeKind)(0),                // 2: journalet.v1.ProbeKind
+	(*Condition)(nil),             // 3: journalet.v1.Condition
+	(*PodStatusChanged)(nil),      // 4: journalet.v1.PodStatusChanged
+	(*Waiting)(nil),               // 5: journalet.v1.Waiting
+	(*BackOffStarted)(nil),        // 6: journalet.v1.BackOffStarted
+	(*PodEnding)(nil),             // 7: journalet.v1.PodEnding
+	(*ProbesSet)(nil),             // 8: journalet.v1.ProbesSet
+	(*ProbeResult)(nil),           // 9: journalet.v1.ProbeResult
+	(*PodTerminated)(nil),         // 10: journalet.v1.PodTerminated
+	(*PodFinished)(nil),           // 11: journalet.v1.PodFinished
+	(*PodState)(nil),              // 12: journalet.v1.PodState
+	(*ContainerRecord)(nil),       // 13: journalet.v1.ContainerRecord
+	(*ContainerProbes)(nil),       // 14: journalet.v1.ContainerProbes
+	(*BackOff)(nil),               // 15: journalet.v1.BackOff
+	(*PodCall)(nil),               // 16: journalet.v1.PodCall
+	nil,                           // 17: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                           // 18: journalet.v1.PodState.ContainersEntry
+	nil,                           // 19: journalet.v1.PodState.CallsEntry
+	nil,                           // 20: journalet.v1.PodState.ConditionsEntry
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*PodRef)(nil),                // 23: journalet.v1.PodRef
+	(*PodObserved)(nil),           // 24: journalet.v1.PodObserved
+	(*Timers)(nil),                // 25: journalet.v1.Timers
+	(*ContainerObservation)(nil),  // 26: journalet.v1.ContainerObservation
+	(*CallRequested)(nil),         // 27: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	16, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	21, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
-	2,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	12, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	17, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	1,  // 5: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	18, // 6: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
-	0,  // 7: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	17, // 8: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	16, // 9: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	16, // 10: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	16, // 11: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	19, // 12: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	13, // 13: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	14, // 14: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	16, // 15: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	16, // 16: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	16, // 17: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	16, // 18: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
-	20, // 19: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
-	1,  // 20: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	15, // 21: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	21, // 22: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	21, // 23: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	4,  // 24: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	10, // 25: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	16, // 26: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	4,  // 27: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	17, // 28: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	16, // 29: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	22, // 30: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	16, // 31: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	4,  // 32: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	9,  // 33: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	11, // 34: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	2,  // 35: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
+	17, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	22, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	22, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
+	21, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
+	1,  // 9: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
+	23, // 10: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	0,  // 11: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
+	22, // 12: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	21, // 13: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	21, // 14: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	21, // 15: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	24, // 16: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	18, // 17: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	19, // 18: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	21, // 19: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	21, // 20: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	21, // 21: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	21, // 22: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	25, // 23: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	1,  // 24: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
+	20, // 25: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	22, // 26: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	26, // 27: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	26, // 28: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 29: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
+	15, // 30: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	21, // 31: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 32: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
+	14, // 33: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	2,  // 34: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 35: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 36: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 37: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	22, // 38: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	21, // 39: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	27, // 40: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	21, // 41: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	5,  // 42: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	13, // 43: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	16, // 44: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 45: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -1392,8 +1877,8 @@ func file_journalet_v1_pod_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   14,
+			NumEnums:      3,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

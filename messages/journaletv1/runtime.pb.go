@@ -25,6 +25,56 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// HookKind tells the lifecycle hooks of a container apart.
+type HookKind int32
+
+const (
+	HookKind_HOOK_KIND_UNSPECIFIED HookKind = 0
+	HookKind_HOOK_KIND_POST_START  HookKind = 1
+	HookKind_HOOK_KIND_PRE_STOP    HookKind = 2
+)
+
+// Enum value maps for HookKind.
+var (
+	HookKind_name = map[int32]string{
+		0: "HOOK_KIND_UNSPECIFIED",
+		1: "HOOK_KIND_POST_START",
+		2: "HOOK_KIND_PRE_STOP",
+	}
+	HookKind_value = map[string]int32{
+		"HOOK_KIND_UNSPECIFIED": 0,
+		"HOOK_KIND_POST_START":  1,
+		"HOOK_KIND_PRE_STOP":    2,
+	}
+)
+
+func (x HookKind) Enum() *HookKind {
+	p := new(HookKind)
+	*p = x
+	return p
+}
+
+func (x HookKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HookKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_runtime_proto_enumTypes[0].Descriptor()
+}
+
+func (HookKind) Type() protoreflect.EnumType {
+	return &file_journalet_v1_runtime_proto_enumTypes[0]
+}
+
+func (x HookKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HookKind.Descriptor instead.
+func (HookKind) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{0}
+}
+
 // CallError tells why a call failed.
 type CallError int32
 
@@ -56,6 +106,8 @@ const (
 	CallError_CALL_ERROR_NOT_DONE CallError = 12
 	// What the runtime answered makes no sense.
 	CallError_CALL_ERROR_GARBAGE CallError = 13
+	// A lifecycle hook failed or took too long.
+	CallError_CALL_ERROR_HOOK CallError = 14
 )
 
 // Enum value maps for CallError.
@@ -75,6 +127,7 @@ var (
 		11: "CALL_ERROR_SANDBOX_GONE",
 		12: "CALL_ERROR_NOT_DONE",
 		13: "CALL_ERROR_GARBAGE",
+		14: "CALL_ERROR_HOOK",
 	}
 	CallError_value = map[string]int32{
 		"CALL_ERROR_UNSPECIFIED":          0,
@@ -91,6 +144,7 @@ var (
 		"CALL_ERROR_SANDBOX_GONE":         11,
 		"CALL_ERROR_NOT_DONE":             12,
 		"CALL_ERROR_GARBAGE":              13,
+		"CALL_ERROR_HOOK":                 14,
 	}
 )
 
@@ -105,11 +159,11 @@ func (x CallError) String() string {
 }
 
 func (CallError) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[0].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[1].Descriptor()
 }
 
 func (CallError) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[0]
+	return &file_journalet_v1_runtime_proto_enumTypes[1]
 }
 
 func (x CallError) Number() protoreflect.EnumNumber {
@@ -118,7 +172,7 @@ func (x CallError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallError.Descriptor instead.
 func (CallError) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{0}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{1}
 }
 
 // SandboxState as CRI tells it.
@@ -155,11 +209,11 @@ func (x SandboxState) String() string {
 }
 
 func (SandboxState) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[1].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[2].Descriptor()
 }
 
 func (SandboxState) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[1]
+	return &file_journalet_v1_runtime_proto_enumTypes[2]
 }
 
 func (x SandboxState) Number() protoreflect.EnumNumber {
@@ -168,7 +222,7 @@ func (x SandboxState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SandboxState.Descriptor instead.
 func (SandboxState) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{1}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{2}
 }
 
 // ContainerState as CRI tells it.
@@ -212,11 +266,11 @@ func (x ContainerState) String() string {
 }
 
 func (ContainerState) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[2].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[3].Descriptor()
 }
 
 func (ContainerState) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[2]
+	return &file_journalet_v1_runtime_proto_enumTypes[3]
 }
 
 func (x ContainerState) Number() protoreflect.EnumNumber {
@@ -225,7 +279,7 @@ func (x ContainerState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ContainerState.Descriptor instead.
 func (ContainerState) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{3}
 }
 
 // Lane is a group of calls with a bound of its own.
@@ -247,6 +301,8 @@ const (
 	// RemoveSandbox, RemoveContainer, CleanPod. It shares the bound of LANE_STOP and comes after it: what is
 	// stopped frees its network, what is removed only disk.
 	Lane_LANE_REMOVE Lane = 6
+	// RunHook: it runs as long as the container's own program takes.
+	Lane_LANE_HOOK Lane = 7
 )
 
 // Enum value maps for Lane.
@@ -259,6 +315,7 @@ var (
 		4: "LANE_PULL",
 		5: "LANE_SANDBOX",
 		6: "LANE_REMOVE",
+		7: "LANE_HOOK",
 	}
 	Lane_value = map[string]int32{
 		"LANE_UNSPECIFIED": 0,
@@ -268,6 +325,7 @@ var (
 		"LANE_PULL":        4,
 		"LANE_SANDBOX":     5,
 		"LANE_REMOVE":      6,
+		"LANE_HOOK":        7,
 	}
 )
 
@@ -282,11 +340,11 @@ func (x Lane) String() string {
 }
 
 func (Lane) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[3].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[4].Descriptor()
 }
 
 func (Lane) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[3]
+	return &file_journalet_v1_runtime_proto_enumTypes[4]
 }
 
 func (x Lane) Number() protoreflect.EnumNumber {
@@ -295,7 +353,7 @@ func (x Lane) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Lane.Descriptor instead.
 func (Lane) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
 }
 
 // CallStage is where a call stands.
@@ -334,11 +392,11 @@ func (x CallStage) String() string {
 }
 
 func (CallStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[4].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[5].Descriptor()
 }
 
 func (CallStage) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[4]
+	return &file_journalet_v1_runtime_proto_enumTypes[5]
 }
 
 func (x CallStage) Number() protoreflect.EnumNumber {
@@ -347,7 +405,7 @@ func (x CallStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallStage.Descriptor instead.
 func (CallStage) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
 }
 
 // CallRequested is an intent: one piece of work on the container runtime or in the pod's
@@ -367,6 +425,7 @@ type CallRequested struct {
 	//	*CallRequested_PullImage
 	//	*CallRequested_SetUpVolumes
 	//	*CallRequested_CleanPod
+	//	*CallRequested_RunHook
 	Work          isCallRequested_Work `protobuf_oneof:"work"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -497,6 +556,15 @@ func (x *CallRequested) GetCleanPod() *CleanPod {
 	return nil
 }
 
+func (x *CallRequested) GetRunHook() *RunHook {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_RunHook); ok {
+			return x.RunHook
+		}
+	}
+	return nil
+}
+
 type isCallRequested_Work interface {
 	isCallRequested_Work()
 }
@@ -537,6 +605,10 @@ type CallRequested_CleanPod struct {
 	CleanPod *CleanPod `protobuf:"bytes,10,opt,name=clean_pod,json=cleanPod,proto3,oneof"`
 }
 
+type CallRequested_RunHook struct {
+	RunHook *RunHook `protobuf:"bytes,11,opt,name=run_hook,json=runHook,proto3,oneof"`
+}
+
 func (*CallRequested_RunSandbox) isCallRequested_Work() {}
 
 func (*CallRequested_StartContainer) isCallRequested_Work() {}
@@ -554,6 +626,8 @@ func (*CallRequested_PullImage) isCallRequested_Work() {}
 func (*CallRequested_SetUpVolumes) isCallRequested_Work() {}
 
 func (*CallRequested_CleanPod) isCallRequested_Work() {}
+
+func (*CallRequested_RunHook) isCallRequested_Work() {}
 
 // RunSandbox makes a pod's sandbox. Discoverable: the sandbox carries the intent's id.
 type RunSandbox struct {
@@ -775,6 +849,95 @@ func (x *StopContainer) GetReason() string {
 	return ""
 }
 
+// RunHook runs a lifecycle hook of a running container. At least once: after a crash it is run again, as the
+// Kubernetes API allows. It excludes no other call: a stop never waits for a hook.
+type RunHook struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	ContainerId string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	Kind        HookKind               `protobuf:"varint,3,opt,name=kind,proto3,enum=journalet.v1.HookKind" json:"kind,omitempty"`
+	// The manifest that holds the hook.
+	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	// What it may take; unset: no bound but the container's own end.
+	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// The pod's address, for a hook by HTTP.
+	PodIps        []string `protobuf:"bytes,6,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunHook) Reset() {
+	*x = RunHook{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunHook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunHook) ProtoMessage() {}
+
+func (x *RunHook) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunHook.ProtoReflect.Descriptor instead.
+func (*RunHook) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RunHook) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *RunHook) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *RunHook) GetKind() HookKind {
+	if x != nil {
+		return x.Kind
+	}
+	return HookKind_HOOK_KIND_UNSPECIFIED
+}
+
+func (x *RunHook) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *RunHook) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *RunHook) GetPodIps() []string {
+	if x != nil {
+		return x.PodIps
+	}
+	return nil
+}
+
 // RemoveContainer removes one dead container. Idempotent.
 type RemoveContainer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -786,7 +949,7 @@ type RemoveContainer struct {
 
 func (x *RemoveContainer) Reset() {
 	*x = RemoveContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +961,7 @@ func (x *RemoveContainer) String() string {
 func (*RemoveContainer) ProtoMessage() {}
 
 func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +974,7 @@ func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveContainer.ProtoReflect.Descriptor instead.
 func (*RemoveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RemoveContainer) GetContainer() string {
@@ -838,7 +1001,7 @@ type StopSandbox struct {
 
 func (x *StopSandbox) Reset() {
 	*x = StopSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +1013,7 @@ func (x *StopSandbox) String() string {
 func (*StopSandbox) ProtoMessage() {}
 
 func (x *StopSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +1026,7 @@ func (x *StopSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandbox.ProtoReflect.Descriptor instead.
 func (*StopSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StopSandbox) GetSandboxId() string {
@@ -883,7 +1046,7 @@ type RemoveSandbox struct {
 
 func (x *RemoveSandbox) Reset() {
 	*x = RemoveSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +1058,7 @@ func (x *RemoveSandbox) String() string {
 func (*RemoveSandbox) ProtoMessage() {}
 
 func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +1071,7 @@ func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSandbox.ProtoReflect.Descriptor instead.
 func (*RemoveSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RemoveSandbox) GetSandboxId() string {
@@ -928,7 +1091,7 @@ type PullImage struct {
 
 func (x *PullImage) Reset() {
 	*x = PullImage{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1103,7 @@ func (x *PullImage) String() string {
 func (*PullImage) ProtoMessage() {}
 
 func (x *PullImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1116,7 @@ func (x *PullImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImage.ProtoReflect.Descriptor instead.
 func (*PullImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PullImage) GetImage() string {
@@ -973,7 +1136,7 @@ type SetUpVolumes struct {
 
 func (x *SetUpVolumes) Reset() {
 	*x = SetUpVolumes{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1148,7 @@ func (x *SetUpVolumes) String() string {
 func (*SetUpVolumes) ProtoMessage() {}
 
 func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1161,7 @@ func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetUpVolumes.ProtoReflect.Descriptor instead.
 func (*SetUpVolumes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SetUpVolumes) GetDigest() string {
@@ -1022,7 +1185,7 @@ type CleanPod struct {
 
 func (x *CleanPod) Reset() {
 	*x = CleanPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1197,7 @@ func (x *CleanPod) String() string {
 func (*CleanPod) ProtoMessage() {}
 
 func (x *CleanPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1210,7 @@ func (x *CleanPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanPod.ProtoReflect.Descriptor instead.
 func (*CleanPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CleanPod) GetNamespace() string {
@@ -1085,7 +1248,7 @@ type CallDispatched struct {
 
 func (x *CallDispatched) Reset() {
 	*x = CallDispatched{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1260,7 @@ func (x *CallDispatched) String() string {
 func (*CallDispatched) ProtoMessage() {}
 
 func (x *CallDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1273,7 @@ func (x *CallDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDispatched.ProtoReflect.Descriptor instead.
 func (*CallDispatched) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CallDispatched) GetIntentId() string {
@@ -1144,7 +1307,7 @@ type CallWithdrawn struct {
 
 func (x *CallWithdrawn) Reset() {
 	*x = CallWithdrawn{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1319,7 @@ func (x *CallWithdrawn) String() string {
 func (*CallWithdrawn) ProtoMessage() {}
 
 func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1332,7 @@ func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWithdrawn.ProtoReflect.Descriptor instead.
 func (*CallWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CallWithdrawn) GetIntentId() string {
@@ -1191,7 +1354,7 @@ type CallDropped struct {
 
 func (x *CallDropped) Reset() {
 	*x = CallDropped{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1366,7 @@ func (x *CallDropped) String() string {
 func (*CallDropped) ProtoMessage() {}
 
 func (x *CallDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1379,7 @@ func (x *CallDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDropped.ProtoReflect.Descriptor instead.
 func (*CallDropped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallDropped) GetIntentId() string {
@@ -1255,7 +1418,7 @@ type CallFinished struct {
 
 func (x *CallFinished) Reset() {
 	*x = CallFinished{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1430,7 @@ func (x *CallFinished) String() string {
 func (*CallFinished) ProtoMessage() {}
 
 func (x *CallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1443,7 @@ func (x *CallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFinished.ProtoReflect.Descriptor instead.
 func (*CallFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallFinished) GetIntentId() string {
@@ -1360,7 +1523,7 @@ type RuntimeHealthChanged struct {
 
 func (x *RuntimeHealthChanged) Reset() {
 	*x = RuntimeHealthChanged{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1535,7 @@ func (x *RuntimeHealthChanged) String() string {
 func (*RuntimeHealthChanged) ProtoMessage() {}
 
 func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1548,7 @@ func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeHealthChanged.ProtoReflect.Descriptor instead.
 func (*RuntimeHealthChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RuntimeHealthChanged) GetRuntimeReady() bool {
@@ -1438,7 +1601,7 @@ type SandboxObservation struct {
 
 func (x *SandboxObservation) Reset() {
 	*x = SandboxObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1613,7 @@ func (x *SandboxObservation) String() string {
 func (*SandboxObservation) ProtoMessage() {}
 
 func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1626,7 @@ func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxObservation.ProtoReflect.Descriptor instead.
 func (*SandboxObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SandboxObservation) GetId() string {
@@ -1535,7 +1698,7 @@ type ContainerObservation struct {
 
 func (x *ContainerObservation) Reset() {
 	*x = ContainerObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1710,7 @@ func (x *ContainerObservation) String() string {
 func (*ContainerObservation) ProtoMessage() {}
 
 func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1723,7 @@ func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerObservation.ProtoReflect.Descriptor instead.
 func (*ContainerObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ContainerObservation) GetId() string {
@@ -1684,7 +1847,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1859,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1872,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -1759,7 +1922,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +1934,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +1947,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Call) GetIntentId() string {
@@ -1864,7 +2027,7 @@ type RuntimeState struct {
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2039,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2052,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -1948,6 +2111,7 @@ type LaneLimits struct {
 	Stop  uint32                 `protobuf:"varint,2,opt,name=stop,proto3" json:"stop,omitempty"`
 	Pull  uint32                 `protobuf:"varint,3,opt,name=pull,proto3" json:"pull,omitempty"`
 	Grace uint32                 `protobuf:"varint,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	Hook  uint32                 `protobuf:"varint,6,opt,name=hook,proto3" json:"hook,omitempty"`
 	// All calls take turns, one at a time (--cri-concurrency=1).
 	Serial        bool `protobuf:"varint,5,opt,name=serial,proto3" json:"serial,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1956,7 +2120,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2132,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2145,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -2012,6 +2176,13 @@ func (x *LaneLimits) GetGrace() uint32 {
 	return 0
 }
 
+func (x *LaneLimits) GetHook() uint32 {
+	if x != nil {
+		return x.Hook
+	}
+	return 0
+}
+
 func (x *LaneLimits) GetSerial() bool {
 	if x != nil {
 		return x.Serial
@@ -2029,7 +2200,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2212,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2225,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -2079,7 +2250,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2262,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2275,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -2132,7 +2303,7 @@ var File_journalet_v1_runtime_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x83\x05\n" +
+	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x05\n" +
 	"\rCallRequested\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12;\n" +
 	"\vrun_sandbox\x18\x02 \x01(\v2\x18.journalet.v1.RunSandboxH\x00R\n" +
@@ -2146,7 +2317,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"pull_image\x18\b \x01(\v2\x17.journalet.v1.PullImageH\x00R\tpullImage\x12B\n" +
 	"\x0eset_up_volumes\x18\t \x01(\v2\x1a.journalet.v1.SetUpVolumesH\x00R\fsetUpVolumes\x125\n" +
 	"\tclean_pod\x18\n" +
-	" \x01(\v2\x16.journalet.v1.CleanPodH\x00R\bcleanPodB\x06\n" +
+	" \x01(\v2\x16.journalet.v1.CleanPodH\x00R\bcleanPod\x122\n" +
+	"\brun_hook\x18\v \x01(\v2\x15.journalet.v1.RunHookH\x00R\arunHookB\x06\n" +
 	"\x04work\"a\n" +
 	"\n" +
 	"RunSandbox\x12\x18\n" +
@@ -2165,7 +2337,14 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12/\n" +
 	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"R\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xdc\x01\n" +
+	"\aRunHook\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
+	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12*\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x16.journalet.v1.HookKindR\x04kind\x12\x16\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\x123\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x17\n" +
+	"\apod_ips\x18\x06 \x03(\tR\x06podIps\"R\n" +
 	"\x0fRemoveContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\",\n" +
@@ -2276,13 +2455,14 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1aO\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.journalet.v1.PodCallsR\x05value:\x028\x01\"x\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.journalet.v1.PodCallsR\x05value:\x028\x01\"\x8c\x01\n" +
 	"\n" +
 	"LaneLimits\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\rR\x05start\x12\x12\n" +
 	"\x04stop\x18\x02 \x01(\rR\x04stop\x12\x12\n" +
 	"\x04pull\x18\x03 \x01(\rR\x04pull\x12\x14\n" +
-	"\x05grace\x18\x04 \x01(\rR\x05grace\x12\x16\n" +
+	"\x05grace\x18\x04 \x01(\rR\x05grace\x12\x12\n" +
+	"\x04hook\x18\x06 \x01(\rR\x04hook\x12\x16\n" +
 	"\x06serial\x18\x05 \x01(\bR\x06serial\"*\n" +
 	"\tCallQueue\x12\x1d\n" +
 	"\n" +
@@ -2295,7 +2475,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x04busy\x18\x03 \x01(\rR\x04busy\x1a=\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x95\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*W\n" +
+	"\bHookKind\x12\x19\n" +
+	"\x15HOOK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14HOOK_KIND_POST_START\x10\x01\x12\x16\n" +
+	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xaa\x03\n" +
 	"\tCallError\x12\x1a\n" +
 	"\x16CALL_ERROR_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CALL_ERROR_RUNTIME\x10\x01\x12 \n" +
@@ -2311,7 +2495,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x12\x1b\n" +
 	"\x17CALL_ERROR_SANDBOX_GONE\x10\v\x12\x17\n" +
 	"\x13CALL_ERROR_NOT_DONE\x10\f\x12\x16\n" +
-	"\x12CALL_ERROR_GARBAGE\x10\r*c\n" +
+	"\x12CALL_ERROR_GARBAGE\x10\r\x12\x13\n" +
+	"\x0fCALL_ERROR_HOOK\x10\x0e*c\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SANDBOX_STATE_READY\x10\x01\x12\x1b\n" +
@@ -2321,7 +2506,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x17CONTAINER_STATE_CREATED\x10\x01\x12\x1b\n" +
 	"\x17CONTAINER_STATE_RUNNING\x10\x02\x12\x1a\n" +
 	"\x16CONTAINER_STATE_EXITED\x10\x03\x12\x1b\n" +
-	"\x17CONTAINER_STATE_UNKNOWN\x10\x04*}\n" +
+	"\x17CONTAINER_STATE_UNKNOWN\x10\x04*\x8c\x01\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x10LANE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -2331,7 +2516,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"LANE_GRACE\x10\x03\x12\r\n" +
 	"\tLANE_PULL\x10\x04\x12\x10\n" +
 	"\fLANE_SANDBOX\x10\x05\x12\x0f\n" +
-	"\vLANE_REMOVE\x10\x06*Y\n" +
+	"\vLANE_REMOVE\x10\x06\x12\r\n" +
+	"\tLANE_HOOK\x10\a*Y\n" +
 	"\tCallStage\x12\x1a\n" +
 	"\x16CALL_STAGE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11CALL_STAGE_QUEUED\x10\x01\x12\x19\n" +
@@ -2349,86 +2535,91 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_runtime_proto_rawDescData
 }
 
-var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_journalet_v1_runtime_proto_goTypes = []any{
-	(CallError)(0),                // 0: journalet.v1.CallError
-	(SandboxState)(0),             // 1: journalet.v1.SandboxState
-	(ContainerState)(0),           // 2: journalet.v1.ContainerState
-	(Lane)(0),                     // 3: journalet.v1.Lane
-	(CallStage)(0),                // 4: journalet.v1.CallStage
-	(*CallRequested)(nil),         // 5: journalet.v1.CallRequested
-	(*RunSandbox)(nil),            // 6: journalet.v1.RunSandbox
-	(*StartContainer)(nil),        // 7: journalet.v1.StartContainer
-	(*StopContainer)(nil),         // 8: journalet.v1.StopContainer
-	(*RemoveContainer)(nil),       // 9: journalet.v1.RemoveContainer
-	(*StopSandbox)(nil),           // 10: journalet.v1.StopSandbox
-	(*RemoveSandbox)(nil),         // 11: journalet.v1.RemoveSandbox
-	(*PullImage)(nil),             // 12: journalet.v1.PullImage
-	(*SetUpVolumes)(nil),          // 13: journalet.v1.SetUpVolumes
-	(*CleanPod)(nil),              // 14: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 15: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 16: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 17: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 18: journalet.v1.CallFinished
-	(*RuntimeHealthChanged)(nil),  // 19: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 20: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 21: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 22: journalet.v1.PodObserved
-	(*Call)(nil),                  // 23: journalet.v1.Call
-	(*RuntimeState)(nil),          // 24: journalet.v1.RuntimeState
-	(*LaneLimits)(nil),            // 25: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 26: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 27: journalet.v1.PodCalls
-	nil,                           // 28: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 29: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 30: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 31: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 32: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(HookKind)(0),                 // 0: journalet.v1.HookKind
+	(CallError)(0),                // 1: journalet.v1.CallError
+	(SandboxState)(0),             // 2: journalet.v1.SandboxState
+	(ContainerState)(0),           // 3: journalet.v1.ContainerState
+	(Lane)(0),                     // 4: journalet.v1.Lane
+	(CallStage)(0),                // 5: journalet.v1.CallStage
+	(*CallRequested)(nil),         // 6: journalet.v1.CallRequested
+	(*RunSandbox)(nil),            // 7: journalet.v1.RunSandbox
+	(*StartContainer)(nil),        // 8: journalet.v1.StartContainer
+	(*StopContainer)(nil),         // 9: journalet.v1.StopContainer
+	(*RunHook)(nil),               // 10: journalet.v1.RunHook
+	(*RemoveContainer)(nil),       // 11: journalet.v1.RemoveContainer
+	(*StopSandbox)(nil),           // 12: journalet.v1.StopSandbox
+	(*RemoveSandbox)(nil),         // 13: journalet.v1.RemoveSandbox
+	(*PullImage)(nil),             // 14: journalet.v1.PullImage
+	(*SetUpVolumes)(nil),          // 15: journalet.v1.SetUpVolumes
+	(*CleanPod)(nil),              // 16: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 17: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 18: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 19: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 20: journalet.v1.CallFinished
+	(*RuntimeHealthChanged)(nil),  // 21: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 22: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 23: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 24: journalet.v1.PodObserved
+	(*Call)(nil),                  // 25: journalet.v1.Call
+	(*RuntimeState)(nil),          // 26: journalet.v1.RuntimeState
+	(*LaneLimits)(nil),            // 27: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 28: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 29: journalet.v1.PodCalls
+	nil,                           // 30: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 31: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 32: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 33: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 34: journalet.v1.PodCalls.ContainersEntry
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
-	6,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
-	7,  // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
-	8,  // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
-	9,  // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
-	10, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
-	11, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
-	12, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	13, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	14, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
-	33, // 9: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	33, // 10: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	0,  // 11: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	1,  // 12: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	34, // 13: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	2,  // 14: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	34, // 15: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	34, // 16: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	34, // 17: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	34, // 18: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	20, // 19: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	21, // 20: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	5,  // 21: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	3,  // 22: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	4,  // 23: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	34, // 24: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	25, // 25: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	28, // 26: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	29, // 27: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	30, // 28: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	19, // 29: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	31, // 30: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	32, // 31: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	23, // 32: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	26, // 33: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	27, // 34: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	7,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
+	8,  // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
+	9,  // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
+	11, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
+	12, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
+	13, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
+	14, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
+	15, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	16, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	10, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
+	35, // 10: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	0,  // 11: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	35, // 12: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	35, // 13: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	1,  // 14: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	2,  // 15: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	36, // 16: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	3,  // 17: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	36, // 18: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	36, // 19: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	36, // 20: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	36, // 21: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	22, // 22: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	23, // 23: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	6,  // 24: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	4,  // 25: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	5,  // 26: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	36, // 27: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	27, // 28: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	30, // 29: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	31, // 30: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	32, // 31: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	21, // 32: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	33, // 33: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	34, // 34: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	25, // 35: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	28, // 36: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	29, // 37: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -2446,14 +2637,15 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_PullImage)(nil),
 		(*CallRequested_SetUpVolumes)(nil),
 		(*CallRequested_CleanPod)(nil),
+		(*CallRequested_RunHook)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   28,
+			NumEnums:      6,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
