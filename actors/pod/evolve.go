@@ -66,6 +66,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.keep(b.GetContainer()).BackOff = &journaletv1.BackOff{
 			Key: b.GetKey(), Delay: b.GetDelay(), UpdatedAt: timestamppb.New(e.Time),
 		}
+	case *journaletv1.Event_ProbesSet:
+		a.evolveProbesSet(k.ProbesSet)
+	case *journaletv1.Event_ProbeResult:
+		a.evolveProbeResult(k.ProbeResult)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
 	case *journaletv1.Event_PodTerminated:

@@ -58,6 +58,8 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		}
 	case *journaletv1.CallRequested_StartContainer:
 		a.evolveStarted(e, w.StartContainer, f)
+	case *journaletv1.CallRequested_RunHook:
+		a.evolveHook(w.RunHook, f)
 	case *journaletv1.CallRequested_StopContainer:
 		if ok {
 			a.stopContainer(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())

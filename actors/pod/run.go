@@ -136,7 +136,10 @@ func (d *step) container(c *corev1.Container) error {
 	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c):
 		return d.stop(cur, reasonChanged)
 	case running(cur):
-		return nil
+		if err := d.postStart(c); err != nil {
+			return err
+		}
+		return d.probe(c)
 	case cur != nil && !d.restarts(r):
 		return nil
 	}

@@ -39,7 +39,7 @@ func (d *step) tellStatus() error {
 		spec := &d.manifest.Spec.Containers[i]
 		r := d.record(spec.Name)
 		c.Restarts += restarts(r)
-		if ready(r) {
+		if d.ready(spec) {
 			c.Ready++
 		}
 		w := d.waiting(spec)
@@ -66,11 +66,6 @@ func (a *Actor) containers() []corev1.Container {
 		return nil
 	}
 	return a.manifest.Spec.Containers
-}
-
-// ready: without probes a container is ready while it runs.
-func ready(r *journaletv1.ContainerRecord) bool {
-	return running(r.GetCurrent()) && r.GetCurrent().GetStartedAt() != nil
 }
 
 // restarts is the number of times that a container was started again.
@@ -152,8 +147,8 @@ func (a *Actor) readiness(p journaletv1.PodPhase) (ok bool, reason, message stri
 	}
 	var unready []string
 	for i := range a.containers() {
-		if name := a.containers()[i].Name; !ready(a.record(name)) {
-			unready = append(unready, name)
+		if c := &a.containers()[i]; !a.ready(c) {
+			unready = append(unready, c.Name)
 		}
 	}
 	if len(unready) > 0 || a.manifest == nil {

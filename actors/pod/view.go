@@ -87,7 +87,7 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	r := a.record(c.Name)
 	cur := r.GetCurrent()
 	st := corev1.ContainerStatus{
-		Name: c.Name, Image: c.Image, ImageID: cur.GetImageRef(), Ready: ready(r), Started: ptr.To(ready(r)),
+		Name: c.Name, Image: c.Image, ImageID: cur.GetImageRef(), Ready: a.ready(c), Started: ptr.To(a.started(c)),
 		RestartCount: int32(restarts(r)),
 	}
 	if cur.GetId() != "" {
