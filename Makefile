@@ -99,19 +99,27 @@ fuzz: ## fuzz the manifest decoder for FUZZTIME (30s)
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(FUZZTIME) ./runtime/manifest
 
 .PHONY: bench
-bench: build ## ours and the bare CRI floor on the same work, side by side (root; N=50, KUBELET=path, ARGS)
-	N=$(or $(N),50) KUBELET="$(KUBELET)" ARGS="$(ARGS)" test/bench/run.sh
+bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, KUBELET=path, ARGS)
+	N="$(N)" RUNS="$(RUNS)" KUBELET="$(KUBELET)" ARGS="$(ARGS)" test/bench/run.sh
+
+.PHONY: bench-sync
+bench-sync: build ## what syncing each append costs a burst, on this disk and on one that takes 10 ms a sync (root; N, RUNS, ARGS)
+	N="$(N)" RUNS="$(RUNS)" ARGS="$(ARGS)" test/bench/sync.sh
+
+.PHONY: bench-trace
+bench-trace: build ## where the time of a pod's start and of a burst goes, as pictures in docs (root; N, ARGS)
+	N="$(N)" ARGS="$(ARGS)" test/bench/trace.sh
 
 .PHONY: oracle
 oracle: ## (not yet) compare decisions with the kubelet's own code
 	@echo "oracle: not yet: see docs/SCOPE.md" >&2; exit 2
 
 .PHONY: chaos
-chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, at full length, on the lab "chaos" (root; ARGS='-chaos.seed=1')
+chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, reboots, power cuts, at full length, on the lab "chaos" (root; ARGS='-chaos.seed=1')
 	LAB_NAME=chaos $(CHAOS) -v -timeout 60m -chaos.full $(ARGS)
 
 .PHONY: chaos-short
-chaos-short: ## the same in a minute or two, as part of make test
+chaos-short: ## the same in two or three minutes, as part of make test
 	LAB_NAME=chaos $(CHAOS) $(ARGS)
 
 .PHONY: chaos-debian

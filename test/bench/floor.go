@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -10,32 +11,56 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// rawBurst is the floor: the same work by CRI calls alone, with -raw workers and no agent at all.
-func (c *client) rawBurst() {
-	t0 := time.Now()
-	var mu sync.Mutex
-	var xs []float64
-	pods := make([]rawRef, *n)
-	parallel(*n, func(i int) {
-		p, err := c.rawPod(i)
-		if err != nil {
-			log.Print(err)
-			return
-		}
-		mu.Lock()
-		pods[i], xs = p, append(xs, time.Since(t0).Seconds())
-		mu.Unlock()
-	})
-	kv := quant(xs)
-	kv["workers"] = *raw
-	out("burst_start_s", kv)
+// measureFloor does the same work by CRI calls alone, with -raw workers and no agent at all.
+func (c *client) measureFloor() {
+	pods := c.rawBurst()
+	if wanted("reaction") {
+		c.rawReaction(pods)
+	}
+	if wanted("idle") {
+		c.idle(nil)
+	}
+	if wanted("teardown") {
+		c.rawTeardown(pods)
+	}
+	c.wipe()
+	if wanted("init") {
+		c.rawInits()
+	}
+}
 
-	xs = nil
+// rawBurst is timed as an agent's is, by what the runtime tells while it is asked as often.
+func (c *client) rawBurst() []rawRef {
+	pods := make([]rawRef, *n)
+	t0 := time.Now()
+	var starting sync.WaitGroup
+	starting.Go(func() {
+		parallel(*n, func(i int) {
+			var err error
+			if pods[i], err = c.rawPod(i); err != nil {
+				log.Print(err)
+			}
+		})
+	})
+	xs, ok := c.collect("raw-", *n, t0, func(string, *cri.Container) bool { return true })
+	starting.Wait()
+	kv := quant(xs)
+	kv["workers"], kv["complete"] = *raw, ok
+	out("burst_start_s", kv)
+	return pods
+}
+
+func (c *client) rawReaction(pods []rawRef) {
+	var xs []float64
 	for i := range min(10, *n) {
 		p := pods[i]
 		x, cancel := ctx()
-		c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: p.main, Timeout: 0})
+		_, err := c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: p.main, Timeout: 0})
 		cancel()
+		if err != nil {
+			log.Print(err)
+			continue
+		}
 		t1 := time.Now()
 		pods[i].main = c.rawContainer(p.box, p.cfg, "main", 1, mainCommand)
 		x, cancel = ctx()
@@ -45,19 +70,20 @@ func (c *client) rawBurst() {
 		cancel()
 	}
 	out("death_to_restart_s", quant(xs))
+}
 
-	t0 = time.Now()
+func (c *client) rawTeardown(pods []rawRef) {
+	t0 := time.Now()
 	parallel(*n, func(i int) {
 		x, cancel := ctx()
 		defer cancel()
-		c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: pods[i].main, Timeout: 5})
-		c.rt.StopPodSandbox(x, &cri.StopPodSandboxRequest{PodSandboxId: pods[i].box})
+		_, err := c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: pods[i].main, Timeout: 5})
+		_, err2 := c.rt.StopPodSandbox(x, &cri.StopPodSandboxRequest{PodSandboxId: pods[i].box})
+		if err = errors.Join(err, err2); err != nil {
+			log.Print(err)
+		}
 	})
 	out("teardown_s", map[string]any{"total": r3(time.Since(t0).Seconds()), "complete": true})
-
-	c.wipe()
-
-	c.rawInits()
 }
 
 // rawInits starts five pods at once, with three init containers in a row each.
@@ -117,9 +143,14 @@ type rawRef struct {
 func (c *client) rawSandbox(i int) (string, *cri.PodSandboxConfig, error) {
 	p := fmt.Sprintf("raw-%04d", i)
 	dir := os.TempDir() + "/journalet-bench-logs/" + p
-	os.MkdirAll(dir, 0o755)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return "", nil, err
+	}
 	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: p, Namespace: "default", Uid: p}, LogDirectory: dir,
-		Labels: map[string]string{"io.kubernetes.pod.name": p}, Linux: &cri.LinuxPodSandboxConfig{}}
+		Labels: map[string]string{podNameLabel: p}, Linux: &cri.LinuxPodSandboxConfig{}}
+	if c.like != nil {
+		cfg = c.like.sandboxAs(cfg)
+	}
 	x, cancel := ctx()
 	defer cancel()
 	r, err := c.rt.RunPodSandbox(x, &cri.RunPodSandboxRequest{Config: cfg})
@@ -128,12 +159,21 @@ func (c *client) rawSandbox(i int) (string, *cri.PodSandboxConfig, error) {
 	}
 	return r.PodSandboxId, cfg, nil
 }
+
 func (c *client) rawContainer(s string, cfg *cri.PodSandboxConfig, nm string, attempt uint32, cmd []string) string {
+	config := &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: nm, Attempt: attempt}, Image: &cri.ImageSpec{Image: *image}, Command: cmd, LogPath: nm + ".log",
+		Labels: map[string]string{podNameLabel: cfg.Metadata.Name}, Linux: &cri.LinuxContainerConfig{}}
+	if c.like != nil {
+		var err error
+		if config, err = c.like.containerAs(config); err != nil {
+			log.Print(err)
+			return ""
+		}
+	}
 	x, cancel := ctx()
 	defer cancel()
-	r, err := c.rt.CreateContainer(x, &cri.CreateContainerRequest{PodSandboxId: s, SandboxConfig: cfg, Config: &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: nm, Attempt: attempt}, Image: &cri.ImageSpec{Image: *image}, Command: cmd, LogPath: nm + ".log",
-		Labels: map[string]string{"io.kubernetes.pod.name": cfg.Metadata.Name}, Linux: &cri.LinuxContainerConfig{}}})
+	r, err := c.rt.CreateContainer(x, &cri.CreateContainerRequest{PodSandboxId: s, SandboxConfig: cfg, Config: config})
 	if err != nil {
 		log.Print(err)
 		return ""
@@ -143,6 +183,7 @@ func (c *client) rawContainer(s string, cfg *cri.PodSandboxConfig, nm string, at
 	}
 	return r.ContainerId
 }
+
 func (c *client) rawPod(i int) (rawRef, error) {
 	s, cfg, err := c.rawSandbox(i)
 	if err != nil {

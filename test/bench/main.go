@@ -5,22 +5,30 @@
 //	bench -name floor     -cri unix:///x.sock -n 50 -raw 4
 //	bench -name journalet -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
 //	bench -table results.jsonl
+//	bench -trace -pictures DIR -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
 //
-// It prints one JSON object a scenario, in seconds, millicores and MiB, and wipes every pod of that
-// runtime before and after: give it a private one. With -table it prints results side by side.
+// It prints one JSON object a scenario, in seconds, millicores, MiB and bytes, and wipes every pod of that runtime
+// before and after: give it a private one. With -table it prints results side by side (goals.go has what they are held
+// to), with -trace it draws where the time of a pod's start and of a burst goes.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/journalet/journalet/test/bench/slowdisk"
+
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -36,61 +44,108 @@ var (
 	logfile   = flag.String("log", os.DevNull, "file for the agent's output")
 	rtpid     = flag.Int("runtime-pid", 0, "process id of the runtime, whose idle CPU is told beside the agent's")
 	limit     = flag.Duration("limit", 300*time.Second, "limit of one scenario")
-	skip      = flag.String("skip", "", "scenarios to leave out, separated by commas: init")
+	only      = flag.String("only", "burst,reaction,idle,restart,teardown,journal,init", "scenarios to measure; their order is fixed")
+	size      = flag.String("size", "", "command, its words separated by spaces, that prints the agent's journal size as JSON")
+	slow      = flag.String("slow", "", "folder to be a disk with -delay added to each sync; what is written lies beside it, in the folder of that name and .disk")
+	delay     = flag.Duration("delay", 10*time.Millisecond, "what -slow adds to each sync")
 	table     = flag.String("table", "", "print the results in this file side by side, and measure nothing")
+	syncTable = flag.String("sync-table", "", "the same for results of bursts named \"<sync> <disk>\"")
+	traceIt   = flag.Bool("trace", false, "draw where the time goes instead of measuring")
+	pictures  = flag.String("pictures", "", "folder of the pictures that -trace draws")
+	observe   = flag.String("observe", "", "with -trace: command, its words separated by spaces, that prints the agent's journal as JSON lines")
+	profiles  = flag.String("profiles", "", "with -trace: where the agent serves Go profiles, such as http://127.0.0.1:10248/debug/pprof")
 )
 
 type client struct {
-	rt cri.RuntimeServiceClient
+	rt   cri.RuntimeServiceClient
+	disk *slowdisk.Disk // nil unless -slow
+	like *like          // nil: the floor asks for the least that a pod needs
 }
 
 func main() {
 	flag.Parse()
-	if *table != "" {
-		printTable(*table)
+	switch {
+	case *table != "":
+		show(*table, writeTable)
+		return
+	case *syncTable != "":
+		show(*syncTable, writeSyncTable)
 		return
 	}
 	conn, err := grpc.NewClient(*endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
-		log.Fatal(err)
+		die(err)
 	}
-	c := &client{cri.NewRuntimeServiceClient(conn)}
+	c := &client{rt: cri.NewRuntimeServiceClient(conn)}
 	c.wipe()
-	if *raw > 0 {
-		c.rawBurst()
-		c.wipe()
-		return
+	defer c.wipe()
+	switch {
+	case *raw > 0 && !*traceIt:
+		c.measureFloor()
+	case flag.NArg() == 0 || *manifests == "":
+		die("bench: give the agent's command after --, and its manifest folder with -manifests")
+	case *traceIt:
+		if err := c.trace(); err != nil {
+			c.wipe()
+			die(err)
+		}
+	default:
+		c.measure()
 	}
-	if flag.NArg() == 0 || *manifests == "" {
-		log.Fatal("bench: give the agent's command after --, and its manifest folder with -manifests")
+}
+
+func show(path string, write func(io.Writer, []*block)) {
+	blocks, err := readFile(path)
+	if err != nil {
+		die(err)
 	}
-	c.measure()
-	c.wipe()
+	write(os.Stdout, blocks)
 }
 
 // measure runs all scenarios on one agent, one after the other.
 func (c *client) measure() {
 	clearManifests()
+	if *slow != "" {
+		var err error
+		below := *slow + ".disk"
+		if err = errors.Join(os.MkdirAll(*slow, 0o750), os.MkdirAll(below, 0o750)); err == nil {
+			c.disk, err = slowdisk.Mount(below, *slow, *delay)
+		}
+		if err != nil {
+			die(err)
+		}
+		defer func() {
+			if err := c.disk.Close(); err != nil {
+				log.Print(err)
+			}
+		}()
+	}
 	a := start(flag.Args())
 	defer a.stop()
 	time.Sleep(*warm)
-	c.burst(a)
-	c.reaction(a)
-	c.idle(a)
-	c.restart(a)
-	c.teardown(a)
-	if !strings.Contains(","+*skip+",", ",init,") {
-		c.initChain(a)
+	for _, s := range []struct {
+		name string
+		run  func(*agent)
+	}{
+		{"burst", c.burst}, {"reaction", c.reaction}, {"idle", c.idle}, {"restart", c.restart}, {"teardown", c.teardown},
+		{"journal", c.journal}, {"init", c.initChain},
+	} {
+		if wanted(s.name) {
+			s.run(a)
+		}
 	}
 	clearManifests()
 	c.waitGone("pb-", time.Now().Add(60*time.Second))
 }
 
+// wanted tells whether -only names a scenario.
+func wanted(scenario string) bool { return slices.Contains(strings.Split(*only, ","), scenario) }
+
 func clearManifests() {
 	for _, f := range glob() {
 		if err := os.Remove(f); err != nil {
-			log.Fatal(err)
+			die(err)
 		}
 	}
 }
@@ -99,7 +154,12 @@ func out(scenario string, kv map[string]any) {
 	kv["agent"], kv["scenario"], kv["n"] = *name, scenario, *n
 	b, err := json.Marshal(kv)
 	if err != nil {
-		log.Fatal(err)
+		die(err)
 	}
-	fmt.Println(string(b))
+	fmt.Fprintln(os.Stdout, string(b))
+}
+
+// die ends the measuring: there is nobody to hand an error to.
+func die(v ...any) {
+	log.Fatal(v...) //nolint:forbidigo // this is a command
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log"
 	"strings"
 	"sync"
@@ -9,6 +10,9 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
+
+// podNameLabel is the label by which every agent tells whose a container is (kubelet's).
+const podNameLabel = "io.kubernetes.pod.name"
 
 func ctx() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 60*time.Second)
@@ -28,7 +32,7 @@ func (c *client) containers() []*cri.Container {
 func (c *client) running(prefix string) map[string]*cri.Container {
 	m := map[string]*cri.Container{}
 	for _, k := range c.containers() {
-		p := k.Labels["io.kubernetes.pod.name"]
+		p := k.Labels[podNameLabel]
 		if k.State == cri.ContainerState_CONTAINER_RUNNING && strings.HasPrefix(p, prefix) && k.Metadata.Name == "main" {
 			m[p] = k
 		}
@@ -74,9 +78,20 @@ func (c *client) wipe() {
 			defer func() { <-sem; wg.Done() }()
 			x, cancel := ctx()
 			defer cancel()
-			c.rt.StopPodSandbox(x, &cri.StopPodSandboxRequest{PodSandboxId: s.Id})
-			c.rt.RemovePodSandbox(x, &cri.RemovePodSandboxRequest{PodSandboxId: s.Id})
+			_, err := c.rt.StopPodSandbox(x, &cri.StopPodSandboxRequest{PodSandboxId: s.Id})
+			_, err2 := c.rt.RemovePodSandbox(x, &cri.RemovePodSandboxRequest{PodSandboxId: s.Id})
+			if err = errors.Join(err, err2); err != nil {
+				log.Print(err)
+			}
 		}()
 	}
 	wg.Wait()
+}
+
+// syncs tells how many syncs the slow disk has delayed.
+func (c *client) syncs() int64 {
+	if c.disk == nil {
+		return 0
+	}
+	return c.disk.Syncs()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"math"
@@ -35,15 +36,18 @@ func manifest(pod string, inits int) []byte {
 }
 func put(pod string, inits int) {
 	tmp := filepath.Join(*manifests, ".tmp-"+pod)
-	os.WriteFile(tmp, manifest(pod, inits), 0o644)
-	os.Rename(tmp, filepath.Join(*manifests, pod+".json"))
+	if err := errors.Join(os.WriteFile(tmp, manifest(pod, inits), 0o640), os.Rename(tmp, filepath.Join(*manifests, pod+".json"))); err != nil {
+		die(err)
+	}
 }
+
+// quant is the quantiles of what was timed; of nothing it is only the count.
 func quant(xs []float64) map[string]any {
+	if len(xs) == 0 {
+		return map[string]any{"count": 0}
+	}
 	sort.Float64s(xs)
 	q := func(p float64) float64 {
-		if len(xs) == 0 {
-			return math.NaN()
-		}
 		return math.Round(xs[int(p*float64(len(xs)-1))]*1000) / 1000
 	}
 	return map[string]any{"p50": q(.5), "p90": q(.9), "max": q(1), "count": len(xs)}
@@ -79,13 +83,16 @@ func (c *client) collect(prefix string, want int, t0 time.Time, pred func(string
 }
 
 func (c *client) burst(a *agent) {
-	c0, t0 := a.cpu(), time.Now()
+	c0, t0, s0 := a.cpu(), time.Now(), c.syncs()
 	for i := range *n {
 		put(fmt.Sprintf("pb-%03d", i), 0)
 	}
 	xs, ok := c.collect("pb-", *n, t0, func(string, *cri.Container) bool { return true })
 	kv := quant(xs)
 	kv["complete"], kv["agent_cpu_s"], kv["rss_mib"] = ok, r3(a.cpu()-c0), r3(a.rss())
+	if c.disk != nil {
+		kv["syncs"] = c.syncs() - s0
+	}
 	out("burst_start_s", kv)
 	time.Sleep(5 * time.Second)
 }
@@ -117,13 +124,31 @@ func (c *client) reaction(a *agent) {
 	out("death_to_restart_s", quant(xs))
 }
 
+// settle is how long the runtime gets to come to rest before its idle is measured.
+const settle = 10 * time.Second
+
+// idle measures an agent with all pods running and nothing to do; nil is no agent at all.
 func (c *client) idle(a *agent) {
-	time.Sleep(10 * time.Second)
-	c0, r0 := a.cpu(), cpuOf(*rtpid)
+	time.Sleep(settle)
+	usage := func() (agent, runtime, shims float64) {
+		if a != nil {
+			agent = a.cpu()
+		}
+		if *rtpid > 0 {
+			runtime, shims = cpuOf(*rtpid), cpuOfShims()
+		}
+		return agent, runtime, shims
+	}
+	millicores := func(begin, end float64) float64 { return r3((end - begin) / idle.Seconds() * 1000) }
+	a0, r0, s0 := usage()
 	time.Sleep(*idle)
-	kv := map[string]any{"cpu_millicores": r3((a.cpu() - c0) / idle.Seconds() * 1000), "rss_mib": r3(a.rss())}
+	a1, r1, s1 := usage()
+	kv := map[string]any{}
+	if a != nil {
+		kv["cpu_millicores"], kv["rss_mib"] = millicores(a0, a1), r3(a.rss())
+	}
 	if *rtpid > 0 {
-		kv["runtime_millicores"] = r3((cpuOf(*rtpid) - r0) / idle.Seconds() * 1000)
+		kv["runtime_millicores"], kv["shim_millicores"] = millicores(r0, r1), millicores(s0, s1)
 	}
 	out("idle", kv)
 }
@@ -151,20 +176,28 @@ func (c *client) restart(a *agent) {
 
 func (c *client) teardown(a *agent) {
 	c0, t0 := a.cpu(), time.Now()
-	for _, f := range glob() {
-		os.Remove(f)
-	}
+	clearManifests()
 	ok := c.waitGone("pb-", time.Now().Add(*limit))
 	out("teardown_s", map[string]any{"total": r3(time.Since(t0).Seconds()), "complete": ok, "agent_cpu_s": r3(a.cpu() - c0)})
 	time.Sleep(3 * time.Second)
 }
 
-func (c *client) initChain(a *agent) {
+// initLimit is how long an agent may take for the chain of init containers before it counts as one that cannot do it.
+const initLimit = 15 * time.Second
+
+// initChain says nothing of an agent that runs none of the pods: it has no init containers.
+func (c *client) initChain(*agent) {
 	t0 := time.Now()
 	for i := range 5 {
 		put(fmt.Sprintf("pb-init-%d", i), 3)
 	}
+	wait := *limit
+	*limit = min(wait, initLimit)
 	xs, ok := c.collect("pb-init-", 5, t0, func(string, *cri.Container) bool { return true })
+	*limit = wait
+	if len(xs) == 0 {
+		return
+	}
 	kv := quant(xs)
 	kv["complete"] = ok
 	out("init_chain_3_s", kv)

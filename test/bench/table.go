@@ -1,84 +1,180 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"log"
-	"os"
+	"io"
+	"math"
 	"slices"
-	"text/tabwriter"
+	"strings"
+	"unicode/utf8"
 )
 
-// figures are what the table shows of a scenario, in this order.
-var figures = []struct{ scenario, figure, label string }{
-	{"burst_start_s", "p50", "burst: p50 pod running, s"},
-	{"burst_start_s", "max", "burst: last pod running, s"},
-	{"death_to_restart_s", "p50", "death to restart, p50, s"},
-	{"restart_to_new_pod_s", "max", "agent restart to a new pod running, s"},
-	{"restart_to_new_pod_s", "containers_replaced", "containers replaced by the restart"},
-	{"teardown_s", "total", "teardown of all, s"},
-	{"init_chain_3_s", "p50", "three inits in a row, p50, s"},
-	{"burst_start_s", "agent_cpu_s", "agent CPU of the burst, s"},
-	{"idle", "cpu_millicores", "idle, agent, millicores"},
-	{"idle", "runtime_millicores", "idle, runtime, millicores"},
-	{"idle", "rss_mib", "RSS, MiB"},
-}
-
-// figure is one agent's figure over another's, or a dash where there is none.
-func figure(got map[string]map[string]float64, agent, scenario, name string, over float64) string {
-	x, ok := got[agent+"/"+scenario][name]
-	if !ok || over == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.3g", x/over)
-}
-
-// printTable shows the newest result of each agent and scenario, agents side by side; the last
-// columns are the first agent's figure over each other's.
-func printTable(path string) {
-	f, err := os.Open(path)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer f.Close()
-	var agents []string
-	got := map[string]map[string]float64{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var kv map[string]any
-		if json.Unmarshal(lines.Bytes(), &kv) != nil {
-			continue
+// writeTable shows agents side by side, a table a number of pods: the median of the runs, ours over the others, the goal
+// and whether ours has met it. It is Markdown.
+func writeTable(w io.Writer, blocks []*block) {
+	for _, b := range blocks {
+		ours := b.ours()
+		fmt.Fprintf(w, "\n%d pods; %s\n\n", b.pods, runsOf(b))
+		others := slices.DeleteFunc(slices.Clone(b.agents), func(a string) bool { return a == ours })
+		head := append([]string{"figure", ours}, others...)
+		for _, a := range others {
+			head = append(head, "/ "+a)
 		}
-		agent := fmt.Sprintf("%v @%v", kv["agent"], kv["n"])
-		if !slices.Contains(agents, agent) {
-			agents = append(agents, agent)
-		}
-		row := map[string]float64{}
-		for k, v := range kv {
-			if x, ok := v.(float64); ok {
-				row[k] = x
+		lines := [][]string{append(head, "goal", "met")}
+		for _, r := range rows {
+			if line := r.line(b, ours, others); line != nil {
+				lines = append(lines, line)
 			}
 		}
-		got[agent+"/"+kv["scenario"].(string)] = row
+		writeMarkdown(w, lines)
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	defer w.Flush()
-	fmt.Fprint(w, "figure")
-	for _, a := range agents {
-		fmt.Fprintf(w, "\t%s", a)
+}
+
+// runsOf tells how often each agent was measured.
+func runsOf(b *block) string {
+	n := 0
+	for _, a := range b.agents {
+		n = max(n, len(b.runs(a, "burst_start_s", "max")))
 	}
-	for _, a := range agents[min(1, len(agents)):] {
-		fmt.Fprintf(w, "\t/ %s", a)
+	if n == 1 {
+		return "one run"
 	}
-	fmt.Fprintln(w)
-	for _, r := range figures {
-		fmt.Fprint(w, r.label)
-		for _, a := range agents {
-			fmt.Fprint(w, "\t"+figure(got, a, r.scenario, r.figure, 1))
+	return fmt.Sprintf("median of %d runs, interleaved (smallest to largest)", n)
+}
+
+// line is the row as cells, nil if ours has no value for it.
+func (r row) line(b *block, ours string, others []string) []string {
+	mine, ok := r.of(b, ours)
+	if !ok {
+		return nil
+	}
+	cells := []string{r.label, r.cell(b, ours)}
+	for _, a := range others {
+		cells = append(cells, r.cell(b, a))
+	}
+	for _, a := range others {
+		cells = append(cells, over(mine, r, b, a))
+	}
+	goal, met := "", ""
+	if r.goal != nil {
+		if bound, text, ok := r.goal(b, r); ok {
+			goal, met = "≤ "+number(bound), "yes"
+			if text != "" {
+				goal += " (" + text + ")"
+			}
+			if mine > bound {
+				met = "MISSED"
+			}
 		}
-		for _, a := range agents[min(1, len(agents)):] {
-			fmt.Fprint(w, "\t"+figure(got, agents[0], r.scenario, r.figure, got[a+"/"+r.scenario][r.figure]))
-		}
-		fmt.Fprintln(w)
 	}
+	if b.incomplete[ours+"/"+r.scenario] {
+		met = "INCOMPLETE"
+	}
+	return append(cells, goal, met)
+}
+
+func (r row) cell(b *block, agent string) string {
+	x, ok := r.of(b, agent)
+	if !ok {
+		return ""
+	}
+	out := number(x)
+	if runs := b.runs(agent, r.scenario, r.figure); r.spread && len(runs) > 1 {
+		out += fmt.Sprintf(" (%s to %s)", number(runs[0]), number(runs[len(runs)-1]))
+	}
+	if b.incomplete[agent+"/"+r.scenario] {
+		out += " !"
+	}
+	return out
+}
+
+// over is ours over another's, empty where that has no value or none to divide by.
+func over(mine float64, r row, b *block, agent string) string {
+	x, ok := r.of(b, agent)
+	if !ok || x <= 0 || mine < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", mine/x)
+}
+
+// number is x with three digits that count, and never in powers of ten.
+func number(x float64) string {
+	switch a := math.Abs(x); {
+	case a >= 100 || x == math.Trunc(x):
+		return fmt.Sprintf("%.0f", x)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", x)
+	case a >= 1:
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.3f", x)
+}
+
+// writeMarkdown writes lines, the first of them the head, as a table whose columns stand below each other.
+func writeMarkdown(w io.Writer, lines [][]string) {
+	width := make([]int, len(lines[0]))
+	for _, cells := range lines {
+		for i, c := range cells {
+			width[i] = max(width[i], utf8.RuneCountInString(c), 3)
+		}
+	}
+	for n, cells := range lines {
+		for i, c := range cells {
+			fmt.Fprintf(w, "| %s%s ", c, strings.Repeat(" ", width[i]-utf8.RuneCountInString(c)))
+		}
+		fmt.Fprintln(w, "|")
+		if n == 0 {
+			for _, x := range width {
+				fmt.Fprint(w, "|", strings.Repeat("-", x+2))
+			}
+			fmt.Fprintln(w, "|")
+		}
+	}
+}
+
+// Labels of the runs of `make bench-sync`, as agents' names: how the journal is synced, and on which disk.
+const (
+	syncAlways   = "always"
+	syncInterval = "interval:250ms"
+)
+
+// writeSyncTable shows bursts by how the journal is synced, on each disk. An agent's name is sync, a space and the disk.
+func writeSyncTable(w io.Writer, blocks []*block) {
+	for _, b := range blocks {
+		fmt.Fprintf(w, "\nburst of %d pods; %s\n\n", b.pods, runsOf(b))
+		lines := [][]string{{"disk", "figure", syncAlways, syncInterval, "always / interval", "goal", "met"}}
+		for _, disk := range disksOf(b) {
+			for _, r := range []row{
+				{label: "p50 pod running, s", figure: "p50"}, {label: "last pod running, s", figure: "max"},
+				{label: "agent CPU, s", figure: "agent_cpu_s"}, {label: "syncs of the journal's disk", figure: "syncs"},
+			} {
+				r.scenario, r.spread = "burst_start_s", true
+				always, ok := r.of(b, syncAlways+" "+disk)
+				interval, ok2 := r.of(b, syncInterval+" "+disk)
+				if !ok || !ok2 {
+					continue
+				}
+				line := []string{disk, r.label, r.cell(b, syncAlways+" "+disk), r.cell(b, syncInterval+" "+disk), over(always, r, b, syncInterval+" "+disk), "", ""}
+				if r.figure == "max" {
+					line[5], line[6] = fmt.Sprintf("≤ %.2f", syncOverInterval), "yes"
+					if always > syncOverInterval*interval {
+						line[6] = "MISSED"
+					}
+				}
+				lines = append(lines, line)
+			}
+		}
+		writeMarkdown(w, lines)
+	}
+}
+
+// disksOf are the disks that results name, in their order.
+func disksOf(b *block) []string {
+	var disks []string
+	for _, a := range b.agents {
+		if _, disk, ok := strings.Cut(a, " "); ok && !slices.Contains(disks, disk) {
+			disks = append(disks, disk)
+		}
+	}
+	return disks
 }

@@ -1,0 +1,173 @@
+package criproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// maxMessage bounds one CRI message, in bytes: the kubelet's bound is 16 MiB; lists of many pods are long.
+const maxMessage = 64 << 20
+
+// Call is one CRI call that has ended.
+type Call struct {
+	Method     string // without its service: RunPodSandbox
+	Pod        string // name of the pod that it makes something for; empty for the others
+	Begin, End time.Time
+	Failed     bool
+}
+
+// Proxy passes calls on from a socket of its own to a runtime.
+type Proxy struct {
+	server *grpc.Server
+	conn   *grpc.ClientConn
+
+	mu    sync.Mutex
+	calls []Call
+	pods  map[string]string // id of a container to the name of its pod
+	asked *cri.CreateContainerRequest
+}
+
+// Listen begins to pass calls on from the unix socket at path to the runtime at target (unix:///...).
+func Listen(socket, target string) (*Proxy, error) {
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+	if err != nil {
+		return nil, fmt.Errorf("criproxy: reach the runtime at %s: %w", target, err)
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("criproxy: listen: %w", err)
+	}
+	p := &Proxy{conn: conn, pods: map[string]string{}}
+	p.server = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.UnknownServiceHandler(p.pass))
+	go func() { _ = p.server.Serve(l) }() // it ends with Close; one that fails shows in the agent
+	return p, nil
+}
+
+// Close ends all calls under way.
+func (p *Proxy) Close() error {
+	p.server.Stop()
+	return p.conn.Close()
+}
+
+// Take gives the calls that have ended since the last Take, by their begin. Streams that last are not among them.
+func (p *Proxy) Take() []Call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.calls
+	p.calls = nil
+	slices.SortFunc(out, func(a, b Call) int { return a.Begin.Compare(b.Begin) })
+	return out
+}
+
+// Asked is the last request for a container that was answered; nil before the first. It is not to be changed.
+func (p *Proxy) Asked() *cri.CreateContainerRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
+}
+
+// pass is one call or stream: one message from the client, any number back, as all of CRI's are.
+func (p *Proxy) pass(_ any, in grpc.ServerStream) error {
+	full, ok := grpc.MethodFromServerStream(in)
+	if !ok {
+		return status.Error(codes.Internal, "criproxy: a stream without a method")
+	}
+	var req frame
+	if err := in.RecvMsg(&req); err != nil {
+		return err
+	}
+	call := Call{Method: path.Base(full), Begin: time.Now()}
+	ctx, cancel := context.WithCancel(in.Context())
+	defer cancel()
+	out, err := p.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, full)
+	if err == nil {
+		err = errors.Join(out.SendMsg(&req), out.CloseSend())
+	}
+	var last frame
+	for err == nil {
+		if err = out.RecvMsg(&last); err == nil {
+			err = in.SendMsg(&last)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	call.End, call.Failed = time.Now(), err != nil
+	p.note(call, req, last)
+	return err
+}
+
+// note keeps a call that has ended, with the name of the pod that it was about.
+func (p *Proxy) note(c Call, req, resp frame) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch c.Method {
+	case "RunPodSandbox":
+		var m cri.RunPodSandboxRequest
+		if proto.Unmarshal(req, &m) == nil {
+			c.Pod = m.GetConfig().GetMetadata().GetName()
+		}
+	case "CreateContainer":
+		var m cri.CreateContainerRequest
+		var r cri.CreateContainerResponse
+		if proto.Unmarshal(req, &m) == nil && proto.Unmarshal(resp, &r) == nil {
+			c.Pod, p.asked = m.GetSandboxConfig().GetMetadata().GetName(), &m
+			p.pods[r.GetContainerId()] = c.Pod
+		}
+	case "StartContainer":
+		var m cri.StartContainerRequest
+		if proto.Unmarshal(req, &m) == nil {
+			c.Pod = p.pods[m.GetContainerId()]
+		}
+	}
+	p.calls = append(p.calls, c)
+}
+
+// frame is a message as it came over the wire.
+type frame []byte
+
+// raw is a codec that leaves messages as they are.
+type raw struct{}
+
+// Marshal implements encoding.CodecV2.
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	f, ok := v.(*frame)
+	if !ok {
+		return nil, fmt.Errorf("criproxy: cannot send a %T", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(*f)}, nil
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (raw) Unmarshal(data mem.BufferSlice, v any) error {
+	f, ok := v.(*frame)
+	if !ok {
+		return fmt.Errorf("criproxy: cannot receive a %T", v)
+	}
+	*f = data.Materialize()
+	return nil
+}
+
+// Name implements encoding.CodecV2: both ends speak protobuf.
+func (raw) Name() string { return "proto" }

@@ -1,0 +1,120 @@
+package criproxy
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// runtime answers some calls and one stream.
+type runtime struct {
+	cri.UnimplementedRuntimeServiceServer
+}
+
+func (runtime) RunPodSandbox(context.Context, *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+	return &cri.RunPodSandboxResponse{PodSandboxId: "box"}, nil
+}
+
+func (runtime) CreateContainer(context.Context, *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+	return &cri.CreateContainerResponse{ContainerId: "c1"}, nil
+}
+
+func (runtime) StartContainer(context.Context, *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+	return nil, status.Error(codes.NotFound, "no such container")
+}
+
+func (runtime) GetContainerEvents(_ *cri.GetEventsRequest, s grpc.ServerStreamingServer[cri.ContainerEventResponse]) error {
+	for _, id := range []string{"a", "b"} {
+		if err := s.Send(&cri.ContainerEventResponse{ContainerId: id}); err != nil {
+			return err
+		}
+	}
+	<-s.Context().Done()
+	return s.Context().Err()
+}
+
+// between starts a runtime and a proxy before it, and gives a client of the proxy.
+func between(t *testing.T) (*Proxy, cri.RuntimeServiceClient) {
+	t.Helper()
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	cri.RegisterRuntimeServiceServer(server, runtime{})
+	go func() { _ = server.Serve(l) }() // ends with the test
+	t.Cleanup(server.Stop)
+	p, err := Listen(filepath.Join(dir, "p"), "unix://"+filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "p"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return p, cri.NewRuntimeServiceClient(conn)
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestCallsPassUnchangedAndAreNotedWithTheirPod(t *testing.T) {
+	p, rt := between(t)
+	ctx := within(t)
+	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web"}}
+	box, err := rt.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: cfg})
+	if err != nil || box.GetPodSandboxId() != "box" {
+		t.Fatalf("%v, %v", box, err)
+	}
+	c, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: "box", SandboxConfig: cfg})
+	if err != nil || c.GetContainerId() != "c1" {
+		t.Fatalf("%v, %v", c, err)
+	}
+	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: "c1"}); status.Code(err) != codes.NotFound {
+		t.Fatalf("the runtime's error became %v", err)
+	}
+	// An answer reaches the client before its call is noted.
+	var calls []Call
+	for deadline := time.Now().Add(10 * time.Second); len(calls) < 3; {
+		if calls = append(calls, p.Take()...); time.Now().After(deadline) {
+			t.Fatalf("noted %+v", calls)
+		}
+	}
+	if asked := p.Asked(); asked.GetPodSandboxId() != "box" {
+		t.Errorf("the last request for a container is %v", asked)
+	}
+	for i, want := range []Call{{Method: "RunPodSandbox"}, {Method: "CreateContainer"}, {Method: "StartContainer", Failed: true}} {
+		got := calls[i]
+		if got.Method != want.Method || got.Pod != "web" || got.Failed != want.Failed || !got.End.After(got.Begin) {
+			t.Errorf("call %d is noted as %+v", i, got)
+		}
+	}
+}
+
+func TestAStreamPassesMessageByMessage(t *testing.T) {
+	_, rt := between(t)
+	events, err := rt.GetContainerEvents(within(t), &cri.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a", "b"} {
+		if e, err := events.Recv(); err != nil || e.GetContainerId() != want {
+			t.Fatalf("%v, %v", e, err)
+		}
+	}
+}

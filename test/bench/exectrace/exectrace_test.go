@@ -1,0 +1,75 @@
+package exectrace
+
+import (
+	"bytes"
+	"runtime"
+	"runtime/trace"
+	"sync"
+	"testing"
+	"time"
+)
+
+// spin keeps a core for a while.
+func spin(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+	}
+}
+
+func TestRunningTimeGoesToThePartOfTheOutermostFunction(t *testing.T) {
+	var b bytes.Buffer
+	if err := trace.Start(&b); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup // which has the goroutine begin in a function of its own
+	wg.Go(func() {
+		spin(50 * time.Millisecond)
+		runtime.Gosched() // shows in the trace where it is
+	})
+	wg.Wait()
+	trace.Stop()
+	p, err := Read(&b, 10*time.Millisecond, []Part{
+		{"ours", []string{"github.com/journalet/journalet/test/bench/exectrace."}}, {"library", []string{"testing.", "runtime.", "sync."}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range p.Groups {
+		if g.Name != "ours" {
+			continue
+		}
+		// On a crowded machine it gets less of a core than it spins for, but its bins always hold all of it.
+		var sum time.Duration
+		for _, x := range g.Bins {
+			if sum += x; x > 2*p.Bin {
+				t.Errorf("a bin of %v holds %v", p.Bin, x)
+			}
+		}
+		if g.Running < 10*time.Millisecond || sum != g.Running {
+			t.Errorf("it ran for %v, %v in bins", g.Running, sum)
+		}
+		return
+	}
+	t.Fatalf("no group of ours in %+v", p.Groups)
+}
+
+func TestAPartIsTheOneWithTheLongestPrefix(t *testing.T) {
+	parts := []Part{{"agent", []string{"example.org/a/"}}, {"calls", []string{"example.org/a/calls."}}}
+	for function, want := range map[string]string{
+		"example.org/a/calls.Run": "calls", "example.org/a/host.Run": "agent", "example.org/b.Run": Other, "": Other,
+	} {
+		if got := partOf(function, parts); got != want {
+			t.Errorf("%q is of %q, want %q", function, got, want)
+		}
+	}
+}
+
+func TestTheStandardLibraryIsKnownByItsPath(t *testing.T) {
+	for function, want := range map[string]bool{
+		"runtime.gopark": true, "net/http.(*conn).serve": true, "internal/poll.(*FD).Read": true, "main.main": false,
+		"github.com/nats-io/nats.go.(*Conn).readLoop": false, "google.golang.org/grpc.Dial": false,
+	} {
+		if got := isStandard(function); got != want {
+			t.Errorf("%q: %v", function, got)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import "fmt"
+
+// What ours is held to, on a node of 50 and of 150 pods.
+const (
+	burstOverFloor     = 1.3
+	teardownOverFloor  = 1.3
+	deathBeyondFloor   = 0.060 // s
+	restartSeconds50   = 0.6
+	restartSeconds150  = 0.8
+	idleMillicores50   = 6
+	idleMillicores150  = 8
+	rssMiB50           = 70
+	rssMiB150          = 80
+	causedOfKubelets   = 0.5
+	journalBytesPerPod = 16 << 10
+	// syncOverInterval bounds a burst with each append on disk over one with a sync each 250 ms.
+	syncOverInterval = 1.10
+)
+
+// row is a line of the table.
+type row struct {
+	label            string
+	scenario, figure string
+	spread           bool // show the smallest and the largest run, too
+	// value, where a figure is made of others; else the median of the runs of figure.
+	value func(b *block, agent string) (float64, bool)
+	// goal bounds ours; it may have none, for want of what it is held to.
+	goal func(b *block, r row) (bound float64, text string, ok bool)
+}
+
+func (r row) of(b *block, agent string) (float64, bool) {
+	if r.value != nil {
+		return r.value(b, agent)
+	}
+	return b.median(agent, r.scenario, r.figure)
+}
+
+// rows are the lines of the table, in this order. One that ours has no value for is left out.
+var rows = []row{
+	{label: "burst: p50 pod running, s", scenario: "burst_start_s", figure: "p50", spread: true, goal: timesFloor(burstOverFloor)},
+	{label: "burst: last pod running, s", scenario: "burst_start_s", figure: "max", spread: true, goal: timesFloor(burstOverFloor)},
+	{label: "death to restart, p50, s", scenario: "death_to_restart_s", figure: "p50", goal: beyondFloor(deathBeyondFloor)},
+	{label: "agent restart to a new pod running, s", scenario: "restart_to_new_pod_s", figure: "max", goal: atMost(restartSeconds50, restartSeconds150)},
+	{label: "containers replaced by the restart", scenario: "restart_to_new_pod_s", figure: "containers_replaced", goal: atMost(0, 0)},
+	{label: "teardown of all, s", scenario: "teardown_s", figure: "total", goal: timesFloor(teardownOverFloor)},
+	{label: "three inits in a row, p50, s", scenario: "init_chain_3_s", figure: "p50"},
+	{label: "agent CPU of the burst, s", scenario: "burst_start_s", figure: "agent_cpu_s"},
+	{label: "idle, agent, millicores", scenario: "idle", figure: "cpu_millicores", goal: atMost(idleMillicores50, idleMillicores150)},
+	{label: "idle, runtime, millicores", scenario: "idle", figure: "runtime_millicores"},
+	{label: "idle, shims, millicores", scenario: "idle", figure: "shim_millicores"},
+	{label: "idle, runtime and shims, caused, millicores", value: caused, goal: ofKubelets(causedOfKubelets)},
+	{label: "RSS, MiB", scenario: "idle", figure: "rss_mib", goal: atMost(rssMiB50, rssMiB150)},
+	{label: "journal of one pod's life, encoded, bytes", scenario: "journal_per_pod", figure: "encoded_bytes", goal: atMost(journalBytesPerPod, journalBytesPerPod)},
+	{label: "journal of one pod's life, on disk, bytes", scenario: "journal_per_pod", figure: "disk_bytes", goal: atMost(journalBytesPerPod, journalBytesPerPod)},
+	{label: "journal of one pod's life, records", scenario: "journal_per_pod", figure: "records"},
+}
+
+// caused is what the runtime and its shims use when idle beside an agent, beyond what they use with none.
+func caused(b *block, agent string) (float64, bool) {
+	sum := func(agent string) (float64, bool) {
+		runtime, ok := b.median(agent, "idle", "runtime_millicores")
+		shims, ok2 := b.median(agent, "idle", "shim_millicores")
+		return runtime + shims, ok && ok2
+	}
+	floor, ok := sum(floorName)
+	x, ok2 := sum(agent)
+	return x - floor, ok && ok2
+}
+
+func timesFloor(factor float64) func(*block, row) (float64, string, bool) {
+	return func(b *block, r row) (float64, string, bool) {
+		floor, ok := r.of(b, floorName)
+		return factor * floor, fmt.Sprintf("%g × floor", factor), ok
+	}
+}
+
+func beyondFloor(more float64) func(*block, row) (float64, string, bool) {
+	return func(b *block, r row) (float64, string, bool) {
+		floor, ok := r.of(b, floorName)
+		return floor + more, fmt.Sprintf("floor + %g", more), ok
+	}
+}
+
+func ofKubelets(share float64) func(*block, row) (float64, string, bool) {
+	return func(b *block, r row) (float64, string, bool) {
+		kubelet, ok := r.of(b, kubeletName)
+		return share * kubelet, fmt.Sprintf("%g × kubelet", share), ok
+	}
+}
+
+// atMost is a bound for nodes of up to 50 and of up to 150 pods. Larger ones have no goal.
+func atMost(upTo50, upTo150 float64) func(*block, row) (float64, string, bool) {
+	return func(b *block, _ row) (float64, string, bool) {
+		switch {
+		case b.pods <= 50:
+			return upTo50, "", true
+		case b.pods <= 150:
+			return upTo150, "", true
+		}
+		return 0, "", false
+	}
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Measures what it costs a burst of N pods (default 50) that each append is on the disk before its effect: a burst with
+# each --journal-sync, on the machine's disk and on one whose syncs take DELAY (default 10ms) longer, RUNS times (default 3)
+# in turn.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+source test/bench/common.sh
+results=${RESULTS:-$root/.lab/bench-sync-results.jsonl}
+mkdir -p "$(dirname "$results")"
+: >"$results"
+delay=${DELAY:-10ms}
+# A disk that is not slow would prove nothing. These tests need root and /dev/fuse, so that no other target has them.
+(cd test/bench && go test -tags integration ./slowdisk)
+
+for pods in ${N:-50}; do
+	for ((run = 0; run < ${RUNS:-3}; run++)); do
+		for sync in always interval:250ms; do
+			for disk in plain "+$delay"; do
+				# The whole of the agent's folder lies on the slow disk, the journal in it.
+				data=$work/data-$pods-$run-$sync-$disk
+				slow=()
+				[ "$disk" = plain ] || slow=(-slow "$data" -delay "$delay")
+				bench -n "$pods" -name "$sync $disk" -manifests "$work/pods" -limit "${LIMIT:-90s}" -only burst "${slow[@]}" \
+					-log "$work/journalet.log" -- "${journalet[@]}" --root-dir "$data/root" --journal-sync "$sync" ${ARGS:-} |
+					tee -a "$results"
+			done
+		done
+	done
+done
+"$work/bench" -sync-table "$results"

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// tableOf reads results and gives the cells of each line by its label.
+func tableOf(t *testing.T, write func(*strings.Builder, []*block), results string) (string, map[string][]string) {
+	t.Helper()
+	blocks, err := read(strings.NewReader(strings.TrimSpace(results)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	write(&out, blocks)
+	cells := map[string][]string{}
+	for line := range strings.Lines(out.String()) {
+		var row []string
+		for _, c := range strings.Split(strings.Trim(line, "|\n"), "|") {
+			row = append(row, strings.TrimSpace(c))
+		}
+		cells[row[0]] = row[1:]
+	}
+	return out.String(), cells
+}
+
+func agents(w *strings.Builder, b []*block) { writeTable(w, b) }
+
+func wantCells(t *testing.T, table string, got []string, want ...string) {
+	t.Helper()
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("got %q, want %q in\n%s", got, want, table)
+	}
+}
+
+const threeAgents = `
+{"agent":"journalet","scenario":"burst_start_s","n":50,"max":5.4,"p50":2,"complete":true}
+{"agent":"floor","scenario":"burst_start_s","n":50,"max":4,"p50":2}
+{"agent":"kubelet","scenario":"burst_start_s","n":50,"max":8,"p50":4,"complete":true}
+{"agent":"journalet","scenario":"burst_start_s","n":50,"max":5.0,"p50":2,"complete":true}
+{"agent":"journalet","scenario":"burst_start_s","n":50,"max":5.3,"p50":2,"complete":true}
+{"agent":"journalet","scenario":"idle","n":50,"cpu_millicores":2.3,"runtime_millicores":12,"shim_millicores":1,"rss_mib":71}
+{"agent":"floor","scenario":"idle","n":50,"runtime_millicores":10,"shim_millicores":0.5}
+{"agent":"kubelet","scenario":"idle","n":50,"cpu_millicores":20,"runtime_millicores":17,"shim_millicores":1,"rss_mib":110}
+{"agent":"floor","scenario":"init_chain_3_s","n":50,"p50":1.2}
+`
+
+func TestTheTableShowsMediansRatiosAndGoals(t *testing.T) {
+	table, cells := tableOf(t, agents, threeAgents)
+	wantCells(t, table, cells["figure"], "journalet", "floor", "kubelet", "/ floor", "/ kubelet", "goal", "met")
+	wantCells(t, table, cells["burst: last pod running, s"], "5.30 (5 to 5.40)", "4", "8", "1.32", "0.66", "≤ 5.20 (1.3 × floor)", "MISSED")
+	wantCells(t, table, cells["burst: p50 pod running, s"], "2 (2 to 2)", "2", "4", "1.00", "0.50", "≤ 2.60 (1.3 × floor)", "yes")
+	wantCells(t, table, cells["RSS, MiB"], "71", "", "110", "", "0.65", "≤ 70", "MISSED")
+}
+
+func TestWhatAnAgentCausesIsWhatTheRuntimeUsesBeyondTheFloor(t *testing.T) {
+	table, cells := tableOf(t, agents, threeAgents)
+	wantCells(t, table, cells["idle, runtime, millicores"], "12", "10", "17", "1.20", "0.71", "", "")
+	wantCells(t, table, cells["idle, runtime and shims, caused, millicores"], "2.50", "0", "7.50", "", "0.33", "≤ 3.75 (0.5 × kubelet)", "yes")
+}
+
+func TestARowThatOursHasNoValueForIsLeftOut(t *testing.T) {
+	table, cells := tableOf(t, agents, threeAgents)
+	if cells["three inits in a row, p50, s"] != nil {
+		t.Errorf("the floor's chain stands alone in\n%s", table)
+	}
+}
+
+func TestAScenarioThatReachedItsLimitIsMarked(t *testing.T) {
+	table, cells := tableOf(t, agents, `
+{"agent":"journalet","scenario":"burst_start_s","n":50,"max":1,"p50":1,"complete":false}
+{"agent":"floor","scenario":"burst_start_s","n":50,"max":4,"p50":2}`)
+	wantCells(t, table, cells["burst: last pod running, s"], "1 !", "4", "0.25", "≤ 5.20 (1.3 × floor)", "INCOMPLETE")
+}
+
+func TestEachNumberOfPodsHasATableAndGoalsOfItsOwn(t *testing.T) {
+	table, cells := tableOf(t, agents, `
+{"agent":"journalet","scenario":"idle","n":50,"cpu_millicores":5,"rss_mib":60}
+{"agent":"journalet","scenario":"idle","n":150,"cpu_millicores":7,"rss_mib":81}`)
+	if strings.Count(table, "| figure") != 2 {
+		t.Errorf("two numbers of pods make\n%s", table)
+	}
+	// The second table's cells are those that stay.
+	wantCells(t, table, cells["idle, agent, millicores"], "7", "≤ 8", "yes")
+	wantCells(t, table, cells["RSS, MiB"], "81", "≤ 80", "MISSED")
+}
+
+func TestTheSyncTableComparesOnEachDisk(t *testing.T) {
+	table, _ := tableOf(t, func(w *strings.Builder, b []*block) { writeSyncTable(w, b) }, `
+{"agent":"always fast","scenario":"burst_start_s","n":50,"max":5,"p50":2}
+{"agent":"interval:250ms fast","scenario":"burst_start_s","n":50,"max":5,"p50":2}
+{"agent":"always slow","scenario":"burst_start_s","n":50,"max":6,"p50":3,"syncs":400}
+{"agent":"interval:250ms slow","scenario":"burst_start_s","n":50,"max":5,"p50":2,"syncs":20}`)
+	for _, want := range []string{
+		"| fast | last pod running, s         | 5      | 5              | 1.00              | ≤ 1.10 | yes    |",
+		"| slow | last pod running, s         | 6      | 5              | 1.20              | ≤ 1.10 | MISSED |",
+		"| slow | syncs of the journal's disk | 400    | 20             | 20.00             |        |        |",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no line\n%s\nin\n%s", want, table)
+		}
+	}
+}

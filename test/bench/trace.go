@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/bench/criproxy"
+	"github.com/journalet/journalet/test/bench/exectrace"
+	"github.com/journalet/journalet/test/bench/picture"
+)
+
+const (
+	// proxied stands in an agent's command for the endpoint of the proxy that notes its calls.
+	proxied = "@CRI@"
+	// alone is how many pods are started alone, one after the other; the one in the middle is drawn.
+	alone = 5
+	// traceRest is how long the machine gets to come to rest between the parts of a trace.
+	traceRest = 5 * time.Second
+	// execSpan is how much longer than a burst its execution trace is.
+	execSpan = 1.3
+	execBin  = 40 * time.Millisecond
+)
+
+// parts are the parts of the agent that an execution trace is cut into.
+var parts = []exectrace.Part{
+	{Name: "journal and bus, NATS", Prefixes: []string{"github.com/journalet/journalet/bus.", "github.com/nats-io/"}},
+	{Name: "actors and their host", Prefixes: []string{"github.com/journalet/journalet/runtime/host.", "github.com/asynkron/", "github.com/journalet/journalet/actors/"}},
+	{Name: "calls on the runtime", Prefixes: []string{"github.com/journalet/journalet/runtime/calls.", "github.com/journalet/journalet/runtime/cri."}},
+	{Name: "gRPC transport", Prefixes: []string{"google.golang.org/grpc"}},
+	{Name: "PLEG", Prefixes: []string{"github.com/journalet/journalet/runtime/pleg."}},
+	{Name: "manifest files", Prefixes: []string{"github.com/journalet/journalet/runtime/file.", "github.com/fsnotify/"}},
+	{Name: "agent, the rest", Prefixes: []string{"github.com/journalet/journalet/", "main."}},
+	{Name: "Go runtime and its GC", Prefixes: []string{"runtime."}},
+	{Name: "this tracing, HTTP", Prefixes: []string{"net/http.", "runtime/trace."}},
+}
+
+// trace draws where the time goes: of one pod alone, of a burst, and of the agent in it.
+func (c *client) trace() error {
+	if err := os.MkdirAll(*pictures, 0o750); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a socket in a temporary folder
+	socket := filepath.Join(dir, "cri")
+	proxy, err := criproxy.Listen(socket, *endpoint)
+	if err != nil {
+		return err
+	}
+	defer proxy.Close()
+	through, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer through.Close()
+	floor := &client{rt: cri.NewRuntimeServiceClient(through)}
+	bare, err := floor.startAlone()
+	if err != nil {
+		return err
+	}
+	time.Sleep(traceRest)
+	floorBurst := c.traceBurst(floorName, "raw-", 0, proxy, floor.rawStarts)
+	c.wipe()
+	proxy.Take()
+
+	clearManifests()
+	command := flagArgs()
+	for i := range command {
+		command[i] = strings.ReplaceAll(command[i], proxied, "unix://"+socket)
+	}
+	a := start(command)
+	defer a.stop()
+	time.Sleep(*warm)
+	one, err := c.traceAlone(proxy, bare)
+	if err != nil {
+		return err
+	}
+	burst := c.traceBurst(*name, "pb-", a.cmd.Process.Pid, proxy, putAll)
+	asked := proxy.Asked()
+	if err := c.clear(); err != nil {
+		return err
+	}
+	profile, begin, end, err := c.traceExecution(burst.Last)
+	if err != nil {
+		return err
+	}
+	if err := c.clear(); err != nil {
+		return err
+	}
+	a.stop()
+	floor.like = &like{sandbox: asked.GetSandboxConfig(), container: asked.GetConfig(), dir: dir}
+	likeBurst := c.traceBurst("floor, "+*name+"'s requests", "raw-", 0, proxy, floor.rawStarts)
+	title := fmt.Sprintf("the agent in a burst of %d pods: a Go execution trace", *n)
+	if err := errors.Join(
+		draw("trace-pod.svg", func(w io.Writer) error { return picture.WriteStart(w, one) }),
+		draw("trace-burst.svg", func(w io.Writer) error { return picture.WriteBurst(w, *n, cores(), burst, floorBurst, likeBurst) }),
+		draw("trace-agent.svg", func(w io.Writer) error { return picture.WriteExec(w, title, profile, begin, end) }),
+	); err != nil {
+		return err
+	}
+	tell(os.Stdout, one, profile, burst, floorBurst, likeBurst)
+	return nil
+}
+
+func draw(name string, write func(io.Writer) error) error {
+	f, err := os.Create(filepath.Join(*pictures, name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// clear removes all manifests and waits until their pods are gone.
+func (c *client) clear() error {
+	clearManifests()
+	if !c.waitGone("pb-", time.Now().Add(*limit)) {
+		return fmt.Errorf("bench: pods are left after %v", *limit)
+	}
+	time.Sleep(traceRest)
+	return nil
+}
+
+func (c *client) rawStarts() {
+	parallel(*n, func(i int) {
+		if _, err := c.rawPod(i); err != nil {
+			log.Print(err)
+		}
+	})
+}
+
+func putAll() {
+	for i := range *n {
+		put(fmt.Sprintf("pb-%03d", i), 0)
+	}
+}
+
+// startAlone starts pods by bare calls, one after the other, and gives the median of their times.
+func (c *client) startAlone() (time.Duration, error) {
+	var took []time.Duration
+	for i := range alone {
+		t0 := time.Now()
+		p, err := c.rawPod(9100 + i)
+		if err != nil {
+			return 0, err
+		}
+		x, cancel := ctx()
+		st, err := c.rt.ContainerStatus(x, &cri.ContainerStatusRequest{ContainerId: p.main})
+		cancel()
+		if err != nil {
+			return 0, err
+		}
+		took = append(took, time.Unix(0, st.Status.StartedAt).Sub(t0))
+		time.Sleep(time.Second)
+	}
+	slices.Sort(took)
+	c.wipe()
+	return took[alone/2], nil
+}
+
+// traceAlone has the agent start pods one after the other and gives the one in the middle.
+func (c *client) traceAlone(proxy *criproxy.Proxy, floor time.Duration) (picture.Start, error) {
+	var starts []picture.Start
+	for i := range alone {
+		pod := fmt.Sprintf("pb-alone-%d", i)
+		proxy.Take()
+		s := picture.Start{Written: time.Now(), Floor: floor}
+		put(pod, 0)
+		xs, ok := c.collect(pod, 1, s.Written, func(string, *cri.Container) bool { return true })
+		if !ok {
+			return s, fmt.Errorf("bench: pod %s did not run within %v", pod, *limit)
+		}
+		s.Running = s.Written.Add(time.Duration(xs[0] * float64(time.Second)))
+		time.Sleep(time.Second) // what follows a start is looks and a status
+		s.Calls = proxy.Take()
+		records, err := recordsSince(s.Written)
+		if err != nil {
+			return s, err
+		}
+		s.Records = records
+		crop(&s)
+		starts = append(starts, s)
+	}
+	slices.SortFunc(starts, func(a, b picture.Start) int { return int(a.Running.Sub(a.Written) - b.Running.Sub(b.Written)) })
+	return starts[alone/2], c.clear()
+}
+
+// traceBurst runs do and collects the calls and the CPU use until its pods run; agent is the agent's process id, or 0.
+func (c *client) traceBurst(name, prefix string, agent int, proxy *criproxy.Proxy, do func()) picture.Burst {
+	proxy.Take()
+	b := picture.Burst{Name: name, Begin: time.Now()}
+	stop, samples := make(chan struct{}), make(chan []picture.Sample)
+	go func() { samples <- sampleUntil(stop, agent) }()
+	ended := make(chan struct{})
+	go func() { do(); close(ended) }()
+	xs, _ := c.collect(prefix, *n, b.Begin, func(string, *cri.Container) bool { return true })
+	<-ended
+	close(stop)
+	b.Samples = <-samples
+	if len(xs) > 0 {
+		b.Last = time.Duration(slices.Max(xs) * float64(time.Second))
+	}
+	b.Calls = proxy.Take()
+	return b
+}
+
+// traceExecution runs another burst under an execution trace of the agent, and tells when in the trace it began and ended.
+func (c *client) traceExecution(burst time.Duration) (p *exectrace.Profile, begin, end time.Duration, err error) {
+	type answer struct {
+		body []byte
+		err  error
+	}
+	traced := make(chan answer, 1)
+	asked := time.Now()
+	go func() {
+		body, err := get(fmt.Sprintf("%s/trace?seconds=%.0f", *profiles, math.Ceil(burst.Seconds()*execSpan)))
+		traced <- answer{body, err}
+	}()
+	time.Sleep(200 * time.Millisecond) // it begins with the burst, not behind it
+	t0 := time.Now()
+	putAll()
+	xs, _ := c.collect("pb-", *n, t0, func(string, *cri.Container) bool { return true })
+	got := <-traced
+	if got.err == nil {
+		p, got.err = exectrace.Read(bytes.NewReader(got.body), execBin, parts)
+	}
+	if got.err != nil || len(xs) == 0 {
+		return nil, 0, 0, fmt.Errorf("bench: trace the agent in a burst in which %d pods ran: %w", len(xs), got.err)
+	}
+	begin = t0.Sub(asked)
+	return p, begin, begin + time.Duration(slices.Max(xs)*float64(time.Second)), nil
+}
+
+// get fetches what is at a URL.
+func get(url string) ([]byte, error) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s: %.200s", url, resp.Status, body)
+	}
+	return body, err
+}
+
+// recordsSince asks the agent for the records of its journal from a time on.
+func recordsSince(t time.Time) ([]picture.Record, error) {
+	words := strings.Fields(*observe)
+	b, err := exec.Command(words[0], words[1:]...).Output() //nolint:gosec // who starts the bench gives the command
+	if err != nil {
+		return nil, fmt.Errorf("bench: -observe %q: %w", *observe, err)
+	}
+	return parseRecords(b, t)
+}
+
+// parseRecords reads events, one JSON object a line, and puts those of one record together.
+func parseRecords(b []byte, since time.Time) ([]picture.Record, error) {
+	var out []picture.Record
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e struct {
+			Seq   uint64
+			Time  time.Time
+			Event string
+		}
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("bench: %q is no event: %w", lines.Text(), err)
+		}
+		if e.Time.Before(since) {
+			continue
+		}
+		if last := len(out) - 1; last >= 0 && out[last].Seq == e.Seq {
+			out[last].Events = append(out[last].Events, e.Event)
+			continue
+		}
+		out = append(out, picture.Record{Seq: e.Seq, Time: e.Time, Events: []string{e.Event}})
+	}
+	return out, lines.Err()
+}
