@@ -233,6 +233,14 @@ func signIn(t *testing.T, b *Bus, c interface {
 	Write([]byte) (int, error)
 }) interface{ Write([]byte) (int, error) } {
 	t.Helper()
+	return signInAs(t, b, c, ObserverKeyFile)
+}
+
+func signInAs(t *testing.T, b *Bus, c interface {
+	Read([]byte) (int, error)
+	Write([]byte) (int, error)
+}, file string) interface{ Write([]byte) (int, error) } {
+	t.Helper()
 	buf := make([]byte, 8192)
 	n, err := c.Read(buf)
 	if err != nil {
@@ -242,7 +250,7 @@ func signIn(t *testing.T, b *Bus, c interface {
 	if err := json.Unmarshal(buf[len("INFO "):n], &info); err != nil {
 		t.Fatal(err)
 	}
-	key, err := readKey(keyPath(b.opts.Dir, ObserverKeyFile))
+	key, err := readKey(keyPath(b.opts.Dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}

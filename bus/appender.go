@@ -453,6 +453,12 @@ func (a *appender) stalled() (time.Time, error) {
 	return a.since, a.why
 }
 
+func (a *appender) queued() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.queue)
+}
+
 // close stops the loop; what is still queued is lost to it.
 func (a *appender) close() {
 	a.mu.Lock()

@@ -205,6 +205,9 @@ func TestNewFactsWaitWhileTooManyAreQueued(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if n := a.queued(); n != MaxQueued {
+		t.Fatalf("%d are queued", n)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	if err := a.putFact(ctx, fact(messages.Pod("p"), 0)); !errors.Is(err, context.DeadlineExceeded) {
@@ -222,8 +225,8 @@ func TestNewFactsWaitWhileTooManyAreQueued(t *testing.T) {
 	if err := a.flush(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.stored.Load(); got != MaxQueued+2 {
-		t.Fatalf("%d records are stored", got)
+	if got := a.stored.Load(); got != MaxQueued+2 || a.queued() != 0 {
+		t.Fatalf("%d records are stored, %d are queued", got, a.queued())
 	}
 }
 

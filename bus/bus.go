@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,7 +33,9 @@ type Bus struct {
 	snapshots *Snapshots
 	observers *Observers
 	socket    *socket
+	outflow   *outflow
 	closed    bool
+	seen      bool // how the blocks look is noted when the server has stopped
 }
 
 // Open opens the bus in o.Dir, and makes it there if there is none. It recovers the streams, compares
@@ -65,11 +68,9 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	if err != nil {
 		return b, err
 	}
-	aside := ""
-	if !h.GetClean() {
-		if aside, err = setAside(o.Dir, streamDir(o.Dir, journalStream), h.GetEpoch()+1); err != nil {
-			return b, err
-		}
+	kept, err := setAside(o.Dir, h.GetEpoch()+1)
+	if err != nil {
+		return b, err
 	}
 	if b.srv, err = startServer(ctx, o, acc); err != nil {
 		return b, err
@@ -78,7 +79,7 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	if err != nil {
 		return b, err
 	}
-	found, err := inspect(ctx, r, o.Node, h, headLost, readHoles(o.Dir))
+	found, err := inspect(ctx, r, o.Node, h, headLost, kept, readHoles(o.Dir))
 	if err != nil {
 		return b, err
 	}
@@ -86,9 +87,9 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 		return b, err
 	}
 	if found.Damage == nil {
-		dropAside(aside)
-	} else if aside != "" {
-		found.Damage.Message += "; its end as it was found is kept in " + aside
+		kept.drop()
+	} else {
+		found.Damage.Message += kept.where()
 	}
 	b.opening = found.Opening
 	if err := b.begin(writer, r, found); err != nil {
@@ -100,10 +101,16 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	if err := b.stores(ctx, r); err != nil {
 		return b, err
 	}
+	writeSeen(o.Dir)
 	b.observers = &Observers{node: o.Node, nc: b.services, agent: acc.agent, observer: acc.observer}
-	if b.socket, err = listenSocket(o.Dir, b.srv.srv, o.Log); err != nil {
+	if b.outflow, err = watchOutflow(b.srv.srv, b.conns, o.Listen != ""); err != nil {
+		return b, fmt.Errorf("bus: connect inside the process: %w", err)
+	}
+	if b.socket, err = listenSocket(o.Dir, b.srv.srv, b.outflow.arrived, o.Log); err != nil {
 		return b, err
 	}
+	cut := b.socket.cut
+	b.outflow.cut.Store(&cut)
 	return b, nil
 }
 
@@ -235,6 +242,7 @@ func (b *Bus) Close(ctx context.Context) error {
 	if herr := a.head.close(err == nil); herr != nil {
 		err = errors.Join(err, fmt.Errorf("bus: write the journal's head: %w", herr))
 	}
+	b.seen = true
 	b.release()
 	return err
 }
@@ -252,11 +260,17 @@ func (b *Bus) abandon() {
 }
 
 func (b *Bus) release() {
+	if b.outflow != nil {
+		b.outflow.close()
+	}
 	for _, nc := range b.conns {
 		nc.Close()
 	}
 	if b.srv != nil {
 		b.srv.stop()
+	}
+	if b.seen {
+		writeSeen(b.opts.Dir)
 	}
 	if b.lock != nil {
 		b.lock.Close()
@@ -271,7 +285,7 @@ func takeLock(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bus: lock its folder: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := flockSoon(f); err != nil {
 		b, _ := io.ReadAll(io.LimitReader(f, 32))
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -288,4 +302,41 @@ func takeLock(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("bus: write %s: %w", path, err)
 	}
 	return f, nil
+}
+
+const (
+	// lockPatience is how long an agent waits for the lock: a command that looks whether one runs holds it
+	// for a moment, see Served.
+	lockPatience = time.Second
+	lockPause    = 20 * time.Millisecond
+)
+
+// flockSoon locks f, or fails with EWOULDBLOCK after lockPatience.
+func flockSoon(f *os.File) error {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPause) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// Served tells whether an agent has the bus in dir open. It writes nothing.
+func Served(dir string) (bool, error) {
+	f, err := os.Open(filepath.Join(dir, lockFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look whether an agent runs: %w", err)
+	}
+	defer f.Close() // and with it the lock goes
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look whether an agent runs: lock %s: %w", f.Name(), err)
+	}
+	return false, nil
 }

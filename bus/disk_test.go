@@ -56,6 +56,13 @@ func mountDisk(t *testing.T, dir string, size int) {
 	}
 }
 
+func remountReadOnly(t *testing.T, dir string) {
+	t.Helper()
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestOnAReadOnlyDiskTheErrorSaysSo(t *testing.T) {
 	onOwnDisk(t, func(t *testing.T, dir string) {
 		mountDisk(t, dir, 64<<20)
@@ -64,9 +71,7 @@ func TestOnAReadOnlyDiskTheErrorSaysSo(t *testing.T) {
 		appendFacts(t, b, 5)
 		closeBus(t, b)
 		before := readFile(t, filepath.Join(bus, headFile))
-		if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-			t.Fatal(err)
-		}
+		remountReadOnly(t, dir)
 		_, err := Open(testContext(t), Options{Dir: bus, Node: testNode, Log: quiet})
 		if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "mounted read-only") {
 			t.Fatalf("opened with %v", err)

@@ -9,5 +9,5 @@
 //
 // Start with journal.go for what a record's way is, then appender.go for how the order of calls
 // becomes the order on disk, blocks.go for what makes it durable, head.go for how a lost tail is noticed,
-// retention.go for how the front goes, and accounts.go for who may what.
+// retention.go for how the front goes, stored.go for reading a journal that no agent has open, and accounts.go for who may what.
 package bus

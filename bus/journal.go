@@ -90,6 +90,9 @@ func (j *Journal) Last() uint64 { return j.a.stored.Load() }
 // First is the number of the oldest record that is kept; Last+1 in an empty journal.
 func (j *Journal) First() uint64 { return j.first.Load() }
 
+// Queued is how many records wait to be stored, those on their way among them.
+func (j *Journal) Queued() int { return j.a.queued() }
+
 // Stalled tells since when the journal has not been able to store, and why; a zero time if it can.
 func (j *Journal) Stalled() (since time.Time, err error) { return j.a.stalled() }
 

@@ -46,13 +46,14 @@ func (f *finding) head() *journaletv1.Head {
 
 // inspect compares the journal with the head that was kept beside it, h (nil for none), and checks
 // the chain above it. It makes the stream if there is none.
-func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, headLost bool, known uint64) (*finding, error) {
+func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, headLost bool, kept *aside, known uint64) (*finding, error) {
 	state, err := openJournalStream(ctx, r, node, h)
 	if err != nil {
 		return nil, err
 	}
 	f := &finding{first: max(state.FirstSeq, 1), known: known, missing: missing(state)}
 	f.Last = state.LastSeq
+	defer f.told(kept)
 	if state.Msgs == 0 {
 		f.first = f.Last + 1
 		f.hash = h.GetHash()
@@ -90,6 +91,17 @@ func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, h
 	}
 	f.Clean = h.GetClean() && f.Damage == nil && h.GetSeq() == f.Last
 	return f, nil
+}
+
+// told adds what the blocks showed before they were opened, if nothing that follows from it was found.
+func (f *finding) told(kept *aside) {
+	switch {
+	case kept.inner != "":
+		f.damage(f.Last, f.Last, "%s; journal verify tells which records cannot be read", kept.inner)
+	case kept.description:
+		f.damage(f.Last, f.Last, "the description of the journal's stream was damaged or missing, and was made anew; the records are there")
+	}
+	f.Clean = f.Clean && f.Damage == nil
 }
 
 // maxUnreadable bounds how far back an opening looks for a record that can be read.
@@ -204,6 +216,13 @@ func (f *finding) chain(ctx context.Context, r *reader, seq uint64, hash []byte)
 // the numbers that were given before, so that no number ever means two records.
 func openJournalStream(ctx context.Context, r *reader, node string, h *journaletv1.Head) (jetstream.StreamState, error) {
 	s, err := r.js.Stream(ctx, journalStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && h != nil {
+		// Its blocks may still be there, if the description was lost: a stream that is made over them takes them up, but
+		// would remove them if it were told a first number.
+		if s, err = r.js.CreateStream(ctx, journalConfig(node, 0)); err != nil {
+			return jetstream.StreamState{}, fmt.Errorf("bus: make the journal anew: %w", err)
+		}
+	}
 	if err == nil {
 		info := s.CachedInfo()
 		if want := messages.JournalFilter(node); len(info.Config.Subjects) != 1 || info.Config.Subjects[0] != want {

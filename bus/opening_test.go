@@ -116,6 +116,31 @@ func TestWhatIsMissingIsToldAndTheJournalGoesOn(t *testing.T) {
 			}
 			writeFile(t, filepath.Join(dir, headFile), slot)
 		}, "not the one that was stored"},
+		{"empty directory", func(t *testing.T, dir string) {
+			removeAll(t, streamDir(dir, journalStream), true)
+		}, "is gone"},
+		{"truncated block, index left", func(t *testing.T, dir string) {
+			path := filepath.Join(streamDir(dir, journalStream), "1.blk")
+			writeFile(t, path, readFile(t, path)[:1000])
+		}, "cut"},
+		{"truncated block", func(t *testing.T, dir string) {
+			path := filepath.Join(streamDir(dir, journalStream), "1.blk")
+			writeFile(t, path, readFile(t, path)[:1000])
+			removeIndex(t, dir)
+		}, "cut"},
+		{"another journal's streams", func(t *testing.T, dir string) {
+			other := busDir(t)
+			b := openBus(t, other)
+			for range 3 {
+				b.Journal().Append(fact(messages.Pod("other"), 5))
+			}
+			appendFacts(t, b, n-3)
+			closeBus(t, b)
+			removeAll(t, filepath.Join(dir, "jetstream"), false)
+			if err := os.Rename(filepath.Join(other, "jetstream"), filepath.Join(dir, "jetstream")); err != nil {
+				t.Fatal(err)
+			}
+		}, "not the one that was stored"},
 		{"no streams", func(t *testing.T, dir string) {
 			if err := os.RemoveAll(filepath.Join(dir, "jetstream")); err != nil {
 				t.Fatal(err)

@@ -56,7 +56,7 @@ func (p SyncPolicy) String() string {
 // Options say where a bus stands and how it stores.
 type Options struct {
 	// Dir holds all of the bus and is made 0700: jetstream/ with the streams, credentials/ with the
-	// observers' key, HEAD, CUT, HOLES, RESERVE, LOCK and bus.sock.
+	// observers' key, HEAD, CUT, HOLES, SEEN, RESERVE, LOCK and bus.sock.
 	Dir string
 	// Node is the node's name: it is part of every subject, so a journal belongs to one name.
 	Node string

@@ -57,34 +57,52 @@ func (j *Journal) Size(ctx context.Context) (SizeReport, error) {
 		}
 		*s.disk, *s.count = state.Bytes, state.Msgs
 	}
-	kinds, events, pods := shares{}, shares{}, shares{}
-	r.Journal.Name = "journal"
+	m := newMeasure(&r)
 	err := j.Read(ctx, 0, 0, "", func(rec *journaletv1.Record, size int) error {
-		r.Journal.Count++
-		r.Journal.Bytes += uint64(size)
-		actor := messages.RefOf(rec.GetActor())
-		kinds.add(actor.KindName(), size)
-		if actor.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
-			pods.add(actor.ID, size)
-		}
-		if fact := rec.GetFact(); fact != nil {
-			events.add(messages.EventName(fact), size)
-			return nil
-		}
-		for _, e := range rec.GetStep().GetDecisions() {
-			n := proto.Size(e)
-			events.add(messages.EventName(e), n)
-			size -= n
-		}
-		events.add("step", size)
+		m.add(rec, size)
 		return nil
 	})
 	if err != nil {
 		return r, fmt.Errorf("measure the journal: %w", err)
 	}
-	r.ByKind, r.ByEvent, r.Pods = kinds.sorted(), events.sorted(), pods.sorted()
-	r.Pods = r.Pods[:min(len(r.Pods), LargestPods)]
+	m.end()
 	return r, nil
+}
+
+// measure shares out the records' bytes.
+type measure struct {
+	r                   *SizeReport
+	kinds, events, pods shares
+}
+
+func newMeasure(r *SizeReport) *measure {
+	r.Journal.Name = "journal"
+	return &measure{r, shares{}, shares{}, shares{}}
+}
+
+func (m *measure) add(rec *journaletv1.Record, size int) {
+	m.r.Journal.Count++
+	m.r.Journal.Bytes += uint64(size)
+	actor := messages.RefOf(rec.GetActor())
+	m.kinds.add(actor.KindName(), size)
+	if actor.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
+		m.pods.add(actor.ID, size)
+	}
+	if fact := rec.GetFact(); fact != nil {
+		m.events.add(messages.EventName(fact), size)
+		return
+	}
+	for _, e := range rec.GetStep().GetDecisions() {
+		n := proto.Size(e)
+		m.events.add(messages.EventName(e), n)
+		size -= n
+	}
+	m.events.add("step", size)
+}
+
+func (m *measure) end() {
+	m.r.ByKind, m.r.ByEvent, m.r.Pods = m.kinds.sorted(), m.events.sorted(), m.pods.sorted()
+	m.r.Pods = m.r.Pods[:min(len(m.r.Pods), LargestPods)]
 }
 
 type shares map[string]*Share

@@ -1,8 +1,11 @@
 package bus
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +27,8 @@ const (
 	// maxSocketConns leaves room among the server's connections for the agent's own and for TCP.
 	maxSocketConns = maxConnections / 2
 	runDir         = "/run"
+	// maxInfoLine is more than the server's first line ever has.
+	maxInfoLine = 32 << 10
 )
 
 // socket lets observers on this machine in without an open port. It carries bytes between them and the
@@ -34,14 +39,16 @@ type socket struct {
 	log   *slog.Logger
 	where string // file that says where the socket is, "" for the usual place
 	slots chan struct{}
+	came  func() // told of each connection
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
+	byID   map[uint64]net.Conn // the ends towards the server, by the server's number of them
 	closed bool
 	wg     sync.WaitGroup
 }
 
-func listenSocket(dir string, srv *server.Server, log *slog.Logger) (*socket, error) {
+func listenSocket(dir string, srv *server.Server, came func(), log *slog.Logger) (*socket, error) {
 	path, where, err := socketPath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("bus: make the socket: %w", err)
@@ -59,7 +66,7 @@ func listenSocket(dir string, srv *server.Server, log *slog.Logger) (*socket, er
 		l.Close()
 		return nil, fmt.Errorf("bus: close the socket to others: %w", err)
 	}
-	s := &socket{l: l, srv: srv, log: log, where: where, slots: make(chan struct{}, maxSocketConns), conns: make(map[net.Conn]struct{})}
+	s := &socket{l: l, srv: srv, log: log, came: came, where: where, slots: make(chan struct{}, maxSocketConns), conns: make(map[net.Conn]struct{}), byID: make(map[uint64]net.Conn)}
 	s.wg.Add(1)
 	go s.accept()
 	return s, nil
@@ -120,6 +127,7 @@ func (s *socket) accept() {
 			<-s.slots
 			continue
 		}
+		s.came()
 		s.wg.Add(1)
 		go s.serve(c, in)
 	}
@@ -141,12 +149,21 @@ func (s *socket) add(conns ...net.Conn) bool {
 func (s *socket) serve(c, in net.Conn) {
 	defer s.wg.Done()
 	done := make(chan struct{}, 2)
-	for _, p := range [][2]net.Conn{{c, in}, {in, c}} {
-		go func() {
-			_, _ = io.Copy(p[0], p[1])
-			done <- struct{}{}
-		}()
-	}
+	id := uint64(0)
+	go func() {
+		_, _ = io.Copy(in, c)
+		done <- struct{}{}
+	}()
+	go func() {
+		from := bufio.NewReaderSize(in, maxInfoLine)
+		if line, err := from.ReadSlice('\n'); err == nil {
+			id = s.number(line, in)
+			if _, err := c.Write(line); err == nil {
+				_, _ = io.Copy(c, from)
+			}
+		}
+		done <- struct{}{}
+	}()
 	<-done
 	c.Close()
 	in.Close()
@@ -154,8 +171,33 @@ func (s *socket) serve(c, in net.Conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	delete(s.conns, in)
+	delete(s.byID, id)
 	s.mu.Unlock()
 	<-s.slots
+}
+
+// number learns from the server's first line by which number it knows a connection.
+func (s *socket) number(line []byte, in net.Conn) uint64 {
+	var info struct {
+		ID uint64 `json:"client_id"`
+	}
+	if json.Unmarshal(bytes.TrimPrefix(line, []byte("INFO ")), &info) != nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byID[info.ID] = in
+	return info.ID
+}
+
+// cut ends a connection at once, with all that is kept for it: the server itself would wait for its write to end. It does
+// nothing for one that did not come by the socket.
+func (s *socket) cut(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in := s.byID[id]; in != nil {
+		in.Close()
+	}
 }
 
 func (s *socket) close() {

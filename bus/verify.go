@@ -55,6 +55,9 @@ type verifier struct {
 	at    uint64 // number expected next
 	hash  []byte // of the record before; nil if it is not known
 	epoch uint64
+
+	tell  func(done, total uint64) // nil if nobody wants to know how far it is
+	total uint64
 }
 
 // Verify reads the whole journal and checks it: contiguous numbers, the hash chain, epochs that never
@@ -68,35 +71,35 @@ func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64))
 	if err != nil && !errors.Is(err, errHeadDamaged) {
 		return VerifyReport{}, err
 	}
-	v := &verifier{head: h, at: j.First()}
+	v := &verifier{head: h, at: j.First(), tell: progress}
 	v.r.First, v.r.Last = j.First(), j.Last()
 	v.front(j.cut.Load())
-	total := v.r.Last + 1 - v.r.First
-	if total > 0 {
+	if v.total = v.r.Last + 1 - v.r.First; v.total > 0 {
 		err = j.readBytes(ctx, v.at, v.r.Last, "", func(b []byte) (uint64, error) {
-			seq := v.check(b)
-			if v.r.Records++; progress != nil && v.r.Records%progressEvery == 0 {
-				progress(v.r.Records, total)
-			}
-			return seq, ctx.Err()
+			return v.check(b), ctx.Err()
 		})
 		if err != nil {
 			return VerifyReport{}, fmt.Errorf("verify the journal: %w", err)
 		}
 	}
+	return v.end(), nil
+}
+
+// end looks at what is missing at the end, and gives the report.
+func (v *verifier) end() VerifyReport {
 	if v.at <= v.r.Last {
 		v.r.problem(v.at, "records %d to %d are missing", v.at, v.r.Last)
 	}
 	switch {
-	case h == nil:
+	case v.head == nil:
 		v.r.problem(v.r.Last, "the head beside the journal is missing or cannot be read")
-	case h.GetSeq() > j.Last():
-		v.r.problem(h.GetSeq(), "the head beside the journal names record %d, and the last one is %d", h.GetSeq(), v.r.Last)
+	case v.head.GetSeq() > v.r.Last:
+		v.r.problem(v.head.GetSeq(), "the head beside the journal names record %d, and the last one is %d", v.head.GetSeq(), v.r.Last)
 	}
-	if progress != nil {
-		progress(v.r.Records, total)
+	if v.tell != nil {
+		v.tell(v.r.Records, max(v.total, v.r.Records))
 	}
-	return v.r, nil
+	return v.r
 }
 
 // front holds the first record against what retention left.
@@ -113,6 +116,9 @@ func (v *verifier) front(c *cut) {
 // check looks at one record, and returns its number as far as it can be told.
 func (v *verifier) check(b []byte) uint64 {
 	v.r.Bytes += uint64(len(b))
+	if v.r.Records++; v.tell != nil && v.r.Records%progressEvery == 0 {
+		v.tell(v.r.Records, max(v.total, v.r.Records))
+	}
 	hash := messages.Hash(b)
 	rec, err := messages.Decode(b)
 	if err != nil {

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +17,7 @@ func (a *app) journalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "journal",
 		Short:   "Check and measure the journal",
+		Long:    "Check and measure the journal: that of the running agent, or, where none runs, the files as they lie there.",
 		Example: "  journalet journal verify\n  journalet journal size",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -21,22 +26,47 @@ func (a *app) journalCommand() *cobra.Command {
 	return cmd
 }
 
+// readOrAsk asks the agent, or, where none has the journal open, reads the files: the agent is down, or the folder is a copy.
+func (a *app) readOrAsk(ctx context.Context, ask func(*query.Client) error, read func(*bus.Stored) error) error {
+	if a.server != "" || a.nkey != "" || a.node != "" {
+		return a.ask(ctx, false, ask)
+	}
+	s, err := bus.OpenStored(filepath.Join(a.rootDir, busFolder))
+	switch {
+	case err == nil:
+		of := ""
+		if s.Node() != "" {
+			of = " of node " + s.Node()
+		}
+		a.notice("no agent is running with root directory " + a.rootDir + ": the journal" + of + " is read as it lies there, and nothing is changed")
+		return read(s)
+	case errors.Is(err, bus.ErrServed), errors.Is(err, bus.ErrNoJournal), errors.Is(err, fs.ErrPermission):
+		return a.ask(ctx, false, ask)
+	}
+	return err
+}
+
 func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that the journal is whole and unchanged",
-		Long: "Have the running agent check its whole journal: contiguous numbers, the hash chain, epochs, causes, and the head\n" +
-			"that is kept beside it. The agent goes on with its work meanwhile. Exit code 1 if anything is wrong.",
-		Example: "  journalet journal verify\n  journalet journal verify -o json",
+		Long: "Check the whole journal: contiguous numbers, the hash chain, epochs, causes, and the head that is kept beside it. A\n" +
+			"running agent does it and goes on with its work meanwhile. Where none runs, the files are read as they lie there and\n" +
+			"nothing is changed: also a copy of the agent's root directory can be checked. Exit code 1 if anything is wrong.",
+		Example: "  journalet journal verify\n  journalet journal verify -o json\n  journalet journal verify --root-dir /mnt/copy",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.ask(cmd.Context(), false, func(c *query.Client) error {
-				r, err := c.Verify(cmd.Context(), a.progress("checked", "records"))
+			ctx, far := cmd.Context(), a.progress("checked", "records")
+			verified := func(r *bus.VerifyReport, err error) error {
 				a.endProgress()
 				if err != nil {
 					return err
 				}
 				return a.printVerified(r)
+			}
+			return a.readOrAsk(ctx, func(c *query.Client) error { return verified(c.Verify(ctx, far)) }, func(s *bus.Stored) error {
+				r, err := s.Verify(ctx, far)
+				return verified(&r, err)
 			})
 		},
 	}
@@ -91,35 +121,44 @@ func (a *app) endProgress() {
 
 func (a *app) sizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "size",
-		Short:   "Show where the journal's bytes are",
-		Long:    "Have the running agent measure its journal: what is on disk, and how much of it which actors, events and pods make up.",
+		Use:   "size",
+		Short: "Show where the journal's bytes are",
+		Long: "Measure the journal: what is on disk, and how much of it which actors, events and pods make up. Where no agent runs,\n" +
+			"the files are read as they lie there, and pods go by their UIDs.",
 		Example: "  journalet journal size\n  journalet journal size -o json",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.ask(cmd.Context(), false, func(c *query.Client) error {
-				r, err := c.Size(cmd.Context())
+			ctx := cmd.Context()
+			return a.readOrAsk(ctx, func(c *query.Client) error {
+				r, err := c.Size(ctx)
 				if err != nil {
 					return err
 				}
-				if a.output != formatTable {
-					return printValue(a.out, a.output, r)
-				}
 				names := map[string]string{}
-				if pods, err := c.Pods(cmd.Context(), ""); err == nil {
-					for i := range pods.Items {
-						names[string(pods.Items[i].UID)] = podName(&pods.Items[i])
+				if a.output == formatTable {
+					if pods, err := c.Pods(ctx, ""); err == nil {
+						for i := range pods.Items {
+							names[string(pods.Items[i].UID)] = podName(&pods.Items[i])
+						}
 					}
 				}
-				a.printSize(r, names)
-				return nil
+				return a.printSize(r, names)
+			}, func(s *bus.Stored) error {
+				r, err := s.Size(ctx)
+				if err != nil {
+					return err
+				}
+				return a.printSize(&r, nil)
 			})
 		},
 	}
 	return a.asking(cmd, formatTable, formatJSON, formatYAML)
 }
 
-func (a *app) printSize(r *bus.SizeReport, names map[string]string) {
+func (a *app) printSize(r *bus.SizeReport, names map[string]string) error {
+	if a.output != formatTable {
+		return printValue(a.out, a.output, r)
+	}
 	fmt.Fprintln(a.out, "On disk:")
 	(&table{w: a.out, indent: "  "}).print(
 		[]string{"WHAT", "MESSAGES", "SIZE"},
@@ -153,4 +192,5 @@ func (a *app) printSize(r *bus.SizeReport, names map[string]string) {
 		}
 		return uid
 	})
+	return nil
 }

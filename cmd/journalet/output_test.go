@@ -137,11 +137,13 @@ func TestJournalReportsAsTables(t *testing.T) {
 	if err := a.printVerified(&bus.VerifyReport{First: 1, Last: 9, Records: 8, Bytes: 900, Epochs: 1, Found: 1, Problems: []bus.Problem{{Seq: 5, Message: "records 5 to 5 are missing"}}}); exitCode(err) != exitError {
 		t.Errorf("a damaged journal ends with %v", err)
 	}
-	a.printSize(&bus.SizeReport{
+	if err := a.printSize(&bus.SizeReport{
 		Journal: bus.Share{Name: "journal", Count: 1042, Bytes: 312_000}, JournalDisk: 400_000, ManifestsDisk: 5000, Manifests: 4,
 		ByKind: []bus.Share{{Name: "pod", Count: 1000, Bytes: 300_000}, {Name: "runtime", Count: 42, Bytes: 12_000}},
 		Pods:   []bus.Share{{Name: "u1", Count: 500, Bytes: 150_000}, {Name: "u2", Count: 1, Bytes: 10}},
-	}, map[string]string{"u1": "web"})
+	}, map[string]string{"u1": "web"}); err != nil {
+		t.Error(err)
+	}
 	golden(t, "journal", out.String())
 }
 

@@ -18,6 +18,7 @@ const askTimeout = time.Second
 func (a *agent) counts() server.Counts {
 	c := server.Counts{
 		Actors: map[string]int{}, Containers: map[string]int{}, Lagging: a.host.Lagging(), Quarantined: len(a.host.Quarantines()),
+		Queued: a.bus.Journal().Queued(),
 	}
 	for kind := range journaletv1.ActorKind_name {
 		refs := a.host.Refs(journaletv1.ActorKind(kind))

@@ -29,6 +29,14 @@ const (
 	maxResponse = 15 << 20
 	// maxRequest bounds a question.
 	maxRequest = 64 << 10
+	// maxWaiting is how many questions of one kind wait for their answer, about as many as connections fit; of those
+	// that read the whole journal fewer.
+	maxWaiting     = 128
+	maxLongWaiting = 4
+	// maxUnread and maxUnreadBytes bound what has arrived of one kind and was not looked at yet. What is beyond is
+	// dropped, and who asked waits in vain.
+	maxUnread      = 8192
+	maxUnreadBytes = 32 << 20
 	// maxLines bounds the decisions of a pod's report.
 	maxLines = 200
 	// defaultLines is how many there are if the question does not say.

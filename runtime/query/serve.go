@@ -70,20 +70,7 @@ type server struct {
 	Options
 	ctx context.Context
 
-	mu      sync.Mutex
-	ended   bool
 	working sync.WaitGroup
-}
-
-// enter counts a handler in, unless stop was called: micro's own Stop does not wait for handlers.
-func (s *server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return false
-	}
-	s.working.Add(1)
-	return true
 }
 
 // question is one thing that can be asked.
@@ -96,7 +83,8 @@ type question struct {
 }
 
 // Serve answers until stop is called, or the connection closes. Questions of one kind are answered one
-// after the other, so that many observers cost no more than a few. stop ends what is under way and
+// after the other, so that many observers cost no more than a few; a bounded number waits, and more are refused at
+// once, so that nothing of a flood is left to be answered when it is over. stop ends what is under way and
 // returns once nothing asks the host or the journal any more.
 func Serve(ctx context.Context, o Options) (stop func(), err error) {
 	if err := o.check(); err != nil {
@@ -114,9 +102,6 @@ func Serve(ctx context.Context, o Options) (stop func(), err error) {
 		return nil, fmt.Errorf("query: add the service: %w", err)
 	}
 	end := func() {
-		s.mu.Lock()
-		s.ended = true
-		s.mu.Unlock()
 		cancel()
 		if err := svc.Stop(); err != nil {
 			o.Log.Debug("the query service did not stop cleanly", "err", err)
@@ -125,14 +110,8 @@ func Serve(ctx context.Context, o Options) (stop func(), err error) {
 	}
 	group := svc.AddGroup(prefix(o.Node))
 	for _, q := range s.questions() {
-		handler := micro.HandlerFunc(func(req micro.Request) {
-			if s.enter() {
-				defer s.working.Done()
-				s.handle(q, req)
-			}
-		})
-		err := group.AddEndpoint(strings.ReplaceAll(q.subject, ".", "-"), handler,
-			micro.WithEndpointSubject(q.subject), micro.WithEndpointMetadata(map[string]string{"about": q.about}))
+		err := group.AddEndpoint(strings.ReplaceAll(q.subject, ".", "-"), s.queue(q),
+			micro.WithEndpointSubject(q.subject), micro.WithEndpointPendingLimits(maxUnread, maxUnreadBytes), micro.WithEndpointMetadata(map[string]string{"about": q.about}))
 		if err != nil {
 			end()
 			return nil, fmt.Errorf("query: add %s: %w", q.subject, err)
@@ -168,6 +147,41 @@ func (s *server) questions() []question {
 	}
 }
 
+// queue makes the handler of a question: it takes what is asked, or refuses it, and never takes time. One worker answers.
+func (s *server) queue(q question) micro.Handler {
+	room := maxWaiting
+	if q.timeout == longTimeout {
+		room = maxLongWaiting
+	}
+	waiting := make(chan micro.Request, room)
+	s.working.Add(1)
+	go func() {
+		defer s.working.Done()
+		for {
+			select {
+			case req := <-waiting:
+				s.handle(q, req)
+			case <-s.ctx.Done():
+				for len(waiting) > 0 {
+					s.refuse(q, <-waiting, s.ctx.Err())
+				}
+				return
+			}
+		}
+	}()
+	return micro.HandlerFunc(func(req micro.Request) {
+		if err := checkSize(req.Data()); err != nil {
+			s.refuse(q, req, err) // now: what waits is held in memory
+			return
+		}
+		select {
+		case waiting <- req:
+		default:
+			s.refuse(q, req, &Error{CodeUnavailable, fmt.Sprintf("the agent is asked too much: %d questions of this kind wait already; ask again later", room)})
+		}
+	})
+}
+
 // one makes a question with one answer.
 func one[Q, A any](f func(context.Context, Q) (A, error)) func(context.Context, []byte, func(any) error) error {
 	return func(ctx context.Context, data []byte, send func(any) error) error {
@@ -186,9 +200,6 @@ func one[Q, A any](f func(context.Context, Q) (A, error)) func(context.Context, 
 // decode reads a question; no bytes at all ask the plain question. An unknown field is refused: it is
 // a typing error or a wish of a newer client, and either would get a wrong answer.
 func decode(data []byte, into any) error {
-	if len(data) > maxRequest {
-		return badRequest("the question has %d bytes, more than the %d that are read", len(data), maxRequest)
-	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
 	}
@@ -199,6 +210,13 @@ func decode(data []byte, into any) error {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return badRequest("the question cannot be read: more follows after its end")
+	}
+	return nil
+}
+
+func checkSize(data []byte) error {
+	if len(data) > maxRequest {
+		return badRequest("the question has %d bytes, more than the %d that are read", len(data), maxRequest)
 	}
 	return nil
 }
@@ -215,9 +233,13 @@ func (s *server) handle(q question, req micro.Request) {
 		}()
 		return q.answer(ctx, req.Data(), func(a any) error { return s.send(req, a) })
 	}()
-	if err == nil {
-		return
+	if err != nil {
+		s.refuse(q, req, err)
 	}
+}
+
+// refuse answers with an error.
+func (s *server) refuse(q question, req micro.Request, err error) {
 	e := s.coded(q, err)
 	if err := req.Error(strconv.Itoa(e.Code), e.Message, nil); err != nil {
 		s.Log.Debug("an answer could not be sent", "question", q.subject, "err", err)

@@ -123,7 +123,7 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 	m.Operation("start_container", time.Second, errors.New("no"))
 	m.Build("1.0.0", "node-1")
 	m.Count(func() Counts {
-		return Counts{Actors: map[string]int{"pod": 3}, Lagging: 1, RunningPods: 2, Containers: map[string]int{"running": 4}}
+		return Counts{Actors: map[string]int{"pod": 3}, Lagging: 1, Quarantined: 5, Queued: 7, RunningPods: 2, Containers: map[string]int{"running": 4}}
 	})
 	code, body := get(t, serve(t, Options{Metrics: m})+"/metrics")
 	if code != http.StatusOK {
@@ -134,6 +134,8 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 		"journalet_journal_append_seconds_count 1",
 		`journalet_actors{kind="pod"} 3`,
 		"journalet_mailbox_lagging 1",
+		"journalet_actors_quarantined 5",
+		"journalet_journal_queued 7",
 		`journalet_build_info{node="node-1",version="1.0.0"} 1`,
 		"kubelet_running_pods 2",
 		`kubelet_running_containers{container_state="running"} 4`,

@@ -1,0 +1,197 @@
+package bus
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// blocksOf gives the journal's blocks as they lie on the disk.
+func blocksOf(t *testing.T, dir string) map[uint64][]byte {
+	t.Helper()
+	bl := blocks{dir: streamDir(dir, journalStream)}
+	out := map[uint64][]byte{}
+	numbers, err := bl.numbers()
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, n := range numbers {
+		out[n] = readFile(t, bl.path(n))
+	}
+	return out
+}
+
+// lazily spares the syncs of a journal that is only to be large.
+func lazily(o *Options) { o.Sync = SyncPolicy{Interval: maxSyncInterval} }
+
+// Whatever the store cuts, rewrites or removes of a damaged journal while it opens it, is in what was set aside.
+func TestWhatAnOpeningTakesFromADamagedJournalIsSetAside(t *testing.T) {
+	path := func(dir string, n uint64) string { return (&blocks{dir: streamDir(dir, journalStream)}).path(n) }
+	cut := func(n uint64, by int) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			b := readFile(t, path(dir, n))
+			writeFile(t, path(dir, n), b[:len(b)-by])
+		}
+	}
+	harms := map[string]func(t *testing.T, dir string){
+		"torn tail":                  cut(3, 50),
+		"flipped in the last block":  flip(3, 100),
+		"flipped in the middle":      flip(2, 1<<20),
+		"truncated in the middle":    cut(2, 1<<20),
+		"flipped in the first block": flip(1, 100),
+		"flipped description": func(t *testing.T, dir string) {
+			path := filepath.Join(filepath.Dir(streamDir(dir, journalStream)), "meta.inf")
+			b := readFile(t, path)
+			b[len(b)/2] ^= 1
+			writeFile(t, path, b)
+		},
+		"no description": func(t *testing.T, dir string) {
+			remove(t, filepath.Join(filepath.Dir(streamDir(dir, journalStream)), "meta.inf"))
+		},
+		"every block rotten at its start": func(t *testing.T, dir string) {
+			for n := range uint64(3) {
+				flip(n+1, 30)(t, dir)
+			}
+		},
+		"a block that is rubbish": func(t *testing.T, dir string) { writeFile(t, path(dir, 3), bytes.Repeat([]byte{0xa5}, 5000)) },
+		"index rotten": func(t *testing.T, dir string) {
+			p := filepath.Join(streamDir(dir, journalStream), "index.db")
+			b := readFile(t, p)
+			b[len(b)/2] ^= 1
+			writeFile(t, p, b)
+		},
+	}
+	for name, harm := range harms {
+		for _, how := range []string{"clean", "clean, index gone", "crashed", "crashed, index gone"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				dir := busDir(t)
+				b := openBus(t, dir, lazily)
+				appendWide(t, b, 34)
+				if how[:5] == "clean" {
+					closeBus(t, b)
+				} else {
+					crash(b)
+				}
+				harm(t, dir)
+				if bytes.HasSuffix([]byte(how), []byte("gone")) && name != "index rotten" {
+					removeIndex(t, dir)
+				}
+				before := blocksOf(t, dir)
+				b = openBus(t, dir, lazily)
+				o := b.Opening()
+				after := blocksOf(t, dir)
+				t.Log(o.Last, o.Damage.GetMessage())
+				var aside []byte
+				err := filepath.WalkDir(filepath.Join(dir, asideDir), func(p string, d fs.DirEntry, err error) error {
+					if err == nil && d.Type().IsRegular() {
+						aside = append(aside, readFile(t, p)...)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for n, was := range before {
+					if !bytes.HasPrefix(after[n], was) && !bytes.Contains(aside, was) {
+						t.Errorf("block %d had %d bytes, has %d, and was not set aside; told: %v", n, len(was), len(after[n]), o.Damage)
+					}
+				}
+				if told := o.Damage != nil; told != (name != "index rotten") {
+					t.Errorf("told: %v", o.Damage)
+				}
+				appendFacts(t, b, 1)
+				closeBus(t, b)
+				if again := openBus(t, dir).Opening(); again.Damage != nil || !again.Clean || again.Last != o.Last+1 {
+					t.Errorf("the opening after that: %+v", again)
+				}
+			})
+		}
+	}
+}
+
+func TestOnlyBlocksInDoubtAreReadAtAnOpening(t *testing.T) {
+	dir := busDir(t)
+	bl := blocks{dir: streamDir(dir, journalStream)}
+	doubt := func() []uint64 {
+		t.Helper()
+		numbers, err := bl.numbers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(numbers)
+		return doubtful(&bl, dir, numbers)
+	}
+	b := openBus(t, dir)
+	appendWide(t, b, 34)
+	closeBus(t, b)
+	if got := doubt(); len(got) != 0 {
+		t.Errorf("after a clean stop: %v", got)
+	}
+	now := time.Now()
+	if err := os.Chtimes(bl.path(2), now, now.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got := doubt(); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("after block 2 was touched: %v", got)
+	}
+	b = openBus(t, dir)
+	appendFacts(t, b, 1)
+	crash(b)
+	removeIndex(t, dir)
+	if got := doubt(); !slices.Equal(got, []uint64{1, 2, 3}) {
+		t.Errorf("without an index: %v", got)
+	}
+	closeBus(t, openBus(t, dir))
+	remove(t, filepath.Join(dir, seenFile))
+	if got := doubt(); !slices.Equal(got, []uint64{1, 2, 3}) {
+		t.Errorf("without a note: %v", got)
+	}
+}
+
+func TestNoMoreIsSetAsideThanItsBounds(t *testing.T) {
+	dir := t.TempDir()
+	from := filepath.Join(dir, "1.blk")
+	writeFile(t, from, []byte("x"))
+	for epoch := range uint64(maxAside + 3) {
+		a := &aside{}
+		for n := range maxAsideBlocks + 5 {
+			if err := a.copy(dir, from, epoch, strconv.Itoa(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(a.paths) != maxAsideBlocks || a.more != 5 || !strings.Contains(a.where(), "5 more had no room") {
+			t.Fatalf("%d, %q", len(a.paths), a.where())
+		}
+		if err := trimAside(filepath.Join(dir, asideDir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := os.ReadDir(filepath.Join(dir, asideDir))
+	if err != nil || len(files) != maxAside*maxAsideBlocks || !strings.HasPrefix(files[0].Name(), asidePrefix+"00000000000000000003") {
+		t.Fatalf("%d are kept, %v", len(files), err)
+	}
+}
+
+func BenchmarkLookingThroughABlock(b *testing.B) {
+	dir := busDir(b)
+	s := openBus(b, dir)
+	for s.journal.blocks.last < 2 {
+		appendFacts(b, s, 5000)
+	}
+	info, err := os.Stat(s.journal.blocks.path(1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(info.Size())
+	for b.Loop() {
+		if at, _, err := damagedAt(s.journal.blocks, 1); err != nil || at >= 0 {
+			b.Fatal(at, err)
+		}
+	}
+}

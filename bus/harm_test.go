@@ -1,0 +1,470 @@
+package bus
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/journalet/journalet/messages"
+)
+
+// apiOrders are what the store would do for one who may ask it.
+var apiOrders = []string{
+	"INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.JOURNAL", "STREAM.CREATE.MINE", "STREAM.UPDATE.JOURNAL", "STREAM.DELETE.JOURNAL",
+	"STREAM.PURGE.JOURNAL", "STREAM.MSG.GET.JOURNAL", "STREAM.MSG.DELETE.JOURNAL", "STREAM.SNAPSHOT.JOURNAL", "STREAM.RESTORE.JOURNAL",
+	"STREAM.LEADER.STEPDOWN.JOURNAL", "STREAM.PEER.REMOVE.JOURNAL", "DIRECT.GET.JOURNAL", "DIRECT.GET.JOURNAL.node.>",
+	"CONSUMER.CREATE.JOURNAL", "CONSUMER.CREATE.JOURNAL.mine", "CONSUMER.CREATE.JOURNAL.mine.node.>", "CONSUMER.DURABLE.CREATE.JOURNAL.mine",
+	"CONSUMER.NAMES.JOURNAL", "CONSUMER.INFO.JOURNAL.x", "CONSUMER.DELETE.JOURNAL.x", "CONSUMER.PAUSE.JOURNAL.x", "CONSUMER.RESET.JOURNAL.x",
+	"CONSUMER.UNPIN.JOURNAL.x", "CONSUMER.MSG.NEXT.JOURNAL.x", "META.LEADER.STEPDOWN", "SERVER.REMOVE", "ACCOUNT.PURGE.AGENT",
+	"ACCOUNT.STREAM.MOVE.AGENT.JOURNAL",
+}
+
+// orders that must be refused on every subject that leads to the store, the server or another account.
+func orders() []string {
+	var out []string
+	for _, prefix := range []string{"$JS.API.", "$JS.hub.API.", "$JS.AGENT.API.", "AGENT.$JS.API."} {
+		for _, o := range apiOrders {
+			if !strings.Contains(o, ">") {
+				out = append(out, prefix+o)
+			}
+		}
+	}
+	return append(out,
+		"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.KICK", "$SYS.REQ.SERVER.x.RELOAD", "$SYS.REQ.ACCOUNT.AGENT.CONNZ", "$SYS.REQ.ACCOUNT.AGENT.CLAIMS.UPDATE",
+		"$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE", "$SYS.REQ.USER.INFO", "$SYS.ACCOUNT.AGENT.CONNECT", "$SYS.DEBUG.SUBSCRIBERS",
+		"$JSC.R.x", "$JS.ACK.JOURNAL.x.1.1.1.1.0", "$JS.FC.JOURNAL.x.y", "$JS.SNAPSHOT.ACK.JOURNAL.x", "$JS.EVENT.ADVISORY.x", "$KV.x.y", "$O.x.C.y",
+		"$MQTT.sub.x", "$GR.x", "_GR_.x.y", "_R_.x", "$LDS.x", "$NRG.x", "_INBOX.x.y",
+	)
+}
+
+// standsAsBefore makes sure that nothing in the agent's account has changed, and that it works on.
+func standsAsBefore(t *testing.T, b *Bus, last uint64) {
+	t.Helper()
+	streams := 0
+	for range b.journal.reader.js.StreamNames(testContext(t)).Name() {
+		streams++
+	}
+	s, err := b.journal.reader.js.Stream(testContext(t), journalStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := s.CachedInfo(); streams != 3 || info.State.Consumers != 0 || info.State.LastSeq != last || info.State.FirstSeq != 1 || !info.Config.DenyDelete {
+		t.Fatalf("%d streams; %+v", streams, info)
+	}
+	wantWhole(t, b, 1, last, false)
+	appendFacts(t, b, 1)
+}
+
+func TestNobodyReachesTheStoreTheServerOrAnotherAccount(t *testing.T) {
+	for name, enter := range map[string]func(*testing.T, *Bus) (*nats.Conn, <-chan error){"listening": observe, "asking": ask} {
+		t.Run(name, func(t *testing.T) {
+			b := openBus(t, busDir(t))
+			appendFacts(t, b, 3)
+			nc, refused := enter(t, b)
+			body := []byte(`{"stream_name":"JOURNAL","config":{"deliver_subject":"event.node-1_example.pod.p.forged","durable_name":"mine","deliver_policy":"all"},"seq":1,"pause_until":"2100-01-01T00:00:00Z"}`)
+			for _, subject := range orders() {
+				// The answer, if there were one, would go to where observers listen.
+				if err := nc.PublishRequest(subject, "event.node-1_example.pod.p.answer", body); err != nil {
+					t.Fatal(err)
+				}
+				if err := nc.Flush(); err != nil {
+					t.Fatal(err)
+				}
+				mustBeRefused(t, "publish on "+subject, refused)
+			}
+			for _, subject := range []string{"$JS.API.>", "$JS.EVENT.>", "$SYS.>", "_INBOX_.>", "_R_.>", "$JSC.>", "$NRG.>", "snapshot.>", "manifest.>", "node.>", "*", "*.*.*.*.*"} {
+				if _, err := nc.QueueSubscribeSync(subject, "q"); err != nil {
+					t.Fatal(err)
+				}
+				if err := nc.Flush(); err != nil {
+					t.Fatal(err)
+				}
+				mustBeRefused(t, "subscribe to "+subject, refused)
+			}
+			standsAsBefore(t, b, 3)
+		})
+	}
+}
+
+// Who asks names the subject that the answer goes to: none of them leads anywhere but to the asker's own account.
+func TestAnAnswerCannotBeSentIntoTheAgentsAccount(t *testing.T) {
+	b := openBus(t, busDir(t))
+	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = svc.AddEndpoint("pods", micro.HandlerFunc(func(r micro.Request) { _ = r.Respond([]byte("{}")) }), micro.WithEndpointSubject("journalet.n.pods"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendFacts(t, b, 3)
+	nc, _ := ask(t, b)
+	node := messages.Token(testNode)
+	for _, reply := range []string{
+		"node." + node + ".pod.p.decided", "manifest." + node + ".sha256-00", "snapshot." + node + ".9.index", "journalet.n.pods", "$SRV.PING",
+		"$JS.API.STREAM.PURGE.JOURNAL", "$JS.API.STREAM.DELETE.JOURNAL", "$JS.API.STREAM.DELETE.MANIFESTS", "$SYS.REQ.SERVER.PING", "$JS.ACK.x",
+	} {
+		for _, subject := range []string{"journalet.n.pods", "$SRV.PING", "$SRV.INFO.journalet"} {
+			if err := nc.PublishRequest(subject, reply, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := nc.RequestWithContext(testContext(t), "journalet.n.pods", nil); err != nil {
+		t.Fatal(err)
+	}
+	standsAsBefore(t, b, 3)
+}
+
+// Words of the protocol that other kinds of peers use, or that ask for another account, end the connection.
+func TestNobodyComesInAsAnythingButAClient(t *testing.T) {
+	b := openBus(t, busDir(t), func(o *Options) { o.Listen = "127.0.0.1:0" })
+	appendFacts(t, b, 3)
+	address := strings.TrimPrefix(b.Addr(), "nats://")
+	for name, say := range map[string]func(hello map[string]any) string{
+		"another account": func(h map[string]any) string { h["account"] = agentAccount; return connectLine(h) },
+		"a new account":   func(h map[string]any) string { h["account"] = "X"; h["new_account"] = true; return connectLine(h) },
+		"the system's":    func(h map[string]any) string { h["account"] = systemAccount; return connectLine(h) },
+		"a user's name":   func(h map[string]any) string { return connectLine(map[string]any{"user": "AGENT", "pass": "x"}) },
+		"a route": func(h map[string]any) string {
+			return connectLine(h) + "RS+ AGENT node.>\r\nRMSG AGENT node.x 1\r\nx\r\n"
+		},
+		"a leaf":             func(h map[string]any) string { return connectLine(h) + "LS+ node.>\r\nLMSG node.x 1\r\nx\r\n" },
+		"a gateway":          func(h map[string]any) string { return connectLine(h) + "A+ AGENT\r\n" },
+		"publishing at once": func(h map[string]any) string { return "PUB node.x 1\r\nx\r\n" },
+		"MQTT":               func(map[string]any) string { return "\x10\x10\x00\x04MQTT\x04\x02\x00\x3c\x00\x04abcd" },
+		"a websocket":        func(map[string]any) string { return "GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			r := bufio.NewReader(c)
+			if _, err := fmt.Fprint(c, say(helloOf(t, b, r))); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			text := ""
+			for err = nil; err == nil; {
+				var line string
+				line, err = r.ReadString('\n')
+				text += line
+			}
+			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() || !strings.Contains(text, "-ERR") {
+				t.Errorf("let in: %q, %v", text, err)
+			}
+		})
+	}
+	v := b.srv.srv
+	if v.ClusterAddr() != nil || v.MonitorAddr() != nil || v.ProfilerAddr() != nil || v.NumLeafNodes() != 0 || v.NumRoutes() != 0 || v.NumOutboundGateways() != 0 {
+		t.Error("another port is open")
+	}
+	vars, err := v.Varz(nil)
+	if err != nil || vars.MQTT.Port != 0 || vars.Websocket.Port != 0 || vars.LeafNode.Port != 0 || vars.Gateway.Port != 0 || vars.Cluster.Port != 0 || vars.HTTPPort != 0 {
+		t.Errorf("another port is open: %+v, %v", vars, err)
+	}
+	standsAsBefore(t, b, 3)
+}
+
+// helloOf reads the server's first line and gives what an observer would sign in with.
+func helloOf(t *testing.T, b *Bus, r *bufio.Reader) map[string]any {
+	t.Helper()
+	line, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info struct{ Nonce string }
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "INFO ")), &info); err != nil {
+		t.Fatal(err)
+	}
+	key, err := readKey(keyPath(b.opts.Dir, ObserverKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sig, err := key.Sign([]byte(info.Nonce))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pub, err := key.PublicKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]any{"nkey": pub, "sig": rawURL(sig), "verbose": false, "protocol": 1, "headers": true}
+}
+
+func connectLine(hello map[string]any) string {
+	b, _ := json.Marshal(hello)
+	return "CONNECT " + string(b) + "\r\n"
+}
+
+// maxFloodHeap is what a flood may hold at its height over what was there before, maxFloodAppend how long one append may
+// take beside it: some tens of ms on two cores that the flood keeps busy.
+const (
+	maxFloodHeap   = 640 << 20
+	maxFloodAppend = 3 * time.Second
+)
+
+// beside appends records until stop is closed, and gives how many, the longest time of one, and the largest heap seen.
+func beside(t *testing.T, b *Bus, stop <-chan struct{}) (n int, longest time.Duration, heap uint64) {
+	for {
+		select {
+		case <-stop:
+			return n, longest, heap
+		default:
+		}
+		began := time.Now()
+		b.Journal().Append(fact(messages.Pod("p"), int64(n)))
+		if err := b.Journal().Flush(testContext(t)); err != nil {
+			t.Error(err)
+			return n, longest, heap
+		}
+		longest = max(longest, time.Since(began))
+		if n++; n%50 == 0 {
+			heap = max(heap, liveHeap())
+		}
+	}
+}
+
+// liveHeap is what the last collection found in use: what waits to be collected is no sign of anything kept.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// flooded runs a flood beside appends.
+func flooded(t *testing.T, b *Bus, flood func()) {
+	t.Helper()
+	appendFacts(t, b, 10)
+	runtime.GC()
+	before := liveHeap()
+	stop, done := make(chan struct{}), make(chan struct{})
+	var n int
+	var longest time.Duration
+	var heap uint64
+	go func() {
+		defer close(done)
+		n, longest, heap = beside(t, b, stop)
+	}()
+	flood()
+	close(stop)
+	<-done
+	t.Logf("%d appends beside it, the longest %v; heap %d MiB, before %d MiB", n, longest, heap>>20, before>>20)
+	if n == 0 || longest > maxFloodAppend {
+		t.Errorf("%d appends, the longest took %v", n, longest)
+	}
+	if heap > before+maxFloodHeap {
+		t.Errorf("the heap grew from %d to %d MiB", before>>20, heap>>20)
+	}
+	if _, err := b.Journal().Stalled(); err != nil {
+		t.Error(err)
+	}
+	if r, err := b.Journal().Verify(testContext(t), nil); err != nil || !r.OK() {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestAFloodOfConnectionsIsBounded(t *testing.T) {
+	b := openBus(t, busDir(t), func(o *Options) { o.Listen = "127.0.0.1:0" })
+	address := strings.TrimPrefix(b.Addr(), "nats://")
+	var held []net.Conn
+	most := 0
+	flooded(t, b, func() {
+		for range 2000 { // of strangers that say nothing
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			held = append(held, c)
+			most = max(most, b.srv.srv.NumClients())
+		}
+		for range 500 { // and on the socket
+			c, err := socketDialer(b.opts.Dir).InProcessConn()
+			if err != nil {
+				break // its queue is full
+			}
+			held = append(held, c)
+			if len(b.socket.slots) == cap(b.socket.slots) {
+				break
+			}
+		}
+	})
+	if most > maxConnections {
+		t.Errorf("%d were let in, and %d fit", most, maxConnections)
+	}
+	for _, c := range held {
+		c.Close()
+	}
+	for {
+		nc, err := Dial(testContext(t), b.opts.Dir, nats.Timeout(time.Second))
+		if err == nil {
+			nc.Close()
+			return
+		}
+		select {
+		case <-testContext(t).Done():
+			t.Fatalf("nobody is let in after the flood: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func TestAFloodOfSubscriptionsIsBounded(t *testing.T) {
+	for file, subject := range map[string]string{ObserverKeyFile: "event.n.pod.p%d.>", QueryKeyFile: "_INBOX.%d.>"} {
+		t.Run(file, func(t *testing.T) {
+			b := openBus(t, busDir(t))
+			const conns = 30
+			var all strings.Builder
+			for i := range 10 * maxSubscriptions {
+				fmt.Fprintf(&all, "SUB "+subject+" %d\r\n", i, i+1)
+			}
+			flooded(t, b, func() {
+				var wg sync.WaitGroup
+				for range conns {
+					raw := enterRaw(t, b, file)
+					wg.Go(func() {
+						go func() { _, _ = io.WriteString(raw, all.String()) }()
+						if text, err := readUntil(raw, "aximum subscriptions exceeded"); err != nil {
+							t.Errorf("not refused: %v, %q", err, text)
+						}
+					})
+				}
+				wg.Wait()
+				if n := b.srv.srv.NumSubscriptions(); n > conns*(maxSubscriptions+1)*3+100 {
+					t.Errorf("%d subscriptions are held", n)
+				}
+			})
+		})
+	}
+}
+
+// enterRaw is a connection on the socket, signed in, without a client library and its buffers.
+func enterRaw(t *testing.T, b *Bus, file string) net.Conn {
+	t.Helper()
+	raw, err := socketDialer(b.opts.Dir).InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { raw.Close() })
+	signInAs(t, b, raw, file)
+	if _, err := io.WriteString(raw, "PING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := readUntil(raw, "PONG"); err != nil {
+		t.Fatalf("%q, %v", text, err)
+	}
+	return raw
+}
+
+// readUntil reads up to a word that the server says.
+func readUntil(c net.Conn, word string) (string, error) {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		return "", err
+	}
+	text, buf := "", make([]byte, 4096)
+	for !strings.Contains(text, word) {
+		n, err := c.Read(buf)
+		if err != nil {
+			return text, err
+		}
+		text = text[max(len(text)-len(word), 0):] + string(buf[:n])
+	}
+	return text, nil
+}
+
+func TestAFloodOfHugeMessagesIsBounded(t *testing.T) {
+	b := openBus(t, busDir(t))
+	answer := make(chan struct{})
+	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As the query services do: what is not looked at is bounded.
+	err = svc.AddEndpoint("pods", micro.HandlerFunc(func(r micro.Request) { <-answer }), micro.WithEndpointSubject("journalet.n.pods"), micro.WithEndpointPendingLimits(100, 2*maxPayload))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Services().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	huge := make([]byte, maxPayload)
+	flooded(t, b, func() {
+		var wg sync.WaitGroup
+		for range 6 {
+			raw := enterRaw(t, b, QueryKeyFile)
+			wg.Go(func() {
+				for i := range 20 { // 320 MiB each
+					if _, err := fmt.Fprintf(raw, "PUB %s %d\r\n", []string{"journalet.n.pods", "$SRV.PING"}[i%2], len(huge)); err != nil {
+						return // it was cut off
+					}
+					if _, err := raw.Write(huge); err != nil {
+						return
+					}
+					if _, err := io.WriteString(raw, "\r\n"); err != nil {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+	close(answer)
+	if err := b.Services().Flush(); err != nil {
+		t.Fatalf("the services are cut off: %v", err)
+	}
+	nc, _ := ask(t, b)
+	if err := nc.Publish("journalet.n.pods", make([]byte, maxPayload+1)); !errors.Is(err, nats.ErrMaxPayload) {
+		t.Fatalf("more than fits: %v", err)
+	}
+}
+
+// Who reads nothing of the answers that it asks for is cut off, and holds a bounded part of them until then.
+func TestAskersThatReadNothingAreCutOff(t *testing.T) {
+	b := openBus(t, busDir(t))
+	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := make([]byte, 4<<20)
+	err = svc.AddEndpoint("pods", micro.HandlerFunc(func(r micro.Request) { _ = r.Respond(page) }), micro.WithEndpointSubject("journalet.n.pods"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Services().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	flooded(t, b, func() {
+		before := b.srv.srv.NumClients()
+		for range 50 {
+			raw := enterRaw(t, b, QueryKeyFile)
+			if _, err := io.WriteString(raw, "SUB _INBOX.> 1\r\n"+strings.Repeat("PUB journalet.n.pods _INBOX.x 0\r\n\r\n", 20)); err != nil {
+				t.Error(err)
+			}
+		}
+		for b.srv.srv.NumClients() > before {
+			select {
+			case <-testContext(t).Done():
+				t.Errorf("%d are not cut off", b.srv.srv.NumClients()-before)
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+}

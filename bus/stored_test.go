@@ -1,0 +1,404 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// fingerprint is every file below dir, with what it holds and when it was changed.
+func fingerprint(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		sum := [32]byte{}
+		if info.Mode().IsRegular() {
+			sum = sha256.Sum256(readFile(t, path))
+		}
+		out[path] = fmt.Sprintf("%v %v %x", info.Mode(), info.ModTime().UnixNano(), sum)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// lookAt verifies and measures a journal that nobody has open, and makes sure that nothing was touched.
+func lookAt(t *testing.T, dir string) (VerifyReport, SizeReport) {
+	t.Helper()
+	before := fingerprint(t, dir)
+	s, err := OpenStored(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := s.Verify(testContext(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := s.Size(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := fingerprint(t, dir); !reflect.DeepEqual(before, after) {
+		t.Fatalf("looking at it changed\n%v\nto\n%v", before, after)
+	}
+	return v, z
+}
+
+// appendWide appends n records of half a MiB, so that there are several blocks.
+func appendWide(t *testing.T, b *Bus, n int) {
+	t.Helper()
+	for range n {
+		rec := fact(messages.Pod("p"), 0)
+		rec.GetFact().GetPodObserved().Uid = strings.Repeat("x", 512<<10)
+		b.Journal().Append(rec)
+	}
+	if err := b.Journal().Flush(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What the files say is what the running agent says, to the byte.
+func TestAStoredJournalIsToldAsTheRunningAgentTellsIt(t *testing.T) {
+	for name, fillIn := range map[string]func(t *testing.T, b *Bus){
+		"nothing yet": func(*testing.T, *Bus) {},
+		"a few":       func(t *testing.T, b *Bus) { appendFacts(t, b, 20) },
+		"blocks":      func(t *testing.T, b *Bus) { appendWide(t, b, 40); appendFacts(t, b, 3) },
+		"cut in a block": func(t *testing.T, b *Bus) {
+			appendAged(t, b, 90, 80, 70, 10, 9, 8)
+			retain(t, b, Retention{Age: 2 * day}, 6)
+			appendFacts(t, b, 3)
+		},
+		"cut far": func(t *testing.T, b *Bus) {
+			appendWide(t, b, 40)
+			retain(t, b, Retention{Bytes: 6 << 20}, 40)
+			appendFacts(t, b, 5000)
+			retain(t, b, Retention{Bytes: 2 << 20}, 4000)
+		},
+		"beside it": func(t *testing.T, b *Bus) {
+			appendFacts(t, b, 3)
+			b.Journal().Append(step(messages.Source("file"), 1, 0))
+			appendFacts(t, b, 3)
+			var digests []string
+			for i := range 20 {
+				data := bytes.Repeat([]byte{byte(i)}, 10_000)
+				digests = append(digests, digestOf(data))
+				if err := b.Manifests().Put(testContext(t), digestOf(data), data); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n, err := b.Manifests().Collect(testContext(t), digests[3:9], 0); err != nil || n != 6 {
+				t.Fatal(n, err)
+			}
+			for at := range uint64(4) {
+				if err := b.Snapshots().Save(testContext(t), at+1, snapshotsOf(30, at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := busDir(t)
+			closeBus(t, openBus(t, dir)) // two epochs
+			b := openBus(t, dir)
+			fillIn(t, b)
+			var progress []uint64
+			wantV, err := b.Journal().Verify(testContext(t), func(done, _ uint64) { progress = append(progress, done) })
+			if err != nil || !wantV.OK() {
+				t.Fatal(wantV, err)
+			}
+			wantZ, err := b.Journal().Size(testContext(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			closeBus(t, b)
+			gotV, gotZ := lookAt(t, dir)
+			if !reflect.DeepEqual(gotV, wantV) || !reflect.DeepEqual(gotZ, wantZ) {
+				t.Fatalf("stored: %+v\n%+v\nrunning: %+v\n%+v", gotV, gotZ, wantV, wantZ)
+			}
+			s, err := OpenStored(dir)
+			if err != nil || s.Node() != messages.Token(testNode) {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			var told []uint64
+			if _, err := s.Verify(testContext(t), func(done, _ uint64) { told = append(told, done) }); err != nil || !reflect.DeepEqual(told, progress) {
+				t.Fatalf("progress %v, want %v, %v", told, progress, err)
+			}
+		})
+	}
+}
+
+func TestAStoredJournalAfterACrashIsWhole(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	appendFacts(t, b, 50)
+	crash(b)
+	if v, _ := lookAt(t, dir); !v.OK() || v.Records != 50 {
+		t.Fatalf("%+v", v)
+	}
+}
+
+// A journal of three blocks: records 1 to 15, 16 to 31, 32 to 34; what is done to it, and what is then told.
+func TestDamageToAStoredJournalIsTold(t *testing.T) {
+	const last = 34
+	blk := func(dir string, n uint64) string { return (&blocks{dir: streamDir(dir, journalStream)}).path(n) }
+	cases := map[string]struct {
+		harm func(t *testing.T, dir string)
+		says []string // each problem, in order
+	}{
+		"torn tail": {func(t *testing.T, dir string) {
+			b := readFile(t, blk(dir, 3))
+			writeFile(t, blk(dir, 3), b[:len(b)-20])
+		}, []string{"after record 33 the journal's end is torn: block 3", "names record 34, and the last one is 33"}},
+		"torn tail of what was never acknowledged": {func(t *testing.T, dir string) {
+			b := readFile(t, blk(dir, 3))
+			writeFile(t, blk(dir, 3), append(b, b[:30]...))
+		}, []string{"after record 34 the journal's end is torn"}},
+		"cut tail": {func(t *testing.T, dir string) {
+			b := readFile(t, blk(dir, 3))
+			hash, err := blockHash(journalStream, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := parseFrame(b, hash)
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, blk(dir, 3), b[:first.size])
+		}, []string{"names record 34, and the last one is 32"}},
+		"flipped byte": {flip(2, 1<<20), []string{"cannot be read: block 2 is damaged at byte"}},
+		"flipped length": {func(t *testing.T, dir string) {
+			b := readFile(t, blk(dir, 2))
+			b[1] ^= 0x40
+			writeFile(t, blk(dir, 2), b)
+		}, []string{"records 16 to 16 cannot be read: block 2 is damaged at byte 0"}},
+		"flipped in the last record": {flip(3, 1200<<10), []string{"after record 33 the journal's end is torn: block 3", "names record 34"}},
+		"missing block":              {func(t *testing.T, dir string) { remove(t, blk(dir, 2)) }, []string{"records 16 to 31 are missing"}},
+		"missing first":              {func(t *testing.T, dir string) { remove(t, blk(dir, 1)) }, []string{"records 1 to 15 are missing, and retention did not cut them"}},
+		"truncated block": {func(t *testing.T, dir string) {
+			b := readFile(t, blk(dir, 2))
+			writeFile(t, blk(dir, 2), b[:len(b)/2])
+		}, []string{"to 31 cannot be read: block 2 is damaged at byte"}},
+		"empty block":     {func(t *testing.T, dir string) { writeFile(t, blk(dir, 2), nil) }, []string{"records 16 to 31 are missing"}},
+		"empty directory": {func(t *testing.T, dir string) { removeAll(t, streamDir(dir, journalStream), true) }, []string{"names record 34, and the last one is 0"}},
+		"no directory":    {func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "jetstream"), false) }, []string{"the description of the journal's stream cannot be used", "names record 34, and the last one is 0"}},
+		"no description": {func(t *testing.T, dir string) {
+			remove(t, filepath.Join(filepath.Dir(streamDir(dir, journalStream)), "meta.inf"))
+		}, []string{"the description of the journal's stream cannot be used"}},
+		"damaged description": {func(t *testing.T, dir string) {
+			path := filepath.Join(filepath.Dir(streamDir(dir, journalStream)), "meta.inf")
+			b := readFile(t, path)
+			b[len(b)/2] ^= 1
+			writeFile(t, path, b)
+		}, []string{"the description of the journal's stream cannot be used"}},
+		"no head":   {func(t *testing.T, dir string) { remove(t, filepath.Join(dir, headFile)) }, []string{"head beside the journal is missing"}},
+		"torn head": {func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, headFile), []byte("rubbish")) }, []string{"head beside the journal is missing or cannot be read"}},
+		"another journal's streams": {func(t *testing.T, dir string) {
+			swapStreams(t, dir, testNode)
+		}, []string{"record 34 is not the one that was stored"}},
+		"another node's streams": {func(t *testing.T, dir string) {
+			swapStreams(t, dir, "other")
+		}, []string{"record 34 is not the one that was stored"}},
+		"another node's block": {func(t *testing.T, dir string) {
+			other := busDir(t)
+			b := openBus(t, other, func(o *Options) { o.Node = "other" })
+			appendWide(t, b, last)
+			closeBus(t, b)
+			writeFile(t, blk(dir, 2), readFile(t, blk(other, 2)))
+		}, []string{`record 16 stands under "node.other.pod.p.pod_observed"`}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := busDir(t)
+			b := openBus(t, dir, lazily)
+			appendWide(t, b, 17)
+			rec := fact(messages.Pod("p"), 7) // so that no other journal has the same records
+			b.Journal().Append(rec)
+			appendWide(t, b, last-18)
+			closeBus(t, b)
+			if v, _ := lookAt(t, dir); !v.OK() || v.Last != last {
+				t.Fatalf("before: %+v", v)
+			}
+			c.harm(t, dir)
+			v, _ := lookAt(t, dir)
+			t.Log(v.Problems)
+			for i, want := range c.says {
+				if i >= len(v.Problems) || !strings.Contains(v.Problems[i].Message, want) {
+					t.Fatalf("problem %d of %+v is not %q", i, v.Problems, want)
+				}
+			}
+			if !strings.Contains(name, "another") && v.Found != len(c.says) {
+				t.Errorf("%d problems, want %d: %+v", v.Found, len(c.says), v.Problems)
+			}
+		})
+	}
+}
+
+func flip(block uint64, at int) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		path := (&blocks{dir: streamDir(dir, journalStream)}).path(block)
+		b := readFile(t, path)
+		b[at] ^= 0x40
+		writeFile(t, path, b)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeAll(t *testing.T, dir string, makeAgain bool) {
+	t.Helper()
+	err := os.RemoveAll(dir)
+	if makeAgain {
+		err = errors.Join(err, os.Mkdir(dir, 0o700))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// swapStreams puts the streams of another journal with as many records in place of dir's.
+func swapStreams(t *testing.T, dir, node string) {
+	t.Helper()
+	other := busDir(t)
+	b := openBus(t, other, func(o *Options) { o.Node = node })
+	appendWide(t, b, 34)
+	closeBus(t, b)
+	removeAll(t, filepath.Join(dir, "jetstream"), false)
+	if err := os.Rename(filepath.Join(other, "jetstream"), filepath.Join(dir, "jetstream")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Somebody with the store's own tools removed records; the store no longer gives them, and their bytes are still there.
+func TestRecordsRemovedBehindTheAgentsBackAreToldFromTheFiles(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	appendFacts(t, b, 10)
+	if _, err := b.Journal().Get(testContext(t), 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Journal().purge(testContext(t), 4); err != nil {
+		t.Fatal(err)
+	}
+	closeBus(t, b)
+	if v, _ := lookAt(t, dir); v.OK() {
+		t.Fatalf("%+v", v)
+	}
+}
+
+func TestAStoredJournalOfANewerFormatIsRefused(t *testing.T) {
+	dir := busDir(t)
+	closeBus(t, openBus(t, dir))
+	slot, err := encodeHead(&journaletv1.Head{Format: messages.JournalFormat + 1, Epoch: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, headFile), slot)
+	if _, err := OpenStored(dir); err == nil || !strings.Contains(err.Error(), "format 2") || !strings.Contains(err.Error(), "run the version that wrote it") {
+		t.Fatalf("opened with %v", err)
+	}
+}
+
+func TestAJournalThatIsOpenOrNotThereIsNotRead(t *testing.T) {
+	dir := busDir(t)
+	if _, err := OpenStored(dir); !errors.Is(err, ErrNoJournal) {
+		t.Fatalf("no folder: %v", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenStored(dir); !errors.Is(err, ErrNoJournal) {
+		t.Fatalf("an empty folder: %v", err)
+	}
+	b := openBus(t, dir)
+	appendFacts(t, b, 3)
+	if _, err := OpenStored(dir); !errors.Is(err, ErrServed) {
+		t.Fatalf("open: %v", err)
+	}
+	closeBus(t, b)
+	s, err := OpenStored(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = openBus(t, dir) // while it is looked at
+	if _, err := s.Verify(testContext(t), nil); !errors.Is(err, errMoved) {
+		t.Fatalf("an agent came: %v", err)
+	}
+	closeBus(t, b) // and has gone again
+	if _, err := s.Size(testContext(t)); !errors.Is(err, errMoved) {
+		t.Fatalf("an agent was there: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err = OpenStored(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Verify(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Fatalf("cancelled: %v", err)
+	}
+}
+
+// An agent that starts in the moment in which somebody looks whether one runs does start.
+func TestLookingWhetherAnAgentRunsKeepsNoneFromStarting(t *testing.T) {
+	dir := busDir(t)
+	closeBus(t, openBus(t, dir))
+	done := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				if _, err := Served(dir); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	for range 10 {
+		closeBus(t, openBus(t, dir))
+	}
+	close(done)
+	<-stopped
+}
+
+// An open file in read-only mode is all it takes: a copy on a read-only disk can be looked at too.
+func TestAStoredJournalOnAReadOnlyDiskIsRead(t *testing.T) {
+	onOwnDisk(t, func(t *testing.T, dir string) {
+		mountDisk(t, dir, 64<<20)
+		bus := filepath.Join(dir, "bus")
+		b := openBus(t, bus)
+		appendFacts(t, b, 5)
+		closeBus(t, b)
+		remountReadOnly(t, dir)
+		if v, _ := lookAt(t, bus); !v.OK() || v.Records != 5 {
+			t.Fatalf("%+v", v)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/host"
+)
+
+// gate is drivers that hold up the appender at the first record.
+type gate struct{ came, open chan struct{} }
+
+func (g gate) Stored(rec *journaletv1.Record) {
+	if rec.GetSeq() == 1 {
+		close(g.came)
+		<-g.open
+	}
+}
+
+func TestRecordsThatWaitToBeStoredAreCounted(t *testing.T) {
+	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
+	var err error
+	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n", Log: a.log}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
+	g := gate{make(chan struct{}), make(chan struct{})}
+	a.host = host.New(host.Options{
+		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: host.AllDeciders,
+		Effects: g, Now: time.Now, Log: a.log,
+	})
+	a.bus.Journal().OnStored(a.host.Stored)
+	if n := a.counts().Queued; n != 0 {
+		t.Fatalf("%d wait, and nothing was appended", n)
+	}
+	health := &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{}}}
+	a.host.Outcome(messages.Runtime, health)
+	<-g.came
+	for range 20 {
+		a.host.Outcome(messages.Runtime, health)
+	}
+	if n := a.counts().Queued; n < 20 {
+		t.Errorf("%d wait, and 20 were appended behind one that is held up", n)
+	}
+	close(g.open)
+	if err := a.bus.Journal().Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.counts().Queued; n != 0 {
+		t.Fatalf("%d wait, and all was stored", n)
+	}
+}
+
+const simulatedPod = `apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  containers:
+  - {name: a, image: "docker.io/library/busybox:1.36", imagePullPolicy: IfNotPresent}
+`
+
+// Every metric that there is gets its value from the running agent. Failures of calls, lagging and quarantined actors and
+// waiting records are 0 on a node that is well: those have tests of their own.
+func TestEveryMetricIsFilled(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	_ = l.Close()
+	cfg := config.Defaults()
+	cfg.ContainerRuntimeEndpoint, cfg.RootDir, cfg.HostnameOverride = simScheme, filepath.Join(t.TempDir(), "root"), "node-1"
+	cfg.StaticPodPath, cfg.HealthzPort = t.TempDir(), int32(port)
+	if err := os.WriteFile(filepath.Join(cfg.StaticPodPath, "web.yaml"), []byte(simulatedPod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	want := map[string]string{}
+	for _, line := range []string{
+		"journalet_journal_records_total", "journalet_journal_append_seconds_count", `journalet_actors{kind="pod"}`, `journalet_actors{kind="node"}`,
+		`journalet_build_info{node="node-1",version="dev"}`, "kubelet_running_pods", `kubelet_running_containers{container_state="running"}`,
+		"kubelet_pleg_relist_duration_seconds_count", "kubelet_pleg_relist_interval_seconds_count",
+		`kubelet_runtime_operations_total{operation_type="start_container"}`, `kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"}`,
+	} {
+		want[line] = "[1-9]"
+	}
+	for _, line := range []string{"journalet_mailbox_lagging", "journalet_actors_quarantined", "journalet_journal_queued"} {
+		want[line] = "[0-9]"
+	}
+	deadline := time.After(time.Minute)
+	for {
+		body := scrape(port)
+		missing := ""
+		for name, value := range want {
+			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + " " + value).MatchString(body) {
+				missing += "\n" + name
+			}
+		}
+		if missing == "" {
+			return
+		}
+		select {
+		case err := <-done:
+			done <- err
+			t.Fatalf("the agent ended: %v", err)
+		case <-deadline:
+			t.Fatalf("not filled: %s\nin\n%s", missing, ours(body))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func scrape(port int) string {
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return string(b)
+}
+
+// ours leaves out Go's own metrics and the help.
+func ours(body string) string {
+	var out []string
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, "journalet_") || strings.HasPrefix(line, "kubelet_") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
