@@ -54,6 +54,9 @@ func (f *fold) restore(s *journaletv1.Snapshot) error {
 	if err := c.decider.Restore(s.GetState()); err != nil {
 		return err
 	}
+	if err := knownState(s, c.decider.State().ProtoReflect()); err != nil {
+		return err
+	}
 	for _, digest := range c.decider.Digests() {
 		m, err := f.manifest(digest)
 		if err != nil {

@@ -41,6 +41,9 @@ func (h *Host) foldJournal(f *fold) error {
 		return nil
 	}
 	return h.opts.Journal.Read(h.ctx, barrier+1, last, "", func(rec *journaletv1.Record, _ int) error {
+		if err := known(rec); err != nil {
+			return err
+		}
 		f.record(rec)
 		return nil
 	})

@@ -3,69 +3,32 @@
 package chaos
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-)
 
-const (
-	podNameLabel = "io.kubernetes.pod.name"
-	podUIDLabel  = "io.kubernetes.pod.uid"
-	// agentMark is the annotation with the agent's id on all that it makes.
-	agentMark = "journalet.io/agent"
-	// callTimeout bounds a question that a test puts to the runtime, which may be on its way back.
-	callTimeout = 30 * time.Second
+	"github.com/journalet/journalet/test/node"
 )
-
-// onRuntime is all that carries this agent's mark, in any state. What has its pods' names without the mark is an error.
-func (a *agent) onRuntime() ([]*cri.PodSandbox, []*cri.Container, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	boxes, err := runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-	if err != nil {
-		return nil, nil, err
-	}
-	all, err := runtime.ListContainers(ctx, &cri.ListContainersRequest{})
-	if err != nil {
-		return nil, nil, err
-	}
-	marks := map[string]bool{}
-	var sandboxes []*cri.PodSandbox
-	for _, s := range boxes.GetItems() {
-		if strings.HasSuffix(s.GetLabels()[podNameLabel], "-"+a.node) {
-			marks[s.GetAnnotations()[agentMark]] = true
-			sandboxes = append(sandboxes, s)
-		}
-	}
-	var containers []*cri.Container
-	for _, c := range all.GetContainers() {
-		if strings.HasSuffix(c.GetLabels()[podNameLabel], "-"+a.node) {
-			marks[c.GetAnnotations()[agentMark]] = true
-			containers = append(containers, c)
-		}
-	}
-	if len(marks) > 1 || marks[""] {
-		return sandboxes, containers, fmt.Errorf("what the agent made carries the marks %v, want one", marks)
-	}
-	return sandboxes, containers, nil
-}
 
 // holds tells what is not yet as the manifests want it, on the agent's and on the runtime's side.
 func (a *agent) holds(wanted map[string]want) error {
-	pods, err := a.list()
+	pods, err := a.Pods()
 	if err != nil {
 		return err
 	}
 	var wrong []error
 	uids := map[string]want{}
 	for _, p := range pods {
-		w, ok := wanted[strings.TrimSuffix(p.Name, "-"+a.node)]
+		w, ok := wanted[a.ShortName(p.Name)]
 		if !ok {
 			wrong = append(wrong, fmt.Errorf("%s is still known (%s)", p.Name, p.UID))
 			continue
@@ -78,25 +41,27 @@ func (a *agent) holds(wanted map[string]want) error {
 	if len(pods) != len(wanted) {
 		wrong = append(wrong, fmt.Errorf("%d pods are known, want %d", len(pods), len(wanted)))
 	}
-	sandboxes, containers, err := a.onRuntime()
+	sandboxes, containers, err := a.OnRuntime()
 	if err != nil {
 		return errors.Join(append(wrong, err)...)
 	}
-	wrong = append(wrong, sandboxesFit(uids, sandboxes)...)
+	wrong = append(wrong, sandboxesFit(uids, sandboxes, containers)...)
 	wrong = append(wrong, containersFit(uids, containers)...)
-	return errors.Join(wrong...)
+	wrong = append(wrong, a.countsFit(pods, containers)...)
+	wrong = append(wrong, a.runsFit(uids)...)
+	return errors.Join(append(wrong, a.foldersFit(uids))...)
 }
 
 // holdsAtLeast tells which of these pods are not as wanted, whatever becomes of the others.
 func (a *agent) holdsAtLeast(wanted map[string]want) error {
-	pods, err := a.list()
+	pods, err := a.Pods()
 	if err != nil {
 		return err
 	}
 	left := maps.Clone(wanted)
 	var wrong []error
 	for _, p := range pods {
-		name := strings.TrimSuffix(p.Name, "-"+a.node)
+		name := a.ShortName(p.Name)
 		w, ok := wanted[name]
 		if !ok {
 			continue
@@ -114,34 +79,41 @@ func (a *agent) holdsAtLeast(wanted map[string]want) error {
 
 // namesOf is all by which calls may mention a pod: its name, its UID, and the ids of what runs for it.
 func (a *agent) namesOf(name string) []string {
-	a.t.Helper()
-	sandboxes, containers, err := a.onRuntime()
+	a.T.Helper()
+	sandboxes, containers, err := a.OnRuntime()
 	if err != nil {
-		a.t.Fatal(err)
+		a.T.Fatal(err)
 	}
-	full := name + "-" + a.node
+	full := name + "-" + a.Node
 	names := []string{full}
 	for _, s := range sandboxes {
-		if s.GetLabels()[podNameLabel] == full {
-			names = append(names, s.GetId(), s.GetLabels()[podUIDLabel])
+		if s.GetLabels()[node.PodNameLabel] == full {
+			names = append(names, s.GetId(), s.GetLabels()[node.PodUIDLabel])
 		}
 	}
 	for _, c := range containers {
-		if c.GetLabels()[podNameLabel] == full {
+		if c.GetLabels()[node.PodNameLabel] == full {
 			names = append(names, c.GetId())
 		}
 	}
 	return names
 }
 
-// sandboxesFit tells which sandboxes belong to no pod, and which pods have too many or none.
-func sandboxesFit(uids map[string]want, sandboxes []*cri.PodSandbox) []error {
+// sandboxesFit tells which sandboxes belong to no pod, and which pods have too many or none. An older one stays only with
+// a dead container in it that is still told of.
+func sandboxesFit(uids map[string]want, sandboxes []*cri.PodSandbox, containers []*cri.Container) []error {
 	var wrong []error
-	alive := map[string]int{}
+	holds, alive, all := map[string]bool{}, map[string]int{}, map[string]int{}
+	for _, c := range containers {
+		holds[c.GetPodSandboxId()] = true
+	}
 	for _, s := range sandboxes {
-		uid := s.GetLabels()[podUIDLabel]
+		uid := s.GetLabels()[node.PodUIDLabel]
+		if s.GetState() == cri.PodSandboxState_SANDBOX_READY || !holds[s.GetId()] {
+			all[uid]++
+		}
 		if _, ok := uids[uid]; !ok {
-			wrong = append(wrong, fmt.Errorf("sandbox %.12s of %s (%s) is left over, %s", s.GetId(), s.GetLabels()[podNameLabel], uid, s.GetState()))
+			wrong = append(wrong, fmt.Errorf("sandbox %.12s of %s (%s) is left over, %s", s.GetId(), s.GetLabels()[node.PodNameLabel], uid, s.GetState()))
 		}
 		if s.GetState() == cri.PodSandboxState_SANDBOX_READY {
 			alive[uid]++
@@ -151,6 +123,9 @@ func sandboxesFit(uids map[string]want, sandboxes []*cri.PodSandbox) []error {
 		if n := alive[uid]; n != w.sandboxes() {
 			wrong = append(wrong, fmt.Errorf("%d sandboxes of %s (%s) are ready, want %d", n, w.kind, uid, w.sandboxes()))
 		}
+		if all[uid] > 1 {
+			wrong = append(wrong, fmt.Errorf("%d sandboxes of %s (%s) are there that are ready or empty, want one at most", all[uid], w.kind, uid))
+		}
 	}
 	return wrong
 }
@@ -158,22 +133,25 @@ func sandboxesFit(uids map[string]want, sandboxes []*cri.PodSandbox) []error {
 // containersFit tells which containers belong to no pod, run twice, or ended although nobody ended them.
 func containersFit(uids map[string]want, containers []*cri.Container) []error {
 	var wrong []error
-	alive := map[string]int{}
+	alive, dead := map[string]int{}, map[string]int{}
 	for _, c := range containers {
-		uid := c.GetLabels()[podUIDLabel]
+		uid := c.GetLabels()[node.PodUIDLabel]
 		w, ok := uids[uid]
 		if !ok {
-			wrong = append(wrong, fmt.Errorf("container %.12s of %s (%s) is left over, %s", c.GetId(), c.GetLabels()[podNameLabel], uid, c.GetState()))
+			wrong = append(wrong, fmt.Errorf("container %.12s of %s (%s) is left over, %s", c.GetId(), c.GetLabels()[node.PodNameLabel], uid, c.GetState()))
 			continue
 		}
 		if c.GetState() == cri.ContainerState_CONTAINER_RUNNING {
 			alive[uid]++
 			continue
 		}
+		if dead[uid]++; dead[uid] > 1 {
+			wrong = append(wrong, fmt.Errorf("%d dead containers of %s (%s) are there, want the newest alone", dead[uid], w.kind, uid))
+		}
 		if w.kind == idles && !w.crashed {
-			if s, err := statusOf(c.GetId()); err == nil && s.GetStartedAt() != 0 {
+			if s, err := setup.Runtime.Container(c.GetId()); err == nil && s.GetStartedAt() != 0 {
 				wrong = append(wrong, fmt.Errorf("container %.12s of %s ran and was replaced, its pod is as it was: %s, %d, %s %s",
-					c.GetId(), c.GetLabels()[podNameLabel], s.GetState(), s.GetExitCode(), s.GetReason(), s.GetMessage()))
+					c.GetId(), c.GetLabels()[node.PodNameLabel], s.GetState(), s.GetExitCode(), s.GetReason(), s.GetMessage()))
 			}
 		}
 	}
@@ -186,83 +164,112 @@ func containersFit(uids map[string]want, containers []*cri.Container) []error {
 	return wrong
 }
 
-func statusOf(id string) (*cri.ContainerStatus, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	r, err := runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
-	return r.GetStatus(), err
+// countsFit tells of which pods another count of restarts is reported than the running container was given.
+func (a *agent) countsFit(pods []corev1.Pod, containers []*cri.Container) []error {
+	var wrong []error
+	reported := map[string]int32{}
+	for _, p := range pods {
+		if len(p.Status.ContainerStatuses) == 1 {
+			reported[string(p.UID)] = p.Status.ContainerStatuses[0].RestartCount
+		}
+	}
+	for _, c := range containers {
+		n, ok := reported[c.GetLabels()[node.PodUIDLabel]]
+		if is := int32(c.GetMetadata().GetAttempt()); ok && c.GetState() == cri.ContainerState_CONTAINER_RUNNING && is != n {
+			wrong = append(wrong, fmt.Errorf("%s reports %d restarts, and the container that runs is number %d", c.GetLabels()[node.PodNameLabel], n, is))
+		}
+	}
+	return wrong
+}
+
+// runsFit tells whose containers ran oftener than they may have, or not yet, in whatever container or sandbox that was.
+func (a *agent) runsFit(uids map[string]want) []error {
+	var wrong []error
+	for uid, w := range uids {
+		if w.kind == crashes || w.crashed {
+			continue
+		}
+		files := []string{filepath.Join(a.Root, "pods", uid, runsFile)}
+		if w.sandboxes() == 0 {
+			files, _ = filepath.Glob(filepath.Join(a.PodLogs, "*_"+uid, "main", "*.log")) // the pattern is right
+		}
+		n := 0
+		var err error
+		for _, f := range files {
+			b, failed := os.ReadFile(f)
+			n, err = n+bytes.Count(b, []byte("ran\n")), errors.Join(err, failed)
+		}
+		if n != 1 || err != nil {
+			wrong = append(wrong, err, fmt.Errorf("%s (%s) ran %d times, want once", w.kind, uid, n))
+		}
+	}
+	return wrong
+}
+
+// foldersFit tells which pods' folders and logs are left over.
+func (a *agent) foldersFit(uids map[string]want) error {
+	var wrong []error
+	for _, dir := range []string{filepath.Join(a.Root, "pods"), a.PodLogs} {
+		left, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			wrong = append(wrong, err)
+		}
+		for _, d := range left {
+			// namespace_name_uid, or the uid alone
+			uid := d.Name()[strings.LastIndex(d.Name(), "_")+1:]
+			if _, ok := uids[uid]; !ok {
+				wrong = append(wrong, fmt.Errorf("%s is left over", filepath.Join(dir, d.Name())))
+			}
+		}
+	}
+	return errors.Join(wrong...)
 }
 
 // stable is what must never change of pods whose manifests don't: sandboxes, containers and restart counts.
 func (a *agent) stable() map[string]string {
-	a.t.Helper()
-	sandboxes, containers, err := a.onRuntime()
+	a.T.Helper()
+	sandboxes, containers, err := a.OnRuntime()
 	if err != nil {
-		a.t.Fatal(err)
+		a.T.Fatal(err)
 	}
 	out := map[string]string{}
 	for _, s := range sandboxes {
-		if strings.HasPrefix(s.GetLabels()[podNameLabel], stablePrefix) {
-			out[s.GetId()] = fmt.Sprintf("sandbox of %s, %s", s.GetLabels()[podNameLabel], s.GetState())
+		if strings.HasPrefix(s.GetLabels()[node.PodNameLabel], stablePrefix) {
+			out[s.GetId()] = fmt.Sprintf("sandbox of %s, %s", s.GetLabels()[node.PodNameLabel], s.GetState())
 		}
 	}
 	for _, c := range containers {
-		if !strings.HasPrefix(c.GetLabels()[podNameLabel], stablePrefix) {
+		if !strings.HasPrefix(c.GetLabels()[node.PodNameLabel], stablePrefix) {
 			continue
 		}
-		s, err := statusOf(c.GetId())
+		s, err := setup.Runtime.Container(c.GetId())
 		if err != nil {
-			a.t.Fatal(err)
+			a.T.Fatal(err)
 		}
-		out[c.GetId()] = fmt.Sprintf("container of %s, attempt %d, %s, started %d", c.GetLabels()[podNameLabel], c.GetMetadata().GetAttempt(), s.GetState(), s.GetStartedAt())
+		out[c.GetId()] = fmt.Sprintf("container of %s, attempt %d, %s, started %d", c.GetLabels()[node.PodNameLabel], c.GetMetadata().GetAttempt(), s.GetState(), s.GetStartedAt())
 	}
 	return out
 }
 
 // recovered waits until all is as the manifests want, and says what the chaos cost that it must not.
 func (a *agent) recovered(wanted map[string]want, before map[string]string) {
-	a.t.Helper()
+	a.T.Helper()
 	begun := time.Now()
-	eventually(a.t, settle, "every pod as its manifest wants it", func() error { return a.holds(wanted) })
-	a.t.Logf("all %d pods were as wanted after %s", len(wanted), time.Since(begun).Round(again))
+	node.Eventually(a.T, settle, "every pod as its manifest wants it", func() error { return a.holds(wanted) })
+	a.T.Logf("all %d pods were as wanted after %s", len(wanted), time.Since(begun).Round(time.Millisecond))
 	if after := a.stable(); !maps.Equal(before, after) {
-		a.t.Errorf("pods that nobody changed were changed:\n%v\nand now\n%v", before, after)
+		a.T.Errorf("pods that nobody changed were changed:\n%v\nand now\n%v", before, after)
 	}
-	pods, err := a.list()
+	pods, err := a.Pods()
 	if err != nil {
-		a.t.Fatal(err)
+		a.T.Fatal(err)
 	}
 	for _, p := range pods {
 		for _, c := range p.Status.ContainerStatuses {
 			if strings.HasPrefix(p.Name, stablePrefix) && c.RestartCount != 0 {
-				a.t.Errorf("%s reports %d restarts", p.Name, c.RestartCount)
+				a.T.Errorf("%s reports %d restarts", p.Name, c.RestartCount)
 			}
 		}
 	}
-	a.verified()
-}
-
-// verified has the agent check its journal.
-func (a *agent) verified() {
-	a.t.Helper()
-	if out, err := a.cli("journal", "verify"); err != nil || !strings.Contains(out, "whole and unchanged") {
-		a.t.Errorf("`journalet journal verify`: %v: %s", err, out)
-	}
-}
-
-// removeSandbox clears away what a failed test left.
-func removeSandbox(id string) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	_, _ = runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
-	_, _ = runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
-}
-
-func ready(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	a.Verified()
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/journalet/journalet/test/node"
 )
 
 // kind is what a pod does.
@@ -36,9 +36,17 @@ const (
 	longestPause = 150 * time.Millisecond
 )
 
+// Each run of a container leaves a line in its pod's volume, which outlives containers and sandboxes, and in its log, which
+// outlives the volume once the pod has ended. It does so after a moment: a runtime whose caller dies within a start gives
+// the start up and kills the process, which may have been there already.
+const leaveWord = "sleep 0.3; echo ran | tee -a /v/runs; "
+
 var scripts = map[kind]string{
-	idles: "trap 'exit 0' TERM; sleep 100000 & wait", crashes: "sleep 0.5; exit 1", succeeds: "sleep 0.2", fails: "exit 3",
+	idles: "trap 'exit 0' TERM; " + leaveWord + node.Idle, crashes: leaveWord + "sleep 0.2; exit 1", succeeds: leaveWord, fails: leaveWord + "exit 3",
 }
+
+// runsFile is where they leave it, below a pod's folder.
+const runsFile = "volumes/kubernetes.io~empty-dir/v/runs"
 
 // want is what a manifest asks for. Each change of it is another turn.
 type want struct {
@@ -46,6 +54,7 @@ type want struct {
 	turn     int
 	crashed  bool  // its container was ended behind the agent's back, or may have been
 	restarts int32 // how many restarts there must have been at least
+	padding  int   // bytes that the manifest is longer than it has to be
 }
 
 // sandboxes is how many may be ready once the pod is as wanted: an ended pod has none.
@@ -66,7 +75,7 @@ func (w want) fits(p *corev1.Pod) error {
 		return fmt.Errorf("is of turn %s, want %d", p.Labels[turnLabel], w.turn)
 	case len(s.ContainerStatuses) != 1:
 		return fmt.Errorf("%s has %d containers", w.kind, len(s.ContainerStatuses))
-	case w.kind == idles && s.Phase == corev1.PodRunning && ready(p) && s.ContainerStatuses[0].RestartCount >= w.restarts,
+	case w.kind == idles && node.Ready(p) && s.ContainerStatuses[0].RestartCount >= w.restarts,
 		w.kind == crashes && s.Phase == corev1.PodRunning && s.ContainerStatuses[0].RestartCount > 0,
 		w.kind == succeeds && s.Phase == corev1.PodSucceeded,
 		w.kind == fails && s.Phase == corev1.PodFailed:
@@ -77,28 +86,14 @@ func (w want) fits(p *corev1.Pod) error {
 
 // manifest is the pod as a file.
 func (w want) manifest(name string) string {
-	grace := int64(2)
 	policy := corev1.RestartPolicyAlways
 	if w.kind == succeeds || w.kind == fails {
 		policy = corev1.RestartPolicyNever
 	}
-	p := corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Labels: map[string]string{turnLabel: strconv.Itoa(w.turn)}},
-		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: &grace, RestartPolicy: policy,
-			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
-			Containers: []corev1.Container{{
-				Name: "main", Image: testImage, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"sh", "-c", scripts[w.kind]},
-				VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v"}},
-			}},
-		},
-	}
-	b, err := yaml.Marshal(p)
-	if err != nil {
-		panic(err) // a typed pod
-	}
-	return string(b)
+	return node.Manifest(node.Pod(name, node.Image, scripts[w.kind], node.Restarts(policy), node.Scratch, func(p *corev1.Pod) {
+		p.Labels = map[string]string{turnLabel: strconv.Itoa(w.turn)}
+		p.Annotations = map[string]string{"padding": strings.Repeat("x", w.padding)}
+	}))
 }
 
 // churn changes an agent's manifests at random and remembers what they want.
@@ -113,28 +108,33 @@ type churn struct {
 
 // newChurn starts the agent with its stable pods and returns once these run.
 func newChurn(a *agent, r *rand.Rand, slots int) (*churn, map[string]string) {
-	a.t.Helper()
+	a.T.Helper()
 	c := &churn{a: a, r: r, slots: slots, wanted: map[string]want{}, did: map[string]int{}}
 	for i := range stablePods {
 		c.put(fmt.Sprintf("%s%d", stablePrefix, i), idles)
 	}
-	a.start()
-	eventually(a.t, settle, "the stable pods", func() error { return a.holds(c.wanted) })
+	a.Start()
+	node.Eventually(a.T, settle, "the stable pods", func() error { return a.holds(c.wanted) })
 	return c, a.stable()
 }
 
 func (c *churn) put(name string, k kind) {
-	c.a.t.Helper()
+	c.a.T.Helper()
+	c.putPadded(name, k, 0)
+}
+
+func (c *churn) putPadded(name string, k kind, padding int) {
+	c.a.T.Helper()
 	c.turn++
-	w := want{kind: k, turn: c.turn}
+	w := want{kind: k, turn: c.turn, padding: padding}
 	c.wanted[name] = w
-	c.a.put(name+".yaml", w.manifest(name))
+	c.a.Put(name+".yaml", w.manifest(name))
 }
 
 func (c *churn) remove(name string) {
-	c.a.t.Helper()
+	c.a.T.Helper()
 	delete(c.wanted, name)
-	c.a.remove(name + ".yaml")
+	c.a.Remove(name + ".yaml")
 }
 
 // fill adds every pod that is not there.
@@ -193,15 +193,15 @@ func (c *churn) change() {
 func (a *agent) crash(name string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	r, err := runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
+	r, err := setup.Runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 		State:         &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
-		LabelSelector: map[string]string{podNameLabel: name + "-" + a.node},
+		LabelSelector: map[string]string{node.PodNameLabel: name + "-" + a.Node},
 	}})
 	if err != nil || len(r.GetContainers()) == 0 {
 		return false
 	}
 	// Whether the answer comes in time or not: it was asked to end.
-	_, _ = runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: r.GetContainers()[0].GetId()})
+	_, _ = setup.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: r.GetContainers()[0].GetId()})
 	return true
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/test/node"
 )
 
 const (
@@ -35,7 +37,10 @@ const cannotKeep = "manifests not handed over"
 func TestDiskFullAndFreed(t *testing.T) {
 	r := choices(t)
 	a := newAgent(t)
-	if err := unix.Mount("tmpfs", a.root, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskBytes)); err != nil {
+	if err := os.Mkdir(a.Root, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", a.Root, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskBytes)); err != nil {
 		t.Fatal(err)
 	}
 	c, before := newChurn(a, r, 0)
@@ -43,9 +48,9 @@ func TestDiskFullAndFreed(t *testing.T) {
 		c.put(fmt.Sprintf("victim-%d", i), idles)
 		c.put(fmt.Sprintf("leaving-%d", i), idles)
 	}
-	eventually(t, settle, "all pods", func() error { return a.holds(c.wanted) })
+	node.Eventually(t, settle, "all pods", func() error { return a.holds(c.wanted) })
 
-	filler, err := os.Create(filepath.Join(a.root, "filler"))
+	filler, err := os.Create(filepath.Join(a.Root, "filler"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +62,7 @@ func TestDiskFullAndFreed(t *testing.T) {
 		c.crash(fmt.Sprintf("victim-%d", i))
 		c.remove(fmt.Sprintf("leaving-%d", i))
 	}
-	eventually(t, settle, "the full disk to last, and the agent to tell of it", func() error {
+	node.Eventually(t, settle, "the full disk to last, and the agent to tell of it", func() error {
 		// What pods that go give free, and what the agent has kept back, is taken as well.
 		fillUp(t, filler)
 		if name := fmt.Sprintf("victim-%d", r.IntN(victims)); a.crash(name) {
@@ -70,15 +75,16 @@ func TestDiskFullAndFreed(t *testing.T) {
 		}
 		return nil
 	})
-	if !a.running() {
-		t.Fatalf("the agent ended on a full disk: %s", a.cmd.ProcessState)
+	if !a.Process.Running() {
+		t.Fatalf("the agent ended on a full disk: %s", a.Process.Cmd.ProcessState)
 	}
 	if now := a.stable(); !maps.Equal(now, before) {
 		t.Errorf("the full disk changed pods:\n%v\nand before\n%v", now, before)
 	}
-	// A manifest that comes while nothing can be stored is taken up once there is room.
-	c.put("late", idles)
-	eventually(t, settle, "the agent to tell that it cannot keep a manifest", func() error {
+	// A manifest that comes while nothing can be stored is taken up once there is room. It is longer than what may be left
+	// of a file's last page.
+	c.putPadded("late", idles, 2*os.Getpagesize())
+	node.Eventually(t, settle, "the agent to tell that it cannot keep a manifest", func() error {
 		if !strings.Contains(a.logged()[logged:], cannotKeep) {
 			return errors.New("its log does not say so")
 		}
@@ -89,8 +95,8 @@ func TestDiskFullAndFreed(t *testing.T) {
 	}
 	c.put("later", idles)
 	a.recovered(c.wanted, before)
-	if !a.running() {
-		t.Errorf("the agent ended: %s", a.cmd.ProcessState)
+	if !a.Process.Running() {
+		t.Errorf("the agent ended: %s", a.Process.Cmd.ProcessState)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/journalet/journalet/test/node"
 )
 
 // hangSeconds is longer than callDeadline, so that the agent's own deadline passes while the call hangs.
@@ -23,20 +25,20 @@ func TestCallsOfOnePodHangAndTheOthersGoOn(t *testing.T) {
 	c, before := newChurn(a, choices(t), 0)
 	c.put("hung-old", idles)
 	c.put("victim", idles)
-	eventually(t, settle, "all pods", func() error { return a.holds(c.wanted) })
+	node.Eventually(t, settle, "all pods", func() error { return a.holds(c.wanted) })
 
 	// A pod that runs, by all its names, and one that is about to start.
-	p.hang(append(a.namesOf("hung-old"), "hung-new-"+a.node)...)
+	p.hang(append(a.namesOf("hung-old"), "hung-new-"+a.Node)...)
 	end := time.Now().Add(time.Duration(hangSeconds.now()) * time.Second)
 	c.crash("hung-old")
 	c.put("hung-new", idles)
-	eventually(t, soon, "a call of each hung pod", p.holdsBoth)
+	node.Eventually(t, node.Soon, "a call of each hung pod", p.holdsBoth)
 	round := 0
 	for ; round == 0 || time.Now().Before(end); round++ {
 		name := fmt.Sprintf("during-%d", round%2)
 		c.put(name, idles)
 		c.crash("victim")
-		eventually(t, goesOn, fmt.Sprintf("start and restart of others, round %d of the hang", round), func() error {
+		node.Eventually(t, goesOn, fmt.Sprintf("start and restart of others, round %d of the hang", round), func() error {
 			others := map[string]want{}
 			for n, w := range c.wanted {
 				if n != "hung-old" && n != "hung-new" {
@@ -56,8 +58,8 @@ func TestCallsOfOnePodHangAndTheOthersGoOn(t *testing.T) {
 
 // crash ends a pod's container, which must run.
 func (c *churn) crash(name string) {
-	c.a.t.Helper()
-	eventually(c.a.t, soon, "a container of "+name+" to end", func() error {
+	c.a.T.Helper()
+	node.Eventually(c.a.T, node.Soon, "a container of "+name+" to end", func() error {
 		if !c.a.crash(name) {
 			return fmt.Errorf("none runs")
 		}

@@ -4,31 +4,24 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"github.com/journalet/journalet/test/node"
 )
 
 const (
 	// labScript starts, kills and restarts the containerd under test; LAB_NAME says which.
 	labScript = "../../deploy/lab/lab.sh"
-	// buildTimeout bounds the build of the agent with a cold cache.
-	buildTimeout = 10 * time.Minute
 	// labTimeout bounds one command of the lab that has its tools.
 	labTimeout = 2 * time.Minute
-	// maxMessageBytes is the kubelet's limit for CRI messages.
-	maxMessageBytes = 16 << 20
-	testImage       = "docker.io/library/busybox:1.36"
 )
 
 var (
@@ -37,12 +30,8 @@ var (
 	seed   = flag.Uint64("chaos.seed", 0, "seed of all choices; 0 takes a new one")
 )
 
-// What all tests share: the program under test and the runtime.
-var (
-	binary   string
-	endpoint string
-	runtime  cri.RuntimeServiceClient
-)
+// setup is what all tests share: the program under test and the runtime.
+var setup node.Setup
 
 // length is how much a test does in the short and in the full form.
 type length struct{ short, full int }
@@ -75,44 +64,20 @@ func choices(t *testing.T) *rand.Rand {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code, err := prepare(m)
+	code, err := setup.Run(m, func() (string, error) {
+		if os.Getenv("LAB_NAME") == "" {
+			return "", errors.New("LAB_NAME is empty: run `make chaos-short` or `make chaos`, or name a lab whose containerd may be killed")
+		}
+		if _, err := lab("up"); err != nil {
+			return "", err
+		}
+		return lab("endpoint")
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos tests:", err)
 		code = 1
 	}
 	os.Exit(code)
-}
-
-func prepare(m *testing.M) (int, error) {
-	if os.Getenv("LAB_NAME") == "" {
-		return 0, fmt.Errorf("LAB_NAME is empty: run `make chaos-short` or `make chaos`, or name a lab whose containerd may be killed")
-	}
-	dir, err := os.MkdirTemp("", "jl-bin-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the temporary folder
-	binary = filepath.Join(dir, "journalet")
-	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/journalet/journalet/cmd/journalet").CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("build the agent: %w\n%s", err, out)
-	}
-	if _, err := lab("up"); err != nil {
-		return 0, err
-	}
-	if endpoint, err = lab("endpoint"); err != nil {
-		return 0, err
-	}
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.WaitForReady(true)))
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", endpoint, err)
-	}
-	defer conn.Close()
-	runtime = cri.NewRuntimeServiceClient(conn)
-	return m.Run(), nil
 }
 
 // lab runs a command of the lab and returns what it prints.

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/journalet/journalet/test/node"
 )
 
 // proxy stands between an agent and the runtime and understands calls, but not what is in them: a call that mentions one
@@ -32,27 +34,27 @@ type proxy struct {
 
 // behindProxy puts a proxy between an agent that is not started yet and the runtime.
 func (a *agent) behindProxy() *proxy {
-	a.t.Helper()
-	up, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(opaque{}), grpc.MaxCallRecvMsgSize(maxMessageBytes)))
+	a.T.Helper()
+	up, err := grpc.NewClient(setup.Runtime.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(opaque{}), grpc.MaxCallRecvMsgSize(node.MaxMessageBytes)))
 	if err != nil {
-		a.t.Fatal(err)
+		a.T.Fatal(err)
 	}
-	path := filepath.Join(a.dir, "cri.sock")
+	path := filepath.Join(a.Dir, "cri.sock")
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		a.t.Fatal(err)
+		a.T.Fatal(err)
 	}
 	p := &proxy{up: up, held: map[string]int{}}
-	server := grpc.NewServer(grpc.ForceServerCodec(opaque{}), grpc.UnknownServiceHandler(p.forward), grpc.MaxRecvMsgSize(maxMessageBytes))
+	server := grpc.NewServer(grpc.ForceServerCodec(opaque{}), grpc.UnknownServiceHandler(p.forward), grpc.MaxRecvMsgSize(node.MaxMessageBytes))
 	go func() { _ = server.Serve(l) }() // ends with Stop
 	// At the very end: until then the agent's pods go through here.
-	a.after = func() {
+	a.AtTheEnd(func() {
 		p.release()
 		server.Stop()
 		_ = up.Close()
-	}
-	a.endpoint = "unix://" + path
+	})
+	a.Endpoint = "unix://" + path
 	return p
 }
 

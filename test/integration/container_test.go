@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/journalet/journalet/test/node"
 )
 
 // equal compares what was seen in a container, without the spaces around it.
@@ -42,14 +44,14 @@ func TestAContainerSeesWhatItsManifestSays(t *testing.T) {
 	}))
 	p := a.pod("seen", "ready", ready)
 	id := container(p, "main").ContainerID
-	sh := func(script string) string { return execIn(t, id, "sh", "-c", script) }
+	sh := func(script string) string { return setup.Runtime.Exec(t, id, "sh", "-c", script) }
 
 	a.logged(p, "main", "stdout F hello world $(GREETING)")
-	equal(t, "the working directory", execIn(t, id, "pwd"), "/etc")
+	equal(t, "the working directory", setup.Runtime.Exec(t, id, "pwd"), "/etc")
 	equal(t, "POD", sh("echo $POD"), p.Name)
 	equal(t, "IP", sh("echo $IP"), p.Status.PodIP)
 	equal(t, "the memory limit by the downward API", sh("echo $CPU"), fmt.Sprint(48<<20))
-	equal(t, "the host name", execIn(t, id, "hostname"), p.Name)
+	equal(t, "the host name", setup.Runtime.Exec(t, id, "hostname"), p.Name)
 	hosts := sh("cat /etc/hosts")
 	for _, line := range []string{p.Status.PodIP + "\t" + p.Name, "10.1.2.3\telsewhere", "127.0.0.1\tlocalhost"} {
 		if !strings.Contains(hosts, line) {
@@ -84,11 +86,11 @@ func TestASecurityContextIsInForce(t *testing.T) {
 	p := a.pod("locked", "ready", ready)
 	status := func(name, key string) string {
 		// Of the container's own process, not of one that was put beside it.
-		return execIn(t, container(p, name).ContainerID, "sh", "-c", "grep ^"+key+": /proc/1/status | cut -f2")
+		return setup.Runtime.Exec(t, container(p, name).ContainerID, "sh", "-c", "grep ^"+key+": /proc/1/status | cut -f2")
 	}
 	id := container(p, "main").ContainerID
-	equal(t, "user and group", execIn(t, id, "sh", "-c", "echo $(id -u) $(id -g)"), "1234 2345")
-	equal(t, "the write to a read-only root", execIn(t, id, "sh", "-c", "touch /x 2>/dev/null && echo written || echo refused"), "refused")
+	equal(t, "user and group", setup.Runtime.Exec(t, id, "sh", "-c", "echo $(id -u) $(id -g)"), "1234 2345")
+	equal(t, "the write to a read-only root", setup.Runtime.Exec(t, id, "sh", "-c", "touch /x 2>/dev/null && echo written || echo refused"), "refused")
 	equal(t, "the bounding set of capabilities", status("main", "CapBnd"), "0000000000000000")
 	equal(t, "the seccomp mode of RuntimeDefault", status("main", "Seccomp"), "2")
 	equal(t, "no new privileges", status("main", "NoNewPrivs"), "1")
@@ -102,7 +104,7 @@ func TestASecurityContextIsInForce(t *testing.T) {
 func TestVolumesAreSharedAndOfTheirKind(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
-	host := filepath.Join(a.dir, "host")
+	host := filepath.Join(a.Dir, "host")
 	if err := os.MkdirAll(filepath.Join(host, "dir"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -132,9 +134,9 @@ func TestVolumesAreSharedAndOfTheirKind(t *testing.T) {
 			}
 		}
 	})
-	a.put("volumes.yaml", manifest(p))
+	a.Put("volumes.yaml", manifest(p))
 	wrong := corev1.HostPathDirectory
-	a.put("wrong.yaml", manifest(newPod("wrong", idle, func(p *corev1.Pod) {
+	a.Put("wrong.yaml", manifest(newPod("wrong", idle, func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(host, "file"), Type: &wrong}}}}
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 	})))
@@ -143,17 +145,17 @@ func TestVolumesAreSharedAndOfTheirKind(t *testing.T) {
 	one, other := container(p, "main").ContainerID, container(p, "other").ContainerID
 
 	for _, name := range []string{"disk/a", "memory/a", "dir/a", "newdir/a", "newfile"} {
-		execIn(t, one, "sh", "-c", "echo told >/v/"+name)
-		equal(t, name+" in the other container", execIn(t, other, "cat", "/v/"+name), "told")
+		setup.Runtime.Exec(t, one, "sh", "-c", "echo told >/v/"+name)
+		equal(t, name+" in the other container", setup.Runtime.Exec(t, other, "cat", "/v/"+name), "told")
 	}
-	equal(t, "a file of the host", execIn(t, other, "cat", "/v/file"), "from the host")
+	equal(t, "a file of the host", setup.Runtime.Exec(t, other, "cat", "/v/file"), "from the host")
 	for _, name := range []string{"dir/a", "newdir/a", "newfile"} {
 		b, err := os.ReadFile(filepath.Join(host, name))
 		equal(t, fmt.Sprint(name, " on the host ", err), string(b), "told")
 	}
-	equal(t, "the file system of an emptyDir in memory", execIn(t, one, "sh", "-c", "grep ' /v/memory ' /proc/mounts | cut -d' ' -f1"), "tmpfs")
-	equal(t, "its size in KiB", execIn(t, one, "sh", "-c", "df -k /v/memory | tail -1 | awk '{print $2}'"), "1024")
-	equal(t, "a write to a read-only mount", execIn(t, other, "sh", "-c", "touch /v/disk/b 2>/dev/null && echo written || echo refused"), "refused")
+	equal(t, "the file system of an emptyDir in memory", setup.Runtime.Exec(t, one, "sh", "-c", "grep ' /v/memory ' /proc/mounts | cut -d' ' -f1"), "tmpfs")
+	equal(t, "its size in KiB", setup.Runtime.Exec(t, one, "sh", "-c", "df -k /v/memory | tail -1 | awk '{print $2}'"), "1024")
+	equal(t, "a write to a read-only mount", setup.Runtime.Exec(t, other, "sh", "-c", "touch /v/disk/b 2>/dev/null && echo written || echo refused"), "refused")
 
 	a.journal.wait(t, 0, settle, "the failed volume of a hostPath of the wrong type", named("call_finished", "CALL_ERROR_VOLUME", "hostPath"))
 	if now := a.podNow("wrong"); now.Status.Phase != corev1.PodPending || container(now, "main").State.Waiting == nil {
@@ -165,13 +167,13 @@ func TestLogsLieWhereLogShippersLook(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("talker", "echo first line; "+idle))
 	p := a.pod("talker", "ready", ready)
-	id := bareID(container(p, "main").ContainerID)
+	id := node.BareID(container(p, "main").ContainerID)
 	a.logged(p, "main", " stdout F first line\n")
-	file := filepath.Join(a.podLogs, "default_"+p.Name+"_"+string(p.UID), "main", "0.log")
+	file := filepath.Join(a.PodLogs, "default_"+p.Name+"_"+string(p.UID), "main", "0.log")
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
-	link := filepath.Join(a.containerLogs, p.Name+"_default_main-"+id+".log")
+	link := filepath.Join(a.ContainerLogs, p.Name+"_default_main-"+id+".log")
 	if to, err := os.Readlink(link); err != nil || to != file {
 		t.Errorf("%s leads to %q, %v; want %s", link, to, err, file)
 	}

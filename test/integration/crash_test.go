@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/node"
 )
 
 // burst is how many pods start at once while the agent is killed.
@@ -26,9 +27,9 @@ func TestAgentKilledInABurstOfStartsStartsNothingTwice(t *testing.T) {
 	a := newAgent(t)
 	for i := range burst {
 		name := fmt.Sprintf("burst-%02d", i)
-		a.put(name+".yaml", manifest(newPod(name, idle)))
+		a.Put(name+".yaml", manifest(newPod(name, idle)))
 	}
-	a.spawn()
+	a.Spawn()
 	a.watch()
 	// A sandbox call is under way at the first moment, sandboxes and containers at the second, the last ones at the third.
 	moments := []struct {
@@ -44,16 +45,16 @@ func TestAgentKilledInABurstOfStartsStartsNothingTwice(t *testing.T) {
 		a.journal.wait(t, 0, settle, m.what, func(f bus.Flat) bool {
 			return m.fits(f) && a.journal.count(m.fits) >= m.n
 		})
-		a.kill()
+		a.Kill()
 		t.Logf("killed at %s: %d calls dispatched, %d finished", m.what,
 			a.journal.count(named("call_dispatched")), a.journal.count(named("call_finished")))
-		a.spawn()
+		a.Spawn()
 	}
 	a.pods("all pods ready after three crashes", allReady(burst))
 	runsOnce(t, a, burst)
 	t.Logf("%d dispatches of %d calls for %d pods", a.journal.count(named("call_dispatched")),
 		a.journal.count(named("call_finished")), burst)
-	a.verified()
+	a.Verified()
 }
 
 func TestAgentKilledInABurstOfStopsLeavesNothing(t *testing.T) {
@@ -63,27 +64,27 @@ func TestAgentKilledInABurstOfStopsLeavesNothing(t *testing.T) {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("ending-%02d.yaml", i)
-		a.put(names[i], manifest(newPod(strings.TrimSuffix(names[i], ".yaml"), idle, scratch)))
+		a.Put(names[i], manifest(newPod(strings.TrimSuffix(names[i], ".yaml"), idle, scratch)))
 	}
 	a.start()
 	a.pods("all pods", allReady(n))
 	after := a.journal.last()
 	for _, name := range names {
-		a.remove(name)
+		a.Remove(name)
 	}
 	stopped := func(f bus.Flat) bool { return f.Seq > after && f.Event == "call_finished" }
 	for _, done := range []int{1, n} {
 		a.journal.wait(t, after, settle, "calls that end pods", func(f bus.Flat) bool { return stopped(f) && a.journal.count(stopped) >= done })
-		a.kill()
+		a.Kill()
 		a.start()
 	}
 	a.gone()
-	for _, dir := range []string{filepath.Join(a.root, "pods"), a.podLogs, a.containerLogs} {
+	for _, dir := range []string{filepath.Join(a.Root, "pods"), a.PodLogs, a.ContainerLogs} {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("%s still holds %v (%v)", dir, left, err)
 		}
 	}
-	a.verified()
+	a.Verified()
 }
 
 func TestWithAConcurrencyOfOneCallsTakeTurns(t *testing.T) {
@@ -92,7 +93,7 @@ func TestWithAConcurrencyOfOneCallsTakeTurns(t *testing.T) {
 	a := newAgent(t, "--cri-concurrency", "1")
 	for i := range n {
 		name := fmt.Sprintf("turn-%d", i)
-		a.put(name+".yaml", manifest(newPod(name, idle)))
+		a.Put(name+".yaml", manifest(newPod(name, idle)))
 	}
 	a.start()
 	a.pods("all pods", allReady(n))
@@ -111,46 +112,47 @@ func TestWithAConcurrencyOfOneCallsTakeTurns(t *testing.T) {
 	}
 }
 
+// Here nothing is left on the runtime either, so that the journal alone knows what ran. What a reboot and a power cut leave
+// on a real runtime is in test/chaos, which may reboot its lab.
 func TestWhatARebootTookIsSeen(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	// The simulated runtime ends with its agent, as a real one's pods end with the machine.
-	a.endpoint = "sim://"
-	a.put("web.yaml", manifest(newPod("web", idle)))
-	a.spawn()
+	a.Endpoint = "sim://"
+	a.Put("web.yaml", manifest(newPod("web", idle)))
+	a.Spawn()
 	a.watch()
 	// Each time at another moment between a call and what is seen of it.
 	for _, moment := range []string{"sandbox_id", "container_id"} {
 		last := a.journal.last()
-		a.journal.wait(t, 0, soon, moment, named("call_finished", moment))
-		a.kill()
-		a.spawn()
-		a.journal.wait(t, last, soon, "the next start", named("agent_started"))
+		a.journal.wait(t, 0, node.Soon, moment, named("call_finished", moment))
+		a.Kill()
+		a.Spawn()
+		a.journal.wait(t, last, node.Soon, "the next start", named("agent_started"))
 	}
-	a.pod("web", "ready", ready)
-	a.verified()
-}
-
-// verified has the agent check its journal.
-func (a *agent) verified() {
-	a.t.Helper()
-	if out, errs, code := a.cli("journal", "verify"); code != 0 || !strings.Contains(out, "whole and unchanged") {
-		a.t.Errorf("`journalet journal verify` ended with %d: %s%s", code, out, errs)
+	// Its container was started once before, and that counts: as for the kubelet, which finds the log of that run.
+	again := func(n int32) func(*corev1.Pod) bool {
+		return func(p *corev1.Pod) bool { return ready(p) && container(p, "main").RestartCount == n }
 	}
-}
-
-// fingerprint is what a restart of the agent must leave as it is, by container id.
-func (a *agent) fingerprint() map[string]string {
-	a.t.Helper()
-	out := map[string]string{}
-	for _, c := range containersOf(a.t, a.node) {
-		s := containerStatus(a.t, c.GetId())
-		out[c.GetId()] = fmt.Sprintf("%s %s %d %d %d", s.GetState(), c.GetPodSandboxId(), s.GetStartedAt(), s.GetFinishedAt(), s.GetExitCode())
+	a.pod("web", "ready for the second time", again(1))
+	a.Put("job.yaml", manifest(newPod("job", "exit 0", restarts(corev1.RestartPolicyNever))))
+	job := a.pod("job", "succeeded", phase(corev1.PodSucceeded))
+	last := a.journal.last()
+	a.Kill()
+	a.start()
+	a.pod("web", "ready for the third time", again(2))
+	// What had ended for good does not run again, though nobody but the journal knows of it.
+	if p := a.podNow("job"); p.UID != job.UID || p.Status.Phase != corev1.PodSucceeded || container(p, "main").RestartCount != 0 {
+		t.Errorf("the job is now\n%s", describe(map[string]*corev1.Pod{"job": p}))
 	}
-	for _, s := range sandboxesOf(a.t, a.node) {
-		out[s.GetId()] = s.GetState().String()
+	events, _ := a.journal.seen()
+	for _, f := range events {
+		call := event(t, f).GetCallRequested()
+		if f.Seq > last && call.GetPodUid() == string(job.UID) && (call.GetRunSandbox() != nil || call.GetStartContainer() != nil) {
+			t.Errorf("record %d: a call for the job, %s", f.Seq, f.Data)
+		}
 	}
-	return out
+	a.Verified()
 }
 
 func TestARestartOfAnIdleAgentTouchesNothing(t *testing.T) {
@@ -175,17 +177,17 @@ func TestARestartOfAnIdleAgentTouchesNothing(t *testing.T) {
 	})
 	a.quiet()
 	before, views := a.fingerprint(), a.views()
-	for i, end := range []func(){a.stop, a.kill, a.stop} {
+	for i, end := range []func(){a.Stop, a.Kill, a.Stop} {
 		end()
 		last := a.journal.last()
 		a.start()
 		// A pod that comes after shows that the agent is at work; what it did to the others stands before that.
 		mark := fmt.Sprintf("mark-%d", i)
-		a.put(mark+".yaml", manifest(newPod(mark, idle)))
+		a.Put(mark+".yaml", manifest(newPod(mark, idle)))
 		comes := a.journal.wait(t, last, settle, "the next manifest", named("manifests_read", mark+".yaml"))
 		a.pod(mark, "ready", ready)
 		uid := string(a.podNow(mark).UID)
-		a.remove(mark + ".yaml")
+		a.Remove(mark + ".yaml")
 		a.journal.wait(t, last, settle, "the end of "+mark, named("pod_forgotten", uid))
 		events, _ := a.journal.seen()
 		var kinds []string
@@ -212,7 +214,7 @@ func TestARestartOfAnIdleAgentTouchesNothing(t *testing.T) {
 			t.Errorf("restart %d changed what pods report:\n%v\n%v", i, views, after)
 		}
 	}
-	a.verified()
+	a.Verified()
 }
 
 // idleRestartRecords bounds what a restart of an agent with nothing to do may write: the last run's end, this one's
@@ -221,9 +223,9 @@ const idleRestartRecords = 4
 
 // quiet waits until the agent has seen what it did last.
 func (a *agent) quiet() {
-	a.t.Helper()
-	eventually(a.t, settle, "the newest record to be seen", func() error {
-		info, err := a.client.Info(a.t.Context())
+	a.T.Helper()
+	eventually(a.T, settle, "the newest record to be seen", func() error {
+		info, err := a.Client.Info(a.T.Context())
 		if err == nil && info.JournalLast > a.journal.last() {
 			err = fmt.Errorf("%d of %d", a.journal.last(), info.JournalLast)
 		}
@@ -231,36 +233,14 @@ func (a *agent) quiet() {
 	})
 }
 
-// views is what pods report, one line each.
-func (a *agent) views() []string {
-	a.t.Helper()
-	pods, err := a.list()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	var out []string
-	for name, p := range pods {
-		line := fmt.Sprintf("%s %s %s %s", name, p.UID, p.Status.Phase, p.Status.StartTime)
-		for _, c := range p.Status.Conditions {
-			line += fmt.Sprintf(" %s=%s@%s", c.Type, c.Status, c.LastTransitionTime.UTC())
-		}
-		for _, c := range p.Status.ContainerStatuses {
-			line += fmt.Sprintf(" %s/%d/%s", c.ContainerID, c.RestartCount, c.State.String())
-		}
-		out = append(out, line)
-	}
-	slices.Sort(out)
-	return out
-}
-
 func TestALostJournalCostsNoContainer(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("survivor", idle, scratch))
 	a.pod("survivor", "ready", ready)
 	before := a.fingerprint()
-	a.kill()
+	a.Kill()
 	a.forget()
-	if err := os.RemoveAll(filepath.Join(a.root, "bus")); err != nil {
+	if err := os.RemoveAll(filepath.Join(a.Root, "bus")); err != nil {
 		t.Fatal(err)
 	}
 	a.start()
@@ -273,39 +253,32 @@ func TestALostJournalCostsNoContainer(t *testing.T) {
 	}
 }
 
-// forget ends the following of a journal that will not go on.
-func (a *agent) forget() {
-	a.client.Conn().Close()
-	a.watching()
-	a.client, a.journal, a.watching = nil, nil, nil
-}
-
 // runsOnce fails the test unless every pod runs once and nothing of it ever ran before.
 func runsOnce(t *testing.T, a *agent, n int) {
 	t.Helper()
-	boxes, aborted, running := sandboxesOf(t, a.node), map[string]uint32{}, 0
+	boxes, aborted, running := a.sandboxes(), map[string]uint32{}, 0
 	for _, s := range boxes {
 		if s.GetState() != cri.PodSandboxState_SANDBOX_READY || s.GetMetadata().GetAttempt() != 0 {
 			t.Errorf("sandbox of %s: %s, attempt %d", s.GetMetadata().GetName(), s.GetState(), s.GetMetadata().GetAttempt())
 		}
 	}
-	all := containersOf(t, a.node)
+	all := a.containers()
 	for _, c := range all {
 		s := containerStatus(t, c.GetId())
 		switch {
 		case c.GetState() == cri.ContainerState_CONTAINER_RUNNING:
 			running++
 		case c.GetState() == cri.ContainerState_CONTAINER_EXITED && s.GetReason() == startError && strings.Contains(s.GetMessage(), canceled):
-			// containerd gives a start up when its caller goes away. The process was never there.
-			aborted[c.GetLabels()[podNameLabel]]++
-			t.Logf("the runtime gave up the start of %s when the agent was killed", c.GetLabels()[podNameLabel])
+			// containerd gives a start up when its caller goes away. If the process was there already, it was killed at once.
+			aborted[c.GetLabels()[node.PodNameLabel]]++
+			t.Logf("the runtime gave up the start of %s when the agent was killed", c.GetLabels()[node.PodNameLabel])
 		default:
-			t.Errorf("container of %s: %s, attempt %d, %s %s", c.GetLabels()[podNameLabel], c.GetState(), c.GetMetadata().GetAttempt(), s.GetReason(), s.GetMessage())
+			t.Errorf("container of %s: %s, attempt %d, %s %s", c.GetLabels()[node.PodNameLabel], c.GetState(), c.GetMetadata().GetAttempt(), s.GetReason(), s.GetMessage())
 		}
 	}
 	for _, c := range all {
-		if want := aborted[c.GetLabels()[podNameLabel]]; c.GetState() == cri.ContainerState_CONTAINER_RUNNING && c.GetMetadata().GetAttempt() != want {
-			t.Errorf("container of %s runs as attempt %d after %d that were given up", c.GetLabels()[podNameLabel], c.GetMetadata().GetAttempt(), want)
+		if want := aborted[c.GetLabels()[node.PodNameLabel]]; c.GetState() == cri.ContainerState_CONTAINER_RUNNING && c.GetMetadata().GetAttempt() != want {
+			t.Errorf("container of %s runs as attempt %d after %d that were given up", c.GetLabels()[node.PodNameLabel], c.GetMetadata().GetAttempt(), want)
 		}
 	}
 	if len(boxes) != n || running != n {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/test/node"
 )
 
 // examples are the manifests that the first run of a newcomer uses.
@@ -24,20 +26,20 @@ func TestTheExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
-	if err != nil || len(files) != 4 {
-		t.Fatalf("want the 4 example pods, have %v, %v", files, err)
+	if err != nil || len(files) != 5 {
+		t.Fatalf("want the 5 example pods, have %v, %v", files, err)
 	}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.put(filepath.Base(f), string(b))
+		a.Put(filepath.Base(f), string(b))
 	}
 	a.start()
 
 	web := a.pod("web", "ready", ready)
-	if page := httpGet(t, "http://"+web.Status.PodIP+":8080/"); !strings.Contains(page, "Hello from Journalet: web-"+a.node) {
+	if page := httpGet(t, "http://"+web.Status.PodIP+":8080/"); !strings.Contains(page, "Hello from Journalet: web-"+a.Node) {
 		t.Errorf("web says %q", page)
 	}
 	pair := a.pod("pair", "ready", ready)
@@ -67,13 +69,23 @@ func TestTheExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 		}
 	}
 
+	prepared := a.pod("prepared", "succeeded", phase(corev1.PodSucceeded))
+	if n := strings.Count(a.log(prepared, "work"), "read: prepared by fetch"); n != 3 {
+		t.Errorf("prepared's log has %d lines, want 3", n)
+	}
+	for _, c := range prepared.Status.InitContainerStatuses {
+		if c.State.Terminated == nil || c.State.Terminated.ExitCode != 0 || c.RestartCount != 0 {
+			t.Errorf("prepared's init container: %+v", c)
+		}
+	}
+
 	first := a.pod("crasher", "waits for its second restart", func(p *corev1.Pod) bool {
 		return waiting("crasher", "CrashLoopBackOff")(p) && container(p, "crasher").RestartCount == 1
 	})
 	if c := container(first, "crasher"); !strings.Contains(c.State.Waiting.Message, "back-off 10s") || c.Ready {
 		t.Errorf("crasher's container waits as %+v", c)
 	}
-	out, _, code := a.cli("pods")
+	out, _, code := a.CLI("pods")
 	for _, want := range []string{"Running", "Completed", "CrashLoopBackOff"} {
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("`journalet pods` (status %d) does not show %s:\n%s", code, want, out)
@@ -93,7 +105,7 @@ func TestTheExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 func httpGet(t *testing.T, url string) string {
 	t.Helper()
 	var body []byte
-	eventually(t, soon, "an answer from "+url, func() error {
+	eventually(t, node.Soon, "an answer from "+url, func() error {
 		c := http.Client{Timeout: 2 * time.Second}
 		r, err := c.Get(url)
 		if err != nil {

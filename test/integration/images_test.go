@@ -24,6 +24,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/node"
 )
 
 // pulled bounds the first image back-off of 10 s and a pull after it.
@@ -72,9 +74,9 @@ func newHub(t *testing.T) *hub {
 func (h *hub) image(short string) string {
 	full := h.host + "/" + short
 	h.t.Cleanup(func() {
-		ctx, cancel := bounded()
+		ctx, cancel := node.Bounded()
 		defer cancel()
-		_, _ = images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: full}})
+		_, _ = setup.Runtime.Images.RemoveImage(ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: full}})
 	})
 	return full
 }
@@ -186,7 +188,7 @@ func TestImagesArePulledAsThePolicySays(t *testing.T) {
 	h.push(h.image(always), layer)
 	a := newAgent(t)
 	for _, n := range []string{"a", "b", "c", "d", "e"} {
-		a.put(n+".yaml", manifest(newPod(n, "", of(h.host+"/"+shared, corev1.PullIfNotPresent))))
+		a.Put(n+".yaml", manifest(newPod(n, "", of(h.host+"/"+shared, corev1.PullIfNotPresent))))
 	}
 	a.start()
 	a.pods("five pods of one image", allReady(5))
@@ -197,19 +199,19 @@ func TestImagesArePulledAsThePolicySays(t *testing.T) {
 	if asked == 0 || asked > 3 {
 		t.Errorf("the registry was asked %d times for the manifest", asked)
 	}
-	a.put("f.yaml", manifest(newPod("f", "", of(h.host+"/"+shared, corev1.PullIfNotPresent))))
+	a.Put("f.yaml", manifest(newPod("f", "", of(h.host+"/"+shared, corev1.PullIfNotPresent))))
 	a.pods("a sixth pod", allReady(6))
 	if n := h.manifestsAsked(shared); n != asked {
 		t.Errorf("IfNotPresent asked the registry for an image that is there: %d, then %d", asked, n)
 	}
 	for i, n := range []string{"g", "h"} {
-		a.put(n+".yaml", manifest(newPod(n, "", of(h.host+"/"+always, corev1.PullAlways))))
+		a.Put(n+".yaml", manifest(newPod(n, "", of(h.host+"/"+always, corev1.PullAlways))))
 		a.pods(n, allReady(7+i))
 		if n := a.journal.count(named("call_requested", "pull_image", always)); n != i+1 {
 			t.Errorf("%d pulls were ordered after %d pods of the policy Always", n, i+1)
 		}
 	}
-	a.put("never.yaml", manifest(newPod("never", "", of(h.host+"/"+never, corev1.PullNever))))
+	a.Put("never.yaml", manifest(newPod("never", "", of(h.host+"/"+never, corev1.PullNever))))
 	p := a.pod("never", "without its image", waiting("main", "ErrImageNeverPull"))
 	if w := container(p, "main").State.Waiting; !strings.Contains(w.Message, never) {
 		t.Errorf("it waits as %v", w)

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/query"
@@ -136,9 +134,4 @@ func named(name string, parts ...string) func(bus.Flat) bool {
 		}
 		return true
 	}
-}
-
-// forever keeps a connection over restarts of the agent.
-func forever() []nats.Option {
-	return []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0)}
 }

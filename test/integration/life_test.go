@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/node"
 )
 
 func TestRestartPoliciesDecideWhoRunsAgain(t *testing.T) {
@@ -45,14 +46,6 @@ func TestRestartPoliciesDecideWhoRunsAgain(t *testing.T) {
 	}
 }
 
-// scratch gives the pod a volume at /v that outlives a run of its container.
-func scratch(p *corev1.Pod) {
-	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	for i := range p.Spec.Containers {
-		p.Spec.Containers[i].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
-	}
-}
-
 func TestAContainerStoppedBehindTheAgentsBackIsStartedOnceMore(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("victim", idle))
@@ -63,10 +56,10 @@ func TestAContainerStoppedBehindTheAgentsBackIsStartedOnceMore(t *testing.T) {
 	if c.RestartCount != 1 || c.ContainerID == before.ContainerID || c.LastTerminationState.Terminated == nil {
 		t.Errorf("after the stop: %+v", c)
 	}
-	if n := len(containersOf(t, a.node)); n != 2 {
+	if n := len(a.containers()); n != 2 {
 		t.Errorf("%d containers are there, want the dead one and its successor", n)
 	}
-	if n := len(sandboxesOf(t, a.node)); n != 1 {
+	if n := len(a.sandboxes()); n != 1 {
 		t.Errorf("%d sandboxes are there, want the one of the beginning", n)
 	}
 }
@@ -77,7 +70,7 @@ func TestAChangedManifestEndsTheOldPodBeforeTheNewOneStarts(t *testing.T) {
 	a := started(t, onePod("changing", "trap 'sleep 1; exit 0' TERM; sleep 100000 & wait"))
 	old := a.pod("changing", "ready", ready)
 	oldID := container(old, "main").ContainerID
-	a.put("changing.yaml", manifest(newPod("changing", idle)))
+	a.Put("changing.yaml", manifest(newPod("changing", idle)))
 	now := a.pod("changing", "ready with its new content", func(p *corev1.Pod) bool { return ready(p) && p.UID != old.UID })
 
 	// Every observation of both, in order: the new one's container is never seen before the old one's end.
@@ -98,11 +91,11 @@ func TestAChangedManifestEndsTheOldPodBeforeTheNewOneStarts(t *testing.T) {
 		t.Errorf("the old container's end was seen at record %d, the new container at %d", ended, begun)
 	}
 	start := containerStatus(t, container(now, "main").ContainerID).GetStartedAt()
-	if end := endOf(t, a, string(old.UID), bareID(oldID)); start < end.UnixNano() {
+	if end := endOf(t, a, string(old.UID), node.BareID(oldID)); start < end.UnixNano() {
 		t.Errorf("the new container started %s before the old one had ended", end.Sub(time.Unix(0, start)))
 	}
 	a.journal.wait(t, 0, settle, "the old pod's end", named("pod_forgotten", string(old.UID)))
-	if n := len(sandboxesOf(t, a.node)); n != 1 {
+	if n := len(a.sandboxes()); n != 1 {
 		t.Errorf("%d sandboxes are left, want the new pod's", n)
 	}
 }
@@ -127,9 +120,9 @@ func TestAnEditWithoutMeaningTouchesNothing(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("same", idle))
 	before := a.pod("same", "ready", ready)
-	a.put("same.yaml", "# a remark\n"+manifest(newPod("same", idle)))
+	a.Put("same.yaml", "# a remark\n"+manifest(newPod("same", idle)))
 	// Files are told in order, so the other pod's coming shows that the edit was read.
-	a.put("tocsin.yaml", manifest(newPod("tocsin", idle)))
+	a.Put("tocsin.yaml", manifest(newPod("tocsin", idle)))
 	after := a.pods("the other pod", allReady(2))["same"]
 	if before.UID != after.UID || container(before, "main").ContainerID != container(after, "main").ContainerID {
 		t.Errorf("a remark in the manifest made another pod of it")
@@ -148,8 +141,8 @@ func TestADeletedPodHasItsGracePeriodAndLeavesNothing(t *testing.T) {
 	})
 	pods := a.pods("both pods", allReady(2))
 	after := a.journal.last()
-	a.remove("polite.yaml")
-	a.remove("stubborn.yaml")
+	a.Remove("polite.yaml")
+	a.Remove("stubborn.yaml")
 	ends := map[string]*journaletv1.ContainerObservation{}
 	for name, p := range pods {
 		a.journal.wait(t, after, settle, "the end of "+name, func(f bus.Flat) bool {
@@ -180,13 +173,13 @@ func TestADeletedPodHasItsGracePeriodAndLeavesNothing(t *testing.T) {
 		t.Errorf("stubborn was killed after %s, want its grace period of 2 s", took)
 	}
 	a.gone()
-	for _, dir := range []string{filepath.Join(a.root, "pods"), a.podLogs, a.containerLogs} {
+	for _, dir := range []string{filepath.Join(a.Root, "pods"), a.PodLogs, a.ContainerLogs} {
 		if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 			t.Errorf("%s still holds %v (%v)", dir, names, err)
 		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil || strings.Contains(string(mounts), a.dir+"/") {
-		t.Errorf("a mount is left below %s (%v)", a.dir, err)
+	if err != nil || strings.Contains(string(mounts), a.Dir+"/") {
+		t.Errorf("a mount is left below %s (%v)", a.Dir, err)
 	}
 }

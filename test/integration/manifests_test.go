@@ -37,11 +37,11 @@ func TestABadManifestIsToldWithItsPlaceAndHarmsNoOther(t *testing.T) {
 		{"notyet", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  initContainers:\n  - name: a\n    image: x\n  containers:\n  - name: b\n    image: x\n", 6, "spec.initContainers", "not-yet", "not carried out"},
 		{"large", "apiVersion: v1\nkind: Pod\n# " + strings.Repeat("x", tooLarge) + "\n", 0, "", "too-large", ""},
 		{"empty", "", 0, "", "empty", ""},
-		{"binary", "\x00\xff\x7fELF", 0, "", "syntax", ""},
+		{"setup.Program", "\x00\xff\x7fELF", 0, "", "syntax", ""},
 	} {
 		after := a.journal.last()
 		file := bad.name + ".yaml"
-		a.put(file, bad.text)
+		a.Put(file, bad.text)
 		read := a.journal.wait(t, after, settle, "what is wrong with "+file, func(f bus.Flat) bool {
 			return f.Event == "manifests_read" && strings.Contains(string(f.Data), `"path":"`+file+`"`)
 		})
@@ -57,12 +57,12 @@ func TestABadManifestIsToldWithItsPlaceAndHarmsNoOther(t *testing.T) {
 		if !fits {
 			t.Errorf("%s: want line %d, field %q, code %q, message with %q; have %v", file, bad.line, bad.field, bad.code, bad.says, found)
 		}
-		a.process.expect(t, "file="+file)
-		a.remove(file)
+		a.Process.Expect(t, "file="+file)
+		a.Remove(file)
 	}
-	a.put("another.yaml", manifest(newPod("another", idle)))
+	a.Put("another.yaml", manifest(newPod("another", idle)))
 	a.pods("the good pod and another", allReady(2))
-	a.remove("another.yaml")
+	a.Remove("another.yaml")
 	a.journal.wait(t, 0, settle, "the other's end", named("pod_forgotten"))
 	if after := a.fingerprint(); !maps.Equal(before, after) {
 		t.Errorf("bad manifests changed the good pod:\n%v\n%v", before, after)
@@ -75,11 +75,11 @@ func TestABrokenEditOfARunningPodsManifestLetsItRun(t *testing.T) {
 	a.pod("good", "ready", ready)
 	before := a.fingerprint()
 	after := a.journal.last()
-	a.put("good.yaml", "kind: [")
+	a.Put("good.yaml", "kind: [")
 	a.journal.wait(t, after, settle, "the slip of the pen", named("manifests_read", "unreadable"))
-	a.stop()
+	a.Stop()
 	a.start()
-	a.put("good.yaml", manifest(newPod("good", idle)))
+	a.Put("good.yaml", manifest(newPod("good", idle)))
 	a.journal.wait(t, after, settle, "the mended file", func(f bus.Flat) bool {
 		return f.Event == "manifests_read" && !strings.Contains(string(f.Data), "unreadable")
 	})
@@ -100,11 +100,11 @@ func TestOfTwoFilesWithOneNameTheFirstPathWins(t *testing.T) {
 	}
 	p := a.pod("twin", "ready", ready)
 	a.logged(p, "main", "of a")
-	if n := len(sandboxesOf(t, a.node)); n != 1 {
+	if n := len(a.sandboxes()); n != 1 {
 		t.Errorf("%d sandboxes, want one", n)
 	}
 	// Its path free, the second one has its turn.
-	a.remove("a.yaml")
+	a.Remove("a.yaml")
 	next := a.pod("twin", "of the other file", func(q *corev1.Pod) bool { return ready(q) && q.UID != p.UID })
 	a.logged(next, "main", "of b")
 }
@@ -120,12 +120,12 @@ func TestAManifestThatIsWrittenWhileItIsReadNeverRunsInPart(t *testing.T) {
 	a := started(t, map[string]string{"busy.yaml": text, "calm.yaml": manifest(newPod("calm", idle))})
 	a.pods("both", allReady(2))
 	before := a.fingerprint()
-	path := filepath.Join(a.manifests, "busy.yaml")
+	path := filepath.Join(a.Manifests, "busy.yaml")
 	end := time.Now().Add(swapping)
 	written := 0
 	for ; time.Now().Before(end); written++ {
 		if written%2 == 0 {
-			a.put("busy.yaml", text)
+			a.Put("busy.yaml", text)
 			continue
 		}
 		// As an editor that writes in place: cut off, then bit by bit.
@@ -146,7 +146,7 @@ func TestAManifestThatIsWrittenWhileItIsReadNeverRunsInPart(t *testing.T) {
 		}
 	}
 	last := a.journal.last()
-	a.put("mark.yaml", manifest(newPod("mark", idle)))
+	a.Put("mark.yaml", manifest(newPod("mark", idle)))
 	a.journal.wait(t, last, settle, "the mark", named("manifests_read", "mark.yaml"))
 	a.pods("all three", allReady(3))
 	after := a.fingerprint()
@@ -162,14 +162,14 @@ func TestAFolderThatVanishesAndReturns(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("good", idle))
 	old := a.pod("good", "ready", ready)
-	away := a.manifests + ".away"
+	away := a.Manifests + ".away"
 	after := a.journal.last()
-	if err := os.Rename(a.manifests, away); err != nil {
+	if err := os.Rename(a.Manifests, away); err != nil {
 		t.Fatal(err)
 	}
 	// As the kubelet has it: a folder that is not there names no pod.
 	a.journal.wait(t, after, settle, "the pod's end", named("pod_forgotten", string(old.UID)))
-	if err := os.Rename(away, a.manifests); err != nil {
+	if err := os.Rename(away, a.Manifests); err != nil {
 		t.Fatal(err)
 	}
 	a.pod("good", "ready again", ready)
@@ -183,6 +183,6 @@ func TestManyPodsOfOneFile(t *testing.T) {
 	}
 	a := started(t, map[string]string{"all.yaml": strings.Join(docs, "---\n")})
 	a.pods("all documents' pods", allReady(3))
-	a.put("all.yaml", strings.Join(docs[:2], "---\n"))
+	a.Put("all.yaml", strings.Join(docs[:2], "---\n"))
 	a.pods("two of them", func(pods map[string]*corev1.Pod) bool { return allReady(2)(pods) && pods["doc-2"] == nil })
 }

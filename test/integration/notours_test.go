@@ -9,34 +9,36 @@ import (
 	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/node"
 )
 
 // strangers makes a pod as a kubelet would, behind the agent's back.
 func strangers(t *testing.T) (sandbox, container string) {
 	t.Helper()
-	labels := map[string]string{podNameLabel: "etcd-elsewhere", podNamespaceLabel: "kube-system", podUIDLabel: "stranger-" + t.Name()}
+	labels := map[string]string{node.PodNameLabel: "etcd-elsewhere", node.PodNamespaceLabel: "kube-system", node.PodUIDLabel: "stranger-" + t.Name()}
 	config := &cri.PodSandboxConfig{
 		Metadata:     &cri.PodSandboxMetadata{Name: "etcd-elsewhere", Namespace: "kube-system", Uid: "stranger-" + t.Name()},
 		LogDirectory: t.TempDir(), Labels: labels,
 		Linux: &cri.LinuxPodSandboxConfig{SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE}}},
 	}
-	ctx, cancel := bounded()
+	ctx, cancel := node.Bounded()
 	defer cancel()
-	s, err := runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
+	s, err := setup.Runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { removeSandbox(s.GetPodSandboxId()) })
-	c, err := runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
+	t.Cleanup(func() { setup.Runtime.RemoveSandbox(s.GetPodSandboxId()) })
+	c, err := setup.Runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
 		PodSandboxId: s.GetPodSandboxId(), SandboxConfig: config,
 		Config: &cri.ContainerConfig{
 			Metadata: &cri.ContainerMetadata{Name: "etcd"}, Image: &cri.ImageSpec{Image: testImage()}, Command: []string{"sleep", "100000"},
-			Labels:      map[string]string{podNameLabel: "etcd-elsewhere", podNamespaceLabel: "kube-system", podUIDLabel: labels[podUIDLabel], containerNameLabel: "etcd"},
+			Labels:      map[string]string{node.PodNameLabel: "etcd-elsewhere", node.PodNamespaceLabel: "kube-system", node.PodUIDLabel: labels[node.PodUIDLabel], node.ContainerNameLabel: "etcd"},
 			Annotations: map[string]string{"io.kubernetes.container.restartCount": "0"}, LogPath: "etcd.log",
 		},
 	})
 	if err == nil {
-		_, err = runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: c.GetContainerId()})
+		_, err = setup.Runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: c.GetContainerId()})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -50,22 +52,22 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 	before := containerStatus(t, id)
 	a := started(t, nil)
 	// The folder is empty; a pod that comes and goes shows that the agent has looked at the runtime and cleaned up.
-	a.put("own.yaml", manifest(newPod("own", idle)))
+	a.Put("own.yaml", manifest(newPod("own", idle)))
 	a.pod("own", "ready", ready)
-	a.remove("own.yaml")
+	a.Remove("own.yaml")
 	a.gone()
-	a.stop()
+	a.Stop()
 	a.start()
-	a.put("own.yaml", manifest(newPod("own", idle)))
+	a.Put("own.yaml", manifest(newPod("own", idle)))
 	a.pod("own", "ready again", ready)
 
 	after := containerStatus(t, id)
 	if after.GetState() != cri.ContainerState_CONTAINER_RUNNING || after.GetStartedAt() != before.GetStartedAt() {
 		t.Errorf("the stranger is now %v", after)
 	}
-	ctx, cancel := bounded()
+	ctx, cancel := node.Bounded()
 	defer cancel()
-	s, err := runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: sandbox})
+	s, err := setup.Runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: sandbox})
 	if err != nil || s.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_READY {
 		t.Errorf("the stranger's sandbox is now %v, %v", s.GetStatus(), err)
 	}
@@ -105,14 +107,14 @@ func TestTheAgentDoesNotStartBesideAKubeletUnlessTold(t *testing.T) {
 	p.open()
 	fakeKubelet(t, p.path)
 
-	r := run(t, a.args()...)
-	code := r.ended(t)
-	text, _ := r.text()
+	r := node.Run(t, "", nil, nil, setup.Program, a.Args()...)
+	code := r.Ended(t)
+	text := r.Text()
 	if code == 0 || !strings.Contains(text, "kubelet (pid ") || !strings.Contains(text, "--allow-beside-kubelet") {
 		t.Errorf("beside a kubelet the agent ended with %d and said:\n%s", code, text)
 	}
-	a.flags = append(a.flags, "--allow-beside-kubelet")
-	a.put("own.yaml", manifest(newPod("own", idle)))
+	a.Flags = append(a.Flags, "--allow-beside-kubelet")
+	a.Put("own.yaml", manifest(newPod("own", idle)))
 	a.start()
 	a.pod("own", "ready", ready)
 }

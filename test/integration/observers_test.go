@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/test/node"
 )
 
 // demands gives the pods of the admission test what they ask for.
@@ -38,7 +39,7 @@ func TestAnObserverSeesThePastAndThePresentWithoutAHole(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("past", idle))
 	a.pod("past", "ready", ready)
-	cmd := exec.CommandContext(t.Context(), binary, "observe", "--from", "2", "-o", "json", "--root-dir", a.root)
+	cmd := exec.CommandContext(t.Context(), setup.Program, "observe", "--from", "2", "-o", "json", "--root-dir", a.Root)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -85,9 +86,9 @@ func TestAnObserverSeesThePastAndThePresentWithoutAHole(t *testing.T) {
 		case f.Event == "pod_status_changed" && strings.Contains(string(f.Data), "RUNNING") && !restarted:
 			// The past is told: what comes now is live, and goes on over a restart.
 			restarted = true
-			a.kill()
+			a.Kill()
 			a.start()
-			a.put("present.yaml", manifest(newPod("present", idle)))
+			a.Put("present.yaml", manifest(newPod("present", idle)))
 		case f.Event == "pod_status_changed" && strings.Contains(string(f.Data), "RUNNING"):
 			return
 		}
@@ -98,7 +99,7 @@ func TestAnObserverByTheNetworkReadsAndCannotWrite(t *testing.T) {
 	t.Parallel()
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	a := started(t, nil, "--bus-listen", address)
-	key := filepath.Join(a.root, "bus", "credentials", bus.ObserverKeyFile)
+	key := filepath.Join(a.Root, "bus", "credentials", bus.ObserverKeyFile)
 	refusals := make(chan error, 16)
 	nc, err := bus.DialURL(t.Context(), "nats://"+address, key, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		refusals <- err
@@ -114,9 +115,9 @@ func TestAnObserverByTheNetworkReadsAndCannotWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.put("seen.yaml", manifest(newPod("seen", idle)))
+	a.Put("seen.yaml", manifest(newPod("seen", idle)))
 	m, err := events.NextMsg(settle)
-	if err != nil || !strings.Contains(string(m.Data), "seen") && !strings.Contains(m.Subject, a.node) {
+	if err != nil || !strings.Contains(string(m.Data), "seen") && !strings.Contains(m.Subject, a.Node) {
 		t.Errorf("the observer sees %v, %v", m, err)
 	}
 	for _, subject := range []string{"node.x", "event.x", "journal.x", "$JS.API.STREAM.DELETE.JOURNAL"} {
@@ -128,7 +129,7 @@ func TestAnObserverByTheNetworkReadsAndCannotWrite(t *testing.T) {
 			if !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
 				t.Errorf("publishing to %s: %v", subject, err)
 			}
-		case <-time.After(soon):
+		case <-time.After(node.Soon):
 			t.Errorf("publishing to %s was not refused", subject)
 		}
 	}
@@ -137,29 +138,29 @@ func TestAnObserverByTheNetworkReadsAndCannotWrite(t *testing.T) {
 		c.Close()
 		t.Error("a connection without the key was let in")
 	}
-	out, errs, code := a.cli("pods", "--server", "nats://"+address, "--nkey", filepath.Join(filepath.Dir(key), bus.QueryKeyFile))
-	if code != 0 || !strings.Contains(out, "seen-"+a.node) {
+	out, errs, code := a.CLI("pods", "--server", "nats://"+address, "--nkey", filepath.Join(filepath.Dir(key), bus.QueryKeyFile))
+	if code != 0 || !strings.Contains(out, "seen-"+a.Node) {
 		t.Errorf("`journalet pods --server` ended with %d:\n%s%s", code, out, errs)
 	}
 	a.pod("seen", "ready", ready)
-	a.verified()
+	a.Verified()
 }
 
 func TestAnObserverOutlivesManyCrashesOfTheAgent(t *testing.T) {
 	t.Parallel()
 	const crashes = 12
 	a := newAgent(t)
-	a.put("web.yaml", manifest(newPod("web", idle)))
-	a.spawn()
+	a.Put("web.yaml", manifest(newPod("web", idle)))
+	a.Spawn()
 	a.watch()
 	starts := named("agent_started")
 	for n := 1; n <= crashes; n++ {
 		// At once: the agent dies while it starts, and its observer while it reads.
-		a.journal.wait(t, 0, soon, fmt.Sprintf("start %d of the agent", n), func(f bus.Flat) bool {
+		a.journal.wait(t, 0, node.Soon, fmt.Sprintf("start %d of the agent", n), func(f bus.Flat) bool {
 			return starts(f) && a.journal.count(starts) >= n
 		})
-		a.kill()
-		a.spawn()
+		a.Kill()
+		a.Spawn()
 	}
 	a.pod("web", "ready", ready)
 	runsOnce(t, a, 1)
@@ -169,5 +170,5 @@ func TestAnObserverOutlivesManyCrashesOfTheAgent(t *testing.T) {
 			t.Errorf("after record %d the observer saw record %d", before, f.Seq)
 		}
 	}
-	a.verified()
+	a.Verified()
 }

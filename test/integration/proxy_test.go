@@ -24,10 +24,11 @@ type proxy struct {
 
 // behindProxy puts a proxy that does not listen yet between an agent and the runtime.
 func (a *agent) behindProxy() *proxy {
-	p := &proxy{t: a.t, path: filepath.Join(a.dir, "cri.sock"), conns: map[net.Conn]bool{}, held: make(chan struct{})}
+	p := &proxy{t: a.T, path: filepath.Join(a.Dir, "cri.sock"), conns: map[net.Conn]bool{}, held: make(chan struct{})}
 	close(p.held)
-	a.endpoint = "unix://" + p.path
-	a.closers = append(a.closers, p.resume, p.close)
+	a.Endpoint = "unix://" + p.path
+	a.AtTheEnd(p.resume)
+	a.AtTheEnd(p.close)
 	return p
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/test/node"
 )
 
 // noticed bounds how long a runtime that does not answer goes unnoticed: asked every 5 s, with 10 s to answer.
@@ -47,9 +48,9 @@ func probe(t *testing.T, port int, path string) (int, string) {
 
 // runtimeIs waits until the journal tells that the runtime is ready, or is not.
 func (a *agent) runtimeIs(ready bool, after uint64) bus.Flat {
-	a.t.Helper()
-	return a.journal.wait(a.t, after, noticed, fmt.Sprintf("runtime ready=%t", ready), func(f bus.Flat) bool {
-		return f.Event == "runtime_health_changed" && event(a.t, f).GetRuntimeHealthChanged().GetRuntimeReady() == ready
+	a.T.Helper()
+	return a.journal.wait(a.T, after, noticed, fmt.Sprintf("runtime ready=%t", ready), func(f bus.Flat) bool {
+		return f.Event == "runtime_health_changed" && event(a.T, f).GetRuntimeHealthChanged().GetRuntimeReady() == ready
 	})
 }
 
@@ -58,13 +59,13 @@ func TestARuntimeThatComesLaterAndGoesAndReturnsCostsNothing(t *testing.T) {
 	port := freePort(t)
 	a := newAgent(t, "--healthz-port", fmt.Sprint(port))
 	p := a.behindProxy()
-	a.put("early.yaml", manifest(newPod("early", idle)))
+	a.Put("early.yaml", manifest(newPod("early", idle)))
 	a.start()
 	a.runtimeIs(false, 0)
 	if code, text := probe(t, port, "/readyz"); code != http.StatusInternalServerError || !strings.Contains(text, "[-]runtime failed") {
 		t.Errorf("without a runtime /readyz says %d %s", code, text)
 	}
-	eventually(t, soon, "/healthz to be well without a runtime", func() error {
+	eventually(t, node.Soon, "/healthz to be well without a runtime", func() error {
 		if code, text := probe(t, port, "/healthz"); code != http.StatusOK {
 			return fmt.Errorf("%d %s", code, text)
 		}
@@ -88,7 +89,7 @@ func TestARuntimeThatComesLaterAndGoesAndReturnsCostsNothing(t *testing.T) {
 		if now := a.views(); fmt.Sprint(now) != fmt.Sprint(views) {
 			t.Errorf("with %s the pods report:\n%v\nand before:\n%v", outage.what, now, views)
 		}
-		a.put("late.yaml", manifest(newPod("late", idle)))
+		a.Put("late.yaml", manifest(newPod("late", idle)))
 		a.journal.wait(t, last, settle, "the pod of the outage", named("admission_decided", `"admitted":true`))
 		outage.end()
 		a.runtimeIs(true, last)
@@ -100,10 +101,10 @@ func TestARuntimeThatComesLaterAndGoesAndReturnsCostsNothing(t *testing.T) {
 			}
 		}
 		late := string(a.podNow("late").UID)
-		a.remove("late.yaml")
+		a.Remove("late.yaml")
 		a.journal.wait(t, last, settle, "the late pod's end", named("pod_forgotten", late))
 	}
-	a.verified()
+	a.Verified()
 }
 
 func TestAHungRuntimeMarksItselfAndNoPod(t *testing.T) {
@@ -112,13 +113,13 @@ func TestAHungRuntimeMarksItselfAndNoPod(t *testing.T) {
 	a := newAgent(t, "--healthz-port", fmt.Sprint(port))
 	p := a.behindProxy()
 	p.open()
-	a.put("first.yaml", manifest(newPod("first", idle)))
+	a.Put("first.yaml", manifest(newPod("first", idle)))
 	a.start()
 	a.pod("first", "ready", ready)
 	before, views, last := a.fingerprint(), a.views(), a.journal.last()
 
 	p.hang()
-	a.put("second.yaml", manifest(newPod("second", idle)))
+	a.Put("second.yaml", manifest(newPod("second", idle)))
 	a.journal.wait(t, last, settle, "a call into the hung runtime", named("call_dispatched"))
 	told := a.runtimeIs(false, last)
 	if code, text := probe(t, port, "/readyz"); code != http.StatusInternalServerError || !strings.Contains(text, "runtime") {
@@ -136,7 +137,7 @@ func TestAHungRuntimeMarksItselfAndNoPod(t *testing.T) {
 			t.Errorf("the hang changed %s from %s to %q", id, was, after[id])
 		}
 	}
-	if n := len(sandboxesOf(t, a.node)); n != 2 {
+	if n := len(a.sandboxes()); n != 2 {
 		t.Errorf("%d sandboxes are there, want 2", n)
 	}
 	if !maps.Equal(after, a.fingerprint()) {

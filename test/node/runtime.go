@@ -1,0 +1,200 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	// MaxMessageBytes is the kubelet's limit for CRI messages.
+	MaxMessageBytes = 16 << 20
+	// buildTimeout bounds the build of the agent with a cold cache.
+	buildTimeout = 10 * time.Minute
+	// reachTimeout bounds the first question to the runtime.
+	reachTimeout = 10 * time.Second
+	// callTimeout bounds a question that a test puts to the runtime, which may be on its way back.
+	callTimeout = 30 * time.Second
+
+	program = "github.com/journalet/journalet/cmd/journalet"
+)
+
+// Labels and annotations by which the runtime's objects are found.
+const (
+	PodNameLabel       = "io.kubernetes.pod.name"
+	PodUIDLabel        = "io.kubernetes.pod.uid"
+	PodNamespaceLabel  = "io.kubernetes.pod.namespace"
+	ContainerNameLabel = "io.kubernetes.container.name"
+	// AgentMark is the annotation with the agent's id on all that it makes.
+	AgentMark = "journalet.io/agent"
+)
+
+// Setup is what all tests of a package share: the program under test and the runtime.
+type Setup struct {
+	Program string
+	Runtime *Runtime
+}
+
+// Run builds the program, reaches the runtime at the endpoint that find gives, and runs the tests. It returns their exit
+// status.
+func (s *Setup) Run(m *testing.M, find func() (string, error)) (int, error) {
+	dir, err := os.MkdirTemp("", "jl-bin-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the temporary folder
+	if s.Program, err = Build(dir, ""); err != nil {
+		return 0, err
+	}
+	endpoint, err := find()
+	if err != nil {
+		return 0, err
+	}
+	if s.Runtime, err = Dial(endpoint); err != nil {
+		return 0, err
+	}
+	defer s.Runtime.conn.Close()
+	return m.Run(), nil
+}
+
+// Build builds the program into a folder. A version that is not empty is what it then says of itself.
+func Build(dir, version string) (string, error) {
+	path := filepath.Join(dir, "journalet")
+	args := []string{"build", "-o", path}
+	if version != "" {
+		args = append(args, "-ldflags", "-X github.com/journalet/journalet/runtime/agent.Version="+version)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "go", append(args, program)...).CombinedOutput() //nolint:gosec // a path and a version of tests
+	if err != nil {
+		return "", fmt.Errorf("build the agent: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// Runtime is the container runtime under test.
+type Runtime struct {
+	cri.RuntimeServiceClient
+	Images   cri.ImageServiceClient
+	Endpoint string
+	conn     *grpc.ClientConn
+}
+
+// Dial connects to the runtime and asks it something, so that a run without one fails at once.
+func Dial(endpoint string) (*Runtime, error) {
+	if endpoint[0] == '/' {
+		endpoint = "unix://" + endpoint
+	}
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessageBytes), grpc.WaitForReady(true)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", endpoint, err)
+	}
+	r := &Runtime{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn), endpoint, conn}
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	if _, err := r.Version(ctx, &cri.VersionRequest{}); err != nil {
+		return nil, fmt.Errorf("no CRI runtime answers at %s: %w", endpoint, err)
+	}
+	return r, nil
+}
+
+// Bounded is a context for one question to the runtime.
+func Bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), callTimeout)
+}
+
+// Of is all of one node's pods on the runtime, in any state.
+func (r *Runtime) Of(node string) ([]*cri.PodSandbox, []*cri.Container, error) {
+	ctx, cancel := Bounded()
+	defer cancel()
+	boxes, err := r.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := r.ListContainers(ctx, &cri.ListContainersRequest{})
+	if err != nil {
+		return nil, nil, err
+	}
+	var sandboxes []*cri.PodSandbox
+	for _, s := range boxes.GetItems() {
+		if strings.HasSuffix(s.GetLabels()[PodNameLabel], "-"+node) {
+			sandboxes = append(sandboxes, s)
+		}
+	}
+	var containers []*cri.Container
+	for _, c := range all.GetContainers() {
+		if strings.HasSuffix(c.GetLabels()[PodNameLabel], "-"+node) {
+			containers = append(containers, c)
+		}
+	}
+	return sandboxes, containers, nil
+}
+
+// OnRuntime is all that this agent made, in any state. What has its pods' names without its mark is an error.
+func (a *Agent) OnRuntime() ([]*cri.PodSandbox, []*cri.Container, error) {
+	sandboxes, containers, err := a.runtime.Of(a.Node)
+	marks := map[string]bool{}
+	for _, s := range sandboxes {
+		marks[s.GetAnnotations()[AgentMark]] = true
+	}
+	for _, c := range containers {
+		marks[c.GetAnnotations()[AgentMark]] = true
+	}
+	if err == nil && (len(marks) > 1 || marks[""]) {
+		err = fmt.Errorf("what the agent made carries the marks %v, want one", marks)
+	}
+	return sandboxes, containers, err
+}
+
+// Container is what the runtime tells of a container, named as in a pod's status or without the runtime's name.
+func (r *Runtime) Container(id string) (*cri.ContainerStatus, error) {
+	ctx, cancel := Bounded()
+	defer cancel()
+	answer, err := r.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: BareID(id)})
+	return answer.GetStatus(), err
+}
+
+// BareID takes the runtime's name off an id as a pod's status has it.
+func BareID(id string) string {
+	if _, bare, ok := strings.Cut(id, "://"); ok {
+		return bare
+	}
+	return id
+}
+
+// Exec runs a command in a container and returns what it prints.
+func (r *Runtime) Exec(t *testing.T, id string, command ...string) string {
+	t.Helper()
+	ctx, cancel := Bounded()
+	defer cancel()
+	answer, err := r.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: BareID(id), Cmd: command, Timeout: 10})
+	if err != nil {
+		t.Fatalf("%v in %s: %v", command, id, err)
+	}
+	if answer.GetExitCode() != 0 {
+		t.Fatalf("%v in %s ended with %d: %s%s", command, id, answer.GetExitCode(), answer.GetStdout(), answer.GetStderr())
+	}
+	return string(answer.GetStdout())
+}
+
+// RemoveSandbox clears away what a failed test left.
+func (r *Runtime) RemoveSandbox(id string) {
+	ctx, cancel := Bounded()
+	defer cancel()
+	_, _ = r.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
+	_, _ = r.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+}
+
+// Conn is the connection to the runtime.
+func (r *Runtime) Conn() *grpc.ClientConn { return r.conn }

@@ -1,0 +1,278 @@
+package upgrade
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/sim"
+	"github.com/journalet/journalet/test/node"
+)
+
+// A recording is made with each release, of the binary that was released, and named after it; it is never edited, and none
+// goes. If today's agent does not take one over, the code is wrong:
+//
+//	go test ./test/upgrade -record=../../bin/journalet -name=v1.2.3
+var (
+	record     = flag.String("record", "", "binary of a build to record first")
+	recordName = flag.String("name", "", "what the recording is called: the build's version")
+)
+
+// recorded is what a recording holds besides the bus's folder and the manifests: what the runtime showed, and what the
+// build reported of its pods.
+type recorded struct {
+	Views                         map[string]string
+	Sandboxes, SandboxStatuses    []json.RawMessage
+	Containers, ContainerStatuses []json.RawMessage
+}
+
+const (
+	stateFile = "state.json"
+	// maxUnpacked bounds what is read of one file of a recording.
+	maxUnpacked = 64 << 20
+	// onceMore is a script that ends its first run and goes on with its second; the runtime's behaviour knows it by name.
+	onceMore = "once-more"
+)
+
+// left are the files of the bus's folder that a recording does without: they are made anew, and some are secret.
+var left = []string{"LOCK", "RESERVE", "SEEN", "bus.sock", "credentials"}
+
+func (r *recorded) decode(t *testing.T, b json.RawMessage, into proto.Message) {
+	t.Helper()
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// container is the id of the container that runs in a pod.
+func (r *recorded) container(pod string) string {
+	for _, raw := range r.Containers {
+		c := new(cri.Container)
+		if protojson.Unmarshal(raw, c) == nil && c.GetLabels()[node.PodNameLabel] == pod && c.GetState() == cri.ContainerState_CONTAINER_RUNNING {
+			return c.GetId()
+		}
+	}
+	return "none of " + pod
+}
+
+// unpack puts a recording's folders into dir.
+func unpack(t *testing.T, recording, dir string) *recorded {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(readFile(t, recording)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := new(recorded)
+	for archive := tar.NewReader(z); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return r
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(io.LimitReader(archive, maxUnpacked))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Name == stateFile {
+			err = json.Unmarshal(b, r)
+		} else {
+			to := filepath.Join(dir, filepath.Clean(h.Name))
+			err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, b, 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// recordBuild records a build: two runs, of which the first ended well, so that there is a snapshot, and the second did
+// not, so that there are records after it.
+func recordBuild(t *testing.T) {
+	program, err := filepath.Abs(*record)
+	if err != nil || *recordName == "" {
+		t.Fatalf("-record and -name go together: %v", err)
+	}
+	rt := sim.New(sim.Options{Seed: 1, Images: []string{node.Image}, Behaviour: func(c *cri.ContainerConfig) (sim.Behaviour, bool) {
+		if !slices.Contains(c.GetCommand(), onceMore) {
+			return sim.Behaviour{}, false
+		}
+		if c.GetMetadata().GetAttempt() == 0 {
+			return sim.Behaviour{RunFor: 100 * time.Millisecond, ExitCode: 3}, true
+		}
+		return sim.Behaviour{RunFor: sim.Forever}, true
+	}})
+	t.Cleanup(rt.Close)
+	a := newAgent(t, program, &frozen{})
+	a.Endpoint = serveSim(t, rt, a.Dir)
+	never := node.Restarts(corev1.RestartPolicyNever)
+	for name, p := range map[string]*corev1.Pod{
+		"web": node.Pod("web", node.Image, node.Idle, node.Scratch), "changing": node.Pod("changing", node.Image, node.Idle),
+		"going": node.Pod("going", node.Image, node.Idle), "again": node.Pod("again", node.Image, onceMore),
+		"job": node.Pod("job", node.Image, "exit 0", never), "failure": node.Pod("failure", node.Image, "exit 7", never),
+		"pair": node.Pod("pair", node.Image, node.Idle, func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, node.Shell("two", node.Image, node.Idle))
+		}),
+	} {
+		a.Put(name+".yaml", node.Manifest(p))
+	}
+	a.Start()
+	settled(a, 7)
+	a.Remove("going.yaml")
+	a.Put("changing.yaml", node.Manifest(node.Pod("changing", node.Image, node.Idle, node.Scratch)))
+	settled(a, 6)
+	a.Stop()
+	a.Start()
+	a.Put("later.yaml", node.Manifest(node.Pod("later", node.Image, node.Idle)))
+	settled(a, 7)
+	r := look(t, rt)
+	if r.Views, err = views(a); err != nil {
+		t.Fatal(err)
+	}
+	a.Kill()
+	pack(t, a, r)
+}
+
+// settled waits until so many pods are as they stay, and nothing is to be done for them.
+func settled(a *node.Agent, n int) {
+	a.T.Helper()
+	before := ""
+	node.Eventually(a.T, settle, "the pods", func() error {
+		pods, err := a.Pods()
+		if err != nil || len(pods) != n {
+			return fmt.Errorf("%d pods, want %d (%w)", len(pods), n, err)
+		}
+		for _, p := range pods {
+			again := a.ShortName(p.Name) == "again" && node.Container(&p, "main").RestartCount != 1
+			ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+			if p.DeletionTimestamp != nil || again || !ended && !node.Ready(&p) {
+				return fmt.Errorf("%s is %s", p.Name, view(&p))
+			}
+		}
+		info, err := a.Client.Info(context.Background())
+		if now := fmt.Sprint(info.JournalLast); err != nil || now != before {
+			before = now
+			return fmt.Errorf("the journal goes on, to %s (%w)", now, err)
+		}
+		return nil
+	})
+}
+
+func serveSim(t *testing.T, rt *sim.Runtime, dir string) string {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(dir, "sim.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = rt.Serve(context.Background(), l) }() // ends with Close
+	return "unix://" + l.Addr().String()
+}
+
+// look takes down what the runtime shows.
+func look(t *testing.T, rt *sim.Runtime) *recorded {
+	t.Helper()
+	conn, err := rt.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c, r := cri.NewRuntimeServiceClient(conn), new(recorded)
+	add := func(to *[]json.RawMessage, m proto.Message) {
+		b, err := protojson.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = append(*to, b)
+	}
+	boxes, err := c.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range boxes.GetItems() {
+		st, err := c.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: s.GetId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(&r.Sandboxes, s)
+		add(&r.SandboxStatuses, st.GetStatus())
+	}
+	all, err := c.ListContainers(t.Context(), &cri.ListContainersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range all.GetContainers() {
+		st, err := c.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: x.GetId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(&r.Containers, x)
+		add(&r.ContainerStatuses, st.GetStatus())
+	}
+	return r
+}
+
+// pack writes the recording. Times and owners are left out: the same content gives the same file.
+func pack(t *testing.T, a *node.Agent, r *recorded) {
+	t.Helper()
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := tar.NewWriter(z)
+	put := func(name string, b []byte) error {
+		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(b)), Typeflag: tar.TypeReg}); err != nil {
+			return err
+		}
+		_, err := archive.Write(b)
+		return err
+	}
+	state, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The runtime's objects name the folders of the recording's machine, which mean nothing to anybody.
+	state = bytes.ReplaceAll(state, []byte(a.Dir), []byte("/recorded"))
+	err = put(stateFile, state)
+	for _, dir := range []string{"root/bus", "pods"} {
+		err = errors.Join(err, fs.WalkDir(os.DirFS(a.Dir), dir, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || slices.Contains(left, path.Base(name)) || strings.HasPrefix(path.Base(name), ".") {
+				if d != nil && d.IsDir() && err == nil {
+					return fs.SkipDir
+				}
+				return err
+			}
+			if !d.Type().IsRegular() {
+				return nil
+			}
+			return put(name, readFile(t, filepath.Join(a.Dir, name)))
+		}))
+	}
+	err = errors.Join(err, archive.Close(), z.Close(),
+		os.WriteFile(filepath.Join("testdata", *recordName+".tar.gz"), out.Bytes(), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s has %d bytes", *recordName, out.Len())
+}
