@@ -25,7 +25,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 // answer decides on a new question: a pod that can never run here is rejected at once, one whose
 // name is taken waits for the other one's end.
 func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionAsked, emit actors.Emit) error {
-	if r := misfit(a.state.GetConfig(), e.Manifest); r != nil {
+	if r := a.never(e.Manifest, q.GetDemand()); r != nil {
 		return emit(decided(q.GetUid(), r))
 	}
 	name := q.GetNamespace() + "/" + q.GetName()

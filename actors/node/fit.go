@@ -21,23 +21,52 @@ func failed(predicate, why string) *rejection {
 	return &rejection{predicate, fmt.Sprintf("Predicate %s failed: %s", predicate, why)}
 }
 
-// misfit tells why a pod can never run on a node with this configuration; nil if it can.
-func misfit(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
-	if pod == nil {
+// never tells why a pod can never run on this node; nil if it can. Of several reasons it gives the one that the kubelet
+// gives, which looks at what is left of the node before it looks at labels.
+func (a *Actor) never(pod *corev1.Pod, d *journaletv1.PodDemand) *rejection {
+	c := a.state.GetConfig()
+	if r := unsupported(pod); r != nil {
+		return r
+	}
+	r := misfit(c, pod)
+	if r == nil {
 		return nil
 	}
-	if n := pod.Spec.NodeName; n != "" && n != c.GetNodeName() {
-		return failed("NodeName", "node(s) didn't match the requested node name")
+	if short := a.lack(d); short != nil {
+		return short
 	}
-	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {
-		return &rejection{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
+	return r
+}
+
+// unsupported tells what a pod asks for that no node of this kind gives; nil if nothing.
+func unsupported(pod *corev1.Pod) *rejection {
+	if pod == nil {
+		return nil
 	}
 	if name := unsafeSysctl(pod); name != "" {
 		return &rejection{"SysctlForbidden", fmt.Sprintf("forbidden sysctl: %q not allowlisted", name)}
 	}
+	if system, named := pod.Labels[corev1.LabelOSStable]; named && system != string(corev1.Linux) {
+		return &rejection{"PodOSSelectorNodeLabelDoesNotMatch",
+			"Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
+	}
+	if pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux {
+		return &rejection{"PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	return nil
+}
+
+// misfit tells why a pod does not belong on a node with this configuration; nil if it does.
+func misfit(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
+	if pod == nil {
+		return nil
+	}
 	here := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.GetNodeName(), Labels: c.GetNodeLabels()}}
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(here); err != nil || !ok {
 		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+	}
+	if n := pod.Spec.NodeName; n != "" && n != c.GetNodeName() {
+		return failed("NodeName", "node(s) didn't match the requested node name")
 	}
 	return nil
 }
@@ -67,8 +96,21 @@ func unsafeSysctl(pod *corev1.Pod) string {
 	return ""
 }
 
-// shortage tells what the node has too little of for one more pod; nil if it fits.
+// shortage tells what the node has too little of for one more pod, or which of its ports is taken; nil if it fits.
 func (a *Actor) shortage(d *journaletv1.PodDemand) *rejection {
+	if r := a.lack(d); r != nil {
+		return r
+	}
+	for _, port := range d.GetHostPorts() {
+		if a.portTaken(port) {
+			return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+		}
+	}
+	return nil
+}
+
+// lack tells which resource the node has too little of for one more pod; nil if it fits.
+func (a *Actor) lack(d *journaletv1.PodDemand) *rejection {
 	s, has := a.state, a.state.GetConfig().GetAllocatable()
 	short := func(resource string, want, used, capacity int64) *rejection {
 		return &rejection{"OutOf" + resource, fmt.Sprintf(
@@ -86,11 +128,6 @@ func (a *Actor) shortage(d *journaletv1.PodDemand) *rejection {
 	}
 	if lacks(d.GetEphemeralStorageBytes(), s.Used.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes()) {
 		return short("ephemeral-storage", d.GetEphemeralStorageBytes(), s.Used.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes())
-	}
-	for _, port := range d.GetHostPorts() {
-		if a.portTaken(port) {
-			return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
-		}
 	}
 	return nil
 }

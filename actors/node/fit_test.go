@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 func TestASysctlThatReachesBeyondItsPodIsForbidden(t *testing.T) {
@@ -22,9 +24,25 @@ func TestASysctlThatReachesBeyondItsPodIsForbidden(t *testing.T) {
 		p := &corev1.Pod{}
 		p.Spec.HostNetwork, p.Spec.HostIPC = c.hostNet, c.hostIPC
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: c.sysctl, Value: "1"}}}
-		r := misfit(nil, p)
+		r := unsupported(p)
 		if got := r != nil && r.reason == "SysctlForbidden"; got != c.forbidden {
 			t.Errorf("%+v: rejection %+v", c, r)
 		}
+	}
+}
+
+func TestAPodThatDoesNotBelongHereIsToldWhatIsShortFirst(t *testing.T) {
+	p := &corev1.Pod{}
+	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	a := New()
+	if r := a.never(p, &journaletv1.PodDemand{}); r == nil || r.reason != "NodeAffinity" {
+		t.Errorf("a selector that matches nothing: %+v", r)
+	}
+	if r := a.never(p, &journaletv1.PodDemand{MilliCpu: 1}); r == nil || r.reason != "OutOfcpu" {
+		t.Errorf("the same and too little CPU: %+v", r)
+	}
+	p.Labels = map[string]string{corev1.LabelOSStable: "windows"}
+	if r := a.never(p, &journaletv1.PodDemand{MilliCpu: 1}); r == nil || r.reason != "PodOSSelectorNodeLabelDoesNotMatch" {
+		t.Errorf("and a label of another system: %+v", r)
 	}
 }

@@ -88,6 +88,11 @@ func (a *Actor) evolveFired(timer string) {
 		s.VolumeFailedAt = nil
 	case tearDownTimer:
 		s.CleanFailedAt = nil
+	case graceTimer:
+		s.PastDeadline = true
+	}
+	if name, ok := strings.CutPrefix(timer, preStopTimer); ok && s.Containers[name] != nil {
+		s.Containers[name].PreStoppedId = s.Containers[name].GetEnding().GetContainerId()
 	}
 	if name, ok := strings.CutPrefix(timer, startTimer); ok && s.Containers[name] != nil {
 		s.Containers[name].StartFailedAt = nil

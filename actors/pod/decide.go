@@ -19,6 +19,7 @@ const orphanWait = 60 * time.Second
 // step is one Decide: what it looks at, and where its decisions go.
 type step struct {
 	*actor
+	in   actors.Input
 	now  time.Time
 	emit actors.Emit
 }
@@ -28,8 +29,11 @@ type actor = Actor
 
 // Decide says what follows from the state.
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
-	d := &step{actor: a, now: in.Time, emit: emit}
+	d := &step{actor: a, in: in, now: in.Time, emit: emit}
 	if err := d.releaseImages(in); err != nil {
+		return err
+	}
+	if err := d.cutHooks(); err != nil {
 		return err
 	}
 	// A decision may end a stage; what the next one asks for follows in the same step.
@@ -41,6 +45,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		if a.state.GetStage() == before {
 			break
 		}
+	}
+	if err := d.setProbes(in); err != nil {
+		return err
 	}
 	if a.state.GetStage() == finished || a.state.GetPod() == nil {
 		return nil
@@ -67,8 +74,8 @@ func (d *step) releaseImages(in actors.Input) error {
 
 // asks tells whether a container of the pod waits for an image.
 func (d *step) asks(image string) bool {
-	for i := range d.containers() {
-		if c := &d.containers()[i]; c.Image == image && d.record(c.Name).GetImageAsked() {
+	for c := range d.all() {
+		if c.Image == image && d.record(c.Name).GetImageAsked() {
 			return true
 		}
 	}
@@ -114,9 +121,9 @@ func (d *step) call(req *journaletv1.CallRequested) error {
 }
 
 // calling tells whether a call that match accepts is under way.
-func (d *step) calling(match func(*journaletv1.CallRequested) bool) bool {
-	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
-		if match(d.state.Calls[id].GetRequest()) {
+func (a *Actor) calling(match func(*journaletv1.CallRequested) bool) bool {
+	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {
+		if match(a.state.Calls[id].GetRequest()) {
 			return true
 		}
 	}

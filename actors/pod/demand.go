@@ -12,7 +12,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Demand is what a pod takes of the node: the sum of its requests, and its host ports.
+// Demand is what a pod takes of the node, and its host ports: the requests of its main containers and sidecars together, or
+// what an init container needs beside the sidecars before it, if that is more.
 func Demand(p *corev1.Pod) *journaletv1.PodDemand {
 	if p == nil {
 		return new(journaletv1.PodDemand)
@@ -23,35 +24,48 @@ func Demand(p *corev1.Pod) *journaletv1.PodDemand {
 		MemoryBytes:           requests.Memory().Value(),
 		EphemeralStorageBytes: requests.StorageEphemeral().Value(),
 	}
-	for i := range p.Spec.Containers {
-		for _, port := range p.Spec.Containers[i].Ports {
-			if port.HostPort == 0 {
-				continue
-			}
-			ip := port.HostIP
-			if ip == "0.0.0.0" || ip == "::" {
-				ip = ""
-			}
-			protocol := string(port.Protocol)
-			if protocol == "" {
-				protocol = string(corev1.ProtocolTCP)
-			}
-			d.HostPorts = append(d.HostPorts, strings.Join([]string{protocol, ip, strconv.Itoa(int(port.HostPort))}, "/"))
+	for i := range p.Spec.InitContainers {
+		// The others give their ports back before those of the main containers are taken.
+		if c := &p.Spec.InitContainers[i]; isSidecar(c) {
+			d.HostPorts = append(d.HostPorts, hostPorts(c)...)
 		}
+	}
+	for i := range p.Spec.Containers {
+		d.HostPorts = append(d.HostPorts, hostPorts(&p.Spec.Containers[i])...)
 	}
 	slices.Sort(d.HostPorts)
 	return d
 }
 
-// QOS is a pod's quality-of-service class: Guaranteed where every container has limits for CPU and
+// hostPorts are a container's host ports as protocol/address/port, the address empty for every one.
+func hostPorts(c *corev1.Container) []string {
+	var all []string
+	for _, port := range c.Ports {
+		if port.HostPort == 0 {
+			continue
+		}
+		ip := port.HostIP
+		if ip == "0.0.0.0" || ip == "::" {
+			ip = ""
+		}
+		protocol := string(port.Protocol)
+		if protocol == "" {
+			protocol = string(corev1.ProtocolTCP)
+		}
+		all = append(all, strings.Join([]string{protocol, ip, strconv.Itoa(int(port.HostPort))}, "/"))
+	}
+	return all
+}
+
+// QOS is a pod's quality-of-service class: Guaranteed where every container, init containers too, has limits for CPU and
 // memory and requests as much, BestEffort where none has either, else Burstable.
 func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p == nil {
 		return corev1.PodQOSBestEffort
 	}
 	guaranteed, asks := true, false
-	for i := range p.Spec.Containers {
-		r := &p.Spec.Containers[i].Resources
+	for c := range (&Actor{manifest: p}).all() {
+		r := &c.Resources
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			request, limit := r.Requests[name], r.Limits[name]
 			asks = asks || !request.IsZero() || !limit.IsZero()

@@ -56,7 +56,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_CallFinished:
 		a.evolveFinished(e, k.CallFinished)
 	case *journaletv1.Event_ImageAsked:
-		a.eachOf(k.ImageAsked.GetImage(), func(r *journaletv1.ContainerRecord) { r.ImageAsked = !running(r.GetCurrent()) })
+		a.evolveAsked(k.ImageAsked.GetImage())
 	case *journaletv1.Event_ImageReleased:
 		a.eachOf(k.ImageReleased.GetImage(), func(r *journaletv1.ContainerRecord) { r.ImageAsked = false })
 	case *journaletv1.Event_ImageAnswered:
@@ -72,6 +72,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveProbeResult(k.ProbeResult)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
+	case *journaletv1.Event_PodEnding:
+		a.evolveEnding(e, k.PodEnding)
 	case *journaletv1.Event_PodTerminated:
 		s.ToldTerminated = true
 		s.Stage = terminated
@@ -100,6 +102,7 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 			a.evolveRemoved(e)
 		default:
 			a.evolveChanged(e.Manifest)
+			a.evolveGrace(e.Manifest, nil)
 			s.Pod, a.manifest = u.GetPod(), e.Manifest
 		}
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
@@ -121,12 +124,24 @@ func (a *Actor) evolveRemoved(e actors.Event) {
 	}
 }
 
+// evolveEnding begins the end of a pod that its source still names.
+func (a *Actor) evolveEnding(e actors.Event, k *journaletv1.PodEnding) {
+	s := a.state
+	if s.GetStage() != terminating {
+		s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
+	}
+	a.evolveGrace(a.manifest, k.GetGrace())
+	s.EndingFailed = s.EndingFailed || k.GetFailed()
+	if k.GetReason() != "" {
+		s.Reason, s.Message = k.GetReason(), k.GetMessage()
+	}
+}
+
 // evolveChanged forgets what was learnt of the old manifest's volumes and images: the new ones may be
 // there, and what kept the old ones from starting is no reason to wait.
 func (a *Actor) evolveChanged(manifest *corev1.Pod) {
 	a.state.VolumesReady, a.state.VolumeFailures = false, 0
-	for i := range manifest.Spec.Containers {
-		c := &manifest.Spec.Containers[i]
+	for c := range (&Actor{manifest: manifest}).all() {
 		if old, r := a.spec(c.Name), a.state.Containers[c.Name]; r != nil && (old == nil || old.Image != c.Image) {
 			r.ImageReady, r.ImageAsked, r.ImageMissing = false, false, false
 			r.StartFailures, r.StartError = 0, nil
@@ -156,6 +171,7 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 		next.Timers = s.GetTimers()
 	}
 	a.state, a.manifest = withMaps(next), e.Manifest
+	a.adoptHooks()
 	return nil
 }
 
@@ -199,12 +215,20 @@ func (a *Actor) evolveStatus(e actors.Event, c *journaletv1.PodStatusChanged) {
 
 // eachOf does something to the record of every container with this image.
 func (a *Actor) eachOf(image string, do func(*journaletv1.ContainerRecord)) {
-	if a.manifest == nil {
-		return
-	}
-	for i := range a.manifest.Spec.Containers {
-		if c := &a.manifest.Spec.Containers[i]; c.Image == image {
+	for c := range a.all() {
+		if c.Image == image {
 			do(a.keep(c.Name))
+		}
+	}
+}
+
+// evolveAsked notes which containers wait for an image: those whose turn it is. One that comes later asks for itself, so
+// that what is pulled at each start is pulled for it, too.
+func (a *Actor) evolveAsked(image string) {
+	for c := range a.all() {
+		if c.Image == image && a.atTurn(c) {
+			r := a.keep(c.Name)
+			r.ImageAsked = !running(r.GetCurrent())
 		}
 	}
 }

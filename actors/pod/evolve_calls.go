@@ -26,6 +26,8 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 		}
 	case *journaletv1.CallRequested_StartContainer:
 		a.keep(w.StartContainer.GetContainer()).Replacing = false
+	case *journaletv1.CallRequested_RunHook:
+		a.evolveHookAsked(e, w.RunHook)
 	}
 }
 
@@ -80,7 +82,9 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		s.CleanedVolumes = s.CleanedVolumes || ok
 		s.CleanedAll = s.CleanedAll || ok && w.CleanPod.GetAll()
 	}
-	a.evolveTearDown(call.GetRequest(), ok, now)
+	if f.GetError() != journaletv1.CallError_CALL_ERROR_WITHDRAWN {
+		a.evolveTearDown(call.GetRequest(), ok, now)
+	}
 }
 
 // evolveTearDown counts failures of the calls that take a pod down: they share one delay.
@@ -138,8 +142,11 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 
 // succeed makes an instance the newest one of its container.
 func (a *Actor) succeed(r *journaletv1.ContainerRecord, c *journaletv1.ContainerObservation) {
-	if old := r.GetCurrent(); old != nil && old.GetId() != c.GetId() && exited(old) {
-		r.Last = old
+	if old := r.GetCurrent(); old.GetId() != c.GetId() {
+		r.StoppedAsUnhealthy = false
+		if exited(old) {
+			r.Last = old
+		}
 	}
 	r.Current = c
 	r.NextAttempt = max(r.GetNextAttempt(), c.GetAttempt()+1)

@@ -1,18 +1,187 @@
 package pod
 
 import (
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
+
+// The kinds of hooks, short.
+const (
+	postStartHook = journaletv1.HookKind_HOOK_KIND_POST_START
+	preStopHook   = journaletv1.HookKind_HOOK_KIND_PRE_STOP
+)
+
+const (
+	// reasonPostStart is the stop reason of a container whose postStart hook failed, as the kubelet words it.
+	reasonPostStart = "FailedPostStartHook"
+	// reasonHookError is why such a container waits for its next start (kubelet: ErrPostStartHook).
+	reasonHookError = "PostStartHookError"
+)
+
+// preStopTimer, with the container's name behind it, ends the wait for the preStop hook of a container that ends while
+// its pod runs on: such a hook may never get its turn.
+const preStopTimer = "pre-stop "
 
 // postStarted tells whether a container's newest instance has no postStart hook to wait for.
 func postStarted(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
 	return c.Lifecycle == nil || c.Lifecycle.PostStart == nil || r.GetPostStartedId() == r.GetCurrent().GetId()
 }
 
-// postStart has the postStart hook of a container run that has begun to run.
-func (d *step) postStart(*corev1.Container) error { return nil }
+// postStart has the postStart hook of a container run that has begun to run, and ends an instance whose hook failed.
+// An end that has begun, with a preStop hook, is brought to its end whatever became of its reason.
+func (d *step) postStart(c *corev1.Container) error {
+	r := d.record(c.Name)
+	cur := r.GetCurrent()
+	switch e := r.GetEnding(); {
+	case e != nil && e.GetContainerId() == cur.GetId():
+		return d.end(cur, e.GetReason(), e.GetGrace().AsDuration())
+	case r.GetStoppedAsUnhealthy() && r.GetStartError().GetReason() == reasonHookError:
+		return d.stop(cur, reasonPostStart)
+	case postStarted(c, r) || d.hook(cur.GetId(), postStartHook) != "":
+		return nil
+	}
+	return d.runHook(cur, &journaletv1.RunHook{Kind: postStartHook})
+}
+
+// preStop has the preStop hook of an instance run that is to end within what is left; over tells that its stop need not
+// wait for the hook, or no longer.
+func (d *step) preStop(c *journaletv1.ContainerObservation, reason string, left time.Duration) (over bool, err error) {
+	id := d.hook(c.GetId(), preStopHook)
+	if d.record(c.GetName()).GetPreStoppedId() == c.GetId() || left <= 0 || !running(c) {
+		return true, d.takeBack(id)
+	}
+	if id != "" {
+		return false, nil
+	}
+	if spec := d.spec(c.GetName()); spec == nil || handler(spec, preStopHook) == nil {
+		return true, nil
+	}
+	return false, d.runHook(c, &journaletv1.RunHook{Kind: preStopHook, Timeout: durationpb.New(left), Reason: reason})
+}
+
+func (d *step) runHook(c *journaletv1.ContainerObservation, hook *journaletv1.RunHook) error {
+	hook.Container, hook.ContainerId, hook.Digest = c.GetName(), c.GetId(), d.state.GetPod().GetDigest()
+	if spec := d.spec(c.GetName()); handler(spec, hook.Kind).HTTPGet != nil {
+		hook.PodIps = d.podIPs()
+	}
+	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunHook{RunHook: hook}})
+}
+
+// handler is what a container's hook of a kind does, nil for a container without one.
+func handler(c *corev1.Container, kind journaletv1.HookKind) *corev1.LifecycleHandler {
+	switch {
+	case c.Lifecycle == nil:
+		return nil
+	case kind == postStartHook:
+		return c.Lifecycle.PostStart
+	}
+	return c.Lifecycle.PreStop
+}
+
+// hook is the id of the call under way that runs a hook of an instance, empty if there is none.
+func (d *step) hook(containerID string, kind journaletv1.HookKind) string {
+	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
+		h := d.state.Calls[id].GetRequest().GetRunHook()
+		if h.GetContainerId() == containerID && h.GetKind() == kind {
+			return id
+		}
+	}
+	return ""
+}
+
+// cutHooks takes back the hooks of instances that have ended: nobody waits for them.
+func (d *step) cutHooks() error {
+	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
+		h := d.state.Calls[id].GetRequest().GetRunHook()
+		if h == nil || d.mayRun(h.GetContainer(), h.GetContainerId()) {
+			continue
+		}
+		if err := d.takeBack(id); err != nil {
+			return err
+		}
+		if err := d.clearTimer(preStopTimer + h.GetContainer()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBack withdraws a call, once.
+func (d *step) takeBack(id string) error {
+	if c := d.state.Calls[id]; c == nil || c.GetWithdrawn() {
+		return nil
+	}
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_CallWithdrawn{
+		CallWithdrawn: &journaletv1.CallWithdrawn{IntentId: id},
+	}})
+}
+
+// mayRun tells whether an instance has not ended as far as is known.
+func (a *Actor) mayRun(name, id string) bool {
+	for _, c := range a.state.GetObserved().GetContainers() {
+		if c.GetId() == id {
+			return !exited(c) && c.GetState() != stopped
+		}
+	}
+	cur := a.record(name).GetCurrent()
+	return cur.GetId() == id && !exited(cur)
+}
+
+// evolveHookAsked notes that an instance ends, with its preStop hook first.
+func (a *Actor) evolveHookAsked(e actors.Event, w *journaletv1.RunHook) {
+	if w.GetKind() != preStopHook {
+		return
+	}
+	r := a.keep(w.GetContainer())
+	r.Ending = &journaletv1.ContainerEnding{
+		ContainerId: w.GetContainerId(), Reason: w.GetReason(), Since: timestamppb.New(e.Time), Grace: w.GetTimeout(),
+	}
+	if w.GetReason() == reasonChanged {
+		r.Replacing = true
+	}
+}
 
 // evolveHook folds the outcome of a hook.
-func (a *Actor) evolveHook(*journaletv1.RunHook, *journaletv1.CallFinished) {}
+func (a *Actor) evolveHook(w *journaletv1.RunHook, f *journaletv1.CallFinished) {
+	r := a.keep(w.GetContainer())
+	if f.GetError() == journaletv1.CallError_CALL_ERROR_NOT_DONE {
+		// The instance ended before its hook could. How it ended is for a look to tell.
+		a.stopContainer(w.GetContainer(), w.GetContainerId())
+	}
+	if w.GetKind() == preStopHook {
+		r.PreStoppedId = w.GetContainerId()
+		return
+	}
+	if r.GetCurrent().GetId() != w.GetContainerId() || a.state.GetStage() != runningPod {
+		// Of a pod that ends, nothing starts any more.
+		return
+	}
+	switch f.GetError() {
+	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		r.PostStartedId = w.GetContainerId()
+	case journaletv1.CallError_CALL_ERROR_NOT_DONE, journaletv1.CallError_CALL_ERROR_WITHDRAWN:
+	default:
+		if running(r.GetCurrent()) {
+			r.StoppedAsUnhealthy = true
+			r.StartError = &journaletv1.Waiting{Reason: reasonHookError, Message: f.GetMessage()}
+		}
+	}
+}
+
+// adoptHooks takes what runs already, started by an agent whose journal is lost, as started: its postStart hook was for
+// that agent to run, and must not end it now.
+func (a *Actor) adoptHooks() {
+	for c := range a.all() {
+		if r := a.state.Containers[c.Name]; handler(c, postStartHook) != nil && running(r.GetCurrent()) {
+			r.PostStartedId = r.GetCurrent().GetId()
+		}
+	}
+}

@@ -6,8 +6,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// run brings an admitted pod to what its manifest says: volumes and sandbox first, then every
-// container. It corresponds to what the kubelet computes in computePodActions.
+// run brings an admitted pod to what its manifest says: volumes and sandbox first, then the init containers in their order,
+// then every main container. It corresponds to what the kubelet computes in computePodActions.
 func (d *step) run() error {
 	if d.manifest == nil {
 		return nil
@@ -15,8 +15,11 @@ func (d *step) run() error {
 	if err := d.stopStrays(); err != nil {
 		return err
 	}
-	if d.done() {
-		return d.tellTerminated()
+	if d.done() || d.failedToInitialize() {
+		return d.conclude()
+	}
+	if passed, err := d.deadline(); passed || err != nil {
+		return err
 	}
 	if err := d.setUp(); err != nil {
 		return err
@@ -24,24 +27,19 @@ func (d *step) run() error {
 	if d.state.GetSandboxId() == "" || !d.volumesReady() {
 		return nil
 	}
-	for i := range d.manifest.Spec.Containers {
-		if err := d.container(&d.manifest.Spec.Containers[i]); err != nil {
+	initialized, err := d.initialize()
+	if err != nil {
+		return err
+	}
+	for i := range d.containers() {
+		if !initialized {
+			break
+		}
+		if err := d.container(&d.containers()[i]); err != nil {
 			return err
 		}
 	}
 	return d.removeOld()
-}
-
-// done tells whether every container has ended and none is to start again.
-func (d *step) done() bool {
-	for i := range d.manifest.Spec.Containers {
-		c := &d.manifest.Spec.Containers[i]
-		r := d.record(c.Name)
-		if !exited(r.GetCurrent()) || d.restarts(r) || d.calling(forContainer(c.Name)) {
-			return false
-		}
-	}
-	return true
 }
 
 // stopStrays stops containers that run outside the sandbox that the pod is to run in, and those
@@ -133,31 +131,18 @@ func (d *step) container(c *corev1.Container) error {
 		return nil
 	case cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN:
 		return d.stop(cur, "container is in an unknown state")
-	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c):
+	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c) && !d.runsOnce(c):
+		// A running init container goes on to its end, as with the kubelet.
 		return d.stop(cur, reasonChanged)
 	case running(cur):
 		if err := d.postStart(c); err != nil {
 			return err
 		}
 		return d.probe(c)
-	case cur != nil && !d.restarts(r):
+	case cur != nil && !d.restarts(c, r):
 		return nil
 	}
 	return d.start(c, r)
-}
-
-// restarts tells whether a container that does not run is to be started (again).
-func (d *step) restarts(r *journaletv1.ContainerRecord) bool {
-	cur := r.GetCurrent()
-	switch {
-	case !exited(cur) || r.GetReplacing():
-		return true
-	case d.manifest.Spec.RestartPolicy == corev1.RestartPolicyNever:
-		return false
-	case d.manifest.Spec.RestartPolicy == corev1.RestartPolicyOnFailure:
-		return cur.GetExitCode() != 0
-	}
-	return true
 }
 
 // start starts a container whose back-off has passed and whose image is there.
@@ -243,13 +228,13 @@ func (a *Actor) podIPs() []string {
 }
 
 // removeOld removes dead instances of which a newer dead one is kept, and sandboxes that hold
-// nothing that is kept (kubelet: MaxPerPodContainerCount 1).
+// nothing that is kept (kubelet: MaxPerPodContainerCount 1, and one of an init container).
 func (d *step) removeOld() error {
 	keep := map[string]bool{}
 	for _, c := range d.state.GetObserved().GetContainers() {
 		keep[c.GetSandboxId()] = true
 		r := d.record(c.GetName())
-		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == r.GetLast().GetId() || alive(c) ||
+		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == r.GetLast().GetId() && !d.outlived(r) || alive(c) ||
 			d.calling(func(q *journaletv1.CallRequested) bool { return q.GetRemoveContainer().GetContainerId() == c.GetId() }) {
 			continue
 		}
@@ -274,4 +259,11 @@ func (d *step) removeOld() error {
 		}
 	}
 	return nil
+}
+
+// outlived tells whether the instance before the newest is of no use any more: of an init container one dead instance is
+// kept, as in the kubelet.
+func (d *step) outlived(r *journaletv1.ContainerRecord) bool {
+	c := d.spec(r.GetName())
+	return c != nil && d.runsOnce(c) && exited(r.GetCurrent())
 }

@@ -113,11 +113,8 @@ func (a *Actor) keep(name string) *journaletv1.ContainerRecord {
 
 // spec is the container of this name in the manifest, nil if there is none.
 func (a *Actor) spec(name string) *corev1.Container {
-	if a.manifest == nil {
-		return nil
-	}
-	for i := range a.manifest.Spec.Containers {
-		if c := &a.manifest.Spec.Containers[i]; c.Name == name {
+	for c := range a.all() {
+		if c.Name == name {
 			return c
 		}
 	}

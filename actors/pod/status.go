@@ -35,11 +35,10 @@ func (d *step) tellStatus() error {
 			changed = true
 		}
 	}
-	for i := range d.containers() {
-		spec := &d.manifest.Spec.Containers[i]
+	for spec := range d.all() {
 		r := d.record(spec.Name)
 		c.Restarts += restarts(r)
-		if d.ready(spec) {
+		if !d.runsOnce(spec) && d.ready(spec) {
 			c.Ready++
 		}
 		w := d.waiting(spec)
@@ -61,20 +60,13 @@ func (d *step) tellStatus() error {
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodStatusChanged{PodStatusChanged: c}})
 }
 
-func (a *Actor) containers() []corev1.Container {
-	if a.manifest == nil {
-		return nil
-	}
-	return a.manifest.Spec.Containers
-}
-
 // restarts is the number of times that a container was started again.
 func restarts(r *journaletv1.ContainerRecord) uint32 { return r.GetCurrent().GetAttempt() }
 
 // terminalPhase is the phase of a pod of which nothing will run again
-// (kubelet: Succeeded if every container ended with 0, else Failed).
+// (kubelet: Succeeded if every main container ended with 0, else Failed).
 func (a *Actor) terminalPhase() journaletv1.PodPhase {
-	if a.state.GetRejected() {
+	if a.state.GetRejected() || a.state.GetEndingFailed() {
 		return failed
 	}
 	for i := range a.containers() {
@@ -86,7 +78,7 @@ func (a *Actor) terminalPhase() journaletv1.PodPhase {
 	return succeeded
 }
 
-// phase is the kubelet's getPhase for a pod without init containers.
+// phase is the kubelet's getPhase.
 func (a *Actor) phase() journaletv1.PodPhase {
 	switch a.state.GetStage() {
 	case unknown, admitting:
@@ -94,23 +86,53 @@ func (a *Actor) phase() journaletv1.PodPhase {
 	case terminated, cleaning, finished:
 		return a.terminalPhase()
 	}
+	if a.state.GetEndingFailed() || a.failedToInitialize() {
+		return failed
+	}
 	var run, stopped, waits int
 	for i := range a.containers() {
 		c := &a.containers()[i]
-		r := a.record(c.Name)
-		switch cur := r.GetCurrent(); {
-		case running(cur) && cur.GetStartedAt() != nil:
+		switch r := a.record(c.Name); {
+		case isRunning(r) && (a.over() || postStarted(c, r)):
 			run++
-		case exited(cur), r.GetLast() != nil:
+		case exited(r.GetCurrent()), r.GetLast() != nil:
 			stopped++
 		default:
 			waits++
 		}
 	}
-	if waits > 0 || run+stopped == 0 {
+	if waits > 0 || run+stopped == 0 || a.initializing() {
 		return pending
 	}
 	return runs
+}
+
+// isRunning tells whether a container has been seen to run.
+func isRunning(r *journaletv1.ContainerRecord) bool {
+	return running(r.GetCurrent()) && r.GetCurrent().GetStartedAt() != nil
+}
+
+// initializing tells whether the init containers keep the pod pending. A sidecar that is started again does so no more
+// once the pod was initialized in its sandbox; one that has never run does.
+func (a *Actor) initializing() bool {
+	for i := range a.initContainers() {
+		c := &a.initContainers()[i]
+		r := a.record(c.Name)
+		ended := exited(r.GetCurrent()) || !isRunning(r) && r.GetLast() != nil
+		switch {
+		case !isSidecar(c):
+			if !ended && !a.presumedDone(c) {
+				return true
+			}
+		case isRunning(r):
+			if !a.started(c) && !a.initialized() {
+				return true
+			}
+		case !ended:
+			return true
+		}
+	}
+	return false
 }
 
 // conditions are the pod's conditions without their times.
@@ -128,13 +150,41 @@ func (a *Actor) condition(t corev1.PodConditionType, p journaletv1.PodPhase) *jo
 	case corev1.PodReadyToStartContainers:
 		c.Status = a.state.GetSandboxId() != "" && a.state.GetStage() < terminated
 	case corev1.PodInitialized:
-		if p == succeeded {
-			c.Reason = "PodCompleted"
-		}
+		c.Status, c.Reason, c.Message = a.initialization(p)
 	case corev1.PodReady, corev1.ContainersReady:
 		c.Status, c.Reason, c.Message = a.readiness(p)
 	}
 	return c
+}
+
+// initialization tells whether the pod is initialized, and if not, why. Once it was, it stays so, also while a new sandbox
+// has the init containers run again: the kubelet keeps the condition (1.36 and later).
+func (a *Actor) initialization(p journaletv1.PodPhase) (ok bool, reason, message string) {
+	if p == succeeded {
+		return true, "PodCompleted", ""
+	}
+	var incomplete []string
+	for i := range a.initContainers() {
+		c := &a.initContainers()[i]
+		if isSidecar(c) && !a.started(c) || !isSidecar(c) && !a.didItsWork(c) {
+			incomplete = append(incomplete, c.Name)
+		}
+	}
+	was := a.state.Conditions[string(corev1.PodInitialized)].GetStatus()
+	if len(incomplete) == 0 || was || a.anyMainSeen() {
+		return true, "", ""
+	}
+	return false, "ContainersNotInitialized", fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(incomplete, " "))
+}
+
+// anyMainSeen tells whether a main container was seen to run, in whatever sandbox.
+func (a *Actor) anyMainSeen() bool {
+	for i := range a.containers() {
+		if r := a.record(a.containers()[i].Name); isRunning(r) || exited(r.GetCurrent()) {
+			return true
+		}
+	}
+	return false
 }
 
 // readiness tells whether all containers are ready, and if not, why.
@@ -146,8 +196,8 @@ func (a *Actor) readiness(p journaletv1.PodPhase) (ok bool, reason, message stri
 		return false, "PodFailed", ""
 	}
 	var unready []string
-	for i := range a.containers() {
-		if c := &a.containers()[i]; !a.ready(c) {
+	for c := range a.all() {
+		if !a.runsOnce(c) && !a.ready(c) {
 			unready = append(unready, c.Name)
 		}
 	}

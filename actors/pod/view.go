@@ -17,6 +17,12 @@ type Node struct {
 	RuntimeName string
 }
 
+// What is told of an init container that nothing shows any more (kubelet: the same reason).
+const (
+	reasonPresumed  = "Completed"
+	messagePresumed = "The runtime no longer shows this init container; it must have ended well, since a main container was made"
+)
+
 // View is the pod as the Kubernetes API shows it: its manifest with the status that follows from
 // the state. It is a copy.
 func (a *Actor) View(on Node) *corev1.Pod {
@@ -47,6 +53,9 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 		Phase: phases[s.GetPhase()], Reason: s.GetReason(), Message: s.GetMessage(),
 		QOSClass: QOS(a.manifest),
 	}
+	if a.manifest != nil {
+		st.ObservedGeneration = a.manifest.Generation
+	}
 	if t := s.GetAdmittedAt(); t != nil {
 		at := when(t)
 		st.StartTime = &at
@@ -75,7 +84,11 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 		st.Conditions = append(st.Conditions, corev1.PodCondition{
 			Type: corev1.PodConditionType(c.GetType()), Status: conditionStatus(c.GetStatus()),
 			Reason: c.GetReason(), Message: c.GetMessage(), LastTransitionTime: when(c.GetLastTransition()),
+			ObservedGeneration: st.ObservedGeneration,
 		})
+	}
+	for i := range a.initContainers() {
+		st.InitContainerStatuses = append(st.InitContainerStatuses, a.containerStatus(on, &a.initContainers()[i]))
 	}
 	for i := range a.containers() {
 		st.ContainerStatuses = append(st.ContainerStatuses, a.containerStatus(on, &a.containers()[i]))
@@ -86,14 +99,21 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerStatus {
 	r := a.record(c.Name)
 	cur := r.GetCurrent()
+	ready := a.ready(c)
+	if a.runsOnce(c) {
+		ready = a.didItsWork(c)
+	}
 	st := corev1.ContainerStatus{
-		Name: c.Name, Image: c.Image, ImageID: cur.GetImageRef(), Ready: a.ready(c), Started: ptr.To(a.started(c)),
+		Name: c.Name, Image: c.Image, ImageID: cur.GetImageRef(), Ready: ready, Started: ptr.To(a.started(c)),
 		RestartCount: int32(restarts(r)),
 	}
 	if cur.GetId() != "" {
 		st.ContainerID = on.containerID(cur)
 	}
-	st.State = containerState(on, cur, a.waiting(c))
+	st.State = a.containerState(on, cur, a.waiting(c))
+	if a.presumedDone(c) {
+		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reasonPresumed, Message: messagePresumed}}
+	}
 	if st.State.Waiting != nil && exited(cur) {
 		st.LastTerminationState.Terminated = terminatedState(on, cur)
 	} else if r.GetLast() != nil {
@@ -106,7 +126,7 @@ func (on Node) containerID(c *journaletv1.ContainerObservation) string {
 	return on.RuntimeName + "://" + c.GetId()
 }
 
-func containerState(on Node, cur *journaletv1.ContainerObservation, w *journaletv1.Waiting) corev1.ContainerState {
+func (a *Actor) containerState(on Node, cur *journaletv1.ContainerObservation, w *journaletv1.Waiting) corev1.ContainerState {
 	switch {
 	case w != nil:
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: w.GetReason(), Message: w.GetMessage()}}
@@ -115,7 +135,7 @@ func containerState(on Node, cur *journaletv1.ContainerObservation, w *journalet
 	case exited(cur):
 		return corev1.ContainerState{Terminated: terminatedState(on, cur)}
 	}
-	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonCreating}}
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: a.creating()}}
 }
 
 func terminatedState(on Node, c *journaletv1.ContainerObservation) *corev1.ContainerStateTerminated {

@@ -11,6 +11,7 @@ import (
 // Reasons for which a container waits, as the kubelet names them.
 const (
 	reasonCreating     = "ContainerCreating"
+	reasonInitializing = "PodInitializing"
 	reasonCrashLoop    = "CrashLoopBackOff"
 	reasonPullBackOff  = "ImagePullBackOff"
 	reasonNeverPull    = "ErrImageNeverPull"
@@ -61,26 +62,38 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.Waiting {
 	r := a.record(c.Name)
 	cur := r.GetCurrent()
 	switch {
-	case running(cur) && cur.GetStartedAt() != nil:
+	case isRunning(r) && (a.over() || postStarted(c, r)), a.presumedDone(c):
 		return nil
-	case exited(cur) && (a.over() || !a.willRestart(r)):
+	case exited(cur) && (a.over() || !a.willRestart(c, r)):
 		return nil
+	case r.GetStartError().GetReason() == reasonCreating:
+		return &journaletv1.Waiting{Reason: a.creating(), Message: r.GetStartError().GetMessage()}
 	case r.GetStartError() != nil:
 		return r.GetStartError()
 	case exited(cur) && a.state.GetTimers().GetSet()[backOffTimer+c.Name] != nil:
 		return &journaletv1.Waiting{Reason: reasonCrashLoop, Message: fmt.Sprintf(
 			"back-off %s restarting failed container=%s pod=%s_%s(%s)", r.GetBackOff().GetDelay().AsDuration(),
 			c.Name, a.state.GetPod().GetName(), a.state.GetPod().GetNamespace(), a.state.GetPod().GetUid())}
-	case exited(cur), r.GetLast() != nil && r.GetWaiting() == nil:
+	case exited(cur), r.GetLast() != nil && r.GetWaiting() == nil && postStarted(c, r):
 		// A restart that needs no waiting shows none: from terminated straight to running.
 		return nil
 	}
-	return &journaletv1.Waiting{Reason: reasonCreating}
+	return &journaletv1.Waiting{Reason: a.creating()}
+}
+
+// creating is what a container waits for that nothing is the matter with.
+func (a *Actor) creating() string {
+	if len(a.initContainers()) > 0 {
+		return reasonInitializing
+	}
+	return reasonCreating
 }
 
 // over tells whether no container will start again.
 func (a *Actor) over() bool { return a.state.GetStage() > runningPod }
 
-func (a *Actor) willRestart(r *journaletv1.ContainerRecord) bool {
-	return (&step{actor: a}).restarts(r)
+// willRestart tells whether a container that has ended is to run again. Of an init container that did its work nobody
+// expects it, even where a new sandbox has it run once more.
+func (a *Actor) willRestart(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
+	return a.restarts(c, r) && !(a.runsOnce(c) && succeededOnce(r))
 }

@@ -21,6 +21,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.enqueue(e, k.CallRequested)
 	case *journaletv1.Event_CallDispatched:
 		return a.evolveDispatched(e, k.CallDispatched)
+	case *journaletv1.Event_CallWithdrawn:
+		a.evolveWithdrawn(k.CallWithdrawn.GetIntentId())
 	case *journaletv1.Event_CallDropped:
 		if c := s.Calls[k.CallDropped.GetIntentId()]; c != nil {
 			a.unqueue(c)
@@ -44,6 +46,14 @@ func (a *Actor) evolveStarted(started *journaletv1.AgentStarted) {
 	}
 	for _, call := range a.underWay() {
 		call.InDoubt = true
+	}
+}
+
+// evolveWithdrawn keeps in mind that a call under way was cut short, for the next run to do the same.
+func (a *Actor) evolveWithdrawn(id string) {
+	c := a.state.Calls[id]
+	if c.GetStage() == journaletv1.CallStage_CALL_STAGE_DISPATCHED && (isHook(c.GetRequest()) || c.GetRequest().GetStopContainer() != nil) {
+		c.Withdrawn = true
 	}
 }
 
@@ -85,7 +95,7 @@ func (a *Actor) evolveDispatched(e actors.Event, d *journaletv1.CallDispatched) 
 	c.DispatchedAt = timestamppb.New(e.Time)
 	a.state.Busy[slotOf(c.GetLane())]++
 	uid := c.GetRequest().GetPodUid()
-	if uid == "" {
+	if uid == "" || isHook(c.GetRequest()) {
 		return nil
 	}
 	p := a.state.Pods[uid]
@@ -114,7 +124,7 @@ func (a *Actor) release(c *journaletv1.Call) {
 	}
 	a.state.Busy[slotOf(c.GetLane())]--
 	p := a.state.Pods[c.GetRequest().GetPodUid()]
-	if p == nil {
+	if p == nil || isHook(c.GetRequest()) {
 		return
 	}
 	p.Busy--

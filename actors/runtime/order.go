@@ -11,7 +11,7 @@ import (
 // lanes in the order in which they are served: what ends something comes before what begins
 // something, and what a pod has begun comes before the next pod's sandbox.
 var lanes = []journaletv1.Lane{
-	journaletv1.Lane_LANE_GRACE, journaletv1.Lane_LANE_STOP, journaletv1.Lane_LANE_REMOVE,
+	journaletv1.Lane_LANE_GRACE, journaletv1.Lane_LANE_HOOK, journaletv1.Lane_LANE_STOP, journaletv1.Lane_LANE_REMOVE,
 	journaletv1.Lane_LANE_PULL, journaletv1.Lane_LANE_START, journaletv1.Lane_LANE_SANDBOX,
 }
 
@@ -27,6 +27,8 @@ func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
 		return journaletv1.Lane_LANE_PULL
 	case *journaletv1.CallRequested_StopSandbox:
 		return journaletv1.Lane_LANE_STOP
+	case *journaletv1.CallRequested_RunHook:
+		return journaletv1.Lane_LANE_HOOK
 	}
 	return journaletv1.Lane_LANE_REMOVE
 }
@@ -59,12 +61,20 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	return "", true
 }
 
+// isHook tells whether a call runs a hook. Such a call excludes none and waits for none, not even where all others take
+// turns: it is the container's own program that runs, it may wait for what another call brings about, and no stop may wait
+// for it.
+func isHook(req *journaletv1.CallRequested) bool { return req.GetRunHook() != nil }
+
 // full tells whether a lane has no slot left.
 func (a *Actor) full(l journaletv1.Lane) bool {
 	limits := a.state.GetLimits()
+	if l == journaletv1.Lane_LANE_HOOK {
+		return a.state.Busy[int32(l)] >= cmp.Or(limits.GetHook(), maxHookCalls)
+	}
 	if limits.GetSerial() {
 		for _, lane := range lanes {
-			if a.state.Busy[int32(lane)] > 0 {
+			if lane != journaletv1.Lane_LANE_HOOK && a.state.Busy[int32(lane)] > 0 {
 				return true
 			}
 		}
@@ -87,7 +97,7 @@ func (a *Actor) free(c *journaletv1.Call) bool {
 		return false
 	}
 	p := a.state.Pods[c.GetRequest().GetPodUid()]
-	if p == nil {
+	if p == nil || isHook(c.GetRequest()) {
 		return true
 	}
 	name, whole := scopeOf(c.GetRequest())

@@ -14,6 +14,11 @@ import (
 // a call spends its time waiting.
 const maxGraceCalls = 1024
 
+// maxHookCalls bounds hooks under way at once where the state says nothing: the containers' own programs, of which the agent
+// does not know what they take. Twice the pods that a node has by default (kubelet: maxPods 110), so that each may run one,
+// and a few that hang keep no other from its turn.
+const maxHookCalls = 220
+
 // Actor is the decider that orders calls.
 type Actor struct {
 	state *journaletv1.RuntimeState

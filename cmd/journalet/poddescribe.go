@@ -60,11 +60,29 @@ func (d *description) pod(r *query.PodReport) {
 	if q := r.Quarantine; q != nil {
 		d.line("\nOut of service since record #%d (%s): %s\nIts containers run on, but nothing is decided about it; a restart of the agent tries again.", q.Cause, q.Code, q.Message)
 	}
+	d.waits(r)
 	d.containers("Init containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	d.containers("Containers", p.Spec.Containers, p.Status.ContainerStatuses)
 	d.conditions(p)
 	d.decisions(r)
 	d.events(r)
+}
+
+// waits tells what a pod that ends waits for, and for how long it has: none is ever stuck without a reason.
+func (d *description) waits(r *query.PodReport) {
+	if len(r.Waits) == 0 {
+		return
+	}
+	d.line("\nIts end waits for:")
+	rows := [][]string{{"AGE", "CAUSE", "WHAT"}}
+	for _, w := range r.Waits {
+		cause := ""
+		if w.Cause > 0 {
+			cause = fmt.Sprintf("#%d", w.Cause)
+		}
+		rows = append(rows, []string{duration.HumanDuration(d.now.Sub(w.Since)), cause, w.What})
+	}
+	(&table{w: d.w, indent: "  "}).print(rows...)
 }
 
 func (d *description) containers(title string, specs []corev1.Container, statuses []corev1.ContainerStatus) {

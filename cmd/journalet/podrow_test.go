@@ -65,6 +65,10 @@ func TestTheStatusColumnSaysWhatKubectlSays(t *testing.T) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		return p
 	}
+	initialized := func(p *corev1.Pod) *corev1.Pod {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue})
+		return p
+	}
 	for _, c := range []struct {
 		name   string
 		pod    *corev1.Pod
@@ -94,6 +98,12 @@ func TestTheStatusColumnSaysWhatKubectlSays(t *testing.T) {
 		{"init container failed without a reason", withInit(shown(corev1.PodFailed, waiting("")), false, over(4, 0, "")), "Init:ExitCode:4", 0},
 		{"init containers done", withInit(shown(corev1.PodRunning, running()), false, over(0, 0, "Completed")), "Running", 1},
 		{"sidecar beside", withInit(shown(corev1.PodRunning, running()), true, running()), "Running", 2},
+		{"first init container of a pod with its sandbox under way", withInit(shown(corev1.PodPending, waiting("PodInitializing")), false, waiting("PodInitializing"), waiting("PodInitializing")), "Init:0/2", 0},
+		{"init containers done, main one to come", withInit(shown(corev1.PodPending, waiting("PodInitializing")), false, over(0, 0, "Completed")), "PodInitializing", 0},
+		{"sidecar crashes before the pod is initialized", withInit(shown(corev1.PodPending, waiting("PodInitializing")), true, waiting("CrashLoopBackOff")), "Init:CrashLoopBackOff", 0},
+		{"sidecar crashes beside a main one that runs", initialized(withInit(shown(corev1.PodRunning, running()), true, waiting("CrashLoopBackOff"))), "Init:CrashLoopBackOff", 1},
+		{"sidecar ended with the pod", initialized(withInit(shown(corev1.PodSucceeded, over(0, 0, "Completed")), true, over(0, 0, "Completed"))), "Completed", 0},
+		{"deadline passed", because(shown(corev1.PodFailed, running()), "DeadlineExceeded"), "DeadlineExceeded", 1},
 		{"out of service", because(shown(corev1.PodRunning, running(), waiting("CrashLoopBackOff")), query.ReasonQuarantined), "Quarantined", 1},
 	} {
 		if s := summarize(c.pod); s.status != c.status || s.ready != c.ready {

@@ -664,7 +664,7 @@ type ProbeResult struct {
 	ContainerId string                 `protobuf:"bytes,3,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	Kind        ProbeKind              `protobuf:"varint,4,opt,name=kind,proto3,enum=journalet.v1.ProbeKind" json:"kind,omitempty"`
 	Success     bool                   `protobuf:"varint,5,opt,name=success,proto3" json:"success,omitempty"`
-	// Why it failed, bounded, as the kubelet words it; empty on success.
+	// Why it failed, bounded, as the kubelet words it; on success empty, or a warning.
 	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -902,8 +902,10 @@ type PodState struct {
 	// Rejected by the node, with the reason above.
 	Rejected bool `protobuf:"varint,44,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	// From PodEnding.
-	EndingGrace   *durationpb.Duration `protobuf:"bytes,45,opt,name=ending_grace,json=endingGrace,proto3" json:"ending_grace,omitempty"`
-	EndingFailed  bool                 `protobuf:"varint,46,opt,name=ending_failed,json=endingFailed,proto3" json:"ending_failed,omitempty"`
+	EndingGrace  *durationpb.Duration `protobuf:"bytes,45,opt,name=ending_grace,json=endingGrace,proto3" json:"ending_grace,omitempty"`
+	EndingFailed bool                 `protobuf:"varint,46,opt,name=ending_failed,json=endingFailed,proto3" json:"ending_failed,omitempty"`
+	// The pod's time to end is over: nothing waits for its turn or for a hook any more.
+	PastDeadline  bool `protobuf:"varint,47,opt,name=past_deadline,json=pastDeadline,proto3" json:"past_deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1204,6 +1206,13 @@ func (x *PodState) GetEndingFailed() bool {
 	return false
 }
 
+func (x *PodState) GetPastDeadline() bool {
+	if x != nil {
+		return x.PastDeadline
+	}
+	return false
+}
+
 // ContainerRecord is what is known of one container name over all its instances.
 type ContainerRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1238,8 +1247,10 @@ type ContainerRecord struct {
 	// code says nothing about its program.
 	StoppedAsUnhealthy bool             `protobuf:"varint,16,opt,name=stopped_as_unhealthy,json=stoppedAsUnhealthy,proto3" json:"stopped_as_unhealthy,omitempty"`
 	Probes             *ContainerProbes `protobuf:"bytes,17,opt,name=probes,proto3" json:"probes,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// How its instance ends that was last asked to run its preStop hook.
+	Ending        *ContainerEnding `protobuf:"bytes,18,opt,name=ending,proto3" json:"ending,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ContainerRecord) Reset() {
@@ -1391,6 +1402,84 @@ func (x *ContainerRecord) GetProbes() *ContainerProbes {
 	return nil
 }
 
+func (x *ContainerRecord) GetEnding() *ContainerEnding {
+	if x != nil {
+		return x.Ending
+	}
+	return nil
+}
+
+// ContainerEnding is the end of one instance, from the moment at which its preStop hook was asked for.
+type ContainerEnding struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// Why, as in StopContainer.
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Since  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// What hook and stop may take together, counted from since.
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerEnding) Reset() {
+	*x = ContainerEnding{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerEnding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerEnding) ProtoMessage() {}
+
+func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerEnding.ProtoReflect.Descriptor instead.
+func (*ContainerEnding) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ContainerEnding) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *ContainerEnding) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ContainerEnding) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ContainerEnding) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
 // ContainerProbes is what is known of the probes of one instance. Another instance begins with none.
 type ContainerProbes struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1407,7 +1496,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1508,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1521,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -1482,7 +1571,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1583,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1596,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BackOff) GetKey() string {
@@ -1543,7 +1632,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1644,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1657,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -1648,7 +1737,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xda\x0f\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xff\x0f\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -1698,7 +1787,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"conditions\x12\x1a\n" +
 	"\brejected\x18, \x01(\bR\brejected\x12<\n" +
 	"\fending_grace\x18- \x01(\v2\x19.google.protobuf.DurationR\vendingGrace\x12#\n" +
-	"\rending_failed\x18. \x01(\bR\fendingFailed\x1a\\\n" +
+	"\rending_failed\x18. \x01(\bR\fendingFailed\x12#\n" +
+	"\rpast_deadline\x18/ \x01(\bR\fpastDeadline\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -1708,7 +1798,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.PodCallR\x05value:\x028\x01\x1aV\n" +
 	"\x0fConditionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\x80\x06\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\xb7\x06\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -1730,7 +1820,13 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0fpost_started_id\x18\x0e \x01(\tR\rpostStartedId\x12$\n" +
 	"\x0epre_stopped_id\x18\x0f \x01(\tR\fpreStoppedId\x120\n" +
 	"\x14stopped_as_unhealthy\x18\x10 \x01(\bR\x12stoppedAsUnhealthy\x125\n" +
-	"\x06probes\x18\x11 \x01(\v2\x1d.journalet.v1.ContainerProbesR\x06probes\"\x88\x02\n" +
+	"\x06probes\x18\x11 \x01(\v2\x1d.journalet.v1.ContainerProbesR\x06probes\x125\n" +
+	"\x06ending\x18\x12 \x01(\v2\x1d.journalet.v1.ContainerEndingR\x06ending\"\xaf\x01\n" +
+	"\x0fContainerEnding\x12!\n" +
+	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x88\x02\n" +
 	"\x0fContainerProbes\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12-\n" +
 	"\x05kinds\x18\x02 \x03(\x0e2\x17.journalet.v1.ProbeKindR\x05kinds\x123\n" +
@@ -1779,7 +1875,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                 // 0: journalet.v1.PodStage
 	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
@@ -1795,73 +1891,77 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*PodFinished)(nil),           // 11: journalet.v1.PodFinished
 	(*PodState)(nil),              // 12: journalet.v1.PodState
 	(*ContainerRecord)(nil),       // 13: journalet.v1.ContainerRecord
-	(*ContainerProbes)(nil),       // 14: journalet.v1.ContainerProbes
-	(*BackOff)(nil),               // 15: journalet.v1.BackOff
-	(*PodCall)(nil),               // 16: journalet.v1.PodCall
-	nil,                           // 17: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                           // 18: journalet.v1.PodState.ContainersEntry
-	nil,                           // 19: journalet.v1.PodState.CallsEntry
-	nil,                           // 20: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*PodRef)(nil),                // 23: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 24: journalet.v1.PodObserved
-	(*Timers)(nil),                // 25: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 26: journalet.v1.ContainerObservation
-	(*CallRequested)(nil),         // 27: journalet.v1.CallRequested
+	(*ContainerEnding)(nil),       // 14: journalet.v1.ContainerEnding
+	(*ContainerProbes)(nil),       // 15: journalet.v1.ContainerProbes
+	(*BackOff)(nil),               // 16: journalet.v1.BackOff
+	(*PodCall)(nil),               // 17: journalet.v1.PodCall
+	nil,                           // 18: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                           // 19: journalet.v1.PodState.ContainersEntry
+	nil,                           // 20: journalet.v1.PodState.CallsEntry
+	nil,                           // 21: journalet.v1.PodState.ConditionsEntry
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*PodRef)(nil),                // 24: journalet.v1.PodRef
+	(*PodObserved)(nil),           // 25: journalet.v1.PodObserved
+	(*Timers)(nil),                // 26: journalet.v1.Timers
+	(*ContainerObservation)(nil),  // 27: journalet.v1.ContainerObservation
+	(*CallRequested)(nil),         // 28: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	21, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	22, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	17, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	22, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	22, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	18, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	23, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	23, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	21, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	22, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
 	1,  // 9: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	23, // 10: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	24, // 10: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 11: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	22, // 12: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	21, // 13: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	21, // 14: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	21, // 15: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	24, // 16: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	18, // 17: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	19, // 18: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	21, // 19: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	21, // 20: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	21, // 21: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	21, // 22: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
-	25, // 23: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	23, // 12: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	22, // 13: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	22, // 14: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	22, // 15: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	25, // 16: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	19, // 17: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	20, // 18: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	22, // 19: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	22, // 20: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	22, // 21: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	22, // 22: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	26, // 23: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 24: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	20, // 25: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	22, // 26: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
-	26, // 27: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	26, // 28: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	21, // 25: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	23, // 26: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	27, // 27: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	27, // 28: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
 	5,  // 29: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	15, // 30: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	21, // 31: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 30: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	22, // 31: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
 	5,  // 32: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	14, // 33: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	2,  // 34: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 35: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 36: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 37: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	22, // 38: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	21, // 39: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	27, // 40: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	21, // 41: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	5,  // 42: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	13, // 43: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	16, // 44: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 45: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	15, // 33: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	14, // 34: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	22, // 35: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	23, // 36: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	2,  // 37: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 38: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 39: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 40: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	23, // 41: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	22, // 42: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	28, // 43: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	22, // 44: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	5,  // 45: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	13, // 46: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	17, // 47: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 48: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -1878,7 +1978,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

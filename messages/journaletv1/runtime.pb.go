@@ -102,12 +102,14 @@ const (
 	CallError_CALL_ERROR_VOLUME CallError = 10
 	// The sandbox that the call needs is gone.
 	CallError_CALL_ERROR_SANDBOX_GONE CallError = 11
-	// The call was in doubt and a look at the world found that it had not taken place.
+	// The call was in doubt and a look at the world found that it had not taken place; of a hook: its container ended first.
 	CallError_CALL_ERROR_NOT_DONE CallError = 12
 	// What the runtime answered makes no sense.
 	CallError_CALL_ERROR_GARBAGE CallError = 13
 	// A lifecycle hook failed or took too long.
 	CallError_CALL_ERROR_HOOK CallError = 14
+	// It was withdrawn and cut short under way; how far it came is not known.
+	CallError_CALL_ERROR_WITHDRAWN CallError = 15
 )
 
 // Enum value maps for CallError.
@@ -128,6 +130,7 @@ var (
 		12: "CALL_ERROR_NOT_DONE",
 		13: "CALL_ERROR_GARBAGE",
 		14: "CALL_ERROR_HOOK",
+		15: "CALL_ERROR_WITHDRAWN",
 	}
 	CallError_value = map[string]int32{
 		"CALL_ERROR_UNSPECIFIED":          0,
@@ -145,6 +148,7 @@ var (
 		"CALL_ERROR_NOT_DONE":             12,
 		"CALL_ERROR_GARBAGE":              13,
 		"CALL_ERROR_HOOK":                 14,
+		"CALL_ERROR_WITHDRAWN":            15,
 	}
 )
 
@@ -861,7 +865,9 @@ type RunHook struct {
 	// What it may take; unset: no bound but the container's own end.
 	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// The pod's address, for a hook by HTTP.
-	PodIps        []string `protobuf:"bytes,6,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
+	PodIps []string `protobuf:"bytes,6,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
+	// Of a preStop hook: why the container ends, as in StopContainer.
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -936,6 +942,13 @@ func (x *RunHook) GetPodIps() []string {
 		return x.PodIps
 	}
 	return nil
+}
+
+func (x *RunHook) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // RemoveContainer removes one dead container. Idempotent.
@@ -1297,7 +1310,8 @@ func (x *CallDispatched) GetElapsed() *durationpb.Duration {
 	return nil
 }
 
-// CallWithdrawn takes an intent back if it has not been dispatched.
+// CallWithdrawn takes an intent back if it has not been dispatched. A hook and a stop are cut short under way, too: they
+// mostly wait. Every other call that is under way ends with its outcome.
 type CallWithdrawn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	IntentId      string                 `protobuf:"bytes,1,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
@@ -1914,8 +1928,10 @@ type Call struct {
 	// Order of arrival, from 1.
 	Arrival uint64 `protobuf:"varint,6,opt,name=arrival,proto3" json:"arrival,omitempty"`
 	// Set for a call that was under way when the agent stopped.
-	InDoubt       bool                   `protobuf:"varint,7,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`
-	DispatchedAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=dispatched_at,json=dispatchedAt,proto3" json:"dispatched_at,omitempty"`
+	InDoubt      bool                   `protobuf:"varint,7,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`
+	DispatchedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=dispatched_at,json=dispatchedAt,proto3" json:"dispatched_at,omitempty"`
+	// Set for a hook or a stop that was withdrawn under way.
+	Withdrawn     bool `protobuf:"varint,9,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2004,6 +2020,13 @@ func (x *Call) GetDispatchedAt() *timestamppb.Timestamp {
 		return x.DispatchedAt
 	}
 	return nil
+}
+
+func (x *Call) GetWithdrawn() bool {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return false
 }
 
 // RuntimeState is the fold of the runtime actor's events.
@@ -2337,14 +2360,15 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12/\n" +
 	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xdc\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xf4\x01\n" +
 	"\aRunHook\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12*\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x16.journalet.v1.HookKindR\x04kind\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x17\n" +
-	"\apod_ips\x18\x06 \x03(\tR\x06podIps\"R\n" +
+	"\apod_ips\x18\x06 \x03(\tR\x06podIps\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"R\n" +
 	"\x0fRemoveContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\",\n" +
@@ -2425,7 +2449,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tsandboxes\x18\x03 \x03(\v2 .journalet.v1.SandboxObservationR\tsandboxes\x12B\n" +
 	"\n" +
 	"containers\x18\x04 \x03(\v2\".journalet.v1.ContainerObservationR\n" +
-	"containers\"\xbd\x02\n" +
+	"containers\"\xdb\x02\n" +
 	"\x04Call\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x14\n" +
 	"\x05asker\x18\x02 \x01(\tR\x05asker\x125\n" +
@@ -2434,7 +2458,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x05stage\x18\x05 \x01(\x0e2\x17.journalet.v1.CallStageR\x05stage\x12\x18\n" +
 	"\aarrival\x18\x06 \x01(\x04R\aarrival\x12\x19\n" +
 	"\bin_doubt\x18\a \x01(\bR\ainDoubt\x12?\n" +
-	"\rdispatched_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fdispatchedAt\"\xb5\x05\n" +
+	"\rdispatched_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fdispatchedAt\x12\x1c\n" +
+	"\twithdrawn\x18\t \x01(\bR\twithdrawn\"\xb5\x05\n" +
 	"\fRuntimeState\x120\n" +
 	"\x06limits\x18\x01 \x01(\v2\x18.journalet.v1.LaneLimitsR\x06limits\x12;\n" +
 	"\x05calls\x18\x02 \x03(\v2%.journalet.v1.RuntimeState.CallsEntryR\x05calls\x12>\n" +
@@ -2479,7 +2504,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\bHookKind\x12\x19\n" +
 	"\x15HOOK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14HOOK_KIND_POST_START\x10\x01\x12\x16\n" +
-	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xaa\x03\n" +
+	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xc4\x03\n" +
 	"\tCallError\x12\x1a\n" +
 	"\x16CALL_ERROR_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CALL_ERROR_RUNTIME\x10\x01\x12 \n" +
@@ -2496,7 +2521,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x17CALL_ERROR_SANDBOX_GONE\x10\v\x12\x17\n" +
 	"\x13CALL_ERROR_NOT_DONE\x10\f\x12\x16\n" +
 	"\x12CALL_ERROR_GARBAGE\x10\r\x12\x13\n" +
-	"\x0fCALL_ERROR_HOOK\x10\x0e*c\n" +
+	"\x0fCALL_ERROR_HOOK\x10\x0e\x12\x18\n" +
+	"\x14CALL_ERROR_WITHDRAWN\x10\x0f*c\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SANDBOX_STATE_READY\x10\x01\x12\x1b\n" +

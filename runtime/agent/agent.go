@@ -25,6 +25,7 @@ import (
 	"github.com/journalet/journalet/runtime/health"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pleg"
+	"github.com/journalet/journalet/runtime/probe"
 	"github.com/journalet/journalet/runtime/server"
 	"github.com/journalet/journalet/runtime/timer"
 )
@@ -46,6 +47,7 @@ type agent struct {
 	timers  *timer.Driver
 	calls   *calls.Executor
 	pleg    *pleg.PLEG
+	probes  *probe.Driver
 	files   *file.Driver
 	health  *health.Monitor
 	metrics *server.Metrics
@@ -125,6 +127,7 @@ func makeRoot(dir string) error {
 func (a *agent) Stored(rec *journaletv1.Record) {
 	a.timers.Stored(rec)
 	a.calls.Stored(rec)
+	a.probes.Stored(rec)
 	a.library.Stored(rec)
 	a.metrics.Record()
 	a.metrics.Appended(time.Since(rec.GetTime().AsTime()))
@@ -166,6 +169,7 @@ func (a *agent) seed(r *host.Recovered) {
 			})
 			a.health = health.New(a.healthOptions(last))
 		case *pod.Actor:
+			a.seedProbes(r, ref, d)
 			last, certain := d.Pod().GetObserved(), d.Observed()
 			r.Open(ref, func(rec *journaletv1.Record) {
 				if o := rec.GetFact().GetPodObserved(); o != nil {
@@ -199,7 +203,7 @@ func (a *agent) tellDamage() {
 func (a *agent) serve(ctx context.Context) error {
 	g, run := errgroup.WithContext(ctx)
 	for name, driver := range map[string]func(context.Context) error{
-		"runtime health": a.health.Run, "pleg": a.pleg.Run, "file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain,
+		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain,
 	} {
 		g.Go(func() error {
 			if err := driver(run); err != nil && run.Err() == nil {

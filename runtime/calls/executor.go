@@ -38,16 +38,32 @@ type Executor struct {
 
 	mu      sync.Mutex
 	intents map[string]*intent
+	// under are the calls under way that may be cut short.
+	under map[string]*intent
 }
 
 type intent struct {
 	asker messages.Ref
 	req   *journaletv1.CallRequested
+	// ctx ends when the call is cut short, is over, or the executor is closed.
+	ctx context.Context
+	end context.CancelFunc
+}
+
+func (x *Executor) newIntent(asker messages.Ref, req *journaletv1.CallRequested) *intent {
+	in := &intent{asker: asker, req: req}
+	in.ctx, in.end = context.WithCancel(x.ctx)
+	return in
+}
+
+// mayBeCut tells whether a call may end without its work done: one that mostly waits, and that may be made again.
+func (in *intent) mayBeCut() bool {
+	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil
 }
 
 // New makes an executor that knows no intent.
 func New(o Options) *Executor {
-	x := &Executor{opts: o, intents: map[string]*intent{}}
+	x := &Executor{opts: o, intents: map[string]*intent{}, under: map[string]*intent{}}
 	x.ctx, x.stop = context.WithCancel(context.Background())
 	return x
 }
@@ -59,7 +75,11 @@ func (x *Executor) Seed(calls map[string]*journaletv1.Call) {
 	defer x.mu.Unlock()
 	for id, c := range calls {
 		if asker, err := messages.ParseRef(c.GetAsker()); err == nil {
-			x.intents[id] = &intent{asker, c.GetRequest()}
+			in := x.newIntent(asker, c.GetRequest())
+			if c.GetWithdrawn() {
+				in.end()
+			}
+			x.intents[id] = in
 		}
 	}
 }
@@ -72,12 +92,16 @@ func (x *Executor) Stored(rec *journaletv1.Record) {
 		case *journaletv1.Event_CallRequested:
 			id := messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
 			x.mu.Lock()
-			x.intents[id] = &intent{author, k.CallRequested}
+			x.intents[id] = x.newIntent(author, k.CallRequested)
 			x.mu.Unlock()
+		case *journaletv1.Event_CallWithdrawn:
+			x.cut(k.CallWithdrawn.GetIntentId())
 		case *journaletv1.Event_CallDropped:
-			x.take(k.CallDropped.GetIntentId())
+			if in := x.take(k.CallDropped.GetIntentId()); in != nil {
+				in.end()
+			}
 		case *journaletv1.Event_CallDispatched:
-			if in := x.take(k.CallDispatched.GetIntentId()); in != nil {
+			if in := x.begin(k.CallDispatched.GetIntentId()); in != nil {
 				x.running.Go(func() { x.perform(in, k.CallDispatched) })
 			}
 		}
@@ -92,9 +116,31 @@ func (x *Executor) take(id string) *intent {
 	return in
 }
 
+// begin takes an intent for its call to be made.
+func (x *Executor) begin(id string) *intent {
+	in := x.take(id)
+	if in != nil && in.mayBeCut() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.under[id] = in
+	}
+	return in
+}
+
+// cut ends a call that was withdrawn, if it is one that may be cut short; one that has not begun yet will not do so.
+func (x *Executor) cut(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, known := range []map[string]*intent{x.intents, x.under} {
+		if in := known[id]; in != nil && in.mayBeCut() {
+			in.end()
+		}
+	}
+}
+
 func (x *Executor) perform(in *intent, d *journaletv1.CallDispatched) {
 	began := time.Now()
-	out := x.opts.Performer.Perform(x.ctx, d.GetIntentId(), in.asker.String(), remaining(in.req, d), d.GetInDoubt())
+	out := x.outcome(in, d)
 	if out == nil {
 		return
 	}
@@ -108,16 +154,45 @@ func (x *Executor) perform(in *intent, d *journaletv1.CallDispatched) {
 	}
 }
 
-// remaining is the request of a call: a stop that was under way before a restart gets only the grace
-// that is left.
+// outcome performs a call. It is nil when the executor ends before the outcome is known.
+func (x *Executor) outcome(in *intent, d *journaletv1.CallDispatched) *journaletv1.CallFinished {
+	defer func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.under, d.GetIntentId())
+		in.end()
+	}()
+	var out *journaletv1.CallFinished
+	if in.ctx.Err() == nil {
+		out = x.opts.Performer.Perform(in.ctx, d.GetIntentId(), in.asker.String(), remaining(in.req, d), d.GetInDoubt())
+	}
+	if out == nil && x.ctx.Err() == nil {
+		return &journaletv1.CallFinished{
+			IntentId: d.GetIntentId(), Asker: in.asker.String(), Error: journaletv1.CallError_CALL_ERROR_WITHDRAWN,
+			Message: "cut short: who asked took it back",
+		}
+	}
+	return out
+}
+
+// remaining is the request of a call: a stop or a hook that was under way before a restart gets only the time that is
+// left of its own.
 func remaining(req *journaletv1.CallRequested, d *journaletv1.CallDispatched) *journaletv1.CallRequested {
-	stop := req.GetStopContainer()
-	if stop == nil || d.GetElapsed() == nil {
+	if d.GetElapsed() == nil {
 		return req
 	}
-	left := proto.CloneOf(req)
-	left.GetStopContainer().Grace = durationpb.New(max(0, stop.GetGrace().AsDuration()-d.GetElapsed().AsDuration()))
-	return left
+	left := func(of *durationpb.Duration) *durationpb.Duration {
+		return durationpb.New(max(0, of.AsDuration()-d.GetElapsed().AsDuration()))
+	}
+	switch {
+	case req.GetStopContainer() != nil:
+		req = proto.CloneOf(req)
+		req.GetStopContainer().Grace = left(req.GetStopContainer().GetGrace())
+	case req.GetRunHook().GetTimeout() != nil:
+		req = proto.CloneOf(req)
+		req.GetRunHook().Timeout = left(req.GetRunHook().GetTimeout())
+	}
+	return req
 }
 
 // Operation is the name of a call's work, as metrics name it: the CRI method that it stands for.
@@ -141,6 +216,8 @@ func Operation(req *journaletv1.CallRequested) string {
 		return "set_up_volumes"
 	case *journaletv1.CallRequested_CleanPod:
 		return "clean_pod"
+	case *journaletv1.CallRequested_RunHook:
+		return "run_hook"
 	}
 	return "unknown"
 }

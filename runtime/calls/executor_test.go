@@ -140,3 +140,75 @@ func TestACallUnderWayAtTheStopHasNoOutcome(t *testing.T) {
 		t.Fatal("a call given up has an outcome")
 	}
 }
+
+func withdrawn(id string) *journaletv1.Event {
+	return &journaletv1.Event{Kind: &journaletv1.Event_CallWithdrawn{CallWithdrawn: &journaletv1.CallWithdrawn{IntentId: id}}}
+}
+
+func hookRequested(uid string, timeout time.Duration) *journaletv1.Event {
+	return &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
+		PodUid: uid, Work: &journaletv1.CallRequested_RunHook{RunHook: &journaletv1.RunHook{
+			Container: "main", ContainerId: "c", Kind: journaletv1.HookKind_HOOK_KIND_PRE_STOP, Timeout: durationpb.New(timeout),
+		}},
+	}}}
+}
+
+func TestAWithdrawnHookOrStopIsCutShort(t *testing.T) {
+	for name, req := range map[string]*journaletv1.Event{"stop": requested("a"), "hook": hookRequested("a", time.Minute)} {
+		t.Run(name, func(t *testing.T) {
+			x, f, outcomes, _ := newExecutor(t)
+			x.Stored(step(2, 1, messages.Pod("a"), req))
+			x.Stored(step(3, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
+			<-f.began
+			x.Stored(step(4, 3, messages.Pod("a"), withdrawn("1.1.pod/a.0")))
+			if o := <-outcomes; o.event.GetCallFinished().GetError() != journaletv1.CallError_CALL_ERROR_WITHDRAWN {
+				t.Errorf("outcome %v", o.event)
+			}
+		})
+	}
+}
+
+func TestAHookThatWasWithdrawnBeforeItsDispatchIsNeverRun(t *testing.T) {
+	x, f, outcomes, _ := newExecutor(t)
+	x.Stored(step(2, 1, messages.Pod("a"), hookRequested("a", time.Minute), withdrawn("1.1.pod/a.0")))
+	x.Stored(step(3, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
+	// And one of the last run, of which the runtime actor knows.
+	x.Seed(map[string]*journaletv1.Call{"1.1.pod/b.0": {
+		IntentId: "1.1.pod/b.0", Asker: "pod/b", Request: hookRequested("b", time.Minute).GetCallRequested(), Withdrawn: true,
+	}})
+	x.Stored(step(9, 8, messages.Runtime, dispatched("1.1.pod/b.0", time.Second)))
+	for range 2 {
+		if o := <-outcomes; o.event.GetCallFinished().GetError() != journaletv1.CallError_CALL_ERROR_WITHDRAWN {
+			t.Errorf("outcome %v", o.event)
+		}
+	}
+	if len(f.began) != 0 {
+		t.Error("a withdrawn hook was run")
+	}
+}
+
+func TestAStartThatIsWithdrawnUnderWayGoesOn(t *testing.T) {
+	x, f, outcomes, _ := newExecutor(t)
+	start := &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
+		PodUid: "a", Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{Container: "main"}},
+	}}}
+	x.Stored(step(2, 1, messages.Pod("a"), start))
+	x.Stored(step(3, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
+	p := <-f.began
+	x.Stored(step(4, 3, messages.Pod("a"), withdrawn("1.1.pod/a.0")))
+	f.end <- &journaletv1.CallFinished{IntentId: p.id, Asker: p.asker, ContainerId: "c"}
+	if o := <-outcomes; o.event.GetCallFinished().GetContainerId() != "c" {
+		t.Errorf("outcome %v", o.event)
+	}
+}
+
+func TestAHookOfTheLastRunGetsTheTimeThatIsLeft(t *testing.T) {
+	x, f, _, _ := newExecutor(t)
+	x.Seed(map[string]*journaletv1.Call{"1.1.pod/a.0": {
+		IntentId: "1.1.pod/a.0", Asker: "pod/a", Request: hookRequested("a", time.Minute).GetCallRequested(),
+	}})
+	x.Stored(step(9, 8, messages.Runtime, dispatched("1.1.pod/a.0", 20*time.Second)))
+	if p := <-f.began; !p.inDoubt || p.req.GetRunHook().GetTimeout().AsDuration() != 40*time.Second {
+		t.Fatalf("performed %+v", p)
+	}
+}

@@ -232,7 +232,7 @@ func TestSecurityContextsMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !sc.Privileged || len(sc.MaskedPaths)+len(sc.ReadonlyPaths) != 0 || sc.RunAsUser != nil || sc.RunAsUsername != "www" ||
+	if !sc.Privileged || len(sc.MaskedPaths) == 0 || len(sc.ReadonlyPaths) == 0 || sc.RunAsUser != nil || sc.RunAsUsername != "www" ||
 		sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_Unconfined || sc.NamespaceOptions.Pid != runtimeapi.NamespaceMode_CONTAINER {
 		t.Errorf("got %v", sc)
 	}

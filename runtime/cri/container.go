@@ -23,7 +23,7 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
 	}
 	res, err := c.makeAndStart(ctx, pod, container, req)
-	if err == nil || !c.inDoubt || !isCutShort(err) || !mayRepeat(pod, err) {
+	if err == nil || !c.inDoubt || !isCutShort(err) || !mayRepeat(pod, container, err) {
 		return res, err
 	}
 	// The agent died while it waited for this start, and the runtime gave the start up with it. The instance never ran:
@@ -72,8 +72,12 @@ func isCutShort(err error) bool { return strings.Contains(err.Error(), cutShort)
 
 // mayRepeat tells whether a start that was cut short may be made again: always, but for a container that must not run
 // twice and may have run for a moment.
-func mayRepeat(pod *corev1.Pod, err error) bool {
-	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever || strings.Contains(err.Error(), notYetRun)
+func mayRepeat(pod *corev1.Pod, container *corev1.Container, err error) bool {
+	never := pod.Spec.RestartPolicy == corev1.RestartPolicyNever
+	if container.RestartPolicy != nil {
+		never = *container.RestartPolicy == corev1.ContainerRestartPolicyNever
+	}
+	return !never || strings.Contains(err.Error(), notYetRun)
 }
 
 func findContainer(pod *corev1.Pod, name string) *corev1.Container {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -58,10 +59,21 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,
+		StopSignal:  stopSignal(c),
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources: d.containerResources(in.pod, c), SecurityContext: security,
 		},
 	}, nil
+}
+
+// stopSignal is the signal that a container ends by, by CRI's name for it; the runtime's default where none is given: the
+// image's, or SIGTERM.
+func stopSignal(c *corev1.Container) runtimeapi.Signal {
+	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
+		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
+	}
+	name := strings.NewReplacer("+", "PLUS", "-", "MINUS").Replace(string(*c.Lifecycle.StopSignal))
+	return runtimeapi.Signal(runtimeapi.Signal_value["SIGNAL_"+name])
 }
 
 func expandCommand(c *corev1.Container, envs []*runtimeapi.KeyValue) (command, args []string) {

@@ -48,11 +48,14 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-func clip(s string) string {
-	if len(s) <= maxMessageBytes {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessageBytes], "")
+// isAway tells whether there was nobody to make a call, or the connection was lost.
+func isAway(err error) bool { return status.Code(err) == codes.Unavailable }
+
+func clip(s string) string { return clipTo(s, maxMessageBytes) }
+
+// clipTo is the beginning of a text, valid where the text may not be.
+func clipTo(s string, most int) string {
+	return strings.ToValidUTF8(s[:min(len(s), most)], "")
 }
 
 // backOff is the wait between looks, doubling up to its bound.

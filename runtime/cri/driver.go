@@ -84,6 +84,8 @@ type Options struct {
 	CgroupRoot string
 	// CgroupV2 lets cgroup v2 settings be sent (memory.oom.group).
 	CgroupV2 bool
+	// Cgroups is what else containers are held to: no swap (kubelet memorySwap: NoSwap) and no huge pages.
+	Cgroups Cgroups
 	// MemoryCapacity is the node's memory in bytes, for OOM scores.
 	MemoryCapacity int64
 	// Allocatable stands in for limits that a container does not set, in resourceFieldRef. May be nil.
@@ -101,7 +103,8 @@ type Options struct {
 }
 
 // Driver performs the journal's calls on the container runtime. It decides nothing and holds no state but a rate
-// limit; its methods may be called concurrently. Calls for one container must not overlap (the runtime actor sees to it).
+// limit; its methods may be called concurrently. Calls for one container must not overlap (the runtime actor sees to it);
+// its hooks may run beside them.
 type Driver struct {
 	opts   Options
 	log    *slog.Logger
@@ -228,6 +231,8 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 		return c.setUpVolumes(ctx, w.SetUpVolumes)
 	case *journaletv1.CallRequested_CleanPod:
 		return c.cleanPod(ctx, w.CleanPod)
+	case *journaletv1.CallRequested_RunHook:
+		return c.runHook(ctx, w.RunHook)
 	}
 	return result{}, fail(journaletv1.CallError_CALL_ERROR_GARBAGE, "the intent asks for work that this version does not know; upgrade the agent")
 }

@@ -68,7 +68,7 @@ func (d *Driver) fieldValue(in containerInput, path string) (string, error) {
 		return pod.Namespace, nil
 	case "metadata.uid":
 		return string(pod.UID), nil
-	case "spec.nodeName":
+	case "spec.nodeName", "spec.host":
 		if pod.Spec.NodeName != "" {
 			return pod.Spec.NodeName, nil
 		}

@@ -1,6 +1,10 @@
 package cri
 
-import "strings"
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // expand replaces $(NAME) by what lookup knows under that name. An unknown name stays as written, $$ is a dollar sign,
 // so $$(NAME) gives $(NAME), and every other dollar sign stands for itself. The rules are the API's for env, command
@@ -37,4 +41,19 @@ func expand(s string, lookup func(string) (string, bool)) string {
 		}
 	}
 	return out.String()
+}
+
+// ExpandStatic expands a probe's command. As in the kubelet, a variable is what the manifest gives as its value, as it
+// stands there: one that is taken from elsewhere is empty.
+func ExpandStatic(command []string, env []corev1.EnvVar) []string {
+	values := make(map[string]string, len(env))
+	for i := range env {
+		values[env[i].Name] = env[i].Value
+	}
+	lookup := func(name string) (string, bool) { v, ok := values[name]; return v, ok }
+	out := make([]string, len(command))
+	for i, arg := range command {
+		out[i] = expand(arg, lookup)
+	}
+	return out
 }

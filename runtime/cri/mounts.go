@@ -38,7 +38,7 @@ func (c *call) makeMounts(in containerInput) ([]*runtimeapi.Mount, error) {
 		if err != nil {
 			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 		}
-		out = append(out, &runtimeapi.Mount{ContainerPath: in.container.TerminationMessagePath, HostPath: path})
+		out = append(out, &runtimeapi.Mount{ContainerPath: absolute(in.container.TerminationMessagePath), HostPath: path})
 	}
 	return out, nil
 }
@@ -62,13 +62,17 @@ func (c *call) volumeMounts(in containerInput) ([]*runtimeapi.Mount, error) {
 		if err != nil {
 			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf("volume mount %q: %v", m.Name, err))
 		}
-		to := m.MountPath
-		if !filepath.IsAbs(to) {
-			to = filepath.Join("/", to)
-		}
-		out = append(out, &runtimeapi.Mount{ContainerPath: to, HostPath: path, Readonly: m.ReadOnly, Propagation: propagation})
+		out = append(out, &runtimeapi.Mount{ContainerPath: absolute(m.MountPath), HostPath: path, Readonly: m.ReadOnly, Propagation: propagation})
 	}
 	return out, nil
+}
+
+// absolute takes a path that does not begin at the root for one that does.
+func absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join("/", path)
 }
 
 func isHostPath(pod *corev1.Pod, volumeName string) bool {

@@ -38,25 +38,37 @@ func quotaOf(milli int64) int64 {
 }
 
 // linuxResources turns requests and limits into cgroup settings. A CPU request that is not given is the limit.
-func linuxResources(requests, limits corev1.ResourceList) *runtimeapi.LinuxContainerResources {
+func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeapi.LinuxContainerResources {
 	cpu := requests.Cpu().MilliValue()
 	if _, ok := requests[corev1.ResourceCPU]; !ok {
 		cpu = limits.Cpu().MilliValue()
 	}
-	return &runtimeapi.LinuxContainerResources{
+	r := &runtimeapi.LinuxContainerResources{
 		CpuShares:          sharesOf(cpu),
 		CpuPeriod:          cpuPeriodMicros,
 		CpuQuota:           quotaOf(limits.Cpu().MilliValue()),
 		MemoryLimitInBytes: limits.Memory().Value(),
 	}
-}
-
-func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
-	r := linuxResources(container.Resources.Requests, container.Resources.Limits)
-	r.OomScoreAdj = oomScore(pod, container, d.opts.MemoryCapacity)
 	if d.opts.CgroupV2 {
 		// All processes of a container die together, so that none limps on without the others.
 		r.Unified = map[string]string{"memory.oom.group": "1"}
+	}
+	return r
+}
+
+func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
+	r := d.linuxResources(container.Resources.Requests, container.Resources.Limits)
+	r.OomScoreAdj = oomScore(pod, container, d.opts.MemoryCapacity)
+	for _, size := range d.opts.Cgroups.HugePages {
+		r.HugepageLimits = append(r.HugepageLimits, &runtimeapi.HugepageLimit{PageSize: size}) // none: no pod may ask for them yet
+	}
+	switch {
+	case !d.opts.Cgroups.Swap:
+	case d.opts.CgroupV2:
+		r.Unified["memory.swap.max"] = "0"
+	default:
+		// The limit of memory and swap together.
+		r.MemorySwapLimitInBytes = r.MemoryLimitInBytes
 	}
 	return r
 }

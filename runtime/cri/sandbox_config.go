@@ -23,12 +23,12 @@ func (d *Driver) sandboxConfig(pod *corev1.Pod, attempt uint32, intent, logDir s
 	if err != nil {
 		return nil, err
 	}
-	hostname, err := d.sandboxHostname(pod)
-	if err != nil {
-		return nil, err
-	}
-	if pod.Spec.HostNetwork {
-		hostname = ""
+	hostname := ""
+	if !pod.Spec.HostNetwork {
+		// A pod on the host's network has the host's name, whatever it asks for.
+		if hostname, err = d.sandboxHostname(pod); err != nil {
+			return nil, err
+		}
 	}
 	linux, err := d.linuxSandboxConfig(pod)
 	if err != nil {
@@ -68,11 +68,17 @@ func (d *Driver) sandboxAnnotations(pod *corev1.Pod, intent string) map[string]s
 	return a
 }
 
-// portMappings lists all ports, those without a host port too: the runtime passes over them, as it does the kubelet's.
+// portMappings lists all ports, those without a host port too: the runtime passes over them, as it does the kubelet's. What
+// a container lists twice without a name counts once.
 func portMappings(pod *corev1.Pod) []*runtimeapi.PortMapping {
 	var out []*runtimeapi.PortMapping
 	add := func(c *corev1.Container) {
+		seen := map[corev1.ContainerPort]bool{}
 		for _, p := range c.Ports {
+			if seen[p] && p.Name == "" {
+				continue
+			}
+			seen[p] = true
 			protocol := runtimeapi.Protocol_TCP
 			switch p.Protocol {
 			case corev1.ProtocolUDP:
@@ -182,12 +188,12 @@ func dottedSysctl(name string) string {
 
 func (d *Driver) sandboxResources(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	opts := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
-	return linuxResources(resourcehelper.PodRequests(pod, opts), resourcehelper.PodLimits(pod, opts))
+	return d.linuxResources(resourcehelper.PodRequests(pod, opts), resourcehelper.PodLimits(pod, opts))
 }
 
 func (d *Driver) overhead(pod *corev1.Pod) *runtimeapi.LinuxContainerResources {
 	if len(pod.Spec.Overhead) == 0 {
 		return &runtimeapi.LinuxContainerResources{}
 	}
-	return linuxResources(pod.Spec.Overhead, pod.Spec.Overhead)
+	return d.linuxResources(pod.Spec.Overhead, pod.Spec.Overhead)
 }

@@ -8,8 +8,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Paths that a container must not see, and those it must not write, unless it is privileged or has procMount
-// Unmasked. These are the kubelet's lists.
+// Paths that a container must not see, and those it must not write, unless it has procMount Unmasked; for a privileged one
+// runtimes pass over them. These are the kubelet's lists.
 var (
 	defaultMaskedPaths = []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -162,7 +162,7 @@ func (d *Driver) containerSecurity(in containerInput) (*runtimeapi.LinuxContaine
 		}
 	}
 	unmasked := sc.ProcMount != nil && *sc.ProcMount == corev1.UnmaskedProcMount
-	if !out.Privileged && !unmasked {
+	if !unmasked {
 		out.MaskedPaths, out.ReadonlyPaths = defaultMaskedPaths, defaultReadonlyPaths
 	}
 	var err error

@@ -10,6 +10,9 @@ import (
 // defaultGraceSeconds is the API server's default for terminationGracePeriodSeconds, in seconds.
 const defaultGraceSeconds int64 = corev1.DefaultTerminationGracePeriodSeconds
 
+// leastGraceSeconds is what the API server makes of a negative period.
+const leastGraceSeconds int64 = 1
+
 // applyDefaults fills in what the API server would for the fields that are carried out, so that nobody after this
 // package has to know a default, and the bytes that are hashed say all.
 func applyDefaults(pod *corev1.Pod) {
@@ -18,12 +21,18 @@ func applyDefaults(pod *corev1.Pod) {
 	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
 	setDefault(&spec.SchedulerName, corev1.DefaultSchedulerName)
 	setDefaultPointer(&spec.TerminationGracePeriodSeconds, defaultGraceSeconds)
+	if *spec.TerminationGracePeriodSeconds < 0 {
+		*spec.TerminationGracePeriodSeconds = leastGraceSeconds
+	}
 	setDefaultPointer(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	setDefaultPointer(&spec.SecurityContext, corev1.PodSecurityContext{})
 	priority, _ := priorityOf(spec.PriorityClassName) // an unknown class is a problem of its own
 	setDefaultPointer(&spec.Priority, priority)
 	for i := range spec.Volumes {
 		defaultVolume(&spec.Volumes[i])
+	}
+	for i := range spec.InitContainers {
+		defaultContainer(&spec.InitContainers[i], spec.HostNetwork)
 	}
 	for i := range spec.Containers {
 		defaultContainer(&spec.Containers[i], spec.HostNetwork)
@@ -59,6 +68,10 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 		}
 	}
 	defaultResources(&c.Resources)
+	for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		defaultProbe(p)
+	}
+	defaultLifecycle(c.Lifecycle)
 }
 
 // defaultResources rounds to whole thousandths, the finest the API server keeps, and requests what is limited.

@@ -204,11 +204,13 @@ func stableUID(r *report, pod *corev1.Pod, path string, opts Options) types.UID 
 
 func tolerateNoExecute(spec *corev1.PodSpec) {
 	all := corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	found := false
 	for i := range spec.Tolerations {
 		if spec.Tolerations[i].MatchToleration(&all) {
-			spec.Tolerations[i] = all // one with a time limit loses the limit
-			return
+			spec.Tolerations[i], found = all, true // each with a time limit loses the limit
 		}
 	}
-	spec.Tolerations = append(spec.Tolerations, all)
+	if !found {
+		spec.Tolerations = append(spec.Tolerations, all)
+	}
 }

@@ -11,11 +11,14 @@ import (
 // carriedOut lists the fields that this version carries out, "[]" for the elements of a list. A listed path includes
 // everything below it; single values that are still refused are named in the validate files. What is set and not
 // listed is refused, fields that a later Kubernetes adds among it: nothing is ever silently ignored.
-var carriedOut = newFieldSet(
+//
+// What holds for containers holds for init containers, too: what the API has for sidecars only is refused where the rest
+// is validated.
+var carriedOut = newFieldSet(alsoForInit(withHooks(withProbes(
 	"apiVersion", "kind",
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
 
-	"spec.restartPolicy", "spec.terminationGracePeriodSeconds",
+	"spec.restartPolicy", "spec.terminationGracePeriodSeconds", "spec.activeDeadlineSeconds",
 	"spec.dnsPolicy", "spec.dnsConfig.nameservers", "spec.dnsConfig.searches",
 	"spec.dnsConfig.options[].name", "spec.dnsConfig.options[].value",
 	"spec.nodeName", "spec.nodeSelector", "spec.affinity.nodeAffinity",
@@ -34,6 +37,8 @@ var carriedOut = newFieldSet(
 
 	"spec.containers[].name", "spec.containers[].image", "spec.containers[].imagePullPolicy",
 	"spec.containers[].command", "spec.containers[].args", "spec.containers[].workingDir",
+	"spec.containers[].restartPolicy", "spec.containers[].restartPolicyRules[].action",
+	"spec.containers[].restartPolicyRules[].exitCodes",
 	"spec.containers[].ports[].name", "spec.containers[].ports[].containerPort", "spec.containers[].ports[].protocol",
 	"spec.containers[].ports[].hostPort", "spec.containers[].ports[].hostIP",
 	"spec.containers[].env[].name", "spec.containers[].env[].value",
@@ -48,7 +53,18 @@ var carriedOut = newFieldSet(
 	"spec.containers[].securityContext.runAsNonRoot", "spec.containers[].securityContext.readOnlyRootFilesystem",
 	"spec.containers[].securityContext.allowPrivilegeEscalation", "spec.containers[].securityContext.seccompProfile",
 	"spec.containers[].securityContext.procMount",
-)
+)...)...)...)
+
+// alsoForInit adds to the fields of a container those of an init container.
+func alsoForInit(paths ...string) []string {
+	all := paths
+	for _, path := range paths {
+		if below, ok := strings.CutPrefix(path, "spec.containers[]"); ok {
+			all = append(all, "spec.initContainers[]"+below)
+		}
+	}
+	return all
+}
 
 // fieldSet tells for a path whether it is listed, or lies above a listed one.
 type fieldSet map[string]bool // true: listed; false: above a listed one

@@ -19,27 +19,45 @@ type containerScope struct {
 	hostNetwork bool
 }
 
-func validateContainers(r *report, s *corev1.PodSpec, volumes map[string]bool, at *field.Path) {
+func validateContainers(r *report, s *corev1.PodSpec, volumes map[string]bool, spec *field.Path) {
+	at := spec.Child("containers")
 	if len(s.Containers) == 0 {
 		r.invalid(field.ErrorList{field.Required(at, "a pod needs at least one container")})
 	}
-	scope := containerScope{report: r, spec: s, hostPorts: map[string]bool{}, hostNetwork: s.HostNetwork}
 	names := map[string]bool{}
+	scope := containerScope{report: r, spec: s, hostPorts: map[string]bool{}, hostNetwork: s.HostNetwork}
 	for i := range s.Containers {
-		c, p := &s.Containers[i], at.Index(i)
-		errs := uniqueLabel(c.Name, p.Child("name"), names)
-		errs = append(errs, validateImage(c.Image, p.Child("image"))...)
-		errs = append(errs, oneOf(c.ImagePullPolicy, p.Child("imagePullPolicy"),
-			corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
-		errs = append(errs, oneOf(c.TerminationMessagePolicy, p.Child("terminationMessagePolicy"),
-			corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
-		errs = append(errs, scope.ports(c.Ports, p.Child("ports"))...)
-		errs = append(errs, validateMounts(c, volumes, p.Child("volumeMounts"))...)
-		r.invalid(errs)
-		scope.env(c.Env, p.Child("env"))
-		scope.resources(&c.Resources, p.Child("resources"))
-		scope.security(c.SecurityContext, p.Child("securityContext"))
+		r.invalid(uniqueLabel(s.Containers[i].Name, at.Index(i).Child("name"), names))
+		scope.container(&s.Containers[i], volumes, at.Index(i))
 	}
+	at = spec.Child("initContainers")
+	scope.hostNetwork = false // the API server asks only main containers for equal ports
+	for i := range s.InitContainers {
+		c := &s.InitContainers[i]
+		r.invalid(uniqueLabel(c.Name, at.Index(i).Child("name"), names))
+		// They run one by one, so that each has the host's ports to itself, as the API server sees it.
+		scope.hostPorts = map[string]bool{}
+		scope.container(c, volumes, at.Index(i))
+		r.invalid(validateInit(c, at.Index(i)))
+	}
+}
+
+// container checks what holds for containers of both kinds.
+func (s *containerScope) container(c *corev1.Container, volumes map[string]bool, p *field.Path) {
+	errs := validateImage(c.Image, p.Child("image"))
+	errs = append(errs, oneOf(c.ImagePullPolicy, p.Child("imagePullPolicy"),
+		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	errs = append(errs, oneOf(c.TerminationMessagePolicy, p.Child("terminationMessagePolicy"),
+		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs, s.ports(c.Ports, p.Child("ports"))...)
+	errs = append(errs, validateMounts(c, volumes, p.Child("volumeMounts"))...)
+	s.report.invalid(errs)
+	s.env(c.Env, p.Child("env"))
+	s.resources(&c.Resources, p.Child("resources"))
+	s.security(c.SecurityContext, p.Child("securityContext"))
+	s.restarts(c, p)
+	s.probes(c, p)
+	s.lifecycle(c, p)
 }
 
 func validateImage(image string, at *field.Path) field.ErrorList {
@@ -176,9 +194,9 @@ func (s *containerScope) security(sc *corev1.SecurityContext, at *field.Path) {
 			errs = append(errs, field.Invalid(escalation, false, "a privileged container can always escalate"))
 		}
 		if sc.Capabilities != nil && slices.ContainsFunc(sc.Capabilities.Add, func(c corev1.Capability) bool {
-			return strings.TrimPrefix(string(c), "CAP_") == "SYS_ADMIN"
+			return c == "CAP_SYS_ADMIN" // so spelt only, as the API server has it
 		}) {
-			errs = append(errs, field.Invalid(escalation, false, "a container with SYS_ADMIN can always escalate"))
+			errs = append(errs, field.Invalid(escalation, false, "a container with CAP_SYS_ADMIN can always escalate"))
 		}
 	}
 	s.report.invalid(errs)

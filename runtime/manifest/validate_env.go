@@ -14,6 +14,9 @@ import (
 var envFieldPaths = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
 	"spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 
+// oldNodeName is the old name of spec.nodeName, which is still taken and no longer offered.
+const oldNodeName = "spec.host"
+
 // Resources of a container that an environment variable can take its value from, and the units it can be counted in.
 var (
 	cpuDivisors  = []string{"0", "1", "1m"}
@@ -67,6 +70,9 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, at *field.Path) field.Err
 	errs := oneOf(ref.APIVersion, at.Child("apiVersion"), "v1")
 	p := at.Child("fieldPath")
 	parent, key, indexed := strings.Cut(ref.FieldPath, "['")
+	if ref.FieldPath == oldNodeName {
+		return errs
+	}
 	if !indexed {
 		return append(errs, oneOf(ref.FieldPath, p, append(slices.Clone(envFieldPaths),
 			"metadata.labels['<key>']", "metadata.annotations['<key>']")...)...)
@@ -97,9 +103,8 @@ func (s *containerScope) resourceRef(ref *corev1.ResourceFieldSelector, at *fiel
 		divisors = cpuDivisors
 	}
 	errs = append(errs, oneOf(ref.Divisor.String(), at.Child("divisor"), divisors...)...)
-	if ref.ContainerName != "" && !slices.ContainsFunc(s.spec.Containers, func(c corev1.Container) bool {
-		return c.Name == ref.ContainerName
-	}) {
+	named := func(c corev1.Container) bool { return c.Name == ref.ContainerName }
+	if ref.ContainerName != "" && !slices.ContainsFunc(s.spec.Containers, named) && !slices.ContainsFunc(s.spec.InitContainers, named) {
 		errs = append(errs, field.NotFound(at.Child("containerName"), ref.ContainerName))
 	}
 	return errs

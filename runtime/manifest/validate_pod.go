@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -15,16 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/node/util/sysctl"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // Bounds of the API server's validation, where nothing else is said.
 const (
-	maxNameservers    = 3
-	maxSearches       = 32
-	maxSearchBytes    = 2048 // of all search domains, joined by one byte each
-	maxSysctlBytes    = 253
-	maxAffinityWeight = 100
+	maxNameservers = 3
+	maxSearches    = 32
+	maxSearchBytes = 2048 // of all search domains, joined by one byte each
+	maxSysctlBytes = 253
 
 	// maxGraceSeconds is ours, 68 years: the API server has no bound, and beyond 292 years a time.Duration turns negative.
 	maxGraceSeconds = math.MaxInt32
@@ -43,9 +40,12 @@ func validatePod(r *report, pod *corev1.Pod) {
 	errs := oneOf(s.RestartPolicy, spec.Child("restartPolicy"),
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
 	errs = append(errs, validateDNS(s, spec)...)
-	if grace := *s.TerminationGracePeriodSeconds; grace < 0 || grace > maxGraceSeconds {
+	if grace := *s.TerminationGracePeriodSeconds; grace > maxGraceSeconds {
 		errs = append(errs, field.Invalid(spec.Child("terminationGracePeriodSeconds"), grace,
-			validation.InclusiveRangeError(0, maxGraceSeconds)))
+			fmt.Sprintf("must be at most %d", maxGraceSeconds)))
+	}
+	if d := s.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
+		errs = append(errs, field.Invalid(spec.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32)))
 	}
 	if s.Hostname != "" {
 		errs = append(errs, syntax(spec.Child("hostname"), s.Hostname, validation.IsDNS1123Label)...)
@@ -66,7 +66,7 @@ func validatePod(r *report, pod *corev1.Pod) {
 	r.invalid(errs)
 	validateOS(r, s.OS)
 	volumes := validateVolumes(r, s.Volumes, spec.Child("volumes"))
-	validateContainers(r, s, volumes, spec.Child("containers"))
+	validateContainers(r, s, volumes, spec)
 }
 
 func validateMeta(pod *corev1.Pod) field.ErrorList {
@@ -161,10 +161,10 @@ func validateTolerations(list []corev1.Toleration, at *field.Path) (errs field.E
 		}
 		switch t.Operator {
 		case "", corev1.TolerationOpEqual:
-			errs = append(errs, syntax(p.Child("value"), t.Value, validation.IsValidLabelValue)...)
+			errs = append(errs, syntax(p.Child("operator"), t.Value, validation.IsValidLabelValue)...)
 		case corev1.TolerationOpExists:
 			if t.Value != "" {
-				errs = append(errs, field.Invalid(p.Child("value"), t.Value, "must be empty when operator is Exists"))
+				errs = append(errs, field.Invalid(p.Child("operator"), t.Operator, "with operator Exists value must be empty"))
 			}
 		default:
 			errs = append(errs, field.NotSupported(p.Child("operator"), t.Operator,
@@ -176,53 +176,6 @@ func validateTolerations(list []corev1.Toleration, at *field.Path) (errs field.E
 		if t.Effect != "" {
 			errs = append(errs, oneOf(t.Effect, p.Child("effect"), corev1.TaintEffectNoSchedule,
 				corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
-		}
-	}
-	return errs
-}
-
-// validateNodeChoice checks the form only: whether this node is the one is for admission to say.
-func validateNodeChoice(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
-	errs := metavalidation.ValidateLabels(s.NodeSelector, spec.Child("nodeSelector"))
-	if s.Affinity == nil || s.Affinity.NodeAffinity == nil {
-		return errs
-	}
-	at := spec.Child("affinity", "nodeAffinity")
-	if required := s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		p := at.Child("requiredDuringSchedulingIgnoredDuringExecution")
-		if len(required.NodeSelectorTerms) == 0 {
-			errs = append(errs, field.Required(p.Child("nodeSelectorTerms"), "needs at least one term"))
-		}
-		_, err := nodeaffinity.NewNodeSelector(required, field.WithPath(p))
-		errs = append(errs, fieldErrors(p, err)...)
-	}
-	preferred := s.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-	p := at.Child("preferredDuringSchedulingIgnoredDuringExecution")
-	for i, term := range preferred {
-		if term.Weight < 1 || term.Weight > maxAffinityWeight {
-			errs = append(errs, field.Invalid(p.Index(i).Child("weight"), term.Weight,
-				validation.InclusiveRangeError(1, maxAffinityWeight)))
-		}
-	}
-	_, err := nodeaffinity.NewPreferredSchedulingTerms(preferred, field.WithPath(p))
-	return append(errs, fieldErrors(p, err)...)
-}
-
-// fieldErrors takes an aggregate of field errors apart.
-func fieldErrors(at *field.Path, err error) (errs field.ErrorList) {
-	if err == nil {
-		return nil
-	}
-	list := []error{err}
-	if several, ok := err.(interface{ Errors() []error }); ok {
-		list = several.Errors()
-	}
-	for _, e := range list {
-		var fieldError *field.Error
-		if errors.As(e, &fieldError) {
-			errs = append(errs, fieldError)
-		} else {
-			errs = append(errs, field.Invalid(at, field.OmitValueType{}, e.Error()))
 		}
 	}
 	return errs

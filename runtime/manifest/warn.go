@@ -16,20 +16,26 @@ func warn(r *report, pod *corev1.Pod) {
 		r.warn("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
 			"has no effect: a pod from a manifest is not scheduled")
 	}
+	for i := range pod.Spec.InitContainers {
+		warnContainer(r, &pod.Spec.InitContainers[i], fmt.Sprintf("spec.initContainers[%d]", i))
+	}
 	for i := range pod.Spec.Containers {
-		c, at := &pod.Spec.Containers[i], fmt.Sprintf("spec.containers[%d]", i)
-		seen := map[string]bool{}
-		for j, e := range c.Env {
-			if seen[e.Name] {
-				r.warn(fmt.Sprintf("%s.env[%d].name", at, j), fmt.Sprintf("%q is set before: the last value wins", e.Name))
-			}
-			seen[e.Name] = true
+		warnContainer(r, &pod.Spec.Containers[i], fmt.Sprintf("spec.containers[%d]", i))
+	}
+}
+
+func warnContainer(r *report, c *corev1.Container, at string) {
+	seen := map[string]bool{}
+	for j, e := range c.Env {
+		if seen[e.Name] {
+			r.warn(fmt.Sprintf("%s.env[%d].name", at, j), fmt.Sprintf("%q is set before: the last value wins", e.Name))
 		}
-		if memory := c.Resources.Limits.Memory(); memory.MilliValue()%1000 != 0 {
-			r.warn(at+".resources.limits[memory]", fmt.Sprintf("%s has a fraction of a byte; m means thousandths, Mi mebibytes", memory))
-		}
-		if c.StdinOnce && !c.Stdin {
-			r.warn(at+".stdinOnce", "has no effect without stdin")
-		}
+		seen[e.Name] = true
+	}
+	if memory := c.Resources.Limits.Memory(); memory.MilliValue()%1000 != 0 {
+		r.warn(at+".resources.limits[memory]", fmt.Sprintf("%s has a fraction of a byte; m means thousandths, Mi mebibytes", memory))
+	}
+	if c.StdinOnce && !c.Stdin {
+		r.warn(at+".stdinOnce", "has no effect without stdin")
 	}
 }

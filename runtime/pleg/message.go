@@ -51,11 +51,14 @@ func (p *PLEG) messageFile(st *runtimeapi.ContainerStatus) string {
 	if path == "" {
 		return ""
 	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join("/", path) // as it was mounted
+	}
 	for _, m := range st.GetMounts() {
 		if m.GetContainerPath() != path {
 			continue
 		}
-		text, err := readTail(filepath.Join(p.opts.RootDir, "pods"), m.GetHostPath(), maxMessageBytes, false)
+		text, err := readTail(filepath.Join(p.opts.RootDir, "pods"), m.GetHostPath(), maxMessageBytes, true)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			p.log.Warn("a termination message cannot be read", "container", st.GetId(), "error", err)
 		}

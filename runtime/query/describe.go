@@ -191,14 +191,27 @@ func (d *Describer) podEvent(_ string, _ messages.Ref, e *journaletv1.Event) str
 		return "forget pod " + d.podName(k.PodForgotten.GetUid())
 	case *journaletv1.Event_PodStatusChanged:
 		return statusChanged(k.PodStatusChanged)
+	case *journaletv1.Event_PodEnding:
+		return podEnding(k.PodEnding)
 	case *journaletv1.Event_PodTerminated:
 		return fmt.Sprintf("pod %s has terminated (%s)", d.podName(k.PodTerminated.GetUid()), enumName(k.PodTerminated.GetPhase().String(), "POD_PHASE_"))
 	case *journaletv1.Event_PodFinished:
 		return fmt.Sprintf("pod %s has finished: nothing is left of it", d.podName(k.PodFinished.GetUid()))
+	case *journaletv1.Event_ProbesSet:
+		return probesSet(k.ProbesSet)
+	case *journaletv1.Event_ProbeResult:
+		return probeResult(k.ProbeResult)
 	case *journaletv1.Event_BackOffStarted:
 		return fmt.Sprintf("the next restart of container %s waits %s", k.BackOffStarted.GetContainer(), span(k.BackOffStarted.GetDelay().AsDuration()))
 	}
 	return ""
+}
+
+func podEnding(e *journaletv1.PodEnding) string {
+	if e.GetReason() == "" {
+		return "end the pod: its containers have ended for good, and what runs beside them keeps it no longer"
+	}
+	return withMessage("end the pod ("+e.GetReason()+")", e.GetMessage())
 }
 
 // podObserved tells what is new against the observation before, or all if none was met.

@@ -69,10 +69,9 @@ func Work(c *journaletv1.CallRequested) string {
 		return "start container " + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())
 	case *journaletv1.CallRequested_StopContainer:
 		s := fmt.Sprintf("stop container %s, grace %s", w.StopContainer.GetContainer(), span(w.StopContainer.GetGrace().AsDuration()))
-		if r := w.StopContainer.GetReason(); r != "" {
-			s += " (" + r + ")"
-		}
-		return s
+		return withReason(s, w.StopContainer.GetReason())
+	case *journaletv1.CallRequested_RunHook:
+		return hookWork(w.RunHook)
 	case *journaletv1.CallRequested_RemoveContainer:
 		return "remove container " + w.RemoveContainer.GetContainer()
 	case *journaletv1.CallRequested_StopSandbox:
@@ -90,6 +89,28 @@ func Work(c *journaletv1.CallRequested) string {
 		return "clean up volumes"
 	}
 	return "an unknown call"
+}
+
+func hookWork(h *journaletv1.RunHook) string {
+	kind := "lifecycle"
+	switch h.GetKind() {
+	case journaletv1.HookKind_HOOK_KIND_POST_START:
+		kind = "postStart"
+	case journaletv1.HookKind_HOOK_KIND_PRE_STOP:
+		kind = "preStop"
+	}
+	s := fmt.Sprintf("run the %s hook of container %s", kind, h.GetContainer())
+	if h.GetTimeout() != nil {
+		s += ", within " + span(h.GetTimeout().AsDuration())
+	}
+	return withReason(s, h.GetReason())
+}
+
+func withReason(s, reason string) string {
+	if reason == "" {
+		return s
+	}
+	return s + " (" + reason + ")"
 }
 
 func attempt(n uint32) string {

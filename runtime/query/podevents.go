@@ -17,11 +17,13 @@ import (
 type podEvents struct {
 	ref   messages.Ref
 	calls map[string]*journaletv1.CallRequested // by intent id
-	list  []PodEvent
+	// killing are the containers, by id, of which the preStop hook has told that they end.
+	killing map[string]bool
+	list    []PodEvent
 }
 
 func newPodEvents(ref messages.Ref) *podEvents {
-	return &podEvents{ref: ref, calls: map[string]*journaletv1.CallRequested{}}
+	return &podEvents{ref: ref, calls: map[string]*journaletv1.CallRequested{}, killing: map[string]bool{}}
 }
 
 // note takes in one event; events come in the journal's order.
@@ -51,6 +53,12 @@ func (p *podEvents) note(rec *journaletv1.Record, id string, e *journaletv1.Even
 		p.requested(id, k.CallRequested, add)
 	case *journaletv1.Event_CallFinished:
 		p.finished(k.CallFinished, add)
+	case *journaletv1.Event_ProbeResult:
+		p.probed(k.ProbeResult, add)
+	case *journaletv1.Event_PodEnding:
+		if e := k.PodEnding; e.GetReason() != "" {
+			add(corev1.EventTypeNormal, e.GetReason(), "%s", e.GetMessage())
+		}
 	case *journaletv1.Event_PodStatusChanged:
 		p.waiting(k.PodStatusChanged, add)
 	case *journaletv1.Event_Quarantined:
@@ -77,7 +85,15 @@ func (p *podEvents) requested(id string, c *journaletv1.CallRequested, add addEv
 		p.calls[id] = c
 	}
 	if stop := c.GetStopContainer(); stop != nil {
-		add(corev1.EventTypeNormal, "Killing", "%s", Work(c))
+		if !p.killing[stop.GetContainerId()] {
+			add(corev1.EventTypeNormal, "Killing", "%s", Work(c))
+		}
+		delete(p.killing, stop.GetContainerId())
+	}
+	if hook := c.GetRunHook(); hook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
+		// As the kubelet's, it comes before the hook.
+		p.killing[hook.GetContainerId()] = true
+		add(corev1.EventTypeNormal, "Killing", "%s", withReason("stop container "+hook.GetContainer()+", its preStop hook first", hook.GetReason()))
 	}
 	if sandbox := c.GetRunSandbox(); sandbox.GetAttempt() > 0 {
 		add(corev1.EventTypeNormal, "SandboxChanged", "the pod gets a new sandbox (attempt %d)", sandbox.GetAttempt())
@@ -94,9 +110,16 @@ func (p *podEvents) finished(f *journaletv1.CallFinished, add addEvent) {
 		}
 		return
 	}
+	withdrawn := f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN
 	reason, what := "Failed", "a call failed"
-	switch {
+	switch hook := c.GetRunHook(); {
 	case c == nil:
+	case hook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP:
+		reason, what = "FailedPreStopHook", "the preStop hook of container "+hook.GetContainer()+" failed"
+	case withdrawn:
+		return
+	case hook != nil:
+		reason, what = "FailedPostStartHook", "the postStart hook of container "+hook.GetContainer()+" failed"
 	case c.GetRunSandbox() != nil:
 		reason, what = "FailedCreatePodSandBox", "the sandbox could not be made"
 	case c.GetSetUpVolumes() != nil:

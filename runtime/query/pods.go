@@ -33,6 +33,7 @@ type podFacts struct {
 	source, digest string
 	stage          journaletv1.PodStage
 	orphan         bool
+	waits          []PodWait
 	// bare: the actor has handled nothing that tells of its pod; it was born a moment ago.
 	bare bool
 }
@@ -60,7 +61,7 @@ func (s *server) look(ctx context.Context, ref messages.Ref, on pod.Node, p *pat
 		}
 		st := a.Pod()
 		out <- seen{ref: ref, pod: a.View(on), state: podFacts{
-			source: st.GetSource(), digest: st.GetPod().GetDigest(), stage: st.GetStage(), orphan: st.GetOrphan(),
+			source: st.GetSource(), digest: st.GetPod().GetDigest(), stage: st.GetStage(), orphan: st.GetOrphan(), waits: podWaits(a.Waits()),
 			bare: st.GetPod() == nil && len(st.GetObserved().GetSandboxes()) == 0 && len(st.GetObserved().GetContainers()) == 0,
 		}}
 	})
@@ -73,6 +74,20 @@ func (s *server) look(ctx context.Context, ref messages.Ref, on pod.Node, p *pat
 	default:
 		return seen{ref: ref}, fmt.Errorf("%s is no pod", ref)
 	}
+}
+
+func podWaits(waits []pod.Wait) (out []PodWait) {
+	for _, w := range waits {
+		told := PodWait{What: w.For, Since: w.Since}
+		if w.Call != nil {
+			told.What = Work(w.Call)
+		}
+		if id, err := messages.ParseDecisionID(w.IntentID); err == nil {
+			told.Cause = id.Cause
+		}
+		out = append(out, told)
+	}
+	return out
 }
 
 // views are all pods, by namespace and name. One that has gone meanwhile is left out; one that does
@@ -204,7 +219,7 @@ func (s *server) getPod(ctx context.Context, q PodRequest) (*PodReport, error) {
 		return nil, err
 	}
 	r := &PodReport{
-		Pod: v.pod, Source: v.state.source, Digest: v.state.digest, Orphan: v.state.orphan,
+		Pod: v.pod, Source: v.state.source, Digest: v.state.digest, Orphan: v.state.orphan, Waits: v.state.waits,
 		Stage: enumName(v.state.stage.String(), "POD_STAGE_"), Decisions: []Line{}, Events: []PodEvent{},
 	}
 	if k := s.Host.Quarantines()[v.ref]; k != nil {

@@ -113,6 +113,14 @@ type PodEvent struct {
 	Message string    `json:"message"`
 }
 
+// PodWait is one thing that a pod which ends waits for.
+type PodWait struct {
+	What  string    `json:"what"`
+	Since time.Time `json:"since"`
+	// Cause is the record that had a call asked for; 0 where no call is waited for.
+	Cause uint64 `json:"cause,omitempty"`
+}
+
 // PodReport is all there is to say about one pod.
 type PodReport struct {
 	Pod        *corev1.Pod `json:"pod"`
@@ -121,6 +129,8 @@ type PodReport struct {
 	Stage      string      `json:"stage,omitempty"`
 	Orphan     bool        `json:"orphan,omitempty"`
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	// Waits is what a pod that ends waits for, the oldest first.
+	Waits []PodWait `json:"waits,omitempty"`
 	// Decisions are the newest ones, oldest first; Events follow from the same records.
 	Decisions []Line     `json:"decisions"`
 	Events    []PodEvent `json:"events"`

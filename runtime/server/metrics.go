@@ -39,6 +39,7 @@ type Metrics struct {
 	failures   *prometheus.CounterVec
 	durations  *prometheus.HistogramVec
 	build      *prometheus.GaugeVec
+	probes     probeMetrics
 }
 
 // Buckets in seconds. Appends lie between 0.02 ms without a sync and some 10 ms with one on a slow disk;
@@ -65,7 +66,8 @@ func NewMetrics() *Metrics {
 	m.durations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "kubelet_runtime_operations_duration_seconds", Help: "Time that calls of the container runtime took, by operation.", Buckets: operationBuckets}, []string{"operation_type"})
 	m.build = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "journalet_build_info", Help: "1, labelled with what runs."}, []string{"version", "node"})
-	m.registry.MustRegister(m.records, m.appends, m.relist, m.interval, m.operations, m.failures, m.durations, m.build,
+	m.probes = newProbeMetrics()
+	m.registry.MustRegister(m.probes.total, m.probes.durations, m.records, m.appends, m.relist, m.interval, m.operations, m.failures, m.durations, m.build,
 		(*countCollector)(m), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

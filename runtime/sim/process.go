@@ -159,7 +159,10 @@ func (r *Runtime) terminate(c *container) {
 	}
 	c.signalled = true
 	p := c.process
+	signal := stopSignal(c.config)
 	switch {
+	case signal == cri.Signal_SIGNAL_SIGKILL:
+		r.exit(c, exitCodeKILL, "")
 	case p.b.IgnoreTERM:
 	case p.b.OnTERM != nil:
 		if p.timer != nil {
@@ -168,8 +171,20 @@ func (r *Runtime) terminate(c *container) {
 		c.process = &process{b: *p.b.OnTERM, began: r.clock.Now(), log: p.log}
 		r.play(c)
 	default:
-		r.exit(c, exitCodeTERM, "")
+		r.exit(c, exitCodeOf(signal), "")
 	}
+}
+
+// exitCodeOf is what a process ends with that dies of a signal. Those whose number differs from machine to machine count
+// as SIGTERM.
+func exitCodeOf(signal cri.Signal) int32 {
+	numbers := map[cri.Signal]int32{
+		cri.Signal_SIGNAL_SIGHUP: 1, cri.Signal_SIGNAL_SIGINT: 2, cri.Signal_SIGNAL_SIGQUIT: 3, cri.Signal_SIGNAL_SIGABRT: 6,
+	}
+	if n, ok := numbers[signal]; ok {
+		return 128 + n
+	}
+	return exitCodeTERM
 }
 
 func (s *runtimeService) StopContainer(ctx context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
@@ -280,6 +295,11 @@ func (s *runtimeService) ExecSync(ctx context.Context, req *cri.ExecSyncRequest)
 		if err := r.wait(ctx, limit, stopped); err != nil {
 			return nil, err
 		}
+		select {
+		case <-stopped:
+			return &cri.ExecSyncResponse{ExitCode: exitCodeKILL}, nil
+		default:
+		}
 		return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %s exceeded", limit)
 	case b.RunFor < 0:
 		select {
@@ -291,6 +311,12 @@ func (s *runtimeService) ExecSync(ctx context.Context, req *cri.ExecSyncRequest)
 	}
 	if err := r.wait(ctx, b.RunFor, stopped); err != nil {
 		return nil, err
+	}
+	select {
+	case <-stopped:
+		// What runs in a container dies with it.
+		return &cri.ExecSyncResponse{ExitCode: exitCodeKILL}, nil
+	default:
 	}
 	return r.finishExec(c, b), nil
 }

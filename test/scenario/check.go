@@ -83,13 +83,22 @@ func (g *engine) judge(a *pod.Actor, name string, say func(string, ...any)) {
 		if v.Status.Phase != corev1.PodRunning {
 			say("pod/%s runs with phase %s", name, v.Status.Phase)
 		}
-		for _, c := range v.Status.ContainerStatuses {
+		ended := 0
+		for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
 			if c.State.Waiting != nil {
 				say("pod/%s: container %s waits for nothing: %s", name, c.Name, c.State.Waiting.Reason)
 			}
 			if c.State.Running != nil && !c.Ready {
 				say("pod/%s: container %s runs and is not ready", name, c.Name)
 			}
+		}
+		for _, c := range v.Status.ContainerStatuses {
+			if c.State.Terminated != nil {
+				ended++
+			}
+		}
+		if ended == len(v.Status.ContainerStatuses) {
+			say("pod/%s: its main containers have ended, and it goes on", name)
 		}
 	default:
 		say("pod/%s is stuck in %s", name, s.GetStage())
@@ -155,7 +164,7 @@ func statusLine(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		text += fmt.Sprintf(" %s=%s", c.Type, c.Status)
 	}
-	for _, c := range p.Status.ContainerStatuses {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		text += " " + c.Name + "=" + shortState(c)
 	}
 	return text

@@ -34,6 +34,7 @@ type engine struct {
 	uptime time.Duration
 	epoch  uint64
 	armed  map[timerKey]armedTimer
+	probed map[place]probing
 	// taken is how many records the drivers have taken note of.
 	taken int
 }
@@ -75,6 +76,7 @@ func (g *engine) put(about messages.Ref, e *journaletv1.Event) error {
 // absorb takes note of new records as the timer driver and the PLEG do.
 func (g *engine) absorb() {
 	for _, rec := range g.core.Records()[g.taken:] {
+		g.noteProbes(rec)
 		ref := messages.RefOf(rec.GetActor())
 		for i, e := range rec.GetStep().GetDecisions() {
 			switch k := e.GetKind().(type) {
@@ -153,9 +155,16 @@ func (g *engine) dispatched() []*journaletv1.Call {
 // perform does a call's work in the world; the outcome is not told yet.
 func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 	uid := c.GetRequest().GetPodUid()
+	if c.GetWithdrawn() {
+		// The driver cuts it short.
+		return &journaletv1.CallFinished{
+			IntentId: c.GetIntentId(), Asker: c.GetAsker(), Error: journaletv1.CallError_CALL_ERROR_WITHDRAWN, Message: "cut short",
+		}
+	}
 	var m *corev1.Pod
 	if start := c.GetRequest().GetStartContainer(); start != nil {
 		m = g.names.manifests[start.GetDigest()]
+		g.world.of(uid).expect(g.dispatched(), start, uid)
 	}
 	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)
 	out.Asker = c.GetAsker()
@@ -210,7 +219,7 @@ func (g *engine) converge() error {
 	return fmt.Errorf("no rest after %d moves; the last decisions were\n%s", maxMoves, strings.Join(last, "\n"))
 }
 
-// move makes one thing happen: an outcome, else a look, else a timer.
+// move makes one thing happen: an outcome, else a look, else the success of a probe, else the end of an init container's work, else a timer.
 func (g *engine) move() (bool, error) {
 	if calls := g.dispatched(); len(calls) > 0 {
 		return true, g.finish(g.perform(calls[0]))
@@ -220,6 +229,12 @@ func (g *engine) move() (bool, error) {
 			return true, err
 		}
 	}
+	if told, err := g.succeed(); told || err != nil {
+		return true, err
+	}
+	if g.world.endInit(g.now) {
+		return true, nil
+	}
 	return g.fire(1 << 62)
 }
 
@@ -227,7 +242,8 @@ func (g *engine) move() (bool, error) {
 // one of a new run after a crash, else the same run going on.
 func (g *engine) fork(last int, w *world, started *journaletv1.AgentStarted, ahead bool) (*engine, error) {
 	f := &engine{
-		world: w.clone(), names: g.names, now: g.now, uptime: g.uptime, epoch: g.epoch, armed: maps.Clone(g.armed), taken: last,
+		world: w.clone(), names: g.names, now: g.now, uptime: g.uptime, epoch: g.epoch, armed: maps.Clone(g.armed),
+		probed: maps.Clone(g.probed), taken: last,
 	}
 	if started != nil {
 		f.epoch++
@@ -247,6 +263,7 @@ func (g *engine) fork(last int, w *world, started *journaletv1.AgentStarted, ahe
 // made by then.
 func (g *engine) reseed(ahead bool) {
 	g.armed = map[timerKey]armedTimer{}
+	g.reseedProbes()
 	clear(g.world.told)
 	refs := []messages.Ref{messages.Image}
 	for _, uid := range g.names.uids {

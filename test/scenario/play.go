@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/datadriven"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
@@ -84,9 +85,9 @@ func (s *Story) call(d *datadriven.TestData) (*journaletv1.Call, error) {
 	return found[0], nil
 }
 
-// idOf is the object that a call removes, where there may be several such calls.
+// idOf is the object that a call removes, or has run its hook, where there may be several such calls.
 func idOf(r *journaletv1.CallRequested) string {
-	return r.GetRemoveContainer().GetContainerId() + r.GetRemoveSandbox().GetSandboxId()
+	return r.GetRemoveContainer().GetContainerId() + r.GetRemoveSandbox().GetSandboxId() + r.GetRunHook().GetContainerId()
 }
 
 // done performs a call and tells its outcome; with seen, what a look then shows. "done all" does so
@@ -238,10 +239,17 @@ func (s *Story) status(d *datadriven.TestData) (string, error) {
 		if c.Reason != "" {
 			text += " " + c.Reason
 		}
+		if c.Type == corev1.PodInitialized && c.Message != "" {
+			text += " (" + c.Message + ")"
+		}
 		text += "\n"
 	}
-	for _, c := range p.Status.ContainerStatuses {
-		text += fmt.Sprintf("  container %s: ", c.Name)
+	for i, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		kind := "container"
+		if i < len(p.Status.InitContainerStatuses) {
+			kind = "init container"
+		}
+		text += fmt.Sprintf("  %s %s: ", kind, c.Name)
 		switch {
 		case c.State.Waiting != nil:
 			text += "waiting " + c.State.Waiting.Reason

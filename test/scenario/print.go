@@ -74,8 +74,12 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "dispatch " + n.intent(k.CallDispatched.GetIntentId()) + dispatchNotes(k.CallDispatched)
 	case *journaletv1.Event_BackOffStarted:
 		return "back-off " + k.BackOffStarted.GetContainer() + " " + k.BackOffStarted.GetDelay().AsDuration().String()
+	case *journaletv1.Event_ProbesSet:
+		return probes(k.ProbesSet)
 	case *journaletv1.Event_PodStatusChanged:
 		return changed(k.PodStatusChanged)
+	case *journaletv1.Event_PodEnding:
+		return ending(k.PodEnding)
 	case *journaletv1.Event_PodTerminated:
 		return "terminated " + phase(k.PodTerminated.GetPhase())
 	case *journaletv1.Event_PodFinished:
@@ -140,6 +144,14 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		text += fmt.Sprintf(" attempt=%d in %s", k.StartContainer.GetAttempt(), k.StartContainer.GetSandboxId())
 	case *journaletv1.CallRequested_StopContainer:
 		text += fmt.Sprintf(" %s grace=%s (%s)", k.StopContainer.GetContainerId(), k.StopContainer.GetGrace().AsDuration(), k.StopContainer.GetReason())
+	case *journaletv1.CallRequested_RunHook:
+		text += " " + k.RunHook.GetContainerId()
+		if k.RunHook.GetTimeout() != nil {
+			text += " within=" + k.RunHook.GetTimeout().AsDuration().String()
+		}
+		if k.RunHook.GetReason() != "" {
+			text += " (" + k.RunHook.GetReason() + ")"
+		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		text += " " + k.RemoveContainer.GetContainerId()
 	case *journaletv1.CallRequested_StopSandbox:
@@ -177,8 +189,15 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 		return "set-up-volumes", ""
 	case *journaletv1.CallRequested_CleanPod:
 		return "clean-pod", ""
+	case *journaletv1.CallRequested_RunHook:
+		return hooks[k.RunHook.GetKind()], k.RunHook.GetContainer()
 	}
 	return "unknown", ""
+}
+
+var hooks = map[journaletv1.HookKind]string{
+	journaletv1.HookKind_HOOK_KIND_POST_START: "post-start",
+	journaletv1.HookKind_HOOK_KIND_PRE_STOP:   "pre-stop",
 }
 
 func changed(c *journaletv1.PodStatusChanged) string {
@@ -196,6 +215,17 @@ func changed(c *journaletv1.PodStatusChanged) string {
 		if w := c.GetWaiting()[name]; w.GetReason() != "" {
 			text += " " + name + "=" + w.GetReason()
 		}
+	}
+	return text
+}
+
+func ending(e *journaletv1.PodEnding) string {
+	text := "ends"
+	if e.GetReason() != "" {
+		text += " " + e.GetReason()
+	}
+	if e.GetFailed() {
+		text += " failed"
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -28,7 +29,7 @@ func (s *Story) Failed() error { return s.failed }
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func (s *Story) invent(r *rand.Rand) (line, body string) {
-	switch n := r.IntN(20); {
+	switch n := r.IntN(23); {
 	case n < 2:
 		return "file " + pick(r, "f.yaml", "g.yaml"), manifestOf(r)
 	case n < 3:
@@ -49,6 +50,8 @@ func (s *Story) invent(r *rand.Rand) (line, body string) {
 		return "advance " + pick(r, "1ms", "1s", "5s", "10s", "1m", "10m"), ""
 	case n < 19:
 		return "restart-agent down=" + pick(r, "1ms", "1s", "1m"), ""
+	case n < 22:
+		return cmp.Or(s.someProbe(r), "advance 10ms"), ""
 	}
 	return pick(r, "health runtime=notready network=notready", "health network=notready", "health", "clock back=90s"), ""
 }
@@ -67,8 +70,53 @@ func manifestOf(r *rand.Rand) string {
 	if r.IntN(3) == 0 {
 		side = `, {name: side, image: "app:1"}`
 	}
-	return fmt.Sprintf("metadata: {name: %s%s}\nspec: {restartPolicy: %s, hostNetwork: %t, containers: [{name: main, image: %q%s}%s]%s}\n",
-		pick(r, "a", "b"), uid, pick(r, "Always", "OnFailure", "Never"), r.IntN(4) == 0, pick(r, "app:1", "app:2"), pull, side, volumes)
+	return fmt.Sprintf("metadata: {name: %s%s}\nspec: {restartPolicy: %s, hostNetwork: %t, %s%scontainers: [{name: main, image: %q%s%s}%s]%s}\n",
+		pick(r, "a", "b"), uid, pick(r, "Always", "OnFailure", "Never"), r.IntN(4) == 0, deadlineOf(r), initsOf(r),
+		pick(r, "app:1", "app:2"), pull, policyOf(r, 8)+probesOf(r)+hooksOf(r), side, volumes)
+}
+
+// hooksOf makes up hooks for every third container.
+func hooksOf(r *rand.Rand) string {
+	if r.IntN(3) != 0 {
+		return ""
+	}
+	const postStart, preStop = "postStart: {sleep: {seconds: 1}}", "preStop: {sleep: {seconds: 1}}"
+	return ", lifecycle: {" + pick(r, postStart, preStop, postStart+", "+preStop) + "}"
+}
+
+// initsOf makes up init containers, sidecars among them, for every other pod.
+func initsOf(r *rand.Rand) string {
+	var list []string
+	for _, name := range []string{"one", "proxy", "two"} {
+		if r.IntN(4) != 0 {
+			continue
+		}
+		policy := policyOf(r, 4)
+		if name == "proxy" {
+			policy = ", restartPolicy: Always" + probesOf(r) + hooksOf(r)
+		}
+		list = append(list, fmt.Sprintf("{name: %s, image: %q%s}", name, pick(r, "app:1", "app:2"), policy))
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "initContainers: [" + strings.Join(list, ", ") + "], "
+}
+
+// policyOf makes up a container's own restart policy for one in n.
+func policyOf(r *rand.Rand, n int) string {
+	if r.IntN(n) != 0 {
+		return ""
+	}
+	return pick(r, ", restartPolicy: OnFailure", ", restartPolicy: Never",
+		", restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]")
+}
+
+func deadlineOf(r *rand.Rand) string {
+	if r.IntN(10) != 0 {
+		return ""
+	}
+	return "activeDeadlineSeconds: " + pick(r, "5", "90", "1000") + ", "
 }
 
 // outcome ends a call, most often well.
@@ -94,7 +142,10 @@ func (s *Story) outcome(r *rand.Rand, c *journaletv1.Call) string {
 	switch {
 	case n < 2:
 		code := "runtime"
-		if op == "start-container" {
+		switch op {
+		case "post-start", "pre-stop":
+			code = "hook"
+		case "start-container":
 			code = pick(r, "create", "config", "image_not_present")
 		}
 		return "fail " + call + " error=" + code

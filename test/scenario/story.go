@@ -36,7 +36,7 @@ type Story struct {
 // New begins a story, with an agent that has an empty journal and has not started.
 func New() *Story {
 	s := &Story{lost: map[string]bool{}, g: &engine{
-		world: newWorld(), now: begin, epoch: 1, armed: map[timerKey]armedTimer{},
+		world: newWorld(), now: begin, epoch: 1, armed: map[timerKey]armedTimer{}, probed: map[place]probing{},
 		names: &names{
 			manifests: map[string]*corev1.Pod{}, alias: map[string]string{},
 			intents: map[string]*journaletv1.CallRequested{},
@@ -51,7 +51,7 @@ var commands = map[string]func(*Story, *datadriven.TestData) (string, error){
 	"file": (*Story).file, "remove": (*Story).remove,
 	"health": (*Story).health, "advance": (*Story).advance, "clock": (*Story).clock,
 	"done": (*Story).done, "fail": (*Story).fail, "lose": (*Story).lose,
-	"observe": (*Story).observe, "exit": (*Story).exit, "world": (*Story).disturb,
+	"observe": (*Story).observe, "probe": (*Story).probe, "exit": (*Story).exit, "world": (*Story).disturb,
 	"status": (*Story).status, "calls": (*Story).calls, "settle": (*Story).settle,
 }
 
@@ -154,7 +154,7 @@ func (s *Story) moment(do func() error) error {
 		return err
 	}
 	m.last, m.g, m.started = len(s.g.core.Records()), *s.g, s.started
-	m.g.armed = maps.Clone(s.g.armed)
+	m.g.armed, m.g.probed = maps.Clone(s.g.armed), maps.Clone(s.g.probed)
 	if m.last >= m.first {
 		s.moments = append(s.moments, m)
 	}
@@ -218,6 +218,7 @@ func (s *Story) loseJournal(*datadriven.TestData) (string, error) {
 	s.g.core = host.NewCore(host.AllDeciders, s.g.names.manifest, s.g.epoch)
 	s.g.armed, s.g.taken, s.printed, s.moments, s.started = map[timerKey]armedTimer{}, 0, 0, nil, nil
 	clear(s.g.world.told)
+	clear(s.g.probed)
 	return "", nil
 }
 

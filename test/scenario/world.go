@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -33,6 +32,19 @@ type objects struct {
 	containers []*journaletv1.ContainerObservation
 	// began counts starts of containers of a pod that is to be run but once.
 	began map[string]int
+	// inits are the init containers of the pod as last started that end by themselves.
+	inits map[string]bool
+	// first holds, by sandbox and name, the containers that were ever started, and doneWell those that ended with 0.
+	first, doneWell map[string]bool
+	// expected are, in the same form, the starts under way that an earlier manifest led to.
+	expected map[string]bool
+}
+
+func newObjects() *objects {
+	return &objects{
+		began: map[string]int{}, inits: map[string]bool{}, first: map[string]bool{}, doneWell: map[string]bool{},
+		expected: map[string]bool{},
+	}
 }
 
 func newWorld() *world {
@@ -42,7 +54,10 @@ func newWorld() *world {
 func (w *world) clone() *world {
 	c := newWorld()
 	for uid, o := range w.pods {
-		n := &objects{began: maps.Clone(o.began)}
+		n := &objects{
+			began: maps.Clone(o.began), inits: maps.Clone(o.inits), first: maps.Clone(o.first), doneWell: maps.Clone(o.doneWell),
+			expected: map[string]bool{},
+		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
 		}
@@ -58,7 +73,7 @@ func (w *world) clone() *world {
 
 func (w *world) of(uid string) *objects {
 	if w.pods[uid] == nil {
-		w.pods[uid] = &objects{began: map[string]int{}}
+		w.pods[uid] = newObjects()
 	}
 	return w.pods[uid]
 }
@@ -107,6 +122,12 @@ func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manife
 	case *journaletv1.CallRequested_CleanPod:
 		if k.CleanPod.GetAll() {
 			clear(o.began)
+		}
+	case *journaletv1.CallRequested_RunHook:
+		if !slices.ContainsFunc(o.containers, func(c *journaletv1.ContainerObservation) bool {
+			return c.GetId() == k.RunHook.GetContainerId() && alive(c)
+		}) {
+			out.Error, out.Message = journaletv1.CallError_CALL_ERROR_NOT_DONE, "the container has ended"
 		}
 	case *journaletv1.CallRequested_PullImage:
 		out.ImageRef, out.ImageBytes = "sha256:"+k.PullImage.GetImage(), 1
@@ -164,15 +185,7 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 		SandboxId: k.GetSandboxId(), State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING,
 		CreatedAt: timestamppb.New(now), StartedAt: timestamppb.New(now), IntentId: id,
 	}
-	for i := range manifest.Spec.Containers {
-		if spec := &manifest.Spec.Containers[i]; spec.Name == k.GetContainer() {
-			c.Image, c.ImageRef, c.Hash = spec.Image, "sha256:"+spec.Image, pod.ContainerHash(spec)
-			o.began[c.GetName()+" "+c.GetHash()]++
-			if manifest.Spec.RestartPolicy == corev1.RestartPolicyNever && o.began[c.GetName()+" "+c.GetHash()] > 1 {
-				w.sin("%s: container %s started again under restartPolicy Never", alias, k.GetContainer())
-			}
-		}
-	}
+	w.watchStart(o, alias, c, manifest)
 	o.containers = append(o.containers, c)
 	out.ContainerId, out.ImageRef, out.SandboxId = c.GetId(), c.GetImageRef(), c.GetSandboxId()
 }
@@ -192,6 +205,7 @@ func (o *objects) end(id string, code int32, now time.Time) {
 		c.Reason = "Error"
 		if code == 0 {
 			c.Reason = "Completed"
+			o.doneWell[inSandbox(c, c.GetName())] = true
 		}
 	}
 }

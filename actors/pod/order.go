@@ -1,0 +1,215 @@
+package pod
+
+import (
+	"iter"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Where a pod's initialization has come to is read off its containers, never kept: so an agent that lost its journal, or
+// a sandbox that was replaced, needs no rule of its own. It corresponds to the kubelet's computeInitContainerActions.
+
+// isSidecar tells whether an init container is one that stays.
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// containers are the main containers.
+func (a *Actor) containers() []corev1.Container {
+	if a.manifest == nil {
+		return nil
+	}
+	return a.manifest.Spec.Containers
+}
+
+// initContainers are the init containers, sidecars among them.
+func (a *Actor) initContainers() []corev1.Container {
+	if a.manifest == nil {
+		return nil
+	}
+	return a.manifest.Spec.InitContainers
+}
+
+// all are all containers in the order of their starts.
+func (a *Actor) all() iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for _, list := range [][]corev1.Container{a.initContainers(), a.containers()} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// runsOnce tells whether a container is an init container that ends before the next one starts.
+func (a *Actor) runsOnce(c *corev1.Container) bool {
+	for i := range a.initContainers() {
+		if a.initContainers()[i].Name == c.Name {
+			return !isSidecar(c)
+		}
+	}
+	return false
+}
+
+// begun tells whether a container has had an instance in the pod's sandbox.
+func (a *Actor) begun(c *corev1.Container) bool {
+	cur := a.record(c.Name).GetCurrent()
+	return cur != nil && a.state.GetSandboxId() != "" && cur.GetSandboxId() == a.state.GetSandboxId()
+}
+
+// initialized tells whether a main container has had an instance in the pod's sandbox, or is being started in it: then the
+// init containers are through, whatever became of them, or of the manifest, since.
+func (a *Actor) initialized() bool {
+	for i := range a.containers() {
+		c := &a.containers()[i]
+		if a.begun(c) || a.starting(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// starting tells whether a container is being started in the pod's sandbox.
+func (a *Actor) starting(c *corev1.Container) bool {
+	return a.calling(func(r *journaletv1.CallRequested) bool {
+		s := r.GetStartContainer()
+		return s != nil && s.GetContainer() == c.Name && s.GetSandboxId() == a.state.GetSandboxId()
+	})
+}
+
+// turn is the index of the init container that holds up those after it; the number of them if none does. The newest one
+// that has begun counts: those before it were through when it began, and a sidecar among them that has died since is
+// started again without holding up anything.
+func (a *Actor) turn() int {
+	inits := a.initContainers()
+	if len(inits) == 0 || a.initialized() {
+		return len(inits)
+	}
+	newest := 0
+	for i := range inits {
+		if a.begun(&inits[i]) {
+			newest = i
+		}
+	}
+	for i := newest; i < len(inits); i++ {
+		if !a.through(&inits[i]) {
+			return i
+		}
+	}
+	return len(inits)
+}
+
+// through tells whether what comes after an init container may start: it has ended well in this sandbox, or, as a
+// sidecar, its start is over.
+func (a *Actor) through(c *corev1.Container) bool {
+	if isSidecar(c) {
+		return a.begun(c) && a.started(c)
+	}
+	return a.begun(c) && succeededOnce(a.record(c.Name))
+}
+
+func succeededOnce(r *journaletv1.ContainerRecord) bool {
+	return exited(r.GetCurrent()) && r.GetCurrent().GetExitCode() == 0 && !r.GetStoppedAsUnhealthy()
+}
+
+// presumedDone tells whether an init container of which nothing is known must have done its work, since a main container
+// was made: the runtime no longer shows it and the journal is younger than the pod.
+func (a *Actor) presumedDone(c *corev1.Container) bool {
+	if !a.runsOnce(c) || a.record(c.Name).GetCurrent() != nil {
+		return false
+	}
+	for i := range a.containers() {
+		if a.record(a.containers()[i].Name).GetCurrent() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// didItsWork tells whether an init container that is to run once has ended well, in whatever sandbox.
+func (a *Actor) didItsWork(c *corev1.Container) bool {
+	return succeededOnce(a.record(c.Name)) || a.presumedDone(c)
+}
+
+// atTurn tells whether a container may run now, for all that stands before it.
+func (a *Actor) atTurn(c *corev1.Container) bool {
+	inits, turn := a.initContainers(), a.turn()
+	for i := range inits {
+		if inits[i].Name == c.Name {
+			return i == turn || i < turn && isSidecar(c)
+		}
+	}
+	return turn == len(inits)
+}
+
+// initialize brings the init containers to where they should be, and tells whether the main ones may start.
+func (d *step) initialize() (bool, error) {
+	inits, turn := d.initContainers(), d.turn()
+	for i := range inits {
+		if i > turn || i < turn && !isSidecar(&inits[i]) {
+			continue
+		}
+		if err := d.container(&inits[i]); err != nil {
+			return false, err
+		}
+	}
+	return turn == len(inits), nil
+}
+
+// failedToInitialize tells whether an init container has failed for good, which fails the pod. What failed in an earlier
+// sandbox counts until its turn has come again.
+func (a *Actor) failedToInitialize() bool {
+	inits := a.initContainers()
+	for i := a.turn(); i < len(inits); i++ {
+		c := &inits[i]
+		r := a.record(c.Name)
+		if !isSidecar(c) && exited(r.GetCurrent()) && r.GetCurrent().GetExitCode() != 0 && !a.restarts(c, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// done tells whether every main container has ended and none is to start again. Sidecars keep no pod alive.
+func (d *step) done() bool {
+	for i := range d.containers() {
+		c := &d.containers()[i]
+		r := d.record(c.Name)
+		if !exited(r.GetCurrent()) || d.restarts(c, r) || d.calling(forContainer(c.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// conclude ends a pod that nothing is left to do for. What still runs, or was begun, is ended first.
+func (d *step) conclude() error {
+	if d.anyAtWork() {
+		return d.beginEnd(new(journaletv1.PodEnding))
+	}
+	return d.tellTerminated()
+}
+
+// anyAtWork tells whether something of the pod runs or was begun. A pod without init containers has nothing left by then.
+func (d *step) anyAtWork() bool {
+	if len(d.initContainers()) == 0 {
+		return false
+	}
+	for c := range d.all() {
+		r := d.record(c.Name)
+		if alive(r.GetCurrent()) || r.GetImageAsked() || d.calling(forContainer(c.Name)) {
+			return true
+		}
+	}
+	return d.calling(func(r *journaletv1.CallRequested) bool {
+		return r.GetRunSandbox() != nil || r.GetSetUpVolumes() != nil
+	})
+}
+
+func (d *step) beginEnd(e *journaletv1.PodEnding) error {
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodEnding{PodEnding: e}})
+}

@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/probe"
+	"github.com/journalet/journalet/runtime/server"
+)
+
+// newProbes makes the driver that runs probes.
+func (a *agent) newProbes() *probe.Driver {
+	return probe.New(probe.Options{
+		Conn: a.conn, Manifest: a.library.get, HostIPs: a.facts.HostIPs, Log: a.log,
+		Sink: func(ctx context.Context, r *journaletv1.ProbeResult) error {
+			return a.host.Fact(ctx, messages.Pod(r.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: r}})
+		},
+		Observe: a.countProbe, Forget: a.metrics.ForgetProbes,
+	})
+}
+
+// countProbe counts one run of a probe.
+func (a *agent) countProbe(r probe.Run) {
+	result := server.ProbeFailed
+	switch {
+	case r.Unknown:
+		result = server.ProbeUnknown
+	case r.Success:
+		result = server.ProbeSuccessful
+	}
+	a.metrics.Probed(server.Probe{
+		Type: probe.Title(r.Kind), Container: r.Container, Pod: r.Pod, Namespace: r.Namespace, PodUID: r.PodUID,
+	}, result, r.Took)
+}
+
+// seedProbes gives the driver what a pod was probed with, and what was told of it.
+func (a *agent) seedProbes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
+	for _, p := range d.Probed() {
+		a.probes.Seed(ref.ID, p.Set, p.Results)
+	}
+	r.Open(ref, func(rec *journaletv1.Record) {
+		if result := rec.GetFact().GetProbeResult(); result != nil {
+			a.probes.SeedOpen(result)
+		}
+	})
+}

@@ -1,0 +1,54 @@
+package cri
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Cgroups is what a node's cgroups can hold containers to.
+type Cgroups struct {
+	// HugePages are the sizes of huge pages that the node knows, as CRI writes them ("2MB"), sorted.
+	HugePages []string
+	// Swap tells that swap can be limited.
+	Swap bool
+}
+
+// DetectCgroups looks at the node under this root, which is "/" but in tests. v2 tells that the node has the unified
+// hierarchy only. What cannot be read counts as not there: then the runtime is not asked for what it would refuse.
+func DetectCgroups(root string, v2 bool) Cgroups {
+	out := Cgroups{}
+	entries, _ := os.ReadDir(filepath.Join(root, "sys/kernel/mm/hugepages"))
+	for _, e := range entries {
+		size, ok := strings.CutPrefix(e.Name(), "hugepages-")
+		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(size, "kB"), 10, 64)
+		if ok && err == nil {
+			out.HugePages = append(out.HugePages, pageSize(kilobytes))
+		}
+	}
+	slices.Sort(out.HugePages)
+	swap := filepath.Join(root, "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+	if v2 {
+		// The root cgroup has no such file, so this process' own tells.
+		own, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+		_, group, _ := strings.Cut(strings.TrimSpace(string(own)), "::")
+		swap = filepath.Join(root, "sys/fs/cgroup", group, "memory.swap.max")
+	}
+	_, err := os.Stat(swap)
+	out.Swap = err == nil
+	return out
+}
+
+// pageSize writes a size as cgroup files and CRI do.
+func pageSize(kilobytes uint64) string {
+	const mega, giga = 1 << 10, 1 << 20
+	switch {
+	case kilobytes >= giga:
+		return strconv.FormatUint(kilobytes/giga, 10) + "GB"
+	case kilobytes >= mega:
+		return strconv.FormatUint(kilobytes/mega, 10) + "MB"
+	}
+	return strconv.FormatUint(kilobytes, 10) + "KB"
+}

@@ -1,0 +1,62 @@
+package cri
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestWhatCgroupsCanLimitIsReadFromTheNode(t *testing.T) {
+	root := t.TempDir()
+	put := func(name, content string) {
+		t.Helper()
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := DetectCgroups(root, false); got.Swap || got.HugePages != nil {
+		t.Errorf("a node that shows nothing has %+v", got)
+	}
+	for _, size := range []string{"hugepages-64kB", "hugepages-2048kB", "hugepages-1048576kB"} {
+		put("sys/kernel/mm/hugepages/"+size+"/nr_hugepages", "0")
+	}
+	put("proc/self/cgroup", "0::/system.slice/agent.service\n")
+	if got := DetectCgroups(root, true); got.Swap || !reflect.DeepEqual(got.HugePages, []string{"1GB", "2MB", "64KB"}) {
+		t.Errorf("a node with three sizes and no swap has %+v", got)
+	}
+	put("sys/fs/cgroup/system.slice/agent.service/memory.swap.max", "max")
+	if !DetectCgroups(root, true).Swap || DetectCgroups(root, false).Swap {
+		t.Error("the file of the unified hierarchy counts there and nowhere else")
+	}
+	put("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "1")
+	if !DetectCgroups(root, false).Swap {
+		t.Error("the file of the old hierarchy was not found")
+	}
+}
+
+func TestContainersGetNoSwapAndNoHugePages(t *testing.T) {
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	})
+	d := &Driver{opts: Options{Cgroups: Cgroups{HugePages: []string{"2MB"}, Swap: true}}}
+	r := d.containerResources(pod, &pod.Spec.Containers[0])
+	if r.MemorySwapLimitInBytes != 1<<30 || len(r.HugepageLimits) != 1 || r.HugepageLimits[0].PageSize != "2MB" || r.HugepageLimits[0].Limit != 0 {
+		t.Errorf("cgroup v1: %v", r)
+	}
+	d.opts.CgroupV2 = true
+	if r = d.containerResources(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "0" || r.MemorySwapLimitInBytes != 0 {
+		t.Errorf("cgroup v2: %v", r)
+	}
+	d.opts.Cgroups = Cgroups{}
+	if r = d.containerResources(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "" || r.HugepageLimits != nil {
+		t.Errorf("a node that cannot limit them: %v", r)
+	}
+}

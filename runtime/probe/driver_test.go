@@ -1,0 +1,347 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// kinds are probes by kind.
+type kinds = map[journaletv1.ProbeKind]*corev1.Probe
+
+func delayed(s int32) func(*corev1.Probe) { return func(p *corev1.Probe) { p.InitialDelaySeconds = s } }
+func every(s int32) func(*corev1.Probe)   { return func(p *corev1.Probe) { p.PeriodSeconds = s } }
+
+func within(s int32) func(*corev1.Probe) { return func(p *corev1.Probe) { p.TimeoutSeconds = s } }
+
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestAProbeRunsAfterItsDelayAndThenByItsPeriodWithoutDrift(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) {
+			pass(300 * time.Millisecond)
+			return nil, nil
+		}
+		w.pod("a", kinds{readiness: exec(delayed(3), every(2))})
+		d := w.driver()
+		start(t, d)
+		d.Stored(stored("a", probesSet("a", readiness)))
+		pass(10 * time.Second)
+		same(t, "ran at", w.ranAt("a-0"), []time.Duration{3 * time.Second, 5 * time.Second, 7 * time.Second, 9 * time.Second})
+		same(t, "told", w.words(), []string{"Readiness of a-0 ok"})
+	})
+}
+
+func TestARunLongerThanThePeriodIsNotDoubledAndStaysInItsRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) {
+			pass(2500 * time.Millisecond)
+			return nil, nil
+		}
+		w.pod("a", kinds{readiness: exec(within(5))})
+		d := w.driver()
+		start(t, d)
+		d.Stored(stored("a", probesSet("a", readiness)))
+		pass(7 * time.Second)
+		same(t, "ran at", w.ranAt("a-0"), []time.Duration{0, 3 * time.Second, 6 * time.Second})
+	})
+}
+
+func TestOnlyAChangeIsToldInTheKubeletsWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.command = func(_ context.Context, _ string, n int) (*runtimeapi.ExecSyncResponse, error) {
+			switch {
+			case n <= 4: // two runs of two probes
+				return exits(1, "no such file")
+			case n <= 8:
+				return nil, nil
+			}
+			return nil, context.DeadlineExceeded
+		}
+		two := func(p *corev1.Probe) { p.FailureThreshold = 3 }
+		w.pod("a", kinds{liveness: exec(two), readiness: exec()})
+		d := w.driver()
+		start(t, d)
+		d.Stored(stored("a", probesSet("a", liveness, readiness)))
+		pass(1500 * time.Millisecond)
+		same(t, "told at first", w.words(), []string{"Readiness probe failed: no such file"})
+		pass(2 * time.Second)
+		same(t, "told then", w.words()[1:], []string{"Readiness of a-0 ok"})
+		w.set(func() {
+			w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) { return exits(2, "gone") }
+		})
+		pass(10 * time.Second)
+		same(t, "told in the end", w.words()[2:], []string{"Readiness probe failed: gone", "Liveness probe failed: gone"})
+	})
+}
+
+func TestALivenessProbeThatFailedAndAStartupProbeThatIsOverAreRunNoMore(t *testing.T) {
+	for _, kind := range []journaletv1.ProbeKind{startup, liveness} {
+		for code, want := range map[int32]int{0: 1, 1: 1} {
+			t.Run(fmt.Sprint(Title(kind), code), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld()
+					w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) { return exits(code, "") }
+					w.pod("a", kinds{kind: exec()})
+					d := w.driver()
+					start(t, d)
+					d.Stored(stored("a", probesSet("a", kind)))
+					pass(5500 * time.Millisecond)
+					if kind == liveness && code == 0 {
+						want = 6 // a healthy one is asked on
+					}
+					same(t, "runs", len(w.ranAt("a-0")), want)
+				})
+			})
+		}
+	}
+}
+
+func TestNothingIsToldAgainAndNoDelayWaitedTwiceAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		for _, name := range []string{"old", "young", "open"} {
+			w.pod(name, kinds{readiness: exec(delayed(60), every(10))})
+		}
+		d := w.driver()
+		result := func(pod string, ok bool) *journaletv1.ProbeResult {
+			return &journaletv1.ProbeResult{Uid: pod, Container: "main", ContainerId: pod + "-0", Kind: readiness, Success: ok}
+		}
+		seed := func(pod string, age time.Duration, ok bool) {
+			s := probesSet(pod, readiness)
+			s.StartedAt = timestamppb.New(time.Now().Add(-age))
+			d.Seed(pod, s, []*journaletv1.ProbeResult{result(pod, ok)})
+		}
+		seed("old", time.Hour, true)
+		seed("young", 50*time.Second, true)
+		seed("open", time.Hour, false)
+		d.SeedOpen(result("open", true)) // in the journal, and not in the state
+		start(t, d)
+		// A step of the new run's first moments does not undo the seeding.
+		again := probesSet("old", readiness)
+		again.StartedAt = timestamppb.New(time.Now().Add(-time.Hour))
+		d.Stored(stored("old", again))
+		pass(12 * time.Second)
+		if n := len(w.ranAt("old-0")); n == 0 {
+			t.Error("a probe whose delay was over has not run within its period")
+		}
+		same(t, "the young one ran at", w.ranAt("young-0"), []time.Duration{10 * time.Second})
+		same(t, "told", w.words(), []string(nil))
+	})
+}
+
+func TestProbesAreSpreadOverTheirPeriodAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		d := w.driver()
+		const pods = 100
+		for i := range pods {
+			name := fmt.Sprintf("p%d", i)
+			w.pod(name, kinds{readiness: exec(every(10))})
+			d.Seed(name, probesSet(name, readiness), nil)
+		}
+		start(t, d)
+		pass(9999 * time.Millisecond)
+		tenths := make([]int, 10)
+		for i := range pods {
+			at := w.ranAt(fmt.Sprintf("p%d-0", i))
+			if len(at) != 1 {
+				t.Fatalf("p%d ran at %v", i, at)
+			}
+			tenths[at[0]/time.Second]++
+		}
+		if slices.Max(tenths) > 3*pods/10 || slices.Min(tenths) == 0 {
+			t.Errorf("runs in each tenth of the period: %v", tenths)
+		}
+	})
+}
+
+func TestProbesThatHangHoldUpNoOtherWhileAWorkerIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.command = func(ctx context.Context, id string, _ int) (*runtimeapi.ExecSyncResponse, error) {
+			if strings.HasPrefix(id, "hangs") {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return nil, nil
+		}
+		d := w.driver()
+		start(t, d)
+		for i := range Workers {
+			name := fmt.Sprintf("hangs%d", i)
+			w.pod(name, kinds{readiness: exec(within(60))})
+			if i > 0 { // one worker is left
+				d.Stored(stored(name, probesSet(name, readiness)))
+			}
+		}
+		w.pod("good", kinds{readiness: exec()})
+		d.Stored(stored("good", probesSet("good", readiness)))
+		pass(3500 * time.Millisecond)
+		same(t, "the good one ran at", w.ranAt("good-0"), []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second})
+		// With the last one taken it waits, and is run when one comes free: here because a hanging one is ended.
+		d.Stored(stored("hangs0", probesSet("hangs0", readiness)))
+		pass(10 * time.Second)
+		same(t, "runs meanwhile", len(w.ranAt("good-0")), 4)
+		d.Stored(stored("hangs0", probesSet("hangs0")))
+		pass(time.Millisecond)
+		same(t, "runs after", len(w.ranAt("good-0")), 5)
+	})
+}
+
+func TestWhatIsEndedIsCancelledAndTellsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var cancelled atomic.Bool
+		w.command = func(ctx context.Context, _ string, _ int) (*runtimeapi.ExecSyncResponse, error) {
+			<-ctx.Done()
+			cancelled.Store(true)
+			return exits(1, "")
+		}
+		w.pod("a", kinds{readiness: exec(within(60))})
+		d := w.driver()
+		start(t, d)
+		d.Stored(stored("a", probesSet("a", readiness)))
+		pass(time.Second)
+		d.Stored(stored("a", probesSet("a")))
+		pass(time.Minute)
+		if !cancelled.Load() || len(w.words()) > 0 || len(w.ranAt("a-0")) != 1 {
+			t.Errorf("cancelled %t, told %v, ran at %v", cancelled.Load(), w.words(), w.ranAt("a-0"))
+		}
+	})
+}
+
+func TestARunOfWhichNothingIsLearntCountsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.command = func(_ context.Context, _ string, n int) (*runtimeapi.ExecSyncResponse, error) {
+			if n == 1 || n == 5 {
+				return exits(1, "failed") // one failure, then a run of three tries, then another failure
+			}
+			return nil, errors.New("the runtime is away")
+		}
+		two := func(p *corev1.Probe) { p.FailureThreshold = 2 }
+		w.pod("a", kinds{readiness: exec(two)})
+		d := w.driver()
+		start(t, d)
+		d.Stored(stored("a", probesSet("a", readiness)))
+		pass(1500 * time.Millisecond)
+		same(t, "tries", len(w.ranAt("a-0")), 1+tries)
+		same(t, "told", w.words(), []string(nil))
+		pass(time.Second)
+		same(t, "told after the second failure", w.words(), []string{"Readiness probe failed: failed"})
+		unknowns := 0
+		for _, r := range w.observed {
+			if r.Unknown {
+				unknowns++
+			}
+		}
+		same(t, "unknown runs", unknowns, 1)
+	})
+}
+
+func TestAResultThatCouldNotBeToldIsToldByTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.refuse = true
+		w.pod("a", kinds{readiness: exec()})
+		d := w.driver()
+		start(t, d)
+		d.Stored(stored("a", probesSet("a", readiness)))
+		pass(1500 * time.Millisecond)
+		w.set(func() { w.refuse = false })
+		pass(time.Second)
+		same(t, "told", w.words(), []string{"Readiness of a-0 ok"})
+	})
+}
+
+func TestAManifestThatCannotBeReadIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.lacking = true
+		w.pod("a", kinds{readiness: exec()})
+		d := w.driver()
+		start(t, d)
+		d.Stored(stored("a", probesSet("a", readiness)))
+		for range 25 { // whatever else wakes the scheduler
+			pass(100 * time.Millisecond)
+			d.signal()
+		}
+		pass(50 * time.Millisecond)
+		same(t, "asked for", w.asked, 3)
+		w.set(func() { w.lacking = false })
+		pass(time.Second)
+		same(t, "told", w.words(), []string{"Readiness of a-0 ok"})
+	})
+}
+
+func TestAProbeThatStaysAsItWasGoesOnWhenOthersAreSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.pod("a", kinds{liveness: exec(every(4)), readiness: exec(every(4))})
+		d := w.driver()
+		start(t, d)
+		d.Stored(stored("a", probesSet("a", liveness, readiness)))
+		pass(time.Second)
+		d.Stored(stored("a", probesSet("a", readiness)))
+		pass(4 * time.Second)
+		same(t, "ran at", w.ranAt("a-0"), []time.Duration{0, 0, 4 * time.Second})
+		// Another instance is begun with anew.
+		next := probesSet("a", readiness)
+		next.ContainerId = "a-1"
+		d.Stored(stored("a", next))
+		pass(time.Second)
+		same(t, "the next one ran at", w.ranAt("a-1"), []time.Duration{5 * time.Second})
+		same(t, "told", w.words(), []string{"Readiness of a-0 ok", "Readiness of a-1 ok"})
+	})
+}
+
+func TestNothingIsLeftOfAPodThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.pod("a", kinds{readiness: exec()})
+		d := w.driver()
+		start(t, d)
+		d.Stored(stored("a", probesSet("a", readiness)))
+		pass(1500 * time.Millisecond)
+		d.Stored(decided("a", &journaletv1.Event{Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{Uid: "a"}}}))
+		pass(5 * time.Second)
+		same(t, "observed", len(w.observed), 2)
+		same(t, "forgot", w.forgot, []string{"a"})
+		if len(d.probes)+len(d.due)+len(d.waiting)+len(d.names)+len(d.pending)+d.busy > 0 {
+			t.Errorf("left over: %+v", d)
+		}
+	})
+}
+
+func TestAMessageIsBoundedAndText(t *testing.T) {
+	for _, c := range []struct{ said, ends string }{
+		{strings.Repeat("x", 5000), "x"}, {strings.Repeat("é", 5000), "é"}, {"a" + strings.Repeat("日", 5000), "日"}, {"\xff\xfe", "\uFFFD"},
+	} {
+		got := words(readiness, outcome{failure, c.said})
+		if len(got) > maxMessageBytes+2 || !utf8.ValidString(got) || !strings.HasSuffix(got, c.ends) || !strings.HasPrefix(got, "Readiness probe failed: ") {
+			t.Errorf("%.20q becomes %d bytes that end in %q", c.said, len(got), got[max(0, len(got)-6):])
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package probe
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const (
+	// maxMessageBytes bounds what is told of a failure. The kubelet tells up to 10 KiB; ours is kept in the pod's state.
+	maxMessageBytes = 1 << 10
+	// maxOutputBytes bounds what is read of a command's output or an answer's body (kubelet: 10 KiB).
+	maxOutputBytes = 10 << 10
+	// tries is how often a probe is tried in one run of which nothing is learnt (kubelet: maxProbeRetries).
+	tries = 3
+	// unknownTold is the run in a row of which nothing was learnt that is logged. The first is most often one of a container
+	// that has just ended.
+	unknownTold = 3
+)
+
+// target is what a probe is aimed at.
+type target struct {
+	container *corev1.Container
+	host      string
+}
+
+// outcome is what one try came to. The kubelet's four results: a warning is a success that somebody should hear of.
+type outcome struct {
+	result result
+	text   string
+}
+
+type result uint8
+
+const (
+	unknown result = iota
+	success
+	warning
+	failure
+)
+
+// work runs a probe, and then those that wait for a worker.
+func (d *Driver) work(ctx context.Context, p *probe) {
+	for p != nil {
+		d.runOnce(ctx, p)
+		p = d.next(p)
+	}
+}
+
+// next puts a probe back that was run, and gives one that waits; nil: the worker ends.
+func (d *Driver) next(p *probe) *probe {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.cancel = nil
+	switch {
+	case p.gone:
+	case p.tally.told == unhealthy && p.kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS,
+		p.tally.told != undecided && p.kind == journaletv1.ProbeKind_PROBE_KIND_STARTUP:
+		// Its word is said; what follows is the pod's to decide, with another ProbesSet. (As in the kubelet.)
+	default:
+		d.again(p)
+	}
+	for len(d.waiting) > 0 {
+		p, d.waiting[0] = d.waiting[0], nil
+		if d.waiting = d.waiting[1:]; !p.gone {
+			return p
+		}
+	}
+	d.busy--
+	return nil
+}
+
+// runOnce runs a probe once and tells what is news.
+func (d *Driver) runOnce(ctx context.Context, p *probe) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d.mu.Lock()
+	if p.gone {
+		d.mu.Unlock()
+		return
+	}
+	p.cancel = cancel
+	t := p.target
+	d.mu.Unlock()
+	began := d.clock.Now()
+	late := began.Sub(p.due)
+	out := d.try(ctx, p, t)
+	if ctx.Err() != nil {
+		return
+	}
+	d.observe(p, out, late, d.clock.Now().Sub(began))
+	if out.result == unknown {
+		p.unknown++
+		if p.unknown == unknownTold {
+			d.log.Warn("a probe cannot be run; its result stays as it was", "pod", p.at.uid, "container", p.at.container,
+				"probe", Title(p.kind), "error", bounded(out.text))
+		}
+		return
+	}
+	p.unknown = 0
+	judged, news := p.tally.note(out.result != failure)
+	if !news {
+		return
+	}
+	told := &journaletv1.ProbeResult{
+		Uid: p.at.uid, Container: p.at.container, ContainerId: p.id, Kind: p.kind, Success: judged == healthy,
+		Message: words(p.kind, out),
+	}
+	if err := d.opts.Sink(ctx, told); err != nil {
+		if ctx.Err() == nil {
+			d.log.Warn("the result of a probe could not be told; the next run tells it", "pod", p.at.uid, "container", p.at.container, "error", err)
+		}
+		return
+	}
+	d.mu.Lock()
+	p.tally.tell(judged)
+	d.mu.Unlock()
+}
+
+// try tries a probe until something is learnt.
+func (d *Driver) try(ctx context.Context, p *probe, t target) (out outcome) {
+	for range tries {
+		if out = d.once(ctx, p, t); out.result != unknown || ctx.Err() != nil {
+			break
+		}
+	}
+	return out
+}
+
+func (d *Driver) once(ctx context.Context, p *probe, t target) outcome {
+	switch s := p.spec; {
+	case s.Exec != nil:
+		return d.exec(ctx, p.id, t.container, s.Exec.Command, p.timeout())
+	case s.HTTPGet != nil:
+		return httpGet(ctx, t, s.HTTPGet, p.timeout())
+	case s.TCPSocket != nil:
+		return tcpSocket(ctx, t, s.TCPSocket, p.timeout())
+	case s.GRPC != nil:
+		return grpcCheck(ctx, t, s.GRPC, p.timeout())
+	}
+	return outcome{unknown, "the manifest names no way to probe"}
+}
+
+// observe tells those who count, unless they were told that nothing more comes.
+func (d *Driver) observe(p *probe, out outcome, late, took time.Duration) {
+	if d.opts.Observe == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p.gone {
+		return
+	}
+	n := d.names[p.at.uid]
+	d.opts.Observe(Run{
+		Kind: p.kind, Namespace: n.namespace, Pod: n.name, PodUID: p.at.uid, Container: p.at.container,
+		Success: out.result == success || out.result == warning, Unknown: out.result == unknown, Late: late, Took: took,
+	})
+}
+
+// words are what is told of a result, as the kubelet words it; empty for a plain success.
+func words(kind journaletv1.ProbeKind, out outcome) string {
+	switch out.result {
+	case failure:
+		return bounded(Title(kind) + " probe failed: " + out.text)
+	case warning:
+		return bounded(Title(kind) + " probe warning: " + out.text)
+	}
+	return ""
+}
+
+// Title is what the kubelet calls a kind of probe.
+func Title(kind journaletv1.ProbeKind) string {
+	switch kind {
+	case journaletv1.ProbeKind_PROBE_KIND_STARTUP:
+		return "Startup"
+	case journaletv1.ProbeKind_PROBE_KIND_LIVENESS:
+		return "Liveness"
+	}
+	return "Readiness"
+}
+
+// bounded cuts a text to maxMessageBytes, between characters, and replaces what is none.
+func bounded(s string) string {
+	if len(s) > maxMessageBytes {
+		s = s[:maxMessageBytes]
+		for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
+			s = s[:len(s)-1]
+		}
+		if r, _ := utf8.DecodeLastRuneInString(s); r == utf8.RuneError && len(s) > 0 {
+			s = s[:len(s)-1] // the first byte of the character that was cut
+		}
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

@@ -1,0 +1,172 @@
+package scenario
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// place is one container of one pod.
+type place struct{ uid, container string }
+
+// probing is what the driver of probes knows of one container. Its values are never changed, only replaced.
+type probing struct {
+	id    string
+	kinds []journaletv1.ProbeKind
+	// told are the last results.
+	told map[journaletv1.ProbeKind]bool
+}
+
+// noteProbes takes note of a record as the driver of probes does.
+func (g *engine) noteProbes(rec *journaletv1.Record) {
+	if r := rec.GetFact().GetProbeResult(); r != nil {
+		at := place{r.GetUid(), r.GetContainer()}
+		if p := g.probed[at]; p.id == r.GetContainerId() && slices.Contains(p.kinds, r.GetKind()) {
+			p.told = maps.Clone(p.told)
+			p.told[r.GetKind()] = r.GetSuccess()
+			g.probed[at] = p
+		}
+	}
+	for _, e := range rec.GetStep().GetDecisions() {
+		switch k := e.GetKind().(type) {
+		case *journaletv1.Event_ProbesSet:
+			g.setProbes(place{rec.GetActor().GetId(), k.ProbesSet.GetContainer()}, k.ProbesSet)
+		case *journaletv1.Event_PodTerminated:
+			maps.DeleteFunc(g.probed, func(at place, _ probing) bool { return at.uid == k.PodTerminated.GetUid() })
+		}
+	}
+}
+
+func (g *engine) setProbes(at place, s *journaletv1.ProbesSet) {
+	p := g.probed[at]
+	if p.id != s.GetContainerId() {
+		p = probing{id: s.GetContainerId(), told: map[journaletv1.ProbeKind]bool{}}
+	}
+	if p.kinds = s.GetKinds(); len(p.kinds) == 0 {
+		delete(g.probed, at)
+		return
+	}
+	g.probed[at] = p
+}
+
+// reseedProbes gives the driver what the journal knows, as at a start: what pods' states hold, and results that are in the
+// journal and in no state yet.
+func (g *engine) reseedProbes() {
+	g.probed = map[place]probing{}
+	for _, rec := range g.core.Records() {
+		g.noteProbes(rec)
+	}
+	open := g.probed
+	g.probed = map[place]probing{}
+	for _, uid := range g.names.uids {
+		a := g.pod(uid)
+		if a == nil {
+			continue
+		}
+		for _, p := range a.Probed() {
+			at := place{uid, p.Set.GetContainer()}
+			g.setProbes(at, p.Set)
+			for _, r := range p.Results {
+				g.probed[at].told[r.GetKind()] = r.GetSuccess()
+			}
+			if open[at].id == p.Set.GetContainerId() {
+				maps.Copy(g.probed[at].told, open[at].told)
+			}
+		}
+	}
+}
+
+// succeed lets a probe succeed that has not yet, as in a world without faults; false if there is none.
+func (g *engine) succeed() (bool, error) {
+	places := slices.SortedFunc(maps.Keys(g.probed), func(a, b place) int {
+		return cmp.Or(cmp.Compare(g.names.of(a.uid), g.names.of(b.uid)), cmp.Compare(a.container, b.container))
+	})
+	for _, at := range places {
+		p := g.probed[at]
+		for _, kind := range p.kinds {
+			if p.told[kind] || kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS {
+				continue
+			}
+			return true, g.put(messages.Pod(at.uid), probeResult(at, p.id, kind, ""))
+		}
+	}
+	return false, nil
+}
+
+// probeResult is what the driver tells; without a message it is a success.
+func probeResult(at place, id string, kind journaletv1.ProbeKind, message string) *journaletv1.Event {
+	return &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: &journaletv1.ProbeResult{
+		Uid: at.uid, Container: at.container, ContainerId: id, Kind: kind, Success: message == "", Message: message,
+	}}}
+}
+
+// probe tells a result of a probe: "probe startup|liveness|readiness pod=<alias> [container=<name>] [id=<instance>]
+// [fails=<why>]". Without an id it is one of the newest instance.
+func (s *Story) probe(d *datadriven.TestData) (string, error) {
+	uid, err := s.uid(d)
+	if err != nil {
+		return "", err
+	}
+	name := strings.ToUpper(d.CmdArgs[0].Key)
+	kind := journaletv1.ProbeKind(journaletv1.ProbeKind_value["PROBE_KIND_"+name])
+	if kind == 0 {
+		return "", fmt.Errorf("no such probe")
+	}
+	at := place{uid, arg(d, "container", "main")}
+	id := arg(d, "id", s.g.world.of(uid).newest(at.container).GetId())
+	message := ""
+	if d.HasArg("fails") {
+		message = name[:1] + strings.ToLower(name[1:]) + " probe failed: " + cmp.Or(arg(d, "fails", ""), "it does")
+	}
+	return "", s.put(messages.Pod(uid), probeResult(at, id, kind, message))
+}
+
+// someProbe is a result that a driver of probes may tell; "" if there is nothing to probe.
+func (s *Story) someProbe(r *rand.Rand) string {
+	var all []string
+	for at, p := range s.g.probed {
+		for _, kind := range p.kinds {
+			all = append(all, fmt.Sprintf("probe %s pod=%s container=%s id=%s", kindName(kind), s.g.names.of(at.uid), at.container, p.id))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(all)
+	return pick(r, all...) + pick(r, "", " fails=(no answer)")
+}
+
+// probesOf makes up the probes of a container.
+func probesOf(r *rand.Rand) string {
+	text := ""
+	for _, name := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+		if r.IntN(4) == 0 {
+			text += ", " + name + ": {tcpSocket: {port: 80}}"
+		}
+	}
+	return text
+}
+
+func kindName(k journaletv1.ProbeKind) string {
+	return strings.ToLower(strings.TrimPrefix(k.String(), "PROBE_KIND_"))
+}
+
+// probes tells which probes of a container are run.
+func probes(s *journaletv1.ProbesSet) string {
+	text := "probes of " + s.GetContainer() + ":"
+	for _, k := range s.GetKinds() {
+		text += " " + kindName(k)
+	}
+	if len(s.GetKinds()) == 0 {
+		text += " none"
+	}
+	return text
+}
