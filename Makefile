@@ -111,8 +111,9 @@ bench-trace: build ## where the time of a pod's start and of a burst goes, as pi
 	N="$(N)" ARGS="$(ARGS)" test/bench/trace.sh
 
 .PHONY: oracle
-oracle: ## (not yet) compare decisions with the kubelet's own code
-	@echo "oracle: not yet: see docs/SCOPE.md" >&2; exit 2
+oracle: ## our decisions held to the kubelet's own code, on made-up and hand-kept pods (SEED=n repeats a run; CASES=1000, ONLY=decode)
+	cd test/oracle && $(GO) vet -p 2 ./... && $(GO) test -p 2 ./pods && \
+		$(GO) test -p 2 -count=1 -v . -oracle.seed=$(or $(SEED),0) -oracle.cases=$(or $(CASES),1000) -oracle.only=$(ONLY)
 
 .PHONY: chaos
 chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, reboots, power cuts, at full length, on the lab "chaos" (root; ARGS='-chaos.seed=1')

@@ -133,7 +133,7 @@ func (a *agent) makeDrivers() {
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
 		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"), MemoryCapacity: a.facts.Capacity.MemoryBytes,
 		Volumes: volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
-		CgroupV2: cgroupV2(), Allocatable: a.allocatable,
+		CgroupV2: cgroupV2(), Cgroups: cri.DetectCgroups("/", cgroupV2()), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
 		Progress: func(p *journaletv1.PullProgressed) {
 			a.host.Outcome(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_PullProgressed{PullProgressed: p}})

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/volume"
+	"github.com/journalet/journalet/test/oracle/fakecri"
+	"github.com/journalet/journalet/test/oracle/node"
+)
+
+// ID marks what this agent makes.
+const ID = "oracle"
+
+// Driver is our CRI driver on a fake runtime.
+type Driver struct {
+	*cri.Driver
+	volumes *volume.Driver
+	parsed  manifest.Parsed
+}
+
+// NewDriver makes the driver of one pod.
+func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *Driver {
+	d := &Driver{parsed: parsed}
+	d.volumes = volume.New(volume.Options{RootDir: o.RootDir, PodLogDir: o.PodLogDir, ContainerLogDir: filepath.Join(o.RootDir, "links")})
+	d.Driver = cri.New(cri.Options{
+		Conn: fakecri.Conn{Runtime: fake}, Node: o.NodeName, AgentID: ID, Hash: pod.ContainerHash,
+		Manifest:  func(context.Context, string) (*corev1.Pod, error) { return parsed.Pod, nil },
+		PodLogDir: o.PodLogDir, ContainerLogDir: filepath.Join(o.RootDir, "links"),
+		HostIPs: o.HostIPs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, ResolvConf: o.ResolvConf,
+		SeccompDefault: o.SeccompDefault, SeccompRoot: filepath.Join(o.RootDir, "seccomp"), CgroupV2: o.CgroupV2,
+		Cgroups:        cri.Cgroups{HugePages: o.HugePages, Swap: o.Swap},
+		MemoryCapacity: o.MemoryCapacity, Allocatable: func() corev1.ResourceList { return o.Allocatable },
+		Volumes: d.volumes, PullQPS: -1,
+	})
+	return d
+}
+
+// do performs one call. Volumes are only made as folders: a case may name any path of the host, and no case may touch one.
+func (d *Driver) do(ctx context.Context, id string, req *journaletv1.CallRequested) (*journaletv1.CallFinished, error) {
+	req.PodUid = string(d.parsed.Pod.UID)
+	if req.GetSetUpVolumes() != nil {
+		return &journaletv1.CallFinished{IntentId: id}, d.makeFolders()
+	}
+	out := d.Perform(ctx, id, "pod/"+req.PodUid, req, false)
+	if out == nil {
+		return nil, fmt.Errorf("call %s was left in doubt on a runtime that always answers", id)
+	}
+	return out, nil
+}
+
+func (d *Driver) makeFolders() error {
+	for _, v := range d.parsed.Pod.Spec.Volumes {
+		if v.EmptyDir == nil {
+			continue
+		}
+		path, err := d.volumes.Path(d.parsed.Pod, v.Name)
+		if err == nil {
+			err = os.MkdirAll(path, 0o750)
+		}
+		if err != nil {
+			return fmt.Errorf("make the folder of volume %s: %w", v.Name, err)
+		}
+	}
+	return nil
+}
+
+// StartAll makes the pod's sandbox and starts its containers, in their order and for the first time. It gives the outcome
+// of each by the container's name; "" is the sandbox's.
+func (d *Driver) StartAll(ctx context.Context) (map[string]*journaletv1.CallFinished, error) {
+	out := map[string]*journaletv1.CallFinished{}
+	if err := d.makeFolders(); err != nil {
+		return nil, err
+	}
+	made, err := d.do(ctx, "sandbox", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
+		RunSandbox: &journaletv1.RunSandbox{HostNetwork: d.parsed.Pod.Spec.HostNetwork},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	out[""] = made
+	if made.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+		return out, nil
+	}
+	for _, c := range d.parsed.Pod.Spec.Containers {
+		started, err := d.do(ctx, "start "+c.Name, &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{
+			StartContainer: &journaletv1.StartContainer{Container: c.Name, SandboxId: made.GetSandboxId()},
+		}})
+		if err != nil {
+			return nil, err
+		}
+		out[c.Name] = started
+	}
+	return out, nil
+}
+
+// maxSteps bounds how often a decider is asked again before it is taken to go round in circles.
+const maxSteps = 500
+
+// never is a time that no case reaches.
+var never = time.Unix(1<<40, 0)

@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/pleg"
+	"github.com/journalet/journalet/test/oracle/fakecri"
+	"github.com/journalet/journalet/test/oracle/node"
+)
+
+// Pod is one pod's decider with the driver behind it.
+type Pod struct {
+	*Driver
+	opts   node.Options
+	actor  *pod.Actor
+	fake   *fakecri.Runtime
+	last   *journaletv1.PodObserved
+	seq    uint64
+	queue  []*journaletv1.Event
+	ids    int
+	timers map[string]timer
+	steps  int
+	probes Probes
+}
+
+// Probes are what the probes of containers find, by container id and kind; a probe that is not in it finds nothing yet.
+type Probes map[string]map[journaletv1.ProbeKind]bool
+
+type timer struct {
+	generation uint64
+	at         time.Time
+}
+
+// NewPod makes the decider of a pod that was admitted, after it has seen what the runtime shows.
+func NewPod(ctx context.Context, o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed, probes Probes) (*Pod, error) {
+	p := &Pod{Driver: NewDriver(o, fake, parsed), opts: o, fake: fake, actor: pod.New(string(parsed.Pod.UID)), timers: map[string]timer{}, probes: probes}
+	m := parsed.Pod
+	ref := &journaletv1.PodRef{Uid: string(m.UID), Namespace: m.Namespace, Name: m.Name, Digest: parsed.Digest}
+	if o.MaxBackOff > 0 {
+		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
+			Config: &journaletv1.AgentConfig{MaxContainerBackOff: durationpb.New(o.MaxBackOff)},
+		}}})
+	}
+	if err := p.look(ctx); err != nil {
+		return nil, err
+	}
+	p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+		Operation: journaletv1.PodOperation_POD_OPERATION_ADD, Source: messages.FileSource, Pod: ref,
+	}}})
+	return p, p.Settle(ctx)
+}
+
+// Settle goes on until the decider asks for nothing more: what it asks for is done, looked at and told.
+func (p *Pod) Settle(ctx context.Context) error {
+	for len(p.queue) > 0 {
+		if p.steps++; p.steps > maxSteps {
+			return fmt.Errorf("the pod's decider still asks for more after %d records", maxSteps)
+		}
+		e := p.queue[0]
+		p.queue = p.queue[1:]
+		if err := p.record(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Look tells the decider what the runtime shows, and settles.
+func (p *Pod) Look(ctx context.Context) error {
+	if err := p.look(ctx); err != nil {
+		return err
+	}
+	return p.Settle(ctx)
+}
+
+// Next is when the earliest timer fires; far away if none is set.
+func (p *Pod) Next() time.Time {
+	at := never
+	for _, t := range p.timers {
+		if t.at.Before(at) {
+			at = t.at
+		}
+	}
+	return at
+}
+
+// Fire fires the timers that are due, and settles.
+func (p *Pod) Fire(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(p.timers)) {
+		t := p.timers[name]
+		if t.at.After(p.fake.Now()) {
+			continue
+		}
+		delete(p.timers, name)
+		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_TimerFired{
+			TimerFired: &journaletv1.TimerFired{Name: name, Generation: t.generation},
+		}})
+	}
+	return p.Settle(ctx)
+}
+
+// Remove takes the pod out of its source, and settles.
+func (p *Pod) Remove(ctx context.Context) error {
+	p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+		Operation: journaletv1.PodOperation_POD_OPERATION_REMOVE, Source: messages.FileSource,
+		Pod: &journaletv1.PodRef{Uid: string(p.parsed.Pod.UID), Namespace: p.parsed.Pod.Namespace, Name: p.parsed.Pod.Name, Digest: p.parsed.Digest},
+	}}})
+	return p.Settle(ctx)
+}
+
+// View is the pod as we report it.
+func (p *Pod) View() *corev1.Pod {
+	return p.actor.View(pod.Node{HostIPs: p.opts.HostIPs, RuntimeName: fakecri.Name})
+}
+
+// record hands one event to the decider and carries out what follows.
+func (p *Pod) record(ctx context.Context, body *journaletv1.Event) error {
+	p.seq++
+	e := actors.Event{Seq: p.seq, Time: p.fake.Now(), Author: messages.Agent, Body: body}
+	if body.GetPodUpdated() != nil {
+		e.Manifest = p.parsed.Pod
+	}
+	if err := p.actor.Evolve(e); err != nil {
+		return fmt.Errorf("fold %s: %w", messages.EventName(body), err)
+	}
+	var decided []actors.Event
+	err := p.actor.Decide(actors.Input{Seq: p.seq, Time: e.Time, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+		p.ids++
+		made := actors.Event{ID: fmt.Sprintf("d%d", p.ids), Seq: p.seq, Time: e.Time, Author: messages.Pod(string(p.parsed.Pod.UID)), Body: d}
+		decided = append(decided, made)
+		return p.actor.Evolve(made)
+	})
+	if err != nil {
+		return fmt.Errorf("decide on %s: %w", messages.EventName(body), err)
+	}
+	for _, d := range decided {
+		if err := p.carryOut(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
+	uid := string(p.parsed.Pod.UID)
+	switch k := d.Body.GetKind().(type) {
+	case *journaletv1.Event_AdmissionAsked:
+		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
+			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: uid, Admitted: true},
+		}})
+	case *journaletv1.Event_ImageAsked:
+		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ImageAnswered{
+			ImageAnswered: &journaletv1.ImageAnswered{Uid: uid, Image: k.ImageAsked.GetImage()},
+		}})
+	case *journaletv1.Event_TimerSet:
+		p.timers[k.TimerSet.GetName()] = timer{k.TimerSet.GetGeneration(), d.Time.Add(k.TimerSet.GetDuration().AsDuration())}
+	case *journaletv1.Event_TimerCleared:
+		delete(p.timers, k.TimerCleared.GetName())
+	case *journaletv1.Event_ProbesSet:
+		p.answer(k.ProbesSet)
+	case *journaletv1.Event_CallRequested:
+		done, err := p.do(ctx, d.ID, k.CallRequested)
+		if err != nil {
+			return err
+		}
+		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: done}})
+		return p.look(ctx)
+	}
+	return nil
+}
+
+// answer queues what the probes find that are to be run now.
+func (p *Pod) answer(set *journaletv1.ProbesSet) {
+	for _, kind := range set.GetKinds() {
+		success, found := p.probes[set.GetContainerId()][kind]
+		if !found {
+			continue
+		}
+		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: &journaletv1.ProbeResult{
+			Uid: string(p.parsed.Pod.UID), Container: set.GetContainer(), ContainerId: set.GetContainerId(), Kind: kind, Success: success,
+		}}})
+	}
+}
+
+// look has the PLEG look at the pod once, and queues what it tells.
+func (p *Pod) look(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	told := make(chan *journaletv1.PodObserved, 1)
+	watcher := pleg.New(pleg.Options{
+		Conn: fakecri.Conn{Runtime: p.fake}, AgentID: ID, RootDir: p.opts.RootDir, PodLogDir: p.opts.PodLogDir, Clock: clockOf{p.fake},
+		Sink: func(_ context.Context, o *journaletv1.PodObserved) error {
+			select {
+			case told <- o:
+			default:
+			}
+			return nil
+		},
+	})
+	uid := string(p.parsed.Pod.UID)
+	watcher.Expect(uid)
+	ended := make(chan error, 1)
+	go func() { ended <- watcher.Run(ctx) }()
+	watcher.Hint(uid)
+	select {
+	case o := <-told:
+		stop()
+		<-ended
+		p.last = o
+		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
+		return nil
+	case err := <-ended:
+		return fmt.Errorf("the PLEG ended: %w", err)
+	case <-time.After(lookWithin):
+		return fmt.Errorf("the PLEG told nothing within %s", lookWithin)
+	}
+}
+
+// lookWithin bounds one look; the fake runtime answers at once.
+const lookWithin = 30 * time.Second
+
+// clockOf is the fake runtime's time; what is asked to happen later never does.
+type clockOf struct{ fake *fakecri.Runtime }
+
+var _ cri.Clock = clockOf{}
+
+func (c clockOf) Now() time.Time { return c.fake.Now() }
+
+func (clockOf) AfterFunc(time.Duration, func()) func() bool { return func() bool { return true } }
+
+// Observed is what the PLEG told last.
+func (p *Pod) Observed() *journaletv1.PodObserved { return p.last }

@@ -1,0 +1,78 @@
+package fakecri
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Conn gives the runtime to our driver, as a connection on which every call is answered at once.
+type Conn struct{ *Runtime }
+
+var _ grpc.ClientConnInterface = Conn{}
+
+// NewStream is refused: the driver needs none, and the PLEG relists without.
+func (c Conn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, status.Error(codes.Unimplemented, "no streams here")
+}
+
+// Invoke answers one call by the type of its request.
+func (c Conn) Invoke(_ context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
+	answer, err := c.answer(args)
+	if err != nil {
+		return err
+	}
+	to, ok := reply.(proto.Message)
+	if !ok || answer == nil {
+		return status.Errorf(codes.Unimplemented, "method %s", method)
+	}
+	if answer.ProtoReflect().Descriptor() != to.ProtoReflect().Descriptor() {
+		return errors.New("the fake runtime answers " + method + " with the wrong type")
+	}
+	proto.Merge(to, answer)
+	return nil
+}
+
+func (c Conn) answer(args any) (proto.Message, error) {
+	switch q := args.(type) {
+	case *runtimeapi.RunPodSandboxRequest:
+		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: c.runSandbox(proto.CloneOf(q.GetConfig()))}, nil
+	case *runtimeapi.StopPodSandboxRequest:
+		c.stopSandbox(q.GetPodSandboxId())
+		return &runtimeapi.StopPodSandboxResponse{}, nil
+	case *runtimeapi.RemovePodSandboxRequest:
+		c.removeSandbox(q.GetPodSandboxId())
+		return &runtimeapi.RemovePodSandboxResponse{}, nil
+	case *runtimeapi.PodSandboxStatusRequest:
+		return c.sandboxStatus(q.GetPodSandboxId())
+	case *runtimeapi.ListPodSandboxRequest:
+		return &runtimeapi.ListPodSandboxResponse{Items: c.listSandboxes(q.GetFilter())}, nil
+	case *runtimeapi.CreateContainerRequest:
+		id, err := c.createContainer(q.GetPodSandboxId(), proto.CloneOf(q.GetConfig()), proto.CloneOf(q.GetSandboxConfig()))
+		return &runtimeapi.CreateContainerResponse{ContainerId: id}, err
+	case *runtimeapi.StartContainerRequest:
+		return &runtimeapi.StartContainerResponse{}, c.startContainer(q.GetContainerId())
+	case *runtimeapi.StopContainerRequest:
+		return &runtimeapi.StopContainerResponse{}, c.stopContainer(q.GetContainerId(), q.GetTimeout())
+	case *runtimeapi.RemoveContainerRequest:
+		c.removeContainer(q.GetContainerId())
+		return &runtimeapi.RemoveContainerResponse{}, nil
+	case *runtimeapi.ListContainersRequest:
+		return &runtimeapi.ListContainersResponse{Containers: c.listContainers(q.GetFilter())}, nil
+	case *runtimeapi.ContainerStatusRequest:
+		return c.containerStatus(q.GetContainerId())
+	case *runtimeapi.ImageStatusRequest:
+		return c.imageStatus(q.GetImage()), nil
+	case *runtimeapi.ImageFsInfoRequest:
+		return &runtimeapi.ImageFsInfoResponse{}, nil
+	case *runtimeapi.PullImageRequest:
+		ref, err := c.pullImage(q.GetImage())
+		return &runtimeapi.PullImageResponse{ImageRef: ref}, err
+	}
+	return nil, nil
+}

@@ -1,0 +1,255 @@
+package fakecri
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// killedExitCode is what a container that was stopped ends with: 128 and the number of SIGKILL.
+const killedExitCode = 137
+
+// Runtime is the fake. Its methods may be called from several goroutines.
+type Runtime struct {
+	// Now is the runtime's clock.
+	Now func() time.Time
+	// Images are those on the node by every name that finds them.
+	Images map[string]*runtimeapi.Image
+	// IPs are given to every sandbox that has a network of its own, the primary one first.
+	IPs []string
+
+	mu         sync.Mutex
+	calls      []proto.Message
+	sandboxes  map[string]*Sandbox
+	containers map[string]*Container
+}
+
+// Sandbox is one sandbox with all that the runtime knows of it.
+type Sandbox struct {
+	ID        string
+	Config    *runtimeapi.PodSandboxConfig
+	State     runtimeapi.PodSandboxState
+	CreatedAt time.Time
+	IPs       []string
+	// Stopped tells that it was stopped by a call, which gives back its network too.
+	Stopped bool
+}
+
+// Container is one container with all that the runtime knows of it.
+type Container struct {
+	ID, SandboxID string
+	Config        *runtimeapi.ContainerConfig
+	State         runtimeapi.ContainerState
+	ImageID       string
+	// StartedAt and FinishedAt are zero before it started and ended.
+	CreatedAt, StartedAt, FinishedAt time.Time
+	ExitCode                         int32
+	Reason, Message                  string
+	LogPath                          string
+}
+
+// New makes a runtime without sandboxes.
+func New(now func() time.Time) *Runtime {
+	return &Runtime{
+		Now: now, Images: map[string]*runtimeapi.Image{}, IPs: []string{"10.88.0.7"},
+		sandboxes: map[string]*Sandbox{}, containers: map[string]*Container{},
+	}
+}
+
+// Calls are the requests so far that changed something, in their order.
+func (r *Runtime) Calls() []proto.Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
+
+// AddSandbox puts a sandbox there as if it had been made before; no call is written down.
+func (r *Runtime) AddSandbox(s *Sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sandboxes[s.ID] = s
+}
+
+// AddContainer puts a container there as if it had been made before; no call is written down.
+func (r *Runtime) AddContainer(c *Container) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.containers[c.ID] = c
+}
+
+// Container is a copy of the container with this id, nil if there is none.
+func (r *Runtime) Container(id string) *Container {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil {
+		return nil
+	}
+	copied := *c
+	return &copied
+}
+
+// Running are the names of the containers that run, sorted.
+func (r *Runtime) Running() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for _, c := range r.containers {
+		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			names = append(names, c.Config.GetMetadata().GetName())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Shows tells what there is, one line each, sorted.
+func (r *Runtime) Shows() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for id, s := range r.sandboxes {
+		state := "dead and not stopped"
+		switch {
+		case s.State == runtimeapi.PodSandboxState_SANDBOX_READY:
+			state = "ready"
+		case s.Stopped:
+			state = "stopped"
+		}
+		out = append(out, "sandbox: "+id+" "+state)
+	}
+	for id, c := range r.containers {
+		state := strings.ToLower(strings.TrimPrefix(c.State.String(), "CONTAINER_"))
+		out = append(out, fmt.Sprintf("container: %s %s in %s", id, state, c.SandboxID))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Exit ends the newest running instance of a container by itself; false if none runs.
+func (r *Runtime) Exit(name string, code int32) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(r.containers)) {
+		c := r.containers[id]
+		if c.Config.GetMetadata().GetName() != name || c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		r.end(c, code)
+		return true
+	}
+	return false
+}
+
+func (r *Runtime) end(c *Container, code int32) {
+	c.State, c.ExitCode, c.FinishedAt, c.Reason = runtimeapi.ContainerState_CONTAINER_EXITED, code, r.Now(), "Error"
+	if code == 0 {
+		c.Reason = "Completed"
+	}
+}
+
+func (r *Runtime) note(m proto.Message) { r.calls = append(r.calls, proto.Clone(m)) }
+
+func notFound(what, id string) error {
+	return status.Errorf(codes.NotFound, "%s %q: not found", what, id)
+}
+
+func (r *Runtime) runSandbox(config *runtimeapi.PodSandboxConfig) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(&runtimeapi.RunPodSandboxRequest{Config: config})
+	s := &Sandbox{
+		ID:        fmt.Sprintf("sandbox-%d", config.GetMetadata().GetAttempt()),
+		Config:    config,
+		State:     runtimeapi.PodSandboxState_SANDBOX_READY,
+		CreatedAt: r.Now(),
+	}
+	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
+		s.IPs = r.IPs
+	}
+	r.sandboxes[s.ID] = s
+	return s.ID
+}
+
+func (r *Runtime) stopSandbox(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(&runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
+	if s := r.sandboxes[id]; s != nil {
+		s.State, s.Stopped = runtimeapi.PodSandboxState_SANDBOX_NOTREADY, true
+	}
+	for _, c := range r.containers {
+		if c.SandboxID == id && c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
+			r.end(c, killedExitCode)
+		}
+	}
+}
+
+func (r *Runtime) removeSandbox(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(&runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
+	delete(r.sandboxes, id)
+	maps.DeleteFunc(r.containers, func(_ string, c *Container) bool { return c.SandboxID == id })
+}
+
+func (r *Runtime) createContainer(sandbox string, config *runtimeapi.ContainerConfig, copied *runtimeapi.PodSandboxConfig) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sandboxes[sandbox] == nil {
+		return "", notFound("sandbox", sandbox)
+	}
+	r.note(&runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, Config: config, SandboxConfig: copied})
+	c := &Container{
+		ID:        ContainerID(config.GetMetadata().GetName(), config.GetMetadata().GetAttempt()),
+		SandboxID: sandbox, Config: config, CreatedAt: r.Now(), ImageID: config.GetImage().GetImage(),
+		State:   runtimeapi.ContainerState_CONTAINER_CREATED,
+		LogPath: copied.GetLogDirectory() + "/" + config.GetLogPath(),
+	}
+	r.containers[c.ID] = c
+	return c.ID, nil
+}
+
+// ContainerID is the id that the runtime gives to an instance of a container.
+func ContainerID(name string, attempt uint32) string { return fmt.Sprintf("%s-%d", name, attempt) }
+
+func (r *Runtime) startContainer(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil {
+		return notFound("container", id)
+	}
+	r.note(&runtimeapi.StartContainerRequest{ContainerId: id})
+	c.State, c.StartedAt = runtimeapi.ContainerState_CONTAINER_RUNNING, r.Now()
+	return nil
+}
+
+func (r *Runtime) stopContainer(id string, timeout int64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil {
+		return notFound("container", id)
+	}
+	r.note(&runtimeapi.StopContainerRequest{ContainerId: id, Timeout: timeout})
+	if c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+		r.end(c, killedExitCode)
+	}
+	return nil
+}
+
+func (r *Runtime) removeContainer(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(&runtimeapi.RemoveContainerRequest{ContainerId: id})
+	delete(r.containers, id)
+}

@@ -1,0 +1,118 @@
+package fakecri
+
+import (
+	"context"
+
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Name and Version are what the runtime calls itself. APIVersion is the only one that the kubelet takes.
+const (
+	Name       = "fake"
+	Version    = "1.0.0"
+	APIVersion = "0.1.0"
+)
+
+// Service gives the runtime to the kubelet. A method that it has never needed is a nil call and panics.
+type Service struct {
+	internalapi.RuntimeService
+	*Runtime
+}
+
+// Version tells what the runtime is.
+func (s Service) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{Version: APIVersion, RuntimeName: Name, RuntimeVersion: Version, RuntimeApiVersion: "v1"}, nil
+}
+
+// RunPodSandbox makes a sandbox.
+func (s Service) RunPodSandbox(_ context.Context, c *runtimeapi.PodSandboxConfig, _ string) (string, error) {
+	return s.runSandbox(c), nil
+}
+
+// StopPodSandbox stops one.
+func (s Service) StopPodSandbox(_ context.Context, id string) error {
+	s.stopSandbox(id)
+	return nil
+}
+
+// RemovePodSandbox removes one.
+func (s Service) RemovePodSandbox(_ context.Context, id string) error {
+	s.removeSandbox(id)
+	return nil
+}
+
+// PodSandboxStatus tells of one.
+func (s Service) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+	return s.sandboxStatus(id)
+}
+
+// ListPodSandbox lists them.
+func (s Service) ListPodSandbox(_ context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	return s.listSandboxes(f), nil
+}
+
+// CreateContainer makes a container.
+func (s Service) CreateContainer(_ context.Context, id string, c *runtimeapi.ContainerConfig, sc *runtimeapi.PodSandboxConfig) (string, error) {
+	return s.createContainer(id, c, sc)
+}
+
+// StartContainer starts one.
+func (s Service) StartContainer(_ context.Context, id string) error { return s.startContainer(id) }
+
+// StopContainer stops one.
+func (s Service) StopContainer(_ context.Context, id string, timeout int64) error {
+	return s.stopContainer(id, timeout)
+}
+
+// RemoveContainer removes one.
+func (s Service) RemoveContainer(_ context.Context, id string) error {
+	s.removeContainer(id)
+	return nil
+}
+
+// ListContainers lists them.
+func (s Service) ListContainers(_ context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	return s.listContainers(f), nil
+}
+
+// ContainerStatus tells of one.
+func (s Service) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+	return s.containerStatus(id)
+}
+
+// ReopenContainerLog does nothing.
+func (s Service) ReopenContainerLog(context.Context, string) error { return nil }
+
+// Images gives the runtime's images to the kubelet.
+type Images struct {
+	internalapi.ImageManagerService
+	*Runtime
+}
+
+// ImageStatus tells of an image, nil if it is not on the node.
+func (i Images) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
+	return i.imageStatus(spec), nil
+}
+
+// PullImage finds what is on the node already: there is no registry.
+func (i Images) PullImage(_ context.Context, spec *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+	return i.pullImage(spec)
+}
+
+func (r *Runtime) imageStatus(spec *runtimeapi.ImageSpec) *runtimeapi.ImageStatusResponse {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &runtimeapi.ImageStatusResponse{Image: r.Images[spec.GetImage()]}
+}
+
+func (r *Runtime) pullImage(spec *runtimeapi.ImageSpec) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note(&runtimeapi.PullImageRequest{Image: spec})
+	image := r.Images[spec.GetImage()]
+	if image == nil {
+		return "", notFound("image", spec.GetImage())
+	}
+	return image.GetId(), nil
+}

@@ -1,0 +1,370 @@
+package oracle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/test/oracle/agent"
+	"github.com/journalet/journalet/test/oracle/fakecri"
+	"github.com/journalet/journalet/test/oracle/kubelet"
+	"github.com/journalet/journalet/test/oracle/pods"
+)
+
+// story is a case of a pod with what happened to it.
+type story struct {
+	Pod     *corev1.Pod  `json:"pod"`
+	History pods.History `json:"history"`
+}
+
+// makeStory makes up a pod and its history.
+func makeStory(m *pods.Maker) string {
+	p := m.Small()
+	return storyText(p, m.History(p))
+}
+
+func storyText(p *corev1.Pod, h pods.History) string {
+	data, err := yaml.Marshal(map[string]any{"history": h})
+	if err != nil {
+		panic(fmt.Sprintf("a history is no YAML: %v", err))
+	}
+	return "pod:\n  " + indent2(text(p)) + "\n" + string(data)
+}
+
+func indent2(s string) string { return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ") }
+
+// read takes a story's text apart; ok is false where it is none, as shrinking may leave behind.
+func readStory(text string) (s story, manifest string, ok bool) {
+	if yaml.Unmarshal([]byte(text), &s) != nil || s.Pod == nil {
+		return s, "", false
+	}
+	for _, c := range s.History.Containers {
+		in := slices.IndexFunc(s.History.Sandboxes, func(x pods.SandboxPast) bool { return x.Attempt == c.Sandbox })
+		// What no runtime can show says nothing of either side.
+		if _, known := states[c.State]; !known || in < 0 || c.State == pods.Running && !s.History.Sandboxes[in].Ready {
+			return s, "", false
+		}
+	}
+	parts := map[string]any{}
+	if yaml.Unmarshal([]byte(text), &parts) != nil {
+		return s, "", false
+	}
+	data, err := yaml.Marshal(parts["pod"])
+	return s, string(data), err == nil
+}
+
+// tick is how much time passes each time that somebody looks at the clock: no two events are at one time.
+const tick = time.Millisecond
+
+// happen puts a pod's history into a runtime, and gives it a clock.
+func (s side) happen(p *corev1.Pod, h pods.History) {
+	now := begin
+	s.fake.Now = func() time.Time { now = now.Add(tick); return now }
+	for _, x := range h.Sandboxes {
+		config := sandboxOf(p, x)
+		box := &fakecri.Sandbox{ID: sandboxID(x.Attempt), Config: config, CreatedAt: begin.Add(-time.Hour + time.Duration(x.Attempt)*time.Minute)}
+		box.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		if x.Ready {
+			box.State = runtimeapi.PodSandboxState_SANDBOX_READY
+		}
+		if !x.HostNetwork {
+			box.IPs = s.fake.IPs
+		}
+		s.fake.AddSandbox(box)
+	}
+	for _, past := range h.Containers {
+		if spec := specOf(p, past.Name); spec != nil {
+			s.fake.AddContainer(containerOf(p, spec, past))
+		}
+	}
+}
+
+func sandboxID(attempt uint32) string { return fmt.Sprintf("sandbox-%d", attempt) }
+
+func labelsOf(p *corev1.Pod) map[string]string {
+	return map[string]string{cri.LabelPodName: p.Name, cri.LabelPodNamespace: p.Namespace, cri.LabelPodUID: string(p.UID)}
+}
+
+func sandboxOf(p *corev1.Pod, x pods.SandboxPast) *runtimeapi.PodSandboxConfig {
+	network := runtimeapi.NamespaceMode_POD
+	if x.HostNetwork {
+		network = runtimeapi.NamespaceMode_NODE
+	}
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID), Attempt: x.Attempt},
+		Labels:   labelsOf(p), Annotations: map[string]string{cri.AnnotationAgent: agent.ID},
+		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+			NamespaceOptions: &runtimeapi.NamespaceOption{Network: network},
+		}},
+	}
+}
+
+func specOf(p *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+var states = map[string]runtimeapi.ContainerState{
+	pods.Created: runtimeapi.ContainerState_CONTAINER_CREATED, pods.Running: runtimeapi.ContainerState_CONTAINER_RUNNING,
+	pods.Exited: runtimeapi.ContainerState_CONTAINER_EXITED, pods.Unknown: runtimeapi.ContainerState_CONTAINER_UNKNOWN,
+}
+
+func containerOf(p *corev1.Pod, spec *corev1.Container, past pods.ContainerPast) *fakecri.Container {
+	was := spec.DeepCopy()
+	if past.OtherImage {
+		was.Image = "registry.example/before:1"
+	}
+	labels := labelsOf(p)
+	labels[cri.LabelContainerName] = spec.Name
+	c := &fakecri.Container{
+		ID: fakecri.ContainerID(spec.Name, past.Attempt), SandboxID: sandboxID(past.Sandbox), State: states[past.State],
+		CreatedAt: begin.Add(-30*time.Minute + time.Duration(past.Attempt)*time.Minute), ImageID: "sha256:was",
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: past.Attempt},
+			Image:    &runtimeapi.ImageSpec{Image: was.Image, UserSpecifiedImage: was.Image}, Labels: labels,
+			Annotations: map[string]string{
+				cri.AnnotationHash: pod.ContainerHash(was), cri.AnnotationRestartCount: fmt.Sprint(past.Attempt),
+				cri.AnnotationTerminationMessagePath: "/dev/termination-log", cri.AnnotationTerminationMessagePolicy: "File",
+				cri.AnnotationAgent: agent.ID,
+			},
+		},
+	}
+	if past.State != pods.Created {
+		c.StartedAt = c.CreatedAt.Add(time.Second)
+	}
+	if past.State == pods.Exited {
+		c.ExitCode, c.FinishedAt, c.Reason = past.ExitCode, begin.Add(-time.Duration(past.EndedAgo)*time.Second), "Error"
+		if past.ExitCode == 0 {
+			c.Reason = "Completed"
+		}
+	}
+	return c
+}
+
+// compareHistories holds what follows from a history to what follows from it for the kubelet: the calls until nothing more
+// is to be done, and the status then.
+func compareHistories(c *testCase) {
+	s, text, ok := readStory(c.text)
+	if !ok {
+		return
+	}
+	w, err := newWorld(text)
+	if err != nil {
+		panic(err)
+	}
+	ready := w != nil
+	if !ready {
+		// What is not carried out yet goes through the kubelet all the same, so that its side is ready when ours is.
+		if w, err = newWorldOfTheirs(text); err != nil {
+			panic(err)
+		}
+	}
+	if w == nil {
+		c.count("refused by both")
+		return
+	}
+	defer w.close()
+	ctx := context.Background()
+	w.theirs.happen(w.parsed.Pod, s.History)
+	w.ours.happen(w.parsed.Pod, s.History)
+	kl, err := kubelet.New(w.theirs.opts, w.theirs.fake)
+	if err != nil {
+		panic(fmt.Sprintf("no kubelet: %v", err))
+	}
+	probe(kl, w.parsed.Pod, s.History)
+	switch err := kl.Settle(ctx, w.parsed.Pod.DeepCopy()); {
+	case errors.Is(err, kubelet.ErrRestless):
+		c.count("the kubelet does not come to rest")
+		return
+	case err != nil:
+		panic(fmt.Sprintf("the kubelet cannot sync: %v", err))
+	}
+	if s.History.Removed {
+		if err := kl.End(ctx, w.parsed.Pod.DeepCopy()); err != nil {
+			panic(fmt.Sprintf("the kubelet cannot end the pod: %v", err))
+		}
+	}
+	if !ready {
+		c.count("the kubelet's side only")
+		return
+	}
+	theirs, err := kl.APIStatus(ctx, w.parsed.Pod.DeepCopy(), false)
+	if err != nil {
+		panic(fmt.Sprintf("the kubelet has no status: %v", err))
+	}
+	decider, err := agent.NewPod(ctx, w.ours.opts, w.ours.fake, w.parsed, probesOf(s.History))
+	if err != nil {
+		c.differs("our decider fails", err, "no error")
+		return
+	}
+	class := class(w.parsed.Pod, s.History)
+	if s.History.Removed {
+		if err := decider.Remove(ctx); err != nil {
+			c.differs("our decider fails", err, "no error")
+			return
+		}
+		// What is left then is nothing here, and there what garbage collection is still to find.
+		compareLines(c, class+"call", deeds(w.ours), deeds(w.theirs))
+		return
+	}
+	if compareLines(c, class+"call", deeds(w.ours), deeds(w.theirs)) && compareLines(c, class+"end", w.ours.fake.Shows(), w.theirs.fake.Shows()) {
+		compareTrees(c, class+"status", statusTree(decider.View().Status), statusTree(theirs))
+	}
+}
+
+// probe tells the kubelet's prober what its probes found.
+func probe(kl *kubelet.Kubelet, p *corev1.Pod, h pods.History) {
+	kl.Probe(p)
+	for _, c := range h.Containers {
+		id := fakecri.ContainerID(c.Name, c.Attempt)
+		kl.SetProbes(p, id, c.Liveness, c.Readiness, c.Startup)
+	}
+}
+
+// probesOf is the same for our side.
+func probesOf(h pods.History) agent.Probes {
+	out := agent.Probes{}
+	for _, c := range h.Containers {
+		found := map[journaletv1.ProbeKind]bool{}
+		for kind, result := range map[journaletv1.ProbeKind]string{
+			journaletv1.ProbeKind_PROBE_KIND_LIVENESS: c.Liveness, journaletv1.ProbeKind_PROBE_KIND_READINESS: c.Readiness,
+			journaletv1.ProbeKind_PROBE_KIND_STARTUP: c.Startup,
+		} {
+			if result != "" {
+				found[kind] = result == pods.Success
+			}
+		}
+		out[fakecri.ContainerID(c.Name, c.Attempt)] = found
+	}
+	return out
+}
+
+// deeds are the calls that make and stop. Pulls have an order of their own, a start follows each creation, and what sandboxes
+// come to is compared in the end.
+func deeds(s side) []string {
+	var out []string
+	for _, call := range s.fake.Calls() {
+		if d := deed(call); d != "" {
+			out = append(out, d)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func deed(call proto.Message) string {
+	switch q := call.(type) {
+	case *runtimeapi.RunPodSandboxRequest:
+		return fmt.Sprintf("run sandbox, attempt %d", q.GetConfig().GetMetadata().GetAttempt())
+	case *runtimeapi.CreateContainerRequest:
+		return fmt.Sprintf("create container: %s in %s", fakecri.ContainerID(q.GetConfig().GetMetadata().GetName(),
+			q.GetConfig().GetMetadata().GetAttempt()), q.GetPodSandboxId())
+	case *runtimeapi.StopContainerRequest:
+		return fmt.Sprintf("stop container: %s within %d s", q.GetContainerId(), q.GetTimeout())
+	}
+	return ""
+}
+
+// class tells what is special about a history, for keys of differences: "" in most cases.
+func class(p *corev1.Pod, h pods.History) string {
+	seen := map[string]bool{}
+	out := ""
+	for _, c := range h.Containers {
+		switch {
+		case c.State == pods.Unknown:
+			return "a container of unknown state, "
+		case c.State == pods.Created:
+			out = "a container that was never started, "
+		case seen[c.Name] && out == "":
+			out = "several instances, "
+		}
+		seen[c.Name] = true
+	}
+	for _, x := range h.Sandboxes {
+		if x.Ready && x.HostNetwork != p.Spec.HostNetwork {
+			return "a sandbox of another network, "
+		}
+	}
+	if n := len(h.Sandboxes); out == "" && n > 0 && !h.Sandboxes[n-1].Ready && len(h.Containers) > 0 {
+		return "a dead sandbox with containers, "
+	}
+	return out
+}
+
+// compareLines tells whether both sides have the same.
+func compareLines(c *testCase, what string, ours, theirs []string) bool {
+	for _, d := range ours {
+		if !slices.Contains(theirs, d) {
+			c.differs(what+" only of ours: "+kind(d), strings.Join(ours, "\n"), strings.Join(theirs, "\n"))
+		}
+	}
+	for _, d := range theirs {
+		if !slices.Contains(ours, d) {
+			c.differs(what+" only of the kubelet's: "+kind(d), strings.Join(ours, "\n"), strings.Join(theirs, "\n"))
+		}
+	}
+	return slices.Equal(ours, theirs)
+}
+
+// kind is a deed without what it is done to.
+func kind(d string) string {
+	what, _, _ := strings.Cut(d, ":")
+	what, _, _ = strings.Cut(what, ",")
+	return what
+}
+
+// statusTree is a status without times, and without what is said of resources: the agent reports none of those yet.
+func statusTree(s corev1.PodStatus) map[string]any {
+	s.StartTime, s.AllocatedResources, s.Resources, s.ObservedGeneration = nil, nil, nil, 0
+	conditions := map[string]any{}
+	for _, x := range s.Conditions {
+		conditions[string(x.Type)] = map[string]any{"status": string(x.Status), "reason": x.Reason, "message": x.Message}
+	}
+	s.Conditions = nil
+	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+		for i := range list {
+			x := &list[i]
+			x.AllocatedResources, x.Resources, x.VolumeMounts, x.User = nil, nil, nil, nil
+			x.State, x.LastTerminationState = timeless(x.State), timeless(x.LastTerminationState)
+		}
+	}
+	out := tree(s)
+	out["conditions"] = conditions
+	return out
+}
+
+func timeless(s corev1.ContainerState) corev1.ContainerState {
+	s = *s.DeepCopy()
+	if s.Running != nil {
+		s.Running.StartedAt = metav1.Time{}
+	}
+	if s.Terminated != nil {
+		s.Terminated.StartedAt = metav1.Time{}
+		s.Terminated.FinishedAt = metav1.Time{}
+	}
+	return s
+}
+
+// makeLater makes up a pod of all kinds of containers, and its history.
+func makeLater(m *pods.Maker) string {
+	p := m.Lifecycle()
+	return storyText(p, m.History(p))
+}

@@ -1,0 +1,107 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	_ "unsafe" // for go:linkname
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	podutil "k8s.io/kubernetes/pkg/api/pod"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // the types that a manifest may hold
+	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/capabilities"
+	_ "k8s.io/kubernetes/pkg/kubelet/config" // what is linked to below
+)
+
+// Decoded is what the kubelet makes of a manifest.
+type Decoded struct {
+	// Pod is nil where it refuses the manifest.
+	Pod *v1.Pod
+	// Err is why it does, in its own words.
+	Err error
+	// Errors are the same one by one, where they come from validation.
+	Errors field.ErrorList
+	// Static names what a static pod may not refer to.
+	Static string
+}
+
+// Missing tells that the pod has no name, and the path of that field.
+func (d Decoded) Missing() (string, bool) {
+	if len(d.Errors) == 1 && d.Errors[0].Field == nameField && d.Errors[0].Detail == nameless {
+		return nameField, true
+	}
+	return "", false
+}
+
+const (
+	nameField = "metadata.name"
+	nameless  = "name is needed for the pod"
+)
+
+//go:linkname tryDecodeSinglePod k8s.io/kubernetes/pkg/kubelet/config.tryDecodeSinglePod
+func tryDecodeSinglePod(logger klog.Logger, data []byte, defaults func(klog.Logger, *api.Pod) error) (bool, *v1.Pod, error)
+
+//go:linkname applyDefaults k8s.io/kubernetes/pkg/kubelet/config.applyDefaults
+func applyDefaults(logger klog.Logger, pod *api.Pod, source string, isFile bool, nodeName types.NodeName) error
+
+// Decode reads the manifest of one static pod as the kubelet reads a file of its folder.
+func Decode(path string, data []byte, node string) Decoded {
+	defaults := func(l klog.Logger, pod *api.Pod) error {
+		return applyDefaults(l, pod, path, true, types.NodeName(node))
+	}
+	out := Decoded{}
+	_, pod, err := tryDecodeSinglePod(klog.Background(), data, defaults)
+	if err == nil {
+		out.Pod = pod
+		return out
+	}
+	out.Err = err
+	// The same once more, for what the error's text does not hold apart.
+	internal, err := decodeOnly(data)
+	if err != nil {
+		return out
+	}
+	if internal.Name == "" {
+		out.Errors = field.ErrorList{field.Required(field.NewPath("metadata", "name"), nameless)}
+		return out
+	}
+	if err := defaults(klog.Background(), internal); err != nil {
+		return out
+	}
+	opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&internal.Spec, nil, &internal.ObjectMeta, nil)
+	out.Errors = validation.ValidatePodCreate(internal, opts)
+	if len(out.Errors) == 0 {
+		_, out.Static, _ = podutil.HasAPIObjectReference(internal)
+	}
+	return out
+}
+
+func decodeOnly(data []byte) (*api.Pod, error) {
+	json, err := utilyaml.ToJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := runtime.Decode(legacyscheme.Codecs.UniversalDecoder(), json)
+	if err != nil {
+		return nil, err
+	}
+	pod, ok := obj.(*api.Pod)
+	if !ok {
+		return nil, errors.New(fmt.Sprintf("%T is no pod", obj))
+	}
+	return pod, nil
+}
+
+// A kubelet allows privileged containers at its start; nobody else does.
+func init() {
+	capabilities.Setup(true, 0)
+	klog.SetLogger(logr.Discard())
+}

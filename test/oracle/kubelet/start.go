@@ -1,0 +1,68 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+)
+
+// Outcome is how something ended that the kubelet tried.
+type Outcome struct {
+	// Reason is its error, as CreateContainerConfigError; empty where it went well.
+	Reason  string
+	Message string
+}
+
+// Know has the kubelet's volume manager know a pod, and makes the pod's folders.
+func (k *Kubelet) Know(pod *v1.Pod) error {
+	k.vols.pods[pod.UID] = pod
+	dir := filepath.Join(k.vols.root, "pods", string(pod.UID))
+	for _, sub := range []string{"volumes", "plugins", "containers"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
+			return fmt.Errorf("make the pod's folders: %w", err)
+		}
+	}
+	return nil
+}
+
+// Sync has the kubelet's runtime manager bring a pod to what it wants, once, and gives the outcomes by container name; ""
+// is the sandbox's.
+func (k *Kubelet) Sync(ctx context.Context, pod *v1.Pod) (map[string]Outcome, error) {
+	if err := k.Know(pod); err != nil {
+		return nil, err
+	}
+	seen, err := k.Status(ctx, pod)
+	if err != nil {
+		return nil, fmt.Errorf("status of the pod: %w", err)
+	}
+	// As the kubelet's own SyncPod does it: the addresses that are reported are those that containers are told.
+	status := generateAPIPodStatus(k.kl, ctx, pod, seen, false)
+	seen.IPs = nil
+	for _, ip := range status.PodIPs {
+		seen.IPs = append(seen.IPs, ip.IP)
+	}
+	k.Remember(pod, status)
+	k.runtime.InitializeActuatedPod(klog.Background(), pod)
+	out := map[string]Outcome{}
+	result := k.runtime.SyncPod(ctx, pod, seen, nil, k.backOff, false)
+	for _, r := range result.SyncResults {
+		name := fmt.Sprint(r.Target)
+		if r.Action == kubecontainer.CreatePodSandbox {
+			name = ""
+		}
+		o := Outcome{Message: r.Message}
+		if r.Error != nil {
+			o.Reason = r.Error.Error()
+		}
+		out[name] = o
+	}
+	if result.SyncError != nil {
+		out[""] = Outcome{Reason: "SyncError", Message: result.SyncError.Error()}
+	}
+	return out, nil
+}

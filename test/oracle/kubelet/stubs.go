@@ -1,0 +1,146 @@
+package kubelet
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/pleg"
+	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
+	"k8s.io/kubernetes/pkg/kubelet/prober"
+	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
+	"k8s.io/kubernetes/pkg/volume"
+	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
+	"k8s.io/mount-utils"
+)
+
+// What follows stands in for parts of the kubelet that act on the world. An embedded interface is nil: a method that is
+// not given here and is called all the same panics, and that is meant.
+
+// client makes the kubelet believe in an API server, without which it reports no addresses of the node.
+type client struct{ clientset.Interface }
+
+// nodes knows the one node.
+type nodes struct {
+	corelisters.NodeLister
+	node *v1.Node
+}
+
+func (n nodes) Get(string) (*v1.Node, error) { return n.node, nil }
+
+func nodeOf(o Options) *v1.Node {
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.NodeName, Labels: o.NodeLabels}}
+	n.Status.Allocatable = o.Allocatable
+	n.Status.Capacity = o.Allocatable
+	for _, ip := range o.HostIPs {
+		n.Status.Addresses = append(n.Status.Addresses, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
+	}
+	return n
+}
+
+// volumes has every volume of every pod mounted where the kubelet mounts it.
+type volumes struct {
+	volumemanager.VolumeManager
+	root string
+	pods map[types.UID]*v1.Pod
+}
+
+func (v volumes) WaitForAttachAndMount(context.Context, *v1.Pod) error { return nil }
+
+func (v volumes) GetExtraSupplementalGroupsForPod(*v1.Pod) []int64 { return nil }
+
+func (v volumes) GetMountedVolumesForPod(name volumetypes.UniquePodName) kubecontainer.VolumeMap {
+	out := kubecontainer.VolumeMap{}
+	pod := v.pods[types.UID(name)]
+	if pod == nil {
+		return out
+	}
+	for _, vol := range pod.Spec.Volumes {
+		path := filepath.Join(v.root, "pods", string(pod.UID), "volumes", "kubernetes.io~empty-dir", vol.Name)
+		if vol.HostPath != nil {
+			path = vol.HostPath.Path
+		}
+		out[vol.Name] = kubecontainer.VolumeInfo{Mounter: mounted{path: path}, InnerVolumeSpecName: vol.Name}
+	}
+	return out
+}
+
+type mounted struct {
+	volume.Mounter
+	path string
+}
+
+func (m mounted) GetPath() string                  { return m.path }
+func (m mounted) GetAttributes() volume.Attributes { return volume.Attributes{} }
+
+// workers has no pod end.
+type workers struct{ kubelet.PodWorkers }
+
+func (workers) IsPodTerminationRequested(types.UID) bool            { return false }
+func (workers) UpdatePod(context.Context, kubelet.UpdatePodOptions) {}
+func (workers) ShouldPodContentBeRemoved(types.UID) bool            { return false }
+func (workers) ShouldPodRuntimeBeRemoved(types.UID) bool            { return false }
+func (workers) ShouldPodContainersBeTerminating(types.UID) bool     { return false }
+func (workers) PodCouldHaveRunningContainers(*v1.Pod) bool          { return true }
+func (workers) RecordImageStartedPulling(types.UID)                 {}
+func (workers) RecordImageFinishedPulling(types.UID)                {}
+func (workers) RecordStatusUpdated(klog.Logger, *v1.Pod)            {}
+func (workers) DeletePodStartupState(types.UID)                     {}
+func (workers) GetResources() *resource.Quantity                    { return nil }
+func (workers) CreateMirrorPod(context.Context, *v1.Pod) error      { return nil }
+func (workers) DeleteMirrorPod(context.Context, string, *types.UID) (bool, error) {
+	return false, nil
+}
+
+var _ kubepod.MirrorClient = workers{}
+
+// probes answers from the results that were put in, and probes nothing itself.
+type probes struct{ prober.Manager }
+
+func (probes) AddPod(context.Context, *v1.Pod) {}
+func (probes) StopLivenessAndStartup(*v1.Pod)  {}
+func (probes) RemovePod(*v1.Pod)               {}
+
+// events is a PLEG that nobody listens to.
+type events struct {
+	pleg.PodLifecycleEventGenerator
+}
+
+func (events) RequestReinspect(types.UID)           {}
+func (events) RequestRelist(klog.Logger, types.UID) {}
+
+// containers is the kubelet's own stub for cgroups and devices, with a cgroup for every pod.
+type containers struct{ *cm.FakeContainerManager }
+
+func (containers) NewPodContainerManager() cm.PodContainerManager {
+	return podCgroups{cm.NewFakePodContainerManager()}
+}
+
+type podCgroups struct{ *cm.FakePodContainerManager }
+
+func (podCgroups) Exists(*v1.Pod) bool { return true }
+
+func (podCgroups) GetPodContainerName(*v1.Pod) (cm.CgroupName, string) { return nil, "" }
+
+// disk has nothing on it but what is there.
+type disk struct{ mount.Interface }
+
+func parseIPs(list []string) []net.IP {
+	var out []net.IP
+	for _, s := range list {
+		if ip := net.ParseIP(s); ip != nil {
+			out = append(out, ip)
+		}
+	}
+	return out
+}

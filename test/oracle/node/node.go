@@ -1,0 +1,30 @@
+package node
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+)
+
+// Options are the node and its configuration, the same for both sides.
+type Options struct {
+	NodeName      string
+	NodeLabels    map[string]string
+	Allocatable   v1.ResourceList
+	HostIPs       []string
+	ClusterDNS    []string
+	ClusterDomain string
+	ResolvConf    string
+	// RootDir and PodLogDir are folders of this test.
+	RootDir, PodLogDir string
+	SeccompDefault     bool
+	CgroupV2           bool
+	// HugePages are the sizes that the machine knows; Swap tells that the node's cgroups can limit swap.
+	HugePages      []string
+	Swap           bool
+	MemoryCapacity int64
+	// MaxBackOff is the longest container back-off; zero: the default, 300 s.
+	MaxBackOff time.Duration
+	Clock      clock.Clock
+}
