@@ -103,10 +103,12 @@ func (p *PLEG) setEvents(stream uint64, on bool) {
 	}
 }
 
-// hintFrom makes a hint of an event about one of our pods. That something was created is not worth a look: the start
-// follows within moments, and where it does not, the relist finds what is left.
+// hintFrom makes a hint of an event about one of our pods. That something was created or started is not worth a look: who
+// did it is this agent, whose call ends within moments and is a hint itself; what others do behind its back, or a call
+// that its death cut short, the relist finds.
 func (p *PLEG) hintFrom(e *runtimeapi.ContainerEventResponse) {
-	if e.GetContainerEventType() == runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT {
+	switch e.GetContainerEventType() {
+	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
 		return
 	}
 	if s := e.GetPodSandboxStatus(); s != nil {

@@ -117,7 +117,7 @@ func TestAStormOfRuntimeEventsThatShowNothingNewIsNoNews(t *testing.T) {
 			t.Fatal(err)
 		}
 		all = append(all, &cri.ContainerEventResponse{
-			ContainerId: c.GetId(), ContainerEventType: cri.ContainerEventType_CONTAINER_STARTED_EVENT, PodSandboxStatus: s.GetStatus(),
+			ContainerId: c.GetId(), ContainerEventType: cri.ContainerEventType_CONTAINER_STOPPED_EVENT, PodSandboxStatus: s.GetStatus(),
 		})
 	}
 	storm := func(events int) {
