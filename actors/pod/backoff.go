@@ -3,6 +3,8 @@ package pod
 import (
 	"encoding/json"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -34,6 +37,9 @@ const (
 	// over sooner than that.
 	firstSetUpDelay = time.Second
 	maxSetUpDelay   = 30 * time.Second
+	// sandboxPause is how long after a sandbox in which no container has run the next one is made at the soonest: on a node
+	// where sandboxes do not last they would be made without end. kubelet: its next sync, 10 s.
+	sandboxPause = 10 * time.Second
 )
 
 // maxBackOff bounds a container's back-off.
@@ -52,7 +58,7 @@ func (d *step) maxBackOff() time.Duration {
 // and so does one with another image or other resources.
 func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (*journaletv1.BackOffStarted, time.Duration) {
 	cur := r.GetCurrent()
-	if !exited(cur) || r.GetReplacing() {
+	if !exited(cur) || r.GetReplacing() && cur.GetHash() != ContainerHash(c) {
 		return nil, 0
 	}
 	if r.GetImageReady() && c.ImagePullPolicy != corev1.PullAlways {
@@ -99,6 +105,53 @@ func (a *Actor) evolveFired(timer string) {
 	}
 	if name, ok := strings.CutPrefix(timer, backOffTimer); ok && s.Containers[name].GetBackOff() != nil {
 		s.Containers[name].BackOff.UpdatedAt = nil
+	}
+}
+
+// forgetStarts forgets, when a new sandbox stands, which starts failed before: that their sandbox was ending is no reason to
+// wait in this one. How often there is a new sandbox is bounded by sandboxWait and by the back-off of what ran.
+func (a *Actor) forgetStarts() {
+	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
+		r := a.state.Containers[name]
+		if r.GetStartFailures() == 0 {
+			continue
+		}
+		r.StartFailures, r.StartFailedAt = 0, nil
+		if !r.GetImageAsked() {
+			r.StartError = nil
+		}
+		takeBackOffBack(r)
+	}
+}
+
+// sandboxWait is what is left until the next sandbox may be made.
+func (d *step) sandboxWait() time.Duration {
+	if failed := d.left(d.state.GetSandboxFailedAt(), setUpDelay(d.state.GetSandboxFailures())); failed > 0 {
+		return failed
+	}
+	before := d.newestSandbox()
+	fired := slices.ContainsFunc(d.in.Events, func(e actors.Event) bool { return e.Body.GetTimerFired().GetName() == sandboxTimer })
+	if before == "" || fired || d.ranIn(before) {
+		return 0
+	}
+	return d.left(d.state.GetSandboxMadeAt(), sandboxPause)
+}
+
+// ranIn tells whether the newest instance of a container was made in a sandbox.
+func (a *Actor) ranIn(sandbox string) bool {
+	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
+		if a.state.Containers[name].GetCurrent().GetSandboxId() == sandbox {
+			return true
+		}
+	}
+	return false
+}
+
+// takeBackOffBack undoes the step of the back-off that was taken for a start which came to nothing: the wait before it is
+// over, and the next start takes the same step.
+func takeBackOffBack(r *journaletv1.ContainerRecord) {
+	if b := r.GetBackOff(); b != nil {
+		b.UpdatedAt, b.Delay = nil, durationpb.New(b.GetDelay().AsDuration()/2)
 	}
 }
 

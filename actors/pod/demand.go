@@ -58,7 +58,7 @@ func hostPorts(c *corev1.Container) []string {
 }
 
 // QOS is a pod's quality-of-service class: Guaranteed where every container, init containers too, has limits for CPU and
-// memory and requests as much, BestEffort where none has either, else Burstable.
+// memory and requests as much or says nothing, BestEffort where none has either, else Burstable.
 func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p == nil {
 		return corev1.PodQOSBestEffort
@@ -67,9 +67,10 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	for c := range (&Actor{manifest: p}).all() {
 		r := &c.Resources
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			request, limit := r.Requests[name], r.Limits[name]
+			request, said := r.Requests[name]
+			limit := r.Limits[name]
 			asks = asks || !request.IsZero() || !limit.IsZero()
-			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Equal(limit))
+			guaranteed = guaranteed && !limit.IsZero() && (!said || request.Equal(limit))
 		}
 	}
 	switch {

@@ -14,6 +14,10 @@ import (
 // reasonChanged is the stop reason of a container that is to be started again at once.
 const reasonChanged = "container definition changed"
 
+// reasonUnknown is the stop reason of a container that the runtime lost track of and that is to be started again whatever
+// its exit code. Journals have an older one, after which the policy decided: see reasonUnknownEnds.
+const reasonUnknown = "container is in an unknown state, it is started again"
+
 // evolveRequested keeps a call as under way.
 func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) {
 	s := a.state
@@ -21,11 +25,17 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 	s.Touched = true
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_StopContainer:
-		if w.StopContainer.GetReason() == reasonChanged {
+		a.evolveEndAsked(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
+		if r := w.StopContainer.GetReason(); r == reasonChanged || r == reasonUnknown {
 			a.keep(w.StopContainer.GetContainer()).Replacing = true
 		}
 	case *journaletv1.CallRequested_StartContainer:
 		a.keep(w.StartContainer.GetContainer()).Replacing = false
+	case *journaletv1.CallRequested_RemoveContainer:
+		if w.RemoveContainer.GetLast() {
+			r := a.keep(w.RemoveContainer.GetContainer())
+			r.Last = a.last(r)
+		}
 	case *journaletv1.CallRequested_RunHook:
 		a.evolveHookAsked(e, w.RunHook)
 	}
@@ -47,6 +57,7 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		if ok {
 			s.SandboxId, s.SandboxFailures, s.SandboxError = f.GetSandboxId(), 0, ""
 			s.NextSandboxAttempt, s.SandboxMadeAt = w.RunSandbox.GetAttempt()+1, now
+			a.forgetStarts()
 		} else {
 			s.SandboxFailures++
 			s.SandboxFailedAt, s.SandboxError = now, f.GetMessage()
@@ -69,6 +80,7 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 	case *journaletv1.CallRequested_StopSandbox:
 		if ok {
 			a.stopSandbox(w.StopSandbox.GetSandboxId())
+			a.keepStopped(w.StopSandbox)
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		if ok {
@@ -134,6 +146,7 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 		}
 	case journaletv1.CallError_CALL_ERROR_SANDBOX_GONE:
 		a.stopSandbox(w.GetSandboxId())
+		takeBackOffBack(r)
 	default:
 		r.StartFailures++
 		r.StartFailedAt, r.StartError = now, startError(f, false)
@@ -195,6 +208,15 @@ func (a *Actor) stopSandbox(id string) {
 		o.Sandboxes = append(o.Sandboxes, &journaletv1.SandboxObservation{
 			Id: id, Attempt: max(1, s.GetNextSandboxAttempt()) - 1, State: journaletv1.SandboxState_SANDBOX_STATE_NOT_READY,
 		})
+	}
+}
+
+// keepStopped keeps that a sandbox was stopped until a look shows it no more: an observation does not tell whether a dead
+// sandbox still holds its address.
+func (a *Actor) keepStopped(w *journaletv1.StopSandbox) {
+	s := a.state
+	if w.GetKept() && !slices.Contains(s.StoppedSandboxes, w.GetSandboxId()) {
+		s.StoppedSandboxes = append(s.StoppedSandboxes, w.GetSandboxId())
 	}
 }
 

@@ -76,6 +76,9 @@ func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved, known bool) {
 	case known || o.GetObservedAt().AsTime().After(s.GetSandboxMadeAt().AsTime()):
 		s.SandboxId = ""
 	}
+	s.StoppedSandboxes = slices.DeleteFunc(s.StoppedSandboxes, func(id string) bool {
+		return !slices.ContainsFunc(o.GetSandboxes(), func(x *journaletv1.SandboxObservation) bool { return x.GetId() == id })
+	})
 }
 
 // evolveContainer folds the newest instance of one container. Its state never goes back.

@@ -140,6 +140,7 @@ func (a *Actor) evolveHookAsked(e actors.Event, w *journaletv1.RunHook) {
 	if w.GetKind() != preStopHook {
 		return
 	}
+	a.evolveEndAsked(w.GetContainer(), w.GetContainerId())
 	r := a.keep(w.GetContainer())
 	r.Ending = &journaletv1.ContainerEnding{
 		ContainerId: w.GetContainerId(), Reason: w.GetReason(), Since: timestamppb.New(e.Time), Grace: w.GetTimeout(),

@@ -159,9 +159,15 @@ func (a *Actor) evolveProbeResult(p *journaletv1.ProbeResult) {
 		set.Liveness = p
 	case readinessProbe:
 		set.Readiness = p
-		return
 	}
-	if !p.GetSuccess() {
+}
+
+// evolveEndAsked notes that an instance is ended because its probes found it unhealthy. One that ends by itself before that
+// has an exit code that counts.
+func (a *Actor) evolveEndAsked(name, id string) {
+	r := a.state.Containers[name]
+	p := probesOf(r)
+	if p.GetContainerId() == id && (failedProbe(p.GetStartup()) || failedProbe(p.GetLiveness())) {
 		r.StoppedAsUnhealthy = true
 	}
 }

@@ -42,6 +42,18 @@ func (a *Actor) policySays(c *corev1.Container, code int32, unhealthy bool) bool
 	return true
 }
 
+// reasonUnknownEnds is the stop reason of a container that the runtime lost track of and that its policy ends.
+const reasonUnknownEnds = "container is in an unknown state"
+
+// unknownReason is the stop reason of a container of unknown state. As with the kubelet it is started again whatever the
+// policy, but for an init container that must not run twice; its rules say nothing, since no exit code is known.
+func (a *Actor) unknownReason(c *corev1.Container) string {
+	if a.runsOnce(c) && !a.policySays(c, exitStatusUnknown, true) {
+		return reasonUnknownEnds
+	}
+	return reasonUnknown
+}
+
 // matches tells whether a rule has a container restarted that ended with a code (KEP-5307). The only action that is
 // carried out is Restart: manifests with another are refused.
 func matches(r corev1.ContainerRestartRule, code int32) bool {

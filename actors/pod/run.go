@@ -21,6 +21,9 @@ func (d *step) run() error {
 	if passed, err := d.deadline(); passed || err != nil {
 		return err
 	}
+	if d.otherNetwork() {
+		return d.leaveSandbox()
+	}
 	if err := d.setUp(); err != nil {
 		return err
 	}
@@ -90,7 +93,11 @@ func (d *step) setUp() error {
 	if d.state.GetSandboxId() != "" || d.calling(sandboxCall) || d.anyAlive() {
 		return nil
 	}
-	if wait := d.left(d.state.GetSandboxFailedAt(), setUpDelay(d.state.GetSandboxFailures())); wait > 0 {
+	// What is dead holds its address and the pod's host ports until it is stopped.
+	if over, err := d.stopSandboxes(d.holds); err != nil || !over {
+		return err
+	}
+	if wait := d.sandboxWait(); wait > 0 {
 		return d.timer(sandboxTimer, wait)
 	}
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{RunSandbox: &journaletv1.RunSandbox{
@@ -130,7 +137,7 @@ func (d *step) container(c *corev1.Container) error {
 	case alive(cur) && d.wasStopped(cur):
 		return nil
 	case cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN:
-		return d.stop(cur, "container is in an unknown state")
+		return d.stop(cur, d.unknownReason(c))
 	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c) && !d.runsOnce(c):
 		// A running init container goes on to its end, as with the kubelet.
 		return d.stop(cur, reasonChanged)
@@ -225,45 +232,4 @@ func (a *Actor) podIPs() []string {
 		}
 	}
 	return nil
-}
-
-// removeOld removes dead instances of which a newer dead one is kept, and sandboxes that hold
-// nothing that is kept (kubelet: MaxPerPodContainerCount 1, and one of an init container).
-func (d *step) removeOld() error {
-	keep := map[string]bool{}
-	for _, c := range d.state.GetObserved().GetContainers() {
-		keep[c.GetSandboxId()] = true
-		r := d.record(c.GetName())
-		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == r.GetLast().GetId() && !d.outlived(r) || alive(c) ||
-			d.calling(func(q *journaletv1.CallRequested) bool { return q.GetRemoveContainer().GetContainerId() == c.GetId() }) {
-			continue
-		}
-		if wait := d.tearDownWait(); wait > 0 {
-			return d.timer(tearDownTimer, wait)
-		}
-		if err := d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{
-			RemoveContainer: &journaletv1.RemoveContainer{Container: c.GetName(), ContainerId: c.GetId()},
-		}}); err != nil {
-			return err
-		}
-	}
-	for _, x := range d.state.GetObserved().GetSandboxes() {
-		if x.GetId() == d.state.GetSandboxId() || keep[x.GetId()] {
-			continue
-		}
-		if wait := d.tearDownWait(); wait > 0 {
-			return d.timer(tearDownTimer, wait)
-		}
-		if err := d.removeSandbox(x.GetId()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// outlived tells whether the instance before the newest is of no use any more: of an init container one dead instance is
-// kept, as in the kubelet.
-func (d *step) outlived(r *journaletv1.ContainerRecord) bool {
-	c := d.spec(r.GetName())
-	return c != nil && d.runsOnce(c) && exited(r.GetCurrent())
 }

@@ -121,6 +121,22 @@ func (a *Actor) spec(name string) *corev1.Container {
 	return nil
 }
 
+// last is the instance before a container's newest one, if it ended. Where a journal was lost it is what the runtime still
+// shows.
+func (a *Actor) last(r *journaletv1.ContainerRecord) *journaletv1.ContainerObservation {
+	if r.GetLast() != nil {
+		return r.GetLast()
+	}
+	var last *journaletv1.ContainerObservation
+	for _, c := range a.state.GetObserved().GetContainers() {
+		if c.GetName() == r.GetName() && exited(c) && c.GetAttempt() < r.GetCurrent().GetAttempt() &&
+			(last == nil || c.GetAttempt() > last.GetAttempt()) {
+			last = c
+		}
+	}
+	return last
+}
+
 // running tells whether a container runs, or has to be taken to run until it is observed.
 func running(c *journaletv1.ContainerObservation) bool {
 	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING

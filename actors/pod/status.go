@@ -95,7 +95,7 @@ func (a *Actor) phase() journaletv1.PodPhase {
 		switch r := a.record(c.Name); {
 		case isRunning(r) && (a.over() || postStarted(c, r)):
 			run++
-		case exited(r.GetCurrent()), r.GetLast() != nil:
+		case exited(r.GetCurrent()), a.last(r) != nil:
 			stopped++
 		default:
 			waits++
@@ -118,7 +118,7 @@ func (a *Actor) initializing() bool {
 	for i := range a.initContainers() {
 		c := &a.initContainers()[i]
 		r := a.record(c.Name)
-		ended := exited(r.GetCurrent()) || !isRunning(r) && r.GetLast() != nil
+		ended := exited(r.GetCurrent()) || !isRunning(r) && a.last(r) != nil
 		switch {
 		case !isSidecar(c):
 			if !ended && !a.presumedDone(c) {
@@ -148,7 +148,10 @@ func (a *Actor) condition(t corev1.PodConditionType, p journaletv1.PodPhase) *jo
 	c := &journaletv1.Condition{Type: string(t), Status: true}
 	switch t {
 	case corev1.PodReadyToStartContainers:
-		c.Status = a.state.GetSandboxId() != "" && a.state.GetStage() < terminated
+		c.Message = a.sandboxLacks()
+		if c.Status = c.Message == ""; !c.Status {
+			c.Reason = reasonNoSandbox
+		}
 	case corev1.PodInitialized:
 		c.Status, c.Reason, c.Message = a.initialization(p)
 	case corev1.PodReady, corev1.ContainersReady:

@@ -259,42 +259,47 @@ func (d *step) tellTerminated() error {
 	}}})
 }
 
-// tearDown stops the sandbox of a pod that has ended and takes its volumes down. What is left stays
+// tearDown stops the sandboxes of a pod that has ended, takes its volumes down and removes what is old. The rest stays
 // for its logs and its status until the source no longer names the pod.
 func (d *step) tearDown() error {
-	if err := d.stopSandboxes(); err != nil || d.readySandboxes() {
+	if over, err := d.stopSandboxes(d.holds); err != nil || !over {
 		return err
 	}
-	if d.manifest == nil || len(d.manifest.Spec.Volumes) == 0 || !d.state.GetTouched() || d.calling(sandboxCall) {
-		return nil
+	if d.manifest != nil && len(d.manifest.Spec.Volumes) > 0 && d.state.GetTouched() && !d.calling(sandboxCall) {
+		if err := d.cleanPod(false); err != nil {
+			return err
+		}
 	}
-	return d.cleanPod(false)
+	return d.removeOld()
 }
 
-// stopSandboxes stops the pod's sandboxes, one after the other as the runtime's order wants it.
-func (d *step) stopSandboxes() error {
+// stopSandboxes stops those of the pod's sandboxes that match, one after the other as the runtime's order wants it; over
+// tells that none is left.
+func (d *step) stopSandboxes(match func(*journaletv1.SandboxObservation) bool) (over bool, err error) {
 	for _, x := range d.state.GetObserved().GetSandboxes() {
-		if x.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY || d.calling(sandboxCall) {
+		if !match(x) {
 			continue
 		}
-		if wait := d.tearDownWait(); wait > 0 {
-			return d.timer(tearDownTimer, wait)
+		if d.calling(sandboxCall) {
+			return false, nil
 		}
-		return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{
-			StopSandbox: &journaletv1.StopSandbox{SandboxId: x.GetId()},
+		if wait := d.tearDownWait(); wait > 0 {
+			return false, d.timer(tearDownTimer, wait)
+		}
+		return false, d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{
+			StopSandbox: &journaletv1.StopSandbox{SandboxId: x.GetId(), Kept: true},
 		}})
 	}
-	return nil
+	return true, nil
 }
 
-// readySandboxes tells whether a sandbox is still to be stopped.
-func (d *step) readySandboxes() bool {
-	for _, x := range d.state.GetObserved().GetSandboxes() {
-		if x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY {
-			return true
-		}
-	}
-	return false
+func isReady(x *journaletv1.SandboxObservation) bool {
+	return x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY
+}
+
+// holds tells whether a sandbox may hold an address and host ports. One that died by itself does until it is stopped.
+func (d *step) holds(x *journaletv1.SandboxObservation) bool {
+	return isReady(x) || !slices.Contains(d.state.GetStoppedSandboxes(), x.GetId())
 }
 
 // clean removes everything that the pod left on the node, and then says so.
@@ -310,7 +315,8 @@ func (d *step) clean() error {
 		return d.stopAll("no source names this pod")
 	}
 	// Stopping comes first and removing after every other pod's stop: see LANE_REMOVE.
-	if err := d.stopSandboxes(); err != nil || d.readySandboxes() {
+	// What is dead is stopped as it is removed.
+	if over, err := d.stopSandboxes(isReady); err != nil || !over {
 		return err
 	}
 	for _, x := range d.state.GetObserved().GetSandboxes() {

@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"cmp"
+
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,7 +106,7 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 		ready = a.didItsWork(c)
 	}
 	st := corev1.ContainerStatus{
-		Name: c.Name, Image: c.Image, ImageID: cur.GetImageRef(), Ready: ready, Started: ptr.To(a.started(c)),
+		Name: c.Name, Image: cmp.Or(cur.GetImage(), c.Image), ImageID: cur.GetImageRef(), Ready: ready, Started: ptr.To(a.started(c)),
 		RestartCount: int32(restarts(r)),
 	}
 	if cur.GetId() != "" {
@@ -116,8 +118,8 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	}
 	if st.State.Waiting != nil && exited(cur) {
 		st.LastTerminationState.Terminated = terminatedState(on, cur)
-	} else if r.GetLast() != nil {
-		st.LastTerminationState.Terminated = terminatedState(on, r.GetLast())
+	} else if last := a.last(r); last != nil {
+		st.LastTerminationState.Terminated = terminatedState(on, last)
 	}
 	return st
 }

@@ -74,7 +74,7 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.Waiting {
 		return &journaletv1.Waiting{Reason: reasonCrashLoop, Message: fmt.Sprintf(
 			"back-off %s restarting failed container=%s pod=%s_%s(%s)", r.GetBackOff().GetDelay().AsDuration(),
 			c.Name, a.state.GetPod().GetName(), a.state.GetPod().GetNamespace(), a.state.GetPod().GetUid())}
-	case exited(cur), r.GetLast() != nil && r.GetWaiting() == nil && postStarted(c, r):
+	case exited(cur), a.last(r) != nil && r.GetWaiting() == nil && postStarted(c, r):
 		// A restart that needs no waiting shows none: from terminated straight to running.
 		return nil
 	}

@@ -905,9 +905,11 @@ type PodState struct {
 	EndingGrace  *durationpb.Duration `protobuf:"bytes,45,opt,name=ending_grace,json=endingGrace,proto3" json:"ending_grace,omitempty"`
 	EndingFailed bool                 `protobuf:"varint,46,opt,name=ending_failed,json=endingFailed,proto3" json:"ending_failed,omitempty"`
 	// The pod's time to end is over: nothing waits for its turn or for a hook any more.
-	PastDeadline  bool `protobuf:"varint,47,opt,name=past_deadline,json=pastDeadline,proto3" json:"past_deadline,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PastDeadline bool `protobuf:"varint,47,opt,name=past_deadline,json=pastDeadline,proto3" json:"past_deadline,omitempty"`
+	// Sandboxes that are observed and were stopped by a call, so that they hold no address and no host port any more.
+	StoppedSandboxes []string `protobuf:"bytes,48,rep,name=stopped_sandboxes,json=stoppedSandboxes,proto3" json:"stopped_sandboxes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
@@ -1211,6 +1213,13 @@ func (x *PodState) GetPastDeadline() bool {
 		return x.PastDeadline
 	}
 	return false
+}
+
+func (x *PodState) GetStoppedSandboxes() []string {
+	if x != nil {
+		return x.StoppedSandboxes
+	}
+	return nil
 }
 
 // ContainerRecord is what is known of one container name over all its instances.
@@ -1737,7 +1746,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xff\x0f\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xac\x10\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -1788,7 +1797,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\brejected\x18, \x01(\bR\brejected\x12<\n" +
 	"\fending_grace\x18- \x01(\v2\x19.google.protobuf.DurationR\vendingGrace\x12#\n" +
 	"\rending_failed\x18. \x01(\bR\fendingFailed\x12#\n" +
-	"\rpast_deadline\x18/ \x01(\bR\fpastDeadline\x1a\\\n" +
+	"\rpast_deadline\x18/ \x01(\bR\fpastDeadline\x12+\n" +
+	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +

@@ -953,9 +953,11 @@ func (x *RunHook) GetReason() string {
 
 // RemoveContainer removes one dead container. Idempotent.
 type RemoveContainer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Container     string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
-	ContainerId   string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	ContainerId string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// How it ended goes on being told: ContainerRecord.last takes it up, which has none.
+	Last          bool `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1004,10 +1006,19 @@ func (x *RemoveContainer) GetContainerId() string {
 	return ""
 }
 
+func (x *RemoveContainer) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
 // StopSandbox stops a sandbox, and all that still runs in it. Idempotent.
 type StopSandbox struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// PodState keeps that it was stopped. Older versions kept nothing, and what they asked for folds as it did then.
+	Kept          bool `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1047,6 +1058,13 @@ func (x *StopSandbox) GetSandboxId() string {
 		return x.SandboxId
 	}
 	return ""
+}
+
+func (x *StopSandbox) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
 }
 
 // RemoveSandbox stops a sandbox where needed, and removes it with its containers. Idempotent.
@@ -1602,13 +1620,15 @@ func (x *RuntimeHealthChanged) GetRuntimeVersion() string {
 
 // SandboxObservation is one sandbox as the runtime shows it.
 type SandboxObservation struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	State         SandboxState           `protobuf:"varint,3,opt,name=state,proto3,enum=journalet.v1.SandboxState" json:"state,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	Ips           []string               `protobuf:"bytes,5,rep,name=ips,proto3" json:"ips,omitempty"`
-	IntentId      string                 `protobuf:"bytes,6,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Attempt   uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	State     SandboxState           `protobuf:"varint,3,opt,name=state,proto3,enum=journalet.v1.SandboxState" json:"state,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Ips       []string               `protobuf:"bytes,5,rep,name=ips,proto3" json:"ips,omitempty"`
+	IntentId  string                 `protobuf:"bytes,6,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
+	// It was made on the host's network. Unset: it is dead or the runtime did not say, or an older version looked.
+	HostNetwork   *bool `protobuf:"varint,7,opt,name=host_network,json=hostNetwork,proto3,oneof" json:"host_network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1683,6 +1703,13 @@ func (x *SandboxObservation) GetIntentId() string {
 		return x.IntentId
 	}
 	return ""
+}
+
+func (x *SandboxObservation) GetHostNetwork() bool {
+	if x != nil && x.HostNetwork != nil {
+		return *x.HostNetwork
+	}
+	return false
 }
 
 // ContainerObservation is one container as the runtime shows it.
@@ -2368,13 +2395,15 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x17\n" +
 	"\apod_ips\x18\x06 \x03(\tR\x06podIps\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"R\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"f\n" +
 	"\x0fRemoveContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
-	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\",\n" +
+	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\bR\x04last\"@\n" +
 	"\vStopSandbox\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\".\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04kept\x18\x02 \x01(\bR\x04kept\".\n" +
 	"\rRemoveSandbox\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"!\n" +
@@ -2412,7 +2441,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12!\n" +
 	"\fruntime_name\x18\x04 \x01(\tR\vruntimeName\x12'\n" +
-	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\xda\x01\n" +
+	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\x93\x02\n" +
 	"\x12SandboxObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x120\n" +
@@ -2420,7 +2449,9 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x10\n" +
 	"\x03ips\x18\x05 \x03(\tR\x03ips\x12\x1b\n" +
-	"\tintent_id\x18\x06 \x01(\tR\bintentId\"\x8d\x04\n" +
+	"\tintent_id\x18\x06 \x01(\tR\bintentId\x12&\n" +
+	"\fhost_network\x18\a \x01(\bH\x00R\vhostNetwork\x88\x01\x01B\x0f\n" +
+	"\r_host_network\"\x8d\x04\n" +
 	"\x14ContainerObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2665,6 +2696,7 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_CleanPod)(nil),
 		(*CallRequested_RunHook)(nil),
 	}
+	file_journalet_v1_runtime_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -177,7 +177,9 @@ func TestAContainerEndsByTheStopSignalOfItsManifest(t *testing.T) {
 func TestAPodThatEndsGoesOnEndingAfterTheAgentWasKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tell := func(what string) string { return "trap 'echo " + what + " >>/h/order; exit 0' TERM; sleep 100000 & wait" }
+	tell := func(what string) string {
+		return "trap 'echo " + what + " >>/h/order; exit 0' TERM; sleep 100000 & wait"
+	}
 	a := started(t, map[string]string{"ending.yaml": manifest(newPod("ending", tell("main"), hooks(20, corev1.Lifecycle{
 		PreStop: execHandler("echo hook >>/h/order; until [ -e /h/go ]; do sleep 0.1; done"),
 	}), before(sidecar("proxy", tell("proxy"))), host(dir)))})

@@ -53,9 +53,15 @@ func readStory(text string) (s story, manifest string, ok bool) {
 	for _, c := range s.History.Containers {
 		in := slices.IndexFunc(s.History.Sandboxes, func(x pods.SandboxPast) bool { return x.Attempt == c.Sandbox })
 		// What no runtime can show says nothing of either side.
-		if _, known := states[c.State]; !known || in < 0 || c.State == pods.Running && !s.History.Sandboxes[in].Ready {
+		if _, known := states[c.State]; !known || in < 0 || c.State != pods.Created && c.State != pods.Exited && !s.History.Sandboxes[in].Ready {
 			return s, "", false
 		}
+		if !provable(specOf(s.Pod, c.Name), c) {
+			return s, "", false
+		}
+	}
+	if skipsInit(s.Pod, s.History) {
+		return s, "", false
 	}
 	parts := map[string]any{}
 	if yaml.Unmarshal([]byte(text), &parts) != nil {
@@ -63,6 +69,33 @@ func readStory(text string) (s story, manifest string, ok bool) {
 	}
 	data, err := yaml.Marshal(parts["pod"])
 	return s, string(data), err == nil
+}
+
+// provable tells whether a container's probes can have found what they did: it has them, and no other is run before the
+// startup probe succeeded.
+func provable(spec *corev1.Container, c pods.ContainerPast) bool {
+	if spec == nil {
+		return true
+	}
+	early := spec.StartupProbe != nil && c.Startup != pods.Success
+	return (c.Startup == "" || spec.StartupProbe != nil) && (c.Liveness == "" || spec.LivenessProbe != nil && !early) &&
+		(c.Readiness == "" || spec.ReadinessProbe != nil && !early)
+}
+
+// skipsInit tells whether a container was made although an init container before it runs or has failed: no agent does that.
+func skipsInit(p *corev1.Pod, h pods.History) bool {
+	held, seen := false, map[string]pods.ContainerPast{}
+	for _, c := range slices.Backward(h.Containers) {
+		seen[c.Name] = c // the newest stands first
+	}
+	for _, spec := range p.Spec.InitContainers {
+		c, made := seen[spec.Name]
+		if made && held {
+			return true
+		}
+		held = held || made && !isSidecar(&spec) && (c.State == pods.Running || c.State == pods.Exited && c.ExitCode != 0)
+	}
+	return held && slices.ContainsFunc(p.Spec.Containers, func(spec corev1.Container) bool { _, made := seen[spec.Name]; return made })
 }
 
 // tick is how much time passes each time that somebody looks at the clock: no two events are at one time.
@@ -215,7 +248,7 @@ func compareHistories(c *testCase) {
 		c.differs("our decider fails", err, "no error")
 		return
 	}
-	class := class(w.parsed.Pod, s.History)
+	class := classOf(w.parsed.Pod, s.History)
 	if s.History.Removed {
 		if err := decider.Remove(ctx); err != nil {
 			c.differs("our decider fails", err, "no error")
@@ -281,32 +314,6 @@ func deed(call proto.Message) string {
 		return fmt.Sprintf("stop container: %s within %d s", q.GetContainerId(), q.GetTimeout())
 	}
 	return ""
-}
-
-// class tells what is special about a history, for keys of differences: "" in most cases.
-func class(p *corev1.Pod, h pods.History) string {
-	seen := map[string]bool{}
-	out := ""
-	for _, c := range h.Containers {
-		switch {
-		case c.State == pods.Unknown:
-			return "a container of unknown state, "
-		case c.State == pods.Created:
-			out = "a container that was never started, "
-		case seen[c.Name] && out == "":
-			out = "several instances, "
-		}
-		seen[c.Name] = true
-	}
-	for _, x := range h.Sandboxes {
-		if x.Ready && x.HostNetwork != p.Spec.HostNetwork {
-			return "a sandbox of another network, "
-		}
-	}
-	if n := len(h.Sandboxes); out == "" && n > 0 && !h.Sandboxes[n-1].Ready && len(h.Containers) > 0 {
-		return "a dead sandbox with containers, "
-	}
-	return out
 }
 
 // compareLines tells whether both sides have the same.

@@ -50,16 +50,17 @@ var known = map[string]string{
 	// Meant: admission.
 	"admission: we say NodePorts, the kubelet admitted": ":: is every address of the host, also to those who bind 0.0.0.0",
 
-	// Meant: histories.
-	"history: a container that was never started, *": "one that was made and never started is made again; the kubelet takes it for one that ended without a word, and under Never and OnFailure lets it be",
-	// To be mended in the pod's decider.
-	"history: a container of unknown state, *":               "the kubelet starts another one whatever the policy",
-	"history: a sandbox of another network, *":               "hostNetwork of a running pod that changes under one UID makes no new sandbox",
-	"history: several instances, *":                          "of what is found without a journal only the newest instance counts, so that the last state is lost",
-	"history: a dead sandbox with containers, end only of *": "it is stopped only when it is removed, and so keeps its address as long as a container of it is kept",
-	"history: end only of ours: sandbox":                     "the same, of an older sandbox",
-	"history: status conditions.PodReadyToStartContainers.*": "no reason and no message are told",
-	"history: status containerStatuses[].image":              "the image of the manifest is told, not that of the container",
-	"history: status qosClass":                               "a request of 0 counts as none, and so as equal to the limit",
-	"lifecycle: *":                                           "init containers, sidecars, probes and a container's own policy are being built",
+	// Meant: histories. Each stands for all that follows from one thing, which classOf finds out exactly.
+	"history: " + neverStarted + "*": "one that was made and never started is made again and removed; the kubelet takes it for one that ended without a word, under Never and OnFailure lets it be, and keeps it",
+	"history: " + unknownAgain + "*": "it is started again; the kubelet takes the end of the one before it for its own, under Never and OnFailure lets it be, and counts it as dead",
+	"history: " + unknownEnds + "*":  "it is stopped before its sandbox is; the kubelet takes it for dead",
+
+	"lifecycle: " + neverStarted + "*":   "as above",
+	"lifecycle: " + unknownAgain + "*":   "as above",
+	"lifecycle: " + unknownEnds + "*":    "as above",
+	"lifecycle: " + ownPolicyLost + "*":  "its own policy holds for a new sandbox, too; the kubelet asks the pod's and starts again what has ended for good",
+	"lifecycle: " + initLost + "*":       "its newest dead instance is kept and counted as every container's; the kubelet removes all instances and begins to count anew",
+	"lifecycle: " + startedAgain + "*":   "the new instance has not started up; the kubelet says so of it until its own startup probe has run (feature gate ChangeContainerStatusOnKubeletRestart), and starts what comes after a sidecar",
+	"lifecycle: " + endingForGood + "*":  "it is started once more, until the last main container has ended",
+	"lifecycle: " + initThatIsGone + "*": "told in our own words; when it runs again in a new sandbox, the kubelet counts what it presumed as a run",
 }

@@ -90,6 +90,7 @@ func (g *engine) absorb() {
 				gone := messages.Pod(k.PodForgotten.GetUid())
 				maps.DeleteFunc(g.armed, func(k timerKey, _ armedTimer) bool { return k.ref == gone })
 				delete(g.world.told, k.PodForgotten.GetUid())
+				delete(g.world.owed, k.PodForgotten.GetUid())
 			}
 		}
 	}
@@ -259,19 +260,57 @@ func (g *engine) fork(last int, w *world, started *journaletv1.AgentStarted, ahe
 	return f, err
 }
 
+// reseedLook gives the PLEG what the journal knows of a pod: what its state holds, and what is in the journal and in no
+// state yet. Where that is not certain the next look is told.
+func (g *engine) reseedLook(uid string, a *pod.Actor) {
+	last, certain := a.Pod().GetObserved(), a.Observed()
+	for _, rec := range g.open(messages.Pod(uid)) {
+		if o := rec.GetFact().GetPodObserved(); o != nil {
+			last = o
+		}
+		certain = certain && rec.GetFact().GetCallFinished() == nil
+	}
+	switch {
+	case !certain:
+		g.world.owed[uid] = true
+	case last != nil:
+		g.world.told[uid] = last
+	}
+}
+
+// open are the facts about an actor that it has no step for yet, in order.
+func (g *engine) open(ref messages.Ref) []*journaletv1.Record {
+	var facts []*journaletv1.Record
+	for _, rec := range g.core.Records() {
+		if messages.RefOf(rec.GetActor()) == ref {
+			if rec.GetFact() != nil {
+				facts = append(facts, rec)
+			}
+			if step := rec.GetStep(); step != nil {
+				facts = slices.DeleteFunc(facts, func(f *journaletv1.Record) bool { return f.GetSeq() <= step.GetCause() })
+			}
+		}
+		for _, e := range rec.GetStep().GetDecisions() {
+			if messages.Pod(e.GetPodForgotten().GetUid()) == ref {
+				facts = nil
+			}
+		}
+	}
+	return facts
+}
+
 // reseed gives the drivers what the journal knows, as at a start. With ahead, calls under way at the crash had been
 // made by then.
 func (g *engine) reseed(ahead bool) {
 	g.armed = map[timerKey]armedTimer{}
 	g.reseedProbes()
 	clear(g.world.told)
+	clear(g.world.owed)
 	refs := []messages.Ref{messages.Image}
 	for _, uid := range g.names.uids {
 		if a := g.pod(uid); a != nil {
 			refs = append(refs, messages.Pod(uid))
-			if o := a.Pod().GetObserved(); o != nil {
-				g.world.told[uid] = o
-			}
+			g.reseedLook(uid, a)
 		}
 	}
 	for _, ref := range refs {

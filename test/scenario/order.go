@@ -37,17 +37,14 @@ func (w *world) watchStart(o *objects, alias string, c *journaletv1.ContainerObs
 			w.sin("%s: container %s started again under restartPolicy Never", alias, c.GetName())
 		}
 	}
-	clear(o.inits)
 	mainBefore := false
 	for i := range m.Spec.Containers {
 		mainBefore = mainBefore || o.first[inSandbox(c, m.Spec.Containers[i].Name)]
 	}
 	for i := range m.Spec.InitContainers {
-		o.inits[m.Spec.InitContainers[i].Name] = !sidecar(&m.Spec.InitContainers[i])
-	}
-	for i := range m.Spec.InitContainers {
 		spec := &m.Spec.InitContainers[i]
 		if spec.Name == c.GetName() {
+			o.inits[c.GetId()] = !sidecar(spec)
 			// It may run once in each sandbox.
 			known(spec, c.GetSandboxId()+" ")
 			if mainBefore && !sidecar(spec) {
@@ -104,7 +101,7 @@ func (w *world) endInit(now time.Time) bool {
 			continue
 		}
 		for _, c := range o.containers {
-			if o.inits[c.GetName()] && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
+			if o.inits[c.GetId()] && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
 				o.end(c.GetId(), 0, now)
 				return true
 			}

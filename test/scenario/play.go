@@ -239,7 +239,7 @@ func (s *Story) status(d *datadriven.TestData) (string, error) {
 		if c.Reason != "" {
 			text += " " + c.Reason
 		}
-		if c.Type == corev1.PodInitialized && c.Message != "" {
+		if (c.Type == corev1.PodInitialized || c.Type == corev1.PodReadyToStartContainers) && c.Message != "" {
 			text += " (" + c.Message + ")"
 		}
 		text += "\n"

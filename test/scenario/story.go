@@ -218,6 +218,7 @@ func (s *Story) loseJournal(*datadriven.TestData) (string, error) {
 	s.g.core = host.NewCore(host.AllDeciders, s.g.names.manifest, s.g.epoch)
 	s.g.armed, s.g.taken, s.printed, s.moments, s.started = map[timerKey]armedTimer{}, 0, 0, nil, nil
 	clear(s.g.world.told)
+	clear(s.g.world.owed)
 	clear(s.g.probed)
 	return "", nil
 }

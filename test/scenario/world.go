@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -20,6 +21,8 @@ type world struct {
 	pods map[string]*objects
 	// told is the last observation of each pod, as the PLEG remembers it.
 	told map[string]*journaletv1.PodObserved
+	// owed are the pods of which the next look is told whatever it shows, as by pleg.Expect.
+	owed map[string]bool
 	// made counts objects by id: a runtime gives no id twice.
 	made map[string]int
 	// sins are broken rules: two instances of a container at once, a pod that must not start again.
@@ -32,23 +35,27 @@ type objects struct {
 	containers []*journaletv1.ContainerObservation
 	// began counts starts of containers of a pod that is to be run but once.
 	began map[string]int
-	// inits are the init containers of the pod as last started that end by themselves.
+	// inits are the instances, by id, whose program ends by itself, whatever later manifests say: init containers.
 	inits map[string]bool
 	// first holds, by sandbox and name, the containers that were ever started, and doneWell those that ended with 0.
 	first, doneWell map[string]bool
 	// expected are, in the same form, the starts under way that an earlier manifest led to.
 	expected map[string]bool
+	// stopped are the sandboxes, by id, that a call stopped: only these have given back their address and host ports.
+	stopped map[string]bool
 }
 
 func newObjects() *objects {
 	return &objects{
 		began: map[string]int{}, inits: map[string]bool{}, first: map[string]bool{}, doneWell: map[string]bool{},
-		expected: map[string]bool{},
+		expected: map[string]bool{}, stopped: map[string]bool{},
 	}
 }
 
 func newWorld() *world {
-	return &world{pods: map[string]*objects{}, told: map[string]*journaletv1.PodObserved{}, made: map[string]int{}}
+	return &world{
+		pods: map[string]*objects{}, told: map[string]*journaletv1.PodObserved{}, owed: map[string]bool{}, made: map[string]int{},
+	}
 }
 
 func (w *world) clone() *world {
@@ -56,7 +63,7 @@ func (w *world) clone() *world {
 	for uid, o := range w.pods {
 		n := &objects{
 			began: maps.Clone(o.began), inits: maps.Clone(o.inits), first: maps.Clone(o.first), doneWell: maps.Clone(o.doneWell),
-			expected: map[string]bool{},
+			expected: map[string]bool{}, stopped: maps.Clone(o.stopped),
 		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
@@ -67,6 +74,7 @@ func (w *world) clone() *world {
 		c.pods[uid] = n
 	}
 	maps.Copy(c.told, w.told)
+	maps.Copy(c.owed, w.owed)
 	maps.Copy(c.made, w.made)
 	return c
 }
@@ -103,6 +111,10 @@ func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manife
 		w.startContainer(o, alias, id, k.StartContainer, manifest, out, now)
 	case *journaletv1.CallRequested_StopContainer:
 		o.end(k.StopContainer.GetContainerId(), 137, now)
+		if !slices.ContainsFunc(o.containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == k.StopContainer.GetContainerId() }) {
+			// It has vanished, and its hash with it.
+			maps.DeleteFunc(o.began, func(what string, _ int) bool { return strings.HasPrefix(what, k.StopContainer.GetContainer()+" ") })
+		}
 		for _, c := range o.containers {
 			if c.GetId() == k.StopContainer.GetContainerId() {
 				// What the agent ended to replace it may run again.
@@ -115,6 +127,7 @@ func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manife
 		})
 	case *journaletv1.CallRequested_StopSandbox:
 		o.stopSandbox(k.StopSandbox.GetSandboxId(), now)
+		o.stopped[k.StopSandbox.GetSandboxId()] = true
 	case *journaletv1.CallRequested_RemoveSandbox:
 		sid := k.RemoveSandbox.GetSandboxId()
 		o.sandboxes = slices.DeleteFunc(o.sandboxes, func(x *journaletv1.SandboxObservation) bool { return x.GetId() == sid })
@@ -146,12 +159,14 @@ func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandb
 		}
 		if x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY {
 			w.sin("%s: a second sandbox beside a ready one", alias)
+		} else if !o.stopped[x.GetId()] {
+			w.sin("%s: a second sandbox beside a dead one that was not stopped", alias)
 		}
 	}
 	out.SandboxId = w.id("%s-s%d", alias, k.GetAttempt())
 	x := &journaletv1.SandboxObservation{
 		Id: out.SandboxId, Attempt: k.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
-		CreatedAt: timestamppb.New(now), IntentId: id,
+		CreatedAt: timestamppb.New(now), IntentId: id, HostNetwork: proto.Bool(k.GetHostNetwork()),
 	}
 	if !k.GetHostNetwork() {
 		x.Ips = []string{fmt.Sprintf("10.0.0.%d", k.GetAttempt()+1)}
@@ -254,9 +269,10 @@ func (w *world) look(uid string, now time.Time) *journaletv1.PodObserved {
 	})
 	same := proto.CloneOf(seen)
 	same.ObservedAt = last.GetObservedAt()
-	if proto.Equal(same, last) || last == nil && len(seen.Sandboxes)+len(seen.Containers) == 0 {
+	if !w.owed[uid] && (proto.Equal(same, last) || last == nil && len(seen.Sandboxes)+len(seen.Containers) == 0) {
 		return nil
 	}
+	delete(w.owed, uid)
 	return seen
 }
 
@@ -264,6 +280,9 @@ func (w *world) look(uid string, now time.Time) *journaletv1.PodObserved {
 func (w *world) uids() []string {
 	all := maps.Clone(w.pods)
 	for uid := range w.told {
+		all[uid] = nil
+	}
+	for uid := range w.owed {
 		all[uid] = nil
 	}
 	return slices.Sorted(maps.Keys(all))

@@ -103,14 +103,15 @@ func (m *Maker) past(c *corev1.Container, in *SandboxPast, done bool) []Containe
 			newest.ExitCode = 0
 		}
 	case Running:
-		if c.LivenessProbe != nil {
-			newest.Liveness = Pick(m, "", Success, Success, Failure)
-		}
-		if c.ReadinessProbe != nil {
-			newest.Readiness = Pick(m, "", Success, Failure)
-		}
 		if c.StartupProbe != nil {
 			newest.Startup = Pick(m, "", Success, Success, Failure)
+		}
+		started := c.StartupProbe == nil || newest.Startup == Success
+		if c.LivenessProbe != nil && started {
+			newest.Liveness = Pick(m, "", Success, Success, Failure)
+		}
+		if c.ReadinessProbe != nil && started {
+			newest.Readiness = Pick(m, "", Success, Failure)
 		}
 	}
 	out := []ContainerPast{newest}

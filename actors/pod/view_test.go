@@ -1,0 +1,63 @@
+package pod_test
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// A request of 0 beside a limit is a request: only one that is not given is the limit.
+func TestARequestOfNothingIsNotItsLimit(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		out := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		if memory != "" {
+			out[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		requests corev1.ResourceList
+		want     corev1.PodQOSClass
+	}{
+		"not given":          {list("1", ""), corev1.PodQOSGuaranteed},
+		"given as nothing":   {list("1", "0"), corev1.PodQOSBurstable},
+		"given as the limit": {list("1", "1Gi"), corev1.PodQOSGuaranteed},
+	} {
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Limits: list("1", "1Gi"), Requests: c.requests},
+		}}}}
+		if got := pod.QOS(p); got != c.want {
+			t.Errorf("a memory request %s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// Until a container is replaced, its status names the image that it was made of.
+func TestAStatusNamesTheContainersOwnImage(t *testing.T) {
+	state, err := proto.Marshal(&journaletv1.PodState{
+		Pod: &journaletv1.PodRef{Uid: "a", Digest: "sha256:1"}, Stage: journaletv1.PodStage_POD_STAGE_RUNNING,
+		Containers: map[string]*journaletv1.ContainerRecord{"old": {Name: "old", Current: &journaletv1.ContainerObservation{
+			Id: "old-0", Name: "old", Image: "app:1", State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING,
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := pod.New("a")
+	if err := a.Restore(state); err != nil {
+		t.Fatal(err)
+	}
+	a.Resolve("sha256:1", &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "old", Image: "app:2"}, {Name: "new", Image: "app:2"},
+	}}})
+	for i, want := range []string{"app:1", "app:2"} {
+		if got := a.View(pod.Node{}).Status.ContainerStatuses[i].Image; got != want {
+			t.Errorf("container %d has image %s, want %s", i, got, want)
+		}
+	}
+}
