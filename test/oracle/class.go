@@ -16,6 +16,7 @@ const (
 	ownPolicyLost  = "a container with a policy of its own whose sandbox is lost, "
 	initLost       = "an init container of an earlier sandbox, "
 	startedAgain   = "a container that had started up and is replaced, "
+	startingSide   = "a sidecar with another image that has not started up, "
 	initThatIsGone = "an init container that is no more, "
 	endingForGood  = "a dead sidecar beside a container that is ended for good, "
 )
@@ -48,15 +49,16 @@ func classOf(p *corev1.Pod, h pods.History) string {
 			found[neverStarted] = found[neverStarted] || c.State == pods.Created
 			unknown := c.State == pods.Unknown
 			found[unknownAgain] = found[unknownAgain] || unknown && len(past) > 1
-			found[unknownEnds] = found[unknownEnds] || unknown && (h.Removed || ended || isInit && later)
+			found[unknownEnds] = found[unknownEnds] || unknown && (h.Removed || ended || isInit && (later || !restartable(p, &spec)))
 			found[endingForGood] = found[endingForGood] || dead && !isInit && (c.Liveness == pods.Failure || c.Startup == pods.Failure) && !restartable(p, &spec)
-			found[startedAgain] = found[startedAgain] || c.Startup == pods.Success && (c.OtherImage || c.Liveness == pods.Failure)
+			found[startedAgain] = found[startedAgain] || c.Startup == pods.Success && (ended || c.OtherImage || c.Liveness == pods.Failure)
 		}
+		found[startingSide] = found[startingSide] || isInit && isSidecar(&spec) && spec.StartupProbe != nil && past[0].OtherImage && past[0].Startup != pods.Success
 		found[ownPolicyLost] = found[ownPolicyLost] || ended && spec.RestartPolicy != nil && !isSidecar(&spec)
 		found[initLost] = found[initLost] || isInit && ended
 		later = true
 	}
-	for _, class := range []string{neverStarted, unknownAgain, unknownEnds, ownPolicyLost, initLost, startedAgain, initThatIsGone, endingForGood} {
+	for _, class := range []string{neverStarted, unknownAgain, unknownEnds, ownPolicyLost, initLost, startedAgain, startingSide, initThatIsGone, endingForGood} {
 		if found[class] {
 			return class
 		}

@@ -57,10 +57,11 @@ var known = map[string]string{
 
 	"lifecycle: " + neverStarted + "*":   "as above",
 	"lifecycle: " + unknownAgain + "*":   "as above",
-	"lifecycle: " + unknownEnds + "*":    "as above",
+	"lifecycle: " + unknownEnds + "*":    "as above; and an init container whose own policy is Never has failed the pod then, where the kubelet begins anew in another sandbox",
 	"lifecycle: " + ownPolicyLost + "*":  "its own policy holds for a new sandbox, too; the kubelet asks the pod's and starts again what has ended for good",
 	"lifecycle: " + initLost + "*":       "its newest dead instance is kept and counted as every container's; the kubelet removes all instances and begins to count anew",
 	"lifecycle: " + startedAgain + "*":   "the new instance has not started up; the kubelet says so of it until its own startup probe has run (feature gate ChangeContainerStatusOnKubeletRestart), and starts what comes after a sidecar",
+	"lifecycle: " + startingSide + "*":   "it is replaced at once; the kubelet waits until its startup probe has succeeded",
 	"lifecycle: " + endingForGood + "*":  "it is started once more, until the last main container has ended",
 	"lifecycle: " + initThatIsGone + "*": "told in our own words; when it runs again in a new sandbox, the kubelet counts what it presumed as a run",
 }
