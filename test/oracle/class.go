@@ -17,6 +17,7 @@ const (
 	initLost       = "an init container of an earlier sandbox, "
 	startedAgain   = "a container that had started up and is replaced, "
 	startingSide   = "a sidecar with another image that has not started up, "
+	unhealthyRules = "an unhealthy container with rules that would restart it, "
 	initThatIsGone = "an init container that is no more, "
 	endingForGood  = "a dead sidecar beside a container that is ended for good, "
 )
@@ -50,7 +51,9 @@ func classOf(p *corev1.Pod, h pods.History) string {
 			unknown := c.State == pods.Unknown
 			found[unknownAgain] = found[unknownAgain] || unknown && len(past) > 1
 			found[unknownEnds] = found[unknownEnds] || unknown && (h.Removed || ended || isInit && (later || !restartable(p, &spec)))
-			found[endingForGood] = found[endingForGood] || dead && !isInit && (c.Liveness == pods.Failure || c.Startup == pods.Failure) && !restartable(p, &spec)
+			forGood := (c.Liveness == pods.Failure || c.Startup == pods.Failure) && !restartable(p, &spec)
+			found[unhealthyRules] = found[unhealthyRules] || forGood && len(spec.RestartPolicyRules) > 0
+			found[endingForGood] = found[endingForGood] || forGood && dead && !isInit
 			found[startedAgain] = found[startedAgain] || c.Startup == pods.Success && (ended || c.OtherImage || c.Liveness == pods.Failure)
 		}
 		found[startingSide] = found[startingSide] || isInit && isSidecar(&spec) && spec.StartupProbe != nil && past[0].OtherImage && past[0].Startup != pods.Success
@@ -58,7 +61,7 @@ func classOf(p *corev1.Pod, h pods.History) string {
 		found[initLost] = found[initLost] || isInit && ended
 		later = true
 	}
-	for _, class := range []string{neverStarted, unknownAgain, unknownEnds, ownPolicyLost, initLost, startedAgain, startingSide, initThatIsGone, endingForGood} {
+	for _, class := range []string{neverStarted, unknownAgain, unknownEnds, ownPolicyLost, initLost, startedAgain, startingSide, unhealthyRules, initThatIsGone, endingForGood} {
 		if found[class] {
 			return class
 		}

@@ -62,6 +62,7 @@ var known = map[string]string{
 	"lifecycle: " + initLost + "*":       "its newest dead instance is kept and counted as every container's; the kubelet removes all instances and begins to count anew",
 	"lifecycle: " + startedAgain + "*":   "the new instance has not started up; the kubelet says so of it until its own startup probe has run (feature gate ChangeContainerStatusOnKubeletRestart), and starts what comes after a sidecar",
 	"lifecycle: " + startingSide + "*":   "it is replaced at once; the kubelet waits until its startup probe has succeeded",
+	"lifecycle: " + unhealthyRules + "*": "the exit code of what was ended as unhealthy says nothing, so no rule is asked (ADR 011); the kubelet asks them one sync later",
 	"lifecycle: " + endingForGood + "*":  "it is started once more, until the last main container has ended",
 	"lifecycle: " + initThatIsGone + "*": "told in our own words; when it runs again in a new sandbox, the kubelet counts what it presumed as a run",
 }
