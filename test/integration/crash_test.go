@@ -137,7 +137,6 @@ func TestWhatARebootTookIsSeen(t *testing.T) {
 	a.pod("web", "ready for the second time", again(1))
 	a.Put("job.yaml", manifest(newPod("job", "exit 0", restarts(corev1.RestartPolicyNever))))
 	job := a.pod("job", "succeeded", phase(corev1.PodSucceeded))
-	last := a.journal.last()
 	a.Kill()
 	a.start()
 	a.pod("web", "ready for the third time", again(2))
@@ -146,6 +145,12 @@ func TestWhatARebootTookIsSeen(t *testing.T) {
 		t.Errorf("the job is now\n%s", describe(map[string]*corev1.Pod{"job": p}))
 	}
 	events, _ := a.journal.seen()
+	last := uint64(0) // the record that opens this run
+	for _, f := range events {
+		if f.Event == "agent_started" {
+			last = f.Seq
+		}
+	}
 	for _, f := range events {
 		call := event(t, f).GetCallRequested()
 		if f.Seq > last && call.GetPodUid() == string(job.UID) && (call.GetRunSandbox() != nil || call.GetStartContainer() != nil) {

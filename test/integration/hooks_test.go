@@ -115,7 +115,7 @@ func TestAPreStopHookByHTTPIsAskedForWithinTheGrace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	a := started(t, map[string]string{"web.yaml": manifest(newPod("web",
-		`trap '' TERM; (printf 'HTTP/1.0 200 OK\r\n\r\n' | nc -l -p 8080 >/h/asked) & until cat /proc/net/tcp* | grep -q ':1F90 '; do sleep 0.1; done; touch /h/up; while true; do sleep 1; done`,
+		`trap '' TERM; ((printf 'HTTP/1.0 200 OK\r\n\r\n'; sleep 1) | nc -l -p 8080 >/h/asked) & until cat /proc/net/tcp* | grep -q ':1F90 '; do sleep 0.1; done; touch /h/up; while true; do sleep 1; done`,
 		func(p *corev1.Pod) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}
 		},
