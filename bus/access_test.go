@@ -246,27 +246,7 @@ func signInAs(t *testing.T, b *Bus, c interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var info struct{ Nonce string }
-	if err := json.Unmarshal(buf[len("INFO "):n], &info); err != nil {
-		t.Fatal(err)
-	}
-	key, err := readKey(keyPath(b.opts.Dir, file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sig, err := key.Sign([]byte(info.Nonce))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pub, err := key.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hello, err := json.Marshal(map[string]any{"nkey": pub, "sig": rawURL(sig), "verbose": false, "protocol": 1, "headers": true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Write(append(append([]byte("CONNECT "), hello...), "\r\n"...)); err != nil {
+	if _, err := c.Write([]byte(connectLine(hello(t, b, file, buf[:n])))); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -136,17 +136,9 @@ func (a *aside) drop() {
 // damagedAt is the place of the first byte of a block that is no record, -1 if there is none; tail says that no whole
 // record follows it.
 func damagedAt(bl *blocks, n uint64) (at int, tail bool, err error) {
-	hash, err := blockHash(journalStream, n)
-	if err != nil {
-		return 0, false, err
-	}
-	b, err := bl.readBlock(n)
-	if err != nil {
-		return 0, false, err
-	}
 	at, tail = -1, true
 	whole := func(frame) error { tail = at < 0; return nil }
-	err = scan(b, hash, journalSubjects, whole, func(place int, _ error) {
+	err = bl.scanBlock(journalStream, n, journalSubjects, whole, func(place int, _ error) {
 		if at < 0 {
 			at = place
 		}

@@ -132,6 +132,19 @@ func resume(b []byte, from int, hash *highwayhash.Digest64, prefix string) (int,
 	}
 }
 
+// scanBlock is scan of one block of a stream.
+func (b *blocks) scanBlock(stream string, n uint64, prefix string, f func(frame) error, bad func(at int, why error)) error {
+	hash, err := blockHash(stream, n)
+	if err != nil {
+		return err
+	}
+	data, err := b.readBlock(n)
+	if err != nil {
+		return err
+	}
+	return scan(data, hash, prefix, f, bad)
+}
+
 // readBlock gives the bytes of one block, at most maxBlock.
 func (b *blocks) readBlock(n uint64) ([]byte, error) {
 	f, err := os.Open(b.path(n))

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -189,11 +190,17 @@ func helloOf(t *testing.T, b *Bus, r *bufio.Reader) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return hello(t, b, ObserverKeyFile, []byte(line))
+}
+
+// hello is what one with this key signs in with, after the server's first line.
+func hello(t *testing.T, b *Bus, file string, first []byte) map[string]any {
+	t.Helper()
 	var info struct{ Nonce string }
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "INFO ")), &info); err != nil {
+	if err := json.Unmarshal(bytes.TrimPrefix(first, []byte("INFO ")), &info); err != nil {
 		t.Fatal(err)
 	}
-	key, err := readKey(keyPath(b.opts.Dir, ObserverKeyFile))
+	key, err := readKey(keyPath(b.opts.Dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}

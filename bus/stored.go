@@ -130,16 +130,7 @@ func (s *Stored) each(ctx context.Context, stream, prefix string, f func(frame) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		hash, err := blockHash(stream, n)
-		if err != nil {
-			return err
-		}
-		b, err := bl.readBlock(n)
-		if err != nil {
-			return err
-		}
-		err = scan(b, hash, prefix, f, func(at int, why error) { bad(n, at, why) })
-		if err != nil {
+		if err := bl.scanBlock(stream, n, prefix, f, func(at int, why error) { bad(n, at, why) }); err != nil {
 			return err
 		}
 	}

@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/httpget"
 )
 
 const (
@@ -22,8 +21,6 @@ const (
 	maxHookBodyBytes = 10 << 10
 	// maxHookHeaderBytes bounds an answer's header.
 	maxHookHeaderBytes = 1 << 20
-	// maxHookRedirects as in the kubelet (and net/http).
-	maxHookRedirects = 10
 	// hookUserAgent is what a hook's request says it is from: the kubelet's name for it, which programs may look for, in the
 	// version whose rules are followed here.
 	hookUserAgent = "kube-lifecycle/1.37"
@@ -36,15 +33,7 @@ var hookClient = &http.Client{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // G402: nobody has a certificate to verify
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHookHeaderBytes,
 	},
-	CheckRedirect: func(req *http.Request, via []*http.Request) error {
-		if req.URL.Hostname() != via[0].URL.Hostname() {
-			return http.ErrUseLastResponse
-		}
-		if len(via) >= maxHookRedirects {
-			return fmt.Errorf("stopped after %d redirects", maxHookRedirects)
-		}
-		return nil
-	},
+	CheckRedirect: httpget.SameHost,
 }
 
 // get makes a hook's request. Any answer is good: as in the kubelet only one that does not come is a failure.
@@ -73,7 +62,7 @@ func ask(req *http.Request) error {
 	return resp.Body.Close()
 }
 
-// request makes the request of an action, with headers by the kubelet's rules.
+// request makes the request of an action; the pod is asked for its address only where the action names no host.
 func (h *hook) request(ctx context.Context, action *corev1.HTTPGetAction) (*http.Request, error) {
 	host := action.Host
 	if host == "" {
@@ -86,32 +75,7 @@ func (h *hook) request(ctx context.Context, action *corev1.HTTPGetAction) (*http
 	if err != nil {
 		return nil, err
 	}
-	at, err := url.Parse(action.Path)
-	if err != nil {
-		at = &url.URL{Path: action.Path}
-	}
-	at.Scheme = "http"
-	if action.Scheme != "" {
-		at.Scheme = strings.ToLower(string(action.Scheme))
-	}
-	at.Host = net.JoinHostPort(host, strconv.Itoa(port))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, header := range action.HTTPHeaders {
-		req.Header.Add(header.Name, header.Value)
-	}
-	if _, given := req.Header["User-Agent"]; !given {
-		req.Header.Set("User-Agent", hookUserAgent)
-	}
-	if _, given := req.Header["Accept"]; !given {
-		req.Header.Set("Accept", "*/*")
-	} else if req.Header.Get("Accept") == "" {
-		req.Header.Del("Accept")
-	}
-	req.Host = req.Header.Get("Host")
-	return req, nil
+	return httpget.Request(ctx, action, host, port, hookUserAgent)
 }
 
 // portOf is a port's number, looked up among the container's where it is given by name.
