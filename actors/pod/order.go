@@ -2,6 +2,7 @@ package pod
 
 import (
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -45,15 +46,13 @@ func (a *Actor) all() iter.Seq[*corev1.Container] {
 	}
 }
 
-// runsOnce tells whether a container is an init container that ends before the next one starts.
-func (a *Actor) runsOnce(c *corev1.Container) bool {
-	for i := range a.initContainers() {
-		if a.initContainers()[i].Name == c.Name {
-			return !isSidecar(c)
-		}
-	}
-	return false
+// isInit tells whether a container is an init container, sidecar or not.
+func (a *Actor) isInit(name string) bool {
+	return slices.ContainsFunc(a.initContainers(), func(c corev1.Container) bool { return c.Name == name })
 }
+
+// runsOnce tells whether a container is an init container that ends before the next one starts.
+func (a *Actor) runsOnce(c *corev1.Container) bool { return a.isInit(c.Name) && !isSidecar(c) }
 
 // begun tells whether a container has had an instance in the pod's sandbox.
 func (a *Actor) begun(c *corev1.Container) bool {

@@ -186,6 +186,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), Pulled: r.GetImageReady(),
+		Init: d.isInit(c.Name),
 	}}})
 }
 

@@ -31,7 +31,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			}
 		}
 	}
-	return nil
+	return a.waitForOpenings(emit)
 }
 
 // resume hands the calls that were under way when the last run ended to this run's driver, which

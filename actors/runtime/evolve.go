@@ -12,6 +12,7 @@ import (
 // Evolve folds one event.
 func (a *Actor) Evolve(e actors.Event) error {
 	s := a.state
+	a.evolveOpening(e)
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		a.evolveStarted(k.AgentStarted)

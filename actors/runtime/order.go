@@ -121,7 +121,7 @@ func (a *Actor) next(l journaletv1.Lane) *journaletv1.Call {
 		return nil
 	}
 	for _, id := range a.state.Queues[int32(l)].GetIntentIds() {
-		if c := a.state.Calls[id]; c != nil && a.free(c) {
+		if c := a.state.Calls[id]; c != nil && a.free(c) && a.mayOpen(c) {
 			return c
 		}
 	}

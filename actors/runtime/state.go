@@ -42,6 +42,9 @@ func withMaps(s *journaletv1.RuntimeState) *journaletv1.RuntimeState {
 	if s.Pods == nil {
 		s.Pods = map[string]*journaletv1.PodCalls{}
 	}
+	if s.Openings == nil {
+		s.Openings = map[string]*journaletv1.Opening{}
+	}
 	return s
 }
 
@@ -67,5 +70,5 @@ func (a *Actor) Digests() []string { return nil }
 // Resolve is never called.
 func (a *Actor) Resolve(string, *corev1.Pod) {}
 
-// Timers is nil: the runtime actor waits for outcomes only.
-func (a *Actor) Timers() *journaletv1.Timers { return nil }
+// Timers holds the one timer of openings.go, while it runs.
+func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }

@@ -706,7 +706,9 @@ type StartContainer struct {
 	SandboxId string   `protobuf:"bytes,4,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	PodIps    []string `protobuf:"bytes,5,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
 	// True when the image was pulled for this very start, so that a missing one is an error of the runtime.
-	Pulled        bool `protobuf:"varint,6,opt,name=pulled,proto3" json:"pulled,omitempty"`
+	Pulled bool `protobuf:"varint,6,opt,name=pulled,proto3" json:"pulled,omitempty"`
+	// An init container: the pod's next start follows when it has ended or, if it is a sidecar, is up.
+	Init          bool `protobuf:"varint,7,opt,name=init,proto3" json:"init,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -779,6 +781,13 @@ func (x *StartContainer) GetPodIps() []string {
 func (x *StartContainer) GetPulled() bool {
 	if x != nil {
 		return x.Pulled
+	}
+	return false
+}
+
+func (x *StartContainer) GetInit() bool {
+	if x != nil {
+		return x.Init
 	}
 	return false
 }
@@ -2070,7 +2079,13 @@ type RuntimeState struct {
 	// As last told; nothing is ready before it is told.
 	Health *RuntimeHealthChanged `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
 	// Calls under way by pod.
-	Pods          map[string]*PodCalls `protobuf:"bytes,7,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Pods map[string]*PodCalls `protobuf:"bytes,7,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// By UID, the pods that are being started: from the dispatch of the sandbox until a container that is no init container runs.
+	Openings map[string]*Opening `protobuf:"bytes,8,rep,name=openings,proto3" json:"openings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Runs while a sandbox waits for such a pod that asks for nothing.
+	Timers *Timers `protobuf:"bytes,9,opt,name=timers,proto3" json:"timers,omitempty"`
+	// Sandboxes wait for no other pod until none is queued: one that is being started waits for something that takes its time.
+	Crowded       bool `protobuf:"varint,10,opt,name=crowded,proto3" json:"crowded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2154,6 +2169,73 @@ func (x *RuntimeState) GetPods() map[string]*PodCalls {
 	return nil
 }
 
+func (x *RuntimeState) GetOpenings() map[string]*Opening {
+	if x != nil {
+		return x.Openings
+	}
+	return nil
+}
+
+func (x *RuntimeState) GetTimers() *Timers {
+	if x != nil {
+		return x.Timers
+	}
+	return nil
+}
+
+func (x *RuntimeState) GetCrowded() bool {
+	if x != nil {
+		return x.Crowded
+	}
+	return false
+}
+
+// Opening is a pod that is being started.
+type Opening struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It has asked for nothing since the timer was set.
+	Idle          bool `protobuf:"varint,1,opt,name=idle,proto3" json:"idle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Opening) Reset() {
+	*x = Opening{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Opening) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Opening) ProtoMessage() {}
+
+func (x *Opening) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Opening.ProtoReflect.Descriptor instead.
+func (*Opening) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Opening) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
 // LaneLimits bounds how many calls of a lane may be under way at once.
 type LaneLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2170,7 +2252,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2264,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2277,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -2250,7 +2332,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2344,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2357,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -2300,7 +2382,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2394,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2407,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -2353,7 +2435,7 @@ var File_journalet_v1_runtime_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x05\n" +
+	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\"\xb7\x05\n" +
 	"\rCallRequested\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12;\n" +
 	"\vrun_sandbox\x18\x02 \x01(\v2\x18.journalet.v1.RunSandboxH\x00R\n" +
@@ -2374,7 +2456,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"RunSandbox\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
-	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\"\xb0\x01\n" +
+	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\"\xc4\x01\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -2382,7 +2464,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x04 \x01(\tR\tsandboxId\x12\x17\n" +
 	"\apod_ips\x18\x05 \x03(\tR\x06podIps\x12\x16\n" +
-	"\x06pulled\x18\x06 \x01(\bR\x06pulled\"\x99\x01\n" +
+	"\x06pulled\x18\x06 \x01(\bR\x06pulled\x12\x12\n" +
+	"\x04init\x18\a \x01(\bR\x04init\"\x99\x01\n" +
 	"\rStopContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12/\n" +
@@ -2490,7 +2573,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\aarrival\x18\x06 \x01(\x04R\aarrival\x12\x19\n" +
 	"\bin_doubt\x18\a \x01(\bR\ainDoubt\x12?\n" +
 	"\rdispatched_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fdispatchedAt\x12\x1c\n" +
-	"\twithdrawn\x18\t \x01(\bR\twithdrawn\"\xb5\x05\n" +
+	"\twithdrawn\x18\t \x01(\bR\twithdrawn\"\x97\a\n" +
 	"\fRuntimeState\x120\n" +
 	"\x06limits\x18\x01 \x01(\v2\x18.journalet.v1.LaneLimitsR\x06limits\x12;\n" +
 	"\x05calls\x18\x02 \x03(\v2%.journalet.v1.RuntimeState.CallsEntryR\x05calls\x12>\n" +
@@ -2498,7 +2581,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x04busy\x18\x04 \x03(\v2$.journalet.v1.RuntimeState.BusyEntryR\x04busy\x12\x1a\n" +
 	"\barrivals\x18\x05 \x01(\x04R\barrivals\x12:\n" +
 	"\x06health\x18\x06 \x01(\v2\".journalet.v1.RuntimeHealthChangedR\x06health\x128\n" +
-	"\x04pods\x18\a \x03(\v2$.journalet.v1.RuntimeState.PodsEntryR\x04pods\x1aL\n" +
+	"\x04pods\x18\a \x03(\v2$.journalet.v1.RuntimeState.PodsEntryR\x04pods\x12D\n" +
+	"\bopenings\x18\b \x03(\v2(.journalet.v1.RuntimeState.OpeningsEntryR\bopenings\x12,\n" +
+	"\x06timers\x18\t \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12\x18\n" +
+	"\acrowded\x18\n" +
+	" \x01(\bR\acrowded\x1aL\n" +
 	"\n" +
 	"CallsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
@@ -2511,7 +2598,12 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1aO\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.journalet.v1.PodCallsR\x05value:\x028\x01\"\x8c\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.journalet.v1.PodCallsR\x05value:\x028\x01\x1aR\n" +
+	"\rOpeningsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.OpeningR\x05value:\x028\x01\"\x1d\n" +
+	"\aOpening\x12\x12\n" +
+	"\x04idle\x18\x01 \x01(\bR\x04idle\"\x8c\x01\n" +
 	"\n" +
 	"LaneLimits\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\rR\x05start\x12\x12\n" +
@@ -2593,7 +2685,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(HookKind)(0),                 // 0: journalet.v1.HookKind
 	(CallError)(0),                // 1: journalet.v1.CallError
@@ -2622,16 +2714,19 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*PodObserved)(nil),           // 24: journalet.v1.PodObserved
 	(*Call)(nil),                  // 25: journalet.v1.Call
 	(*RuntimeState)(nil),          // 26: journalet.v1.RuntimeState
-	(*LaneLimits)(nil),            // 27: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 28: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 29: journalet.v1.PodCalls
-	nil,                           // 30: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 31: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 32: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 33: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 34: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*Opening)(nil),               // 27: journalet.v1.Opening
+	(*LaneLimits)(nil),            // 28: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 29: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 30: journalet.v1.PodCalls
+	nil,                           // 31: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 32: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 33: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 34: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 35: journalet.v1.RuntimeState.OpeningsEntry
+	nil,                           // 36: journalet.v1.PodCalls.ContainersEntry
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 38: google.protobuf.Timestamp
+	(*Timers)(nil),                // 39: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	7,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -2644,39 +2739,42 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	15, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
 	16, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
 	10, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
-	35, // 10: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	37, // 10: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
 	0,  // 11: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	35, // 12: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	35, // 13: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	37, // 12: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	37, // 13: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
 	1,  // 14: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
 	2,  // 15: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	36, // 16: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	38, // 16: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
 	3,  // 17: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	36, // 18: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	36, // 19: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	36, // 20: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	36, // 21: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	38, // 18: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	38, // 19: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	38, // 20: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	38, // 21: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
 	22, // 22: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
 	23, // 23: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
 	6,  // 24: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
 	4,  // 25: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
 	5,  // 26: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	36, // 27: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	27, // 28: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	30, // 29: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	31, // 30: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	32, // 31: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	38, // 27: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	28, // 28: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	31, // 29: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	32, // 30: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	33, // 31: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
 	21, // 32: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	33, // 33: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	34, // 34: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	25, // 35: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	28, // 36: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	29, // 37: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	34, // 33: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	35, // 34: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
+	39, // 35: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	36, // 36: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	25, // 37: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	29, // 38: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	30, // 39: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	27, // 40: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -2684,6 +2782,7 @@ func file_journalet_v1_runtime_proto_init() {
 	if File_journalet_v1_runtime_proto != nil {
 		return
 	}
+	file_journalet_v1_agent_proto_init()
 	file_journalet_v1_runtime_proto_msgTypes[0].OneofWrappers = []any{
 		(*CallRequested_RunSandbox)(nil),
 		(*CallRequested_StartContainer)(nil),
@@ -2703,7 +2802,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

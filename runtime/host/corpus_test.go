@@ -41,6 +41,10 @@ func corpusFile(format int, what string) string {
 	return filepath.Join("testdata", fmt.Sprintf("journal-v%d.%s", format, what))
 }
 
+// laterState names what states hold since, beside what they held when the corpus was recorded: a fold may know more than the
+// version that wrote the journal, and nothing else than it knew.
+var laterState = []string{"openings"}
+
 // A journal outlives the version that wrote it: this one folds journals of every format that was ever
 // released to the state that they had then.
 func TestRecordedJournalsFoldToTheStateTheyHad(t *testing.T) {
@@ -157,6 +161,11 @@ func sortedJSON(t *testing.T, m proto.Message) []byte {
 	var v any
 	if err := json.Unmarshal(b, &v); err != nil {
 		t.Fatal(err)
+	}
+	if state, ok := v.(map[string]any); ok {
+		for _, name := range laterState {
+			delete(state, name)
+		}
 	}
 	if b, err = json.Marshal(v); err != nil {
 		t.Fatal(err)
