@@ -29,8 +29,15 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 
 	case *journaletv1.Event_PodUpdated:
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
-	case *journaletv1.Event_AdmissionAsked:
+	case *journaletv1.Event_AdmissionAsked, *journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased, *journaletv1.Event_SourceReady,
+		*journaletv1.Event_PodForgotten, *journaletv1.Event_OrphanFound:
 		return []Ref{Node}, false
+	case *journaletv1.Event_UidGranted:
+		return []Ref{Source(k.UidGranted.GetSource())}, false
+	case *journaletv1.Event_UidDeferred:
+		return []Ref{Source(k.UidDeferred.GetSource())}, false
+	case *journaletv1.Event_OrphanDisowned:
+		return []Ref{Pod(k.OrphanDisowned.GetUid())}, false
 	case *journaletv1.Event_ImageAsked, *journaletv1.Event_ImageReleased:
 		return []Ref{Image}, false
 	case *journaletv1.Event_CallRequested, *journaletv1.Event_CallWithdrawn:

@@ -11,8 +11,11 @@ import (
 // Singleton is the id of an actor of which there is only one.
 const Singleton = "0"
 
-// FileSource is the id of the source actor over the static pod folder.
-const FileSource = "file"
+// The ids of the source actors: over the static pod folder, which every node has, and over the manifest URL.
+const (
+	FileSource = "file"
+	HTTPSource = "http"
+)
 
 var kindNames = map[journaletv1.ActorKind]string{
 	journaletv1.ActorKind_ACTOR_KIND_AGENT:   "agent",

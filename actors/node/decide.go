@@ -14,6 +14,16 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			err = a.answer(e, k.AdmissionAsked, emit)
 		case *journaletv1.Event_PodFinished:
 			err = a.next(emit)
+		case *journaletv1.Event_UidAsked:
+			err = a.answerSource(k.UidAsked, emit)
+		case *journaletv1.Event_UidReleased:
+			if err = a.grant(k.UidReleased.GetUid(), emit); err == nil {
+				err = a.disown(emit)
+			}
+		case *journaletv1.Event_PodForgotten:
+			err = a.grant(k.PodForgotten.GetUid(), emit)
+		case *journaletv1.Event_AgentStarted, *journaletv1.Event_SourceReady, *journaletv1.Event_OrphanFound:
+			err = a.disown(emit)
 		}
 		if err != nil {
 			return err
@@ -30,9 +40,7 @@ func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionAsked, emit actor
 	}
 	name := q.GetNamespace() + "/" + q.GetName()
 	if holder := a.state.Names[name]; holder != "" {
-		return emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionDeferred{
-			AdmissionDeferred: &journaletv1.AdmissionDeferred{Uid: q.GetUid(), HolderUid: holder},
-		}})
+		return emit(deferred(q, holder))
 	}
 	return emit(decided(q.GetUid(), a.shortage(q.GetDemand())))
 }
@@ -45,8 +53,20 @@ func (a *Actor) next(emit actors.Emit) error {
 		if err := emit(decided(q.GetUid(), a.shortage(q.GetDemand()))); err != nil {
 			return err
 		}
+		// Where several sources name it, others may wait on, for another pod than before.
+		for _, q := range a.state.Waiting[name].GetAsked() {
+			if err := emit(deferred(q, a.state.Names[name])); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+func deferred(q *journaletv1.AdmissionAsked, holder string) *journaletv1.Event {
+	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDeferred{
+		AdmissionDeferred: &journaletv1.AdmissionDeferred{Uid: q.GetUid(), HolderUid: holder},
+	}}
 }
 
 func decided(uid string, r *rejection) *journaletv1.Event {

@@ -21,6 +21,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 		}
 		s.Waiting[name].Asked = append(s.Waiting[name].Asked, q)
 		s.WaitsFor[q.GetUid()] = name
+		a.noOrphan(q.GetUid())
 	case *journaletv1.Event_AdmissionDecided:
 		a.decided(k.AdmissionDecided)
 	case *journaletv1.Event_PodTerminated:
@@ -30,6 +31,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodFinished:
 		a.finished(k.PodFinished.GetUid())
 	}
+	a.evolveSources(e)
 	return nil
 }
 

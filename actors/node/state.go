@@ -40,6 +40,9 @@ func withMaps(s *journaletv1.NodeState) *journaletv1.NodeState {
 	if s.WaitsFor == nil {
 		s.WaitsFor = map[string]string{}
 	}
+	if s.Uids == nil {
+		s.Uids = map[string]*journaletv1.UidClaims{}
+	}
 	if s.Used == nil {
 		s.Used = new(journaletv1.PodDemand)
 	}

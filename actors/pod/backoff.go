@@ -85,6 +85,8 @@ func (a *Actor) evolveFired(timer string) {
 	s := a.state
 	switch timer {
 	case orphanTimer:
+		s.OrphanWaited = true
+	case oldOrphanTimer:
 		if s.GetStage() == unknown {
 			s.Stage, s.Orphan = cleaning, true
 		}

@@ -9,10 +9,13 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// orphanTimer ends the wait for a source to name a pod that only the runtime shows.
-const orphanTimer = "orphan"
+// orphanTimer ends the wait for a source to name a pod that only the runtime shows: the node is told of it then.
+const orphanTimer = "unnamed"
 
-// orphanWait is how long such a pod is left alone. Sources are read within a second of a start; the
+// oldOrphanTimer is what older versions set. It ends such a pod without asking.
+const oldOrphanTimer = "orphan"
+
+// orphanWait is how long such a pod is left alone at least. Sources are read within a second of a start; the
 // rest is for a folder that is mounted late.
 const orphanWait = 60 * time.Second
 
@@ -85,7 +88,7 @@ func (d *step) asks(image string) bool {
 func (d *step) stage(s journaletv1.PodStage) error {
 	switch s {
 	case unknown:
-		return d.timer(orphanTimer, orphanWait)
+		return d.unnamed()
 	case admitting:
 		return d.ask()
 	case runningPod:
@@ -100,13 +103,26 @@ func (d *step) stage(s journaletv1.PodStage) error {
 	return nil
 }
 
+// unnamed waits for a source to name the pod, and then tells the node that none has.
+func (d *step) unnamed() error {
+	switch {
+	case d.state.GetOrphanFound() || d.state.GetTimers().GetSet()[oldOrphanTimer] != nil:
+		return nil
+	case !d.state.GetOrphanWaited():
+		return d.timer(orphanTimer, orphanWait)
+	}
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanFound{OrphanFound: &journaletv1.OrphanFound{Uid: d.self.ID}}})
+}
+
 // ask puts the pod before the node, once.
 func (d *step) ask() error {
 	if d.state.GetAdmissionAsked() {
 		return nil
 	}
-	if err := d.clearTimer(orphanTimer); err != nil {
-		return err
+	for _, name := range []string{oldOrphanTimer, orphanTimer} {
+		if err := d.clearTimer(name); err != nil {
+			return err
+		}
 	}
 	p := d.state.GetPod()
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: &journaletv1.AdmissionAsked{

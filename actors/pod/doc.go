@@ -2,8 +2,8 @@
 //
 // It receives PodUpdated of its source, AdmissionDecided and AdmissionDeferred of the node,
 // PodObserved, CallFinished and CallDropped of its own calls, ImageAnswered, ProbeResult,
-// TimerFired and AgentStarted, and decides CallRequested, CallWithdrawn, ImageAsked, ImageReleased, timers,
-// BackOffStarted, ProbesSet, PodStatusChanged, PodEnding, PodTerminated and PodFinished. It compares what the manifest
+// TimerFired, OrphanDisowned and AgentStarted, and decides CallRequested, CallWithdrawn, ImageAsked, ImageReleased, timers,
+// BackOffStarted, ProbesSet, PodStatusChanged, PodEnding, PodTerminated, PodFinished and OrphanFound. It compares what the manifest
 // wants with what was observed and what is under way, and asks only for what is missing, so that a
 // repeated event, a lost hint or a restart all lead to the same end. It makes no call itself.
 //

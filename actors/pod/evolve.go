@@ -35,6 +35,12 @@ func (a *Actor) Evolve(e actors.Event) error {
 			// No look of an earlier run is still to come, and the clock may have been set back since.
 			a.changeObserved().ObservedAt = nil
 		}
+	case *journaletv1.Event_OrphanFound:
+		s.OrphanFound = true
+	case *journaletv1.Event_OrphanDisowned:
+		if s.GetStage() == unknown {
+			s.Stage, s.Orphan = cleaning, true
+		}
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_AdmissionAsked:
@@ -90,6 +96,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 // agent which lost its journal finds its running containers again instead of doubling them.
 func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	s := a.state
+	if s.GetSource() != "" && s.GetSource() != u.GetSource() && s.GetStage() != finished {
+		// The node keeps sources from naming one UID at a time; if it could not, the first one's pod stays what it is.
+		return nil
+	}
 	switch u.GetOperation() {
 	case journaletv1.PodOperation_POD_OPERATION_ADD:
 		return a.evolveAdded(e, u)

@@ -23,6 +23,9 @@ type Wait struct {
 // waits for nothing is about to hear of what it waited for: a look at the runtime that is under way.
 func (a *Actor) Waits() []Wait {
 	s := a.state
+	if s.GetStage() == unknown && s.GetOrphanFound() {
+		return []Wait{{For: "the first whole reading of every configured source: what none names is cleared away then"}}
+	}
 	if s.GetStage() < terminating || s.GetStage() == finished {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -21,6 +22,10 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			err = a.decide(a.touched.uids, a.touched.ignored, emit)
 		case *journaletv1.Event_PodFinished:
 			err = a.decidePod(k.PodFinished.GetUid(), emit)
+		case *journaletv1.Event_UidGranted:
+			err = a.granted(k.UidGranted, emit)
+		case *journaletv1.Event_UidDeferred:
+			err = a.deferred(k.UidDeferred, emit)
 		}
 		if err != nil {
 			return err
@@ -45,7 +50,7 @@ func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 			return err
 		}
 	}
-	if s.Complete && !s.Ready {
+	if s.Complete && !(s.Ready && s.ReadyHeard) {
 		return emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceReady{
 			SourceReady: &journaletv1.SourceReady{Source: s.GetName()},
 		}})
@@ -53,7 +58,8 @@ func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 	return nil
 }
 
-// order puts removals first, which frees names and resources, and additions in order of path.
+// order puts removals first, which frees names and resources, and additions in order of creation, which most manifests
+// leave open, and path.
 func (a *Actor) order(uids []string) []string {
 	uids = slices.Clone(uids)
 	slices.SortStableFunc(uids, func(x, y string) int {
@@ -64,7 +70,7 @@ func (a *Actor) order(uids []string) []string {
 			}
 			return 1
 		}
-		return strings.Compare(p.GetPath(), q.GetPath())
+		return cmp.Or(p.GetPod().GetCreatedAt().AsTime().Compare(q.GetPod().GetCreatedAt().AsTime()), strings.Compare(p.GetPath(), q.GetPath()))
 	})
 	return uids
 }
@@ -73,15 +79,25 @@ func (a *Actor) order(uids []string) []string {
 func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 	p := a.state.Pods[uid]
 	op := journaletv1.PodOperation_POD_OPERATION_UNSPECIFIED
-	switch stage := p.GetStage(); stage {
-	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW, journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED:
-		if p.GetWanted() {
-			op = journaletv1.PodOperation_POD_OPERATION_ADD
-		} else if stage == journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED {
+	switch p.GetStage() {
+	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW:
+		if a.state.GetShared() {
+			return a.ask(uid, emit)
+		}
+		op = journaletv1.PodOperation_POD_OPERATION_ADD
+	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_ASKING:
+		if !p.GetWanted() {
+			return a.release(uid, p.GetAsked(), emit)
+		}
+	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_GRANTED:
+		op = journaletv1.PodOperation_POD_OPERATION_ADD
+	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED:
+		if !p.GetWanted() {
 			return emit(&journaletv1.Event{Kind: &journaletv1.Event_PodForgotten{
 				PodForgotten: &journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()},
 			}})
 		}
+		op = journaletv1.PodOperation_POD_OPERATION_ADD
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED:
 		if !p.GetWanted() {
 			op = journaletv1.PodOperation_POD_OPERATION_REMOVE

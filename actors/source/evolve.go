@@ -11,6 +11,8 @@ import (
 func (a *Actor) Evolve(e actors.Event) error {
 	s := a.state
 	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		a.started(k.AgentStarted.GetConfig().GetSources())
 	case *journaletv1.Event_ManifestsRead:
 		a.read(k.ManifestsRead.GetChanged())
 		s.Complete = s.Complete || k.ManifestsRead.GetComplete()
@@ -33,7 +35,9 @@ func (a *Actor) Evolve(e actors.Event) error {
 			i.Told = true
 		}
 	case *journaletv1.Event_SourceReady:
-		s.Ready = true
+		s.Ready, s.ReadyHeard = true, true
+	case *journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased, *journaletv1.Event_UidGranted:
+		a.evolveUID(e)
 	}
 	return nil
 }

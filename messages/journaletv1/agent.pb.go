@@ -182,8 +182,10 @@ type AgentConfig struct {
 	PullConcurrency uint32 `protobuf:"varint,7,opt,name=pull_concurrency,json=pullConcurrency,proto3" json:"pull_concurrency,omitempty"`
 	// Longest container restart back-off. Kubelet default: 300 s.
 	MaxContainerBackOff *durationpb.Duration `protobuf:"bytes,8,opt,name=max_container_back_off,json=maxContainerBackOff,proto3" json:"max_container_back_off,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The sources that are configured, by name, sorted. None, as older versions wrote it, means "file" alone.
+	Sources       []string `protobuf:"bytes,20,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentConfig) Reset() {
@@ -268,6 +270,13 @@ func (x *AgentConfig) GetPullConcurrency() uint32 {
 func (x *AgentConfig) GetMaxContainerBackOff() *durationpb.Duration {
 	if x != nil {
 		return x.MaxContainerBackOff
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetSources() []string {
+	if x != nil {
+		return x.Sources
 	}
 	return nil
 }
@@ -865,7 +874,7 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
 	"\x06config\x18\x03 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x12\x17\n" +
 	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12\x19\n" +
-	"\bagent_id\x18\x05 \x01(\tR\aagentId\"\xe1\x03\n" +
+	"\bagent_id\x18\x05 \x01(\tR\aagentId\"\xfb\x03\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -875,7 +884,8 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x11start_concurrency\x18\x05 \x01(\rR\x10startConcurrency\x12)\n" +
 	"\x10stop_concurrency\x18\x06 \x01(\rR\x0fstopConcurrency\x12)\n" +
 	"\x10pull_concurrency\x18\a \x01(\rR\x0fpullConcurrency\x12N\n" +
-	"\x16max_container_back_off\x18\b \x01(\v2\x19.google.protobuf.DurationR\x13maxContainerBackOff\x1a=\n" +
+	"\x16max_container_back_off\x18\b \x01(\v2\x19.google.protobuf.DurationR\x13maxContainerBackOff\x12\x18\n" +
+	"\asources\x18\x14 \x03(\tR\asources\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +

@@ -45,6 +45,8 @@ type Event struct {
 	//	*Event_ManifestIgnored
 	//	*Event_SourceReady
 	//	*Event_PodForgotten
+	//	*Event_UidAsked
+	//	*Event_UidReleased
 	//	*Event_AdmissionAsked
 	//	*Event_ImageAsked
 	//	*Event_ImageReleased
@@ -56,8 +58,12 @@ type Event struct {
 	//	*Event_BackOffStarted
 	//	*Event_PodEnding
 	//	*Event_ProbesSet
+	//	*Event_OrphanFound
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
+	//	*Event_UidGranted
+	//	*Event_UidDeferred
+	//	*Event_OrphanDisowned
 	//	*Event_ImageAnswered
 	//	*Event_CallDispatched
 	//	*Event_CallDropped
@@ -249,6 +255,24 @@ func (x *Event) GetPodForgotten() *PodForgotten {
 	return nil
 }
 
+func (x *Event) GetUidAsked() *UidAsked {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_UidAsked); ok {
+			return x.UidAsked
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetUidReleased() *UidReleased {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_UidReleased); ok {
+			return x.UidReleased
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionAsked() *AdmissionAsked {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionAsked); ok {
@@ -348,6 +372,15 @@ func (x *Event) GetProbesSet() *ProbesSet {
 	return nil
 }
 
+func (x *Event) GetOrphanFound() *OrphanFound {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_OrphanFound); ok {
+			return x.OrphanFound
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionDecided() *AdmissionDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDecided); ok {
@@ -361,6 +394,33 @@ func (x *Event) GetAdmissionDeferred() *AdmissionDeferred {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDeferred); ok {
 			return x.AdmissionDeferred
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetUidGranted() *UidGranted {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_UidGranted); ok {
+			return x.UidGranted
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetUidDeferred() *UidDeferred {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_UidDeferred); ok {
+			return x.UidDeferred
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetOrphanDisowned() *OrphanDisowned {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_OrphanDisowned); ok {
+			return x.OrphanDisowned
 		}
 	}
 	return nil
@@ -481,6 +541,14 @@ type Event_PodForgotten struct {
 	PodForgotten *PodForgotten `protobuf:"bytes,35,opt,name=pod_forgotten,json=podForgotten,proto3,oneof"`
 }
 
+type Event_UidAsked struct {
+	UidAsked *UidAsked `protobuf:"bytes,44,opt,name=uid_asked,json=uidAsked,proto3,oneof"`
+}
+
+type Event_UidReleased struct {
+	UidReleased *UidReleased `protobuf:"bytes,45,opt,name=uid_released,json=uidReleased,proto3,oneof"`
+}
+
 type Event_AdmissionAsked struct {
 	// Decisions of a pod.
 	AdmissionAsked *AdmissionAsked `protobuf:"bytes,48,opt,name=admission_asked,json=admissionAsked,proto3,oneof"`
@@ -526,6 +594,10 @@ type Event_ProbesSet struct {
 	ProbesSet *ProbesSet `protobuf:"bytes,58,opt,name=probes_set,json=probesSet,proto3,oneof"`
 }
 
+type Event_OrphanFound struct {
+	OrphanFound *OrphanFound `protobuf:"bytes,62,opt,name=orphan_found,json=orphanFound,proto3,oneof"`
+}
+
 type Event_AdmissionDecided struct {
 	// Decisions of the node.
 	AdmissionDecided *AdmissionDecided `protobuf:"bytes,64,opt,name=admission_decided,json=admissionDecided,proto3,oneof"`
@@ -533,6 +605,18 @@ type Event_AdmissionDecided struct {
 
 type Event_AdmissionDeferred struct {
 	AdmissionDeferred *AdmissionDeferred `protobuf:"bytes,65,opt,name=admission_deferred,json=admissionDeferred,proto3,oneof"`
+}
+
+type Event_UidGranted struct {
+	UidGranted *UidGranted `protobuf:"bytes,68,opt,name=uid_granted,json=uidGranted,proto3,oneof"`
+}
+
+type Event_UidDeferred struct {
+	UidDeferred *UidDeferred `protobuf:"bytes,69,opt,name=uid_deferred,json=uidDeferred,proto3,oneof"`
+}
+
+type Event_OrphanDisowned struct {
+	OrphanDisowned *OrphanDisowned `protobuf:"bytes,70,opt,name=orphan_disowned,json=orphanDisowned,proto3,oneof"`
 }
 
 type Event_ImageAnswered struct {
@@ -590,6 +674,10 @@ func (*Event_SourceReady) isEvent_Kind() {}
 
 func (*Event_PodForgotten) isEvent_Kind() {}
 
+func (*Event_UidAsked) isEvent_Kind() {}
+
+func (*Event_UidReleased) isEvent_Kind() {}
+
 func (*Event_AdmissionAsked) isEvent_Kind() {}
 
 func (*Event_ImageAsked) isEvent_Kind() {}
@@ -612,9 +700,17 @@ func (*Event_PodEnding) isEvent_Kind() {}
 
 func (*Event_ProbesSet) isEvent_Kind() {}
 
+func (*Event_OrphanFound) isEvent_Kind() {}
+
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
+
+func (*Event_UidGranted) isEvent_Kind() {}
+
+func (*Event_UidDeferred) isEvent_Kind() {}
+
+func (*Event_OrphanDisowned) isEvent_Kind() {}
 
 func (*Event_ImageAnswered) isEvent_Kind() {}
 
@@ -630,7 +726,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xa0\x12\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\x9d\x15\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -650,7 +746,9 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"podUpdated\x12J\n" +
 	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12>\n" +
 	"\fsource_ready\x18\" \x01(\v2\x19.journalet.v1.SourceReadyH\x00R\vsourceReady\x12A\n" +
-	"\rpod_forgotten\x18# \x01(\v2\x1a.journalet.v1.PodForgottenH\x00R\fpodForgotten\x12G\n" +
+	"\rpod_forgotten\x18# \x01(\v2\x1a.journalet.v1.PodForgottenH\x00R\fpodForgotten\x125\n" +
+	"\tuid_asked\x18, \x01(\v2\x16.journalet.v1.UidAskedH\x00R\buidAsked\x12>\n" +
+	"\fuid_released\x18- \x01(\v2\x19.journalet.v1.UidReleasedH\x00R\vuidReleased\x12G\n" +
 	"\x0fadmission_asked\x180 \x01(\v2\x1c.journalet.v1.AdmissionAskedH\x00R\x0eadmissionAsked\x12;\n" +
 	"\vimage_asked\x181 \x01(\v2\x18.journalet.v1.ImageAskedH\x00R\n" +
 	"imageAsked\x12D\n" +
@@ -664,9 +762,14 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"pod_ending\x189 \x01(\v2\x17.journalet.v1.PodEndingH\x00R\tpodEnding\x128\n" +
 	"\n" +
-	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetH\x00R\tprobesSet\x12M\n" +
+	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetH\x00R\tprobesSet\x12>\n" +
+	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12M\n" +
 	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
-	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
+	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12;\n" +
+	"\vuid_granted\x18D \x01(\v2\x18.journalet.v1.UidGrantedH\x00R\n" +
+	"uidGranted\x12>\n" +
+	"\fuid_deferred\x18E \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12G\n" +
+	"\x0forphan_disowned\x18F \x01(\v2\x1c.journalet.v1.OrphanDisownedH\x00R\x0eorphanDisowned\x12D\n" +
 	"\x0eimage_answered\x18H \x01(\v2\x1b.journalet.v1.ImageAnsweredH\x00R\rimageAnswered\x12G\n" +
 	"\x0fcall_dispatched\x18P \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
 	"\fcall_dropped\x18Q \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
@@ -705,24 +808,30 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*ManifestIgnored)(nil),      // 14: journalet.v1.ManifestIgnored
 	(*SourceReady)(nil),          // 15: journalet.v1.SourceReady
 	(*PodForgotten)(nil),         // 16: journalet.v1.PodForgotten
-	(*AdmissionAsked)(nil),       // 17: journalet.v1.AdmissionAsked
-	(*ImageAsked)(nil),           // 18: journalet.v1.ImageAsked
-	(*ImageReleased)(nil),        // 19: journalet.v1.ImageReleased
-	(*CallRequested)(nil),        // 20: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),        // 21: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),     // 22: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),        // 23: journalet.v1.PodTerminated
-	(*PodFinished)(nil),          // 24: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),       // 25: journalet.v1.BackOffStarted
-	(*PodEnding)(nil),            // 26: journalet.v1.PodEnding
-	(*ProbesSet)(nil),            // 27: journalet.v1.ProbesSet
-	(*AdmissionDecided)(nil),     // 28: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),    // 29: journalet.v1.AdmissionDeferred
-	(*ImageAnswered)(nil),        // 30: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 31: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 32: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 33: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 34: journalet.v1.TimerCleared
+	(*UidAsked)(nil),             // 17: journalet.v1.UidAsked
+	(*UidReleased)(nil),          // 18: journalet.v1.UidReleased
+	(*AdmissionAsked)(nil),       // 19: journalet.v1.AdmissionAsked
+	(*ImageAsked)(nil),           // 20: journalet.v1.ImageAsked
+	(*ImageReleased)(nil),        // 21: journalet.v1.ImageReleased
+	(*CallRequested)(nil),        // 22: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),        // 23: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),     // 24: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),        // 25: journalet.v1.PodTerminated
+	(*PodFinished)(nil),          // 26: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),       // 27: journalet.v1.BackOffStarted
+	(*PodEnding)(nil),            // 28: journalet.v1.PodEnding
+	(*ProbesSet)(nil),            // 29: journalet.v1.ProbesSet
+	(*OrphanFound)(nil),          // 30: journalet.v1.OrphanFound
+	(*AdmissionDecided)(nil),     // 31: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),    // 32: journalet.v1.AdmissionDeferred
+	(*UidGranted)(nil),           // 33: journalet.v1.UidGranted
+	(*UidDeferred)(nil),          // 34: journalet.v1.UidDeferred
+	(*OrphanDisowned)(nil),       // 35: journalet.v1.OrphanDisowned
+	(*ImageAnswered)(nil),        // 36: journalet.v1.ImageAnswered
+	(*CallDispatched)(nil),       // 37: journalet.v1.CallDispatched
+	(*CallDropped)(nil),          // 38: journalet.v1.CallDropped
+	(*TimerSet)(nil),             // 39: journalet.v1.TimerSet
+	(*TimerCleared)(nil),         // 40: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -741,29 +850,35 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	14, // 13: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
 	15, // 14: journalet.v1.Event.source_ready:type_name -> journalet.v1.SourceReady
 	16, // 15: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	17, // 16: journalet.v1.Event.admission_asked:type_name -> journalet.v1.AdmissionAsked
-	18, // 17: journalet.v1.Event.image_asked:type_name -> journalet.v1.ImageAsked
-	19, // 18: journalet.v1.Event.image_released:type_name -> journalet.v1.ImageReleased
-	20, // 19: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	21, // 20: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	22, // 21: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	23, // 22: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	24, // 23: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	25, // 24: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	26, // 25: journalet.v1.Event.pod_ending:type_name -> journalet.v1.PodEnding
-	27, // 26: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	28, // 27: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	29, // 28: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	30, // 29: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	31, // 30: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	32, // 31: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	33, // 32: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	34, // 33: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	17, // 16: journalet.v1.Event.uid_asked:type_name -> journalet.v1.UidAsked
+	18, // 17: journalet.v1.Event.uid_released:type_name -> journalet.v1.UidReleased
+	19, // 18: journalet.v1.Event.admission_asked:type_name -> journalet.v1.AdmissionAsked
+	20, // 19: journalet.v1.Event.image_asked:type_name -> journalet.v1.ImageAsked
+	21, // 20: journalet.v1.Event.image_released:type_name -> journalet.v1.ImageReleased
+	22, // 21: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	23, // 22: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	24, // 23: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	25, // 24: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	26, // 25: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	27, // 26: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	28, // 27: journalet.v1.Event.pod_ending:type_name -> journalet.v1.PodEnding
+	29, // 28: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	30, // 29: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	31, // 30: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	32, // 31: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	33, // 32: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	34, // 33: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	35, // 34: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
+	36, // 35: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	37, // 36: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	38, // 37: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	39, // 38: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	40, // 39: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -794,6 +909,8 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_ManifestIgnored)(nil),
 		(*Event_SourceReady)(nil),
 		(*Event_PodForgotten)(nil),
+		(*Event_UidAsked)(nil),
+		(*Event_UidReleased)(nil),
 		(*Event_AdmissionAsked)(nil),
 		(*Event_ImageAsked)(nil),
 		(*Event_ImageReleased)(nil),
@@ -805,8 +922,12 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_BackOffStarted)(nil),
 		(*Event_PodEnding)(nil),
 		(*Event_ProbesSet)(nil),
+		(*Event_OrphanFound)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
+		(*Event_UidGranted)(nil),
+		(*Event_UidDeferred)(nil),
+		(*Event_OrphanDisowned)(nil),
 		(*Event_ImageAnswered)(nil),
 		(*Event_CallDispatched)(nil),
 		(*Event_CallDropped)(nil),

@@ -293,6 +293,183 @@ func (x *AdmissionDeferred) GetHolderUid() string {
 	return ""
 }
 
+// UidGranted gives a UID to a source until its PodForgotten or UidReleased.
+type UidGranted struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// Of the UidAsked that it answers.
+	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UidGranted) Reset() {
+	*x = UidGranted{}
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UidGranted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UidGranted) ProtoMessage() {}
+
+func (x *UidGranted) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UidGranted.ProtoReflect.Descriptor instead.
+func (*UidGranted) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *UidGranted) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *UidGranted) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *UidGranted) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// UidDeferred tells a source that a UID is another one's for now. UidGranted follows when it has come free.
+type UidDeferred struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Number uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	// The source that has it.
+	Holder        string `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UidDeferred) Reset() {
+	*x = UidDeferred{}
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UidDeferred) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UidDeferred) ProtoMessage() {}
+
+func (x *UidDeferred) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UidDeferred.ProtoReflect.Descriptor instead.
+func (*UidDeferred) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *UidDeferred) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *UidDeferred) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *UidDeferred) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *UidDeferred) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+// OrphanDisowned tells a pod that every configured source has been read and none names it: it is to be cleared away.
+type OrphanDisowned struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphanDisowned) Reset() {
+	*x = OrphanDisowned{}
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphanDisowned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphanDisowned) ProtoMessage() {}
+
+func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphanDisowned.ProtoReflect.Descriptor instead.
+func (*OrphanDisowned) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *OrphanDisowned) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 // NodeState is the fold of the node's events.
 type NodeState struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -310,14 +487,20 @@ type NodeState struct {
 	// Pods that hold a share of the node.
 	Running uint32 `protobuf:"varint,7,opt,name=running,proto3" json:"running,omitempty"`
 	// UID to the full name that it waits for.
-	WaitsFor      map[string]string `protobuf:"bytes,8,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	WaitsFor map[string]string `protobuf:"bytes,8,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// By UID: which source has it. Only what was asked for by UidAsked.
+	Uids map[string]*UidClaims `protobuf:"bytes,20,rep,name=uids,proto3" json:"uids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Configured sources that have been read once as a whole, sorted.
+	ReadySources []string `protobuf:"bytes,21,rep,name=ready_sources,json=readySources,proto3" json:"ready_sources,omitempty"`
+	// UIDs of pods that no source has named, in the order in which they were found.
+	Orphans       []string `protobuf:"bytes,22,rep,name=orphans,proto3" json:"orphans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +512,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +525,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -401,6 +584,27 @@ func (x *NodeState) GetWaitsFor() map[string]string {
 	return nil
 }
 
+func (x *NodeState) GetUids() map[string]*UidClaims {
+	if x != nil {
+		return x.Uids
+	}
+	return nil
+}
+
+func (x *NodeState) GetReadySources() []string {
+	if x != nil {
+		return x.ReadySources
+	}
+	return nil
+}
+
+func (x *NodeState) GetOrphans() []string {
+	if x != nil {
+		return x.Orphans
+	}
+	return nil
+}
+
 // AdmittedPod is a pod that holds its name and, until it has terminated, its share of the node.
 type AdmittedPod struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -414,7 +618,7 @@ type AdmittedPod struct {
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +630,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +643,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -463,6 +667,61 @@ func (x *AdmittedPod) GetTerminated() bool {
 	return false
 }
 
+// UidClaims are the claims of sources on one UID.
+type UidClaims struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty while none has it.
+	Holder *UidAsked `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	// First come first.
+	Waiting       []*UidAsked `protobuf:"bytes,2,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UidClaims) Reset() {
+	*x = UidClaims{}
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UidClaims) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UidClaims) ProtoMessage() {}
+
+func (x *UidClaims) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
+func (*UidClaims) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *UidClaims) GetHolder() *UidAsked {
+	if x != nil {
+		return x.Holder
+	}
+	return nil
+}
+
+func (x *UidClaims) GetWaiting() []*UidAsked {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
 // WaitingPods are the pods that wait for a name.
 type WaitingPods struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -473,7 +732,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +744,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +757,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WaitingPods) GetAsked() []*AdmissionAsked {
@@ -512,7 +771,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\"\x9d\x01\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\x9d\x01\n" +
 	"\x0eAdmissionAsked\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -533,7 +792,19 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
-	"holder_uid\x18\x02 \x01(\tR\tholderUid\"\xa1\x06\n" +
+	"holder_uid\x18\x02 \x01(\tR\tholderUid\"N\n" +
+	"\n" +
+	"UidGranted\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"g\n" +
+	"\vUidDeferred\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x16\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\"\"\n" +
+	"\x0eOrphanDisowned\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xe9\a\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -543,7 +814,10 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"host_ports\x18\x05 \x03(\v2&.journalet.v1.NodeState.HostPortsEntryR\thostPorts\x12+\n" +
 	"\x04used\x18\x06 \x01(\v2\x17.journalet.v1.PodDemandR\x04used\x12\x18\n" +
 	"\arunning\x18\a \x01(\rR\arunning\x12B\n" +
-	"\twaits_for\x18\b \x03(\v2%.journalet.v1.NodeState.WaitsForEntryR\bwaitsFor\x1aR\n" +
+	"\twaits_for\x18\b \x03(\v2%.journalet.v1.NodeState.WaitsForEntryR\bwaitsFor\x125\n" +
+	"\x04uids\x18\x14 \x03(\v2!.journalet.v1.NodeState.UidsEntryR\x04uids\x12#\n" +
+	"\rready_sources\x18\x15 \x03(\tR\freadySources\x12\x18\n" +
+	"\aorphans\x18\x16 \x03(\tR\aorphans\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -559,13 +833,19 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rWaitsForEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"{\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aP\n" +
+	"\tUidsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"{\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
 	"\n" +
 	"terminated\x18\x03 \x01(\bR\n" +
-	"terminated\"A\n" +
+	"terminated\"m\n" +
+	"\tUidClaims\x12.\n" +
+	"\x06holder\x18\x01 \x01(\v2\x16.journalet.v1.UidAskedR\x06holder\x120\n" +
+	"\awaiting\x18\x02 \x03(\v2\x16.journalet.v1.UidAskedR\awaiting\"A\n" +
 	"\vWaitingPods\x122\n" +
 	"\x05asked\x18\x01 \x03(\v2\x1c.journalet.v1.AdmissionAskedR\x05askedBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
@@ -581,40 +861,50 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_node_proto_rawDescData
 }
 
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(*AdmissionAsked)(nil),    // 0: journalet.v1.AdmissionAsked
 	(*PodDemand)(nil),         // 1: journalet.v1.PodDemand
 	(*AdmissionDecided)(nil),  // 2: journalet.v1.AdmissionDecided
 	(*AdmissionDeferred)(nil), // 3: journalet.v1.AdmissionDeferred
-	(*NodeState)(nil),         // 4: journalet.v1.NodeState
-	(*AdmittedPod)(nil),       // 5: journalet.v1.AdmittedPod
-	(*WaitingPods)(nil),       // 6: journalet.v1.WaitingPods
-	nil,                       // 7: journalet.v1.NodeState.PodsEntry
-	nil,                       // 8: journalet.v1.NodeState.NamesEntry
-	nil,                       // 9: journalet.v1.NodeState.WaitingEntry
-	nil,                       // 10: journalet.v1.NodeState.HostPortsEntry
-	nil,                       // 11: journalet.v1.NodeState.WaitsForEntry
-	(*AgentConfig)(nil),       // 12: journalet.v1.AgentConfig
+	(*UidGranted)(nil),        // 4: journalet.v1.UidGranted
+	(*UidDeferred)(nil),       // 5: journalet.v1.UidDeferred
+	(*OrphanDisowned)(nil),    // 6: journalet.v1.OrphanDisowned
+	(*NodeState)(nil),         // 7: journalet.v1.NodeState
+	(*AdmittedPod)(nil),       // 8: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),         // 9: journalet.v1.UidClaims
+	(*WaitingPods)(nil),       // 10: journalet.v1.WaitingPods
+	nil,                       // 11: journalet.v1.NodeState.PodsEntry
+	nil,                       // 12: journalet.v1.NodeState.NamesEntry
+	nil,                       // 13: journalet.v1.NodeState.WaitingEntry
+	nil,                       // 14: journalet.v1.NodeState.HostPortsEntry
+	nil,                       // 15: journalet.v1.NodeState.WaitsForEntry
+	nil,                       // 16: journalet.v1.NodeState.UidsEntry
+	(*AgentConfig)(nil),       // 17: journalet.v1.AgentConfig
+	(*UidAsked)(nil),          // 18: journalet.v1.UidAsked
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.AdmissionAsked.demand:type_name -> journalet.v1.PodDemand
-	12, // 1: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	7,  // 2: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	8,  // 3: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	9,  // 4: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	10, // 5: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	17, // 1: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	11, // 2: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	12, // 3: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	13, // 4: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	14, // 5: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
 	1,  // 6: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	11, // 7: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	1,  // 8: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 9: journalet.v1.WaitingPods.asked:type_name -> journalet.v1.AdmissionAsked
-	5,  // 10: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	6,  // 11: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	15, // 7: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	16, // 8: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	1,  // 9: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	18, // 10: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
+	18, // 11: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
+	0,  // 12: journalet.v1.WaitingPods.asked:type_name -> journalet.v1.AdmissionAsked
+	8,  // 13: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	10, // 14: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	9,  // 15: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -623,13 +913,14 @@ func file_journalet_v1_node_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_source_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

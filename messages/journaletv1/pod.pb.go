@@ -742,6 +742,51 @@ func (x *ProbeResult) GetMessage() string {
 	return ""
 }
 
+// OrphanFound tells the node of a pod that the runtime has shown for some time and no source has named.
+type OrphanFound struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphanFound) Reset() {
+	*x = OrphanFound{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphanFound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphanFound) ProtoMessage() {}
+
+func (x *OrphanFound) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphanFound.ProtoReflect.Descriptor instead.
+func (*OrphanFound) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *OrphanFound) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 // PodTerminated tells the node that a pod will start no container again and that none runs.
 type PodTerminated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -753,7 +798,7 @@ type PodTerminated struct {
 
 func (x *PodTerminated) Reset() {
 	*x = PodTerminated{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +810,7 @@ func (x *PodTerminated) String() string {
 func (*PodTerminated) ProtoMessage() {}
 
 func (x *PodTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +823,7 @@ func (x *PodTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodTerminated.ProtoReflect.Descriptor instead.
 func (*PodTerminated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PodTerminated) GetUid() string {
@@ -806,7 +851,7 @@ type PodFinished struct {
 
 func (x *PodFinished) Reset() {
 	*x = PodFinished{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +863,7 @@ func (x *PodFinished) String() string {
 func (*PodFinished) ProtoMessage() {}
 
 func (x *PodFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +876,7 @@ func (x *PodFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodFinished.ProtoReflect.Descriptor instead.
 func (*PodFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PodFinished) GetUid() string {
@@ -908,13 +953,16 @@ type PodState struct {
 	PastDeadline bool `protobuf:"varint,47,opt,name=past_deadline,json=pastDeadline,proto3" json:"past_deadline,omitempty"`
 	// Sandboxes that are observed and were stopped by a call, so that they hold no address and no host port any more.
 	StoppedSandboxes []string `protobuf:"bytes,48,rep,name=stopped_sandboxes,json=stoppedSandboxes,proto3" json:"stopped_sandboxes,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// No source has named it for a while, and the node was told.
+	OrphanWaited  bool `protobuf:"varint,60,opt,name=orphan_waited,json=orphanWaited,proto3" json:"orphan_waited,omitempty"`
+	OrphanFound   bool `protobuf:"varint,61,opt,name=orphan_found,json=orphanFound,proto3" json:"orphan_found,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
 	*x = PodState{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +974,7 @@ func (x *PodState) String() string {
 func (*PodState) ProtoMessage() {}
 
 func (x *PodState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +987,7 @@ func (x *PodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodState.ProtoReflect.Descriptor instead.
 func (*PodState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PodState) GetPod() *PodRef {
@@ -1222,6 +1270,20 @@ func (x *PodState) GetStoppedSandboxes() []string {
 	return nil
 }
 
+func (x *PodState) GetOrphanWaited() bool {
+	if x != nil {
+		return x.OrphanWaited
+	}
+	return false
+}
+
+func (x *PodState) GetOrphanFound() bool {
+	if x != nil {
+		return x.OrphanFound
+	}
+	return false
+}
+
 // ContainerRecord is what is known of one container name over all its instances.
 type ContainerRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1264,7 +1326,7 @@ type ContainerRecord struct {
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1338,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1351,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -1433,7 +1495,7 @@ type ContainerEnding struct {
 
 func (x *ContainerEnding) Reset() {
 	*x = ContainerEnding{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1507,7 @@ func (x *ContainerEnding) String() string {
 func (*ContainerEnding) ProtoMessage() {}
 
 func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1520,7 @@ func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerEnding.ProtoReflect.Descriptor instead.
 func (*ContainerEnding) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ContainerEnding) GetContainerId() string {
@@ -1505,7 +1567,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1579,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1592,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -1580,7 +1642,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1654,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1667,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BackOff) GetKey() string {
@@ -1641,7 +1703,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1715,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1728,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -1740,13 +1802,15 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\fcontainer_id\x18\x03 \x01(\tR\vcontainerId\x12+\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x17.journalet.v1.ProbeKindR\x04kind\x12\x18\n" +
 	"\asuccess\x18\x05 \x01(\bR\asuccess\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"O\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\x1f\n" +
+	"\vOrphanFound\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"O\n" +
 	"\rPodTerminated\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12,\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xac\x10\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xf4\x10\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -1798,7 +1862,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\fending_grace\x18- \x01(\v2\x19.google.protobuf.DurationR\vendingGrace\x12#\n" +
 	"\rending_failed\x18. \x01(\bR\fendingFailed\x12#\n" +
 	"\rpast_deadline\x18/ \x01(\bR\fpastDeadline\x12+\n" +
-	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x1a\\\n" +
+	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x12#\n" +
+	"\rorphan_waited\x18< \x01(\bR\forphanWaited\x12!\n" +
+	"\forphan_found\x18= \x01(\bR\vorphanFound\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -1885,7 +1951,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                 // 0: journalet.v1.PodStage
 	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
@@ -1897,75 +1963,76 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*PodEnding)(nil),             // 7: journalet.v1.PodEnding
 	(*ProbesSet)(nil),             // 8: journalet.v1.ProbesSet
 	(*ProbeResult)(nil),           // 9: journalet.v1.ProbeResult
-	(*PodTerminated)(nil),         // 10: journalet.v1.PodTerminated
-	(*PodFinished)(nil),           // 11: journalet.v1.PodFinished
-	(*PodState)(nil),              // 12: journalet.v1.PodState
-	(*ContainerRecord)(nil),       // 13: journalet.v1.ContainerRecord
-	(*ContainerEnding)(nil),       // 14: journalet.v1.ContainerEnding
-	(*ContainerProbes)(nil),       // 15: journalet.v1.ContainerProbes
-	(*BackOff)(nil),               // 16: journalet.v1.BackOff
-	(*PodCall)(nil),               // 17: journalet.v1.PodCall
-	nil,                           // 18: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                           // 19: journalet.v1.PodState.ContainersEntry
-	nil,                           // 20: journalet.v1.PodState.CallsEntry
-	nil,                           // 21: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*PodRef)(nil),                // 24: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 25: journalet.v1.PodObserved
-	(*Timers)(nil),                // 26: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 27: journalet.v1.ContainerObservation
-	(*CallRequested)(nil),         // 28: journalet.v1.CallRequested
+	(*OrphanFound)(nil),           // 10: journalet.v1.OrphanFound
+	(*PodTerminated)(nil),         // 11: journalet.v1.PodTerminated
+	(*PodFinished)(nil),           // 12: journalet.v1.PodFinished
+	(*PodState)(nil),              // 13: journalet.v1.PodState
+	(*ContainerRecord)(nil),       // 14: journalet.v1.ContainerRecord
+	(*ContainerEnding)(nil),       // 15: journalet.v1.ContainerEnding
+	(*ContainerProbes)(nil),       // 16: journalet.v1.ContainerProbes
+	(*BackOff)(nil),               // 17: journalet.v1.BackOff
+	(*PodCall)(nil),               // 18: journalet.v1.PodCall
+	nil,                           // 19: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                           // 20: journalet.v1.PodState.ContainersEntry
+	nil,                           // 21: journalet.v1.PodState.CallsEntry
+	nil,                           // 22: journalet.v1.PodState.ConditionsEntry
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*PodRef)(nil),                // 25: journalet.v1.PodRef
+	(*PodObserved)(nil),           // 26: journalet.v1.PodObserved
+	(*Timers)(nil),                // 27: journalet.v1.Timers
+	(*ContainerObservation)(nil),  // 28: journalet.v1.ContainerObservation
+	(*CallRequested)(nil),         // 29: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	22, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	23, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	18, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	23, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	23, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	19, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	24, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	24, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	22, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	23, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
 	1,  // 9: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	24, // 10: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	25, // 10: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 11: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	23, // 12: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	22, // 13: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	22, // 14: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	22, // 15: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	25, // 16: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	19, // 17: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	20, // 18: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	22, // 19: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	22, // 20: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	22, // 21: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	22, // 22: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
-	26, // 23: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	24, // 12: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	23, // 13: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	23, // 14: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	23, // 15: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	26, // 16: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	20, // 17: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	21, // 18: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	23, // 19: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	23, // 20: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	23, // 21: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	23, // 22: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	27, // 23: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 24: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	21, // 25: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	23, // 26: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
-	27, // 27: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	27, // 28: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	22, // 25: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	24, // 26: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	28, // 27: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	28, // 28: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
 	5,  // 29: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	16, // 30: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	22, // 31: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 30: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	23, // 31: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
 	5,  // 32: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	15, // 33: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	14, // 34: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	22, // 35: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	23, // 36: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	16, // 33: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	15, // 34: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	23, // 35: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	24, // 36: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 37: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
 	9,  // 38: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
 	9,  // 39: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
 	9,  // 40: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	23, // 41: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	22, // 42: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	28, // 43: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	22, // 44: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	24, // 41: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	23, // 42: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	29, // 43: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	23, // 44: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
 	5,  // 45: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	13, // 46: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	17, // 47: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	14, // 46: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	18, // 47: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
 	3,  // 48: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
 	49, // [49:49] is the sub-list for method output_type
 	49, // [49:49] is the sub-list for method input_type
@@ -1988,7 +2055,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -31,7 +31,7 @@ const (
 	ActorKind_ACTOR_KIND_UNSPECIFIED ActorKind = 0
 	// The agent itself: its starts and stops. No decider; every actor hears it.
 	ActorKind_ACTOR_KIND_AGENT ActorKind = 1
-	// The supervisor over one source of pods. Id: the source's name ("file").
+	// The supervisor over one source of pods. Id: the source's name ("file", "http").
 	ActorKind_ACTOR_KIND_SOURCE ActorKind = 2
 	// One pod. Id: the pod's UID.
 	ActorKind_ACTOR_KIND_POD ActorKind = 3

@@ -11,6 +11,7 @@ package journaletv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -92,6 +93,10 @@ const (
 	SourcePodStage_SOURCE_POD_STAGE_REMOVING SourcePodStage = 3
 	// It has finished. Left by PodForgotten, or by ADD if it is wanted again.
 	SourcePodStage_SOURCE_POD_STAGE_FINISHED SourcePodStage = 4
+	// The node was asked for its UID. Left by UidGranted, or by UidReleased.
+	SourcePodStage_SOURCE_POD_STAGE_ASKING SourcePodStage = 5
+	// Its UID is this source's. Left by ADD.
+	SourcePodStage_SOURCE_POD_STAGE_GRANTED SourcePodStage = 6
 )
 
 // Enum value maps for SourcePodStage.
@@ -102,6 +107,8 @@ var (
 		2: "SOURCE_POD_STAGE_ADDED",
 		3: "SOURCE_POD_STAGE_REMOVING",
 		4: "SOURCE_POD_STAGE_FINISHED",
+		5: "SOURCE_POD_STAGE_ASKING",
+		6: "SOURCE_POD_STAGE_GRANTED",
 	}
 	SourcePodStage_value = map[string]int32{
 		"SOURCE_POD_STAGE_UNSPECIFIED": 0,
@@ -109,6 +116,8 @@ var (
 		"SOURCE_POD_STAGE_ADDED":       2,
 		"SOURCE_POD_STAGE_REMOVING":    3,
 		"SOURCE_POD_STAGE_FINISHED":    4,
+		"SOURCE_POD_STAGE_ASKING":      5,
+		"SOURCE_POD_STAGE_GRANTED":     6,
 	}
 )
 
@@ -146,7 +155,9 @@ type PodRef struct {
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// "sha256:<hex>" over the canonical manifest, defaults applied.
-	Digest        string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	// What the manifest's author says in metadata.creationTimestamp; unset: nothing. Older pods are added first.
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -207,6 +218,13 @@ func (x *PodRef) GetDigest() string {
 		return x.Digest
 	}
 	return ""
+}
+
+func (x *PodRef) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
 }
 
 // ManifestProblem is one thing wrong in a manifest.
@@ -282,7 +300,7 @@ func (x *ManifestProblem) GetMessage() string {
 // ManifestFile is what one file holds.
 type ManifestFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Relative to the source's folder, or the base name of its only file.
+	// Relative to the source's folder, or the base name of its only file; of a URL its scheme, host and path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Empty when the file is gone or nothing in it can be used.
 	Pods     []*PodRef          `protobuf:"bytes,2,rep,name=pods,proto3" json:"pods,omitempty"`
@@ -545,6 +563,131 @@ func (x *ManifestIgnored) GetMessage() string {
 	return ""
 }
 
+// UidAsked asks the node for a UID before a pod of it is added. It is asked only where several sources are, or were,
+// configured: the node gives each UID to one source at a time, first come first served.
+type UidAsked struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// Grows with each question of a source; an answer to another question than the last is stale.
+	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UidAsked) Reset() {
+	*x = UidAsked{}
+	mi := &file_journalet_v1_source_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UidAsked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UidAsked) ProtoMessage() {}
+
+func (x *UidAsked) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_source_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UidAsked.ProtoReflect.Descriptor instead.
+func (*UidAsked) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *UidAsked) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *UidAsked) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *UidAsked) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// UidReleased takes a question back, or gives back a UID that was granted and not used. What was used is given back by
+// PodForgotten.
+type UidReleased struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UidReleased) Reset() {
+	*x = UidReleased{}
+	mi := &file_journalet_v1_source_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UidReleased) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UidReleased) ProtoMessage() {}
+
+func (x *UidReleased) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_source_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UidReleased.ProtoReflect.Descriptor instead.
+func (*UidReleased) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *UidReleased) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *UidReleased) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *UidReleased) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // SourceReady tells that a source has been read once as a whole.
 type SourceReady struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -555,7 +698,7 @@ type SourceReady struct {
 
 func (x *SourceReady) Reset() {
 	*x = SourceReady{}
-	mi := &file_journalet_v1_source_proto_msgTypes[6]
+	mi := &file_journalet_v1_source_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +710,7 @@ func (x *SourceReady) String() string {
 func (*SourceReady) ProtoMessage() {}
 
 func (x *SourceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[6]
+	mi := &file_journalet_v1_source_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +723,7 @@ func (x *SourceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceReady.ProtoReflect.Descriptor instead.
 func (*SourceReady) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SourceReady) GetSource() string {
@@ -601,7 +744,7 @@ type PodForgotten struct {
 
 func (x *PodForgotten) Reset() {
 	*x = PodForgotten{}
-	mi := &file_journalet_v1_source_proto_msgTypes[7]
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +756,7 @@ func (x *PodForgotten) String() string {
 func (*PodForgotten) ProtoMessage() {}
 
 func (x *PodForgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[7]
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +769,7 @@ func (x *PodForgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodForgotten.ProtoReflect.Descriptor instead.
 func (*PodForgotten) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PodForgotten) GetUid() string {
@@ -656,14 +799,20 @@ type SourceState struct {
 	// A whole reading has been made.
 	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	// SourceReady has been told.
-	Ready         bool `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
+	Ready bool `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
+	// The node has heard it, too.
+	ReadyHeard bool `protobuf:"varint,7,opt,name=ready_heard,json=readyHeard,proto3" json:"ready_heard,omitempty"`
+	// In some run other sources were configured beside this one: UIDs are asked for.
+	Shared bool `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
+	// Number of the last UidAsked.
+	Asked         uint64 `protobuf:"varint,9,opt,name=asked,proto3" json:"asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_journalet_v1_source_proto_msgTypes[8]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +824,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[8]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +837,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SourceState) GetName() string {
@@ -733,6 +882,27 @@ func (x *SourceState) GetReady() bool {
 	return false
 }
 
+func (x *SourceState) GetReadyHeard() bool {
+	if x != nil {
+		return x.ReadyHeard
+	}
+	return false
+}
+
+func (x *SourceState) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+func (x *SourceState) GetAsked() uint64 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
 // IgnoredPod is a pod that is not run because an earlier one has its name or UID.
 type IgnoredPod struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -745,7 +915,7 @@ type IgnoredPod struct {
 
 func (x *IgnoredPod) Reset() {
 	*x = IgnoredPod{}
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +927,7 @@ func (x *IgnoredPod) String() string {
 func (*IgnoredPod) ProtoMessage() {}
 
 func (x *IgnoredPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +940,7 @@ func (x *IgnoredPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IgnoredPod.ProtoReflect.Descriptor instead.
 func (*IgnoredPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *IgnoredPod) GetIgnored() *ManifestIgnored {
@@ -796,14 +966,16 @@ type SourcePod struct {
 	Stage  SourcePodStage `protobuf:"varint,3,opt,name=stage,proto3,enum=journalet.v1.SourcePodStage" json:"stage,omitempty"`
 	Wanted bool           `protobuf:"varint,4,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	// The digest last told to its actor.
-	ToldDigest    string `protobuf:"bytes,5,opt,name=told_digest,json=toldDigest,proto3" json:"told_digest,omitempty"`
+	ToldDigest string `protobuf:"bytes,5,opt,name=told_digest,json=toldDigest,proto3" json:"told_digest,omitempty"`
+	// Number of its UidAsked, 0 for none.
+	Asked         uint64 `protobuf:"varint,6,opt,name=asked,proto3" json:"asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourcePod) Reset() {
 	*x = SourcePod{}
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +987,7 @@ func (x *SourcePod) String() string {
 func (*SourcePod) ProtoMessage() {}
 
 func (x *SourcePod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +1000,7 @@ func (x *SourcePod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePod.ProtoReflect.Descriptor instead.
 func (*SourcePod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SourcePod) GetPod() *PodRef {
@@ -866,16 +1038,25 @@ func (x *SourcePod) GetToldDigest() string {
 	return ""
 }
 
+func (x *SourcePod) GetAsked() uint64 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
 var File_journalet_v1_source_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"\x19journalet/v1/source.proto\x12\fjournalet.v1\"d\n" +
+	"\x19journalet/v1/source.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x01\n" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\tR\x06digest\"i\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"i\n" +
 	"\x0fManifestProblem\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\rR\x04line\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x12\n" +
@@ -901,19 +1082,31 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12&\n" +
 	"\x03pod\x18\x02 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"%\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"L\n" +
+	"\bUidAsked\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"O\n" +
+	"\vUidReleased\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"%\n" +
 	"\vSourceReady\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"8\n" +
 	"\fPodForgotten\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\x88\x04\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xd7\x04\n" +
 	"\vSourceState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\x05files\x18\x02 \x03(\v2$.journalet.v1.SourceState.FilesEntryR\x05files\x127\n" +
 	"\x04pods\x18\x03 \x03(\v2#.journalet.v1.SourceState.PodsEntryR\x04pods\x12@\n" +
 	"\aignored\x18\x04 \x03(\v2&.journalet.v1.SourceState.IgnoredEntryR\aignored\x12\x1a\n" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12\x14\n" +
-	"\x05ready\x18\x06 \x01(\bR\x05ready\x1aT\n" +
+	"\x05ready\x18\x06 \x01(\bR\x05ready\x12\x1f\n" +
+	"\vready_heard\x18\a \x01(\bR\n" +
+	"readyHeard\x12\x16\n" +
+	"\x06shared\x18\b \x01(\bR\x06shared\x12\x14\n" +
+	"\x05asked\x18\t \x01(\x04R\x05asked\x1aT\n" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -927,25 +1120,28 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\n" +
 	"IgnoredPod\x127\n" +
 	"\aignored\x18\x01 \x01(\v2\x1d.journalet.v1.ManifestIgnoredR\aignored\x12\x12\n" +
-	"\x04told\x18\x02 \x01(\bR\x04told\"\xb4\x01\n" +
+	"\x04told\x18\x02 \x01(\bR\x04told\"\xca\x01\n" +
 	"\tSourcePod\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x122\n" +
 	"\x05stage\x18\x03 \x01(\x0e2\x1c.journalet.v1.SourcePodStageR\x05stage\x12\x16\n" +
 	"\x06wanted\x18\x04 \x01(\bR\x06wanted\x12\x1f\n" +
 	"\vtold_digest\x18\x05 \x01(\tR\n" +
-	"toldDigest*x\n" +
+	"toldDigest\x12\x14\n" +
+	"\x05asked\x18\x06 \x01(\x04R\x05asked*x\n" +
 	"\fPodOperation\x12\x1d\n" +
 	"\x19POD_OPERATION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11POD_OPERATION_ADD\x10\x01\x12\x18\n" +
 	"\x14POD_OPERATION_UPDATE\x10\x02\x12\x18\n" +
-	"\x14POD_OPERATION_REMOVE\x10\x03*\xa6\x01\n" +
+	"\x14POD_OPERATION_REMOVE\x10\x03*\xe1\x01\n" +
 	"\x0eSourcePodStage\x12 \n" +
 	"\x1cSOURCE_POD_STAGE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SOURCE_POD_STAGE_NEW\x10\x01\x12\x1a\n" +
 	"\x16SOURCE_POD_STAGE_ADDED\x10\x02\x12\x1d\n" +
 	"\x19SOURCE_POD_STAGE_REMOVING\x10\x03\x12\x1d\n" +
-	"\x19SOURCE_POD_STAGE_FINISHED\x10\x04BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x19SOURCE_POD_STAGE_FINISHED\x10\x04\x12\x1b\n" +
+	"\x17SOURCE_POD_STAGE_ASKING\x10\x05\x12\x1c\n" +
+	"\x18SOURCE_POD_STAGE_GRANTED\x10\x06BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_source_proto_rawDescOnce sync.Once
@@ -960,46 +1156,50 @@ func file_journalet_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_journalet_v1_source_proto_goTypes = []any{
-	(PodOperation)(0),       // 0: journalet.v1.PodOperation
-	(SourcePodStage)(0),     // 1: journalet.v1.SourcePodStage
-	(*PodRef)(nil),          // 2: journalet.v1.PodRef
-	(*ManifestProblem)(nil), // 3: journalet.v1.ManifestProblem
-	(*ManifestFile)(nil),    // 4: journalet.v1.ManifestFile
-	(*ManifestsRead)(nil),   // 5: journalet.v1.ManifestsRead
-	(*PodUpdated)(nil),      // 6: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil), // 7: journalet.v1.ManifestIgnored
-	(*SourceReady)(nil),     // 8: journalet.v1.SourceReady
-	(*PodForgotten)(nil),    // 9: journalet.v1.PodForgotten
-	(*SourceState)(nil),     // 10: journalet.v1.SourceState
-	(*IgnoredPod)(nil),      // 11: journalet.v1.IgnoredPod
-	(*SourcePod)(nil),       // 12: journalet.v1.SourcePod
-	nil,                     // 13: journalet.v1.SourceState.FilesEntry
-	nil,                     // 14: journalet.v1.SourceState.PodsEntry
-	nil,                     // 15: journalet.v1.SourceState.IgnoredEntry
+	(PodOperation)(0),             // 0: journalet.v1.PodOperation
+	(SourcePodStage)(0),           // 1: journalet.v1.SourcePodStage
+	(*PodRef)(nil),                // 2: journalet.v1.PodRef
+	(*ManifestProblem)(nil),       // 3: journalet.v1.ManifestProblem
+	(*ManifestFile)(nil),          // 4: journalet.v1.ManifestFile
+	(*ManifestsRead)(nil),         // 5: journalet.v1.ManifestsRead
+	(*PodUpdated)(nil),            // 6: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),       // 7: journalet.v1.ManifestIgnored
+	(*UidAsked)(nil),              // 8: journalet.v1.UidAsked
+	(*UidReleased)(nil),           // 9: journalet.v1.UidReleased
+	(*SourceReady)(nil),           // 10: journalet.v1.SourceReady
+	(*PodForgotten)(nil),          // 11: journalet.v1.PodForgotten
+	(*SourceState)(nil),           // 12: journalet.v1.SourceState
+	(*IgnoredPod)(nil),            // 13: journalet.v1.IgnoredPod
+	(*SourcePod)(nil),             // 14: journalet.v1.SourcePod
+	nil,                           // 15: journalet.v1.SourceState.FilesEntry
+	nil,                           // 16: journalet.v1.SourceState.PodsEntry
+	nil,                           // 17: journalet.v1.SourceState.IgnoredEntry
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_journalet_v1_source_proto_depIdxs = []int32{
-	2,  // 0: journalet.v1.ManifestFile.pods:type_name -> journalet.v1.PodRef
-	3,  // 1: journalet.v1.ManifestFile.problems:type_name -> journalet.v1.ManifestProblem
-	4,  // 2: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
-	0,  // 3: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
-	2,  // 4: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
-	2,  // 5: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
-	13, // 6: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
-	14, // 7: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
-	15, // 8: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
-	7,  // 9: journalet.v1.IgnoredPod.ignored:type_name -> journalet.v1.ManifestIgnored
-	2,  // 10: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
-	1,  // 11: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
-	4,  // 12: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
-	12, // 13: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
-	11, // 14: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredPod
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	18, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
+	2,  // 1: journalet.v1.ManifestFile.pods:type_name -> journalet.v1.PodRef
+	3,  // 2: journalet.v1.ManifestFile.problems:type_name -> journalet.v1.ManifestProblem
+	4,  // 3: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
+	0,  // 4: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
+	2,  // 5: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
+	2,  // 6: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
+	15, // 7: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
+	16, // 8: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
+	17, // 9: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
+	7,  // 10: journalet.v1.IgnoredPod.ignored:type_name -> journalet.v1.ManifestIgnored
+	2,  // 11: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
+	1,  // 12: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
+	4,  // 13: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
+	14, // 14: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
+	13, // 15: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredPod
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_source_proto_init() }
@@ -1013,7 +1213,7 @@ func file_journalet_v1_source_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_source_proto_rawDesc), len(file_journalet_v1_source_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -133,8 +133,11 @@ func (f *fold) deliver(ref messages.Ref, d *delivery) {
 }
 
 // bearing tells whether a delivery to an actor that does not exist makes it: a pod that its source
-// adds, or that the runtime shows.
+// adds, or that the runtime shows, or a source that is read for the first time.
 func bearing(ref messages.Ref, d *delivery) bool {
+	if ref.Kind == journaletv1.ActorKind_ACTOR_KIND_SOURCE {
+		return d.rec.GetFact().GetManifestsRead() != nil
+	}
 	if ref.Kind != journaletv1.ActorKind_ACTOR_KIND_POD {
 		return false
 	}

@@ -65,7 +65,7 @@ type Options struct {
 // ErrNoActor is returned for an actor that does not exist.
 var ErrNoActor = errors.New("no such actor")
 
-// singletons are the actors that every node has, beside its sources.
+// singletons are the actors that every node has. Other sources than the folder are born by their first reading.
 var singletons = []messages.Ref{messages.Runtime, messages.Node, messages.Image, messages.Source(messages.FileSource)}
 
 // Host runs the actors of one node.
@@ -208,7 +208,7 @@ func (h *Host) route(rec *journaletv1.Record) {
 			if !bearing(ref, d) {
 				continue
 			}
-			if m = h.bear(ref); m == nil {
+			if m = h.bear(ref, sourceOf(d)); m == nil {
 				continue
 			}
 		}
@@ -242,14 +242,14 @@ func (h *Host) member(ref messages.Ref) *member {
 	return h.members[ref]
 }
 
-// bear makes the actor of a pod that was not there.
-func (h *Host) bear(ref messages.Ref) *member {
+// bear makes the actor of a pod or a source that was not there.
+func (h *Host) bear(ref messages.Ref, source string) *member {
 	c := &cell{ref: ref, decider: h.opts.Deciders(ref)}
 	if c.decider == nil {
 		return nil
 	}
 	c.hearStart(h.started)
-	return h.spawn(c)
+	return h.spawn(c, source)
 }
 
 // forget ends an actor.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -104,7 +105,11 @@ func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
 		if c.quarantined != nil {
 			held = append(held, ref)
 		}
-		m := h.spawn(c)
+		source := messages.FileSource
+		if p, ok := c.decider.(*pod.Actor); ok && p.Pod().GetSource() != "" {
+			source = p.Pod().GetSource()
+		}
+		m := h.spawn(c, source)
 		for _, d := range r.fold.open[ref] {
 			r.fold.resolve(d)
 			m.box.refillAll(d)

@@ -113,15 +113,26 @@ func (h *Host) raise() {
 		superviseMessage, actor.WithSupervisor(strategy{h})))
 }
 
-// spawn makes a cell a member, under its supervisor. The mailbox takes records at once, so the order
+// sourceOf is the source that a delivery says a pod to be of, the folder for one that no source has named.
+func sourceOf(d *delivery) string {
+	events := messages.Events(d.rec)
+	for _, i := range d.heard {
+		if s := events[i].GetPodUpdated().GetSource(); s != "" {
+			return s
+		}
+	}
+	return messages.FileSource
+}
+
+// spawn makes a cell a member, under its supervisor, which for a pod is its source. The mailbox takes records at once, so the order
 // holds whenever the supervisor, which may be suspended itself, gets to spawning.
-func (h *Host) spawn(c *cell) *member {
+func (h *Host) spawn(c *cell, source string) *member {
 	m := &member{box: newMailbox(), cell: c}
 	props := actor.PropsFromProducer(func() actor.Actor { return &memberActor{h, m} },
 		actor.WithMailbox(func() actor.Mailbox { return m.box }), actor.WithSupervisor(strategy{h}))
 	parent := h.root
 	if c.ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
-		if s := h.member(messages.Source(messages.FileSource)); s != nil && s.process() != nil {
+		if s := h.member(messages.Source(source)); s != nil && s.process() != nil {
 			parent = s.process()
 		}
 	}

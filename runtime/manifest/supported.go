@@ -17,6 +17,7 @@ import (
 var carriedOut = newFieldSet(alsoForInit(withHooks(withProbes(
 	"apiVersion", "kind",
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
+	"metadata.creationTimestamp",
 
 	"spec.restartPolicy", "spec.terminationGracePeriodSeconds", "spec.activeDeadlineSeconds",
 	"spec.dnsPolicy", "spec.dnsConfig.nameservers", "spec.dnsConfig.searches",

@@ -187,6 +187,18 @@ func (d *Describer) podEvent(_ string, _ messages.Ref, e *journaletv1.Event) str
 		return withMessage(fmt.Sprintf("ignore pod %s/%s in %s (%s)", i.GetPod().GetNamespace(), i.GetPod().GetName(), i.GetPath(), i.GetReason()), i.GetMessage())
 	case *journaletv1.Event_SourceReady:
 		return fmt.Sprintf("source %s is ready", k.SourceReady.GetSource())
+	case *journaletv1.Event_UidAsked:
+		return fmt.Sprintf("ask for the UID %s for source %s", k.UidAsked.GetUid(), k.UidAsked.GetSource())
+	case *journaletv1.Event_UidReleased:
+		return fmt.Sprintf("give the UID %s of source %s back", k.UidReleased.GetUid(), k.UidReleased.GetSource())
+	case *journaletv1.Event_UidGranted:
+		return fmt.Sprintf("give source %s the UID %s", k.UidGranted.GetSource(), k.UidGranted.GetUid())
+	case *journaletv1.Event_UidDeferred:
+		return fmt.Sprintf("let source %s wait for the UID %s, which source %s has", k.UidDeferred.GetSource(), k.UidDeferred.GetUid(), k.UidDeferred.GetHolder())
+	case *journaletv1.Event_OrphanFound:
+		return fmt.Sprintf("no source has named pod %s", k.OrphanFound.GetUid())
+	case *journaletv1.Event_OrphanDisowned:
+		return fmt.Sprintf("every source has been read and none names pod %s: clear it away", k.OrphanDisowned.GetUid())
 	case *journaletv1.Event_PodForgotten:
 		return "forget pod " + d.podName(k.PodForgotten.GetUid())
 	case *journaletv1.Event_PodStatusChanged:

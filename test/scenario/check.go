@@ -43,7 +43,7 @@ func (g *engine) unsatisfied() error {
 	if s := g.image(); len(s.GetPulls())+len(s.GetIntents()) > 0 {
 		say("the image actor keeps pulls: %v", s)
 	}
-	wanted := g.source().GetPods()
+	wanted := g.wanted(say)
 	for _, uid := range g.names.uids {
 		a, name := g.pod(uid), g.names.of(uid)
 		switch {
@@ -99,6 +99,11 @@ func (g *engine) judge(a *pod.Actor, name string, say func(string, ...any)) {
 		}
 		if ended == len(v.Status.ContainerStatuses) {
 			say("pod/%s: its main containers have ended, and it goes on", name)
+		}
+	case journaletv1.PodStage_POD_STAGE_ADMITTING:
+		// Within one source there is one pod of a name.
+		if holder := g.pod(s.GetHolderUid()); holder == nil || holder.Pod().GetSource() == s.GetSource() {
+			say("pod/%s waits for a name that it could have", name)
 		}
 	default:
 		say("pod/%s is stuck in %s", name, s.GetStage())
@@ -181,9 +186,38 @@ func shortState(c corev1.ContainerStatus) string {
 	return fmt.Sprintf("%s/%d", text, c.RestartCount)
 }
 
+// wanted are the pods that the sources have, by UID. One that waits for its UID must wait for another source.
+func (g *engine) wanted(say func(format string, args ...any)) map[string]*journaletv1.SourcePod {
+	all := map[string]*journaletv1.SourcePod{}
+	asks := map[string]string{}
+	for _, name := range allSources {
+		for uid, p := range g.source(name).GetPods() {
+			switch {
+			case p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_ASKING:
+				asks[uid] = name
+			case all[uid] != nil:
+				say("pod/%s is of two sources at once", g.names.of(uid))
+			default:
+				all[uid] = p
+			}
+		}
+	}
+	for uid, name := range asks {
+		if all[uid] == nil {
+			say("pod/%s waits for its UID, which nobody but source/%s wants", g.names.of(uid), name)
+		}
+	}
+	return all
+}
+
 // restorable takes every state through its stored form, as a snapshot does.
 func (g *engine) restorable() error {
-	refs := []messages.Ref{messages.Runtime, messages.Node, messages.Image, messages.Source(messages.FileSource)}
+	refs := []messages.Ref{messages.Runtime, messages.Node, messages.Image}
+	for _, name := range allSources {
+		if g.source(name) != nil {
+			refs = append(refs, messages.Source(name))
+		}
+	}
 	for _, uid := range g.names.uids {
 		if g.pod(uid) != nil {
 			refs = append(refs, messages.Pod(uid))

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/image"
+	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/runtime"
 	"github.com/journalet/journalet/actors/source"
@@ -127,8 +128,30 @@ func (g *engine) runtime() *journaletv1.RuntimeState {
 	return g.core.Decider(messages.Runtime).(*runtime.Actor).Runtime()
 }
 
-func (g *engine) source() *journaletv1.SourceState {
-	return g.core.Decider(messages.Source(messages.FileSource)).(*source.Actor).Source()
+// source is a source's state, nil if it was never read.
+func (g *engine) source(name string) *journaletv1.SourceState {
+	if a, ok := g.core.Decider(messages.Source(name)).(*source.Actor); ok {
+		return a.Source()
+	}
+	return nil
+}
+
+// allSources are the names of all sources there are.
+var allSources = []string{messages.FileSource, messages.HTTPSource}
+
+// readSources reads the next configured source that was never read as a whole: it holds what it is known to hold.
+func (g *engine) readSources() (bool, error) {
+	for _, name := range allSources {
+		configured := g.core.Decider(messages.Node).(*node.Actor).Node().GetConfig().GetSources()
+		if len(configured) > 0 && slices.Contains(configured, name) || len(configured) == 0 && name == messages.FileSource {
+			if !g.source(name).GetComplete() {
+				return true, g.put(messages.Source(name), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
+					ManifestsRead: &journaletv1.ManifestsRead{Source: name, Complete: true},
+				}})
+			}
+		}
+	}
+	return false, nil
 }
 
 func (g *engine) image() *journaletv1.ImageState {
@@ -220,7 +243,8 @@ func (g *engine) converge() error {
 	return fmt.Errorf("no rest after %d moves; the last decisions were\n%s", maxMoves, strings.Join(last, "\n"))
 }
 
-// move makes one thing happen: an outcome, else a look, else the success of a probe, else the end of an init container's work, else a timer.
+// move makes one thing happen: an outcome, else a look, else the success of a probe, else the reading of a source, else the
+// end of an init container's work, else a timer.
 func (g *engine) move() (bool, error) {
 	if calls := g.dispatched(); len(calls) > 0 {
 		return true, g.finish(g.perform(calls[0]))
@@ -231,6 +255,9 @@ func (g *engine) move() (bool, error) {
 		}
 	}
 	if told, err := g.succeed(); told || err != nil {
+		return true, err
+	}
+	if told, err := g.readSources(); told || err != nil {
 		return true, err
 	}
 	if g.world.endInit(g.now) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/datadriven"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
@@ -14,24 +15,49 @@ import (
 	"github.com/journalet/journalet/runtime/manifest"
 )
 
-// file is what the file driver hands over after a file was written. The body holds pods in YAML, in
-// which apiVersion and kind may be left out.
+// sourceOf is the source that a command means, the folder if it says nothing.
+func sourceOf(d *datadriven.TestData) string { return arg(d, "source", messages.FileSource) }
+
+// file is what a source's driver hands over after a file, or what a URL gives, was written. The body holds pods in YAML,
+// in which apiVersion and kind may be left out.
 func (s *Story) file(d *datadriven.TestData) (string, error) {
-	path := d.CmdArgs[0].Key
-	body := strings.ReplaceAll("\n"+d.Input, "\nmetadata:", "\napiVersion: v1\nkind: Pod\nmetadata:")
-	pods, problems := manifest.Decode("/pods/"+path, []byte(body), manifest.Options{NodeName: s.started.GetConfig().GetNodeName()})
+	f, text := s.decode(d.CmdArgs[0].Key, d.Input, sourceOf(d))
+	return text, s.read(sourceOf(d), f)
+}
+
+// files is file for several files, which are told at once: a file a line, in YAML's flow style.
+func (s *Story) files(d *datadriven.TestData) (string, error) {
+	var all []*journaletv1.ManifestFile
+	text := ""
+	for line := range strings.Lines(d.Input) {
+		path, pod, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		f, told := s.decode(path, strings.Replace(pod, "{metadata:", "{apiVersion: v1, kind: Pod, metadata:", 1), sourceOf(d))
+		all, text = append(all, f), text+told
+	}
+	return text, s.read(sourceOf(d), all...)
+}
+
+// decode is what a file holds, and what is wrong with it.
+func (s *Story) decode(path, body, source string) (*journaletv1.ManifestFile, string) {
+	body = strings.ReplaceAll("\n"+body, "\nmetadata:", "\napiVersion: v1\nkind: Pod\nmetadata:")
+	pods, problems := manifest.Decode("/pods/"+path, []byte(body), manifest.Options{
+		NodeName: s.started.GetConfig().GetNodeName(), Source: manifest.Source(source),
+	})
 	f := &journaletv1.ManifestFile{Path: path, Unreadable: len(pods) == 0 && len(problems) > 0}
 	text := ""
 	for _, p := range pods {
 		s.name(string(p.Pod.UID), strings.TrimSuffix(p.Pod.Name, "-"+s.started.GetConfig().GetNodeName()))
 		s.g.names.manifests[p.Digest] = p.Pod
 		f.Pods = append(f.Pods, &journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest})
+		if at := p.Pod.CreationTimestamp; !at.IsZero() {
+			f.Pods[len(f.Pods)-1].CreatedAt = timestamppb.New(at.Time)
+		}
 	}
 	for _, p := range problems {
 		text += p.Error() + "\n"
 		f.Problems = append(f.Problems, &journaletv1.ManifestProblem{Line: uint32(p.Line), Field: p.Field, Code: string(p.Code), Message: p.Message})
 	}
-	return text, s.read(f)
+	return f, text
 }
 
 // name gives a pod its alias: its name, with a number from the second pod of that name on.
@@ -49,12 +75,15 @@ func (s *Story) name(uid, name string) {
 }
 
 func (s *Story) remove(d *datadriven.TestData) (string, error) {
-	return "", s.read(&journaletv1.ManifestFile{Path: d.CmdArgs[0].Key})
+	return "", s.read(sourceOf(d), &journaletv1.ManifestFile{Path: d.CmdArgs[0].Key})
 }
 
-func (s *Story) read(f *journaletv1.ManifestFile) error {
-	return s.put(messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
-		ManifestsRead: &journaletv1.ManifestsRead{Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{f}, Complete: true},
+// readWhole is the whole reading of a source in which nothing has changed.
+func (s *Story) readWhole(d *datadriven.TestData) (string, error) { return "", s.read(sourceOf(d)) }
+
+func (s *Story) read(source string, changed ...*journaletv1.ManifestFile) error {
+	return s.put(messages.Source(source), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
+		ManifestsRead: &journaletv1.ManifestsRead{Source: source, Changed: changed, Complete: true},
 	}})
 }
 

@@ -31,9 +31,9 @@ func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 func (s *Story) invent(r *rand.Rand) (line, body string) {
 	switch n := r.IntN(23); {
 	case n < 2:
-		return "file " + pick(r, "f.yaml", "g.yaml"), manifestOf(r)
+		return "file " + s.someFile(r), manifestOf(r)
 	case n < 3:
-		return "remove " + pick(r, "f.yaml", "g.yaml"), ""
+		return "remove " + s.someFile(r), ""
 	case n < 10:
 		if calls := s.g.dispatched(); len(calls) > 0 {
 			return s.outcome(r, pick(r, calls...)), ""
@@ -49,11 +49,23 @@ func (s *Story) invent(r *rand.Rand) (line, body string) {
 	case n < 18:
 		return "advance " + pick(r, "1ms", "1s", "5s", "10s", "1m", "10m"), ""
 	case n < 19:
-		return "restart-agent down=" + pick(r, "1ms", "1s", "1m"), ""
+		sources := ""
+		if len(s.started.GetConfig().GetSources()) > 0 {
+			sources = pick(r, "", " sources=(file)", " sources=(file,http)")
+		}
+		return "restart-agent down=" + pick(r, "1ms", "1s", "1m") + sources, ""
 	case n < 22:
 		return cmp.Or(s.someProbe(r), "advance 10ms"), ""
 	}
 	return pick(r, "health runtime=notready network=notready", "health network=notready", "health", "clock back=90s"), ""
+}
+
+func (s *Story) someFile(r *rand.Rand) string {
+	files := []string{"f.yaml", "g.yaml"}
+	if len(s.started.GetConfig().GetSources()) > 1 {
+		files = append(files, "pods source=http", "pods source=http")
+	}
+	return pick(r, files...)
 }
 
 func manifestOf(r *rand.Rand) string {

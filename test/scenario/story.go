@@ -48,7 +48,7 @@ func New() *Story {
 
 var commands = map[string]func(*Story, *datadriven.TestData) (string, error){
 	"start": (*Story).start, "restart-agent": (*Story).restart, "lose-journal": (*Story).loseJournal,
-	"file": (*Story).file, "remove": (*Story).remove,
+	"file": (*Story).file, "files": (*Story).files, "remove": (*Story).remove, "read": (*Story).readWhole,
 	"health": (*Story).health, "advance": (*Story).advance, "clock": (*Story).clock,
 	"done": (*Story).done, "fail": (*Story).fail, "lose": (*Story).lose,
 	"observe": (*Story).observe, "probe": (*Story).probe, "exit": (*Story).exit, "world": (*Story).disturb,
@@ -168,6 +168,7 @@ func (s *Story) start(d *datadriven.TestData) (string, error) {
 			MilliCpu: quantity(d, "cpu", "4").MilliValue(), MemoryBytes: quantity(d, "memory", "8Gi").Value(),
 			EphemeralStorageBytes: quantity(d, "storage", "100Gi").Value(),
 		},
+		Sources:             values(d, "sources"),
 		NodeLabels:          map[string]string{"kubernetes.io/hostname": arg(d, "node", "n1")},
 		StartConcurrency:    uint32(number(d, "start-concurrency", 8)),
 		StopConcurrency:     uint32(number(d, "stop-concurrency", 8)),
@@ -198,10 +199,14 @@ func healthEvent(runtime, network bool) *journaletv1.Event {
 	}}
 }
 
-// restart ends the run without a word and begins the next one after a while. Its core is folded anew
+// restart ends the run without a word and begins the next one after a while, with other sources if some are named. Its core is folded anew
 // from the journal; what the drivers knew is lost.
 func (s *Story) restart(d *datadriven.TestData) (string, error) {
 	s.g.pass(duration(d, "down", 0))
+	if sources := values(d, "sources"); sources != nil {
+		s.started = proto.CloneOf(s.started)
+		s.started.Config.Sources = sources
+	}
 	return "", s.moment(func() error {
 		f, err := s.g.fork(len(s.g.core.Records()), s.g.world, s.started, false)
 		if err != nil {

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// sources are those that are configured in this run.
+func (a *Actor) sources() []string {
+	if s := a.state.GetConfig().GetSources(); len(s) > 0 {
+		return s
+	}
+	return []string{messages.FileSource}
+}
+
+// allReady tells whether every configured source has been read once as a whole.
+func (a *Actor) allReady() bool {
+	return !slices.ContainsFunc(a.sources(), func(s string) bool { return !slices.Contains(a.state.ReadySources, s) })
+}
+
+// evolveSources folds what concerns sources and the pods that none names.
+func (a *Actor) evolveSources(e actors.Event) {
+	s := a.state
+	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		s.ReadySources = slices.DeleteFunc(s.ReadySources, func(name string) bool { return !slices.Contains(a.sources(), name) })
+	case *journaletv1.Event_SourceReady:
+		if name := k.SourceReady.GetSource(); !slices.Contains(s.ReadySources, name) {
+			s.ReadySources = append(s.ReadySources, name)
+			slices.Sort(s.ReadySources)
+		}
+	case *journaletv1.Event_OrphanFound:
+		if !slices.Contains(s.Orphans, k.OrphanFound.GetUid()) {
+			s.Orphans = append(s.Orphans, k.OrphanFound.GetUid())
+		}
+	case *journaletv1.Event_OrphanDisowned:
+		a.noOrphan(k.OrphanDisowned.GetUid())
+	case *journaletv1.Event_UidAsked:
+		c := s.Uids[k.UidAsked.GetUid()]
+		if c == nil {
+			c = new(journaletv1.UidClaims)
+			s.Uids[k.UidAsked.GetUid()] = c
+			if a.runs(k.UidAsked.GetUid()) && k.UidAsked.GetSource() != messages.FileSource {
+				// It was added when nobody had to ask, which only that source could.
+				c.Holder = &journaletv1.UidAsked{Uid: k.UidAsked.GetUid(), Source: messages.FileSource}
+			}
+		}
+		c.Waiting = append(c.Waiting, k.UidAsked)
+	case *journaletv1.Event_UidGranted:
+		a.evolveGranted(k.UidGranted)
+	case *journaletv1.Event_UidReleased:
+		a.giveBack(k.UidReleased.GetUid(), func(q *journaletv1.UidAsked) bool {
+			return q.GetSource() == k.UidReleased.GetSource() && q.GetNumber() == k.UidReleased.GetNumber()
+		})
+	case *journaletv1.Event_PodForgotten:
+		a.noOrphan(k.PodForgotten.GetUid())
+		a.giveBack(k.PodForgotten.GetUid(), func(q *journaletv1.UidAsked) bool { return q.GetSource() == k.PodForgotten.GetSource() })
+	}
+}
+
+func (a *Actor) noOrphan(uid string) {
+	a.state.Orphans = slices.DeleteFunc(a.state.Orphans, func(o string) bool { return o == uid })
+}
+
+// runs tells whether a pod with this UID was put before the node and has not finished.
+func (a *Actor) runs(uid string) bool { return a.state.Pods[uid] != nil || a.asked(uid) != nil }
+
+func (a *Actor) evolveGranted(g *journaletv1.UidGranted) {
+	c := a.state.Uids[g.GetUid()]
+	c.Waiting = slices.DeleteFunc(c.GetWaiting(), func(q *journaletv1.UidAsked) bool {
+		if q.GetSource() != g.GetSource() || q.GetNumber() != g.GetNumber() {
+			return false
+		}
+		c.Holder = q
+		return true
+	})
+}
+
+// giveBack ends every claim that match accepts.
+func (a *Actor) giveBack(uid string, match func(*journaletv1.UidAsked) bool) {
+	c := a.state.Uids[uid]
+	if c == nil {
+		return
+	}
+	if c.Holder != nil && match(c.Holder) {
+		c.Holder = nil
+	} else {
+		c.Waiting = slices.DeleteFunc(c.Waiting, match)
+	}
+	if c.Holder == nil && len(c.Waiting) == 0 {
+		delete(a.state.Uids, uid)
+	}
+}
+
+// grant gives a UID that is free to the first that waits for it.
+func (a *Actor) grant(uid string, emit actors.Emit) error {
+	c := a.state.Uids[uid]
+	if c.GetHolder() != nil || len(c.GetWaiting()) == 0 {
+		return nil
+	}
+	q := c.GetWaiting()[0]
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidGranted{
+		UidGranted: &journaletv1.UidGranted{Uid: uid, Source: q.GetSource(), Number: q.GetNumber()},
+	}})
+}
+
+// answerSource answers a source that has asked for a UID.
+func (a *Actor) answerSource(q *journaletv1.UidAsked, emit actors.Emit) error {
+	holder := a.state.Uids[q.GetUid()].GetHolder()
+	if holder == nil {
+		return a.grant(q.GetUid(), emit)
+	}
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidDeferred{UidDeferred: &journaletv1.UidDeferred{
+		Uid: q.GetUid(), Source: q.GetSource(), Number: q.GetNumber(), Holder: holder.GetSource(),
+	}}})
+}
+
+// disown lets pods that no source names be cleared away, once every source has been read.
+func (a *Actor) disown(emit actors.Emit) error {
+	if !a.allReady() {
+		return nil
+	}
+	for _, uid := range slices.Clone(a.state.Orphans) {
+		if a.state.Uids[uid] != nil {
+			// A source has asked for it, and adds it next.
+			continue
+		}
+		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanDisowned{
+			OrphanDisowned: &journaletv1.OrphanDisowned{Uid: uid},
+		}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

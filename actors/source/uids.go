@@ -1,0 +1,87 @@
+package source
+
+import (
+	"slices"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// started takes in which sources are configured in this run. One that is not wants nothing any more; it is not read
+// again before it is configured again, and is then as new.
+func (a *Actor) started(sources []string) {
+	s := a.state
+	if len(sources) == 0 {
+		sources = []string{messages.FileSource}
+	}
+	s.Shared = s.Shared || len(sources) > 1
+	if slices.Contains(sources, s.GetName()) {
+		return
+	}
+	s.Files, s.Ignored = map[string]*journaletv1.ManifestFile{}, map[string]*journaletv1.IgnoredPod{}
+	s.Complete, s.Ready, s.ReadyHeard = false, false, false
+	a.claims = claims{}
+	for _, p := range s.Pods {
+		p.Wanted = false
+	}
+}
+
+// ask asks the node for a UID that another source may have.
+func (a *Actor) ask(uid string, emit actors.Emit) error {
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidAsked{
+		UidAsked: &journaletv1.UidAsked{Uid: uid, Source: a.state.GetName(), Number: a.state.GetAsked() + 1},
+	}})
+}
+
+func (a *Actor) release(uid string, number uint64, emit actors.Emit) error {
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidReleased{
+		UidReleased: &journaletv1.UidReleased{Uid: uid, Source: a.state.GetName(), Number: number},
+	}})
+}
+
+func (a *Actor) evolveUID(e actors.Event) {
+	s := a.state
+	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_UidAsked:
+		s.Asked = k.UidAsked.GetNumber()
+		if p := s.Pods[k.UidAsked.GetUid()]; p != nil {
+			p.Stage, p.Asked = journaletv1.SourcePodStage_SOURCE_POD_STAGE_ASKING, s.Asked
+		}
+	case *journaletv1.Event_UidReleased:
+		if a.waits(k.UidReleased.GetUid(), k.UidReleased.GetNumber()) {
+			delete(s.Pods, k.UidReleased.GetUid())
+		}
+	case *journaletv1.Event_UidGranted:
+		if a.waits(k.UidGranted.GetUid(), k.UidGranted.GetNumber()) {
+			s.Pods[k.UidGranted.GetUid()].Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_GRANTED
+		}
+	}
+}
+
+// waits tells whether an answer is to the question that is open for this pod.
+func (a *Actor) waits(uid string, number uint64) bool {
+	p := a.state.Pods[uid]
+	return p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_ASKING && p.GetAsked() == number
+}
+
+// granted adds the pod whose UID is this source's now. An answer to a question that was taken back needs no reply: the
+// node hears of that, too.
+func (a *Actor) granted(g *journaletv1.UidGranted, emit actors.Emit) error {
+	if p := a.state.Pods[g.GetUid()]; p.GetAsked() != g.GetNumber() {
+		return nil
+	}
+	return a.decidePod(g.GetUid(), emit)
+}
+
+// deferred tells that a pod is not run as long as another source has its UID.
+func (a *Actor) deferred(d *journaletv1.UidDeferred, emit actors.Emit) error {
+	if !a.waits(d.GetUid(), d.GetNumber()) {
+		return nil
+	}
+	p := a.state.Pods[d.GetUid()]
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_ManifestIgnored{ManifestIgnored: &journaletv1.ManifestIgnored{
+		Path: p.GetPath(), Pod: p.GetPod(), Reason: "DuplicateUID",
+		Message: "the UID " + d.GetUid() + " is taken by source " + d.GetHolder() + ": it runs when that pod has gone; give one of the two another UID",
+	}}})
+}
