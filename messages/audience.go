@@ -8,6 +8,9 @@ import (
 // folds its own decisions when it takes them and never hears them again. It is the one table of who
 // gets what. everyone is true for the events that every actor hears.
 //
+// Who hears an event cannot change: a recorded step names the record that its author had handled before, and a journal in
+// which an actor had heard more or less than it does now no longer folds.
+//
 // An event that concerns no actor (a status, an event for people, a timer) has no audience: drivers
 // and observers alone take note of it.
 func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
@@ -29,11 +32,13 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 
 	case *journaletv1.Event_PodUpdated:
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
-	case *journaletv1.Event_AdmissionAsked, *journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased, *journaletv1.Event_SourceReady,
-		*journaletv1.Event_PodForgotten, *journaletv1.Event_OrphanFound:
+	case *journaletv1.Event_AdmissionAsked, *journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased,
+		*journaletv1.Event_SourceSettled, *journaletv1.Event_OrphanFound:
 		return []Ref{Node}, false
 	case *journaletv1.Event_UidGranted:
 		return []Ref{Source(k.UidGranted.GetSource())}, false
+	case *journaletv1.Event_SourceAsked:
+		return []Ref{Source(k.SourceAsked.GetSource())}, false
 	case *journaletv1.Event_UidDeferred:
 		return []Ref{Source(k.UidDeferred.GetSource())}, false
 	case *journaletv1.Event_OrphanDisowned:

@@ -57,10 +57,10 @@ func TestEveryEventHasASetAudience(t *testing.T) {
 		"call_requested": "runtime/0", "call_withdrawn": "runtime/0", "call_dropped": "pod/p",
 		"pod_terminated": "node/0", "pod_finished": "source/s node/0 image/0",
 		"uid_asked": "node/0", "uid_released": "node/0", "uid_granted": "source/s", "uid_deferred": "source/s",
-		"orphan_found": "node/0", "orphan_disowned": "pod/u",
+		"source_settled": "node/0", "source_asked": "source/s", "orphan_found": "node/0", "orphan_disowned": "pod/u",
 		"admission_decided": "pod/u", "admission_deferred": "pod/u", "image_answered": "pod/u",
 		"agent_stopped": "", "journal_damaged": "", "quarantined": "", "released": "", "pull_progressed": "",
-		"manifest_ignored": "", "source_ready": "node/0", "pod_forgotten": "node/0", "pod_status_changed": "", "back_off_started": "",
+		"manifest_ignored": "", "source_ready": "", "pod_forgotten": "", "pod_status_changed": "", "back_off_started": "",
 		"pod_ending": "", "probes_set": "", "call_dispatched": "", "timer_set": "", "timer_cleared": "",
 	}
 	kinds := (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()

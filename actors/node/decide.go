@@ -20,9 +20,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			if err = a.grant(k.UidReleased.GetUid(), emit); err == nil {
 				err = a.disown(emit)
 			}
-		case *journaletv1.Event_PodForgotten:
-			err = a.grant(k.PodForgotten.GetUid(), emit)
-		case *journaletv1.Event_AgentStarted, *journaletv1.Event_SourceReady, *journaletv1.Event_OrphanFound:
+		case *journaletv1.Event_OrphanFound:
+			err = a.orphan(emit)
+		case *journaletv1.Event_AgentStarted, *journaletv1.Event_SourceSettled:
 			err = a.disown(emit)
 		}
 		if err != nil {

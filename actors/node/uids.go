@@ -27,8 +27,8 @@ func (a *Actor) evolveSources(e actors.Event) {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		s.ReadySources = slices.DeleteFunc(s.ReadySources, func(name string) bool { return !slices.Contains(a.sources(), name) })
-	case *journaletv1.Event_SourceReady:
-		if name := k.SourceReady.GetSource(); !slices.Contains(s.ReadySources, name) {
+	case *journaletv1.Event_SourceSettled:
+		if name := k.SourceSettled.GetSource(); !slices.Contains(s.ReadySources, name) {
 			s.ReadySources = append(s.ReadySources, name)
 			slices.Sort(s.ReadySources)
 		}
@@ -55,9 +55,8 @@ func (a *Actor) evolveSources(e actors.Event) {
 		a.giveBack(k.UidReleased.GetUid(), func(q *journaletv1.UidAsked) bool {
 			return q.GetSource() == k.UidReleased.GetSource() && q.GetNumber() == k.UidReleased.GetNumber()
 		})
-	case *journaletv1.Event_PodForgotten:
-		a.noOrphan(k.PodForgotten.GetUid())
-		a.giveBack(k.PodForgotten.GetUid(), func(q *journaletv1.UidAsked) bool { return q.GetSource() == k.PodForgotten.GetSource() })
+	case *journaletv1.Event_PodFinished:
+		a.noOrphan(k.PodFinished.GetUid())
 	}
 }
 
@@ -116,6 +115,21 @@ func (a *Actor) answerSource(q *journaletv1.UidAsked, emit actors.Emit) error {
 	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidDeferred{UidDeferred: &journaletv1.UidDeferred{
 		Uid: q.GetUid(), Source: q.GetSource(), Number: q.GetNumber(), Holder: holder.GetSource(),
 	}}})
+}
+
+// orphan sees to a pod that no source has named: it is cleared away once every source is known to have been read.
+func (a *Actor) orphan(emit actors.Emit) error {
+	for _, s := range a.sources() {
+		if slices.Contains(a.state.ReadySources, s) {
+			continue
+		}
+		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceAsked{
+			SourceAsked: &journaletv1.SourceAsked{Source: s},
+		}}); err != nil {
+			return err
+		}
+	}
+	return a.disown(emit)
 }
 
 // disown lets pods that no source names be cleared away, once every source has been read.

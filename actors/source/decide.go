@@ -24,6 +24,8 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			err = a.decidePod(k.PodFinished.GetUid(), emit)
 		case *journaletv1.Event_UidGranted:
 			err = a.granted(k.UidGranted, emit)
+		case *journaletv1.Event_SourceAsked:
+			err = a.settle(emit)
 		case *journaletv1.Event_UidDeferred:
 			err = a.deferred(k.UidDeferred, emit)
 		}
@@ -50,12 +52,14 @@ func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 			return err
 		}
 	}
-	if s.Complete && !(s.Ready && s.ReadyHeard) {
-		return emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceReady{
+	if s.Complete && !s.Ready {
+		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceReady{
 			SourceReady: &journaletv1.SourceReady{Source: s.GetName()},
-		}})
+		}}); err != nil {
+			return err
+		}
 	}
-	return nil
+	return a.settle(emit)
 }
 
 // order puts removals first, which frees names and resources, and additions in order of creation, which most manifests
@@ -93,9 +97,7 @@ func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 		op = journaletv1.PodOperation_POD_OPERATION_ADD
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED:
 		if !p.GetWanted() {
-			return emit(&journaletv1.Event{Kind: &journaletv1.Event_PodForgotten{
-				PodForgotten: &journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()},
-			}})
+			return a.forget(uid, p.GetAsked(), emit)
 		}
 		op = journaletv1.PodOperation_POD_OPERATION_ADD
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED:

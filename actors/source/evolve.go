@@ -35,7 +35,11 @@ func (a *Actor) Evolve(e actors.Event) error {
 			i.Told = true
 		}
 	case *journaletv1.Event_SourceReady:
-		s.Ready, s.ReadyHeard = true, true
+		s.Ready = true
+	case *journaletv1.Event_SourceSettled:
+		s.Settled = true
+	case *journaletv1.Event_SourceAsked:
+		s.SettledAsked = true
 	case *journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased, *journaletv1.Event_UidGranted:
 		a.evolveUID(e)
 	}

@@ -20,11 +20,32 @@ func (a *Actor) started(sources []string) {
 		return
 	}
 	s.Files, s.Ignored = map[string]*journaletv1.ManifestFile{}, map[string]*journaletv1.IgnoredPod{}
-	s.Complete, s.Ready, s.ReadyHeard = false, false, false
+	s.Complete, s.Ready, s.Settled = false, false, false
 	a.claims = claims{}
 	for _, p := range s.Pods {
 		p.Wanted = false
 	}
+}
+
+// settle tells the node, where it matters, that this source has been read.
+func (a *Actor) settle(emit actors.Emit) error {
+	s := a.state
+	if !s.Complete || s.Settled || !s.Shared && !s.SettledAsked {
+		return nil
+	}
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceSettled{
+		SourceSettled: &journaletv1.SourceSettled{Source: s.GetName()},
+	}})
+}
+
+// forget ends the actor of a pod, and then gives back its UID: whoever gets that next finds no actor.
+func (a *Actor) forget(uid string, number uint64, emit actors.Emit) error {
+	if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_PodForgotten{
+		PodForgotten: &journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()},
+	}}); err != nil || !a.state.GetShared() {
+		return err
+	}
+	return a.release(uid, number, emit)
 }
 
 // ask asks the node for a UID that another source may have.

@@ -47,6 +47,7 @@ type Event struct {
 	//	*Event_PodForgotten
 	//	*Event_UidAsked
 	//	*Event_UidReleased
+	//	*Event_SourceSettled
 	//	*Event_AdmissionAsked
 	//	*Event_ImageAsked
 	//	*Event_ImageReleased
@@ -64,6 +65,7 @@ type Event struct {
 	//	*Event_UidGranted
 	//	*Event_UidDeferred
 	//	*Event_OrphanDisowned
+	//	*Event_SourceAsked
 	//	*Event_ImageAnswered
 	//	*Event_CallDispatched
 	//	*Event_CallDropped
@@ -273,6 +275,15 @@ func (x *Event) GetUidReleased() *UidReleased {
 	return nil
 }
 
+func (x *Event) GetSourceSettled() *SourceSettled {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SourceSettled); ok {
+			return x.SourceSettled
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionAsked() *AdmissionAsked {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionAsked); ok {
@@ -426,6 +437,15 @@ func (x *Event) GetOrphanDisowned() *OrphanDisowned {
 	return nil
 }
 
+func (x *Event) GetSourceAsked() *SourceAsked {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_SourceAsked); ok {
+			return x.SourceAsked
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetImageAnswered() *ImageAnswered {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ImageAnswered); ok {
@@ -549,6 +569,10 @@ type Event_UidReleased struct {
 	UidReleased *UidReleased `protobuf:"bytes,45,opt,name=uid_released,json=uidReleased,proto3,oneof"`
 }
 
+type Event_SourceSettled struct {
+	SourceSettled *SourceSettled `protobuf:"bytes,46,opt,name=source_settled,json=sourceSettled,proto3,oneof"`
+}
+
 type Event_AdmissionAsked struct {
 	// Decisions of a pod.
 	AdmissionAsked *AdmissionAsked `protobuf:"bytes,48,opt,name=admission_asked,json=admissionAsked,proto3,oneof"`
@@ -619,6 +643,10 @@ type Event_OrphanDisowned struct {
 	OrphanDisowned *OrphanDisowned `protobuf:"bytes,70,opt,name=orphan_disowned,json=orphanDisowned,proto3,oneof"`
 }
 
+type Event_SourceAsked struct {
+	SourceAsked *SourceAsked `protobuf:"bytes,71,opt,name=source_asked,json=sourceAsked,proto3,oneof"`
+}
+
 type Event_ImageAnswered struct {
 	// Decisions of the image actor.
 	ImageAnswered *ImageAnswered `protobuf:"bytes,72,opt,name=image_answered,json=imageAnswered,proto3,oneof"`
@@ -678,6 +706,8 @@ func (*Event_UidAsked) isEvent_Kind() {}
 
 func (*Event_UidReleased) isEvent_Kind() {}
 
+func (*Event_SourceSettled) isEvent_Kind() {}
+
 func (*Event_AdmissionAsked) isEvent_Kind() {}
 
 func (*Event_ImageAsked) isEvent_Kind() {}
@@ -712,6 +742,8 @@ func (*Event_UidDeferred) isEvent_Kind() {}
 
 func (*Event_OrphanDisowned) isEvent_Kind() {}
 
+func (*Event_SourceAsked) isEvent_Kind() {}
+
 func (*Event_ImageAnswered) isEvent_Kind() {}
 
 func (*Event_CallDispatched) isEvent_Kind() {}
@@ -726,7 +758,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\x9d\x15\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xa3\x16\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -748,7 +780,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\fsource_ready\x18\" \x01(\v2\x19.journalet.v1.SourceReadyH\x00R\vsourceReady\x12A\n" +
 	"\rpod_forgotten\x18# \x01(\v2\x1a.journalet.v1.PodForgottenH\x00R\fpodForgotten\x125\n" +
 	"\tuid_asked\x18, \x01(\v2\x16.journalet.v1.UidAskedH\x00R\buidAsked\x12>\n" +
-	"\fuid_released\x18- \x01(\v2\x19.journalet.v1.UidReleasedH\x00R\vuidReleased\x12G\n" +
+	"\fuid_released\x18- \x01(\v2\x19.journalet.v1.UidReleasedH\x00R\vuidReleased\x12D\n" +
+	"\x0esource_settled\x18. \x01(\v2\x1b.journalet.v1.SourceSettledH\x00R\rsourceSettled\x12G\n" +
 	"\x0fadmission_asked\x180 \x01(\v2\x1c.journalet.v1.AdmissionAskedH\x00R\x0eadmissionAsked\x12;\n" +
 	"\vimage_asked\x181 \x01(\v2\x18.journalet.v1.ImageAskedH\x00R\n" +
 	"imageAsked\x12D\n" +
@@ -769,7 +802,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\vuid_granted\x18D \x01(\v2\x18.journalet.v1.UidGrantedH\x00R\n" +
 	"uidGranted\x12>\n" +
 	"\fuid_deferred\x18E \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12G\n" +
-	"\x0forphan_disowned\x18F \x01(\v2\x1c.journalet.v1.OrphanDisownedH\x00R\x0eorphanDisowned\x12D\n" +
+	"\x0forphan_disowned\x18F \x01(\v2\x1c.journalet.v1.OrphanDisownedH\x00R\x0eorphanDisowned\x12>\n" +
+	"\fsource_asked\x18G \x01(\v2\x19.journalet.v1.SourceAskedH\x00R\vsourceAsked\x12D\n" +
 	"\x0eimage_answered\x18H \x01(\v2\x1b.journalet.v1.ImageAnsweredH\x00R\rimageAnswered\x12G\n" +
 	"\x0fcall_dispatched\x18P \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
 	"\fcall_dropped\x18Q \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
@@ -810,28 +844,30 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*PodForgotten)(nil),         // 16: journalet.v1.PodForgotten
 	(*UidAsked)(nil),             // 17: journalet.v1.UidAsked
 	(*UidReleased)(nil),          // 18: journalet.v1.UidReleased
-	(*AdmissionAsked)(nil),       // 19: journalet.v1.AdmissionAsked
-	(*ImageAsked)(nil),           // 20: journalet.v1.ImageAsked
-	(*ImageReleased)(nil),        // 21: journalet.v1.ImageReleased
-	(*CallRequested)(nil),        // 22: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),        // 23: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),     // 24: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),        // 25: journalet.v1.PodTerminated
-	(*PodFinished)(nil),          // 26: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),       // 27: journalet.v1.BackOffStarted
-	(*PodEnding)(nil),            // 28: journalet.v1.PodEnding
-	(*ProbesSet)(nil),            // 29: journalet.v1.ProbesSet
-	(*OrphanFound)(nil),          // 30: journalet.v1.OrphanFound
-	(*AdmissionDecided)(nil),     // 31: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),    // 32: journalet.v1.AdmissionDeferred
-	(*UidGranted)(nil),           // 33: journalet.v1.UidGranted
-	(*UidDeferred)(nil),          // 34: journalet.v1.UidDeferred
-	(*OrphanDisowned)(nil),       // 35: journalet.v1.OrphanDisowned
-	(*ImageAnswered)(nil),        // 36: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 37: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 38: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 39: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 40: journalet.v1.TimerCleared
+	(*SourceSettled)(nil),        // 19: journalet.v1.SourceSettled
+	(*AdmissionAsked)(nil),       // 20: journalet.v1.AdmissionAsked
+	(*ImageAsked)(nil),           // 21: journalet.v1.ImageAsked
+	(*ImageReleased)(nil),        // 22: journalet.v1.ImageReleased
+	(*CallRequested)(nil),        // 23: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),        // 24: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),     // 25: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),        // 26: journalet.v1.PodTerminated
+	(*PodFinished)(nil),          // 27: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),       // 28: journalet.v1.BackOffStarted
+	(*PodEnding)(nil),            // 29: journalet.v1.PodEnding
+	(*ProbesSet)(nil),            // 30: journalet.v1.ProbesSet
+	(*OrphanFound)(nil),          // 31: journalet.v1.OrphanFound
+	(*AdmissionDecided)(nil),     // 32: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),    // 33: journalet.v1.AdmissionDeferred
+	(*UidGranted)(nil),           // 34: journalet.v1.UidGranted
+	(*UidDeferred)(nil),          // 35: journalet.v1.UidDeferred
+	(*OrphanDisowned)(nil),       // 36: journalet.v1.OrphanDisowned
+	(*SourceAsked)(nil),          // 37: journalet.v1.SourceAsked
+	(*ImageAnswered)(nil),        // 38: journalet.v1.ImageAnswered
+	(*CallDispatched)(nil),       // 39: journalet.v1.CallDispatched
+	(*CallDropped)(nil),          // 40: journalet.v1.CallDropped
+	(*TimerSet)(nil),             // 41: journalet.v1.TimerSet
+	(*TimerCleared)(nil),         // 42: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -852,33 +888,35 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	16, // 15: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
 	17, // 16: journalet.v1.Event.uid_asked:type_name -> journalet.v1.UidAsked
 	18, // 17: journalet.v1.Event.uid_released:type_name -> journalet.v1.UidReleased
-	19, // 18: journalet.v1.Event.admission_asked:type_name -> journalet.v1.AdmissionAsked
-	20, // 19: journalet.v1.Event.image_asked:type_name -> journalet.v1.ImageAsked
-	21, // 20: journalet.v1.Event.image_released:type_name -> journalet.v1.ImageReleased
-	22, // 21: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	23, // 22: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	24, // 23: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	25, // 24: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	26, // 25: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	27, // 26: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	28, // 27: journalet.v1.Event.pod_ending:type_name -> journalet.v1.PodEnding
-	29, // 28: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	30, // 29: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	31, // 30: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	32, // 31: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	33, // 32: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	34, // 33: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	35, // 34: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
-	36, // 35: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	37, // 36: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	38, // 37: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	39, // 38: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	40, // 39: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	19, // 18: journalet.v1.Event.source_settled:type_name -> journalet.v1.SourceSettled
+	20, // 19: journalet.v1.Event.admission_asked:type_name -> journalet.v1.AdmissionAsked
+	21, // 20: journalet.v1.Event.image_asked:type_name -> journalet.v1.ImageAsked
+	22, // 21: journalet.v1.Event.image_released:type_name -> journalet.v1.ImageReleased
+	23, // 22: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	24, // 23: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	25, // 24: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	26, // 25: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	27, // 26: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	28, // 27: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	29, // 28: journalet.v1.Event.pod_ending:type_name -> journalet.v1.PodEnding
+	30, // 29: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	31, // 30: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	32, // 31: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	33, // 32: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	34, // 33: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	35, // 34: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	36, // 35: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
+	37, // 36: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
+	38, // 37: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	39, // 38: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	40, // 39: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	41, // 40: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	42, // 41: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -911,6 +949,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_PodForgotten)(nil),
 		(*Event_UidAsked)(nil),
 		(*Event_UidReleased)(nil),
+		(*Event_SourceSettled)(nil),
 		(*Event_AdmissionAsked)(nil),
 		(*Event_ImageAsked)(nil),
 		(*Event_ImageReleased)(nil),
@@ -928,6 +967,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_UidGranted)(nil),
 		(*Event_UidDeferred)(nil),
 		(*Event_OrphanDisowned)(nil),
+		(*Event_SourceAsked)(nil),
 		(*Event_ImageAnswered)(nil),
 		(*Event_CallDispatched)(nil),
 		(*Event_CallDropped)(nil),

@@ -293,7 +293,7 @@ func (x *AdmissionDeferred) GetHolderUid() string {
 	return ""
 }
 
-// UidGranted gives a UID to a source until its PodForgotten or UidReleased.
+// UidGranted gives a UID to a source until its UidReleased.
 type UidGranted struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -425,6 +425,51 @@ func (x *UidDeferred) GetHolder() string {
 	return ""
 }
 
+// SourceAsked asks a source to tell SourceSettled as soon as it has been read once as a whole.
+type SourceAsked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceAsked) Reset() {
+	*x = SourceAsked{}
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceAsked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceAsked) ProtoMessage() {}
+
+func (x *SourceAsked) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceAsked.ProtoReflect.Descriptor instead.
+func (*SourceAsked) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SourceAsked) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
 // OrphanDisowned tells a pod that every configured source has been read and none names it: it is to be cleared away.
 type OrphanDisowned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -435,7 +480,7 @@ type OrphanDisowned struct {
 
 func (x *OrphanDisowned) Reset() {
 	*x = OrphanDisowned{}
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +492,7 @@ func (x *OrphanDisowned) String() string {
 func (*OrphanDisowned) ProtoMessage() {}
 
 func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +505,7 @@ func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanDisowned.ProtoReflect.Descriptor instead.
 func (*OrphanDisowned) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OrphanDisowned) GetUid() string {
@@ -490,7 +535,7 @@ type NodeState struct {
 	WaitsFor map[string]string `protobuf:"bytes,8,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By UID: which source has it. Only what was asked for by UidAsked.
 	Uids map[string]*UidClaims `protobuf:"bytes,20,rep,name=uids,proto3" json:"uids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Configured sources that have been read once as a whole, sorted.
+	// Configured sources that have told SourceSettled, sorted.
 	ReadySources []string `protobuf:"bytes,21,rep,name=ready_sources,json=readySources,proto3" json:"ready_sources,omitempty"`
 	// UIDs of pods that no source has named, in the order in which they were found.
 	Orphans       []string `protobuf:"bytes,22,rep,name=orphans,proto3" json:"orphans,omitempty"`
@@ -500,7 +545,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -512,7 +557,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -525,7 +570,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -618,7 +663,7 @@ type AdmittedPod struct {
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +675,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +688,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -680,7 +725,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +737,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +750,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UidClaims) GetHolder() *UidAsked {
@@ -732,7 +777,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +789,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +802,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WaitingPods) GetAsked() []*AdmissionAsked {
@@ -802,7 +847,9 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\tR\x06holder\"\"\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\"%\n" +
+	"\vSourceAsked\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\"\"\n" +
 	"\x0eOrphanDisowned\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xe9\a\n" +
 	"\tNodeState\x121\n" +
@@ -861,7 +908,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_node_proto_rawDescData
 }
 
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(*AdmissionAsked)(nil),    // 0: journalet.v1.AdmissionAsked
 	(*PodDemand)(nil),         // 1: journalet.v1.PodDemand
@@ -869,37 +916,38 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*AdmissionDeferred)(nil), // 3: journalet.v1.AdmissionDeferred
 	(*UidGranted)(nil),        // 4: journalet.v1.UidGranted
 	(*UidDeferred)(nil),       // 5: journalet.v1.UidDeferred
-	(*OrphanDisowned)(nil),    // 6: journalet.v1.OrphanDisowned
-	(*NodeState)(nil),         // 7: journalet.v1.NodeState
-	(*AdmittedPod)(nil),       // 8: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),         // 9: journalet.v1.UidClaims
-	(*WaitingPods)(nil),       // 10: journalet.v1.WaitingPods
-	nil,                       // 11: journalet.v1.NodeState.PodsEntry
-	nil,                       // 12: journalet.v1.NodeState.NamesEntry
-	nil,                       // 13: journalet.v1.NodeState.WaitingEntry
-	nil,                       // 14: journalet.v1.NodeState.HostPortsEntry
-	nil,                       // 15: journalet.v1.NodeState.WaitsForEntry
-	nil,                       // 16: journalet.v1.NodeState.UidsEntry
-	(*AgentConfig)(nil),       // 17: journalet.v1.AgentConfig
-	(*UidAsked)(nil),          // 18: journalet.v1.UidAsked
+	(*SourceAsked)(nil),       // 6: journalet.v1.SourceAsked
+	(*OrphanDisowned)(nil),    // 7: journalet.v1.OrphanDisowned
+	(*NodeState)(nil),         // 8: journalet.v1.NodeState
+	(*AdmittedPod)(nil),       // 9: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),         // 10: journalet.v1.UidClaims
+	(*WaitingPods)(nil),       // 11: journalet.v1.WaitingPods
+	nil,                       // 12: journalet.v1.NodeState.PodsEntry
+	nil,                       // 13: journalet.v1.NodeState.NamesEntry
+	nil,                       // 14: journalet.v1.NodeState.WaitingEntry
+	nil,                       // 15: journalet.v1.NodeState.HostPortsEntry
+	nil,                       // 16: journalet.v1.NodeState.WaitsForEntry
+	nil,                       // 17: journalet.v1.NodeState.UidsEntry
+	(*AgentConfig)(nil),       // 18: journalet.v1.AgentConfig
+	(*UidAsked)(nil),          // 19: journalet.v1.UidAsked
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.AdmissionAsked.demand:type_name -> journalet.v1.PodDemand
-	17, // 1: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	11, // 2: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	12, // 3: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	13, // 4: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	14, // 5: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	18, // 1: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	12, // 2: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	13, // 3: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	14, // 4: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	15, // 5: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
 	1,  // 6: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	15, // 7: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	16, // 8: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	16, // 7: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	17, // 8: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
 	1,  // 9: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	18, // 10: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
-	18, // 11: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
+	19, // 10: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
+	19, // 11: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
 	0,  // 12: journalet.v1.WaitingPods.asked:type_name -> journalet.v1.AdmissionAsked
-	8,  // 13: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	10, // 14: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	9,  // 15: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	9,  // 13: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	11, // 14: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	10, // 15: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
 	16, // [16:16] is the sub-list for method output_type
 	16, // [16:16] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
@@ -920,7 +968,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -626,8 +626,7 @@ func (x *UidAsked) GetNumber() uint64 {
 	return 0
 }
 
-// UidReleased takes a question back, or gives back a UID that was granted and not used. What was used is given back by
-// PodForgotten.
+// UidReleased takes a question back, or gives back a UID that was granted. With number 0 it is one that nobody had to ask for.
 type UidReleased struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -733,6 +732,52 @@ func (x *SourceReady) GetSource() string {
 	return ""
 }
 
+// SourceSettled tells the node the same. It is told where several sources are, or were, configured, and where the node has
+// asked.
+type SourceSettled struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceSettled) Reset() {
+	*x = SourceSettled{}
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceSettled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceSettled) ProtoMessage() {}
+
+func (x *SourceSettled) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceSettled.ProtoReflect.Descriptor instead.
+func (*SourceSettled) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SourceSettled) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
 // PodForgotten ends a pod's actor: its pod has finished and its source no longer wants it.
 type PodForgotten struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -744,7 +789,7 @@ type PodForgotten struct {
 
 func (x *PodForgotten) Reset() {
 	*x = PodForgotten{}
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +801,7 @@ func (x *PodForgotten) String() string {
 func (*PodForgotten) ProtoMessage() {}
 
 func (x *PodForgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +814,7 @@ func (x *PodForgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodForgotten.ProtoReflect.Descriptor instead.
 func (*PodForgotten) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PodForgotten) GetUid() string {
@@ -800,19 +845,21 @@ type SourceState struct {
 	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	// SourceReady has been told.
 	Ready bool `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
-	// The node has heard it, too.
-	ReadyHeard bool `protobuf:"varint,7,opt,name=ready_heard,json=readyHeard,proto3" json:"ready_heard,omitempty"`
+	// SourceSettled has been told.
+	Settled bool `protobuf:"varint,7,opt,name=settled,proto3" json:"settled,omitempty"`
 	// In some run other sources were configured beside this one: UIDs are asked for.
 	Shared bool `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
 	// Number of the last UidAsked.
-	Asked         uint64 `protobuf:"varint,9,opt,name=asked,proto3" json:"asked,omitempty"`
+	Asked uint64 `protobuf:"varint,9,opt,name=asked,proto3" json:"asked,omitempty"`
+	// The node wants SourceSettled to be told.
+	SettledAsked  bool `protobuf:"varint,10,opt,name=settled_asked,json=settledAsked,proto3" json:"settled_asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +871,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +884,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SourceState) GetName() string {
@@ -882,9 +929,9 @@ func (x *SourceState) GetReady() bool {
 	return false
 }
 
-func (x *SourceState) GetReadyHeard() bool {
+func (x *SourceState) GetSettled() bool {
 	if x != nil {
-		return x.ReadyHeard
+		return x.Settled
 	}
 	return false
 }
@@ -903,6 +950,13 @@ func (x *SourceState) GetAsked() uint64 {
 	return 0
 }
 
+func (x *SourceState) GetSettledAsked() bool {
+	if x != nil {
+		return x.SettledAsked
+	}
+	return false
+}
+
 // IgnoredPod is a pod that is not run because an earlier one has its name or UID.
 type IgnoredPod struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -915,7 +969,7 @@ type IgnoredPod struct {
 
 func (x *IgnoredPod) Reset() {
 	*x = IgnoredPod{}
-	mi := &file_journalet_v1_source_proto_msgTypes[11]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +981,7 @@ func (x *IgnoredPod) String() string {
 func (*IgnoredPod) ProtoMessage() {}
 
 func (x *IgnoredPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[11]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +994,7 @@ func (x *IgnoredPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IgnoredPod.ProtoReflect.Descriptor instead.
 func (*IgnoredPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *IgnoredPod) GetIgnored() *ManifestIgnored {
@@ -975,7 +1029,7 @@ type SourcePod struct {
 
 func (x *SourcePod) Reset() {
 	*x = SourcePod{}
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1041,7 @@ func (x *SourcePod) String() string {
 func (*SourcePod) ProtoMessage() {}
 
 func (x *SourcePod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1054,7 @@ func (x *SourcePod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePod.ProtoReflect.Descriptor instead.
 func (*SourcePod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SourcePod) GetPod() *PodRef {
@@ -1092,21 +1146,24 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\x04R\x06number\"%\n" +
 	"\vSourceReady\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\"'\n" +
+	"\rSourceSettled\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"8\n" +
 	"\fPodForgotten\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xd7\x04\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xf5\x04\n" +
 	"\vSourceState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\x05files\x18\x02 \x03(\v2$.journalet.v1.SourceState.FilesEntryR\x05files\x127\n" +
 	"\x04pods\x18\x03 \x03(\v2#.journalet.v1.SourceState.PodsEntryR\x04pods\x12@\n" +
 	"\aignored\x18\x04 \x03(\v2&.journalet.v1.SourceState.IgnoredEntryR\aignored\x12\x1a\n" +
 	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12\x14\n" +
-	"\x05ready\x18\x06 \x01(\bR\x05ready\x12\x1f\n" +
-	"\vready_heard\x18\a \x01(\bR\n" +
-	"readyHeard\x12\x16\n" +
+	"\x05ready\x18\x06 \x01(\bR\x05ready\x12\x18\n" +
+	"\asettled\x18\a \x01(\bR\asettled\x12\x16\n" +
 	"\x06shared\x18\b \x01(\bR\x06shared\x12\x14\n" +
-	"\x05asked\x18\t \x01(\x04R\x05asked\x1aT\n" +
+	"\x05asked\x18\t \x01(\x04R\x05asked\x12#\n" +
+	"\rsettled_asked\x18\n" +
+	" \x01(\bR\fsettledAsked\x1aT\n" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -1156,7 +1213,7 @@ func file_journalet_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_journalet_v1_source_proto_goTypes = []any{
 	(PodOperation)(0),             // 0: journalet.v1.PodOperation
 	(SourcePodStage)(0),           // 1: journalet.v1.SourcePodStage
@@ -1169,32 +1226,33 @@ var file_journalet_v1_source_proto_goTypes = []any{
 	(*UidAsked)(nil),              // 8: journalet.v1.UidAsked
 	(*UidReleased)(nil),           // 9: journalet.v1.UidReleased
 	(*SourceReady)(nil),           // 10: journalet.v1.SourceReady
-	(*PodForgotten)(nil),          // 11: journalet.v1.PodForgotten
-	(*SourceState)(nil),           // 12: journalet.v1.SourceState
-	(*IgnoredPod)(nil),            // 13: journalet.v1.IgnoredPod
-	(*SourcePod)(nil),             // 14: journalet.v1.SourcePod
-	nil,                           // 15: journalet.v1.SourceState.FilesEntry
-	nil,                           // 16: journalet.v1.SourceState.PodsEntry
-	nil,                           // 17: journalet.v1.SourceState.IgnoredEntry
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*SourceSettled)(nil),         // 11: journalet.v1.SourceSettled
+	(*PodForgotten)(nil),          // 12: journalet.v1.PodForgotten
+	(*SourceState)(nil),           // 13: journalet.v1.SourceState
+	(*IgnoredPod)(nil),            // 14: journalet.v1.IgnoredPod
+	(*SourcePod)(nil),             // 15: journalet.v1.SourcePod
+	nil,                           // 16: journalet.v1.SourceState.FilesEntry
+	nil,                           // 17: journalet.v1.SourceState.PodsEntry
+	nil,                           // 18: journalet.v1.SourceState.IgnoredEntry
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
 }
 var file_journalet_v1_source_proto_depIdxs = []int32{
-	18, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
+	19, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
 	2,  // 1: journalet.v1.ManifestFile.pods:type_name -> journalet.v1.PodRef
 	3,  // 2: journalet.v1.ManifestFile.problems:type_name -> journalet.v1.ManifestProblem
 	4,  // 3: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
 	0,  // 4: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
 	2,  // 5: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
 	2,  // 6: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
-	15, // 7: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
-	16, // 8: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
-	17, // 9: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
+	16, // 7: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
+	17, // 8: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
+	18, // 9: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
 	7,  // 10: journalet.v1.IgnoredPod.ignored:type_name -> journalet.v1.ManifestIgnored
 	2,  // 11: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
 	1,  // 12: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
 	4,  // 13: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
-	14, // 14: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
-	13, // 15: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredPod
+	15, // 14: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
+	14, // 15: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredPod
 	16, // [16:16] is the sub-list for method output_type
 	16, // [16:16] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
@@ -1213,7 +1271,7 @@ func file_journalet_v1_source_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_source_proto_rawDesc), len(file_journalet_v1_source_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -187,6 +187,10 @@ func (d *Describer) podEvent(_ string, _ messages.Ref, e *journaletv1.Event) str
 		return withMessage(fmt.Sprintf("ignore pod %s/%s in %s (%s)", i.GetPod().GetNamespace(), i.GetPod().GetName(), i.GetPath(), i.GetReason()), i.GetMessage())
 	case *journaletv1.Event_SourceReady:
 		return fmt.Sprintf("source %s is ready", k.SourceReady.GetSource())
+	case *journaletv1.Event_SourceSettled:
+		return fmt.Sprintf("tell the node that source %s has been read", k.SourceSettled.GetSource())
+	case *journaletv1.Event_SourceAsked:
+		return fmt.Sprintf("ask source %s to tell when it has been read", k.SourceAsked.GetSource())
 	case *journaletv1.Event_UidAsked:
 		return fmt.Sprintf("ask for the UID %s for source %s", k.UidAsked.GetUid(), k.UidAsked.GetSource())
 	case *journaletv1.Event_UidReleased:

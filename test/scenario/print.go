@@ -47,6 +47,10 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "ignore " + k.ManifestIgnored.GetPath() + ": " + k.ManifestIgnored.GetReason()
 	case *journaletv1.Event_SourceReady:
 		return "ready"
+	case *journaletv1.Event_SourceSettled:
+		return "settled"
+	case *journaletv1.Event_SourceAsked:
+		return "ask source/" + k.SourceAsked.GetSource() + " to tell when it is settled"
 	case *journaletv1.Event_UidAsked:
 		return "ask for the UID of pod/" + n.of(k.UidAsked.GetUid())
 	case *journaletv1.Event_UidReleased:
