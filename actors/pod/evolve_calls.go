@@ -123,8 +123,15 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	if f.GetContainerId() != "" {
 		r.NextAttempt = max(r.GetNextAttempt(), w.GetAttempt()+1)
 	}
+	if w.GetPart() == journaletv1.StartPart_START_PART_START {
+		r.Made = nil
+	}
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		if w.GetPart() == journaletv1.StartPart_START_PART_MAKE {
+			evolveMade(r, w, f)
+			return
+		}
 		r.StartFailures, r.StartError, r.ImageMissing = 0, nil, false
 		// A look may have shown it already, even before it was started.
 		seen := r.GetCurrent().GetId() == f.GetContainerId() &&
@@ -147,6 +154,14 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	case journaletv1.CallError_CALL_ERROR_SANDBOX_GONE:
 		a.stopSandbox(w.GetSandboxId())
 		takeBackOffBack(r)
+	case journaletv1.CallError_CALL_ERROR_START_LOST:
+		a.evolveLost(e, r, w)
+	case journaletv1.CallError_CALL_ERROR_NOT_DONE:
+		if w.GetPart() == journaletv1.StartPart_START_PART_START {
+			a.evolveNotRun(r, w)
+			return
+		}
+		fallthrough
 	default:
 		r.StartFailures++
 		r.StartFailedAt, r.StartError = now, startError(f, false)
@@ -183,7 +198,9 @@ func (a *Actor) stopContainer(name, id string) {
 		i = len(o.Containers)
 		o.Containers = append(o.Containers, cur)
 	}
-	if !alive(o.Containers[i]) {
+	started := o.Containers[i].GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED &&
+		a.record(name).GetCurrent().GetId() == id && alive(a.record(name).GetCurrent())
+	if !alive(o.Containers[i]) && !started {
 		return
 	}
 	o.Containers[i] = proto.CloneOf(o.Containers[i])

@@ -12,7 +12,7 @@ import (
 // question: see atTurn.
 func (a *Actor) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
 	cur := r.GetCurrent()
-	if !exited(cur) || r.GetReplacing() {
+	if !exited(cur) || r.GetReplacing() || a.made(r) != nil {
 		return true
 	}
 	if a.runsOnce(c) && cur.GetExitCode() == 0 && !r.GetStoppedAsUnhealthy() {
@@ -46,9 +46,9 @@ func (a *Actor) policySays(c *corev1.Container, code int32, unhealthy bool) bool
 const reasonUnknownEnds = "container is in an unknown state"
 
 // unknownReason is the stop reason of a container of unknown state. As with the kubelet it is started again whatever the
-// policy, but for an init container that must not run twice; its rules say nothing, since no exit code is known.
+// policy, but for one that must not run twice; its rules say nothing, since no exit code is known.
 func (a *Actor) unknownReason(c *corev1.Container) string {
-	if a.runsOnce(c) && !a.policySays(c, exitStatusUnknown, true) {
+	if (a.runsOnce(c) || a.onlyOnce(c)) && !a.policySays(c, exitStatusUnknown, true) {
 		return reasonUnknownEnds
 	}
 	return reasonUnknown

@@ -60,6 +60,8 @@ func (d *step) stopStrays() error {
 			reason = "its sandbox is not the pod's"
 		case c.GetId() != d.record(c.GetName()).GetCurrent().GetId():
 			reason = "a newer instance has taken its place"
+		case exited(d.record(c.GetName()).GetCurrent()):
+			reason = "it counts as having ended"
 		}
 		if reason == "" {
 			continue
@@ -146,6 +148,8 @@ func (d *step) container(c *corev1.Container) error {
 			return err
 		}
 		return d.probe(c)
+	case d.made(r) != nil:
+		return d.startMade(c, d.made(r))
 	case cur != nil && !d.restarts(c, r):
 		return nil
 	}
@@ -183,11 +187,17 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 			return err
 		}
 	}
-	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{
+	start := &journaletv1.StartContainer{
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), Pulled: r.GetImageReady(),
 		Init: d.isInit(c.Name),
-	}}})
+	}
+	if d.onlyOnce(c) {
+		start.Part = journaletv1.StartPart_START_PART_MAKE
+	} else {
+		start.MayRepeat = d.never(c)
+	}
+	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: start}})
 }
 
 // askImage has the image pulled, unless that is under way.

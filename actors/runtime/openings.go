@@ -69,7 +69,7 @@ func startsOn(req *journaletv1.CallRequested, ok bool) bool {
 	case *journaletv1.CallRequested_RunSandbox:
 		return ok
 	case *journaletv1.CallRequested_StartContainer:
-		return ok && w.StartContainer.GetInit()
+		return ok && (w.StartContainer.GetInit() || w.StartContainer.GetPart() == journaletv1.StartPart_START_PART_MAKE)
 	case *journaletv1.CallRequested_SetUpVolumes, *journaletv1.CallRequested_RemoveContainer, *journaletv1.CallRequested_RunHook:
 		return true
 	}

@@ -1314,12 +1314,14 @@ type ContainerRecord struct {
 	PostStartedId string `protobuf:"bytes,14,opt,name=post_started_id,json=postStartedId,proto3" json:"post_started_id,omitempty"`
 	// The instance whose preStop hook has ended, one way or the other.
 	PreStoppedId string `protobuf:"bytes,15,opt,name=pre_stopped_id,json=preStoppedId,proto3" json:"pre_stopped_id,omitempty"`
-	// The newest instance is stopped, or was, because a liveness or startup probe or its postStart hook failed: its exit
-	// code says nothing about its program.
+	// The newest instance is stopped, or was, because a liveness or startup probe or its postStart hook failed, or its start
+	// was lost: its exit code says nothing about its program.
 	StoppedAsUnhealthy bool             `protobuf:"varint,16,opt,name=stopped_as_unhealthy,json=stoppedAsUnhealthy,proto3" json:"stopped_as_unhealthy,omitempty"`
 	Probes             *ContainerProbes `protobuf:"bytes,17,opt,name=probes,proto3" json:"probes,omitempty"`
 	// How its instance ends that was last asked to run its preStop hook.
-	Ending        *ContainerEnding `protobuf:"bytes,18,opt,name=ending,proto3" json:"ending,omitempty"`
+	Ending *ContainerEnding `protobuf:"bytes,18,opt,name=ending,proto3" json:"ending,omitempty"`
+	// The instance that was made and whose start has not been asked for, or has no outcome yet.
+	Made          *MadeContainer `protobuf:"bytes,40,opt,name=made,proto3" json:"made,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1480,6 +1482,83 @@ func (x *ContainerRecord) GetEnding() *ContainerEnding {
 	return nil
 }
 
+func (x *ContainerRecord) GetMade() *MadeContainer {
+	if x != nil {
+		return x.Made
+	}
+	return nil
+}
+
+// MadeContainer is an instance that was made and not started.
+type MadeContainer struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	Attempt     uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	SandboxId   string                 `protobuf:"bytes,3,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// The manifest that it was made from.
+	Digest        string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MadeContainer) Reset() {
+	*x = MadeContainer{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MadeContainer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MadeContainer) ProtoMessage() {}
+
+func (x *MadeContainer) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MadeContainer.ProtoReflect.Descriptor instead.
+func (*MadeContainer) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *MadeContainer) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *MadeContainer) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *MadeContainer) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *MadeContainer) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 // ContainerEnding is the end of one instance, from the moment at which its preStop hook was asked for.
 type ContainerEnding struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1495,7 +1574,7 @@ type ContainerEnding struct {
 
 func (x *ContainerEnding) Reset() {
 	*x = ContainerEnding{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1586,7 @@ func (x *ContainerEnding) String() string {
 func (*ContainerEnding) ProtoMessage() {}
 
 func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1599,7 @@ func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerEnding.ProtoReflect.Descriptor instead.
 func (*ContainerEnding) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ContainerEnding) GetContainerId() string {
@@ -1567,7 +1646,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1658,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1671,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -1642,7 +1721,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1733,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1746,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BackOff) GetKey() string {
@@ -1703,7 +1782,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1794,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1807,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -1874,7 +1953,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.PodCallR\x05value:\x028\x01\x1aV\n" +
 	"\x0fConditionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\xb7\x06\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\xe8\x06\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -1897,7 +1976,14 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0epre_stopped_id\x18\x0f \x01(\tR\fpreStoppedId\x120\n" +
 	"\x14stopped_as_unhealthy\x18\x10 \x01(\bR\x12stoppedAsUnhealthy\x125\n" +
 	"\x06probes\x18\x11 \x01(\v2\x1d.journalet.v1.ContainerProbesR\x06probes\x125\n" +
-	"\x06ending\x18\x12 \x01(\v2\x1d.journalet.v1.ContainerEndingR\x06ending\"\xaf\x01\n" +
+	"\x06ending\x18\x12 \x01(\v2\x1d.journalet.v1.ContainerEndingR\x06ending\x12/\n" +
+	"\x04made\x18( \x01(\v2\x1b.journalet.v1.MadeContainerR\x04made\"\x83\x01\n" +
+	"\rMadeContainer\x12!\n" +
+	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x03 \x01(\tR\tsandboxId\x12\x16\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xaf\x01\n" +
 	"\x0fContainerEnding\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
@@ -1951,7 +2037,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                 // 0: journalet.v1.PodStage
 	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
@@ -1968,77 +2054,79 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*PodFinished)(nil),           // 12: journalet.v1.PodFinished
 	(*PodState)(nil),              // 13: journalet.v1.PodState
 	(*ContainerRecord)(nil),       // 14: journalet.v1.ContainerRecord
-	(*ContainerEnding)(nil),       // 15: journalet.v1.ContainerEnding
-	(*ContainerProbes)(nil),       // 16: journalet.v1.ContainerProbes
-	(*BackOff)(nil),               // 17: journalet.v1.BackOff
-	(*PodCall)(nil),               // 18: journalet.v1.PodCall
-	nil,                           // 19: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                           // 20: journalet.v1.PodState.ContainersEntry
-	nil,                           // 21: journalet.v1.PodState.CallsEntry
-	nil,                           // 22: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*PodRef)(nil),                // 25: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 26: journalet.v1.PodObserved
-	(*Timers)(nil),                // 27: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 28: journalet.v1.ContainerObservation
-	(*CallRequested)(nil),         // 29: journalet.v1.CallRequested
+	(*MadeContainer)(nil),         // 15: journalet.v1.MadeContainer
+	(*ContainerEnding)(nil),       // 16: journalet.v1.ContainerEnding
+	(*ContainerProbes)(nil),       // 17: journalet.v1.ContainerProbes
+	(*BackOff)(nil),               // 18: journalet.v1.BackOff
+	(*PodCall)(nil),               // 19: journalet.v1.PodCall
+	nil,                           // 20: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                           // 21: journalet.v1.PodState.ContainersEntry
+	nil,                           // 22: journalet.v1.PodState.CallsEntry
+	nil,                           // 23: journalet.v1.PodState.ConditionsEntry
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*PodRef)(nil),                // 26: journalet.v1.PodRef
+	(*PodObserved)(nil),           // 27: journalet.v1.PodObserved
+	(*Timers)(nil),                // 28: journalet.v1.Timers
+	(*ContainerObservation)(nil),  // 29: journalet.v1.ContainerObservation
+	(*CallRequested)(nil),         // 30: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	23, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	24, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	19, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	24, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	24, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	20, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	25, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	25, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	23, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	24, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
 	1,  // 9: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	25, // 10: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	26, // 10: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 11: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	24, // 12: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	23, // 13: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	23, // 14: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	23, // 15: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	26, // 16: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	20, // 17: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	21, // 18: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	23, // 19: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	23, // 20: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	23, // 21: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	23, // 22: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
-	27, // 23: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	25, // 12: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	24, // 13: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	24, // 14: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	24, // 15: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	27, // 16: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	21, // 17: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	22, // 18: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	24, // 19: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	24, // 20: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	24, // 21: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	24, // 22: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	28, // 23: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 24: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	22, // 25: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	24, // 26: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
-	28, // 27: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	28, // 28: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	23, // 25: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	25, // 26: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	29, // 27: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	29, // 28: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
 	5,  // 29: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	17, // 30: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	23, // 31: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	18, // 30: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	24, // 31: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
 	5,  // 32: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	16, // 33: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	15, // 34: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	23, // 35: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	24, // 36: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
-	2,  // 37: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 38: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 39: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 40: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	24, // 41: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	23, // 42: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	29, // 43: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	23, // 44: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	5,  // 45: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	14, // 46: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	18, // 47: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 48: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	17, // 33: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	16, // 34: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	15, // 35: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
+	24, // 36: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	25, // 37: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	2,  // 38: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 39: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 40: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 41: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	25, // 42: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	24, // 43: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	30, // 44: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	24, // 45: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	5,  // 46: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	14, // 47: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	19, // 48: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 49: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -2055,7 +2143,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

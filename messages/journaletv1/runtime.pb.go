@@ -25,6 +25,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// StartPart divides the start of a container that must not run twice (ADR 015), so that the journal tells whether its start
+// can have begun.
+type StartPart int32
+
+const (
+	StartPart_START_PART_UNSPECIFIED StartPart = 0
+	// Makes the container; nothing of it runs.
+	StartPart_START_PART_MAKE StartPart = 1
+	// Starts the container that was made. In doubt it is looked up and never made again.
+	StartPart_START_PART_START StartPart = 2
+)
+
+// Enum value maps for StartPart.
+var (
+	StartPart_name = map[int32]string{
+		0: "START_PART_UNSPECIFIED",
+		1: "START_PART_MAKE",
+		2: "START_PART_START",
+	}
+	StartPart_value = map[string]int32{
+		"START_PART_UNSPECIFIED": 0,
+		"START_PART_MAKE":        1,
+		"START_PART_START":       2,
+	}
+)
+
+func (x StartPart) Enum() *StartPart {
+	p := new(StartPart)
+	*p = x
+	return p
+}
+
+func (x StartPart) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StartPart) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_runtime_proto_enumTypes[0].Descriptor()
+}
+
+func (StartPart) Type() protoreflect.EnumType {
+	return &file_journalet_v1_runtime_proto_enumTypes[0]
+}
+
+func (x StartPart) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StartPart.Descriptor instead.
+func (StartPart) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{0}
+}
+
 // HookKind tells the lifecycle hooks of a container apart.
 type HookKind int32
 
@@ -59,11 +112,11 @@ func (x HookKind) String() string {
 }
 
 func (HookKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[0].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[1].Descriptor()
 }
 
 func (HookKind) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[0]
+	return &file_journalet_v1_runtime_proto_enumTypes[1]
 }
 
 func (x HookKind) Number() protoreflect.EnumNumber {
@@ -72,7 +125,7 @@ func (x HookKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HookKind.Descriptor instead.
 func (HookKind) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{0}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{1}
 }
 
 // CallError tells why a call failed.
@@ -102,7 +155,8 @@ const (
 	CallError_CALL_ERROR_VOLUME CallError = 10
 	// The sandbox that the call needs is gone.
 	CallError_CALL_ERROR_SANDBOX_GONE CallError = 11
-	// The call was in doubt and a look at the world found that it had not taken place; of a hook: its container ended first.
+	// The call was in doubt and a look at the world found that it had not taken place; of a hook: its container ended first;
+	// of START_PART_START: the container has not run and is gone.
 	CallError_CALL_ERROR_NOT_DONE CallError = 12
 	// What the runtime answered makes no sense.
 	CallError_CALL_ERROR_GARBAGE CallError = 13
@@ -110,6 +164,8 @@ const (
 	CallError_CALL_ERROR_HOOK CallError = 14
 	// It was withdrawn and cut short under way; how far it came is not known.
 	CallError_CALL_ERROR_WITHDRAWN CallError = 15
+	// Of START_PART_START: it was in doubt, and the runtime does not show that the container has not run.
+	CallError_CALL_ERROR_START_LOST CallError = 30
 )
 
 // Enum value maps for CallError.
@@ -131,6 +187,7 @@ var (
 		13: "CALL_ERROR_GARBAGE",
 		14: "CALL_ERROR_HOOK",
 		15: "CALL_ERROR_WITHDRAWN",
+		30: "CALL_ERROR_START_LOST",
 	}
 	CallError_value = map[string]int32{
 		"CALL_ERROR_UNSPECIFIED":          0,
@@ -149,6 +206,7 @@ var (
 		"CALL_ERROR_GARBAGE":              13,
 		"CALL_ERROR_HOOK":                 14,
 		"CALL_ERROR_WITHDRAWN":            15,
+		"CALL_ERROR_START_LOST":           30,
 	}
 )
 
@@ -163,11 +221,11 @@ func (x CallError) String() string {
 }
 
 func (CallError) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[1].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[2].Descriptor()
 }
 
 func (CallError) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[1]
+	return &file_journalet_v1_runtime_proto_enumTypes[2]
 }
 
 func (x CallError) Number() protoreflect.EnumNumber {
@@ -176,7 +234,7 @@ func (x CallError) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallError.Descriptor instead.
 func (CallError) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{1}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{2}
 }
 
 // SandboxState as CRI tells it.
@@ -213,11 +271,11 @@ func (x SandboxState) String() string {
 }
 
 func (SandboxState) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[2].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[3].Descriptor()
 }
 
 func (SandboxState) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[2]
+	return &file_journalet_v1_runtime_proto_enumTypes[3]
 }
 
 func (x SandboxState) Number() protoreflect.EnumNumber {
@@ -226,7 +284,7 @@ func (x SandboxState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SandboxState.Descriptor instead.
 func (SandboxState) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{3}
 }
 
 // ContainerState as CRI tells it.
@@ -270,11 +328,11 @@ func (x ContainerState) String() string {
 }
 
 func (ContainerState) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[3].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[4].Descriptor()
 }
 
 func (ContainerState) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[3]
+	return &file_journalet_v1_runtime_proto_enumTypes[4]
 }
 
 func (x ContainerState) Number() protoreflect.EnumNumber {
@@ -283,7 +341,7 @@ func (x ContainerState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ContainerState.Descriptor instead.
 func (ContainerState) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
 }
 
 // Lane is a group of calls with a bound of its own.
@@ -344,11 +402,11 @@ func (x Lane) String() string {
 }
 
 func (Lane) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[4].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[5].Descriptor()
 }
 
 func (Lane) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[4]
+	return &file_journalet_v1_runtime_proto_enumTypes[5]
 }
 
 func (x Lane) Number() protoreflect.EnumNumber {
@@ -357,7 +415,7 @@ func (x Lane) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Lane.Descriptor instead.
 func (Lane) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
 }
 
 // CallStage is where a call stands.
@@ -396,11 +454,11 @@ func (x CallStage) String() string {
 }
 
 func (CallStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[5].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[6].Descriptor()
 }
 
 func (CallStage) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[5]
+	return &file_journalet_v1_runtime_proto_enumTypes[6]
 }
 
 func (x CallStage) Number() protoreflect.EnumNumber {
@@ -409,7 +467,7 @@ func (x CallStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallStage.Descriptor instead.
 func (CallStage) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 // CallRequested is an intent: one piece of work on the container runtime or in the pod's
@@ -696,7 +754,7 @@ func (x *RunSandbox) GetHostNetwork() bool {
 	return false
 }
 
-// StartContainer makes and starts one container. Discoverable: the container carries the intent's id.
+// StartContainer makes and starts one container, or one of the two. Discoverable: the container carries the intent's id.
 type StartContainer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
@@ -708,7 +766,13 @@ type StartContainer struct {
 	// True when the image was pulled for this very start, so that a missing one is an error of the runtime.
 	Pulled bool `protobuf:"varint,6,opt,name=pulled,proto3" json:"pulled,omitempty"`
 	// An init container: the pod's next start follows when it has ended or, if it is a sidecar, is up.
-	Init          bool `protobuf:"varint,7,opt,name=init,proto3" json:"init,omitempty"`
+	Init bool `protobuf:"varint,7,opt,name=init,proto3" json:"init,omitempty"`
+	// How much of the work this call does. Unset: all of it.
+	Part StartPart `protobuf:"varint,20,opt,name=part,proto3,enum=journalet.v1.StartPart" json:"part,omitempty"`
+	// Of START_PART_START: the container to start, which START_PART_MAKE made.
+	ContainerId string `protobuf:"bytes,21,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// Of a call that does all of it: a start in doubt is made again even if the container is not to run twice by its policy.
+	MayRepeat     bool `protobuf:"varint,22,opt,name=may_repeat,json=mayRepeat,proto3" json:"may_repeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -788,6 +852,27 @@ func (x *StartContainer) GetPulled() bool {
 func (x *StartContainer) GetInit() bool {
 	if x != nil {
 		return x.Init
+	}
+	return false
+}
+
+func (x *StartContainer) GetPart() StartPart {
+	if x != nil {
+		return x.Part
+	}
+	return StartPart_START_PART_UNSPECIFIED
+}
+
+func (x *StartContainer) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *StartContainer) GetMayRepeat() bool {
+	if x != nil {
+		return x.MayRepeat
 	}
 	return false
 }
@@ -2456,7 +2541,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"RunSandbox\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
-	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\"\xc4\x01\n" +
+	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\"\xb3\x02\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -2465,7 +2550,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"sandbox_id\x18\x04 \x01(\tR\tsandboxId\x12\x17\n" +
 	"\apod_ips\x18\x05 \x03(\tR\x06podIps\x12\x16\n" +
 	"\x06pulled\x18\x06 \x01(\bR\x06pulled\x12\x12\n" +
-	"\x04init\x18\a \x01(\bR\x04init\"\x99\x01\n" +
+	"\x04init\x18\a \x01(\bR\x04init\x12+\n" +
+	"\x04part\x18\x14 \x01(\x0e2\x17.journalet.v1.StartPartR\x04part\x12!\n" +
+	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x1d\n" +
+	"\n" +
+	"may_repeat\x18\x16 \x01(\bR\tmayRepeat\"\x99\x01\n" +
 	"\rStopContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12/\n" +
@@ -2623,11 +2712,15 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x04busy\x18\x03 \x01(\rR\x04busy\x1a=\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*W\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*R\n" +
+	"\tStartPart\x12\x1a\n" +
+	"\x16START_PART_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fSTART_PART_MAKE\x10\x01\x12\x14\n" +
+	"\x10START_PART_START\x10\x02*W\n" +
 	"\bHookKind\x12\x19\n" +
 	"\x15HOOK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14HOOK_KIND_POST_START\x10\x01\x12\x16\n" +
-	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xc4\x03\n" +
+	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xdf\x03\n" +
 	"\tCallError\x12\x1a\n" +
 	"\x16CALL_ERROR_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CALL_ERROR_RUNTIME\x10\x01\x12 \n" +
@@ -2645,7 +2738,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x13CALL_ERROR_NOT_DONE\x10\f\x12\x16\n" +
 	"\x12CALL_ERROR_GARBAGE\x10\r\x12\x13\n" +
 	"\x0fCALL_ERROR_HOOK\x10\x0e\x12\x18\n" +
-	"\x14CALL_ERROR_WITHDRAWN\x10\x0f*c\n" +
+	"\x14CALL_ERROR_WITHDRAWN\x10\x0f\x12\x19\n" +
+	"\x15CALL_ERROR_START_LOST\x10\x1e*c\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SANDBOX_STATE_READY\x10\x01\x12\x1b\n" +
@@ -2684,97 +2778,99 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_runtime_proto_rawDescData
 }
 
-var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_journalet_v1_runtime_proto_goTypes = []any{
-	(HookKind)(0),                 // 0: journalet.v1.HookKind
-	(CallError)(0),                // 1: journalet.v1.CallError
-	(SandboxState)(0),             // 2: journalet.v1.SandboxState
-	(ContainerState)(0),           // 3: journalet.v1.ContainerState
-	(Lane)(0),                     // 4: journalet.v1.Lane
-	(CallStage)(0),                // 5: journalet.v1.CallStage
-	(*CallRequested)(nil),         // 6: journalet.v1.CallRequested
-	(*RunSandbox)(nil),            // 7: journalet.v1.RunSandbox
-	(*StartContainer)(nil),        // 8: journalet.v1.StartContainer
-	(*StopContainer)(nil),         // 9: journalet.v1.StopContainer
-	(*RunHook)(nil),               // 10: journalet.v1.RunHook
-	(*RemoveContainer)(nil),       // 11: journalet.v1.RemoveContainer
-	(*StopSandbox)(nil),           // 12: journalet.v1.StopSandbox
-	(*RemoveSandbox)(nil),         // 13: journalet.v1.RemoveSandbox
-	(*PullImage)(nil),             // 14: journalet.v1.PullImage
-	(*SetUpVolumes)(nil),          // 15: journalet.v1.SetUpVolumes
-	(*CleanPod)(nil),              // 16: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 17: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 18: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 19: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 20: journalet.v1.CallFinished
-	(*RuntimeHealthChanged)(nil),  // 21: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 22: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 23: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 24: journalet.v1.PodObserved
-	(*Call)(nil),                  // 25: journalet.v1.Call
-	(*RuntimeState)(nil),          // 26: journalet.v1.RuntimeState
-	(*Opening)(nil),               // 27: journalet.v1.Opening
-	(*LaneLimits)(nil),            // 28: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 29: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 30: journalet.v1.PodCalls
-	nil,                           // 31: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 32: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 33: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 34: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 35: journalet.v1.RuntimeState.OpeningsEntry
-	nil,                           // 36: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 38: google.protobuf.Timestamp
-	(*Timers)(nil),                // 39: journalet.v1.Timers
+	(StartPart)(0),                // 0: journalet.v1.StartPart
+	(HookKind)(0),                 // 1: journalet.v1.HookKind
+	(CallError)(0),                // 2: journalet.v1.CallError
+	(SandboxState)(0),             // 3: journalet.v1.SandboxState
+	(ContainerState)(0),           // 4: journalet.v1.ContainerState
+	(Lane)(0),                     // 5: journalet.v1.Lane
+	(CallStage)(0),                // 6: journalet.v1.CallStage
+	(*CallRequested)(nil),         // 7: journalet.v1.CallRequested
+	(*RunSandbox)(nil),            // 8: journalet.v1.RunSandbox
+	(*StartContainer)(nil),        // 9: journalet.v1.StartContainer
+	(*StopContainer)(nil),         // 10: journalet.v1.StopContainer
+	(*RunHook)(nil),               // 11: journalet.v1.RunHook
+	(*RemoveContainer)(nil),       // 12: journalet.v1.RemoveContainer
+	(*StopSandbox)(nil),           // 13: journalet.v1.StopSandbox
+	(*RemoveSandbox)(nil),         // 14: journalet.v1.RemoveSandbox
+	(*PullImage)(nil),             // 15: journalet.v1.PullImage
+	(*SetUpVolumes)(nil),          // 16: journalet.v1.SetUpVolumes
+	(*CleanPod)(nil),              // 17: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 18: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 19: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 20: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 21: journalet.v1.CallFinished
+	(*RuntimeHealthChanged)(nil),  // 22: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 23: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 24: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 25: journalet.v1.PodObserved
+	(*Call)(nil),                  // 26: journalet.v1.Call
+	(*RuntimeState)(nil),          // 27: journalet.v1.RuntimeState
+	(*Opening)(nil),               // 28: journalet.v1.Opening
+	(*LaneLimits)(nil),            // 29: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 30: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 31: journalet.v1.PodCalls
+	nil,                           // 32: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 33: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 34: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 35: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 36: journalet.v1.RuntimeState.OpeningsEntry
+	nil,                           // 37: journalet.v1.PodCalls.ContainersEntry
+	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*Timers)(nil),                // 40: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
-	7,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
-	8,  // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
-	9,  // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
-	11, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
-	12, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
-	13, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
-	14, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	15, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	16, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
-	10, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
-	37, // 10: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	0,  // 11: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	37, // 12: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	37, // 13: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	1,  // 14: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	2,  // 15: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	38, // 16: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	3,  // 17: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	38, // 18: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	38, // 19: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	38, // 20: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	38, // 21: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	22, // 22: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	23, // 23: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	6,  // 24: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	4,  // 25: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	5,  // 26: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	38, // 27: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	28, // 28: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	31, // 29: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	32, // 30: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	33, // 31: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	21, // 32: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	34, // 33: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	35, // 34: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
-	39, // 35: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	36, // 36: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	25, // 37: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	29, // 38: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	30, // 39: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	27, // 40: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	8,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
+	9,  // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
+	10, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
+	12, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
+	13, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
+	14, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
+	15, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
+	16, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	17, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	11, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
+	0,  // 10: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	38, // 11: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 12: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	38, // 13: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	38, // 14: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 15: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	3,  // 16: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	39, // 17: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 18: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	39, // 19: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	39, // 20: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	39, // 21: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	39, // 22: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	23, // 23: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	24, // 24: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	7,  // 25: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	5,  // 26: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	6,  // 27: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	39, // 28: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	29, // 29: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	32, // 30: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	33, // 31: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	34, // 32: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	22, // 33: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	35, // 34: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	36, // 35: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
+	40, // 36: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	37, // 37: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	26, // 38: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	30, // 39: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	31, // 40: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	28, // 41: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -2801,7 +2897,7 @@ func file_journalet_v1_runtime_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
-			NumEnums:      6,
+			NumEnums:      7,
 			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,

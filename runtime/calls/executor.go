@@ -197,10 +197,13 @@ func remaining(req *journaletv1.CallRequested, d *journaletv1.CallDispatched) *j
 
 // Operation is the name of a call's work, as metrics name it: the CRI method that it stands for.
 func Operation(req *journaletv1.CallRequested) string {
-	switch req.GetWork().(type) {
+	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
 		return "run_podsandbox"
 	case *journaletv1.CallRequested_StartContainer:
+		if w.StartContainer.GetPart() == journaletv1.StartPart_START_PART_MAKE {
+			return "create_container"
+		}
 		return "start_container"
 	case *journaletv1.CallRequested_StopContainer:
 		return "stop_container"

@@ -22,8 +22,15 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
 	}
+	switch req.GetPart() {
+	case journaletv1.StartPart_START_PART_MAKE:
+		res, _, err := c.makeContainer(ctx, pod, container, req)
+		return res, err
+	case journaletv1.StartPart_START_PART_START:
+		return c.startMade(ctx, req)
+	}
 	res, err := c.makeAndStart(ctx, pod, container, req)
-	if err == nil || !c.inDoubt || !isCutShort(err) || !mayRepeat(pod, container, err) {
+	if err == nil || !c.inDoubt || !isCutShort(err) || !mayRepeat(pod, container, req, err) {
 		return res, err
 	}
 	// The agent died while it waited for this start, and the runtime gave the start up with it. The instance never ran:
@@ -38,7 +45,15 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 
 // makeAndStart is one try of startContainer.
 func (c *call) makeAndStart(ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer) (result, error) {
-	fresh := false
+	res, fresh, err := c.makeContainer(ctx, pod, container, req)
+	if err != nil {
+		return res, err
+	}
+	return res, c.start(ctx, res.containerID, fresh)
+}
+
+// makeContainer makes a container, or finds the one that this intent made; fresh tells which.
+func (c *call) makeContainer(ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer) (res result, fresh bool, err error) {
 	id, err := c.discover(ctx, func(ctx context.Context) (string, error) {
 		id, err := c.create(ctx, pod, container, req)
 		fresh = err == nil
@@ -47,9 +62,9 @@ func (c *call) makeAndStart(ctx context.Context, pod *corev1.Pod, container *cor
 		return c.lookForContainer(ctx, container.Name, req.GetAttempt())
 	})
 	if err != nil {
-		return result{}, createError(err)
+		return result{}, false, createError(err)
 	}
-	res := result{containerID: id, sandboxID: req.GetSandboxId()}
+	res = result{containerID: id, sandboxID: req.GetSandboxId()}
 	logDir, err := c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, container.Name)
 	if err == nil {
 		err = c.linkLog(pod.Name, pod.Namespace, container.Name, id, logDir+"/"+logName(req.GetAttempt()))
@@ -58,7 +73,7 @@ func (c *call) makeAndStart(ctx context.Context, pod *corev1.Pod, container *cor
 		// Only log shippers that follow links miss it; the container is worth more.
 		c.log.Warn("container without a log link", "container", id, "error", err)
 	}
-	return res, c.start(ctx, id, fresh)
+	return res, fresh, nil
 }
 
 // Words by which containerd tells how far a start came that it gave up because its caller went away.
@@ -71,13 +86,13 @@ const (
 func isCutShort(err error) bool { return strings.Contains(err.Error(), cutShort) }
 
 // mayRepeat tells whether a start that was cut short may be made again: always, but for a container that must not run
-// twice and may have run for a moment.
-func mayRepeat(pod *corev1.Pod, container *corev1.Container, err error) bool {
+// twice and may have run for a moment. Only journals of older versions have such starts in one call.
+func mayRepeat(pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer, err error) bool {
 	never := pod.Spec.RestartPolicy == corev1.RestartPolicyNever
 	if container.RestartPolicy != nil {
 		never = *container.RestartPolicy == corev1.ContainerRestartPolicyNever
 	}
-	return !never || strings.Contains(err.Error(), notYetRun)
+	return !never || req.GetMayRepeat() || strings.Contains(err.Error(), notYetRun)
 }
 
 func findContainer(pod *corev1.Pod, name string) *corev1.Container {
@@ -245,16 +260,13 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 
 // hasStarted tells whether a container has got beyond CREATED; it fails if the container's start has failed.
 func (c *call) hasStarted(ctx context.Context, id string) (bool, error) {
-	resp, err := settle(ctx, c, "ContainerStatus", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatusResponse, error) {
-		return c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-	})
+	st, err := c.statusOf(ctx, id)
 	if isNotFound(err) {
 		return false, retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE, fmt.Sprintf("container %s is gone before it was started", id))
 	}
 	if err != nil {
 		return false, err
 	}
-	st := resp.GetStatus()
 	if st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && st.GetStartedAt() == 0 {
 		return false, retryable(journaletv1.CallError_CALL_ERROR_START, strings.Trim(st.GetReason()+": "+st.GetMessage(), ": "))
 	}

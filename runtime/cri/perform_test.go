@@ -48,6 +48,10 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 			switch first := c.GetCommand()[0]; first {
 			case "/missing":
 				return sim.Behaviour{StartError: "exec: /missing: no such file"}, true
+			case "/cut-early":
+				return sim.Behaviour{StartError: "failed to create containerd task: context canceled"}, true
+			case "/cut-late":
+				return sim.Behaviour{StartError: "failed to start containerd task: context canceled"}, true
 			default:
 				return sim.Behaviour{RunFor: sim.Forever}, true
 			}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/node/util/sysctl"
+
+	podactor "github.com/journalet/journalet/actors/pod"
 )
 
 // Bounds of the API server's validation, where nothing else is said.
@@ -81,6 +83,10 @@ func validateMeta(pod *corev1.Pod) field.ErrorList {
 	if pod.UID != "" && !uidSyntax.MatchString(string(pod.UID)) {
 		errs = append(errs, field.Invalid(meta.Child("uid"), string(pod.UID),
 			"must be 1 to 128 letters, digits, '-' and '_', and begin with a letter or digit"))
+	}
+	if value, said := pod.Annotations[podactor.AnnotationStartGuarantee]; said && value != podactor.AtMostOnce && value != podactor.AtLeastOnce {
+		errs = append(errs, field.Invalid(meta.Child("annotations").Key(podactor.AnnotationStartGuarantee), field.OmitValueType{},
+			"must be "+podactor.AtMostOnce+" or "+podactor.AtLeastOnce))
 	}
 	return errs
 }

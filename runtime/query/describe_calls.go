@@ -66,6 +66,9 @@ func Work(c *journaletv1.CallRequested) string {
 	case *journaletv1.CallRequested_RunSandbox:
 		return "run sandbox" + attempt(w.RunSandbox.GetAttempt())
 	case *journaletv1.CallRequested_StartContainer:
+		if w.StartContainer.GetPart() == journaletv1.StartPart_START_PART_MAKE {
+			return "make container " + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())
+		}
 		return "start container " + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())
 	case *journaletv1.CallRequested_StopContainer:
 		s := fmt.Sprintf("stop container %s, grace %s", w.StopContainer.GetContainer(), span(w.StopContainer.GetGrace().AsDuration()))

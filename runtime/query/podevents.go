@@ -103,9 +103,12 @@ func (p *podEvents) requested(id string, c *journaletv1.CallRequested, add addEv
 func (p *podEvents) finished(f *journaletv1.CallFinished, add addEvent) {
 	c := p.calls[f.GetIntentId()]
 	if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-		// The runtime makes and starts a container in one call of ours, so both are told at once.
-		if start := c.GetStartContainer(); start != nil {
+		// Most often one call of ours makes and starts a container, so both are told at once.
+		start := c.GetStartContainer()
+		if start != nil && start.GetPart() != journaletv1.StartPart_START_PART_START {
 			add(corev1.EventTypeNormal, "Created", "container %s was created", start.GetContainer())
+		}
+		if start != nil && start.GetPart() != journaletv1.StartPart_START_PART_MAKE {
 			add(corev1.EventTypeNormal, "Started", "container %s was started%s", start.GetContainer(), attempt(start.GetAttempt()))
 		}
 		return

@@ -50,7 +50,7 @@ func classOf(p *corev1.Pod, h pods.History) string {
 			found[neverStarted] = found[neverStarted] || c.State == pods.Created
 			unknown := c.State == pods.Unknown
 			found[unknownAgain] = found[unknownAgain] || unknown && len(past) > 1
-			found[unknownEnds] = found[unknownEnds] || unknown && (h.Removed || ended || isInit && (later || !restartable(p, &spec)))
+			found[unknownEnds] = found[unknownEnds] || unknown && (h.Removed || ended || isInit && later || !restartable(p, &spec))
 			forGood := (c.Liveness == pods.Failure || c.Startup == pods.Failure) && !restartable(p, &spec)
 			found[unhealthyRules] = found[unhealthyRules] || forGood && len(spec.RestartPolicyRules) > 0
 			found[endingForGood] = found[endingForGood] || forGood && dead && !isInit

@@ -53,7 +53,7 @@ var known = map[string]string{
 	// Meant: histories. Each stands for all that follows from one thing, which classOf finds out exactly.
 	"history: " + neverStarted + "*": "one that was made and never started is made again and removed; the kubelet takes it for one that ended without a word, under Never and OnFailure lets it be, and keeps it",
 	"history: " + unknownAgain + "*": "it is started again; the kubelet takes the end of the one before it for its own, under Never and OnFailure lets it be, and counts it as dead",
-	"history: " + unknownEnds + "*":  "it is stopped before its sandbox is; the kubelet takes it for dead",
+	"history: " + unknownEnds + "*":  "it is stopped before its sandbox is, and under Never it counts as ended (ADR 015); the kubelet takes it for dead, or starts it again",
 
 	"lifecycle: " + neverStarted + "*":   "as above",
 	"lifecycle: " + unknownAgain + "*":   "as above",

@@ -122,8 +122,16 @@ func idOf(r *journaletv1.CallRequested) string {
 // done performs a call and tells its outcome; with seen, what a look then shows. "done all" does so
 // with all calls that are under way now.
 func (s *Story) done(d *datadriven.TestData) (string, error) {
-	calls := s.g.dispatched()
-	if d.CmdArgs[0].Key != "all" {
+	var calls []*journaletv1.Call
+	if d.CmdArgs[0].Key == "all" {
+		if err := s.makeAll(); err != nil {
+			return "", err
+		}
+		calls = s.g.dispatched()
+	} else {
+		if err := s.makeFirst(d); err != nil {
+			return "", err
+		}
 		c, err := s.call(d)
 		if err != nil {
 			return "", err
@@ -145,8 +153,38 @@ func (s *Story) done(d *datadriven.TestData) (string, error) {
 	return "", nil
 }
 
+// makeFirst ends the call that makes a container where a story tells of its start: most have no need to tell the two apart.
+func (s *Story) makeFirst(d *datadriven.TestData) error {
+	if d.CmdArgs[0].Key != "start-container" {
+		return nil
+	}
+	made := *d
+	made.CmdArgs = append([]datadriven.CmdArg{{Key: "make-container"}}, d.CmdArgs[1:]...)
+	c, err := s.call(&made)
+	if err != nil {
+		return nil // it is made, or one call makes and starts it
+	}
+	return s.moment(func() error { return s.g.finish(s.g.perform(c)) })
+}
+
+// makeAll ends the calls that make containers, so that those are started with all else.
+func (s *Story) makeAll() error {
+	for _, c := range s.g.dispatched() {
+		if op, _ := opOf(c.GetRequest()); op != "make-container" {
+			continue
+		}
+		if err := s.moment(func() error { return s.g.finish(s.g.perform(c)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // lose performs a call whose outcome nobody hears of.
 func (s *Story) lose(d *datadriven.TestData) (string, error) {
+	if err := s.makeFirst(d); err != nil {
+		return "", err
+	}
 	c, err := s.call(d)
 	if err == nil {
 		s.g.perform(c)

@@ -157,6 +157,9 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 	case *journaletv1.CallRequested_RunSandbox:
 		text += fmt.Sprintf(" attempt=%d", k.RunSandbox.GetAttempt())
 	case *journaletv1.CallRequested_StartContainer:
+		if k.StartContainer.GetPart() == journaletv1.StartPart_START_PART_START {
+			return text + " " + k.StartContainer.GetContainerId()
+		}
 		text += fmt.Sprintf(" attempt=%d in %s", k.StartContainer.GetAttempt(), k.StartContainer.GetSandboxId())
 	case *journaletv1.CallRequested_StopContainer:
 		text += fmt.Sprintf(" %s grace=%s (%s)", k.StopContainer.GetContainerId(), k.StopContainer.GetGrace().AsDuration(), k.StopContainer.GetReason())
@@ -190,6 +193,9 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 	case *journaletv1.CallRequested_RunSandbox:
 		return "run-sandbox", ""
 	case *journaletv1.CallRequested_StartContainer:
+		if k.StartContainer.GetPart() == journaletv1.StartPart_START_PART_MAKE {
+			return "make-container", k.StartContainer.GetContainer()
+		}
 		return "start-container", k.StartContainer.GetContainer()
 	case *journaletv1.CallRequested_StopContainer:
 		return "stop-container", k.StopContainer.GetContainer()

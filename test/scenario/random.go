@@ -157,7 +157,7 @@ func (s *Story) outcome(r *rand.Rand, c *journaletv1.Call) string {
 		switch op {
 		case "post-start", "pre-stop":
 			code = "hook"
-		case "start-container":
+		case "start-container", "make-container":
 			code = pick(r, "create", "config", "image_not_present")
 		}
 		return "fail " + call + " error=" + code

@@ -175,11 +175,15 @@ func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandb
 }
 
 func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.StartContainer, manifest *corev1.Pod, out *journaletv1.CallFinished, now time.Time) {
+	if k.GetPart() == journaletv1.StartPart_START_PART_START {
+		w.startMade(o, alias, k, manifest, out, now)
+		return
+	}
 	for _, c := range o.containers {
 		switch {
 		case c.GetIntentId() == id:
 			out.ContainerId = c.GetId()
-			if c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED {
+			if k.GetPart() != journaletv1.StartPart_START_PART_MAKE && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED {
 				c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_RUNNING, timestamppb.New(now)
 			}
 			return
@@ -189,9 +193,7 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 			w.sin("%s: container %s attempt %d twice", alias, k.GetContainer(), k.GetAttempt())
 		}
 	}
-	if !slices.ContainsFunc(o.sandboxes, func(x *journaletv1.SandboxObservation) bool {
-		return x.GetId() == k.GetSandboxId() && x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY
-	}) {
+	if !o.isReady(k.GetSandboxId()) {
 		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+k.GetSandboxId()+" is gone"
 		return
 	}
@@ -200,9 +202,45 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 		SandboxId: k.GetSandboxId(), State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING,
 		CreatedAt: timestamppb.New(now), StartedAt: timestamppb.New(now), IntentId: id,
 	}
-	w.watchStart(o, alias, c, manifest)
+	if k.GetPart() == journaletv1.StartPart_START_PART_MAKE {
+		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_CREATED, nil
+	} else {
+		w.watchStart(o, alias, c, manifest)
+	}
 	o.containers = append(o.containers, c)
 	out.ContainerId, out.ImageRef, out.SandboxId = c.GetId(), c.GetImageRef(), c.GetSandboxId()
+}
+
+// startMade starts a container that was made. The driver would give up one that it finds as created after a crash; here such
+// a start is taken to have been on its way, so that a crash at any moment leads to the same end. Stories tell of lost ones.
+func (w *world) startMade(o *objects, alias string, k *journaletv1.StartContainer, manifest *corev1.Pod, out *journaletv1.CallFinished, now time.Time) {
+	i := slices.IndexFunc(o.containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == k.GetContainerId() })
+	if i < 0 {
+		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_NOT_DONE, "container "+k.GetContainerId()+" is gone before it was started"
+		return
+	}
+	c := o.containers[i]
+	out.ContainerId, out.SandboxId = c.GetId(), c.GetSandboxId()
+	if c.GetState() != journaletv1.ContainerState_CONTAINER_STATE_CREATED {
+		return
+	}
+	if !o.isReady(c.GetSandboxId()) {
+		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+c.GetSandboxId()+" is gone"
+		return
+	}
+	for _, other := range o.containers {
+		if other.GetName() == c.GetName() && alive(other) {
+			w.sin("%s: container %s twice at once", alias, c.GetName())
+		}
+	}
+	c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_RUNNING, timestamppb.New(now)
+	w.watchStart(o, alias, c, manifest)
+}
+
+func (o *objects) isReady(sandbox string) bool {
+	return slices.ContainsFunc(o.sandboxes, func(x *journaletv1.SandboxObservation) bool {
+		return x.GetId() == sandbox && x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY
+	})
 }
 
 func alive(c *journaletv1.ContainerObservation) bool {
