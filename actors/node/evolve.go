@@ -24,6 +24,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.noOrphan(q.GetUid())
 	case *journaletv1.Event_AdmissionDecided:
 		a.decided(k.AdmissionDecided)
+	case *journaletv1.Event_ResizeAsked:
+		a.evolveResizeAsked(k.ResizeAsked)
+	case *journaletv1.Event_ResizeDecided:
+		a.evolveResized(e, k.ResizeDecided)
 	case *journaletv1.Event_PodTerminated:
 		if p := s.Pods[k.PodTerminated.GetUid()]; p != nil {
 			a.free(k.PodTerminated.GetUid(), p)
@@ -67,6 +71,7 @@ func (a *Actor) free(uid string, p *journaletv1.AdmittedPod) {
 		return
 	}
 	s := a.state
+	delete(s.Resizes, uid)
 	p.Terminated = true
 	s.Running--
 	s.Used.MilliCpu -= p.GetDemand().GetMilliCpu()

@@ -111,23 +111,28 @@ func (a *Actor) shortage(d *journaletv1.PodDemand) *rejection {
 
 // lack tells which resource the node has too little of for one more pod; nil if it fits.
 func (a *Actor) lack(d *journaletv1.PodDemand) *rejection {
+	return a.lackBeside(d, a.state.GetUsed(), a.state.GetRunning())
+}
+
+// lackBeside tells the same beside so many other pods, which use so much.
+func (a *Actor) lackBeside(d, others *journaletv1.PodDemand, pods uint32) *rejection {
 	s, has := a.state, a.state.GetConfig().GetAllocatable()
 	short := func(resource string, want, used, capacity int64) *rejection {
 		return &rejection{"OutOf" + resource, fmt.Sprintf(
 			"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", resource, want, used, capacity)}
 	}
 	lacks := func(want, used, capacity int64) bool { return want > 0 && want > capacity-used }
-	if most := s.GetConfig().GetMaxPods(); most > 0 && s.GetRunning() >= most {
-		return short("pods", 1, int64(s.GetRunning()), int64(most))
+	if most := s.GetConfig().GetMaxPods(); most > 0 && pods >= most {
+		return short("pods", 1, int64(pods), int64(most))
 	}
-	if lacks(d.GetMilliCpu(), s.Used.GetMilliCpu(), has.GetMilliCpu()) {
-		return short("cpu", d.GetMilliCpu(), s.Used.GetMilliCpu(), has.GetMilliCpu())
+	if lacks(d.GetMilliCpu(), others.GetMilliCpu(), has.GetMilliCpu()) {
+		return short("cpu", d.GetMilliCpu(), others.GetMilliCpu(), has.GetMilliCpu())
 	}
-	if lacks(d.GetMemoryBytes(), s.Used.GetMemoryBytes(), has.GetMemoryBytes()) {
-		return short("memory", d.GetMemoryBytes(), s.Used.GetMemoryBytes(), has.GetMemoryBytes())
+	if lacks(d.GetMemoryBytes(), others.GetMemoryBytes(), has.GetMemoryBytes()) {
+		return short("memory", d.GetMemoryBytes(), others.GetMemoryBytes(), has.GetMemoryBytes())
 	}
-	if lacks(d.GetEphemeralStorageBytes(), s.Used.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes()) {
-		return short("ephemeral-storage", d.GetEphemeralStorageBytes(), s.Used.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes())
+	if lacks(d.GetEphemeralStorageBytes(), others.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes()) {
+		return short("ephemeral-storage", d.GetEphemeralStorageBytes(), others.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes())
 	}
 	return nil
 }

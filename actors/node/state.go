@@ -43,6 +43,9 @@ func withMaps(s *journaletv1.NodeState) *journaletv1.NodeState {
 	if s.Uids == nil {
 		s.Uids = map[string]*journaletv1.UidClaims{}
 	}
+	if s.Resizes == nil {
+		s.Resizes = map[string]*journaletv1.WaitingResize{}
+	}
 	if s.Used == nil {
 		s.Used = new(journaletv1.PodDemand)
 	}

@@ -98,6 +98,10 @@ func (a *Actor) evolveFired(timer string) {
 		s.CleanFailedAt = nil
 	case graceTimer:
 		s.PastDeadline = true
+	case resizeTimer:
+		if s.GetResize() != nil {
+			s.Resize.FailedAt = nil
+		}
 	}
 	if name, ok := strings.CutPrefix(timer, preStopTimer); ok && s.Containers[name] != nil {
 		s.Containers[name].PreStoppedId = s.Containers[name].GetEnding().GetContainerId()

@@ -1,12 +1,14 @@
 // Package pod decides for one pod: the heart of the agent.
 //
-// It receives PodUpdated of its source, AdmissionDecided and AdmissionDeferred of the node,
+// It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred and ResizeDecided of the node,
 // PodObserved, CallFinished and CallDropped of its own calls, ImageAnswered, ProbeResult,
 // TimerFired, OrphanDisowned and AgentStarted, and decides CallRequested, CallWithdrawn, ImageAsked, ImageReleased, timers,
-// BackOffStarted, ProbesSet, PodStatusChanged, PodEnding, PodTerminated, PodFinished and OrphanFound. It compares what the manifest
+// BackOffStarted, ProbesSet, ResizeAsked, ResizeFinished, PodStatusChanged, PodEnding, PodTerminated, PodFinished and
+// OrphanFound. It compares what the manifest
 // wants with what was observed and what is under way, and asks only for what is missing, so that a
 // repeated event, a lost hint or a restart all lead to the same end. It makes no call itself.
 //
-// Read state.go, evolve.go and decide.go in this order, then run.go and order.go for how a pod comes up;
+// Read state.go, evolve.go and decide.go in this order, then run.go and order.go for how a pod comes up, resize.go for
+// how it gets other resources;
 // the stages are explained in proto/journalet/v1/pod.proto.
 package pod

@@ -78,6 +78,13 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveProbeResult(k.ProbeResult)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
+	case *journaletv1.Event_ResizeAsked:
+		a.evolveResizeAsked(k.ResizeAsked)
+	case *journaletv1.Event_ResizeDecided:
+		a.evolveResized(e, k.ResizeDecided)
+	case *journaletv1.Event_ResizeFinished:
+		s.Resize.InProgress, s.Resize.Error = false, ""
+		a.tidyResize()
 	case *journaletv1.Event_PodEnding:
 		a.evolveEnding(e, k.PodEnding)
 	case *journaletv1.Event_PodTerminated:
@@ -113,7 +120,7 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 		default:
 			a.evolveChanged(e.Manifest)
 			a.evolveGrace(e.Manifest, nil)
-			s.Pod, a.manifest = u.GetPod(), e.Manifest
+			a.evolveWanted(u, e.Manifest)
 		}
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
 		a.evolveRemoved(e)
@@ -180,7 +187,8 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 		next.NextSandboxAttempt, next.Touched = s.GetNextSandboxAttempt(), s.GetTouched()
 		next.Timers = s.GetTimers()
 	}
-	a.state, a.manifest = withMaps(next), e.Manifest
+	a.state, a.wanted = withMaps(next), e.Manifest
+	a.allocate("", nil)
 	a.adoptHooks()
 	return nil
 }
@@ -206,13 +214,17 @@ func (a *Actor) evolveStatus(e actors.Event, c *journaletv1.PodStatusChanged) {
 	s.Phase, s.Reason, s.Message = c.GetPhase(), c.GetReason(), c.GetMessage()
 	for _, cond := range c.GetConditions() {
 		last := timestamppb.New(e.Time)
-		if old := s.Conditions[cond.GetType()]; old != nil && old.GetStatus() == cond.GetStatus() {
+		if old := s.Conditions[cond.GetType()]; old != nil && old.GetStatus() == cond.GetStatus() &&
+			(!isResize(cond.GetType()) || old.GetReason() == cond.GetReason()) {
 			last = old.GetLastTransition()
 		}
 		s.Conditions[cond.GetType()] = &journaletv1.Condition{
 			Type: cond.GetType(), Status: cond.GetStatus(), Reason: cond.GetReason(),
 			Message: cond.GetMessage(), LastTransition: last,
 		}
+	}
+	for _, gone := range c.GetConditionsGone() {
+		delete(s.Conditions, gone)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
 		w := c.GetWaiting()[name]

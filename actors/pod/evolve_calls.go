@@ -26,11 +26,12 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_StopContainer:
 		a.evolveEndAsked(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
-		if r := w.StopContainer.GetReason(); r == reasonChanged || r == reasonUnknown {
+		if r := w.StopContainer.GetReason(); r == reasonChanged || r == reasonUnknown || r == reasonResize {
 			a.keep(w.StopContainer.GetContainer()).Replacing = true
 		}
 	case *journaletv1.CallRequested_StartContainer:
-		a.keep(w.StartContainer.GetContainer()).Replacing = false
+		r := a.keep(w.StartContainer.GetContainer())
+		r.Replacing, r.Actuated, r.Actual = false, nil, nil
 	case *journaletv1.CallRequested_RemoveContainer:
 		if w.RemoveContainer.GetLast() {
 			r := a.keep(w.RemoveContainer.GetContainer())
@@ -71,6 +72,8 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		}
 	case *journaletv1.CallRequested_StartContainer:
 		a.evolveStarted(e, w.StartContainer, f)
+	case *journaletv1.CallRequested_UpdateContainer:
+		a.evolveContainerUpdated(e, w.UpdateContainer, f)
 	case *journaletv1.CallRequested_RunHook:
 		a.evolveHook(w.RunHook, f)
 	case *journaletv1.CallRequested_StopContainer:

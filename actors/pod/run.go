@@ -24,6 +24,9 @@ func (d *step) run() error {
 	if d.otherNetwork() {
 		return d.leaveSandbox()
 	}
+	if err := d.askResize(); err != nil {
+		return err
+	}
 	if err := d.setUp(); err != nil {
 		return err
 	}
@@ -41,6 +44,9 @@ func (d *step) run() error {
 		if err := d.container(&d.containers()[i]); err != nil {
 			return err
 		}
+	}
+	if err := d.actuate(); err != nil {
+		return err
 	}
 	return d.removeOld()
 }
@@ -104,7 +110,7 @@ func (d *step) setUp() error {
 	}
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{RunSandbox: &journaletv1.RunSandbox{
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
-		HostNetwork: d.manifest.Spec.HostNetwork,
+		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
 	}}})
 }
 
@@ -143,6 +149,8 @@ func (d *step) container(c *corev1.Container) error {
 	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c) && !d.runsOnce(c):
 		// A running init container goes on to its end, as with the kubelet.
 		return d.stop(cur, reasonChanged)
+	case running(cur) && d.restartsToResize(c):
+		return d.stop(cur, reasonResize)
 	case running(cur):
 		if err := d.postStart(c); err != nil {
 			return err
@@ -190,7 +198,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	start := &journaletv1.StartContainer{
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), Pulled: r.GetImageReady(),
-		Init: d.isInit(c.Name),
+		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(),
 	}
 	if d.onlyOnce(c) {
 		start.Part = journaletv1.StartPart_START_PART_MAKE

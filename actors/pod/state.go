@@ -17,8 +17,10 @@ import (
 type Actor struct {
 	self  messages.Ref
 	state *journaletv1.PodState
-	// manifest is what state.pod.digest names; nil before the first PodUpdated.
+	// manifest is the one being carried out: wanted, with the resources of allocated; nil before the first PodUpdated.
 	manifest *corev1.Pod
+	// wanted is what state.pod.digest names, allocated what state.allocated_digest does.
+	wanted, allocated *corev1.Pod
 }
 
 var _ actors.Decider = (*Actor)(nil)
@@ -50,7 +52,8 @@ func (a *Actor) State() proto.Message { return a.state }
 // Pod is the state with its type, to be read only.
 func (a *Actor) Pod() *journaletv1.PodState { return a.state }
 
-// Manifest is the manifest being carried out, nil for a pod that no source has named. Read only.
+// Manifest is the manifest being carried out, with the resources that are allocated; nil for a pod that no source has
+// named. Read only.
 func (a *Actor) Manifest() *corev1.Pod { return a.manifest }
 
 // Observed tells whether every container that was started has been seen since: only then does the
@@ -70,23 +73,30 @@ func (a *Actor) Restore(b []byte) error {
 	if err := proto.Unmarshal(b, s); err != nil {
 		return fmt.Errorf("restore %s: %w", a.self, err)
 	}
-	a.state, a.manifest = withMaps(s), nil
+	a.state, a.manifest, a.wanted, a.allocated = withMaps(s), nil, nil, nil
 	return nil
 }
 
-// Digests names the manifest being carried out.
+// Digests names the manifest being carried out, and the one whose resources are allocated where that is another.
 func (a *Actor) Digests() []string {
-	if d := a.state.GetPod().GetDigest(); d != "" {
-		return []string{d}
+	var all []string
+	for _, d := range []string{a.state.GetPod().GetDigest(), a.state.GetAllocatedDigest()} {
+		if d != "" {
+			all = append(all, d)
+		}
 	}
-	return nil
+	return all
 }
 
-// Resolve hands over the manifest being carried out.
+// Resolve hands over a manifest that Digests names.
 func (a *Actor) Resolve(digest string, manifest *corev1.Pod) {
-	if digest == a.state.GetPod().GetDigest() {
-		a.manifest = manifest
+	switch digest {
+	case a.state.GetPod().GetDigest():
+		a.wanted = manifest
+	case a.state.GetAllocatedDigest():
+		a.allocated = manifest
 	}
+	a.carryOut()
 }
 
 // Timers are the back-offs under way.

@@ -35,6 +35,12 @@ func (d *step) tellStatus() error {
 			changed = true
 		}
 	}
+	for _, t := range slices.Sorted(maps.Keys(s.Conditions)) {
+		if isResize(t) && !slices.ContainsFunc(d.resizeConditions(), func(c *journaletv1.Condition) bool { return c.GetType() == t }) {
+			c.ConditionsGone = append(c.ConditionsGone, t)
+			changed = true
+		}
+	}
 	for spec := range d.all() {
 		r := d.record(spec.Name)
 		c.Restarts += restarts(r)
@@ -141,7 +147,7 @@ func (a *Actor) conditions(p journaletv1.PodPhase) []*journaletv1.Condition {
 	for _, t := range conditionTypes {
 		all = append(all, a.condition(t, p))
 	}
-	return all
+	return append(all, a.resizeConditions()...)
 }
 
 func (a *Actor) condition(t corev1.PodConditionType, p journaletv1.PodPhase) *journaletv1.Condition {

@@ -226,7 +226,7 @@ func (d *step) waitsForOthers(name string) bool {
 func (d *step) withdraw() error {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		r := d.state.Calls[id].GetRequest()
-		if r.GetRunSandbox() == nil && r.GetStartContainer() == nil && r.GetSetUpVolumes() == nil {
+		if r.GetRunSandbox() == nil && r.GetStartContainer() == nil && r.GetSetUpVolumes() == nil && r.GetUpdateContainer() == nil {
 			continue
 		}
 		if err := d.takeBack(id); err != nil {

@@ -30,8 +30,8 @@ const (
 func (a *Actor) View(on Node) *corev1.Pod {
 	ref := a.state.GetPod()
 	p := &corev1.Pod{}
-	if a.manifest != nil {
-		p = a.manifest.DeepCopy()
+	if a.wanted != nil {
+		p = a.wanted.DeepCopy()
 	}
 	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	if ref != nil {
@@ -111,6 +111,8 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	}
 	if cur.GetId() != "" {
 		st.ContainerID = on.containerID(cur)
+		st.AllocatedResources = c.Resources.DeepCopy().Requests
+		st.Resources = actual(c, r)
 	}
 	st.State = a.containerState(on, cur, a.waiting(c))
 	if a.presumedDone(c) {

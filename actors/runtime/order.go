@@ -19,7 +19,7 @@ func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
 	switch req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
 		return journaletv1.Lane_LANE_SANDBOX
-	case *journaletv1.CallRequested_StartContainer, *journaletv1.CallRequested_SetUpVolumes:
+	case *journaletv1.CallRequested_StartContainer, *journaletv1.CallRequested_UpdateContainer, *journaletv1.CallRequested_SetUpVolumes:
 		return journaletv1.Lane_LANE_START
 	case *journaletv1.CallRequested_StopContainer:
 		return journaletv1.Lane_LANE_GRACE
@@ -53,6 +53,8 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 		return w.StartContainer.GetContainer(), false
 	case *journaletv1.CallRequested_StopContainer:
 		return w.StopContainer.GetContainer(), false
+	case *journaletv1.CallRequested_UpdateContainer:
+		return w.UpdateContainer.GetContainer(), false
 	case *journaletv1.CallRequested_RemoveContainer:
 		return w.RemoveContainer.GetContainerId(), false
 	case *journaletv1.CallRequested_SetUpVolumes:

@@ -59,9 +59,12 @@ type Event struct {
 	//	*Event_BackOffStarted
 	//	*Event_PodEnding
 	//	*Event_ProbesSet
+	//	*Event_ResizeAsked
+	//	*Event_ResizeFinished
 	//	*Event_OrphanFound
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
+	//	*Event_ResizeDecided
 	//	*Event_UidGranted
 	//	*Event_UidDeferred
 	//	*Event_OrphanDisowned
@@ -383,6 +386,24 @@ func (x *Event) GetProbesSet() *ProbesSet {
 	return nil
 }
 
+func (x *Event) GetResizeAsked() *ResizeAsked {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ResizeAsked); ok {
+			return x.ResizeAsked
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetResizeFinished() *ResizeFinished {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ResizeFinished); ok {
+			return x.ResizeFinished
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetOrphanFound() *OrphanFound {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_OrphanFound); ok {
@@ -405,6 +426,15 @@ func (x *Event) GetAdmissionDeferred() *AdmissionDeferred {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDeferred); ok {
 			return x.AdmissionDeferred
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetResizeDecided() *ResizeDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ResizeDecided); ok {
+			return x.ResizeDecided
 		}
 	}
 	return nil
@@ -618,6 +648,14 @@ type Event_ProbesSet struct {
 	ProbesSet *ProbesSet `protobuf:"bytes,58,opt,name=probes_set,json=probesSet,proto3,oneof"`
 }
 
+type Event_ResizeAsked struct {
+	ResizeAsked *ResizeAsked `protobuf:"bytes,60,opt,name=resize_asked,json=resizeAsked,proto3,oneof"`
+}
+
+type Event_ResizeFinished struct {
+	ResizeFinished *ResizeFinished `protobuf:"bytes,61,opt,name=resize_finished,json=resizeFinished,proto3,oneof"`
+}
+
 type Event_OrphanFound struct {
 	OrphanFound *OrphanFound `protobuf:"bytes,62,opt,name=orphan_found,json=orphanFound,proto3,oneof"`
 }
@@ -629,6 +667,10 @@ type Event_AdmissionDecided struct {
 
 type Event_AdmissionDeferred struct {
 	AdmissionDeferred *AdmissionDeferred `protobuf:"bytes,65,opt,name=admission_deferred,json=admissionDeferred,proto3,oneof"`
+}
+
+type Event_ResizeDecided struct {
+	ResizeDecided *ResizeDecided `protobuf:"bytes,66,opt,name=resize_decided,json=resizeDecided,proto3,oneof"`
 }
 
 type Event_UidGranted struct {
@@ -730,11 +772,17 @@ func (*Event_PodEnding) isEvent_Kind() {}
 
 func (*Event_ProbesSet) isEvent_Kind() {}
 
+func (*Event_ResizeAsked) isEvent_Kind() {}
+
+func (*Event_ResizeFinished) isEvent_Kind() {}
+
 func (*Event_OrphanFound) isEvent_Kind() {}
 
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
+
+func (*Event_ResizeDecided) isEvent_Kind() {}
 
 func (*Event_UidGranted) isEvent_Kind() {}
 
@@ -758,7 +806,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xa3\x16\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xf2\x17\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -796,9 +844,12 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"pod_ending\x189 \x01(\v2\x17.journalet.v1.PodEndingH\x00R\tpodEnding\x128\n" +
 	"\n" +
 	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetH\x00R\tprobesSet\x12>\n" +
+	"\fresize_asked\x18< \x01(\v2\x19.journalet.v1.ResizeAskedH\x00R\vresizeAsked\x12G\n" +
+	"\x0fresize_finished\x18= \x01(\v2\x1c.journalet.v1.ResizeFinishedH\x00R\x0eresizeFinished\x12>\n" +
 	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12M\n" +
 	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
-	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12;\n" +
+	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
+	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12;\n" +
 	"\vuid_granted\x18D \x01(\v2\x18.journalet.v1.UidGrantedH\x00R\n" +
 	"uidGranted\x12>\n" +
 	"\fuid_deferred\x18E \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12G\n" +
@@ -856,18 +907,21 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*BackOffStarted)(nil),       // 28: journalet.v1.BackOffStarted
 	(*PodEnding)(nil),            // 29: journalet.v1.PodEnding
 	(*ProbesSet)(nil),            // 30: journalet.v1.ProbesSet
-	(*OrphanFound)(nil),          // 31: journalet.v1.OrphanFound
-	(*AdmissionDecided)(nil),     // 32: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),    // 33: journalet.v1.AdmissionDeferred
-	(*UidGranted)(nil),           // 34: journalet.v1.UidGranted
-	(*UidDeferred)(nil),          // 35: journalet.v1.UidDeferred
-	(*OrphanDisowned)(nil),       // 36: journalet.v1.OrphanDisowned
-	(*SourceAsked)(nil),          // 37: journalet.v1.SourceAsked
-	(*ImageAnswered)(nil),        // 38: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 39: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 40: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 41: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 42: journalet.v1.TimerCleared
+	(*ResizeAsked)(nil),          // 31: journalet.v1.ResizeAsked
+	(*ResizeFinished)(nil),       // 32: journalet.v1.ResizeFinished
+	(*OrphanFound)(nil),          // 33: journalet.v1.OrphanFound
+	(*AdmissionDecided)(nil),     // 34: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),    // 35: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),        // 36: journalet.v1.ResizeDecided
+	(*UidGranted)(nil),           // 37: journalet.v1.UidGranted
+	(*UidDeferred)(nil),          // 38: journalet.v1.UidDeferred
+	(*OrphanDisowned)(nil),       // 39: journalet.v1.OrphanDisowned
+	(*SourceAsked)(nil),          // 40: journalet.v1.SourceAsked
+	(*ImageAnswered)(nil),        // 41: journalet.v1.ImageAnswered
+	(*CallDispatched)(nil),       // 42: journalet.v1.CallDispatched
+	(*CallDropped)(nil),          // 43: journalet.v1.CallDropped
+	(*TimerSet)(nil),             // 44: journalet.v1.TimerSet
+	(*TimerCleared)(nil),         // 45: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -900,23 +954,26 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	28, // 27: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
 	29, // 28: journalet.v1.Event.pod_ending:type_name -> journalet.v1.PodEnding
 	30, // 29: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	31, // 30: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	32, // 31: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	33, // 32: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	34, // 33: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	35, // 34: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	36, // 35: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
-	37, // 36: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
-	38, // 37: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	39, // 38: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	40, // 39: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	41, // 40: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	42, // 41: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	31, // 30: journalet.v1.Event.resize_asked:type_name -> journalet.v1.ResizeAsked
+	32, // 31: journalet.v1.Event.resize_finished:type_name -> journalet.v1.ResizeFinished
+	33, // 32: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	34, // 33: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	35, // 34: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	36, // 35: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	37, // 36: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	38, // 37: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	39, // 38: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
+	40, // 39: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
+	41, // 40: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	42, // 41: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	43, // 42: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	44, // 43: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	45, // 44: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -961,9 +1018,12 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_BackOffStarted)(nil),
 		(*Event_PodEnding)(nil),
 		(*Event_ProbesSet)(nil),
+		(*Event_ResizeAsked)(nil),
+		(*Event_ResizeFinished)(nil),
 		(*Event_OrphanFound)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
+		(*Event_ResizeDecided)(nil),
 		(*Event_UidGranted)(nil),
 		(*Event_UidDeferred)(nil),
 		(*Event_OrphanDisowned)(nil),

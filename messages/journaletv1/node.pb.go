@@ -11,6 +11,7 @@ package journaletv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -293,6 +294,86 @@ func (x *AdmissionDeferred) GetHolderUid() string {
 	return ""
 }
 
+// ResizeDecided is the node's answer to ResizeAsked. A pod that waits is answered again when that changes.
+type ResizeDecided struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The manifest that was asked about.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The resources are the pod's from now on; else it waits until they are free.
+	Allocated bool `protobuf:"varint,3,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	// Of a pod that waits: the kubelet's reason and words, as in AdmissionDecided.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeDecided) Reset() {
+	*x = ResizeDecided{}
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeDecided) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeDecided) ProtoMessage() {}
+
+func (x *ResizeDecided) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeDecided.ProtoReflect.Descriptor instead.
+func (*ResizeDecided) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ResizeDecided) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ResizeDecided) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ResizeDecided) GetAllocated() bool {
+	if x != nil {
+		return x.Allocated
+	}
+	return false
+}
+
+func (x *ResizeDecided) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ResizeDecided) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // UidGranted gives a UID to a source until its UidReleased.
 type UidGranted struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -306,7 +387,7 @@ type UidGranted struct {
 
 func (x *UidGranted) Reset() {
 	*x = UidGranted{}
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -318,7 +399,7 @@ func (x *UidGranted) String() string {
 func (*UidGranted) ProtoMessage() {}
 
 func (x *UidGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -331,7 +412,7 @@ func (x *UidGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidGranted.ProtoReflect.Descriptor instead.
 func (*UidGranted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UidGranted) GetUid() string {
@@ -369,7 +450,7 @@ type UidDeferred struct {
 
 func (x *UidDeferred) Reset() {
 	*x = UidDeferred{}
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +462,7 @@ func (x *UidDeferred) String() string {
 func (*UidDeferred) ProtoMessage() {}
 
 func (x *UidDeferred) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +475,7 @@ func (x *UidDeferred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidDeferred.ProtoReflect.Descriptor instead.
 func (*UidDeferred) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UidDeferred) GetUid() string {
@@ -435,7 +516,7 @@ type SourceAsked struct {
 
 func (x *SourceAsked) Reset() {
 	*x = SourceAsked{}
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +528,7 @@ func (x *SourceAsked) String() string {
 func (*SourceAsked) ProtoMessage() {}
 
 func (x *SourceAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +541,7 @@ func (x *SourceAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceAsked.ProtoReflect.Descriptor instead.
 func (*SourceAsked) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SourceAsked) GetSource() string {
@@ -480,7 +561,7 @@ type OrphanDisowned struct {
 
 func (x *OrphanDisowned) Reset() {
 	*x = OrphanDisowned{}
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +573,7 @@ func (x *OrphanDisowned) String() string {
 func (*OrphanDisowned) ProtoMessage() {}
 
 func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +586,7 @@ func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanDisowned.ProtoReflect.Descriptor instead.
 func (*OrphanDisowned) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OrphanDisowned) GetUid() string {
@@ -533,6 +614,8 @@ type NodeState struct {
 	Running uint32 `protobuf:"varint,7,opt,name=running,proto3" json:"running,omitempty"`
 	// UID to the full name that it waits for.
 	WaitsFor map[string]string `protobuf:"bytes,8,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// By UID: pods that wait for other resources.
+	Resizes map[string]*WaitingResize `protobuf:"bytes,16,rep,name=resizes,proto3" json:"resizes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By UID: which source has it. Only what was asked for by UidAsked.
 	Uids map[string]*UidClaims `protobuf:"bytes,20,rep,name=uids,proto3" json:"uids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Configured sources that have told SourceSettled, sorted.
@@ -545,7 +628,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +640,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +653,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -629,6 +712,13 @@ func (x *NodeState) GetWaitsFor() map[string]string {
 	return nil
 }
 
+func (x *NodeState) GetResizes() map[string]*WaitingResize {
+	if x != nil {
+		return x.Resizes
+	}
+	return nil
+}
+
 func (x *NodeState) GetUids() map[string]*UidClaims {
 	if x != nil {
 		return x.Uids
@@ -650,6 +740,92 @@ func (x *NodeState) GetOrphans() []string {
 	return nil
 }
 
+// WaitingResize is a pod that waits for other resources.
+type WaitingResize struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Digest     string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	Demand     *PodDemand             `protobuf:"bytes,2,opt,name=demand,proto3" json:"demand,omitempty"`
+	Priority   int32                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	Guaranteed bool                   `protobuf:"varint,4,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
+	// Since when it waits, and what it was told last; unset: it has no answer yet.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingResize) Reset() {
+	*x = WaitingResize{}
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingResize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingResize) ProtoMessage() {}
+
+func (x *WaitingResize) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
+func (*WaitingResize) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WaitingResize) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *WaitingResize) GetDemand() *PodDemand {
+	if x != nil {
+		return x.Demand
+	}
+	return nil
+}
+
+func (x *WaitingResize) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *WaitingResize) GetGuaranteed() bool {
+	if x != nil {
+		return x.Guaranteed
+	}
+	return false
+}
+
+func (x *WaitingResize) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *WaitingResize) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // AdmittedPod is a pod that holds its name and, until it has terminated, its share of the node.
 type AdmittedPod struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -663,7 +839,7 @@ type AdmittedPod struct {
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +851,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +864,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -725,7 +901,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +913,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +926,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UidClaims) GetHolder() *UidAsked {
@@ -777,7 +953,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +965,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +978,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WaitingPods) GetAsked() []*AdmissionAsked {
@@ -816,7 +992,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\x9d\x01\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\x9d\x01\n" +
 	"\x0eAdmissionAsked\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -837,7 +1013,13 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
-	"holder_uid\x18\x02 \x01(\tR\tholderUid\"N\n" +
+	"holder_uid\x18\x02 \x01(\tR\tholderUid\"\x89\x01\n" +
+	"\rResizeDecided\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
+	"\tallocated\x18\x03 \x01(\bR\tallocated\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"N\n" +
 	"\n" +
 	"UidGranted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
@@ -851,7 +1033,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\vSourceAsked\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"\"\n" +
 	"\x0eOrphanDisowned\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xe9\a\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x82\t\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -861,7 +1043,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"host_ports\x18\x05 \x03(\v2&.journalet.v1.NodeState.HostPortsEntryR\thostPorts\x12+\n" +
 	"\x04used\x18\x06 \x01(\v2\x17.journalet.v1.PodDemandR\x04used\x12\x18\n" +
 	"\arunning\x18\a \x01(\rR\arunning\x12B\n" +
-	"\twaits_for\x18\b \x03(\v2%.journalet.v1.NodeState.WaitsForEntryR\bwaitsFor\x125\n" +
+	"\twaits_for\x18\b \x03(\v2%.journalet.v1.NodeState.WaitsForEntryR\bwaitsFor\x12>\n" +
+	"\aresizes\x18\x10 \x03(\v2$.journalet.v1.NodeState.ResizesEntryR\aresizes\x125\n" +
 	"\x04uids\x18\x14 \x03(\v2!.journalet.v1.NodeState.UidsEntryR\x04uids\x12#\n" +
 	"\rready_sources\x18\x15 \x03(\tR\freadySources\x12\x18\n" +
 	"\aorphans\x18\x16 \x03(\tR\aorphans\x1aR\n" +
@@ -880,10 +1063,22 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rWaitsForEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aP\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aW\n" +
+	"\fResizesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.WaitingResizeR\x05value:\x028\x01\x1aP\n" +
 	"\tUidsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"{\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xe0\x01\n" +
+	"\rWaitingResize\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
+	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x05R\bpriority\x12\x1e\n" +
+	"\n" +
+	"guaranteed\x18\x04 \x01(\bR\n" +
+	"guaranteed\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"{\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
@@ -908,51 +1103,59 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_node_proto_rawDescData
 }
 
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_journalet_v1_node_proto_goTypes = []any{
-	(*AdmissionAsked)(nil),    // 0: journalet.v1.AdmissionAsked
-	(*PodDemand)(nil),         // 1: journalet.v1.PodDemand
-	(*AdmissionDecided)(nil),  // 2: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil), // 3: journalet.v1.AdmissionDeferred
-	(*UidGranted)(nil),        // 4: journalet.v1.UidGranted
-	(*UidDeferred)(nil),       // 5: journalet.v1.UidDeferred
-	(*SourceAsked)(nil),       // 6: journalet.v1.SourceAsked
-	(*OrphanDisowned)(nil),    // 7: journalet.v1.OrphanDisowned
-	(*NodeState)(nil),         // 8: journalet.v1.NodeState
-	(*AdmittedPod)(nil),       // 9: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),         // 10: journalet.v1.UidClaims
-	(*WaitingPods)(nil),       // 11: journalet.v1.WaitingPods
-	nil,                       // 12: journalet.v1.NodeState.PodsEntry
-	nil,                       // 13: journalet.v1.NodeState.NamesEntry
-	nil,                       // 14: journalet.v1.NodeState.WaitingEntry
-	nil,                       // 15: journalet.v1.NodeState.HostPortsEntry
-	nil,                       // 16: journalet.v1.NodeState.WaitsForEntry
-	nil,                       // 17: journalet.v1.NodeState.UidsEntry
-	(*AgentConfig)(nil),       // 18: journalet.v1.AgentConfig
-	(*UidAsked)(nil),          // 19: journalet.v1.UidAsked
+	(*AdmissionAsked)(nil),        // 0: journalet.v1.AdmissionAsked
+	(*PodDemand)(nil),             // 1: journalet.v1.PodDemand
+	(*AdmissionDecided)(nil),      // 2: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),     // 3: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),         // 4: journalet.v1.ResizeDecided
+	(*UidGranted)(nil),            // 5: journalet.v1.UidGranted
+	(*UidDeferred)(nil),           // 6: journalet.v1.UidDeferred
+	(*SourceAsked)(nil),           // 7: journalet.v1.SourceAsked
+	(*OrphanDisowned)(nil),        // 8: journalet.v1.OrphanDisowned
+	(*NodeState)(nil),             // 9: journalet.v1.NodeState
+	(*WaitingResize)(nil),         // 10: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),           // 11: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),             // 12: journalet.v1.UidClaims
+	(*WaitingPods)(nil),           // 13: journalet.v1.WaitingPods
+	nil,                           // 14: journalet.v1.NodeState.PodsEntry
+	nil,                           // 15: journalet.v1.NodeState.NamesEntry
+	nil,                           // 16: journalet.v1.NodeState.WaitingEntry
+	nil,                           // 17: journalet.v1.NodeState.HostPortsEntry
+	nil,                           // 18: journalet.v1.NodeState.WaitsForEntry
+	nil,                           // 19: journalet.v1.NodeState.ResizesEntry
+	nil,                           // 20: journalet.v1.NodeState.UidsEntry
+	(*AgentConfig)(nil),           // 21: journalet.v1.AgentConfig
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*UidAsked)(nil),              // 23: journalet.v1.UidAsked
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.AdmissionAsked.demand:type_name -> journalet.v1.PodDemand
-	18, // 1: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	12, // 2: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	13, // 3: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	14, // 4: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	15, // 5: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	21, // 1: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	14, // 2: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	15, // 3: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	16, // 4: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	17, // 5: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
 	1,  // 6: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	16, // 7: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	17, // 8: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	1,  // 9: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	19, // 10: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
-	19, // 11: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
-	0,  // 12: journalet.v1.WaitingPods.asked:type_name -> journalet.v1.AdmissionAsked
-	9,  // 13: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	11, // 14: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	10, // 15: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	18, // 7: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	19, // 8: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	20, // 9: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	1,  // 10: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	22, // 11: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	1,  // 12: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	23, // 13: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
+	23, // 14: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
+	0,  // 15: journalet.v1.WaitingPods.asked:type_name -> journalet.v1.AdmissionAsked
+	11, // 16: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	13, // 17: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	10, // 18: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	12, // 19: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -968,7 +1171,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

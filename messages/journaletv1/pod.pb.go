@@ -291,11 +291,13 @@ type PodStatusChanged struct {
 	// Only the conditions that changed.
 	Conditions []*Condition `protobuf:"bytes,4,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// Container name to its reason for waiting; empty for one that no longer waits. Only what changed.
-	Waiting       map[string]*Waiting `protobuf:"bytes,5,rep,name=waiting,proto3" json:"waiting,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Ready         uint32              `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
-	Restarts      uint32              `protobuf:"varint,7,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Waiting  map[string]*Waiting `protobuf:"bytes,5,rep,name=waiting,proto3" json:"waiting,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Ready    uint32              `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
+	Restarts uint32              `protobuf:"varint,7,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	// Types of conditions that are no longer told.
+	ConditionsGone []string `protobuf:"bytes,12,rep,name=conditions_gone,json=conditionsGone,proto3" json:"conditions_gone,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PodStatusChanged) Reset() {
@@ -375,6 +377,13 @@ func (x *PodStatusChanged) GetRestarts() uint32 {
 		return x.Restarts
 	}
 	return 0
+}
+
+func (x *PodStatusChanged) GetConditionsGone() []string {
+	if x != nil {
+		return x.ConditionsGone
+	}
+	return nil
 }
 
 // Waiting is why a container does not run.
@@ -742,6 +751,140 @@ func (x *ProbeResult) GetMessage() string {
 	return ""
 }
 
+// ResizeAsked asks the node for other resources for an admitted pod. A later one replaces it.
+type ResizeAsked struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The manifest that wants them.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// What the pod would take of the node; only CPU and memory count.
+	Demand *PodDemand `protobuf:"bytes,3,opt,name=demand,proto3" json:"demand,omitempty"`
+	// The pod's priority, and whether its QoS class is Guaranteed: they order the pods that wait.
+	Priority   int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	Guaranteed bool  `protobuf:"varint,5,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
+	// The question is taken back; nothing else is set but the pod.
+	Withdrawn     bool `protobuf:"varint,6,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeAsked) Reset() {
+	*x = ResizeAsked{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeAsked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeAsked) ProtoMessage() {}
+
+func (x *ResizeAsked) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeAsked.ProtoReflect.Descriptor instead.
+func (*ResizeAsked) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ResizeAsked) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ResizeAsked) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ResizeAsked) GetDemand() *PodDemand {
+	if x != nil {
+		return x.Demand
+	}
+	return nil
+}
+
+func (x *ResizeAsked) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *ResizeAsked) GetGuaranteed() bool {
+	if x != nil {
+		return x.Guaranteed
+	}
+	return false
+}
+
+func (x *ResizeAsked) GetWithdrawn() bool {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return false
+}
+
+// ResizeFinished tells that every container that runs has the resources that are allocated to it.
+type ResizeFinished struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeFinished) Reset() {
+	*x = ResizeFinished{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeFinished) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeFinished) ProtoMessage() {}
+
+func (x *ResizeFinished) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeFinished.ProtoReflect.Descriptor instead.
+func (*ResizeFinished) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ResizeFinished) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 // OrphanFound tells the node of a pod that the runtime has shown for some time and no source has named.
 type OrphanFound struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -752,7 +895,7 @@ type OrphanFound struct {
 
 func (x *OrphanFound) Reset() {
 	*x = OrphanFound{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +907,7 @@ func (x *OrphanFound) String() string {
 func (*OrphanFound) ProtoMessage() {}
 
 func (x *OrphanFound) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[7]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +920,7 @@ func (x *OrphanFound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanFound.ProtoReflect.Descriptor instead.
 func (*OrphanFound) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OrphanFound) GetUid() string {
@@ -798,7 +941,7 @@ type PodTerminated struct {
 
 func (x *PodTerminated) Reset() {
 	*x = PodTerminated{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +953,7 @@ func (x *PodTerminated) String() string {
 func (*PodTerminated) ProtoMessage() {}
 
 func (x *PodTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +966,7 @@ func (x *PodTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodTerminated.ProtoReflect.Descriptor instead.
 func (*PodTerminated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PodTerminated) GetUid() string {
@@ -851,7 +994,7 @@ type PodFinished struct {
 
 func (x *PodFinished) Reset() {
 	*x = PodFinished{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -863,7 +1006,7 @@ func (x *PodFinished) String() string {
 func (*PodFinished) ProtoMessage() {}
 
 func (x *PodFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -876,7 +1019,7 @@ func (x *PodFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodFinished.ProtoReflect.Descriptor instead.
 func (*PodFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PodFinished) GetUid() string {
@@ -954,15 +1097,19 @@ type PodState struct {
 	// Sandboxes that are observed and were stopped by a call, so that they hold no address and no host port any more.
 	StoppedSandboxes []string `protobuf:"bytes,48,rep,name=stopped_sandboxes,json=stoppedSandboxes,proto3" json:"stopped_sandboxes,omitempty"`
 	// No source has named it for a while, and the node was told.
-	OrphanWaited  bool `protobuf:"varint,60,opt,name=orphan_waited,json=orphanWaited,proto3" json:"orphan_waited,omitempty"`
-	OrphanFound   bool `protobuf:"varint,61,opt,name=orphan_found,json=orphanFound,proto3" json:"orphan_found,omitempty"`
+	OrphanWaited bool `protobuf:"varint,60,opt,name=orphan_waited,json=orphanWaited,proto3" json:"orphan_waited,omitempty"`
+	OrphanFound  bool `protobuf:"varint,61,opt,name=orphan_found,json=orphanFound,proto3" json:"orphan_found,omitempty"`
+	// The manifest whose CPU and memory are allocated to the pod; empty: the pod's own.
+	AllocatedDigest string `protobuf:"bytes,70,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	// What is known of its resize; unset: nothing is to be done.
+	Resize        *PodResize `protobuf:"bytes,71,opt,name=resize,proto3" json:"resize,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
 	*x = PodState{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1121,7 @@ func (x *PodState) String() string {
 func (*PodState) ProtoMessage() {}
 
 func (x *PodState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1134,7 @@ func (x *PodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodState.ProtoReflect.Descriptor instead.
 func (*PodState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PodState) GetPod() *PodRef {
@@ -1284,6 +1431,109 @@ func (x *PodState) GetOrphanFound() bool {
 	return false
 }
 
+func (x *PodState) GetAllocatedDigest() string {
+	if x != nil {
+		return x.AllocatedDigest
+	}
+	return ""
+}
+
+func (x *PodState) GetResize() *PodResize {
+	if x != nil {
+		return x.Resize
+	}
+	return nil
+}
+
+// PodResize is a resize that waits or is being carried out.
+type PodResize struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The manifest that the node was asked about last and has not allocated; empty for none.
+	AskedDigest string `protobuf:"bytes,1,opt,name=asked_digest,json=askedDigest,proto3" json:"asked_digest,omitempty"`
+	// Why it cannot be allocated now, in the node's words; empty: not answered.
+	Deferred string `protobuf:"bytes,2,opt,name=deferred,proto3" json:"deferred,omitempty"`
+	// Resources were allocated and are being carried out. Left by ResizeFinished.
+	InProgress bool `protobuf:"varint,3,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
+	// Failed calls in a row, and the newest failure's words, which stay until the resize has ended.
+	Failures      uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
+	FailedAt      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
+	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodResize) Reset() {
+	*x = PodResize{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodResize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodResize) ProtoMessage() {}
+
+func (x *PodResize) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodResize.ProtoReflect.Descriptor instead.
+func (*PodResize) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PodResize) GetAskedDigest() string {
+	if x != nil {
+		return x.AskedDigest
+	}
+	return ""
+}
+
+func (x *PodResize) GetDeferred() string {
+	if x != nil {
+		return x.Deferred
+	}
+	return ""
+}
+
+func (x *PodResize) GetInProgress() bool {
+	if x != nil {
+		return x.InProgress
+	}
+	return false
+}
+
+func (x *PodResize) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *PodResize) GetFailedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailedAt
+	}
+	return nil
+}
+
+func (x *PodResize) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // ContainerRecord is what is known of one container name over all its instances.
 type ContainerRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1320,6 +1570,10 @@ type ContainerRecord struct {
 	Probes             *ContainerProbes `protobuf:"bytes,17,opt,name=probes,proto3" json:"probes,omitempty"`
 	// How its instance ends that was last asked to run its preStop hook.
 	Ending *ContainerEnding `protobuf:"bytes,18,opt,name=ending,proto3" json:"ending,omitempty"`
+	// What the newest instance was given last, where that is not what is allocated to it.
+	Actuated *Resources `protobuf:"bytes,30,opt,name=actuated,proto3" json:"actuated,omitempty"`
+	// What the runtime showed after the newest instance was resized; unset: it was not.
+	Actual *Resources `protobuf:"bytes,31,opt,name=actual,proto3" json:"actual,omitempty"`
 	// The instance that was made and whose start has not been asked for, or has no outcome yet.
 	Made          *MadeContainer `protobuf:"bytes,40,opt,name=made,proto3" json:"made,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1328,7 +1582,7 @@ type ContainerRecord struct {
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1594,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1607,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -1482,6 +1736,20 @@ func (x *ContainerRecord) GetEnding() *ContainerEnding {
 	return nil
 }
 
+func (x *ContainerRecord) GetActuated() *Resources {
+	if x != nil {
+		return x.Actuated
+	}
+	return nil
+}
+
+func (x *ContainerRecord) GetActual() *Resources {
+	if x != nil {
+		return x.Actual
+	}
+	return nil
+}
+
 func (x *ContainerRecord) GetMade() *MadeContainer {
 	if x != nil {
 		return x.Made
@@ -1503,7 +1771,7 @@ type MadeContainer struct {
 
 func (x *MadeContainer) Reset() {
 	*x = MadeContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1783,7 @@ func (x *MadeContainer) String() string {
 func (*MadeContainer) ProtoMessage() {}
 
 func (x *MadeContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1796,7 @@ func (x *MadeContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MadeContainer.ProtoReflect.Descriptor instead.
 func (*MadeContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MadeContainer) GetContainerId() string {
@@ -1574,7 +1842,7 @@ type ContainerEnding struct {
 
 func (x *ContainerEnding) Reset() {
 	*x = ContainerEnding{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1854,7 @@ func (x *ContainerEnding) String() string {
 func (*ContainerEnding) ProtoMessage() {}
 
 func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1867,7 @@ func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerEnding.ProtoReflect.Descriptor instead.
 func (*ContainerEnding) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ContainerEnding) GetContainerId() string {
@@ -1646,7 +1914,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1926,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1939,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -1721,7 +1989,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +2001,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +2014,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BackOff) GetKey() string {
@@ -1782,7 +2050,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +2062,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +2075,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -1835,13 +2103,13 @@ var File_journalet_v1_pod_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
-	"\x16journalet/v1/pod.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xae\x01\n" +
+	"\x16journalet/v1/pod.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xae\x01\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\bR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12C\n" +
-	"\x0flast_transition\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\"\xf7\x02\n" +
+	"\x0flast_transition\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\"\xa0\x03\n" +
 	"\x10PodStatusChanged\x12,\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -1851,7 +2119,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"conditions\x12E\n" +
 	"\awaiting\x18\x05 \x03(\v2+.journalet.v1.PodStatusChanged.WaitingEntryR\awaiting\x12\x14\n" +
 	"\x05ready\x18\x06 \x01(\rR\x05ready\x12\x1a\n" +
-	"\brestarts\x18\a \x01(\rR\brestarts\x1aQ\n" +
+	"\brestarts\x18\a \x01(\rR\brestarts\x12'\n" +
+	"\x0fconditions_gone\x18\f \x03(\tR\x0econditionsGone\x1aQ\n" +
 	"\fWaitingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
 	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.WaitingR\x05value:\x028\x01\";\n" +
@@ -1881,7 +2150,18 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\fcontainer_id\x18\x03 \x01(\tR\vcontainerId\x12+\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x17.journalet.v1.ProbeKindR\x04kind\x12\x18\n" +
 	"\asuccess\x18\x05 \x01(\bR\asuccess\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\x1f\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xc2\x01\n" +
+	"\vResizeAsked\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12/\n" +
+	"\x06demand\x18\x03 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
+	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12\x1e\n" +
+	"\n" +
+	"guaranteed\x18\x05 \x01(\bR\n" +
+	"guaranteed\x12\x1c\n" +
+	"\twithdrawn\x18\x06 \x01(\bR\twithdrawn\"\"\n" +
+	"\x0eResizeFinished\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x1f\n" +
 	"\vOrphanFound\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"O\n" +
 	"\rPodTerminated\x12\x10\n" +
@@ -1889,7 +2169,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xf4\x10\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xd0\x11\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -1943,7 +2223,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\rpast_deadline\x18/ \x01(\bR\fpastDeadline\x12+\n" +
 	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x12#\n" +
 	"\rorphan_waited\x18< \x01(\bR\forphanWaited\x12!\n" +
-	"\forphan_found\x18= \x01(\bR\vorphanFound\x1a\\\n" +
+	"\forphan_found\x18= \x01(\bR\vorphanFound\x12)\n" +
+	"\x10allocated_digest\x18F \x01(\tR\x0fallocatedDigest\x12/\n" +
+	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -1953,7 +2235,15 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.PodCallR\x05value:\x028\x01\x1aV\n" +
 	"\x0fConditionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\xe8\x06\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\xd6\x01\n" +
+	"\tPodResize\x12!\n" +
+	"\fasked_digest\x18\x01 \x01(\tR\vaskedDigest\x12\x1a\n" +
+	"\bdeferred\x18\x02 \x01(\tR\bdeferred\x12\x1f\n" +
+	"\vin_progress\x18\x03 \x01(\bR\n" +
+	"inProgress\x12\x1a\n" +
+	"\bfailures\x18\x04 \x01(\rR\bfailures\x127\n" +
+	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x14\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xce\a\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -1976,7 +2266,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0epre_stopped_id\x18\x0f \x01(\tR\fpreStoppedId\x120\n" +
 	"\x14stopped_as_unhealthy\x18\x10 \x01(\bR\x12stoppedAsUnhealthy\x125\n" +
 	"\x06probes\x18\x11 \x01(\v2\x1d.journalet.v1.ContainerProbesR\x06probes\x125\n" +
-	"\x06ending\x18\x12 \x01(\v2\x1d.journalet.v1.ContainerEndingR\x06ending\x12/\n" +
+	"\x06ending\x18\x12 \x01(\v2\x1d.journalet.v1.ContainerEndingR\x06ending\x123\n" +
+	"\bactuated\x18\x1e \x01(\v2\x17.journalet.v1.ResourcesR\bactuated\x12/\n" +
+	"\x06actual\x18\x1f \x01(\v2\x17.journalet.v1.ResourcesR\x06actual\x12/\n" +
 	"\x04made\x18( \x01(\v2\x1b.journalet.v1.MadeContainerR\x04made\"\x83\x01\n" +
 	"\rMadeContainer\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x18\n" +
@@ -2037,7 +2329,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                 // 0: journalet.v1.PodStage
 	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
@@ -2049,84 +2341,94 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*PodEnding)(nil),             // 7: journalet.v1.PodEnding
 	(*ProbesSet)(nil),             // 8: journalet.v1.ProbesSet
 	(*ProbeResult)(nil),           // 9: journalet.v1.ProbeResult
-	(*OrphanFound)(nil),           // 10: journalet.v1.OrphanFound
-	(*PodTerminated)(nil),         // 11: journalet.v1.PodTerminated
-	(*PodFinished)(nil),           // 12: journalet.v1.PodFinished
-	(*PodState)(nil),              // 13: journalet.v1.PodState
-	(*ContainerRecord)(nil),       // 14: journalet.v1.ContainerRecord
-	(*MadeContainer)(nil),         // 15: journalet.v1.MadeContainer
-	(*ContainerEnding)(nil),       // 16: journalet.v1.ContainerEnding
-	(*ContainerProbes)(nil),       // 17: journalet.v1.ContainerProbes
-	(*BackOff)(nil),               // 18: journalet.v1.BackOff
-	(*PodCall)(nil),               // 19: journalet.v1.PodCall
-	nil,                           // 20: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                           // 21: journalet.v1.PodState.ContainersEntry
-	nil,                           // 22: journalet.v1.PodState.CallsEntry
-	nil,                           // 23: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
-	(*PodRef)(nil),                // 26: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 27: journalet.v1.PodObserved
-	(*Timers)(nil),                // 28: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 29: journalet.v1.ContainerObservation
-	(*CallRequested)(nil),         // 30: journalet.v1.CallRequested
+	(*ResizeAsked)(nil),           // 10: journalet.v1.ResizeAsked
+	(*ResizeFinished)(nil),        // 11: journalet.v1.ResizeFinished
+	(*OrphanFound)(nil),           // 12: journalet.v1.OrphanFound
+	(*PodTerminated)(nil),         // 13: journalet.v1.PodTerminated
+	(*PodFinished)(nil),           // 14: journalet.v1.PodFinished
+	(*PodState)(nil),              // 15: journalet.v1.PodState
+	(*PodResize)(nil),             // 16: journalet.v1.PodResize
+	(*ContainerRecord)(nil),       // 17: journalet.v1.ContainerRecord
+	(*MadeContainer)(nil),         // 18: journalet.v1.MadeContainer
+	(*ContainerEnding)(nil),       // 19: journalet.v1.ContainerEnding
+	(*ContainerProbes)(nil),       // 20: journalet.v1.ContainerProbes
+	(*BackOff)(nil),               // 21: journalet.v1.BackOff
+	(*PodCall)(nil),               // 22: journalet.v1.PodCall
+	nil,                           // 23: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                           // 24: journalet.v1.PodState.ContainersEntry
+	nil,                           // 25: journalet.v1.PodState.CallsEntry
+	nil,                           // 26: journalet.v1.PodState.ConditionsEntry
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*PodDemand)(nil),             // 29: journalet.v1.PodDemand
+	(*PodRef)(nil),                // 30: journalet.v1.PodRef
+	(*PodObserved)(nil),           // 31: journalet.v1.PodObserved
+	(*Timers)(nil),                // 32: journalet.v1.Timers
+	(*ContainerObservation)(nil),  // 33: journalet.v1.ContainerObservation
+	(*Resources)(nil),             // 34: journalet.v1.Resources
+	(*CallRequested)(nil),         // 35: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	24, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	27, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	20, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	25, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	25, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	23, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	28, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	28, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	24, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	27, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	1,  // 9: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	26, // 10: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
-	0,  // 11: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	25, // 12: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	24, // 13: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	24, // 14: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	24, // 15: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	27, // 16: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	21, // 17: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	22, // 18: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	24, // 19: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	24, // 20: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	24, // 21: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	24, // 22: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
-	28, // 23: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
-	1,  // 24: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	23, // 25: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	25, // 26: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
-	29, // 27: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	29, // 28: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 29: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	18, // 30: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	24, // 31: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 32: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	17, // 33: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	16, // 34: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	15, // 35: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
-	24, // 36: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	25, // 37: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
-	2,  // 38: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 39: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 40: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 41: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	25, // 42: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	24, // 43: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	30, // 44: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	24, // 45: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	5,  // 46: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	14, // 47: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	19, // 48: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 49: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	29, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
+	1,  // 10: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
+	30, // 11: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	0,  // 12: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
+	28, // 13: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	27, // 14: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	27, // 15: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	27, // 16: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	31, // 17: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	24, // 18: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	25, // 19: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	27, // 20: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	27, // 21: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	27, // 22: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	27, // 23: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	32, // 24: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	1,  // 25: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
+	26, // 26: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	28, // 27: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	16, // 28: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	27, // 29: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	33, // 30: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	33, // 31: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 32: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
+	21, // 33: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	27, // 34: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 35: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
+	20, // 36: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	19, // 37: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	34, // 38: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
+	34, // 39: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
+	18, // 40: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
+	27, // 41: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	28, // 42: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	2,  // 43: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 44: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 45: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 46: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	28, // 47: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	27, // 48: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	35, // 49: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	27, // 50: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	5,  // 51: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	17, // 52: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	22, // 53: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 54: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -2135,6 +2437,7 @@ func file_journalet_v1_pod_proto_init() {
 		return
 	}
 	file_journalet_v1_agent_proto_init()
+	file_journalet_v1_node_proto_init()
 	file_journalet_v1_runtime_proto_init()
 	file_journalet_v1_source_proto_init()
 	type x struct{}
@@ -2143,7 +2446,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -349,7 +349,7 @@ type Lane int32
 
 const (
 	Lane_LANE_UNSPECIFIED Lane = 0
-	// StartContainer, SetUpVolumes.
+	// StartContainer, UpdateContainer, SetUpVolumes.
 	Lane_LANE_START Lane = 1
 	// StopSandbox.
 	Lane_LANE_STOP Lane = 2
@@ -488,6 +488,7 @@ type CallRequested struct {
 	//	*CallRequested_SetUpVolumes
 	//	*CallRequested_CleanPod
 	//	*CallRequested_RunHook
+	//	*CallRequested_UpdateContainer
 	Work          isCallRequested_Work `protobuf_oneof:"work"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -627,6 +628,15 @@ func (x *CallRequested) GetRunHook() *RunHook {
 	return nil
 }
 
+func (x *CallRequested) GetUpdateContainer() *UpdateContainer {
+	if x != nil {
+		if x, ok := x.Work.(*CallRequested_UpdateContainer); ok {
+			return x.UpdateContainer
+		}
+	}
+	return nil
+}
+
 type isCallRequested_Work interface {
 	isCallRequested_Work()
 }
@@ -671,6 +681,10 @@ type CallRequested_RunHook struct {
 	RunHook *RunHook `protobuf:"bytes,11,opt,name=run_hook,json=runHook,proto3,oneof"`
 }
 
+type CallRequested_UpdateContainer struct {
+	UpdateContainer *UpdateContainer `protobuf:"bytes,24,opt,name=update_container,json=updateContainer,proto3,oneof"`
+}
+
 func (*CallRequested_RunSandbox) isCallRequested_Work() {}
 
 func (*CallRequested_StartContainer) isCallRequested_Work() {}
@@ -691,6 +705,77 @@ func (*CallRequested_CleanPod) isCallRequested_Work() {}
 
 func (*CallRequested_RunHook) isCallRequested_Work() {}
 
+func (*CallRequested_UpdateContainer) isCallRequested_Work() {}
+
+// Resources are CPU and memory of a container; 0: none is set.
+type Resources struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	CpuRequestMillis   int64                  `protobuf:"varint,1,opt,name=cpu_request_millis,json=cpuRequestMillis,proto3" json:"cpu_request_millis,omitempty"`
+	CpuLimitMillis     int64                  `protobuf:"varint,2,opt,name=cpu_limit_millis,json=cpuLimitMillis,proto3" json:"cpu_limit_millis,omitempty"`
+	MemoryRequestBytes int64                  `protobuf:"varint,3,opt,name=memory_request_bytes,json=memoryRequestBytes,proto3" json:"memory_request_bytes,omitempty"`
+	MemoryLimitBytes   int64                  `protobuf:"varint,4,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Resources) Reset() {
+	*x = Resources{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resources) ProtoMessage() {}
+
+func (x *Resources) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resources.ProtoReflect.Descriptor instead.
+func (*Resources) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Resources) GetCpuRequestMillis() int64 {
+	if x != nil {
+		return x.CpuRequestMillis
+	}
+	return 0
+}
+
+func (x *Resources) GetCpuLimitMillis() int64 {
+	if x != nil {
+		return x.CpuLimitMillis
+	}
+	return 0
+}
+
+func (x *Resources) GetMemoryRequestBytes() int64 {
+	if x != nil {
+		return x.MemoryRequestBytes
+	}
+	return 0
+}
+
+func (x *Resources) GetMemoryLimitBytes() int64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
+}
+
 // RunSandbox makes a pod's sandbox. Discoverable: the sandbox carries the intent's id.
 type RunSandbox struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -698,14 +783,16 @@ type RunSandbox struct {
 	Attempt uint32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Digest  string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// A host-network sandbox does not wait for the runtime's network.
-	HostNetwork   bool `protobuf:"varint,3,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	HostNetwork bool `protobuf:"varint,3,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
+	// The manifest whose CPU and memory the pod has; empty: that of digest.
+	AllocatedDigest string `protobuf:"bytes,8,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RunSandbox) Reset() {
 	*x = RunSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[1]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +804,7 @@ func (x *RunSandbox) String() string {
 func (*RunSandbox) ProtoMessage() {}
 
 func (x *RunSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[1]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +817,7 @@ func (x *RunSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSandbox.ProtoReflect.Descriptor instead.
 func (*RunSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{1}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RunSandbox) GetAttempt() uint32 {
@@ -754,6 +841,13 @@ func (x *RunSandbox) GetHostNetwork() bool {
 	return false
 }
 
+func (x *RunSandbox) GetAllocatedDigest() string {
+	if x != nil {
+		return x.AllocatedDigest
+	}
+	return ""
+}
+
 // StartContainer makes and starts one container, or one of the two. Discoverable: the container carries the intent's id.
 type StartContainer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -772,14 +866,16 @@ type StartContainer struct {
 	// Of START_PART_START: the container to start, which START_PART_MAKE made.
 	ContainerId string `protobuf:"bytes,21,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	// Of a call that does all of it: a start in doubt is made again even if the container is not to run twice by its policy.
-	MayRepeat     bool `protobuf:"varint,22,opt,name=may_repeat,json=mayRepeat,proto3" json:"may_repeat,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MayRepeat bool `protobuf:"varint,22,opt,name=may_repeat,json=mayRepeat,proto3" json:"may_repeat,omitempty"`
+	// The manifest whose CPU and memory the pod has; empty: that of digest.
+	AllocatedDigest string `protobuf:"bytes,12,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StartContainer) Reset() {
 	*x = StartContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[2]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +887,7 @@ func (x *StartContainer) String() string {
 func (*StartContainer) ProtoMessage() {}
 
 func (x *StartContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[2]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +900,7 @@ func (x *StartContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartContainer.ProtoReflect.Descriptor instead.
 func (*StartContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{2}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StartContainer) GetContainer() string {
@@ -877,6 +973,110 @@ func (x *StartContainer) GetMayRepeat() bool {
 	return false
 }
 
+func (x *StartContainer) GetAllocatedDigest() string {
+	if x != nil {
+		return x.AllocatedDigest
+	}
+	return ""
+}
+
+// UpdateContainer gives a running container other resources. Idempotent.
+type UpdateContainer struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	ContainerId string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	Digest      string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The manifest whose CPU and memory the pod has; empty: that of digest.
+	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	// All that the container has from then on.
+	Resources *Resources `protobuf:"bytes,5,opt,name=resources,proto3" json:"resources,omitempty"`
+	// The memory limit is a lower one: it is refused if as much is in use.
+	MemoryLimitFalls bool `protobuf:"varint,6,opt,name=memory_limit_falls,json=memoryLimitFalls,proto3" json:"memory_limit_falls,omitempty"`
+	// The sandbox is told what the pod has as a whole, where the runtime takes it.
+	SandboxId     string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateContainer) Reset() {
+	*x = UpdateContainer{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateContainer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateContainer) ProtoMessage() {}
+
+func (x *UpdateContainer) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateContainer.ProtoReflect.Descriptor instead.
+func (*UpdateContainer) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *UpdateContainer) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *UpdateContainer) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *UpdateContainer) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *UpdateContainer) GetAllocatedDigest() string {
+	if x != nil {
+		return x.AllocatedDigest
+	}
+	return ""
+}
+
+func (x *UpdateContainer) GetResources() *Resources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *UpdateContainer) GetMemoryLimitFalls() bool {
+	if x != nil {
+		return x.MemoryLimitFalls
+	}
+	return false
+}
+
+func (x *UpdateContainer) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
 // StopContainer stops one container. Idempotent.
 type StopContainer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -891,7 +1091,7 @@ type StopContainer struct {
 
 func (x *StopContainer) Reset() {
 	*x = StopContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[3]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1103,7 @@ func (x *StopContainer) String() string {
 func (*StopContainer) ProtoMessage() {}
 
 func (x *StopContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[3]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1116,7 @@ func (x *StopContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopContainer.ProtoReflect.Descriptor instead.
 func (*StopContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StopContainer) GetContainer() string {
@@ -968,7 +1168,7 @@ type RunHook struct {
 
 func (x *RunHook) Reset() {
 	*x = RunHook{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1180,7 @@ func (x *RunHook) String() string {
 func (*RunHook) ProtoMessage() {}
 
 func (x *RunHook) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1193,7 @@ func (x *RunHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHook.ProtoReflect.Descriptor instead.
 func (*RunHook) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunHook) GetContainer() string {
@@ -1058,7 +1258,7 @@ type RemoveContainer struct {
 
 func (x *RemoveContainer) Reset() {
 	*x = RemoveContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1270,7 @@ func (x *RemoveContainer) String() string {
 func (*RemoveContainer) ProtoMessage() {}
 
 func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1283,7 @@ func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveContainer.ProtoReflect.Descriptor instead.
 func (*RemoveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RemoveContainer) GetContainer() string {
@@ -1119,7 +1319,7 @@ type StopSandbox struct {
 
 func (x *StopSandbox) Reset() {
 	*x = StopSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1331,7 @@ func (x *StopSandbox) String() string {
 func (*StopSandbox) ProtoMessage() {}
 
 func (x *StopSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1344,7 @@ func (x *StopSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandbox.ProtoReflect.Descriptor instead.
 func (*StopSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StopSandbox) GetSandboxId() string {
@@ -1171,7 +1371,7 @@ type RemoveSandbox struct {
 
 func (x *RemoveSandbox) Reset() {
 	*x = RemoveSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1383,7 @@ func (x *RemoveSandbox) String() string {
 func (*RemoveSandbox) ProtoMessage() {}
 
 func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1396,7 @@ func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSandbox.ProtoReflect.Descriptor instead.
 func (*RemoveSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RemoveSandbox) GetSandboxId() string {
@@ -1216,7 +1416,7 @@ type PullImage struct {
 
 func (x *PullImage) Reset() {
 	*x = PullImage{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1428,7 @@ func (x *PullImage) String() string {
 func (*PullImage) ProtoMessage() {}
 
 func (x *PullImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1441,7 @@ func (x *PullImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImage.ProtoReflect.Descriptor instead.
 func (*PullImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PullImage) GetImage() string {
@@ -1261,7 +1461,7 @@ type SetUpVolumes struct {
 
 func (x *SetUpVolumes) Reset() {
 	*x = SetUpVolumes{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1473,7 @@ func (x *SetUpVolumes) String() string {
 func (*SetUpVolumes) ProtoMessage() {}
 
 func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1486,7 @@ func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetUpVolumes.ProtoReflect.Descriptor instead.
 func (*SetUpVolumes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetUpVolumes) GetDigest() string {
@@ -1310,7 +1510,7 @@ type CleanPod struct {
 
 func (x *CleanPod) Reset() {
 	*x = CleanPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1522,7 @@ func (x *CleanPod) String() string {
 func (*CleanPod) ProtoMessage() {}
 
 func (x *CleanPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1535,7 @@ func (x *CleanPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanPod.ProtoReflect.Descriptor instead.
 func (*CleanPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CleanPod) GetNamespace() string {
@@ -1373,7 +1573,7 @@ type CallDispatched struct {
 
 func (x *CallDispatched) Reset() {
 	*x = CallDispatched{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1585,7 @@ func (x *CallDispatched) String() string {
 func (*CallDispatched) ProtoMessage() {}
 
 func (x *CallDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1598,7 @@ func (x *CallDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDispatched.ProtoReflect.Descriptor instead.
 func (*CallDispatched) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallDispatched) GetIntentId() string {
@@ -1433,7 +1633,7 @@ type CallWithdrawn struct {
 
 func (x *CallWithdrawn) Reset() {
 	*x = CallWithdrawn{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1645,7 @@ func (x *CallWithdrawn) String() string {
 func (*CallWithdrawn) ProtoMessage() {}
 
 func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1658,7 @@ func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWithdrawn.ProtoReflect.Descriptor instead.
 func (*CallWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallWithdrawn) GetIntentId() string {
@@ -1480,7 +1680,7 @@ type CallDropped struct {
 
 func (x *CallDropped) Reset() {
 	*x = CallDropped{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1692,7 @@ func (x *CallDropped) String() string {
 func (*CallDropped) ProtoMessage() {}
 
 func (x *CallDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1705,7 @@ func (x *CallDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDropped.ProtoReflect.Descriptor instead.
 func (*CallDropped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallDropped) GetIntentId() string {
@@ -1534,17 +1734,19 @@ type CallFinished struct {
 	// The same call may succeed later without a change of the manifest.
 	Retryable bool `protobuf:"varint,5,opt,name=retryable,proto3" json:"retryable,omitempty"`
 	// What was learnt.
-	SandboxId     string `protobuf:"bytes,6,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	ContainerId   string `protobuf:"bytes,7,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
-	ImageRef      string `protobuf:"bytes,8,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
-	ImageBytes    int64  `protobuf:"varint,9,opt,name=image_bytes,json=imageBytes,proto3" json:"image_bytes,omitempty"`
+	SandboxId   string `protobuf:"bytes,6,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	ContainerId string `protobuf:"bytes,7,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	ImageRef    string `protobuf:"bytes,8,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
+	ImageBytes  int64  `protobuf:"varint,9,opt,name=image_bytes,json=imageBytes,proto3" json:"image_bytes,omitempty"`
+	// Of an UpdateContainer: what the runtime shows afterwards.
+	Actual        *Resources `protobuf:"bytes,16,opt,name=actual,proto3" json:"actual,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallFinished) Reset() {
 	*x = CallFinished{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1758,7 @@ func (x *CallFinished) String() string {
 func (*CallFinished) ProtoMessage() {}
 
 func (x *CallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1771,7 @@ func (x *CallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFinished.ProtoReflect.Descriptor instead.
 func (*CallFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallFinished) GetIntentId() string {
@@ -1635,6 +1837,13 @@ func (x *CallFinished) GetImageBytes() int64 {
 	return 0
 }
 
+func (x *CallFinished) GetActual() *Resources {
+	if x != nil {
+		return x.Actual
+	}
+	return nil
+}
+
 // RuntimeHealthChanged is the runtime's own word on its health, or the lack of one.
 type RuntimeHealthChanged struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1649,7 +1858,7 @@ type RuntimeHealthChanged struct {
 
 func (x *RuntimeHealthChanged) Reset() {
 	*x = RuntimeHealthChanged{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1870,7 @@ func (x *RuntimeHealthChanged) String() string {
 func (*RuntimeHealthChanged) ProtoMessage() {}
 
 func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1883,7 @@ func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeHealthChanged.ProtoReflect.Descriptor instead.
 func (*RuntimeHealthChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RuntimeHealthChanged) GetRuntimeReady() bool {
@@ -1729,7 +1938,7 @@ type SandboxObservation struct {
 
 func (x *SandboxObservation) Reset() {
 	*x = SandboxObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1950,7 @@ func (x *SandboxObservation) String() string {
 func (*SandboxObservation) ProtoMessage() {}
 
 func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1963,7 @@ func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxObservation.ProtoReflect.Descriptor instead.
 func (*SandboxObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SandboxObservation) GetId() string {
@@ -1833,7 +2042,7 @@ type ContainerObservation struct {
 
 func (x *ContainerObservation) Reset() {
 	*x = ContainerObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +2054,7 @@ func (x *ContainerObservation) String() string {
 func (*ContainerObservation) ProtoMessage() {}
 
 func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +2067,7 @@ func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerObservation.ProtoReflect.Descriptor instead.
 func (*ContainerObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ContainerObservation) GetId() string {
@@ -1982,7 +2191,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2203,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2216,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -2059,7 +2268,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2280,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2293,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Call) GetIntentId() string {
@@ -2177,7 +2386,7 @@ type RuntimeState struct {
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2398,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2411,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -2286,7 +2495,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2507,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2520,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Opening) GetIdle() bool {
@@ -2337,7 +2546,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2558,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2571,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -2417,7 +2626,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2638,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2651,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -2467,7 +2676,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2688,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2701,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -2520,7 +2729,7 @@ var File_journalet_v1_runtime_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
-	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\"\xb7\x05\n" +
+	"\x1ajournalet/v1/runtime.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\"\x83\x06\n" +
 	"\rCallRequested\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12;\n" +
 	"\vrun_sandbox\x18\x02 \x01(\v2\x18.journalet.v1.RunSandboxH\x00R\n" +
@@ -2535,13 +2744,20 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x0eset_up_volumes\x18\t \x01(\v2\x1a.journalet.v1.SetUpVolumesH\x00R\fsetUpVolumes\x125\n" +
 	"\tclean_pod\x18\n" +
 	" \x01(\v2\x16.journalet.v1.CleanPodH\x00R\bcleanPod\x122\n" +
-	"\brun_hook\x18\v \x01(\v2\x15.journalet.v1.RunHookH\x00R\arunHookB\x06\n" +
-	"\x04work\"a\n" +
+	"\brun_hook\x18\v \x01(\v2\x15.journalet.v1.RunHookH\x00R\arunHook\x12J\n" +
+	"\x10update_container\x18\x18 \x01(\v2\x1d.journalet.v1.UpdateContainerH\x00R\x0fupdateContainerB\x06\n" +
+	"\x04work\"\xc3\x01\n" +
+	"\tResources\x12,\n" +
+	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
+	"\x10cpu_limit_millis\x18\x02 \x01(\x03R\x0ecpuLimitMillis\x120\n" +
+	"\x14memory_request_bytes\x18\x03 \x01(\x03R\x12memoryRequestBytes\x12,\n" +
+	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\x8c\x01\n" +
 	"\n" +
 	"RunSandbox\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
-	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\"\xb3\x02\n" +
+	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
+	"\x10allocated_digest\x18\b \x01(\tR\x0fallocatedDigest\"\xde\x02\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -2554,7 +2770,17 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x04part\x18\x14 \x01(\x0e2\x17.journalet.v1.StartPartR\x04part\x12!\n" +
 	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x1d\n" +
 	"\n" +
-	"may_repeat\x18\x16 \x01(\bR\tmayRepeat\"\x99\x01\n" +
+	"may_repeat\x18\x16 \x01(\bR\tmayRepeat\x12)\n" +
+	"\x10allocated_digest\x18\f \x01(\tR\x0fallocatedDigest\"\x99\x02\n" +
+	"\x0fUpdateContainer\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
+	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\x12)\n" +
+	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x125\n" +
+	"\tresources\x18\x05 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\x12,\n" +
+	"\x12memory_limit_falls\x18\x06 \x01(\bR\x10memoryLimitFalls\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\a \x01(\tR\tsandboxId\"\x99\x01\n" +
 	"\rStopContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12/\n" +
@@ -2595,7 +2821,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"@\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x14\n" +
-	"\x05asker\x18\x02 \x01(\tR\x05asker\"\xa8\x02\n" +
+	"\x05asker\x18\x02 \x01(\tR\x05asker\"\xd9\x02\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x14\n" +
 	"\x05asker\x18\x02 \x01(\tR\x05asker\x12-\n" +
@@ -2607,7 +2833,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\fcontainer_id\x18\a \x01(\tR\vcontainerId\x12\x1b\n" +
 	"\timage_ref\x18\b \x01(\tR\bimageRef\x12\x1f\n" +
 	"\vimage_bytes\x18\t \x01(\x03R\n" +
-	"imageBytes\"\xc6\x01\n" +
+	"imageBytes\x12/\n" +
+	"\x06actual\x18\x10 \x01(\v2\x17.journalet.v1.ResourcesR\x06actual\"\xc6\x01\n" +
 	"\x14RuntimeHealthChanged\x12#\n" +
 	"\rruntime_ready\x18\x01 \x01(\bR\fruntimeReady\x12#\n" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
@@ -2779,7 +3006,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -2789,88 +3016,93 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(Lane)(0),                     // 5: journalet.v1.Lane
 	(CallStage)(0),                // 6: journalet.v1.CallStage
 	(*CallRequested)(nil),         // 7: journalet.v1.CallRequested
-	(*RunSandbox)(nil),            // 8: journalet.v1.RunSandbox
-	(*StartContainer)(nil),        // 9: journalet.v1.StartContainer
-	(*StopContainer)(nil),         // 10: journalet.v1.StopContainer
-	(*RunHook)(nil),               // 11: journalet.v1.RunHook
-	(*RemoveContainer)(nil),       // 12: journalet.v1.RemoveContainer
-	(*StopSandbox)(nil),           // 13: journalet.v1.StopSandbox
-	(*RemoveSandbox)(nil),         // 14: journalet.v1.RemoveSandbox
-	(*PullImage)(nil),             // 15: journalet.v1.PullImage
-	(*SetUpVolumes)(nil),          // 16: journalet.v1.SetUpVolumes
-	(*CleanPod)(nil),              // 17: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 18: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 19: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 20: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 21: journalet.v1.CallFinished
-	(*RuntimeHealthChanged)(nil),  // 22: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 23: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 24: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 25: journalet.v1.PodObserved
-	(*Call)(nil),                  // 26: journalet.v1.Call
-	(*RuntimeState)(nil),          // 27: journalet.v1.RuntimeState
-	(*Opening)(nil),               // 28: journalet.v1.Opening
-	(*LaneLimits)(nil),            // 29: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 30: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 31: journalet.v1.PodCalls
-	nil,                           // 32: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 33: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 34: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 35: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 36: journalet.v1.RuntimeState.OpeningsEntry
-	nil,                           // 37: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*Timers)(nil),                // 40: journalet.v1.Timers
+	(*Resources)(nil),             // 8: journalet.v1.Resources
+	(*RunSandbox)(nil),            // 9: journalet.v1.RunSandbox
+	(*StartContainer)(nil),        // 10: journalet.v1.StartContainer
+	(*UpdateContainer)(nil),       // 11: journalet.v1.UpdateContainer
+	(*StopContainer)(nil),         // 12: journalet.v1.StopContainer
+	(*RunHook)(nil),               // 13: journalet.v1.RunHook
+	(*RemoveContainer)(nil),       // 14: journalet.v1.RemoveContainer
+	(*StopSandbox)(nil),           // 15: journalet.v1.StopSandbox
+	(*RemoveSandbox)(nil),         // 16: journalet.v1.RemoveSandbox
+	(*PullImage)(nil),             // 17: journalet.v1.PullImage
+	(*SetUpVolumes)(nil),          // 18: journalet.v1.SetUpVolumes
+	(*CleanPod)(nil),              // 19: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 20: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 21: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 22: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 23: journalet.v1.CallFinished
+	(*RuntimeHealthChanged)(nil),  // 24: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 25: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 26: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 27: journalet.v1.PodObserved
+	(*Call)(nil),                  // 28: journalet.v1.Call
+	(*RuntimeState)(nil),          // 29: journalet.v1.RuntimeState
+	(*Opening)(nil),               // 30: journalet.v1.Opening
+	(*LaneLimits)(nil),            // 31: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 32: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 33: journalet.v1.PodCalls
+	nil,                           // 34: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 35: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 36: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 37: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 38: journalet.v1.RuntimeState.OpeningsEntry
+	nil,                           // 39: journalet.v1.PodCalls.ContainersEntry
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*Timers)(nil),                // 42: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
-	8,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
-	9,  // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
-	10, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
-	12, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
-	13, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
-	14, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
-	15, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	16, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	17, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
-	11, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
-	0,  // 10: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	38, // 11: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 12: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	38, // 13: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	38, // 14: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 15: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	3,  // 16: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	39, // 17: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 18: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	39, // 19: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	39, // 20: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	39, // 21: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	39, // 22: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	23, // 23: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	24, // 24: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	7,  // 25: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	5,  // 26: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	6,  // 27: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	39, // 28: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	29, // 29: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	32, // 30: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	33, // 31: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	34, // 32: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	22, // 33: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	35, // 34: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	36, // 35: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
-	40, // 36: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	37, // 37: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	26, // 38: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	30, // 39: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	31, // 40: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	28, // 41: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	9,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
+	10, // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
+	12, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
+	14, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
+	15, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
+	16, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
+	17, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
+	18, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	19, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	13, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
+	11, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
+	0,  // 11: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	8,  // 12: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	40, // 13: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 14: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	40, // 15: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	40, // 16: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 17: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	8,  // 18: journalet.v1.CallFinished.actual:type_name -> journalet.v1.Resources
+	3,  // 19: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	41, // 20: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 21: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	41, // 22: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	41, // 23: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	41, // 24: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	41, // 25: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	25, // 26: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	26, // 27: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	7,  // 28: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	5,  // 29: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	6,  // 30: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	41, // 31: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	31, // 32: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	34, // 33: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	35, // 34: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	36, // 35: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	24, // 36: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	37, // 37: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	38, // 38: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
+	42, // 39: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	39, // 40: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	28, // 41: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	32, // 42: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	33, // 43: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	30, // 44: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -2890,15 +3122,16 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_SetUpVolumes)(nil),
 		(*CallRequested_CleanPod)(nil),
 		(*CallRequested_RunHook)(nil),
+		(*CallRequested_UpdateContainer)(nil),
 	}
-	file_journalet_v1_runtime_proto_msgTypes[16].OneofWrappers = []any{}
+	file_journalet_v1_runtime_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -205,6 +205,8 @@ func Operation(req *journaletv1.CallRequested) string {
 			return "create_container"
 		}
 		return "start_container"
+	case *journaletv1.CallRequested_UpdateContainer:
+		return "update_container"
 	case *journaletv1.CallRequested_StopContainer:
 		return "stop_container"
 	case *journaletv1.CallRequested_RemoveContainer:

@@ -13,7 +13,7 @@ import (
 
 // startContainer makes and starts a container, or goes on from where an earlier call of this intent left it.
 func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContainer) (result, error) {
-	pod, err := c.manifest(ctx, req.GetDigest())
+	pod, err := c.allocated(ctx, req.GetDigest(), req.GetAllocatedDigest())
 	if err != nil {
 		return result{}, err
 	}

@@ -182,6 +182,7 @@ type call struct {
 type result struct {
 	sandboxID, containerID, imageRef string
 	imageBytes                       int64
+	actual                           *journaletv1.Resources
 }
 
 // Perform does the work of one intent and returns its outcome, once that is known. With inDoubt the work may have
@@ -200,6 +201,7 @@ func (d *Driver) Perform(ctx context.Context, intentID, asker string, req *journ
 	out := &journaletv1.CallFinished{
 		IntentId: intentID, Asker: asker,
 		SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, ImageBytes: res.imageBytes,
+		Actual: res.actual,
 	}
 	if err != nil {
 		f := failureOf(err)
@@ -217,6 +219,8 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 		return c.runSandbox(ctx, w.RunSandbox)
 	case *journaletv1.CallRequested_StartContainer:
 		return c.startContainer(ctx, w.StartContainer)
+	case *journaletv1.CallRequested_UpdateContainer:
+		return c.updateContainer(ctx, w.UpdateContainer)
 	case *journaletv1.CallRequested_StopContainer:
 		return c.stopContainer(ctx, w.StopContainer)
 	case *journaletv1.CallRequested_RemoveContainer:

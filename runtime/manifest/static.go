@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	actor "github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/resize"
 )
 
 // Annotations that the kubelet puts on pods that do not come from the API server.
@@ -185,6 +188,12 @@ func applyStatic(r *report, pod *corev1.Pod, path string, opts Options) {
 // a later version adds and the pod's place among others do not enter it. Two pods of one manifest differ at least in
 // their full name. 32 hexadecimal digits, like the kubelet's; the value differs, since its internal types are hashed there.
 func stableUID(r *report, pod *corev1.Pod, path string, opts Options) types.UID {
+	qos := ""
+	if resize.Resizable(pod) {
+		// What is resized in place makes no other pod; another QoS class does (ADR 014).
+		qos = "qos:" + string(actor.QOS(pod))
+		pod = resize.Unsized(pod)
+	}
 	content, err := json.Marshal(pod)
 	if err != nil {
 		r.addAt("", CodeInvalid, "cannot be written as JSON", "report this manifest as a bug of the agent")
@@ -193,6 +202,7 @@ func stableUID(r *report, pod *corev1.Pod, path string, opts Options) types.UID 
 	place := "file"
 	h := md5.New()
 	h.Write(content)
+	h.Write([]byte(qos))
 	if opts.Source == SourceHTTP {
 		place = "url"
 	} else {

@@ -45,6 +45,7 @@ var carriedOut = newFieldSet(alsoForInit(withHooks(withProbes(
 	"spec.containers[].env[].name", "spec.containers[].env[].value",
 	"spec.containers[].env[].valueFrom.fieldRef", "spec.containers[].env[].valueFrom.resourceFieldRef",
 	"spec.containers[].resources.limits", "spec.containers[].resources.requests",
+	"spec.containers[].resizePolicy[].resourceName", "spec.containers[].resizePolicy[].restartPolicy",
 	"spec.containers[].volumeMounts[].name", "spec.containers[].volumeMounts[].mountPath",
 	"spec.containers[].volumeMounts[].readOnly", "spec.containers[].volumeMounts[].mountPropagation",
 	"spec.containers[].terminationMessagePath", "spec.containers[].terminationMessagePolicy",

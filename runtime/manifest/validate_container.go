@@ -54,6 +54,7 @@ func (s *containerScope) container(c *corev1.Container, volumes map[string]bool,
 	s.report.invalid(errs)
 	s.env(c.Env, p.Child("env"))
 	s.resources(&c.Resources, p.Child("resources"))
+	s.resizes(c, p.Child("resizePolicy"))
 	s.security(c.SecurityContext, p.Child("securityContext"))
 	s.restarts(c, p)
 	s.probes(c, p)

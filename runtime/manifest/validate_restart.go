@@ -21,6 +21,12 @@ func validateInit(c *corev1.Container, at *field.Path) (errs field.ErrorList) {
 	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 		return nil
 	}
+	for i, p := range c.ResizePolicy {
+		if p.RestartPolicy == corev1.RestartContainer {
+			errs = append(errs, field.Invalid(at.Child("resizePolicy").Index(i).Child("restartPolicy"), p.RestartPolicy,
+				"may be set only for init containers with restartPolicy=Always"))
+		}
+	}
 	if c.Lifecycle != nil {
 		errs = append(errs, field.Forbidden(at.Child("lifecycle"), onlySidecars))
 	}

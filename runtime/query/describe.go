@@ -95,7 +95,7 @@ func (d *Describer) Describe(id string, author messages.Ref, e *journaletv1.Even
 	for _, p := range namedPods(e) {
 		d.Name(p.GetUid(), p.GetName())
 	}
-	for _, f := range []func(string, messages.Ref, *journaletv1.Event) string{d.agentEvent, d.podEvent, d.callEvent, d.imageOrNode} {
+	for _, f := range []func(string, messages.Ref, *journaletv1.Event) string{d.agentEvent, d.podEvent, d.callEvent, d.imageOrNode, d.resizeEvent} {
 		if s := f(id, author, e); s != "" {
 			return s
 		}
@@ -319,6 +319,9 @@ func statusChanged(c *journaletv1.PodStatusChanged) string {
 	for _, cond := range c.GetConditions() {
 		if cond.GetType() == string(corev1.PodReady) {
 			parts = append(parts, map[bool]string{true: "Ready", false: "not Ready"}[cond.GetStatus()])
+		}
+		if t := corev1.PodConditionType(cond.GetType()); t == corev1.PodResizePending || t == corev1.PodResizeInProgress {
+			parts = append(parts, withReason(cond.GetType(), cond.GetReason()))
 		}
 	}
 	names := make([]string, 0, len(c.GetWaiting()))

@@ -70,6 +70,8 @@ func Work(c *journaletv1.CallRequested) string {
 			return "make container " + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())
 		}
 		return "start container " + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())
+	case *journaletv1.CallRequested_UpdateContainer:
+		return "resize container " + w.UpdateContainer.GetContainer() + " to " + resources(w.UpdateContainer.GetResources())
 	case *journaletv1.CallRequested_StopContainer:
 		s := fmt.Sprintf("stop container %s, grace %s", w.StopContainer.GetContainer(), span(w.StopContainer.GetGrace().AsDuration()))
 		return withReason(s, w.StopContainer.GetReason())

@@ -21,7 +21,7 @@ func TestEveryEventOfTheContractHasWords(t *testing.T) {
 		e.ProtoReflect().Mutable(fd)
 		text := Describe(messages.Pod("u1"), e)
 		d, told := NewDescriber(), ""
-		for _, f := range []func(string, messages.Ref, *journaletv1.Event) string{d.agentEvent, d.podEvent, d.callEvent, d.imageOrNode} {
+		for _, f := range []func(string, messages.Ref, *journaletv1.Event) string{d.agentEvent, d.podEvent, d.callEvent, d.imageOrNode, d.resizeEvent} {
 			told += f("", messages.Pod("u1"), e)
 		}
 		if told != text {

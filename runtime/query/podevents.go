@@ -61,6 +61,15 @@ func (p *podEvents) note(rec *journaletv1.Record, id string, e *journaletv1.Even
 		}
 	case *journaletv1.Event_PodStatusChanged:
 		p.waiting(k.PodStatusChanged, add)
+		p.resizing(k.PodStatusChanged, add)
+	case *journaletv1.Event_ResizeDecided:
+		if d := k.ResizeDecided; d.GetAllocated() && d.GetUid() == p.ref.ID {
+			add(corev1.EventTypeNormal, "ResizeStarted", "the node has allocated the new resources")
+		}
+	case *journaletv1.Event_ResizeFinished:
+		if k.ResizeFinished.GetUid() == p.ref.ID {
+			add(corev1.EventTypeNormal, "ResizeCompleted", "every container that runs has its new resources")
+		}
 	case *journaletv1.Event_Quarantined:
 		if q := k.Quarantined; q.GetKind()+"/"+q.GetId() == p.ref.String() {
 			add(corev1.EventTypeWarning, ReasonQuarantined, "%s", withMessage(decisionError(q.GetCode()), q.GetMessage()))
@@ -131,6 +140,8 @@ func (p *podEvents) finished(f *journaletv1.CallFinished, add addEvent) {
 		reason, what = "FailedKillPod", "container "+c.GetStopContainer().GetContainer()+" could not be stopped"
 	case c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:
 		reason, what = "FailedKillPod", "the sandbox could not be taken down"
+	case c.GetUpdateContainer() != nil:
+		return // it is told as ResizeError, with the condition
 	case c.GetStartContainer() != nil:
 		what = fmt.Sprintf("container %s could not be started (%s)", c.GetStartContainer().GetContainer(), callError(f.GetError()))
 	default:

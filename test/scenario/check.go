@@ -141,6 +141,7 @@ func (g *engine) judgeWorld(uid string, wanted bool, say func(string, ...any)) {
 		if !alive(c) {
 			dead[c.GetName()]++
 		}
+		g.judgeSize(a, c, say)
 	}
 	for _, c := range slices.Sorted(maps.Keys(dead)) {
 		// The newest dead instance is kept, and beside a dead current one the one before it.

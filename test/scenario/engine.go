@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/actors/image"
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/resize"
 	"github.com/journalet/journalet/actors/runtime"
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
@@ -187,7 +188,7 @@ func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 	}
 	var m *corev1.Pod
 	if start := c.GetRequest().GetStartContainer(); start != nil {
-		m = g.names.manifests[start.GetDigest()]
+		m = resize.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()])
 		g.world.of(uid).expect(g.dispatched(), start, uid)
 	}
 	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/resize"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -31,6 +32,7 @@ func inSandbox(c *journaletv1.ContainerObservation, name string) string {
 func (w *world) watchStart(o *objects, alias string, c *journaletv1.ContainerObservation, m *corev1.Pod) {
 	known := func(spec *corev1.Container, once string) {
 		c.Image, c.ImageRef, c.Hash = spec.Image, "sha256:"+spec.Image, pod.ContainerHash(spec)
+		o.sizes[c.GetId()] = resize.Of(&spec.Resources)
 		once += c.GetName() + " " + c.GetHash()
 		o.began[once]++
 		if never(m, spec) && o.began[once] > 1 {

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -94,6 +95,8 @@ func (n *names) event(e *journaletv1.Event) string {
 		return probes(k.ProbesSet)
 	case *journaletv1.Event_PodStatusChanged:
 		return changed(k.PodStatusChanged)
+	case *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeFinished:
+		return n.resize(e)
 	case *journaletv1.Event_PodEnding:
 		return ending(k.PodEnding)
 	case *journaletv1.Event_PodTerminated:
@@ -163,6 +166,8 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		text += fmt.Sprintf(" attempt=%d in %s", k.StartContainer.GetAttempt(), k.StartContainer.GetSandboxId())
 	case *journaletv1.CallRequested_StopContainer:
 		text += fmt.Sprintf(" %s grace=%s (%s)", k.StopContainer.GetContainerId(), k.StopContainer.GetGrace().AsDuration(), k.StopContainer.GetReason())
+	case *journaletv1.CallRequested_UpdateContainer:
+		text += " " + sizes(k.UpdateContainer.GetResources())
 	case *journaletv1.CallRequested_RunHook:
 		text += " " + k.RunHook.GetContainerId()
 		if k.RunHook.GetTimeout() != nil {
@@ -199,6 +204,8 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 		return "start-container", k.StartContainer.GetContainer()
 	case *journaletv1.CallRequested_StopContainer:
 		return "stop-container", k.StopContainer.GetContainer()
+	case *journaletv1.CallRequested_UpdateContainer:
+		return "update-container", k.UpdateContainer.GetContainer()
 	case *journaletv1.CallRequested_RemoveContainer:
 		return "remove-container", k.RemoveContainer.GetContainer()
 	case *journaletv1.CallRequested_StopSandbox:
@@ -232,6 +239,12 @@ func changed(c *journaletv1.PodStatusChanged) string {
 		if cond.GetType() == "Ready" {
 			text += fmt.Sprintf(" Ready=%t", cond.GetStatus())
 		}
+		if strings.HasPrefix(cond.GetType(), "PodResize") {
+			text += " " + cond.GetType() + "=" + cmp.Or(cond.GetReason(), "True")
+		}
+	}
+	for _, gone := range c.GetConditionsGone() {
+		text += " no " + gone
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
 		if w := c.GetWaiting()[name]; w.GetReason() != "" {

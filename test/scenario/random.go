@@ -84,7 +84,7 @@ func manifestOf(r *rand.Rand) string {
 	}
 	return fmt.Sprintf("metadata: {name: %s%s}\nspec: {restartPolicy: %s, hostNetwork: %t, %s%scontainers: [{name: main, image: %q%s%s}%s]%s}\n",
 		pick(r, "a", "b"), uid, pick(r, "Always", "OnFailure", "Never"), r.IntN(4) == 0, deadlineOf(r), initsOf(r),
-		pick(r, "app:1", "app:2"), pull, policyOf(r, 8)+probesOf(r)+hooksOf(r), side, volumes)
+		pick(r, "app:1", "app:2"), pull, policyOf(r, 8)+probesOf(r)+hooksOf(r)+sizeOf(r), side, volumes)
 }
 
 // hooksOf makes up hooks for every third container.
@@ -107,12 +107,22 @@ func initsOf(r *rand.Rand) string {
 		if name == "proxy" {
 			policy = ", restartPolicy: Always" + probesOf(r) + hooksOf(r)
 		}
-		list = append(list, fmt.Sprintf("{name: %s, image: %q%s}", name, pick(r, "app:1", "app:2"), policy))
+		list = append(list, fmt.Sprintf("{name: %s, image: %q%s}", name, pick(r, "app:1", "app:2"), policy+sizeOf(r)))
 	}
 	if len(list) == 0 {
 		return ""
 	}
 	return "initContainers: [" + strings.Join(list, ", ") + "], "
+}
+
+// sizeOf makes up resources for every other container. The node has 4 CPUs.
+func sizeOf(r *rand.Rand) string {
+	if r.IntN(2) == 0 {
+		return ""
+	}
+	policy := pick(r, "", "", ", resizePolicy: [{resourceName: "+pick(r, "cpu", "memory")+", restartPolicy: "+pick(r, "NotRequired", "RestartContainer")+"}]")
+	return fmt.Sprintf("%s, resources: {requests: {cpu: %s, memory: %s}, limits: {memory: %s}}", policy,
+		pick(r, "100m", "200m", "3", "5"), pick(r, "32Mi", "64Mi"), pick(r, "64Mi", "128Mi"))
 }
 
 // policyOf makes up a container's own restart policy for one in n.

@@ -52,7 +52,7 @@ var commands = map[string]func(*Story, *datadriven.TestData) (string, error){
 	"health": (*Story).health, "advance": (*Story).advance, "clock": (*Story).clock,
 	"done": (*Story).done, "fail": (*Story).fail, "lose": (*Story).lose,
 	"observe": (*Story).observe, "probe": (*Story).probe, "exit": (*Story).exit, "world": (*Story).disturb,
-	"status": (*Story).status, "calls": (*Story).calls, "settle": (*Story).settle,
+	"resources": (*Story).resources, "status": (*Story).status, "calls": (*Story).calls, "settle": (*Story).settle,
 }
 
 // Run carries out one command and gives what a story shows of it: the decisions that followed. What

@@ -41,6 +41,8 @@ type objects struct {
 	first, doneWell map[string]bool
 	// expected are, in the same form, the starts under way that an earlier manifest led to.
 	expected map[string]bool
+	// sizes are the resources of containers, by id.
+	sizes map[string]*journaletv1.Resources
 	// stopped are the sandboxes, by id, that a call stopped: only these have given back their address and host ports.
 	stopped map[string]bool
 }
@@ -48,7 +50,7 @@ type objects struct {
 func newObjects() *objects {
 	return &objects{
 		began: map[string]int{}, inits: map[string]bool{}, first: map[string]bool{}, doneWell: map[string]bool{},
-		expected: map[string]bool{}, stopped: map[string]bool{},
+		expected: map[string]bool{}, stopped: map[string]bool{}, sizes: map[string]*journaletv1.Resources{},
 	}
 }
 
@@ -63,7 +65,7 @@ func (w *world) clone() *world {
 	for uid, o := range w.pods {
 		n := &objects{
 			began: maps.Clone(o.began), inits: maps.Clone(o.inits), first: maps.Clone(o.first), doneWell: maps.Clone(o.doneWell),
-			expected: map[string]bool{}, stopped: maps.Clone(o.stopped),
+			expected: map[string]bool{}, stopped: maps.Clone(o.stopped), sizes: maps.Clone(o.sizes),
 		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
@@ -125,6 +127,8 @@ func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manife
 		o.containers = slices.DeleteFunc(o.containers, func(c *journaletv1.ContainerObservation) bool {
 			return c.GetId() == k.RemoveContainer.GetContainerId()
 		})
+	case *journaletv1.CallRequested_UpdateContainer:
+		w.updateContainer(o, alias, k.UpdateContainer, out)
 	case *journaletv1.CallRequested_StopSandbox:
 		o.stopSandbox(k.StopSandbox.GetSandboxId(), now)
 		o.stopped[k.StopSandbox.GetSandboxId()] = true

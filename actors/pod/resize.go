@@ -1,0 +1,368 @@
+package pod
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// The resources of a pod's containers are wanted (by its manifest), allocated (by the node) and actuated (sent to what
+// runs). See ADR 014.
+
+const (
+	// reasonResize is the stop reason of a container whose resizePolicy has it started again with its new resources.
+	reasonResize = "container resize requires restart"
+	// resizeTimer ends the wait after a call that failed to give a container its resources.
+	resizeTimer = "resize"
+	// messageQOS is why a resize is infeasible that would make another pod of it (as the API server's ValidatePodResize).
+	messageQOS = "the pod's QoS class may not change by a resize"
+)
+
+// carryOut works out the manifest that is carried out: the wanted one with what is allocated.
+func (a *Actor) carryOut() { a.manifest = resize.Allocated(a.wanted, a.allocated) }
+
+// allocate makes the CPU and memory of a manifest the pod's.
+func (a *Actor) allocate(digest string, m *corev1.Pod) {
+	s := a.state
+	if m == nil || digest == s.GetPod().GetDigest() || resize.Same(m, a.wanted) {
+		digest, m = "", nil
+	}
+	s.AllocatedDigest, a.allocated = digest, m
+	a.carryOut()
+}
+
+// evolveWanted takes up another manifest of a pod. What was allocated before stays so until the node says otherwise.
+func (a *Actor) evolveWanted(u *journaletv1.PodUpdated, m *corev1.Pod) {
+	s := a.state
+	digest, have := s.GetPod().GetDigest(), a.wanted
+	if a.allocated != nil {
+		digest, have = s.GetAllocatedDigest(), a.allocated
+	}
+	s.Pod, a.wanted = u.GetPod(), m
+	if !u.GetResize() || !s.GetAdmissionAsked() {
+		digest, have = "", nil
+	}
+	a.allocate(digest, have)
+}
+
+// resizing is what is known of the pod's resize, made if need be. Only Evolve may call it.
+func (a *Actor) resizing() *journaletv1.PodResize {
+	if a.state.Resize == nil {
+		a.state.Resize = new(journaletv1.PodResize)
+	}
+	return a.state.Resize
+}
+
+// tidyResize forgets a resize of which nothing is left to be known.
+func (a *Actor) tidyResize() {
+	if proto.Size(a.state.GetResize()) == 0 {
+		a.state.Resize = nil
+	}
+}
+
+func (a *Actor) evolveResizeAsked(k *journaletv1.ResizeAsked) {
+	r := a.resizing()
+	r.AskedDigest = k.GetDigest()
+	if k.GetWithdrawn() {
+		r.AskedDigest, r.Deferred = "", ""
+	}
+	a.tidyResize()
+}
+
+// evolveResized takes up the node's answer. What runs has from then on what it was given before, until it is given more.
+func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
+	r := a.resizing()
+	switch {
+	case k.GetAllocated():
+		before := a.manifest
+		a.allocate(k.GetDigest(), e.Manifest)
+		a.evolveActuated(before)
+		a.state.Resize = &journaletv1.PodResize{InProgress: true}
+		if asked := r.GetAskedDigest(); asked != k.GetDigest() {
+			a.state.Resize.AskedDigest = asked
+		}
+	case k.GetDigest() == r.GetAskedDigest():
+		r.Deferred = k.GetMessage()
+	}
+	a.tidyResize()
+}
+
+// evolveActuated notes what containers have that run, or are being started, when other resources are allocated.
+func (a *Actor) evolveActuated(before *corev1.Pod) {
+	old := &Actor{manifest: before}
+	for c := range a.all() {
+		was, r := old.spec(c.Name), a.state.Containers[c.Name]
+		if was == nil || r == nil || !alive(r.GetCurrent()) && !a.calling(startOf(c.Name)) {
+			continue
+		}
+		if r.Actuated == nil {
+			r.Actuated = resize.Of(&was.Resources)
+		}
+		tidyActuated(c, r)
+	}
+}
+
+// tidyActuated forgets what a container was given if that is what it is to have.
+func tidyActuated(c *corev1.Container, r *journaletv1.ContainerRecord) {
+	if c != nil && resize.Equal(r.GetActuated(), resize.Of(&c.Resources)) {
+		r.Actuated = nil
+	}
+}
+
+// startOf matches the start of a container.
+func startOf(name string) func(*journaletv1.CallRequested) bool {
+	return func(r *journaletv1.CallRequested) bool { return r.GetStartContainer().GetContainer() == name }
+}
+
+func updateCall(r *journaletv1.CallRequested) bool { return r.GetUpdateContainer() != nil }
+
+// evolveUpdated folds the outcome of giving a container other resources. An instance that has ended or has a successor
+// leaves nothing to be known.
+func (a *Actor) evolveContainerUpdated(e actors.Event, w *journaletv1.UpdateContainer, f *journaletv1.CallFinished) {
+	r := a.keep(w.GetContainer())
+	size := a.resizing()
+	defer a.tidyResize()
+	switch f.GetError() {
+	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		size.Failures, size.FailedAt = 0, nil
+		if r.GetCurrent().GetId() == w.GetContainerId() && r.GetActuated() != nil {
+			r.Actuated, r.Actual = w.GetResources(), f.GetActual()
+			tidyActuated(a.spec(w.GetContainer()), r)
+		}
+	case journaletv1.CallError_CALL_ERROR_WITHDRAWN:
+	default:
+		size.Failures++
+		size.FailedAt = timestamppb.New(e.Time)
+		if f.GetError() != journaletv1.CallError_CALL_ERROR_NOT_DONE {
+			size.Error = f.GetMessage()
+		}
+	}
+}
+
+// infeasible tells why the wanted resources can never be the pod's, "" if they can or are already.
+func (a *Actor) infeasible() string {
+	switch {
+	case a.state.GetAllocatedDigest() == "":
+		return ""
+	case QOS(a.manifest) != QOS(a.wanted):
+		return messageQOS
+	}
+	if what := resize.Removed(a.manifest, a.wanted); what != "" {
+		return what + " cannot be removed by a resize"
+	}
+	return ""
+}
+
+// askResize asks the node for the wanted resources, or takes the question back.
+func (d *step) askResize() error {
+	asked, want := d.state.GetResize().GetAskedDigest(), d.state.GetPod().GetDigest()
+	q := &journaletv1.ResizeAsked{Uid: d.self.ID}
+	switch {
+	case d.state.GetAllocatedDigest() == "" || d.infeasible() != "":
+		if asked == "" {
+			return nil
+		}
+		q.Withdrawn = true
+	case asked == want:
+		return nil
+	default:
+		q.Digest, q.Demand = want, Demand(d.wanted)
+		q.Demand.HostPorts = nil
+		if p := d.wanted.Spec.Priority; p != nil {
+			q.Priority = *p
+		}
+		q.Guaranteed = QOS(d.wanted) == corev1.PodQOSGuaranteed
+	}
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeAsked{ResizeAsked: q}})
+}
+
+// change is one resource of one container that is to be changed in place.
+type change struct {
+	container   *corev1.Container
+	id          string
+	to          *journaletv1.Resources
+	memoryFalls bool
+}
+
+// changes are the changes that are to be made in place, in their order: memory before CPU, what shrinks before what grows
+// (kubelet: computePodResizeAction). A change is by the limit, and by the request only where the limit stays.
+func (a *Actor) changes() []change {
+	var all []change
+	for _, memory := range []bool{true, false} {
+		var list []change
+		for _, c := range a.inResizeOrder() {
+			r := a.record(c.Name)
+			from, to := r.GetActuated(), resize.Of(&c.Resources)
+			if from == nil || !a.steady(c.Name) || resize.Restarts(c, from, to) {
+				continue
+			}
+			next := proto.CloneOf(from)
+			var by int64
+			if memory {
+				by = firstNot0(to.GetMemoryLimitBytes()-from.GetMemoryLimitBytes(), to.GetMemoryRequestBytes()-from.GetMemoryRequestBytes())
+				next.MemoryLimitBytes, next.MemoryRequestBytes = to.GetMemoryLimitBytes(), to.GetMemoryRequestBytes()
+			} else {
+				by = firstNot0(to.GetCpuLimitMillis()-from.GetCpuLimitMillis(), to.GetCpuRequestMillis()-from.GetCpuRequestMillis())
+				next.CpuLimitMillis, next.CpuRequestMillis = to.GetCpuLimitMillis(), to.GetCpuRequestMillis()
+			}
+			one := change{container: c, id: r.GetCurrent().GetId(), to: next, memoryFalls: memory && limitFalls(from, to)}
+			switch {
+			case by > 0:
+				list = append(list, one)
+			case by < 0:
+				list = slices.Insert(list, 0, one)
+			}
+		}
+		all = append(all, list...)
+	}
+	return all
+}
+
+func firstNot0(x, y int64) int64 {
+	if x != 0 {
+		return x
+	}
+	return y
+}
+
+// limitFalls tells whether a container gets a lower memory limit, or its first one.
+func limitFalls(from, to *journaletv1.Resources) bool {
+	limit, before := to.GetMemoryLimitBytes(), from.GetMemoryLimitBytes()
+	return limit != 0 && (before == 0 || limit < before)
+}
+
+// inResizeOrder are the containers in the order in which the kubelet looks at them: init containers from the last one on.
+func (a *Actor) inResizeOrder() []*corev1.Container {
+	var list []*corev1.Container
+	for i := range a.initContainers() {
+		list = slices.Insert(list, 0, &a.initContainers()[i])
+	}
+	for i := range a.containers() {
+		list = append(list, &a.containers()[i])
+	}
+	return list
+}
+
+// steady tells whether a container runs and is neither started nor stopped.
+func (a *Actor) steady(name string) bool {
+	r := a.record(name)
+	cur := r.GetCurrent()
+	return running(cur) && !a.wasStopped(cur) && r.GetEnding().GetContainerId() != cur.GetId() && !a.calling(forContainer(name))
+}
+
+// restartsToResize tells whether a container that runs is to be started again to have its resources.
+func (a *Actor) restartsToResize(c *corev1.Container) bool {
+	from := a.record(c.Name).GetActuated()
+	return from != nil && resize.Restarts(c, from, resize.Of(&c.Resources))
+}
+
+// unresized tells whether a container that runs, or is about to again, does not have what is allocated to it.
+func (a *Actor) unresized() bool {
+	for c := range a.all() {
+		r := a.record(c.Name)
+		if r.GetActuated() != nil && (alive(r.GetCurrent()) || r.GetReplacing() || a.calling(startOf(c.Name))) {
+			return true
+		}
+	}
+	return false
+}
+
+// actuate gives running containers what is allocated to them, one call after the other.
+func (d *step) actuate() error {
+	r := d.state.GetResize()
+	if !r.GetInProgress() || d.calling(updateCall) {
+		return nil
+	}
+	if !d.unresized() {
+		if err := d.clearTimer(resizeTimer); err != nil {
+			return err
+		}
+		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeFinished{ResizeFinished: &journaletv1.ResizeFinished{Uid: d.self.ID}}})
+	}
+	list := d.changes()
+	if len(list) == 0 {
+		return nil
+	}
+	if wait := d.left(r.GetFailedAt(), startDelay(r.GetFailures(), d.maxBackOff())); wait > 0 {
+		return d.timer(resizeTimer, wait)
+	}
+	if err := d.clearTimer(resizeTimer); err != nil {
+		return err
+	}
+	c := list[0]
+	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: &journaletv1.UpdateContainer{
+		Container: c.container.Name, ContainerId: c.id, Resources: c.to, MemoryLimitFalls: c.memoryFalls,
+		Digest: d.state.GetPod().GetDigest(), AllocatedDigest: d.state.GetAllocatedDigest(), SandboxId: d.state.GetSandboxId(),
+	}}})
+}
+
+// resizeConditions are the conditions that tell of a resize, of a pod that has not ended.
+func (a *Actor) resizeConditions() []*journaletv1.Condition {
+	if a.state.GetStage() >= terminated {
+		return nil
+	}
+	var all []*journaletv1.Condition
+	add := func(t corev1.PodConditionType, reason, message string) {
+		all = append(all, &journaletv1.Condition{Type: string(t), Status: true, Reason: reason, Message: message})
+	}
+	r := a.state.GetResize()
+	if why := a.infeasible(); why != "" {
+		add(corev1.PodResizePending, corev1.PodReasonInfeasible, why)
+	} else if a.state.GetAllocatedDigest() != "" && r.GetDeferred() != "" {
+		add(corev1.PodResizePending, corev1.PodReasonDeferred, r.GetDeferred())
+	}
+	if r.GetInProgress() {
+		reason := ""
+		if r.GetError() != "" {
+			reason = corev1.PodReasonError
+		}
+		add(corev1.PodResizeInProgress, reason, r.GetError())
+	}
+	return all
+}
+
+// isResize tells whether a condition tells of a resize: it is there or not, and has a new time with each new reason.
+func isResize(conditionType string) bool {
+	return conditionType == string(corev1.PodResizePending) || conditionType == string(corev1.PodResizeInProgress)
+}
+
+// What a cgroup cannot tell apart from less: at or below these the allocated value is shown
+// (kubelet: cm.MinShares and cm.MinMilliCPULimit).
+const (
+	leastCPURequestMillis = 2
+	leastCPULimitMillis   = 10
+)
+
+// actual is what a container has: what is allocated, and what the runtime showed where it was resized.
+func actual(c *corev1.Container, r *journaletv1.ContainerRecord) *corev1.ResourceRequirements {
+	out := c.Resources.DeepCopy()
+	if !running(r.GetCurrent()) {
+		return out
+	}
+	has := r.GetActuated()
+	if shown := r.GetActual(); shown != nil {
+		has = proto.CloneOf(shown)
+		has.MemoryRequestBytes = firstNot0(shown.GetMemoryRequestBytes(), r.GetActuated().GetMemoryRequestBytes())
+	}
+	if has == nil {
+		return out
+	}
+	is := resize.Requirements(has)
+	put := func(list, from corev1.ResourceList, name corev1.ResourceName, least int64) {
+		value, was := from[name], list[name]
+		if list != nil && !value.IsZero() && (value.MilliValue() > least || was.MilliValue() > least) {
+			list[name] = value
+		}
+	}
+	put(out.Requests, is.Requests, corev1.ResourceCPU, leastCPURequestMillis)
+	put(out.Requests, is.Requests, corev1.ResourceMemory, 0)
+	put(out.Limits, is.Limits, corev1.ResourceCPU, leastCPULimitMillis)
+	put(out.Limits, is.Limits, corev1.ResourceMemory, 0)
+	return out
+}

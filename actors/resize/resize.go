@@ -1,0 +1,182 @@
+package resize
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// resizable are the resources that a resize may change (KEP-1287).
+var resizable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+
+// Of is the CPU and memory of a container; CPU is rounded up to thousandths, memory to bytes.
+func Of(r *corev1.ResourceRequirements) *journaletv1.Resources {
+	return &journaletv1.Resources{
+		CpuRequestMillis:   r.Requests.Cpu().MilliValue(),
+		CpuLimitMillis:     r.Limits.Cpu().MilliValue(),
+		MemoryRequestBytes: r.Requests.Memory().Value(),
+		MemoryLimitBytes:   r.Limits.Memory().Value(),
+	}
+}
+
+// Requirements is the reverse of Of, with every value set: a value of 0 says that there is none.
+func Requirements(r *journaletv1.Resources) corev1.ResourceRequirements {
+	list := func(millis, bytes int64) corev1.ResourceList {
+		return corev1.ResourceList{
+			corev1.ResourceCPU:    *resource.NewMilliQuantity(millis, resource.DecimalSI),
+			corev1.ResourceMemory: *resource.NewQuantity(bytes, resource.BinarySI),
+		}
+	}
+	return corev1.ResourceRequirements{
+		Requests: list(r.GetCpuRequestMillis(), r.GetMemoryRequestBytes()),
+		Limits:   list(r.GetCpuLimitMillis(), r.GetMemoryLimitBytes()),
+	}
+}
+
+// Equal tells whether two containers have the same CPU and memory.
+func Equal(a, b *journaletv1.Resources) bool { return SameCPU(a, b) && SameMemory(a, b) }
+
+// SameCPU tells whether two containers have the same CPU.
+func SameCPU(a, b *journaletv1.Resources) bool {
+	return a.GetCpuRequestMillis() == b.GetCpuRequestMillis() && a.GetCpuLimitMillis() == b.GetCpuLimitMillis()
+}
+
+// SameMemory tells whether two containers have the same memory.
+func SameMemory(a, b *journaletv1.Resources) bool {
+	return a.GetMemoryRequestBytes() == b.GetMemoryRequestBytes() && a.GetMemoryLimitBytes() == b.GetMemoryLimitBytes()
+}
+
+// Restarts tells whether a container is to be restarted to get other resources. Without a policy it is not.
+func Restarts(c *corev1.Container, from, to *journaletv1.Resources) bool {
+	for _, p := range c.ResizePolicy {
+		differs := p.ResourceName == corev1.ResourceCPU && !SameCPU(from, to) ||
+			p.ResourceName == corev1.ResourceMemory && !SameMemory(from, to)
+		if differs && p.RestartPolicy == corev1.RestartContainer {
+			return true
+		}
+	}
+	return false
+}
+
+// Same tells whether the containers that two pods have in common have the same CPU and memory in both.
+func Same(a, b *corev1.Pod) bool {
+	for _, of := range containers(a) {
+		if in := find(b, of.Name); in != nil && !(same(of.Resources.Requests, in.Resources.Requests) && same(of.Resources.Limits, in.Resources.Limits)) {
+			return false
+		}
+	}
+	return true
+}
+
+func same(a, b corev1.ResourceList) bool {
+	for _, name := range resizable {
+		x, inA := a[name]
+		y, inB := b[name]
+		if inA != inB || x.Cmp(y) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Allocated is a pod whose containers have the CPU and memory that the containers of the same names have in another
+// manifest. The pod itself is given back where nothing differs, and never changed.
+func Allocated(pod, allocated *corev1.Pod) *corev1.Pod {
+	if pod == nil || allocated == nil || Same(pod, allocated) {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	for _, c := range containers(pod) {
+		if from := find(allocated, c.Name); from != nil {
+			c.Resources.Requests = with(c.Resources.Requests, from.Resources.Requests)
+			c.Resources.Limits = with(c.Resources.Limits, from.Resources.Limits)
+		}
+	}
+	return pod
+}
+
+// with is list with the CPU and memory of another one.
+func with(list, from corev1.ResourceList) corev1.ResourceList {
+	for _, name := range resizable {
+		value, set := from[name]
+		if !set {
+			delete(list, name)
+			continue
+		}
+		if list == nil {
+			list = corev1.ResourceList{}
+		}
+		list[name] = value.DeepCopy()
+	}
+	return list
+}
+
+// Removed names a request or limit of CPU or memory that a container has in one pod and no more in another, "" for none
+// (the API server forbids it: ValidatePodResize).
+func Removed(from, to *corev1.Pod) string {
+	for _, c := range containers(from) {
+		now := find(to, c.Name)
+		if now == nil {
+			continue
+		}
+		for _, name := range resizable {
+			if gone(c.Resources.Requests, now.Resources.Requests, name) {
+				return "the " + string(name) + " request of container " + c.Name
+			}
+			if gone(c.Resources.Limits, now.Resources.Limits, name) {
+				return "the " + string(name) + " limit of container " + c.Name
+			}
+		}
+	}
+	return ""
+}
+
+func gone(from, to corev1.ResourceList, name corev1.ResourceName) bool {
+	_, was := from[name]
+	_, is := to[name]
+	return was && !is
+}
+
+// Unsized is a pod without the CPU and memory of those of its containers that are resized in place: what of them makes no
+// other pod. It is a copy.
+func Unsized(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	for _, c := range containers(pod) {
+		if len(c.ResizePolicy) > 0 {
+			c.Resources.Requests = with(c.Resources.Requests, nil)
+			c.Resources.Limits = with(c.Resources.Limits, nil)
+		}
+	}
+	return pod
+}
+
+// Resizable tells whether a container of a pod says how it is resized in place.
+func Resizable(pod *corev1.Pod) bool {
+	for _, c := range containers(pod) {
+		if len(c.ResizePolicy) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// containers are all containers of a pod, init containers first.
+func containers(pod *corev1.Pod) []*corev1.Container {
+	var all []*corev1.Container
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+func find(pod *corev1.Pod, name string) *corev1.Container {
+	for _, c := range containers(pod) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// allocated is the pod that an intent is about, with the CPU and memory of another manifest where one is named.
+func (c *call) allocated(ctx context.Context, digest, allocated string) (*corev1.Pod, error) {
+	pod, err := c.manifest(ctx, digest)
+	if err != nil || allocated == "" {
+		return pod, err
+	}
+	from, err := c.manifest(ctx, allocated)
+	if err != nil {
+		return nil, err
+	}
+	return resize.Allocated(pod, from), nil
+}
+
+// updateContainer gives a running container other resources, after the sandbox has been told, and then tells what the
+// runtime shows. Done again it changes nothing.
+func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateContainer) (result, error) {
+	pod, err := c.allocated(ctx, req.GetDigest(), req.GetAllocatedDigest())
+	if err != nil {
+		return result{}, err
+	}
+	container := findContainer(pod, req.GetContainer())
+	if container == nil {
+		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
+	}
+	res := result{containerID: req.GetContainerId(), sandboxID: req.GetSandboxId()}
+	if req.GetMemoryLimitFalls() {
+		if err := c.checkMemory(ctx, req); err != nil {
+			return res, err
+		}
+	}
+	if err := c.updateSandbox(ctx, pod, req.GetSandboxId()); err != nil {
+		return res, err
+	}
+	sized := container.DeepCopy()
+	sized.Resources = resize.Requirements(req.GetResources())
+	_, err = settle(ctx, c, "UpdateContainerResources", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+		return c.rt.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
+			ContainerId: req.GetContainerId(), Linux: c.containerResources(pod, sized),
+		})
+	})
+	if err != nil {
+		return res, goneError(err, req.GetContainerId())
+	}
+	shown, err := c.containerStatus(ctx, req.GetContainerId())
+	if err != nil {
+		return res, goneError(err, req.GetContainerId())
+	}
+	res.actual = shownResources(shown.GetResources().GetLinux())
+	return res, nil
+}
+
+// goneError gives the error of a container that is not there its code: nothing is left to be changed.
+func goneError(err error, id string) error {
+	if isNotFound(err) {
+		return retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE, fmt.Sprintf("container %s is gone", id))
+	}
+	return err
+}
+
+func (c *call) containerStatus(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
+	resp, err := settle(ctx, c, "ContainerStatus", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatusResponse, error) {
+		return c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	})
+	return resp.GetStatus(), err
+}
+
+// checkMemory refuses a memory limit that is not above what the container uses, as the kubelet does (validateMemoryResizeAction):
+// the kernel would refuse it too, or kill.
+func (c *call) checkMemory(ctx context.Context, req *journaletv1.UpdateContainer) error {
+	resp, err := settle(ctx, c, "ContainerStats", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatsResponse, error) {
+		return c.rt.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: req.GetContainerId()})
+	})
+	if err != nil {
+		return goneError(err, req.GetContainerId())
+	}
+	const refused = "cannot decrease memory limits: "
+	used := resp.GetStats().GetMemory().GetUsageBytes()
+	if used == nil {
+		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, fmt.Sprintf(refused+"missing container %q memory usage", req.GetContainer()))
+	}
+	if limit := req.GetResources().GetMemoryLimitBytes(); limit >= 0 && used.GetValue() >= uint64(limit) {
+		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, fmt.Sprintf(
+			refused+"attempting to set container %q memory limit (%d) below current usage (%d)", req.GetContainer(), limit, used.GetValue()))
+	}
+	return nil
+}
+
+// updateSandbox tells the runtime what a pod has as a whole. One that does not take it, or has no such sandbox any more, is
+// no error, as in the kubelet.
+func (c *call) updateSandbox(ctx context.Context, pod *corev1.Pod, id string) error {
+	if id == "" {
+		return nil
+	}
+	_, err := settle(ctx, c, "UpdatePodSandboxResources", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+		return c.rt.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
+			PodSandboxId: id, Overhead: c.overhead(pod), Resources: c.sandboxResources(pod),
+		})
+	})
+	// containerd 2.2 says so in words alone.
+	without := status.Code(err) == codes.Unimplemented || status.Code(err) == codes.Unknown && strings.Contains(messageOf(err), "not implemented")
+	if err != nil && !without && !isNotFound(err) {
+		return fmt.Errorf("the runtime refuses the pod's resources: %w", err)
+	}
+	return nil
+}
+
+// shownResources are the CPU and memory that a runtime shows of a container; nil for none. It does not show a memory request.
+func shownResources(r *runtimeapi.LinuxContainerResources) *journaletv1.Resources {
+	if r == nil {
+		return nil
+	}
+	out := &journaletv1.Resources{MemoryLimitBytes: max(0, r.GetMemoryLimitInBytes())}
+	if r.GetCpuShares() > 0 {
+		out.CpuRequestMillis = (r.GetCpuShares()*milliPerCPU + sharesPerCPU - 1) / sharesPerCPU
+	}
+	if r.GetCpuPeriod() > 0 {
+		out.CpuLimitMillis = max(0, r.GetCpuQuota()*milliPerCPU/r.GetCpuPeriod())
+	}
+	return out
+}

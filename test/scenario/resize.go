@@ -1,0 +1,96 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/datadriven"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// updateContainer gives a container that is alive other resources. It wants memory before CPU, and one at a time.
+func (w *world) updateContainer(o *objects, alias string, k *journaletv1.UpdateContainer, out *journaletv1.CallFinished) {
+	i := slices.IndexFunc(o.containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == k.GetContainerId() })
+	if i < 0 || !alive(o.containers[i]) {
+		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_NOT_DONE, "the container is gone"
+		return
+	}
+	before, after := o.sizes[k.GetContainerId()], k.GetResources()
+	if !resize.SameCPU(before, after) && !resize.SameMemory(before, after) {
+		w.sin("%s: CPU and memory of %s are changed by one call", alias, k.GetContainer())
+	}
+	o.sizes[k.GetContainerId()] = after
+	out.ContainerId = k.GetContainerId()
+	out.Actual = proto.CloneOf(after)
+	out.Actual.MemoryRequestBytes = 0
+}
+
+// judgeSize tells whether a container of a pod that has come to rest does not have what is allocated to it. Of one that an
+// agent without its journal found nothing is known.
+func (g *engine) judgeSize(a *pod.Actor, c *journaletv1.ContainerObservation, say func(string, ...any)) {
+	size := g.world.of(a.Pod().GetObserved().GetUid()).sizes[c.GetId()]
+	if !alive(c) || size == nil || a.Manifest() == nil {
+		return
+	}
+	for _, list := range [][]corev1.Container{a.Manifest().Spec.InitContainers, a.Manifest().Spec.Containers} {
+		for i := range list {
+			if list[i].Name == c.GetName() && !resize.Equal(size, resize.Of(&list[i].Resources)) {
+				say("container %s has %s, and allocated is %s", c.GetId(), sizes(size), sizes(resize.Of(&list[i].Resources)))
+			}
+		}
+	}
+}
+
+// resources shows what containers want, have been allocated, are told to have, and have.
+func (s *Story) resources(d *datadriven.TestData) (string, error) {
+	uid, err := s.uid(d)
+	if err != nil {
+		return "", err
+	}
+	v := s.g.pod(uid).View(pod.Node{RuntimeName: "fake"})
+	text := ""
+	for _, c := range v.Status.Conditions {
+		if strings.HasPrefix(string(c.Type), "PodResize") {
+			text += strings.TrimSpace(fmt.Sprintf("%s %s %s %s", c.Type, since(c.LastTransitionTime.Time), c.Reason, c.Message)) + "\n"
+		}
+	}
+	specs := slices.Concat(v.Spec.InitContainers, v.Spec.Containers)
+	for i, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
+		text += fmt.Sprintf("%s: wants %s, allocated %s, ", c.Name, sizes(resize.Of(&specs[i].Resources)),
+			sizes(resize.Of(&corev1.ResourceRequirements{Requests: c.AllocatedResources})))
+		if c.Resources != nil {
+			text += "shows " + sizes(resize.Of(c.Resources)) + ", "
+		}
+		text += "has " + sizes(s.g.world.of(uid).sizes[s.g.world.of(uid).newest(c.Name).GetId()]) + "\n"
+	}
+	return text, nil
+}
+
+// sizes writes requests and limits as cpu/memory, in thousandths and MiB.
+func sizes(r *journaletv1.Resources) string {
+	return fmt.Sprintf("%dm/%dMi<=%dm/%dMi", r.GetCpuRequestMillis(), r.GetMemoryRequestBytes()>>20, r.GetCpuLimitMillis(), r.GetMemoryLimitBytes()>>20)
+}
+
+// resize tells the decisions on resizes.
+func (n *names) resize(e *journaletv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_ResizeAsked:
+		if k.ResizeAsked.GetWithdrawn() {
+			return "take the question for resources back"
+		}
+		return fmt.Sprintf("ask for resources %dm/%dMi", k.ResizeAsked.GetDemand().GetMilliCpu(), k.ResizeAsked.GetDemand().GetMemoryBytes()>>20)
+	case *journaletv1.Event_ResizeDecided:
+		d := k.ResizeDecided
+		if d.GetAllocated() {
+			return "allocate resources of pod/" + n.of(d.GetUid())
+		}
+		return "defer resources of pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
+	}
+	return "resize is done"
+}
