@@ -31,7 +31,11 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 		}
 	case *journaletv1.CallRequested_StartContainer:
 		r := a.keep(w.StartContainer.GetContainer())
-		r.Replacing, r.Actuated, r.Actual = false, nil, nil
+		r.Replacing = false
+		if w.StartContainer.GetPart() != journaletv1.StartPart_START_PART_START {
+			// What was made before keeps what it was made with, and the node may have allocated more since.
+			r.Actuated, r.Actual = nil, nil
+		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		if w.RemoveContainer.GetLast() {
 			r := a.keep(w.RemoveContainer.GetContainer())

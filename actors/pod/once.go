@@ -53,7 +53,7 @@ func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.MadeContainer 
 func (d *step) startMade(c *corev1.Container, m *journaletv1.MadeContainer) error {
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{
 		Container: c.Name, Attempt: m.GetAttempt(), Digest: m.GetDigest(), SandboxId: m.GetSandboxId(),
-		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(),
+		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(), Init: d.isInit(c.Name),
 	}}})
 }
 
