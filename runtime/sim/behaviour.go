@@ -36,6 +36,8 @@ type Behaviour struct {
 	OnTERM *Behaviour
 	// Effects are what it does on the way, in order of After.
 	Effects []Effect
+	// MemoryBytes is what it uses of memory while it runs; 0: defaultMemoryBytes.
+	MemoryBytes uint64
 	// StartError, if not empty, makes StartContainer fail with it (a missing binary): code 128, reason StartError.
 	StartError string
 }

@@ -147,6 +147,22 @@ func (s *suite) containerResources(t *testing.T) {
 	equal(t, "memory limit after the update", got.GetResources().GetLinux().GetMemoryLimitInBytes(), after)
 	equal(t, "CPU shares after the update", got.GetResources().GetLinux().GetCpuShares(), 200)
 	equal(t, "state after the update", got.GetState(), cri.ContainerState_CONTAINER_RUNNING)
+	// What is not named stays.
+	update.Linux = &cri.LinuxContainerResources{CpuPeriod: 100_000, CpuQuota: 20_000}
+	if _, err := s.runtime.UpdateContainerResources(call(t), update); err != nil {
+		t.Fatalf("a second UpdateContainerResources: %v", err)
+	}
+	got = s.status(t, id)
+	equal(t, "memory limit after the second update", got.GetResources().GetLinux().GetMemoryLimitInBytes(), after)
+	equal(t, "CPU shares after the second update", got.GetResources().GetLinux().GetCpuShares(), 200)
+	equal(t, "CPU quota after the second update", got.GetResources().GetLinux().GetCpuQuota(), 20_000)
+	stats, err := s.runtime.ContainerStats(call(t), &cri.ContainerStatsRequest{ContainerId: id})
+	if err != nil {
+		t.Fatalf("ContainerStats: %v", err)
+	}
+	if used := stats.GetStats().GetMemory().GetUsageBytes(); used.GetValue() == 0 || used.GetValue() >= after {
+		t.Errorf("memory in use: %v, want some and less than the limit", used)
+	}
 }
 
 func (s *suite) containerRemove(t *testing.T) {

@@ -203,6 +203,10 @@ func (s *suite) missing(t *testing.T) {
 			_, err := s.runtime.UpdateContainerResources(call(t), &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{}})
 			return err
 		},
+		"ContainerStats": func() error {
+			_, err := s.runtime.ContainerStats(call(t), &cri.ContainerStatsRequest{ContainerId: id})
+			return err
+		},
 		"ReopenContainerLog": func() error {
 			_, err := s.runtime.ReopenContainerLog(call(t), &cri.ReopenContainerLogRequest{ContainerId: id})
 			return err

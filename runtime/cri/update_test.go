@@ -1,0 +1,131 @@
+package cri_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/sim"
+)
+
+const allocatedDigest = "sha256:2"
+
+// sizedRig has a running container with 100m to 200m of CPU and 64 to 128 MiB of memory, of which it uses 1 MiB. Of the
+// digest allocatedDigest it has 50m and 32 MiB.
+func sizedRig(t *testing.T) (r *rig, sandbox, container string) {
+	t.Helper()
+	r = newRig(t, func(o *cri.Options) {
+		first := o.Manifest
+		o.Manifest = func(ctx context.Context, d string) (*corev1.Pod, error) {
+			if d != allocatedDigest {
+				return first(ctx, d)
+			}
+			pod := r.pod.DeepCopy()
+			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+			}}
+			return pod, nil
+		}
+	})
+	r.pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+	}
+	r.done("volumes", setUpVolumes(), false)
+	sandbox = r.done("sandbox", runSandbox(0), false).GetSandboxId()
+	container = r.done("start", startContainer(sandbox, 0), false).GetContainerId()
+	return r, sandbox, container
+}
+
+func update(sandbox, container string, size *journaletv1.Resources, falls bool) *journaletv1.CallRequested {
+	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: &journaletv1.UpdateContainer{
+		Container: "main", ContainerId: container, Digest: digest, Resources: size, MemoryLimitFalls: falls, SandboxId: sandbox,
+	}}}
+}
+
+func TestARunningContainerGetsOtherResourcesAndTheRuntimesWordIsTold(t *testing.T) {
+	r, sandbox, container := sizedRig(t)
+	size := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryRequestBytes: 64 << 20, MemoryLimitBytes: 256 << 20}
+	for _, inDoubt := range []bool{false, true} { // made again it changes nothing
+		out := r.done("update", update(sandbox, container, size, false), inDoubt)
+		want := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryLimitBytes: 256 << 20}
+		if !proto.Equal(out.GetActual(), want) {
+			t.Errorf("the runtime shows %v, want %v", out.GetActual(), want)
+		}
+	}
+	got := r.status(container).GetResources().GetLinux()
+	if got.GetCpuShares() != 307 || got.GetCpuQuota() != 40_000 || got.GetMemoryLimitInBytes() != 256<<20 {
+		t.Errorf("the container has %v", got)
+	}
+	if st := r.status(container).GetState(); st != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Errorf("the container is %s", st)
+	}
+}
+
+func TestAMemoryLimitIsNotLoweredBelowWhatIsUsed(t *testing.T) {
+	r, sandbox, container := sizedRig(t)
+	low := &journaletv1.Resources{CpuRequestMillis: 100, CpuLimitMillis: 200, MemoryLimitBytes: 1 << 20}
+	r.fails("low", update(sandbox, container, low, true), journaletv1.CallError_CALL_ERROR_RUNTIME,
+		`cannot decrease memory limits: attempting to set container "main" memory limit (1048576) below current usage (1048576)`)
+	if got := r.status(container).GetResources().GetLinux().GetMemoryLimitInBytes(); got != 128<<20 {
+		t.Errorf("the memory limit is %d", got)
+	}
+	low.MemoryLimitBytes++
+	r.done("enough", update(sandbox, container, low, true), false)
+}
+
+func TestAResizeNeedsNoRuntimeThatIsToldOfSandboxes(t *testing.T) {
+	r, sandbox, container := sizedRig(t)
+	size := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryLimitBytes: 128 << 20}
+	for i, c := range []struct {
+		err  error
+		fail bool
+	}{
+		{status.Error(codes.Unimplemented, "unknown method"), false},
+		{status.Error(codes.Unknown, "not implemented yet"), false},
+		{status.Error(codes.Unknown, "a plugin says no"), true},
+	} {
+		r.runtime.Inject(sim.Fault{Method: "UpdatePodSandboxResources", Err: c.err, Times: 1})
+		size.CpuRequestMillis += int64(i)
+		out := r.perform("update", update(sandbox, container, size, false), false)
+		if failed := out.GetError() != 0; failed != c.fail {
+			t.Errorf("%v: outcome %v", c.err, out)
+		}
+	}
+	r.runtime.Inject(sim.Fault{Method: "UpdateContainerResources", Err: status.Error(codes.NotFound, "no container"), Times: 1})
+	r.fails("gone", update(sandbox, container, size, false), journaletv1.CallError_CALL_ERROR_NOT_DONE, "is gone")
+}
+
+func TestAContainerIsMadeWithWhatIsAllocated(t *testing.T) {
+	r, sandbox, first := sizedRig(t)
+	r.done("stop", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopContainer{
+		StopContainer: &journaletv1.StopContainer{Container: "main", ContainerId: first},
+	}}, false)
+	again := startContainer(sandbox, 1)
+	again.GetStartContainer().AllocatedDigest = allocatedDigest
+	id := r.done("again", again, false).GetContainerId()
+	got := r.status(id).GetResources().GetLinux()
+	if got.GetCpuShares() != 51 || got.GetCpuQuota() != 0 || got.GetMemoryLimitInBytes() != 0 {
+		t.Errorf("the container has %v", got)
+	}
+}
+
+func (r *rig) status(id string) *runtimeapi.ContainerStatus {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.GetStatus()
+}

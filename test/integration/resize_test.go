@@ -1,0 +1,142 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/test/node"
+)
+
+// sized gives a pod's first container requests and limits as "cpu/memory", and says how it is resized.
+func sized(requests, limits string, restarts ...corev1.ResourceName) func(*corev1.Pod) {
+	list := func(s string) corev1.ResourceList {
+		cpu, memory, _ := strings.Cut(s, "/")
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	return func(p *corev1.Pod) {
+		c := &p.Spec.Containers[0]
+		c.Resources = corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			policy := corev1.NotRequired
+			if slices.Contains(restarts, name) {
+				policy = corev1.RestartContainer
+			}
+			c.ResizePolicy = append(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: policy})
+		}
+	}
+}
+
+// inCgroup is what a container's own cgroup says: CPU shares or weight, CPU quota and memory limit.
+func inCgroup(t *testing.T, id string) string {
+	t.Helper()
+	return strings.TrimSpace(setup.Runtime.Exec(t, id, "sh", "-c",
+		"cd /sys/fs/cgroup; if test -e memory.max; then cat cpu.weight cpu.max memory.max; else cat cpu/cpu.shares cpu/cpu.cfs_quota_us memory/memory.limit_in_bytes; fi | tr '\n' ' '"))
+}
+
+func resized(p *corev1.Pod) bool {
+	c := container(p, "main")
+	spec := p.Spec.Containers[0].Resources
+	if c.Resources == nil || node.Condition(p, corev1.PodResizeInProgress) != "" || node.Condition(p, corev1.PodResizePending) != "" {
+		return false
+	}
+	for _, pair := range [][2]corev1.ResourceList{{spec.Limits, c.Resources.Limits}, {spec.Requests, c.AllocatedResources}} {
+		for name, want := range pair[0] {
+			if got := pair[1][name]; got.Cmp(want) != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func TestResourcesOfARunningContainerChangeWithoutARestart(t *testing.T) {
+	t.Parallel()
+	a := started(t, onePod("grows", idle, sized("100m/32Mi", "200m/64Mi")))
+	before := a.pod("grows", "ready", ready)
+	was := container(before, "main")
+	cgroup := inCgroup(t, was.ContainerID)
+
+	// The agent is killed when the node has allocated the resources, and again in the middle of the calls.
+	after := a.journal.last()
+	a.Put("grows.yaml", manifest(newPod("grows", idle, sized("500m/64Mi", "600m/128Mi"))))
+	for _, moment := range []func(bus.Flat) bool{named("resize_decided"), named("call_finished", node.BareID(was.ContainerID))} {
+		a.journal.wait(t, after, settle, "a resize to kill the agent in", moment)
+		a.Kill()
+		a.start()
+	}
+	p := a.pod("grows", "resized", resized)
+	now := container(p, "main")
+	if p.UID != before.UID || now.ContainerID != was.ContainerID || now.RestartCount != 0 {
+		t.Errorf("it is %s %s with %d restarts, and was %s %s", p.UID, now.ContainerID, now.RestartCount, before.UID, was.ContainerID)
+	}
+	got := inCgroup(t, now.ContainerID)
+	if got == cgroup || !strings.HasSuffix(got, fmt.Sprint(128<<20)) || !strings.Contains(got, "60000") {
+		t.Errorf("the cgroup says %q, and said %q", got, cgroup)
+	}
+	t.Logf("cgroup: %s before, %s after", cgroup, got)
+	a.Verified()
+
+	// And back.
+	a.Put("grows.yaml", manifest(newPod("grows", idle, sized("100m/32Mi", "200m/64Mi"))))
+	p = a.pod("grows", "its old size again", func(p *corev1.Pod) bool {
+		return p.Spec.Containers[0].Resources.Limits.Cpu().MilliValue() == 200 && resized(p)
+	})
+	equal(t, "the cgroup at its old size", inCgroup(t, container(p, "main").ContainerID), cgroup)
+	out, _, _ := a.CLI("pod", p.Name)
+	for _, reason := range []string{"ResizeStarted", "ResizeCompleted"} {
+		if !strings.Contains(out, reason) {
+			t.Errorf("no event %s in\n%s", reason, out)
+		}
+	}
+}
+
+func TestAContainerIsRestartedToBeResizedWhereItsPolicySaysSo(t *testing.T) {
+	t.Parallel()
+	a := started(t, onePod("again", idle, sized("100m/32Mi", "200m/64Mi", corev1.ResourceMemory)))
+	before := a.pod("again", "ready", ready)
+	a.Put("again.yaml", manifest(newPod("again", idle, sized("100m/64Mi", "200m/96Mi", corev1.ResourceMemory))))
+	p := a.pod("again", "restarted and resized", func(p *corev1.Pod) bool {
+		return ready(p) && container(p, "main").RestartCount == 1 && resized(p)
+	})
+	if p.UID != before.UID {
+		t.Errorf("it is another pod, %s instead of %s", p.UID, before.UID)
+	}
+	if got := inCgroup(t, container(p, "main").ContainerID); !strings.HasSuffix(got, fmt.Sprint(96<<20)) {
+		t.Errorf("the cgroup says %q", got)
+	}
+}
+
+func TestAMemoryLimitBelowWhatIsUsedIsToldAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	const script = "dd if=/dev/zero of=/dev/shm/held bs=1M count=32 2>/dev/null; " + idle
+	a := started(t, onePod("full", script, sized("50m/32Mi", "200m/64Mi")))
+	before := container(a.pod("full", "ready", ready), "main")
+	node.Eventually(t, settle, "the memory to be in use", func() error {
+		if out := setup.Runtime.Exec(t, before.ContainerID, "sh", "-c", "wc -c < /dev/shm/held 2>/dev/null"); strings.TrimSpace(out) != fmt.Sprint(32<<20) {
+			return fmt.Errorf("%q bytes are held", out)
+		}
+		return nil
+	})
+	a.Put("full.yaml", manifest(newPod("full", script, sized("50m/8Mi", "200m/16Mi"))))
+	a.pod("full", "told that its memory is in use", func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodResizeInProgress && c.Reason == corev1.PodReasonError && strings.Contains(c.Message, "below current usage")
+		})
+	})
+	if got := inCgroup(t, before.ContainerID); !strings.HasSuffix(got, fmt.Sprint(64<<20)) {
+		t.Errorf("the cgroup says %q", got)
+	}
+	setup.Runtime.Exec(t, before.ContainerID, "rm", "/dev/shm/held")
+	p := a.pod("full", "resized", resized)
+	if now := container(p, "main"); now.ContainerID != before.ContainerID {
+		t.Errorf("the container was replaced: %+v", now)
+	}
+}
