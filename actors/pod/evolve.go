@@ -78,13 +78,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveProbeResult(k.ProbeResult)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
-	case *journaletv1.Event_ResizeAsked:
-		a.evolveResizeAsked(k.ResizeAsked)
-	case *journaletv1.Event_ResizeDecided:
-		a.evolveResized(e, k.ResizeDecided)
-	case *journaletv1.Event_ResizeFinished:
-		s.Resize.InProgress, s.Resize.Error = false, ""
-		a.tidyResize()
+	case *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeFinished:
+		a.evolveResize(e)
 	case *journaletv1.Event_PodEnding:
 		a.evolveEnding(e, k.PodEnding)
 	case *journaletv1.Event_PodTerminated:

@@ -66,6 +66,19 @@ func (a *Actor) tidyResize() {
 	}
 }
 
+// evolveResize folds what was asked of the node, its answer, and the end of a resize.
+func (a *Actor) evolveResize(e actors.Event) {
+	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_ResizeAsked:
+		a.evolveResizeAsked(k.ResizeAsked)
+	case *journaletv1.Event_ResizeDecided:
+		a.evolveResized(e, k.ResizeDecided)
+	case *journaletv1.Event_ResizeFinished:
+		a.state.Resize.InProgress, a.state.Resize.Error = false, ""
+		a.tidyResize()
+	}
+}
+
 func (a *Actor) evolveResizeAsked(k *journaletv1.ResizeAsked) {
 	r := a.resizing()
 	r.AskedDigest = k.GetDigest()

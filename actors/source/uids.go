@@ -1,6 +1,7 @@
 package source
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/journalet/journalet/actors"
@@ -22,8 +23,8 @@ func (a *Actor) started(sources []string) {
 	s.Files, s.Ignored = map[string]*journaletv1.ManifestFile{}, map[string]*journaletv1.IgnoredPod{}
 	s.Complete, s.Ready, s.Settled = false, false, false
 	a.claims = claims{}
-	for _, p := range s.Pods {
-		p.Wanted = false
+	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
+		s.Pods[uid].Wanted = false
 	}
 }
 
