@@ -25,6 +25,8 @@ type Options struct {
 	Outcome func(about messages.Ref, e *journaletv1.Event)
 	// Finished hears of every call that has ended, so that its pod can be looked at.
 	Finished func(podUID string)
+	// Go runs a call beside others; nil: on a goroutine of its own, which Close waits for.
+	Go func(func())
 	// Observe hears how long each call took; may be nil.
 	Observe func(operation string, took time.Duration, failed bool)
 }
@@ -65,6 +67,9 @@ func (in *intent) mayBeCut() bool {
 func New(o Options) *Executor {
 	x := &Executor{opts: o, intents: map[string]*intent{}, under: map[string]*intent{}}
 	x.ctx, x.stop = context.WithCancel(context.Background())
+	if x.opts.Go == nil {
+		x.opts.Go = x.running.Go
+	}
 	return x
 }
 
@@ -102,7 +107,7 @@ func (x *Executor) Stored(rec *journaletv1.Record) {
 			}
 		case *journaletv1.Event_CallDispatched:
 			if in := x.begin(k.CallDispatched.GetIntentId()); in != nil {
-				x.running.Go(func() { x.perform(in, k.CallDispatched) })
+				x.opts.Go(func() { x.perform(in, k.CallDispatched) })
 			}
 		}
 	}

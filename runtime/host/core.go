@@ -1,9 +1,7 @@
 package host
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,21 +16,16 @@ import (
 )
 
 // Core runs the actors over a journal in memory, one record after the other on the caller's
-// goroutine: the same cells and the same fold as the host, without protoactor, bus or clock.
-// Scenarios and simulation drive it.
+// goroutine, each heard by all before the next is stored: cells in the plainest of their orders.
+// Stories drive it; simulation drives Cells.
 type Core struct {
-	fold    *fold
-	epoch   uint64
+	cells   *Cells
 	records []*journaletv1.Record
 }
 
 // NewCore makes a core with the actors that every node has.
 func NewCore(deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64) *Core {
-	c := &Core{fold: newFold(deciders, manifest), epoch: epoch}
-	for _, ref := range singletons {
-		c.fold.bear(ref)
-	}
-	return c
+	return &Core{cells: NewCells(deciders, manifest, epoch)}
 }
 
 // Put appends a fact about an actor at a moment, and lets every actor handle it and all that follows
@@ -43,30 +36,20 @@ func (c *Core) Put(at time.Time, about messages.Ref, e *journaletv1.Event) error
 	}})
 }
 
-func (c *Core) deliver(at time.Time, rec *journaletv1.Record) ([]*journaletv1.Record, error) {
-	c.fold.lifecycle(rec)
+// handle lets actors handle all that waits for them, and gives their steps.
+func (c *Core) handle(at time.Time, refs []messages.Ref) ([]*journaletv1.Record, error) {
 	var steps []*journaletv1.Record
-	to := route(rec, c.fold.hearers)
-	refs := slices.SortedFunc(maps.Keys(to), func(a, b messages.Ref) int { return strings.Compare(a.String(), b.String()) })
 	for _, ref := range refs {
-		d := to[ref]
-		cell := c.fold.cells[ref]
-		if cell == nil && bearing(ref, d) {
-			cell = c.fold.bear(ref)
-		}
-		if cell == nil {
-			continue
-		}
-		c.fold.resolve(d)
-		step, fail := cell.handle(d, c.epoch, at)
-		if fail != nil {
-			return nil, fmt.Errorf("%s: %w", ref, fail)
-		}
-		if step != nil {
-			steps = append(steps, step)
+		for c.cells.Waiting(ref) > 0 {
+			step, err := c.cells.Handle(ref, at)
+			if err != nil {
+				return nil, err
+			}
+			if step != nil {
+				steps = append(steps, step)
+			}
 		}
 	}
-	c.fold.forget(rec)
 	return steps, nil
 }
 
@@ -75,8 +58,9 @@ func (c *Core) deliver(at time.Time, rec *journaletv1.Record) ([]*journaletv1.Re
 func RecoverCore(deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64, journal []*journaletv1.Record) *Core {
 	c := NewCore(deciders, manifest, epoch)
 	for _, rec := range journal {
-		c.fold.record(rec)
+		c.cells.fold.record(rec)
 	}
+	c.cells.boxes, c.cells.fold.open = c.cells.fold.open, map[messages.Ref][]*delivery{}
 	c.records = slices.Clone(journal)
 	return c
 }
@@ -85,34 +69,17 @@ func RecoverCore(deciders Deciders, manifest func(digest string) (*corev1.Pod, e
 // follows. With started, that is the first record of a new run, and each actor hears of it after
 // what it had left open, as in the host. Without, the old run goes on as if nothing had happened.
 func (c *Core) Resume(at time.Time, started *journaletv1.AgentStarted) error {
-	var waiting []*journaletv1.Record
-	var start *delivery
 	if started != nil {
 		rec := &journaletv1.Record{
-			Seq: uint64(len(c.records)) + 1, Epoch: c.epoch, Time: timestamppb.New(at), Actor: messages.Agent.Proto(),
+			Seq: uint64(len(c.records)) + 1, Epoch: c.cells.epoch, Time: timestamppb.New(at), Actor: messages.Agent.Proto(),
 			Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: started}}},
 		}
 		c.records = append(c.records, rec)
-		c.fold.lifecycle(rec)
-		start = &delivery{rec: rec, heard: []int{0}}
+		c.cells.Stored(rec)
 	}
-	order := slices.SortedFunc(maps.Keys(c.fold.cells), func(a, b messages.Ref) int { return cmp.Compare(a.String(), b.String()) })
-	for _, ref := range order {
-		open := c.fold.open[ref]
-		delete(c.fold.open, ref)
-		if start != nil {
-			open = append(open, start)
-		}
-		for _, d := range open {
-			c.fold.resolve(d)
-			step, fail := c.fold.cells[ref].handle(d, c.epoch, at)
-			if fail != nil {
-				return fail
-			}
-			if step != nil {
-				waiting = append(waiting, step)
-			}
-		}
+	waiting, err := c.handle(at, c.cells.Refs())
+	if err != nil {
+		return err
 	}
 	return c.run(at, waiting)
 }
@@ -122,9 +89,9 @@ func (c *Core) run(at time.Time, waiting []*journaletv1.Record) error {
 	for len(waiting) > 0 {
 		rec := waiting[0]
 		waiting = waiting[1:]
-		rec.Seq, rec.Epoch = uint64(len(c.records))+1, c.epoch
+		rec.Seq, rec.Epoch = uint64(len(c.records))+1, c.cells.epoch
 		c.records = append(c.records, rec)
-		steps, err := c.deliver(at, rec)
+		steps, err := c.handle(at, c.cells.Stored(rec))
 		if err != nil {
 			return err
 		}
@@ -138,16 +105,13 @@ func (c *Core) Records() []*journaletv1.Record { return c.records }
 
 // Decider is an actor's decider, nil if there is no such actor.
 func (c *Core) Decider(ref messages.Ref) actors.Decider {
-	if cell := c.fold.cells[ref]; cell != nil {
-		return cell.decider
-	}
-	return nil
+	return c.cells.Decider(ref)
 }
 
 // Replay folds the journal anew and compares every actor's state with the live one; the error names
 // the first that differs.
 func (c *Core) Replay() error {
-	again := newFold(c.fold.deciders, c.fold.manifest)
+	again := newFold(c.cells.fold.deciders, c.cells.fold.manifest)
 	for _, ref := range singletons {
 		again.bear(ref)
 	}
@@ -162,7 +126,7 @@ func (c *Core) Replay() error {
 			}
 		}
 	}
-	live, folded := c.fold.hearers(), again.hearers()
+	live, folded := c.cells.fold.hearers(), again.hearers()
 	if len(live) != len(folded) {
 		return fmt.Errorf("replay has %d actors, live running %d", len(folded), len(live))
 	}
@@ -172,8 +136,8 @@ func (c *Core) Replay() error {
 		if other == nil {
 			return fmt.Errorf("%s: missing after replay", ref)
 		}
-		if !proto.Equal(c.fold.cells[ref].decider.State(), other.decider.State()) {
-			return fmt.Errorf("%s: replay differs:\nlive   %v\nreplay %v", ref, c.fold.cells[ref].decider.State(), other.decider.State())
+		if !proto.Equal(c.cells.fold.cells[ref].decider.State(), other.decider.State()) {
+			return fmt.Errorf("%s: replay differs:\nlive   %v\nreplay %v", ref, c.cells.fold.cells[ref].decider.State(), other.decider.State())
 		}
 	}
 	return nil

@@ -1,6 +1,8 @@
 package timer
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,9 +50,10 @@ func New(clock Clock, fire Fire) *Driver {
 	return &Driver{clock: clock, fire: fire, timers: map[key]func() bool{}}
 }
 
-// Seed arms the timers that an actor's state holds, after a start.
+// Seed arms the timers that an actor's state holds, after a start, in order of their names: a simulation wants one order.
 func (d *Driver) Seed(ref messages.Ref, set *journaletv1.Timers) {
-	for _, t := range set.GetSet() {
+	for _, name := range slices.Sorted(maps.Keys(set.GetSet())) {
+		t := set.GetSet()[name]
 		d.arm(ref, t.GetName(), t.GetGeneration(), t.GetSetAt().AsTime(), t.GetDuration().AsDuration())
 	}
 }

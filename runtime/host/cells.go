@@ -1,0 +1,202 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Cells runs the actors one delivery at a time, on the caller's goroutine: the cells, the fold and the routes of the host,
+// without protoactor, bus or clock. The caller says when a record counts as stored and whose turn it is, and so can take
+// every order that the host may come to. After an error of Handle it cannot be used any more.
+type Cells struct {
+	fold  *fold
+	epoch uint64
+	boxes map[messages.Ref][]*delivery
+}
+
+// NewCells makes the actors that every node has.
+func NewCells(deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64) *Cells {
+	c := &Cells{fold: newFold(deciders, manifest), epoch: epoch, boxes: map[messages.Ref][]*delivery{}}
+	for _, ref := range singletons {
+		c.fold.bear(ref)
+	}
+	return c
+}
+
+// RecoverCells folds a set of snapshots, if there is one, and the records that follow it, as a start of the host does.
+// Records that an actor has no step for wait for it again.
+func RecoverCells(
+	deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64,
+	snaps []*journaletv1.Snapshot, journal []*journaletv1.Record,
+) (*Cells, error) {
+	c := &Cells{fold: newFold(deciders, manifest), epoch: epoch, boxes: map[messages.Ref][]*delivery{}}
+	for _, s := range snaps {
+		if err := c.fold.restore(s); err != nil {
+			return nil, err
+		}
+	}
+	for _, ref := range singletons {
+		if c.fold.cells[ref] == nil {
+			c.fold.bear(ref)
+		}
+	}
+	for _, rec := range journal {
+		if err := known(rec); err != nil {
+			return nil, err
+		}
+		c.fold.record(rec)
+	}
+	c.boxes, c.fold.open = c.fold.open, map[messages.Ref][]*delivery{}
+	return c, nil
+}
+
+// Stored gives a stored record to the actors that it concerns, and names them, sorted.
+func (c *Cells) Stored(rec *journaletv1.Record) []messages.Ref {
+	c.fold.lifecycle(rec)
+	to := route(rec, c.fold.hearers)
+	refs := sortedRefs(to)
+	refs = slices.DeleteFunc(refs, func(ref messages.Ref) bool {
+		if c.fold.cells[ref] == nil && (!bearing(ref, to[ref]) || c.fold.bear(ref) == nil) {
+			return true
+		}
+		c.boxes[ref] = append(c.boxes[ref], to[ref])
+		return false
+	})
+	c.fold.forget(rec)
+	for ref := range c.boxes {
+		if c.fold.cells[ref] == nil {
+			delete(c.boxes, ref)
+		}
+	}
+	return refs
+}
+
+// Waiting tells how many records wait for an actor.
+func (c *Cells) Waiting(ref messages.Ref) int { return len(c.boxes[ref]) }
+
+// Handle lets an actor handle the next record that waits for it, and gives its step to be recorded; nil if it decides
+// nothing or nothing waits.
+func (c *Cells) Handle(ref messages.Ref, now time.Time) (*journaletv1.Record, error) {
+	box, cell := c.boxes[ref], c.fold.cells[ref]
+	if len(box) == 0 || cell == nil {
+		return nil, nil
+	}
+	if c.boxes[ref] = box[1:]; len(box) == 1 {
+		delete(c.boxes, ref)
+	}
+	c.fold.resolve(box[0])
+	step, fail := cell.handle(box[0], c.epoch, now)
+	if fail != nil {
+		return nil, fmt.Errorf("%s: %w", ref, fail)
+	}
+	return step, nil
+}
+
+// Refs lists the actors, sorted.
+func (c *Cells) Refs() []messages.Ref { return sortedRefs(c.fold.cells) }
+
+// Decider is an actor's decider, to be read only; nil if there is no such actor.
+func (c *Cells) Decider(ref messages.Ref) actors.Decider {
+	if cell := c.fold.cells[ref]; cell != nil {
+		return cell.decider
+	}
+	return nil
+}
+
+// Handled is the last record that an actor has handled, 0 for none.
+func (c *Cells) Handled(ref messages.Ref) uint64 {
+	if cell := c.fold.cells[ref]; cell != nil {
+		return cell.handled
+	}
+	return 0
+}
+
+// Open gives the records that wait for an actor, in order.
+func (c *Cells) Open(ref messages.Ref, do func(*journaletv1.Record)) {
+	for _, d := range c.boxes[ref] {
+		do(d.rec)
+	}
+}
+
+// Snapshots are the states of all actors, as they are stored. No record may wait for anybody.
+func (c *Cells) Snapshots() ([]*journaletv1.Snapshot, error) {
+	if len(c.boxes) > 0 {
+		return nil, fmt.Errorf("snapshots: records wait for %d actors", len(c.boxes))
+	}
+	var snaps []*journaletv1.Snapshot
+	if c.fold.started != nil {
+		run, err := messages.Encode(c.fold.started)
+		if err != nil {
+			return nil, err
+		}
+		snaps = append(snaps, &journaletv1.Snapshot{Actor: messages.Agent.Proto(), State: run})
+	}
+	for _, ref := range c.Refs() {
+		cell := c.fold.cells[ref]
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(cell.decider.State())
+		if err != nil {
+			return nil, fmt.Errorf("snapshot of %s: %w", ref, err)
+		}
+		snaps = append(snaps, &journaletv1.Snapshot{Actor: ref.Proto(), Handled: cell.handled, State: b})
+	}
+	return snaps, nil
+}
+
+// Fold is a fold of a journal that goes on record by record beside those who write it.
+type Fold struct{ fold *fold }
+
+// NewFold makes one that has read nothing.
+func NewFold(deciders Deciders, manifest func(digest string) (*corev1.Pod, error)) *Fold {
+	f := newFold(deciders, manifest)
+	for _, ref := range singletons {
+		f.bear(ref)
+	}
+	return &Fold{f}
+}
+
+// Record takes in the next record.
+func (f *Fold) Record(rec *journaletv1.Record) { f.fold.record(rec) }
+
+// State is an actor's state after the last record that it has a step for, nil if there is no such actor; an error says
+// why it could not be folded.
+func (f *Fold) State(ref messages.Ref) (proto.Message, error) {
+	c := f.fold.cells[ref]
+	switch {
+	case c == nil:
+		return nil, nil
+	case c.quarantined != nil:
+		return nil, fmt.Errorf("%s: %s: %s", ref, c.quarantined.GetCode(), c.quarantined.GetMessage())
+	}
+	return c.decider.State(), nil
+}
+
+// CatchUp folds what an actor has handled up to a record without deciding anything on it.
+func (f *Fold) CatchUp(ref messages.Ref, handled uint64) error {
+	c := f.fold.cells[ref]
+	open := f.fold.open[ref]
+	for c != nil && len(open) > 0 && open[0].rec.GetSeq() <= handled {
+		f.fold.resolve(open[0])
+		if fail := c.refold(open[0], nil); fail != nil {
+			return fmt.Errorf("%s: %w", ref, fail)
+		}
+		open = open[1:]
+	}
+	if c != nil {
+		f.fold.open[ref] = open
+	}
+	return nil
+}
+
+func sortedRefs[V any](m map[messages.Ref]V) []messages.Ref {
+	return slices.SortedFunc(maps.Keys(m), func(a, b messages.Ref) int { return strings.Compare(a.String(), b.String()) })
+}
