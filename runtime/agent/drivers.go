@@ -150,7 +150,7 @@ func (a *agent) makeDrivers() {
 	a.probes = a.newProbes()
 	a.timers = timer.New(timer.Wall{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
-		Performer: driver, Outcome: a.host.Outcome, Finished: a.pleg.Hint,
+		Performer: driver, Outcome: a.host.Outcome, Finished: a.finished,
 		Observe: func(operation string, took time.Duration, failed bool) {
 			var err error
 			if failed {
@@ -167,6 +167,15 @@ func (a *agent) makeDrivers() {
 				&journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}})
 		},
 	})
+}
+
+// finished has a pod looked at after a call. What was started has to be seen: an instance that the runtime shows no more
+// when it is first looked for is gone, though nothing looks different from before its start.
+func (a *agent) finished(req *journaletv1.CallRequested) {
+	if req.GetStartContainer() != nil {
+		a.pleg.Expect(req.GetPodUid())
+	}
+	a.pleg.Hint(req.GetPodUid())
 }
 
 // allocatable is what a container without a limit may have, for resourceFieldRef.

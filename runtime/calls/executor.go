@@ -23,8 +23,8 @@ type Options struct {
 	Performer Performer
 	// Outcome records an outcome, as a fact about the actor that asked.
 	Outcome func(about messages.Ref, e *journaletv1.Event)
-	// Finished hears of every call that has ended, so that its pod can be looked at.
-	Finished func(podUID string)
+	// Finished hears of every call for a pod that has ended, so that the pod can be looked at.
+	Finished func(req *journaletv1.CallRequested)
 	// Go runs a call beside others; nil: on a goroutine of its own, which Close waits for.
 	Go func(func())
 	// Observe hears how long each call took; may be nil.
@@ -154,8 +154,8 @@ func (x *Executor) perform(in *intent, d *journaletv1.CallDispatched) {
 		x.opts.Observe(Operation(in.req), time.Since(began), failed)
 	}
 	x.opts.Outcome(in.asker, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
-	if uid := in.req.GetPodUid(); uid != "" {
-		x.opts.Finished(uid)
+	if in.req.GetPodUid() != "" {
+		x.opts.Finished(in.req)
 	}
 }
 

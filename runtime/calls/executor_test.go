@@ -47,7 +47,7 @@ func newExecutor(t *testing.T) (*Executor, *fake, chan outcome, chan string) {
 	x := New(Options{
 		Performer: f,
 		Outcome:   func(about messages.Ref, e *journaletv1.Event) { outcomes <- outcome{about, e} },
-		Finished:  func(uid string) { finished <- uid },
+		Finished:  func(req *journaletv1.CallRequested) { finished <- req.GetPodUid() },
 	})
 	t.Cleanup(x.Close)
 	return x, f, outcomes, finished

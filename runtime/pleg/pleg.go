@@ -84,7 +84,7 @@ type pod struct {
 	queued  bool                     // it stands in a queue
 	looking bool                     // a looker has it
 	again   bool                     // a hint came while a looker had it
-	owed    bool                     // what the next look sees is told, even if it is nothing
+	owed    bool                     // what the next look sees is told, even if it is nothing new
 	quiet   bool                     // the runtime's events about it are no reason to look
 }
 
@@ -128,8 +128,8 @@ func (p *PLEG) Seed(obs []*journaletv1.PodObserved) {
 	}
 }
 
-// Expect has what the runtime shows of a pod be told, even if it shows nothing: what the journal knows of the pod is not
-// certain. To be called before Run, for pods that Seed was not given.
+// Expect has what the next look at a pod that is not under way yet shows be told, even if that is nothing, or nothing new:
+// what the journal knows of the pod is not certain. Before Run it is for pods that Seed was not given.
 func (p *PLEG) Expect(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -344,11 +344,14 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	s := p.pods[uid]
 	s.queued, s.looking = false, true
 	last, owed, began := s.last, s.owed, p.clock.Now()
+	s.owed = false
 	p.mu.Unlock()
 
 	now, err := p.look(ctx, uid, last)
-	if err == nil && now == nil && owed && last == nil {
-		now = &journaletv1.PodObserved{Uid: uid, ObservedAt: stamp(began, nil)}
+	if err == nil && now == nil && owed {
+		now = &journaletv1.PodObserved{
+			Uid: uid, ObservedAt: stamp(began, last), Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
+		}
 	}
 	if err == nil && now != nil {
 		if err = p.opts.Sink(ctx, now); err != nil {
@@ -362,7 +365,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.looking, s.failed = false, err != nil
-	s.owed = s.owed && err != nil
+	s.owed = s.owed || owed && err != nil
 	// Forgotten meanwhile: what was told is told, but the pod's next observation stands alone.
 	forgotten := s.last != last
 	if err == nil && now != nil && !forgotten {

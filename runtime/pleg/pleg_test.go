@@ -277,6 +277,29 @@ func TestWhatTheJournalKnowsIsNotToldAgain(t *testing.T) {
 	}
 }
 
+func TestWhatIsExpectedIsToldEvenIfItIsNothingNew(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	r.run()
+	first := r.next()
+	// As after a start whose container the runtime has forgotten by the time it is looked for.
+	r.pleg.Expect("u1")
+	r.pleg.Hint("u1")
+	again := r.next()
+	if !again.GetObservedAt().AsTime().After(first.GetObservedAt().AsTime()) {
+		t.Errorf("observed at %v, after %v", again.GetObservedAt().AsTime(), first.GetObservedAt().AsTime())
+	}
+	if len(again.GetContainers()) != 1 || !proto.Equal(again.GetContainers()[0], first.GetContainers()[0]) {
+		t.Errorf("told %v, after %v", again, first)
+	}
+	r.pleg.Hint("u1")
+	r.relist()
+	r.relist()
+	if len(r.told) != 0 {
+		t.Errorf("told %v", <-r.told)
+	}
+}
+
 func TestWhatIsUncertainIsToldOnceEvenIfItIsNothing(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)

@@ -201,6 +201,9 @@ func (g *engine) finish(out *journaletv1.CallFinished) error {
 	if err != nil {
 		return err
 	}
+	if req := g.names.intents[out.GetIntentId()]; req.GetStartContainer() != nil {
+		g.world.owed[req.GetPodUid()] = true
+	}
 	return g.put(about, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
 }
 
