@@ -30,7 +30,7 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 		return c.startMade(ctx, req)
 	}
 	res, err := c.makeAndStart(ctx, pod, container, req)
-	if err == nil || !c.inDoubt || !isCutShort(err) || !mayRepeat(pod, container, req, err) {
+	if err == nil || !c.inDoubt || !isCutShort(err.Error()) || !mayRepeat(pod, container, req, err) {
 		return res, err
 	}
 	// The agent died while it waited for this start, and the runtime gave the start up with it. The instance never ran:
@@ -79,11 +79,14 @@ func (c *call) makeContainer(ctx context.Context, pod *corev1.Pod, container *co
 // Words by which containerd tells how far a start came that it gave up because its caller went away.
 const (
 	cutShort  = "context canceled"
+	cutKilled = "signal: killed" // a program that it ran for the caller was killed with the call
 	notYetRun = "failed to create containerd task"
 )
 
-// isCutShort tells whether a start failed only because who asked for it went away.
-func isCutShort(err error) bool { return strings.Contains(err.Error(), cutShort) }
+// isCutShort tells of the words about a start that failed whether it did so only because who asked for it went away.
+func isCutShort(why string) bool {
+	return strings.Contains(why, cutShort) || strings.Contains(why, cutKilled)
+}
 
 // mayRepeat tells whether a start that was cut short may be made again: always, but for a container that must not run
 // twice and may have run for a moment. Only journals of older versions have such starts in one call.

@@ -75,7 +75,7 @@ func (c *call) settleStart(ctx context.Context, id string) error {
 func (c *call) failedStart(ctx context.Context, id string, st *runtimeapi.ContainerStatus) error {
 	why := strings.Trim(st.GetReason()+": "+st.GetMessage(), ": ")
 	switch {
-	case !strings.Contains(why, cutShort):
+	case !isCutShort(why):
 		return retryable(journaletv1.CallError_CALL_ERROR_START, why)
 	case !strings.Contains(why, notYetRun):
 		return lostStart(why)

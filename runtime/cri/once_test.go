@@ -71,6 +71,7 @@ func TestAStartInDoubtIsLookedUpAndNeverMadeAgain(t *testing.T) {
 		{name: "the agent died", inDoubt: true, want: lost, left: 1},
 		{name: "the runtime gave it up with the process there", command: "/cut-late", fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")}, want: lost, left: 1},
 		{name: "the runtime gave it up before there was a process", command: "/cut-early", fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")}, want: journaletv1.CallError_CALL_ERROR_NOT_DONE},
+		{name: "the runtime gave it up while it began the process's keeper", command: "/cut-shim", fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")}, want: journaletv1.CallError_CALL_ERROR_NOT_DONE},
 		{name: "its program is missing", command: "/missing", fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")}, want: journaletv1.CallError_CALL_ERROR_START, left: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

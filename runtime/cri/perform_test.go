@@ -50,6 +50,8 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 				return sim.Behaviour{StartError: "exec: /missing: no such file"}, true
 			case "/cut-early":
 				return sim.Behaviour{StartError: "failed to create containerd task: context canceled"}, true
+			case "/cut-shim":
+				return sim.Behaviour{StartError: "failed to create containerd task: failed to start shim: start failed: : signal: killed"}, true
 			case "/cut-late":
 				return sim.Behaviour{StartError: "failed to start containerd task: context canceled"}, true
 			default:

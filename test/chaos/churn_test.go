@@ -78,10 +78,20 @@ func (w want) fits(p *corev1.Pod) error {
 	case w.kind == idles && node.Ready(p) && s.ContainerStatuses[0].RestartCount >= w.restarts,
 		w.kind == crashes && s.Phase == corev1.PodRunning && s.ContainerStatuses[0].RestartCount > 0,
 		w.kind == succeeds && s.Phase == corev1.PodSucceeded,
-		w.kind == fails && s.Phase == corev1.PodFailed:
+		w.kind == fails && s.Phase == corev1.PodFailed,
+		w.mayBeLost(p):
 		return nil
 	}
 	return fmt.Errorf("%s is %s %s %v", w.kind, s.Phase, s.Reason, s.ContainerStatuses)
+}
+
+// mayBeLost tells of a pod that runs once whether it has ended because nobody could tell if its container had started.
+func (w want) mayBeLost(p *corev1.Pod) bool {
+	if w.kind != succeeds && w.kind != fails || p.Status.Phase != corev1.PodFailed || len(p.Status.ContainerStatuses) != 1 {
+		return false
+	}
+	end := p.Status.ContainerStatuses[0].State.Terminated
+	return end != nil && end.Reason == "ContainerStatusUnknown" && end.ExitCode == 137
 }
 
 // manifest is the pod as a file.
