@@ -21,6 +21,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/fetch"
 	"github.com/journalet/journalet/runtime/file"
 	"github.com/journalet/journalet/runtime/health"
 	"github.com/journalet/journalet/runtime/host"
@@ -49,6 +50,7 @@ type agent struct {
 	pleg    *pleg.PLEG
 	probes  *probe.Driver
 	files   *file.Driver
+	url     *fetch.Driver // nil without a manifest URL
 	health  *health.Monitor
 	metrics *server.Metrics
 }
@@ -107,8 +109,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 		Deciders: host.AllDeciders, Manifest: a.library.get, Effects: a, Now: time.Now, Log: a.log,
 	})
 	a.bus.Journal().OnStored(a.host.Stored)
-	a.makeDrivers()
-	return nil
+	return a.makeDrivers()
 }
 
 // makeRoot makes the agent's folders: pods as the kubelet's (0750), the rest closed to others.
@@ -152,12 +153,7 @@ func (a *agent) seed(r *host.Recovered) {
 		a.timers.Seed(ref, d.Timers())
 		switch d := d.(type) {
 		case *source.Actor:
-			a.files.Seed(d.Source())
-			r.Open(ref, func(rec *journaletv1.Record) {
-				if fact := rec.GetFact().GetManifestsRead(); fact != nil {
-					a.files.SeedOpen(fact)
-				}
-			})
+			a.seedSource(r, ref, d)
 		case *runtime.Actor:
 			a.calls.Seed(d.Runtime().GetCalls())
 			last := d.Runtime().GetHealth()
@@ -202,9 +198,13 @@ func (a *agent) tellDamage() {
 // serve runs the drivers until ctx ends or one of them breaks for good.
 func (a *agent) serve(ctx context.Context) error {
 	g, run := errgroup.WithContext(ctx)
-	for name, driver := range map[string]func(context.Context) error{
+	drivers := map[string]func(context.Context) error{
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain,
-	} {
+	}
+	if a.url != nil {
+		drivers["http source"] = a.url.Run
+	}
+	for name, driver := range drivers {
 		g.Go(func() error {
 			if err := driver(run); err != nil && run.Err() == nil {
 				return fmt.Errorf("%s: %w", name, err)

@@ -23,7 +23,6 @@ import (
 	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/file"
 	"github.com/journalet/journalet/runtime/health"
 	"github.com/journalet/journalet/runtime/pleg"
 	"github.com/journalet/journalet/runtime/sim"
@@ -101,6 +100,7 @@ func (a *agent) started() *journaletv1.AgentStarted {
 			StartConcurrency: concurrency, StopConcurrency: stopPerStart * concurrency,
 			PullConcurrency:     uint32(max(1, a.cfg.MaxParallelImagePulls)),
 			MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
+			Sources:             a.sources(),
 		},
 	}
 }
@@ -122,7 +122,7 @@ func (a *agent) sandboxSeccomp() string {
 }
 
 // makeDrivers makes the drivers; none does anything before it is run.
-func (a *agent) makeDrivers() {
+func (a *agent) makeDrivers() error {
 	volumes := volume.New(volume.Options{
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir, Log: a.log,
 	})
@@ -159,14 +159,7 @@ func (a *agent) makeDrivers() {
 			a.metrics.Operation(operation, took, err)
 		},
 	})
-	a.files = file.New(file.Options{
-		Path: a.cfg.StaticPodPath, Node: a.facts.NodeName, Source: messages.FileSource, Reread: a.cfg.FileCheckFrequency,
-		Store: a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log,
-		Sink: func(ctx context.Context, m *journaletv1.ManifestsRead) error {
-			return a.host.Fact(ctx, messages.Source(messages.FileSource),
-				&journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}})
-		},
-	})
+	return a.makeSources()
 }
 
 // finished has a pod looked at after a call. What was started has to be seen: an instance that the runtime shows no more

@@ -33,17 +33,21 @@ func refuseBesideKubelet(cfg *config.Config) error {
 
 // checks are what health depends on, by name. None takes another down: each tells only of itself.
 func (a *agent) checks() *server.Checks {
-	return server.NewChecks(
-		server.Check{Name: "journal", Probe: func() error {
+	checks := []server.Check{
+		{Name: "journal", Probe: func() error {
 			since, err := a.bus.Journal().Stalled()
 			if err != nil {
 				return fmt.Errorf("appending stalls since %s: %w", since.Format("15:04:05"), err)
 			}
 			return nil
 		}},
-		server.Check{Name: "pleg", Probe: a.pleg.Healthy},
-		server.Check{Name: "file source", Probe: a.files.Healthy},
-	)
+		{Name: "pleg", Probe: a.pleg.Healthy},
+		{Name: "file source", Probe: a.files.Healthy},
+	}
+	if a.url != nil {
+		checks = append(checks, server.Check{Name: "http source", Probe: a.url.Healthy})
+	}
+	return server.NewChecks(checks...)
 }
 
 // ready is what a first reading of everything depends on.

@@ -25,6 +25,8 @@ const (
 	DefaultMaxPods = 110
 	// DefaultFileCheck is the kubelet's fileCheckFrequency.
 	DefaultFileCheck = 20 * time.Second
+	// DefaultHTTPCheck is the kubelet's httpCheckFrequency.
+	DefaultHTTPCheck = 20 * time.Second
 	// DefaultRequestTimeout is the kubelet's runtimeRequestTimeout.
 	DefaultRequestTimeout = 2 * time.Minute
 	// DefaultPullQPS and DefaultPullBurst are the kubelet's registryPullQPS and registryBurst.
@@ -67,6 +69,13 @@ type Config struct {
 	StaticPodPath string
 	// FileCheckFrequency is how often it is reread, besides notifications.
 	FileCheckFrequency time.Duration
+
+	// StaticPodURL gives more manifests; empty: there is none. It and StaticPodURLHeader, which is sent with each request, may
+	// hold secrets: print neither.
+	StaticPodURL       string
+	StaticPodURLHeader map[string][]string
+	// HTTPCheckFrequency is the pause between two requests.
+	HTTPCheckFrequency time.Duration
 
 	// ContainerRuntimeEndpoint is unix://<path>, or sim://<anything> for the simulated runtime.
 	ContainerRuntimeEndpoint string
@@ -134,7 +143,7 @@ const (
 // Defaults is what the agent runs with when it is told nothing.
 func Defaults() *Config {
 	return &Config{
-		RootDir: DefaultRootDir, StaticPodPath: DefaultStaticPodPath, FileCheckFrequency: DefaultFileCheck,
+		RootDir: DefaultRootDir, StaticPodPath: DefaultStaticPodPath, FileCheckFrequency: DefaultFileCheck, HTTPCheckFrequency: DefaultHTTPCheck,
 		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout, CRIConcurrency: defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
@@ -168,6 +177,9 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.StaticPodPath, "static-pod-path", c.StaticPodPath, "folder of pod manifests to run, or one manifest")
 	fs.StringVar(&c.StaticPodPath, "pod-manifest-path", c.StaticPodPath, "the kubelet's name for --static-pod-path")
 	_ = fs.MarkHidden("pod-manifest-path")
+	fs.StringVar(&c.StaticPodURL, "manifest-url", c.StaticPodURL, "http or https URL of more pod manifests to run")
+	fs.Var(headerFlag{&c.StaticPodURLHeader}, "manifest-url-header", "headers sent to --manifest-url; what ps must not show belongs into --config (staticPodURLHeader)")
+	fs.DurationVar(&c.HTTPCheckFrequency, "http-check-frequency", c.HTTPCheckFrequency, "pause between two requests to --manifest-url")
 	fs.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "socket of the CRI runtime, or sim:// for a simulated one")
 	fs.StringVar(&c.ImageServiceEndpoint, "image-service-endpoint", c.ImageServiceEndpoint, "must be the runtime's endpoint, if given")
 	fs.IntVar(&c.CRIConcurrency, "cri-concurrency", c.CRIConcurrency, "start calls under way at once; 1 serializes all calls on the runtime")

@@ -42,6 +42,12 @@ var fields = map[string]field{
 	}},
 	"fileCheckFrequency": {apply: duration(func(k *kubeletconfig.KubeletConfiguration) time.Duration { return k.FileCheckFrequency.Duration },
 		func(c *Config) *time.Duration { return &c.FileCheckFrequency })},
+	"staticPodURL": {flag: "manifest-url", apply: set(func(c *Config, k *kubeletconfig.KubeletConfiguration) { c.StaticPodURL = k.StaticPodURL })},
+	"staticPodURLHeader": {flag: "manifest-url-header", apply: set(func(c *Config, k *kubeletconfig.KubeletConfiguration) {
+		c.StaticPodURLHeader = k.StaticPodURLHeader
+	})},
+	"httpCheckFrequency": {flag: "http-check-frequency", apply: duration(func(k *kubeletconfig.KubeletConfiguration) time.Duration { return k.HTTPCheckFrequency.Duration },
+		func(c *Config) *time.Duration { return &c.HTTPCheckFrequency })},
 	"runtimeRequestTimeout": {apply: duration(func(k *kubeletconfig.KubeletConfiguration) time.Duration { return k.RuntimeRequestTimeout.Duration },
 		func(c *Config) *time.Duration { return &c.RuntimeRequestTimeout })},
 	"maxPods":    {flag: "max-pods", apply: set(func(c *Config, k *kubeletconfig.KubeletConfiguration) { c.MaxPods = k.MaxPods })},
@@ -75,8 +81,6 @@ var fields = map[string]field{
 	}},
 	"logging": {apply: nothing}, // two flags win over its parts: applyLogging
 
-	"staticPodURL":       {ignored: notYet + ": its pods do not run"},
-	"staticPodURLHeader": {ignored: notYet}, "httpCheckFrequency": {ignored: notYet, def: `"20s"`},
 	"syncFrequency": {ignored: "nothing is synced by the clock here, ignored", def: `"1m"`},
 
 	"enableServer": {ignored: noServer, def: `true`}, "address": {ignored: noServer, def: `"0.0.0.0"`},

@@ -22,6 +22,9 @@ const (
 	maxConcurrency = 1000
 	// minFileCheck keeps the reread from becoming a busy loop.
 	minFileCheck = 100 * time.Millisecond
+	// minHTTPCheck and maxHTTPCheck bound how often somebody's server is asked.
+	minHTTPCheck = time.Second
+	maxHTTPCheck = 24 * time.Hour
 	// minRequestTimeout is less than what starting a sandbox takes on any machine.
 	minRequestTimeout = time.Second
 	// minRestartPeriod and maxRestartPeriod are the API's bounds of crashLoopBackOff.maxContainerRestartPeriod.
@@ -84,6 +87,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, err)
 	}
 	errs = append(errs, c.validateNetwork()...)
+	errs = append(errs, c.validateURL()...)
 	errs = append(errs, c.validateNode()...)
 	slices.SortStableFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

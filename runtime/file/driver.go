@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/reading"
 )
 
 const (
@@ -118,7 +119,7 @@ func (d *Driver) Seed(state *journaletv1.SourceState) {
 // SeedOpen adds a fact that the journal holds and the source's state does not have yet.
 func (d *Driver) SeedOpen(fact *journaletv1.ManifestsRead) {
 	for _, f := range fact.GetChanged() {
-		if folded := fold(d.told[f.GetPath()], f); folded != nil {
+		if folded := reading.Fold(d.told[f.GetPath()], f); folded != nil {
 			d.told[f.GetPath()] = folded
 		} else {
 			delete(d.told, f.GetPath())

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/reading"
 )
 
 // maxFactBytes is the size at which a reading is split into several facts. With the largest file on top, a fact stays
@@ -27,7 +29,7 @@ func (d *Driver) handOver(ctx context.Context) error {
 	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(d.pending)) {
 		now := d.resultOf(name)
-		if proto.Equal(fold(d.told[name], now), d.told[name]) {
+		if proto.Equal(reading.Fold(d.told[name], now), d.told[name]) {
 			d.settled(name)
 			continue
 		}
@@ -71,21 +73,8 @@ func (d *Driver) settled(name string) {
 
 // store keeps the file's new manifests, before any fact names them.
 func (d *Driver) store(ctx context.Context, name string) error {
-	f := d.files[name]
-	if f == nil {
-		return nil
-	}
-	known := map[string]bool{}
-	for _, p := range d.told[name].GetPods() {
-		known[p.GetDigest()] = true
-	}
-	for _, p := range f.parsed {
-		if !known[p.Digest] {
-			if err := d.opts.Store(ctx, p.Digest, p.Canonical); err != nil {
-				return fmt.Errorf("store the manifest of %s/%s: %w", p.Pod.Namespace, p.Pod.Name, err)
-			}
-		}
-		d.opts.Prime(p.Digest, p.Pod)
+	if f := d.files[name]; f != nil {
+		return reading.Store(ctx, f.parsed, d.told[name], d.opts.Store, d.opts.Prime)
 	}
 	return nil
 }
@@ -99,7 +88,7 @@ func (d *Driver) tell(ctx context.Context, fact *journaletv1.ManifestsRead) erro
 	for _, f := range fact.GetChanged() {
 		name := f.GetPath()
 		d.report(f)
-		if folded := fold(d.told[name], f); folded != nil {
+		if folded := reading.Fold(d.told[name], f); folded != nil {
 			d.told[name] = folded
 		} else {
 			delete(d.told, name)
@@ -111,18 +100,11 @@ func (d *Driver) tell(ctx context.Context, fact *journaletv1.ManifestsRead) erro
 
 // report logs what was handed over, for who reads logs rather than the journal.
 func (d *Driver) report(f *journaletv1.ManifestFile) {
-	for _, p := range f.GetProblems() {
-		d.log.Warn("manifest problem", "file", f.GetPath(), "line", p.GetLine(), "field", p.GetField(),
-			"code", p.GetCode(), "problem", p.GetMessage())
-	}
+	var parsed []manifest.Parsed
 	if read := d.files[f.GetPath()]; read != nil {
-		for _, p := range read.parsed {
-			for _, w := range p.Warnings {
-				d.log.Warn("manifest warning", "warning", w)
-			}
-		}
+		parsed = read.parsed
 	}
-	d.log.Info("manifest read", "file", f.GetPath(), "pods", len(f.GetPods()), "problems", len(f.GetProblems()))
+	reading.Report(d.log, f, parsed)
 }
 
 func (d *Driver) failSend(err error) error {
@@ -130,28 +112,4 @@ func (d *Driver) failSend(err error) error {
 	d.sendErr = err
 	d.mu.Unlock()
 	return err
-}
-
-// fold is the source actor's reading of a fact (actors/source keeps files so): a file in doubt takes no pod away. What
-// the actor will hold, and not only what was read, tells whether a fact would change anything, also after a restart.
-func fold(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
-	if len(now.GetPods()) == 0 && len(now.GetProblems()) == 0 && !now.GetUnreadable() {
-		return nil
-	}
-	out := &journaletv1.ManifestFile{
-		Path: now.GetPath(), Pods: slices.Clone(now.GetPods()), Problems: now.GetProblems(), Unreadable: now.GetUnreadable(),
-	}
-	if len(now.GetProblems()) == 0 && !now.GetUnreadable() {
-		return out
-	}
-	named := map[string]bool{}
-	for _, p := range now.GetPods() {
-		named[p.GetNamespace()+"/"+p.GetName()] = true
-	}
-	for _, p := range before.GetPods() {
-		if !named[p.GetNamespace()+"/"+p.GetName()] {
-			out.Pods = append(out.Pods, p)
-		}
-	}
-	return out
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/reading"
 )
 
 const (
@@ -24,12 +25,10 @@ const (
 	racyWindow = 2 * time.Second
 )
 
-// Codes of the problems that this driver finds itself; the others are package manifest's.
+// Codes of the problems that this driver finds itself; the others are those of packages manifest and reading.
 const (
 	codeUnreadable = "unreadable" // the file cannot be read
 	codeChanging   = "changing"   // the file changed while it was read, every time
-	codeTooMany    = "too-many"   // more pods or problems than a fact may name
-	codeDefect     = "defect"     // the decoder failed on it
 )
 
 var errChanging = errors.New("it changes while it is read")
@@ -135,7 +134,7 @@ func (d *Driver) read(f *file, name, path string) {
 		f.stamp, f.racy = st, racy
 		return
 	}
-	result, parsed := decode(name, path, data, d.opts.Node)
+	result, parsed := reading.Decode(name, path, data, manifest.Options{NodeName: d.opts.Node, Source: manifest.SourceFile})
 	*f = file{stamp: st, racy: racy, sum: sum, result: result, parsed: parsed}
 	d.pending[name] = true
 }

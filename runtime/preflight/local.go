@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/runtime/fetch"
 )
 
 const (
@@ -106,6 +109,27 @@ func (m *machine) staticPods() Check {
 		return Check{Status: Fail, Message: path + " is neither a folder nor a file", Remedy: "choose another with --static-pod-path"}
 	}
 	return ok("%s is there", path)
+}
+
+// manifestURL asks for the manifest URL once, if there is one.
+func (m *machine) manifestURL(ctx context.Context) []Check {
+	if m.cfg.StaticPodURL == "" {
+		return nil
+	}
+	const remedy = "see to the server and the network, or to staticPodURL and staticPodURLHeader (--manifest-url, --manifest-url-header)"
+	facts, err := m.cfg.NodeFacts()
+	if err != nil {
+		return []Check{{Status: Skip, Message: "what the manifest URL gives cannot be judged: " + err.Error()}}
+	}
+	place, found, err := fetch.Once(ctx, m.cfg.StaticPodURL, m.cfg.URLHeader(), facts.NodeName)
+	switch {
+	case err != nil:
+		return []Check{{Status: Warn, Message: "the manifest URL " + place + ": " + err.Error() + "; its pods do not run until it is answered", Remedy: remedy}}
+	case len(found.GetProblems()) > 0:
+		p := found.GetProblems()[0]
+		return []Check{{Status: Warn, Message: fmt.Sprintf("%s:%d: %s: %s", place, p.GetLine(), p.GetField(), p.GetMessage()), Remedy: "mend the manifest"}}
+	}
+	return []Check{ok("%s gives %d pods", place, len(found.GetPods()))}
 }
 
 func (m *machine) resolvConf() Check {

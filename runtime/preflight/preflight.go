@@ -84,6 +84,7 @@ func (m *machine) run(ctx context.Context) []Check {
 		{"root-dir", false, one(m.rootDir)},
 		{"disk", false, one(m.disk)},
 		{"static-pods", false, one(m.staticPods)},
+		{"manifest-url", false, m.manifestURL},
 		{"resolv-conf", true, one(m.resolvConf)},
 		{"ports", false, one(m.ports)},
 	} {

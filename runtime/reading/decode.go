@@ -1,9 +1,11 @@
-package file
+package reading
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/manifest"
@@ -11,37 +13,44 @@ import (
 
 // What one file may put into a fact. The largest file thus stays well below the size of a record (1 MiB).
 const (
-	// maxPods bounds the pods of one file; each takes up to about 450 bytes.
-	maxPods = 1024
-	// maxProblems bounds the problems told of one file.
-	maxProblems = 100
+	// CodeTooMany is the code of more pods or problems than a fact may name.
+	CodeTooMany = "too-many"
+	// CodeDefect is the code of a manifest on which the decoder failed.
+	CodeDefect = "defect"
+	// MaxPods bounds the pods of one file; each takes up to about 450 bytes.
+	MaxPods = 1024
+	// MaxProblems bounds the problems told of one file.
+	MaxProblems = 100
 	// maxTextBytes bounds each text of a problem.
 	maxTextBytes = 1 << 10
 )
 
-// decode makes a fact of a file's content, and the pods that must be stored before it.
-func decode(name, path string, data []byte, node string) (out *journaletv1.ManifestFile, pods []manifest.Parsed) {
+// Decode makes of a file's content what a fact tells of it under this name, and gives the pods that must be stored before
+// that. path is what its author knows it by: it enters UIDs and warnings.
+func Decode(name, path string, data []byte, opts manifest.Options) (out *journaletv1.ManifestFile, pods []manifest.Parsed) {
 	defer func() {
 		if p := recover(); p != nil {
 			// One file must not take the others along, and the panic's text may quote it.
-			out, pods = whole(name, codeDefect, "the decoder failed on it; report this manifest as a bug of the agent"), nil
+			out, pods = Whole(name, CodeDefect, "the decoder failed on it; report this manifest as a bug of the agent"), nil
 		}
 	}()
-	pods, problems := manifest.Decode(path, data, manifest.Options{NodeName: node, Source: manifest.SourceFile})
-	if len(pods) > maxPods {
-		return whole(name, codeTooMany, fmt.Sprintf("holds %d pods, and a file may hold %d; split it into several files", len(pods), maxPods)), nil
+	pods, problems := manifest.Decode(path, data, opts)
+	if len(pods) > MaxPods {
+		return Whole(name, CodeTooMany, fmt.Sprintf("holds %d pods, and a file may hold %d; split it into several files", len(pods), MaxPods)), nil
 	}
 	pods, problems = dropTooLarge(path, pods, problems)
 	out = &journaletv1.ManifestFile{Path: name, Unreadable: len(pods) == 0 && slices.ContainsFunc(problems, ofWholeFile)}
 	for _, p := range pods {
-		out.Pods = append(out.Pods, &journaletv1.PodRef{
-			Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest,
-		})
+		ref := &journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest}
+		if at := p.Pod.CreationTimestamp; !at.IsZero() {
+			ref.CreatedAt = timestamppb.New(at.Time)
+		}
+		out.Pods = append(out.Pods, ref)
 	}
 	for i, p := range problems {
-		if i == maxProblems {
+		if i == MaxProblems {
 			out.Problems = append(out.Problems, &journaletv1.ManifestProblem{
-				Code: codeTooMany, Message: fmt.Sprintf("%d more problems; mend these first", len(problems)-i),
+				Code: CodeTooMany, Message: fmt.Sprintf("%d more problems; mend these first", len(problems)-i),
 			})
 			break
 		}
@@ -88,7 +97,7 @@ func problem(p manifest.Problem) *journaletv1.ManifestProblem {
 	return &journaletv1.ManifestProblem{Line: line, Field: bounded(p.Field), Code: string(p.Code), Message: bounded(text)}
 }
 
-func whole(name, code, message string) *journaletv1.ManifestFile {
+func Whole(name, code, message string) *journaletv1.ManifestFile {
 	return &journaletv1.ManifestFile{
 		Path: name, Unreadable: true, Problems: []*journaletv1.ManifestProblem{{Code: code, Message: message}},
 	}

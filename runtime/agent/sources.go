@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/journalet/journalet/actors/source"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fetch"
+	"github.com/journalet/journalet/runtime/file"
+	"github.com/journalet/journalet/runtime/host"
+)
+
+// sources are the names of those that are configured, sorted; none where it is the folder alone, as older versions had it.
+func (a *agent) sources() []string {
+	if a.cfg.StaticPodURL == "" {
+		return nil
+	}
+	return []string{messages.FileSource, messages.HTTPSource}
+}
+
+// makeSources makes the drivers of the sources.
+func (a *agent) makeSources() (err error) {
+	sink := func(ctx context.Context, m *journaletv1.ManifestsRead) error {
+		return a.host.Fact(ctx, messages.Source(m.GetSource()), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}})
+	}
+	a.files = file.New(file.Options{
+		Path: a.cfg.StaticPodPath, Node: a.facts.NodeName, Source: messages.FileSource, Reread: a.cfg.FileCheckFrequency,
+		Store: a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,
+	})
+	if a.cfg.StaticPodURL != "" {
+		a.url, err = fetch.New(fetch.Options{
+			URL: a.cfg.StaticPodURL, Header: a.cfg.URLHeader(), Node: a.facts.NodeName, Every: a.cfg.HTTPCheckFrequency,
+			Store: a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,
+		})
+	}
+	return err
+}
+
+// seedSource gives a source's driver what the journal knows.
+func (a *agent) seedSource(r *host.Recovered, ref messages.Ref, d *source.Actor) {
+	var driver interface {
+		Seed(state *journaletv1.SourceState)
+		SeedOpen(fact *journaletv1.ManifestsRead)
+	}
+	switch {
+	case ref == messages.Source(messages.FileSource):
+		driver = a.files
+	case ref == messages.Source(messages.HTTPSource) && a.url != nil:
+		driver = a.url
+	default:
+		return
+	}
+	driver.Seed(d.Source())
+	r.Open(ref, func(rec *journaletv1.Record) {
+		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
+			driver.SeedOpen(fact)
+		}
+	})
+}

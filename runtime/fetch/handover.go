@@ -1,0 +1,82 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/reading"
+)
+
+// handOver tells what differs from what was told.
+func (d *Driver) handOver(ctx context.Context) error {
+	now, pods, whole := d.content, d.parsed, d.whole
+	if d.outage != nil {
+		now, pods, whole = d.outage, nil, false
+	}
+	if now == nil {
+		return nil
+	}
+	fact := &journaletv1.ManifestsRead{Source: messages.HTTPSource}
+	if !proto.Equal(reading.Fold(d.told[d.place], now), d.told[d.place]) {
+		if err := reading.Store(ctx, pods, d.told[d.place], d.opts.Store, d.opts.Prime); err != nil {
+			return d.failSend(err)
+		}
+		fact.Changed = append(fact.Changed, now)
+	}
+	if whole {
+		// What another URL named is wanted until this one has said what is wanted now.
+		for _, place := range slices.Sorted(maps.Keys(d.told)) {
+			if place != d.place {
+				fact.Changed = append(fact.Changed, &journaletv1.ManifestFile{Path: place})
+			}
+		}
+	}
+	fact.Complete = whole && (!d.complete || d.first && len(fact.Changed) > 0)
+	if fact.Complete || len(fact.Changed) > 0 {
+		if err := d.opts.Sink(ctx, fact); err != nil {
+			return d.failSend(fmt.Errorf("hand over what changed: %w", err))
+		}
+		d.report(fact, pods)
+		d.note(fact)
+	}
+	d.first = d.first && !whole
+	if d.outage == nil {
+		d.parsed = nil
+	}
+	return d.failSend(nil)
+}
+
+func (d *Driver) report(fact *journaletv1.ManifestsRead, pods []manifest.Parsed) {
+	for _, f := range fact.GetChanged() {
+		if f.GetPath() != d.place {
+			pods = nil
+		}
+		reading.Report(d.log, f, pods)
+	}
+}
+
+// note takes in what was told.
+func (d *Driver) note(fact *journaletv1.ManifestsRead) {
+	d.complete = d.complete || fact.GetComplete()
+	for _, f := range fact.GetChanged() {
+		if folded := reading.Fold(d.told[f.GetPath()], f); folded != nil {
+			d.told[f.GetPath()] = folded
+		} else {
+			delete(d.told, f.GetPath())
+		}
+	}
+}
+
+func (d *Driver) failSend(err error) error {
+	d.mu.Lock()
+	d.sendErr = err
+	d.mu.Unlock()
+	return err
+}
