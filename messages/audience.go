@@ -57,6 +57,12 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 		return []Ref{Pod(k.ResizeDecided.GetUid())}, false
 	case *journaletv1.Event_AdmissionDeferred:
 		return []Ref{Pod(k.AdmissionDeferred.GetUid())}, false
+	case *journaletv1.Event_AdmissionHeld:
+		hears = []Ref{Pod(k.AdmissionHeld.GetUid())}
+		for _, uid := range k.AdmissionHeld.GetPreempts() {
+			hears = append(hears, Pod(uid))
+		}
+		return hears, false
 	case *journaletv1.Event_ImageAnswered:
 		return []Ref{Pod(k.ImageAnswered.GetUid())}, false
 	case *journaletv1.Event_CallDropped:

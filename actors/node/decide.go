@@ -13,7 +13,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		case *journaletv1.Event_AdmissionAsked:
 			err = a.answer(e, k.AdmissionAsked, emit)
 		case *journaletv1.Event_PodFinished:
-			err = a.next(emit)
+			if err = a.next(emit); err == nil {
+				err = a.release(emit)
+			}
 		case *journaletv1.Event_UidAsked:
 			err = a.answerSource(k.UidAsked, emit)
 		case *journaletv1.Event_UidReleased:
@@ -22,8 +24,14 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			}
 		case *journaletv1.Event_OrphanFound:
 			err = a.orphan(emit)
-		case *journaletv1.Event_AgentStarted, *journaletv1.Event_SourceSettled:
+		case *journaletv1.Event_SourceSettled:
 			err = a.disown(emit)
+		case *journaletv1.Event_PodTerminated:
+			err = a.release(emit)
+		case *journaletv1.Event_AgentStarted:
+			if err = a.release(emit); err == nil {
+				err = a.disown(emit)
+			}
 		}
 		if err != nil {
 			return err
@@ -49,7 +57,7 @@ func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionAsked, emit actor
 	if holder := a.state.Names[name]; holder != "" {
 		return emit(deferred(q, holder))
 	}
-	return emit(decided(q.GetUid(), a.shortage(q.GetDemand())))
+	return a.admit(q, emit)
 }
 
 // next lets in the first of those that wait for a name that has become free. Only the names that
@@ -57,7 +65,7 @@ func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionAsked, emit actor
 func (a *Actor) next(emit actors.Emit) error {
 	for _, name := range a.freed() {
 		q := a.state.Waiting[name].GetAsked()[0]
-		if err := emit(decided(q.GetUid(), a.shortage(q.GetDemand()))); err != nil {
+		if err := a.admit(q, emit); err != nil {
 			return err
 		}
 		// Where several sources name it, others may wait on, for another pod than before.

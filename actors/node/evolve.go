@@ -22,6 +22,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.Waiting[name].Asked = append(s.Waiting[name].Asked, q)
 		s.WaitsFor[q.GetUid()] = name
 		a.noOrphan(q.GetUid())
+	case *journaletv1.Event_AdmissionHeld:
+		a.evolveHeld(k.AdmissionHeld)
 	case *journaletv1.Event_AdmissionDecided:
 		a.decided(k.AdmissionDecided)
 	case *journaletv1.Event_ResizeAsked:
@@ -49,10 +51,13 @@ func (a *Actor) decided(d *journaletv1.AdmissionDecided) {
 	}
 	name := q.GetNamespace() + "/" + q.GetName()
 	a.dequeue(name, d.GetUid())
+	a.unhold(d.GetUid())
 	if s.Names[name] == "" {
 		s.Names[name] = d.GetUid()
 	}
-	s.Pods[d.GetUid()] = &journaletv1.AdmittedPod{FullName: name, Demand: q.GetDemand(), Terminated: !d.GetAdmitted()}
+	s.Pods[d.GetUid()] = &journaletv1.AdmittedPod{
+		FullName: name, Demand: q.GetDemand(), Terminated: !d.GetAdmitted(), Priority: q.GetPriority(), Qos: q.GetQos(),
+	}
 	if !d.GetAdmitted() {
 		return
 	}
@@ -73,6 +78,9 @@ func (a *Actor) free(uid string, p *journaletv1.AdmittedPod) {
 	s := a.state
 	delete(s.Resizes, uid)
 	p.Terminated = true
+	if p.GetPreempted() {
+		s.Ending--
+	}
 	s.Running--
 	s.Used.MilliCpu -= p.GetDemand().GetMilliCpu()
 	s.Used.MemoryBytes -= p.GetDemand().GetMemoryBytes()
@@ -86,6 +94,7 @@ func (a *Actor) finished(uid string) {
 	s := a.state
 	if q := a.asked(uid); q != nil {
 		a.dequeue(q.GetNamespace()+"/"+q.GetName(), uid)
+		a.unhold(uid)
 	}
 	if p := s.Pods[uid]; p != nil {
 		a.free(uid, p)

@@ -96,45 +96,26 @@ func unsafeSysctl(pod *corev1.Pod) string {
 	return ""
 }
 
-// shortage tells what the node has too little of for one more pod, or which of its ports is taken; nil if it fits.
+// shortage tells what the node has too little of for one more pod, or which of its ports is taken; nil if it fits, at the
+// latest when those have ended that end for others.
 func (a *Actor) shortage(d *journaletv1.PodDemand) *rejection {
 	if r := a.lack(d); r != nil {
 		return r
 	}
-	for _, port := range d.GetHostPorts() {
-		if a.portTaken(port) {
-			return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
-		}
+	if !a.portsFree(d) {
+		return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 	}
 	return nil
 }
 
 // lack tells which resource the node has too little of for one more pod; nil if it fits.
 func (a *Actor) lack(d *journaletv1.PodDemand) *rejection {
-	return a.lackBeside(d, a.state.GetUsed(), a.state.GetRunning())
+	used := a.usedAfter()
+	return a.outOf(a.lacks(d, used), d, used)
 }
 
-// lackBeside tells the same beside so many other pods, which use so much.
-func (a *Actor) lackBeside(d, others *journaletv1.PodDemand, pods uint32) *rejection {
-	s, has := a.state, a.state.GetConfig().GetAllocatable()
-	short := func(resource string, want, used, capacity int64) *rejection {
-		return &rejection{"OutOf" + resource, fmt.Sprintf(
-			"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", resource, want, used, capacity)}
-	}
-	lacks := func(want, used, capacity int64) bool { return want > 0 && want > capacity-used }
-	if most := s.GetConfig().GetMaxPods(); most > 0 && pods >= most {
-		return short("pods", 1, int64(pods), int64(most))
-	}
-	if lacks(d.GetMilliCpu(), others.GetMilliCpu(), has.GetMilliCpu()) {
-		return short("cpu", d.GetMilliCpu(), others.GetMilliCpu(), has.GetMilliCpu())
-	}
-	if lacks(d.GetMemoryBytes(), others.GetMemoryBytes(), has.GetMemoryBytes()) {
-		return short("memory", d.GetMemoryBytes(), others.GetMemoryBytes(), has.GetMemoryBytes())
-	}
-	if lacks(d.GetEphemeralStorageBytes(), others.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes()) {
-		return short("ephemeral-storage", d.GetEphemeralStorageBytes(), others.GetEphemeralStorageBytes(), has.GetEphemeralStorageBytes())
-	}
-	return nil
+func (a *Actor) portsFree(d *journaletv1.PodDemand) bool {
+	return !slices.ContainsFunc(d.GetHostPorts(), a.portTaken)
 }
 
 // portTaken tells whether a host port ("protocol/ip/port") collides with one in use: an empty ip

@@ -61,11 +61,8 @@ func (a *Actor) decideResizes(emit actors.Emit) error {
 		for _, uid := range a.waitingResizes() {
 			w, p := a.state.Resizes[uid], a.state.Pods[uid]
 			d := &journaletv1.ResizeDecided{Uid: uid, Digest: w.GetDigest()}
-			others := proto.CloneOf(a.state.GetUsed())
-			others.MilliCpu -= p.GetDemand().GetMilliCpu()
-			others.MemoryBytes -= p.GetDemand().GetMemoryBytes()
-			others.EphemeralStorageBytes -= p.GetDemand().GetEphemeralStorageBytes()
-			if r := a.lackBeside(a.resized(p, w), others, a.state.GetRunning()-1); r != nil {
+			want, others := a.resized(p, w), a.used().minus(shareOf(p.GetDemand()))
+			if r := a.outOf(a.lacks(want, others), want, others); r != nil {
 				d.Reason, d.Message = r.reason, r.message
 				if w.GetMessage() == d.GetMessage() {
 					continue

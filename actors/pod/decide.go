@@ -124,10 +124,7 @@ func (d *step) ask() error {
 			return err
 		}
 	}
-	p := d.state.GetPod()
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: &journaletv1.AdmissionAsked{
-		Uid: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName(), Digest: p.GetDigest(), Demand: Demand(d.manifest),
-	}}})
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: Question(d.state.GetPod(), d.manifest)}})
 }
 
 // call requests one call for this pod.

@@ -37,6 +37,14 @@ func Demand(p *corev1.Pod) *journaletv1.PodDemand {
 	return d
 }
 
+// Question is what a pod asks the node before it runs.
+func Question(ref *journaletv1.PodRef, p *corev1.Pod) *journaletv1.AdmissionAsked {
+	return &journaletv1.AdmissionAsked{
+		Uid: ref.GetUid(), Namespace: ref.GetNamespace(), Name: ref.GetName(), Digest: ref.GetDigest(), Demand: Demand(p),
+		Priority: priority(p), Qos: qosClasses[QOS(p)],
+	}
+}
+
 // hostPorts are a container's host ports as protocol/address/port, the address empty for every one.
 func hostPorts(c *corev1.Container) []string {
 	var all []string

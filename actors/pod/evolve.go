@@ -47,6 +47,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.AdmissionAsked = true
 	case *journaletv1.Event_AdmissionDeferred:
 		s.HolderUid = k.AdmissionDeferred.GetHolderUid()
+	case *journaletv1.Event_AdmissionHeld:
+		a.evolveHeld(e, k.AdmissionHeld)
 	case *journaletv1.Event_AdmissionDecided:
 		return a.evolveAdmission(e, k.AdmissionDecided)
 	case *journaletv1.Event_PodObserved:

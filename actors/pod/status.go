@@ -147,7 +147,7 @@ func (a *Actor) conditions(p journaletv1.PodPhase) []*journaletv1.Condition {
 	for _, t := range conditionTypes {
 		all = append(all, a.condition(t, p))
 	}
-	return append(all, a.resizeConditions()...)
+	return append(append(all, a.resizeConditions()...), a.disruption()...)
 }
 
 func (a *Actor) condition(t corev1.PodConditionType, p journaletv1.PodPhase) *journaletv1.Condition {

@@ -65,6 +65,7 @@ type Event struct {
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
+	//	*Event_AdmissionHeld
 	//	*Event_UidGranted
 	//	*Event_UidDeferred
 	//	*Event_OrphanDisowned
@@ -440,6 +441,15 @@ func (x *Event) GetResizeDecided() *ResizeDecided {
 	return nil
 }
 
+func (x *Event) GetAdmissionHeld() *AdmissionHeld {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_AdmissionHeld); ok {
+			return x.AdmissionHeld
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetUidGranted() *UidGranted {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_UidGranted); ok {
@@ -673,6 +683,10 @@ type Event_ResizeDecided struct {
 	ResizeDecided *ResizeDecided `protobuf:"bytes,66,opt,name=resize_decided,json=resizeDecided,proto3,oneof"`
 }
 
+type Event_AdmissionHeld struct {
+	AdmissionHeld *AdmissionHeld `protobuf:"bytes,67,opt,name=admission_held,json=admissionHeld,proto3,oneof"`
+}
+
 type Event_UidGranted struct {
 	UidGranted *UidGranted `protobuf:"bytes,68,opt,name=uid_granted,json=uidGranted,proto3,oneof"`
 }
@@ -784,6 +798,8 @@ func (*Event_AdmissionDeferred) isEvent_Kind() {}
 
 func (*Event_ResizeDecided) isEvent_Kind() {}
 
+func (*Event_AdmissionHeld) isEvent_Kind() {}
+
 func (*Event_UidGranted) isEvent_Kind() {}
 
 func (*Event_UidDeferred) isEvent_Kind() {}
@@ -806,7 +822,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xf2\x17\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xb8\x18\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -849,7 +865,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12M\n" +
 	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
-	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12;\n" +
+	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12D\n" +
+	"\x0eadmission_held\x18C \x01(\v2\x1b.journalet.v1.AdmissionHeldH\x00R\radmissionHeld\x12;\n" +
 	"\vuid_granted\x18D \x01(\v2\x18.journalet.v1.UidGrantedH\x00R\n" +
 	"uidGranted\x12>\n" +
 	"\fuid_deferred\x18E \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12G\n" +
@@ -913,15 +930,16 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*AdmissionDecided)(nil),     // 34: journalet.v1.AdmissionDecided
 	(*AdmissionDeferred)(nil),    // 35: journalet.v1.AdmissionDeferred
 	(*ResizeDecided)(nil),        // 36: journalet.v1.ResizeDecided
-	(*UidGranted)(nil),           // 37: journalet.v1.UidGranted
-	(*UidDeferred)(nil),          // 38: journalet.v1.UidDeferred
-	(*OrphanDisowned)(nil),       // 39: journalet.v1.OrphanDisowned
-	(*SourceAsked)(nil),          // 40: journalet.v1.SourceAsked
-	(*ImageAnswered)(nil),        // 41: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 42: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 43: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 44: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 45: journalet.v1.TimerCleared
+	(*AdmissionHeld)(nil),        // 37: journalet.v1.AdmissionHeld
+	(*UidGranted)(nil),           // 38: journalet.v1.UidGranted
+	(*UidDeferred)(nil),          // 39: journalet.v1.UidDeferred
+	(*OrphanDisowned)(nil),       // 40: journalet.v1.OrphanDisowned
+	(*SourceAsked)(nil),          // 41: journalet.v1.SourceAsked
+	(*ImageAnswered)(nil),        // 42: journalet.v1.ImageAnswered
+	(*CallDispatched)(nil),       // 43: journalet.v1.CallDispatched
+	(*CallDropped)(nil),          // 44: journalet.v1.CallDropped
+	(*TimerSet)(nil),             // 45: journalet.v1.TimerSet
+	(*TimerCleared)(nil),         // 46: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -960,20 +978,21 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	34, // 33: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
 	35, // 34: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
 	36, // 35: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	37, // 36: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	38, // 37: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	39, // 38: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
-	40, // 39: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
-	41, // 40: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	42, // 41: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	43, // 42: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	44, // 43: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	45, // 44: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	37, // 36: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
+	38, // 37: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	39, // 38: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	40, // 39: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
+	41, // 40: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
+	42, // 41: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	43, // 42: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	44, // 43: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	45, // 44: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	46, // 45: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1024,6 +1043,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),
+		(*Event_AdmissionHeld)(nil),
 		(*Event_UidGranted)(nil),
 		(*Event_UidDeferred)(nil),
 		(*Event_OrphanDisowned)(nil),

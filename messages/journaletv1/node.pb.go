@@ -24,14 +24,71 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// QosClass is a pod's quality-of-service class.
+type QosClass int32
+
+const (
+	// It was not told: older journals. BestEffort for a pod that requests neither CPU nor memory, else Burstable.
+	QosClass_QOS_CLASS_UNSPECIFIED QosClass = 0
+	QosClass_QOS_CLASS_BEST_EFFORT QosClass = 1
+	QosClass_QOS_CLASS_BURSTABLE   QosClass = 2
+	QosClass_QOS_CLASS_GUARANTEED  QosClass = 3
+)
+
+// Enum value maps for QosClass.
+var (
+	QosClass_name = map[int32]string{
+		0: "QOS_CLASS_UNSPECIFIED",
+		1: "QOS_CLASS_BEST_EFFORT",
+		2: "QOS_CLASS_BURSTABLE",
+		3: "QOS_CLASS_GUARANTEED",
+	}
+	QosClass_value = map[string]int32{
+		"QOS_CLASS_UNSPECIFIED": 0,
+		"QOS_CLASS_BEST_EFFORT": 1,
+		"QOS_CLASS_BURSTABLE":   2,
+		"QOS_CLASS_GUARANTEED":  3,
+	}
+)
+
+func (x QosClass) Enum() *QosClass {
+	p := new(QosClass)
+	*p = x
+	return p
+}
+
+func (x QosClass) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (QosClass) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_node_proto_enumTypes[0].Descriptor()
+}
+
+func (QosClass) Type() protoreflect.EnumType {
+	return &file_journalet_v1_node_proto_enumTypes[0]
+}
+
+func (x QosClass) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use QosClass.Descriptor instead.
+func (QosClass) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{0}
+}
+
 // AdmissionAsked asks whether a pod may run on this node.
 type AdmissionAsked struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Digest        string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
-	Demand        *PodDemand             `protobuf:"bytes,5,opt,name=demand,proto3" json:"demand,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Digest    string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	Demand    *PodDemand             `protobuf:"bytes,5,opt,name=demand,proto3" json:"demand,omitempty"`
+	// spec.priority.
+	Priority      int32    `protobuf:"varint,20,opt,name=priority,proto3" json:"priority,omitempty"`
+	Qos           QosClass `protobuf:"varint,21,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -99,6 +156,20 @@ func (x *AdmissionAsked) GetDemand() *PodDemand {
 		return x.Demand
 	}
 	return nil
+}
+
+func (x *AdmissionAsked) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *AdmissionAsked) GetQos() QosClass {
+	if x != nil {
+		return x.Qos
+	}
+	return QosClass_QOS_CLASS_UNSPECIFIED
 }
 
 // PodDemand is what a pod takes of the node, from its manifest.
@@ -294,6 +365,61 @@ func (x *AdmissionDeferred) GetHolderUid() string {
 	return ""
 }
 
+// AdmissionHeld tells that a pod will be admitted when others have ended: those that this event ends, or those of an
+// earlier one. Until then its share of the node and its name are its own.
+type AdmissionHeld struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// UIDs of the pods that end to make room, all of lower priority; none for a pod that waits for what others have ended.
+	Preempts      []string `protobuf:"bytes,2,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdmissionHeld) Reset() {
+	*x = AdmissionHeld{}
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdmissionHeld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdmissionHeld) ProtoMessage() {}
+
+func (x *AdmissionHeld) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdmissionHeld.ProtoReflect.Descriptor instead.
+func (*AdmissionHeld) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AdmissionHeld) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *AdmissionHeld) GetPreempts() []string {
+	if x != nil {
+		return x.Preempts
+	}
+	return nil
+}
+
 // ResizeDecided is the node's answer to ResizeAsked. A pod that waits is answered again when that changes.
 type ResizeDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -311,7 +437,7 @@ type ResizeDecided struct {
 
 func (x *ResizeDecided) Reset() {
 	*x = ResizeDecided{}
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +449,7 @@ func (x *ResizeDecided) String() string {
 func (*ResizeDecided) ProtoMessage() {}
 
 func (x *ResizeDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[4]
+	mi := &file_journalet_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,7 +462,7 @@ func (x *ResizeDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeDecided.ProtoReflect.Descriptor instead.
 func (*ResizeDecided) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ResizeDecided) GetUid() string {
@@ -387,7 +513,7 @@ type UidGranted struct {
 
 func (x *UidGranted) Reset() {
 	*x = UidGranted{}
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +525,7 @@ func (x *UidGranted) String() string {
 func (*UidGranted) ProtoMessage() {}
 
 func (x *UidGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[5]
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +538,7 @@ func (x *UidGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidGranted.ProtoReflect.Descriptor instead.
 func (*UidGranted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UidGranted) GetUid() string {
@@ -450,7 +576,7 @@ type UidDeferred struct {
 
 func (x *UidDeferred) Reset() {
 	*x = UidDeferred{}
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +588,7 @@ func (x *UidDeferred) String() string {
 func (*UidDeferred) ProtoMessage() {}
 
 func (x *UidDeferred) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +601,7 @@ func (x *UidDeferred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidDeferred.ProtoReflect.Descriptor instead.
 func (*UidDeferred) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UidDeferred) GetUid() string {
@@ -516,7 +642,7 @@ type SourceAsked struct {
 
 func (x *SourceAsked) Reset() {
 	*x = SourceAsked{}
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +654,7 @@ func (x *SourceAsked) String() string {
 func (*SourceAsked) ProtoMessage() {}
 
 func (x *SourceAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +667,7 @@ func (x *SourceAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceAsked.ProtoReflect.Descriptor instead.
 func (*SourceAsked) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SourceAsked) GetSource() string {
@@ -561,7 +687,7 @@ type OrphanDisowned struct {
 
 func (x *OrphanDisowned) Reset() {
 	*x = OrphanDisowned{}
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +699,7 @@ func (x *OrphanDisowned) String() string {
 func (*OrphanDisowned) ProtoMessage() {}
 
 func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +712,7 @@ func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanDisowned.ProtoReflect.Descriptor instead.
 func (*OrphanDisowned) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OrphanDisowned) GetUid() string {
@@ -621,14 +747,18 @@ type NodeState struct {
 	// Configured sources that have told SourceSettled, sorted.
 	ReadySources []string `protobuf:"bytes,21,rep,name=ready_sources,json=readySources,proto3" json:"ready_sources,omitempty"`
 	// UIDs of pods that no source has named, in the order in which they were found.
-	Orphans       []string `protobuf:"bytes,22,rep,name=orphans,proto3" json:"orphans,omitempty"`
+	Orphans []string `protobuf:"bytes,22,rep,name=orphans,proto3" json:"orphans,omitempty"`
+	// Pods whose admission is held, first come first.
+	Held []*AdmissionAsked `protobuf:"bytes,24,rep,name=held,proto3" json:"held,omitempty"`
+	// How many pods that were told to end for others hold their share still.
+	Ending        uint32 `protobuf:"varint,25,opt,name=ending,proto3" json:"ending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +770,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +783,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -740,6 +870,20 @@ func (x *NodeState) GetOrphans() []string {
 	return nil
 }
 
+func (x *NodeState) GetHeld() []*AdmissionAsked {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *NodeState) GetEnding() uint32 {
+	if x != nil {
+		return x.Ending
+	}
+	return 0
+}
+
 // WaitingResize is a pod that waits for other resources.
 type WaitingResize struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -756,7 +900,7 @@ type WaitingResize struct {
 
 func (x *WaitingResize) Reset() {
 	*x = WaitingResize{}
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +912,7 @@ func (x *WaitingResize) String() string {
 func (*WaitingResize) ProtoMessage() {}
 
 func (x *WaitingResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +925,7 @@ func (x *WaitingResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
 func (*WaitingResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WaitingResize) GetDigest() string {
@@ -832,14 +976,18 @@ type AdmittedPod struct {
 	FullName string                 `protobuf:"bytes,1,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
 	Demand   *PodDemand             `protobuf:"bytes,2,opt,name=demand,proto3" json:"demand,omitempty"`
 	// It will start no container again: its share is free, its name is not.
-	Terminated    bool `protobuf:"varint,3,opt,name=terminated,proto3" json:"terminated,omitempty"`
+	Terminated bool     `protobuf:"varint,3,opt,name=terminated,proto3" json:"terminated,omitempty"`
+	Priority   int32    `protobuf:"varint,20,opt,name=priority,proto3" json:"priority,omitempty"`
+	Qos        QosClass `protobuf:"varint,21,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
+	// It was told to end so that another one fits.
+	Preempted     bool `protobuf:"varint,22,opt,name=preempted,proto3" json:"preempted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +999,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +1012,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -888,6 +1036,27 @@ func (x *AdmittedPod) GetTerminated() bool {
 	return false
 }
 
+func (x *AdmittedPod) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *AdmittedPod) GetQos() QosClass {
+	if x != nil {
+		return x.Qos
+	}
+	return QosClass_QOS_CLASS_UNSPECIFIED
+}
+
+func (x *AdmittedPod) GetPreempted() bool {
+	if x != nil {
+		return x.Preempted
+	}
+	return false
+}
+
 // UidClaims are the claims of sources on one UID.
 type UidClaims struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -901,7 +1070,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1082,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1095,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UidClaims) GetHolder() *UidAsked {
@@ -953,7 +1122,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1134,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1147,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WaitingPods) GetAsked() []*AdmissionAsked {
@@ -992,13 +1161,15 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\x9d\x01\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\xe3\x01\n" +
 	"\x0eAdmissionAsked\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12/\n" +
-	"\x06demand\x18\x05 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\"\xa2\x01\n" +
+	"\x06demand\x18\x05 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
+	"\bpriority\x18\x14 \x01(\x05R\bpriority\x12(\n" +
+	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\"\xa2\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
@@ -1013,7 +1184,10 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
-	"holder_uid\x18\x02 \x01(\tR\tholderUid\"\x89\x01\n" +
+	"holder_uid\x18\x02 \x01(\tR\tholderUid\"=\n" +
+	"\rAdmissionHeld\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
+	"\bpreempts\x18\x02 \x03(\tR\bpreempts\"\x89\x01\n" +
 	"\rResizeDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
@@ -1033,7 +1207,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\vSourceAsked\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"\"\n" +
 	"\x0eOrphanDisowned\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x82\t\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xcc\t\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -1047,7 +1221,9 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\aresizes\x18\x10 \x03(\v2$.journalet.v1.NodeState.ResizesEntryR\aresizes\x125\n" +
 	"\x04uids\x18\x14 \x03(\v2!.journalet.v1.NodeState.UidsEntryR\x04uids\x12#\n" +
 	"\rready_sources\x18\x15 \x03(\tR\freadySources\x12\x18\n" +
-	"\aorphans\x18\x16 \x03(\tR\aorphans\x1aR\n" +
+	"\aorphans\x18\x16 \x03(\tR\aorphans\x120\n" +
+	"\x04held\x18\x18 \x03(\v2\x1c.journalet.v1.AdmissionAskedR\x04held\x12\x16\n" +
+	"\x06ending\x18\x19 \x01(\rR\x06ending\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -1078,18 +1254,26 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"guaranteed\x18\x04 \x01(\bR\n" +
 	"guaranteed\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"{\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xdf\x01\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
 	"\n" +
 	"terminated\x18\x03 \x01(\bR\n" +
-	"terminated\"m\n" +
+	"terminated\x12\x1a\n" +
+	"\bpriority\x18\x14 \x01(\x05R\bpriority\x12(\n" +
+	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x1c\n" +
+	"\tpreempted\x18\x16 \x01(\bR\tpreempted\"m\n" +
 	"\tUidClaims\x12.\n" +
 	"\x06holder\x18\x01 \x01(\v2\x16.journalet.v1.UidAskedR\x06holder\x120\n" +
 	"\awaiting\x18\x02 \x03(\v2\x16.journalet.v1.UidAskedR\awaiting\"A\n" +
 	"\vWaitingPods\x122\n" +
-	"\x05asked\x18\x01 \x03(\v2\x1c.journalet.v1.AdmissionAskedR\x05askedBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x05asked\x18\x01 \x03(\v2\x1c.journalet.v1.AdmissionAskedR\x05asked*s\n" +
+	"\bQosClass\x12\x19\n" +
+	"\x15QOS_CLASS_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15QOS_CLASS_BEST_EFFORT\x10\x01\x12\x17\n" +
+	"\x13QOS_CLASS_BURSTABLE\x10\x02\x12\x18\n" +
+	"\x14QOS_CLASS_GUARANTEED\x10\x03BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_node_proto_rawDescOnce sync.Once
@@ -1103,59 +1287,65 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_node_proto_rawDescData
 }
 
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_journalet_v1_node_proto_goTypes = []any{
-	(*AdmissionAsked)(nil),        // 0: journalet.v1.AdmissionAsked
-	(*PodDemand)(nil),             // 1: journalet.v1.PodDemand
-	(*AdmissionDecided)(nil),      // 2: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),     // 3: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),         // 4: journalet.v1.ResizeDecided
-	(*UidGranted)(nil),            // 5: journalet.v1.UidGranted
-	(*UidDeferred)(nil),           // 6: journalet.v1.UidDeferred
-	(*SourceAsked)(nil),           // 7: journalet.v1.SourceAsked
-	(*OrphanDisowned)(nil),        // 8: journalet.v1.OrphanDisowned
-	(*NodeState)(nil),             // 9: journalet.v1.NodeState
-	(*WaitingResize)(nil),         // 10: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),           // 11: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),             // 12: journalet.v1.UidClaims
-	(*WaitingPods)(nil),           // 13: journalet.v1.WaitingPods
-	nil,                           // 14: journalet.v1.NodeState.PodsEntry
-	nil,                           // 15: journalet.v1.NodeState.NamesEntry
-	nil,                           // 16: journalet.v1.NodeState.WaitingEntry
-	nil,                           // 17: journalet.v1.NodeState.HostPortsEntry
-	nil,                           // 18: journalet.v1.NodeState.WaitsForEntry
-	nil,                           // 19: journalet.v1.NodeState.ResizesEntry
-	nil,                           // 20: journalet.v1.NodeState.UidsEntry
-	(*AgentConfig)(nil),           // 21: journalet.v1.AgentConfig
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*UidAsked)(nil),              // 23: journalet.v1.UidAsked
+	(QosClass)(0),                 // 0: journalet.v1.QosClass
+	(*AdmissionAsked)(nil),        // 1: journalet.v1.AdmissionAsked
+	(*PodDemand)(nil),             // 2: journalet.v1.PodDemand
+	(*AdmissionDecided)(nil),      // 3: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),     // 4: journalet.v1.AdmissionDeferred
+	(*AdmissionHeld)(nil),         // 5: journalet.v1.AdmissionHeld
+	(*ResizeDecided)(nil),         // 6: journalet.v1.ResizeDecided
+	(*UidGranted)(nil),            // 7: journalet.v1.UidGranted
+	(*UidDeferred)(nil),           // 8: journalet.v1.UidDeferred
+	(*SourceAsked)(nil),           // 9: journalet.v1.SourceAsked
+	(*OrphanDisowned)(nil),        // 10: journalet.v1.OrphanDisowned
+	(*NodeState)(nil),             // 11: journalet.v1.NodeState
+	(*WaitingResize)(nil),         // 12: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),           // 13: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),             // 14: journalet.v1.UidClaims
+	(*WaitingPods)(nil),           // 15: journalet.v1.WaitingPods
+	nil,                           // 16: journalet.v1.NodeState.PodsEntry
+	nil,                           // 17: journalet.v1.NodeState.NamesEntry
+	nil,                           // 18: journalet.v1.NodeState.WaitingEntry
+	nil,                           // 19: journalet.v1.NodeState.HostPortsEntry
+	nil,                           // 20: journalet.v1.NodeState.WaitsForEntry
+	nil,                           // 21: journalet.v1.NodeState.ResizesEntry
+	nil,                           // 22: journalet.v1.NodeState.UidsEntry
+	(*AgentConfig)(nil),           // 23: journalet.v1.AgentConfig
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*UidAsked)(nil),              // 25: journalet.v1.UidAsked
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
-	1,  // 0: journalet.v1.AdmissionAsked.demand:type_name -> journalet.v1.PodDemand
-	21, // 1: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	14, // 2: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	15, // 3: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	16, // 4: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	17, // 5: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	1,  // 6: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	18, // 7: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	19, // 8: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	20, // 9: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	1,  // 10: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	22, // 11: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	1,  // 12: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	23, // 13: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
-	23, // 14: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
-	0,  // 15: journalet.v1.WaitingPods.asked:type_name -> journalet.v1.AdmissionAsked
-	11, // 16: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	13, // 17: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	10, // 18: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	12, // 19: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	2,  // 0: journalet.v1.AdmissionAsked.demand:type_name -> journalet.v1.PodDemand
+	0,  // 1: journalet.v1.AdmissionAsked.qos:type_name -> journalet.v1.QosClass
+	23, // 2: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	16, // 3: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	17, // 4: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	18, // 5: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	19, // 6: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	2,  // 7: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	20, // 8: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	21, // 9: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	22, // 10: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	1,  // 11: journalet.v1.NodeState.held:type_name -> journalet.v1.AdmissionAsked
+	2,  // 12: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	24, // 13: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	2,  // 14: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 15: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	25, // 16: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
+	25, // 17: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
+	1,  // 18: journalet.v1.WaitingPods.asked:type_name -> journalet.v1.AdmissionAsked
+	13, // 19: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	15, // 20: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	12, // 21: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	14, // 22: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -1170,13 +1360,14 @@ func file_journalet_v1_node_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   21,
+			NumEnums:      1,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_journalet_v1_node_proto_goTypes,
 		DependencyIndexes: file_journalet_v1_node_proto_depIdxs,
+		EnumInfos:         file_journalet_v1_node_proto_enumTypes,
 		MessageInfos:      file_journalet_v1_node_proto_msgTypes,
 	}.Build()
 	File_journalet_v1_node_proto = out.File

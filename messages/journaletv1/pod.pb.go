@@ -1099,6 +1099,8 @@ type PodState struct {
 	// No source has named it for a while, and the node was told.
 	OrphanWaited bool `protobuf:"varint,60,opt,name=orphan_waited,json=orphanWaited,proto3" json:"orphan_waited,omitempty"`
 	OrphanFound  bool `protobuf:"varint,61,opt,name=orphan_found,json=orphanFound,proto3" json:"orphan_found,omitempty"`
+	// It ends so that a pod of higher priority fits.
+	Preempted bool `protobuf:"varint,64,opt,name=preempted,proto3" json:"preempted,omitempty"`
 	// The manifest whose CPU and memory are allocated to the pod; empty: the pod's own.
 	AllocatedDigest string `protobuf:"bytes,70,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// What is known of its resize; unset: nothing is to be done.
@@ -1427,6 +1429,13 @@ func (x *PodState) GetOrphanWaited() bool {
 func (x *PodState) GetOrphanFound() bool {
 	if x != nil {
 		return x.OrphanFound
+	}
+	return false
+}
+
+func (x *PodState) GetPreempted() bool {
+	if x != nil {
+		return x.Preempted
 	}
 	return false
 }
@@ -2169,7 +2178,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xd0\x11\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xee\x11\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2223,7 +2232,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\rpast_deadline\x18/ \x01(\bR\fpastDeadline\x12+\n" +
 	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x12#\n" +
 	"\rorphan_waited\x18< \x01(\bR\forphanWaited\x12!\n" +
-	"\forphan_found\x18= \x01(\bR\vorphanFound\x12)\n" +
+	"\forphan_found\x18= \x01(\bR\vorphanFound\x12\x1c\n" +
+	"\tpreempted\x18@ \x01(\bR\tpreempted\x12)\n" +
 	"\x10allocated_digest\x18F \x01(\tR\x0fallocatedDigest\x12/\n" +
 	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +

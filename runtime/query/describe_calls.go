@@ -146,10 +146,23 @@ func (d *Describer) imageOrNode(_ string, _ messages.Ref, e *journaletv1.Event) 
 			return "admit pod " + d.podName(a.GetUid())
 		}
 		return withMessage(fmt.Sprintf("reject pod %s (%s)", d.podName(a.GetUid()), a.GetReason()), a.GetMessage())
+	case *journaletv1.Event_AdmissionHeld:
+		return d.admissionHeld(k.AdmissionHeld)
 	case *journaletv1.Event_AdmissionDeferred:
 		return fmt.Sprintf("pod %s waits: pod %s holds its name until it has ended", d.podName(k.AdmissionDeferred.GetUid()), k.AdmissionDeferred.GetHolderUid())
 	}
 	return ""
+}
+
+func (d *Describer) admissionHeld(h *journaletv1.AdmissionHeld) string {
+	text := fmt.Sprintf("pod %s is admitted when others have ended", d.podName(h.GetUid()))
+	for i, uid := range h.GetPreempts() {
+		if text += ", "; i == 0 {
+			text += "told to end for it: "
+		}
+		text += d.podName(uid)
+	}
+	return text
 }
 
 func (d *Describer) imageAnswered(a *journaletv1.ImageAnswered) string {

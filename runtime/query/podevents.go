@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -35,6 +36,10 @@ func (p *podEvents) note(rec *journaletv1.Record, id string, e *journaletv1.Even
 	case *journaletv1.Event_AdmissionDecided:
 		if a := k.AdmissionDecided; !a.GetAdmitted() && a.GetUid() == p.ref.ID {
 			add(corev1.EventTypeWarning, a.GetReason(), "%s", a.GetMessage())
+		}
+	case *journaletv1.Event_AdmissionHeld:
+		if slices.Contains(k.AdmissionHeld.GetPreempts(), p.ref.ID) {
+			add(corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
 		}
 	case *journaletv1.Event_ImageAsked:
 		// The start that found no image is how a pull begins, and no failure.

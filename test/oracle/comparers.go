@@ -10,5 +10,6 @@ func comparers() []comparer {
 		{name: "restarts", share: 50, make: makeLife, compare: compareRestarts},
 		{name: "message", share: 30, make: makeMessage, compare: compareMessages, kept: keptIn("message")},
 		{name: "admission", share: 50, make: makeCrowd, compare: compareAdmission, kept: keptIn("admission")},
+		{name: "preemption", share: 100, make: makeRivals, compare: comparePreemption},
 	}
 }

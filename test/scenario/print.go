@@ -70,6 +70,12 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "ask for admission"
 	case *journaletv1.Event_AdmissionDeferred:
 		return "defer pod/" + n.of(k.AdmissionDeferred.GetUid()) + " until the end of pod/" + n.of(k.AdmissionDeferred.GetHolderUid())
+	case *journaletv1.Event_AdmissionHeld:
+		text := "hold pod/" + n.of(k.AdmissionHeld.GetUid())
+		for _, uid := range k.AdmissionHeld.GetPreempts() {
+			text += ", end pod/" + n.of(uid)
+		}
+		return text
 	case *journaletv1.Event_AdmissionDecided:
 		if d := k.AdmissionDecided; !d.GetAdmitted() {
 			return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()

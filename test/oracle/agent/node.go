@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/journalet/journalet/actors"
 	decider "github.com/journalet/journalet/actors/node"
@@ -17,11 +18,12 @@ type Node struct {
 	actor *decider.Actor
 	seq   uint64
 	err   error
+	names map[string]string // by UID
 }
 
 // NewNode makes the decider of a node on which nothing runs.
 func NewNode(o node.Options) *Node {
-	n := &Node{actor: decider.New()}
+	n := &Node{actor: decider.New(), names: map[string]string{}}
 	n.seq++
 	n.err = n.actor.Evolve(actors.Event{Seq: n.seq, Author: messages.Agent, Body: &journaletv1.Event{
 		Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{Config: &journaletv1.AgentConfig{
@@ -35,13 +37,41 @@ func NewNode(o node.Options) *Node {
 	return n
 }
 
+// AskForRoom puts a pod before the node, ends at once those who have to end for it, and tells who they are, sorted, with what
+// is then said of them.
+func (n *Node) AskForRoom(p manifest.Parsed) (admitted bool, ended []string, err error) {
+	n.names[string(p.Pod.UID)] = p.Pod.Name
+	events := []actors.Event{{Author: messages.Pod(string(p.Pod.UID)), Manifest: p.Pod, Body: &journaletv1.Event{
+		Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: question(p)},
+	}}}
+	for len(events) > 0 && n.err == nil {
+		e := events[0]
+		events = events[1:]
+		n.seq++
+		e.Seq = n.seq
+		if n.err = n.actor.Evolve(e); n.err != nil {
+			break
+		}
+		n.err = n.actor.Decide(actors.Input{Seq: n.seq, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+			admitted = admitted || d.GetAdmissionDecided().GetAdmitted()
+			for _, uid := range d.GetAdmissionHeld().GetPreempts() {
+				ended = append(ended, fmt.Sprintf("%s: %s: %s", n.names[uid], pod.ReasonPreempting, pod.MessagePreempting))
+				events = append(events, actors.Event{Author: messages.Pod(uid), Body: &journaletv1.Event{
+					Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{Uid: uid}},
+				}})
+			}
+			return n.actor.Evolve(actors.Event{ID: fmt.Sprint("n", n.seq), Seq: n.seq, Author: messages.Node, Body: d})
+		})
+	}
+	slices.Sort(ended)
+	return admitted, ended, n.err
+}
+
 // Ask puts a pod before the node, and gives the answer: "admitted", or the reason and the words of its rejection.
 func (n *Node) Ask(p manifest.Parsed) (string, error) {
 	n.seq++
 	e := actors.Event{Seq: n.seq, Author: messages.Pod(string(p.Pod.UID)), Manifest: p.Pod, Body: &journaletv1.Event{
-		Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: &journaletv1.AdmissionAsked{
-			Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest, Demand: pod.Demand(p.Pod),
-		}},
+		Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: question(p)},
 	}}
 	if n.err == nil {
 		n.err = n.actor.Evolve(e)
@@ -58,4 +88,8 @@ func (n *Node) Ask(p manifest.Parsed) (string, error) {
 		})
 	}
 	return answer, n.err
+}
+
+func question(p manifest.Parsed) *journaletv1.AdmissionAsked {
+	return pod.Question(&journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest}, p.Pod)
 }

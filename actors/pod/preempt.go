@@ -1,0 +1,54 @@
+package pod
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// What the kubelet says of a pod that it ends so that another one fits (pkg/kubelet/preemption).
+const (
+	ReasonPreempting  = "Preempting"
+	MessagePreempting = "Preempted in order to admit critical pod"
+
+	messageDisruption = "Pod was preempted by Kubelet to accommodate a critical pod."
+)
+
+// priority is a pod's priority; what its source leaves out is 0.
+func priority(p *corev1.Pod) int32 {
+	if p == nil || p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+var qosClasses = map[corev1.PodQOSClass]journaletv1.QosClass{
+	corev1.PodQOSBestEffort: journaletv1.QosClass_QOS_CLASS_BEST_EFFORT,
+	corev1.PodQOSBurstable:  journaletv1.QosClass_QOS_CLASS_BURSTABLE,
+	corev1.PodQOSGuaranteed: journaletv1.QosClass_QOS_CLASS_GUARANTEED,
+}
+
+// evolveHeld begins the end of a pod that has to make room. One that ends already goes on as it does.
+func (a *Actor) evolveHeld(e actors.Event, k *journaletv1.AdmissionHeld) {
+	s := a.state
+	if s.GetStage() != runningPod || !slices.Contains(k.GetPreempts(), a.self.ID) {
+		return
+	}
+	s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
+	s.EndingFailed, s.Preempted = true, true
+	s.Reason, s.Message = ReasonPreempting, MessagePreempting
+}
+
+// disruption is the condition of a pod that was ended for another one.
+func (a *Actor) disruption() []*journaletv1.Condition {
+	if !a.state.GetPreempted() {
+		return nil
+	}
+	return []*journaletv1.Condition{{
+		Type: string(corev1.DisruptionTarget), Status: true, Reason: corev1.PodReasonTerminationByKubelet, Message: messageDisruption,
+	}}
+}
