@@ -48,22 +48,6 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "ignore " + k.ManifestIgnored.GetPath() + ": " + k.ManifestIgnored.GetReason()
 	case *journaletv1.Event_SourceReady:
 		return "ready"
-	case *journaletv1.Event_SourceSettled:
-		return "settled"
-	case *journaletv1.Event_SourceAsked:
-		return "ask source/" + k.SourceAsked.GetSource() + " to tell when it is settled"
-	case *journaletv1.Event_UidAsked:
-		return "ask for the UID of pod/" + n.of(k.UidAsked.GetUid())
-	case *journaletv1.Event_UidReleased:
-		return "give back the UID of pod/" + n.of(k.UidReleased.GetUid())
-	case *journaletv1.Event_UidGranted:
-		return "give the UID of pod/" + n.of(k.UidGranted.GetUid()) + " to source/" + k.UidGranted.GetSource()
-	case *journaletv1.Event_UidDeferred:
-		return "the UID of pod/" + n.of(k.UidDeferred.GetUid()) + " for source/" + k.UidDeferred.GetSource() + " waits for source/" + k.UidDeferred.GetHolder()
-	case *journaletv1.Event_OrphanFound:
-		return "found, and no source names it"
-	case *journaletv1.Event_OrphanDisowned:
-		return "no source names pod/" + n.of(k.OrphanDisowned.GetUid())
 	case *journaletv1.Event_PodForgotten:
 		return "forget pod/" + n.of(k.PodForgotten.GetUid())
 	case *journaletv1.Event_AdmissionAsked:
@@ -109,6 +93,29 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "terminated " + phase(k.PodTerminated.GetPhase())
 	case *journaletv1.Event_PodFinished:
 		return "finished"
+	}
+	return n.claim(e)
+}
+
+// claim is what sources and the node say of each other's UIDs and of pods that no source names.
+func (n *names) claim(e *journaletv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_SourceSettled:
+		return "settled"
+	case *journaletv1.Event_SourceAsked:
+		return "ask source/" + k.SourceAsked.GetSource() + " to tell when it is settled"
+	case *journaletv1.Event_UidAsked:
+		return "ask for the UID of pod/" + n.of(k.UidAsked.GetUid())
+	case *journaletv1.Event_UidReleased:
+		return "give back the UID of pod/" + n.of(k.UidReleased.GetUid())
+	case *journaletv1.Event_UidGranted:
+		return "give the UID of pod/" + n.of(k.UidGranted.GetUid()) + " to source/" + k.UidGranted.GetSource()
+	case *journaletv1.Event_UidDeferred:
+		return "the UID of pod/" + n.of(k.UidDeferred.GetUid()) + " for source/" + k.UidDeferred.GetSource() + " waits for source/" + k.UidDeferred.GetHolder()
+	case *journaletv1.Event_OrphanFound:
+		return "found, and no source names it"
+	case *journaletv1.Event_OrphanDisowned:
+		return "no source names pod/" + n.of(k.OrphanDisowned.GetUid())
 	}
 	return ""
 }
