@@ -60,6 +60,7 @@ func index(f *bus.Flat) int {
 // gap; at any doubt it reads the journal from the last place that is certain.
 type watcher struct {
 	c      *Client
+	ears   *nats.Conn // nil without Follow
 	q      WatchRequest
 	f      func(bus.Flat) error
 	done   place // everything up to here was seen
@@ -92,6 +93,7 @@ func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(bus.Flat) err
 		return err
 	}
 	defer ears.Close()
+	w.ears = ears
 	if _, err := ears.ChanSubscribe(messages.EventFilter(c.node), live); err != nil {
 		return fmt.Errorf("follow events: %w", err)
 	}
@@ -235,9 +237,21 @@ func (w *watcher) read(ctx context.Context) error {
 	}
 }
 
+// settle waits until the server knows what is listened to. A connection that was found again asks for its events anew, and what
+// comes before the server has read that is heard by nobody: it must be stored when the journal is read, and not a moment later.
+func (w *watcher) settle() {
+	if w.ears == nil {
+		return
+	}
+	if err := w.ears.FlushTimeout(clientTimeout); err != nil && !w.ears.IsReconnecting() && !w.ears.IsClosed() {
+		w.doubtful()
+	}
+}
+
 // catchUp reads until it succeeds: the agent may be restarting.
 func (w *watcher) catchUp(ctx context.Context) error {
 	for {
+		w.settle()
 		err := w.readUninterrupted(ctx)
 		var e *Error
 		switch {
