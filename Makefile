@@ -99,7 +99,7 @@ fuzz: ## fuzz the manifest decoder for FUZZTIME (30s)
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(FUZZTIME) ./runtime/manifest
 
 .PHONY: bench
-bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, KUBELET=path, ARGS)
+bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS)
 	N="$(N)" RUNS="$(RUNS)" KUBELET="$(KUBELET)" ARGS="$(ARGS)" test/bench/run.sh
 
 .PHONY: bench-sync

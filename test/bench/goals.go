@@ -16,6 +16,9 @@ const (
 	rssMiB150          = 80
 	causedOfKubelets   = 0.5
 	journalBytesPerPod = 16 << 10
+	probeJitterMs      = 100
+	probeOfKubelets    = 0.5
+	readyVisibleMs     = 50
 	// syncOverInterval bounds a burst with each append on disk over one with a sync each 250 ms.
 	syncOverInterval = 1.10
 )
@@ -56,6 +59,21 @@ var rows = []row{
 	{label: "journal of one pod's life, encoded, bytes", scenario: "journal_per_pod", figure: "encoded_bytes", goal: atMost(journalBytesPerPod, journalBytesPerPod)},
 	{label: "journal of one pod's life, on disk, bytes", scenario: "journal_per_pod", figure: "disk_bytes", goal: atMost(journalBytesPerPod, journalBytesPerPod)},
 	{label: "journal of one pod's life, records", scenario: "journal_per_pod", figure: "records"},
+	{label: "HTTP probes: jitter p50, ms", scenario: "probes", figure: "http_p50_ms"},
+	{label: "HTTP probes: jitter p99, ms", scenario: "probes", figure: "http_p99_ms", spread: true, goal: always(probeJitterMs)},
+	{label: "HTTP probes: jitter max, ms", scenario: "probes", figure: "http_max_ms"},
+	{label: "HTTP probes: runs", scenario: "probes", figure: "http_runs"},
+	{label: "HTTP probes: missed runs", scenario: "probes", figure: "http_missed", goal: always(0)},
+	{label: "exec probes: jitter p50, ms", scenario: "probes", figure: "exec_p50_ms"},
+	{label: "exec probes: jitter p99, ms", scenario: "probes", figure: "exec_p99_ms", spread: true, goal: always(probeJitterMs)},
+	{label: "exec probes: jitter max, ms", scenario: "probes", figure: "exec_max_ms"},
+	{label: "exec probes: runs", scenario: "probes", figure: "exec_runs"},
+	{label: "exec probes: missed runs", scenario: "probes", figure: "exec_missed", goal: always(0)},
+	{label: "probing, agent, millicores", scenario: "probes", figure: "cpu_millicores", spread: true, goal: ofKubelets(probeOfKubelets)},
+	{label: "probing, runtime, millicores", scenario: "probes", figure: "runtime_millicores"},
+	{label: "probing, RSS, MiB", scenario: "probes", figure: "rss_mib"},
+	{label: "good answer to Ready visible, p50, ms", scenario: "ready_ms", figure: "p50"},
+	{label: "good answer to Ready visible, max, ms", scenario: "ready_ms", figure: "max", spread: true, goal: always(readyVisibleMs)},
 }
 
 // caused is what the runtime and its shims use when idle beside an agent, beyond what they use with none.
@@ -89,6 +107,11 @@ func ofKubelets(share float64) func(*block, row) (float64, string, bool) {
 		kubelet, ok := r.of(b, kubeletName)
 		return share * kubelet, fmt.Sprintf("%g × kubelet", share), ok
 	}
+}
+
+// always is a bound whatever the number of pods.
+func always(bound float64) func(*block, row) (float64, string, bool) {
+	return func(*block, row) (float64, string, bool) { return bound, "", true }
 }
 
 // atMost is a bound for nodes of up to 50 and of up to 150 pods. Larger ones have no goal.

@@ -4,6 +4,7 @@
 //
 //	bench -name floor     -cri unix:///x.sock -n 50 -raw 4
 //	bench -name journalet -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
+//	bench -only probes    -cri unix:///x.sock -manifests DIR -n 200 -- journalet run --container-runtime-endpoint @CRI@ ...
 //	bench -table results.jsonl
 //	bench -trace -pictures DIR -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
 //
@@ -44,7 +45,9 @@ var (
 	logfile   = flag.String("log", os.DevNull, "file for the agent's output")
 	rtpid     = flag.Int("runtime-pid", 0, "process id of the runtime, whose idle CPU is told beside the agent's")
 	limit     = flag.Duration("limit", 300*time.Second, "limit of one scenario")
-	only      = flag.String("only", "burst,reaction,idle,restart,teardown,journal,init", "scenarios to measure; their order is fixed")
+	only      = flag.String("only", "burst,reaction,idle,restart,teardown,journal,init", "scenarios to measure; their order is fixed. The scenario \"probes\" is measured alone, the agent at a proxy before the runtime")
+	window    = flag.Duration("window", 60*time.Second, "length of the window in which probes are measured")
+	readyFrom = flag.String("ready", "", "with probes: where the agent shows which pods are ready, as a command, its words separated by spaces, that prints events as JSON lines, or the socket of a kubelet's pod API (unix://...)")
 	size      = flag.String("size", "", "command, its words separated by spaces, that prints the agent's journal size as JSON")
 	slow      = flag.String("slow", "", "folder to be a disk with -delay added to each sync; what is written lies beside it, in the folder of that name and .disk")
 	delay     = flag.Duration("delay", 10*time.Millisecond, "what -slow adds to each sync")
@@ -55,6 +58,9 @@ var (
 	observe   = flag.String("observe", "", "with -trace: command, its words separated by spaces, that prints the agent's journal as JSON lines")
 	profiles  = flag.String("profiles", "", "with -trace: where the agent serves Go profiles, such as http://127.0.0.1:10248/debug/pprof")
 )
+
+// probesAlone is the scenario for which the agent's calls pass through a proxy. That would be in the figures of the others.
+const probesAlone = "probes"
 
 type client struct {
 	rt   cri.RuntimeServiceClient
@@ -85,6 +91,11 @@ func main() {
 		c.measureFloor()
 	case flag.NArg() == 0 || *manifests == "":
 		die("bench: give the agent's command after --, and its manifest folder with -manifests")
+	case *only == probesAlone:
+		clearManifests()
+		c.probes(flagArgs())
+	case wanted(probesAlone):
+		die("bench: probes are measured alone: name no other scenario beside them in -only")
 	case *traceIt:
 		if err := c.trace(); err != nil {
 			c.wipe()

@@ -34,9 +34,11 @@ func manifest(pod string, inits int) []byte {
 		"metadata": map[string]any{"name": pod, "namespace": "default"}, "spec": spec})
 	return b
 }
-func put(pod string, inits int) {
+func put(pod string, inits int) { putFile(pod, manifest(pod, inits)) }
+
+func putFile(pod string, manifest []byte) {
 	tmp := filepath.Join(*manifests, ".tmp-"+pod)
-	if err := errors.Join(os.WriteFile(tmp, manifest(pod, inits), 0o640), os.Rename(tmp, filepath.Join(*manifests, pod+".json"))); err != nil {
+	if err := errors.Join(os.WriteFile(tmp, manifest, 0o640), os.Rename(tmp, filepath.Join(*manifests, pod+".json"))); err != nil {
 		die(err)
 	}
 }

@@ -34,7 +34,7 @@ func writeTable(w io.Writer, blocks []*block) {
 func runsOf(b *block) string {
 	n := 0
 	for _, a := range b.agents {
-		n = max(n, len(b.runs(a, "burst_start_s", "max")))
+		n = max(n, len(b.runs(a, "burst_start_s", "max")), len(b.runs(a, "probes", "cpu_millicores")))
 	}
 	if n == 1 {
 		return "one run"

@@ -86,6 +86,22 @@ func TestEachNumberOfPodsHasATableAndGoalsOfItsOwn(t *testing.T) {
 	wantCells(t, table, cells["RSS, MiB"], "81", "≤ 80", "MISSED")
 }
 
+func TestProbesAreHeldToTheirGoalsWhateverTheNumberOfPods(t *testing.T) {
+	table, cells := tableOf(t, agents, `
+{"agent":"journalet","scenario":"probes","n":200,"http_p99_ms":12,"http_missed":0,"exec_p99_ms":101,"exec_missed":1,"cpu_millicores":90,"complete":true}
+{"agent":"journalet","scenario":"ready_ms","n":200,"p50":9,"max":51,"complete":false}
+{"agent":"kubelet","scenario":"probes","n":200,"http_p99_ms":24,"http_missed":3,"exec_p99_ms":20,"exec_missed":0,"cpu_millicores":200,"complete":true}`)
+	wantCells(t, table, cells["HTTP probes: jitter p99, ms"], "12", "24", "0.50", "≤ 100", "yes")
+	wantCells(t, table, cells["HTTP probes: missed runs"], "0", "3", "0.00", "≤ 0", "yes")
+	wantCells(t, table, cells["exec probes: jitter p99, ms"], "101", "20", "5.05", "≤ 100", "MISSED")
+	wantCells(t, table, cells["exec probes: missed runs"], "1", "0", "", "≤ 0", "MISSED")
+	wantCells(t, table, cells["probing, agent, millicores"], "90", "200", "0.45", "≤ 100 (0.5 × kubelet)", "yes")
+	wantCells(t, table, cells["good answer to Ready visible, max, ms"], "51 !", "", "", "≤ 50", "INCOMPLETE")
+	if !strings.Contains(table, "200 pods; one run") {
+		t.Errorf("how many runs there were is not told in\n%s", table)
+	}
+}
+
 func TestTheSyncTableComparesOnEachDisk(t *testing.T) {
 	table, _ := tableOf(t, func(w *strings.Builder, b []*block) { writeSyncTable(w, b) }, `
 {"agent":"always fast","scenario":"burst_start_s","n":50,"max":5,"p50":2}

@@ -31,6 +31,10 @@ func (runtime) StartContainer(context.Context, *cri.StartContainerRequest) (*cri
 	return nil, status.Error(codes.NotFound, "no such container")
 }
 
+func (runtime) ExecSync(context.Context, *cri.ExecSyncRequest) (*cri.ExecSyncResponse, error) {
+	return &cri.ExecSyncResponse{ExitCode: 7}, nil
+}
+
 func (runtime) GetContainerEvents(_ *cri.GetEventsRequest, s grpc.ServerStreamingServer[cri.ContainerEventResponse]) error {
 	for _, id := range []string{"a", "b"} {
 		if err := s.Send(&cri.ContainerEventResponse{ContainerId: id}); err != nil {
@@ -116,5 +120,42 @@ func TestAStreamPassesMessageByMessage(t *testing.T) {
 		if e, err := events.Recv(); err != nil || e.GetContainerId() != want {
 			t.Fatalf("%v, %v", e, err)
 		}
+	}
+}
+
+func TestCommandsAreAnsweredOnlyInContainersMadeThroughIt(t *testing.T) {
+	p, rt := between(t)
+	ctx := within(t)
+	code := func(id string) int32 {
+		r, err := rt.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.GetExitCode()
+	}
+	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web"}}
+	if _, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: "box", SandboxConfig: cfg}); err != nil {
+		t.Fatal(err)
+	}
+	if got := code("c1"); got != 7 {
+		t.Errorf("unasked, a command ends with %d, not as in the runtime", got)
+	}
+	noted := map[string]int{}
+	p.AnswerExec(func(pod string, at time.Time) {
+		if !at.IsZero() {
+			noted[pod]++
+		}
+	})
+	// An answer reaches the client before its container is known by its pod.
+	for code("c1") != 0 {
+		if ctx.Err() != nil {
+			t.Fatal("the runtime is still asked")
+		}
+	}
+	if got := code("other"); got != 7 {
+		t.Errorf("a container of somebody else: %d, not as in the runtime", got)
+	}
+	if len(noted) != 1 || noted["web"] != 1 {
+		t.Errorf("noted %v", noted)
 	}
 }

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/bench/criproxy"
+)
+
+const (
+	// probeHost is where pods are probed by HTTP: all are on the node's network, and one server answers for all.
+	probeHost   = "127.0.0.1"
+	probePeriod = time.Second
+	// probeWarm is how long all pods run, beyond the start of the last, before their probes are measured.
+	probeWarm = 10 * time.Second
+	// flipped is how many pods are made unready and ready again.
+	flipped = 20
+	// flipLimit bounds that: two rounds of probes and what an agent takes to show them.
+	flipLimit = 30 * time.Second
+)
+
+// probing is what the probes of an agent's pods are aimed at.
+type probing struct {
+	http, exec *arrivals
+	port       int
+	proxy      *criproxy.Proxy
+	flips      *flips
+	server     *http.Server
+	socket     string // of the proxy
+	dir        string
+}
+
+// aim begins to answer probes: HTTP by a server of this process, commands by a proxy before the runtime.
+func aim() (*probing, error) {
+	p := &probing{http: newArrivals(), exec: newArrivals()}
+	var pods []string
+	for i := range min(flipped, *n) {
+		pods = append(pods, probed(i))
+	}
+	p.flips = newFlips(pods)
+	l, err := net.Listen("tcp", net.JoinHostPort(probeHost, "0"))
+	if err != nil {
+		return nil, err
+	}
+	p.port = l.Addr().(*net.TCPAddr).Port
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = p.server.Serve(l) }() // ends with close
+	if p.dir, err = os.MkdirTemp("", "bench"); err == nil {
+		p.socket = filepath.Join(p.dir, "cri")
+		p.proxy, err = criproxy.Listen(p.socket, *endpoint)
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	p.proxy.AnswerExec(p.exec.note)
+	return p, nil
+}
+
+func (p *probing) close() {
+	_ = p.server.Close() // nobody asks any more
+	if p.proxy != nil {
+		_ = p.proxy.Close() // nor here
+	}
+	_ = os.RemoveAll(p.dir) // a socket in a temporary folder
+}
+
+// ServeHTTP answers a probe. Whose it is stands in the path.
+func (p *probing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	pod := path.Base(r.URL.Path)
+	p.http.note(pod, time.Now())
+	w.WriteHeader(p.flips.answer(pod, time.Now()))
+}
+
+func probed(i int) string { return fmt.Sprintf("pb-%03d", i) }
+
+// probedManifest is a pod with a probe by HTTP and one by command each second. Its UID is its name, which is how agents name it
+// to those who watch.
+func probedManifest(pod string, port int) []byte {
+	every := func(kv map[string]any) map[string]any {
+		kv["periodSeconds"], kv["failureThreshold"] = int(probePeriod/time.Second), 1
+		return kv
+	}
+	main := map[string]any{
+		"name": "main", "image": *image, "imagePullPolicy": "IfNotPresent", "command": mainCommand,
+		"readinessProbe": every(map[string]any{"httpGet": map[string]any{"host": probeHost, "port": port, "path": "/" + pod}}),
+		"livenessProbe":  every(map[string]any{"exec": map[string]any{"command": []string{"true"}}}),
+	}
+	b, _ := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": pod, "namespace": "default", "uid": pod},
+		"spec":     map[string]any{"hostNetwork": true, "containers": []any{main}, "terminationGracePeriodSeconds": 5}})
+	return b
+}
+
+// probes measures how well an agent keeps to the period of its pods' probes, what that costs it, and how soon a result shows.
+func (c *client) probes(args []string) {
+	p, err := aim()
+	if err != nil {
+		die(err)
+	}
+	defer p.close()
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], proxied, "unix://"+p.socket)
+	}
+	defer clearManifests() // when the agent is gone: main wipes the runtime
+	a := start(args)
+	defer a.stop()
+	time.Sleep(*warm)
+	for i := range *n {
+		putFile(probed(i), probedManifest(probed(i), p.port))
+	}
+	_, ok := c.collect("pb-", *n, time.Now(), func(string, *cri.Container) bool { return true })
+	time.Sleep(probeWarm)
+	ok = ok && p.http.probes() == *n && p.exec.probes() == *n
+	p.rhythm(a, ok)
+	if *readyFrom != "" {
+		p.ready()
+	}
+}
+
+// rhythm measures probes and CPU over the window.
+func (p *probing) rhythm(a *agent, ok bool) {
+	usage := func() (agent, runtime, self float64) {
+		if *rtpid > 0 {
+			runtime = cpuOf(*rtpid)
+		}
+		return a.cpu(), runtime, cpuOf(os.Getpid())
+	}
+	millicores := func(begin, end float64) float64 { return r3((end - begin) / window.Seconds() * 1000) }
+	begin := time.Now()
+	a0, r0, s0 := usage()
+	time.Sleep(*window)
+	a1, r1, s1 := usage()
+	end := time.Now()
+	kv := map[string]any{"complete": ok, "cpu_millicores": millicores(a0, a1), "bench_millicores": millicores(s0, s1), "rss_mib": r3(a.rss())}
+	if *rtpid > 0 {
+		kv["runtime_millicores"] = millicores(r0, r1)
+	}
+	for kind, at := range map[string]*arrivals{"http": p.http, "exec": p.exec} {
+		rhythmOf(at.within(begin, end), *n, probePeriod, begin, end).tell(kv, kind)
+	}
+	out("probes", kv)
+}
+
+// ready makes pods unready and ready again while all are probed, and times the second half of it.
+func (p *probing) ready() {
+	x, cancel := context.WithTimeout(context.Background(), flipLimit)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- watchReady(x, func(uid string, ready bool) { p.flips.see(uid, ready, time.Now()) }) }()
+	select {
+	case <-p.flips.done:
+		cancel()
+		<-ended
+	case err := <-ended:
+		if err != nil {
+			log.Print(err)
+		}
+	}
+	xs := p.flips.times()
+	for i := range xs {
+		xs[i] *= 1000
+	}
+	kv := quant(xs)
+	kv["complete"] = len(xs) == min(flipped, *n)
+	out("ready_ms", kv)
+}
