@@ -77,6 +77,7 @@ type Driver struct {
 	log   *slog.Logger
 	clock cri.Clock
 	rt    runtimeapi.RuntimeServiceClient
+	began time.Time // where the grid of probes begins
 
 	mu      sync.Mutex // guards everything below
 	pending map[place]*setting
@@ -105,7 +106,7 @@ func New(o Options) *Driver {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Driver{
-		opts: o, log: o.Log, clock: o.Clock, rt: runtimeapi.NewRuntimeServiceClient(o.Conn),
+		opts: o, log: o.Log, clock: o.Clock, rt: runtimeapi.NewRuntimeServiceClient(o.Conn), began: o.Clock.Now(),
 		pending: map[place]*setting{}, probes: map[place]map[journaletv1.ProbeKind]*probe{}, names: map[string]podName{},
 		wake: make(chan struct{}, 1),
 	}

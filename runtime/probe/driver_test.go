@@ -67,6 +67,33 @@ func TestARunLongerThanThePeriodIsNotDoubledAndStaysInItsRow(t *testing.T) {
 	})
 }
 
+func TestAFirstRunIsOnTimeAndLaterOnesShareMomentsWithOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		for _, name := range []string{"a", "b", "c"} {
+			w.pod(name, kinds{readiness: exec()})
+		}
+		d := w.driver()
+		start(t, d)
+		ms := func(at ...time.Duration) (out []time.Duration) {
+			for _, m := range at {
+				out = append(out, m*time.Millisecond)
+			}
+			return out
+		}
+		pass(10 * time.Millisecond)
+		d.Stored(stored("a", probesSet("a", readiness)))
+		pass(303 * time.Millisecond)
+		d.Stored(stored("b", probesSet("b", readiness)))
+		pass(1 * time.Millisecond)
+		d.Stored(stored("c", probesSet("c", readiness)))
+		pass(4 * time.Second)
+		same(t, "a ran at", w.ranAt("a-0"), ms(10, 1050, 2050, 3050, 4050))
+		same(t, "b ran at", w.ranAt("b-0"), ms(313, 1350, 2350, 3350))
+		same(t, "c ran at", w.ranAt("c-0"), ms(314, 1350, 2350, 3350))
+	})
+}
+
 func TestOnlyAChangeIsToldInTheKubeletsWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
