@@ -155,6 +155,9 @@ func TestCommandsAreAnsweredOnlyInContainersMadeThroughIt(t *testing.T) {
 	if got := code("other"); got != 7 {
 		t.Errorf("a container of somebody else: %d, not as in the runtime", got)
 	}
+	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: "c1"}); status.Code(err) != codes.NotFound {
+		t.Errorf("another call: %v, not as from the runtime", err)
+	}
 	if len(noted) != 1 || noted["web"] != 1 {
 		t.Errorf("noted %v", noted)
 	}
