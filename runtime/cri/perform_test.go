@@ -190,6 +190,22 @@ func exists(path string) bool {
 	return err == nil
 }
 
+func TestASandboxOfALostJournalKeepsAnotherFromBeingMade(t *testing.T) {
+	r := newRig(t, nil)
+	// The journal that asked for these is lost; the next one begins with attempt 0.
+	r.done("lost", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
+		RunSandbox: &journaletv1.RunSandbox{Attempt: 1, Digest: digest},
+	}}, false)
+	r.runtime.ResetCalls()
+	// It counts from the beginning, too, so that its intents may have the same names.
+	out := r.perform("lost", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
+		RunSandbox: &journaletv1.RunSandbox{Attempt: 0, Digest: digest},
+	}}, false)
+	if out.GetError() != journaletv1.CallError_CALL_ERROR_RUNTIME || r.runtime.Calls()["RunPodSandbox"] != 0 {
+		t.Errorf("%v, after %v", out, r.runtime.Calls())
+	}
+}
+
 func TestAPodIsRunStoppedAndRemovedWithoutATrace(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()

@@ -26,6 +26,9 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	if err != nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
+	if err := c.noLaterSandbox(ctx, req.GetAttempt()); err != nil {
+		return result{}, err
+	}
 	id, err := c.discover(ctx, func(ctx context.Context) (string, error) {
 		resp, err := unhurried(ctx, c, c.opts.Timeouts.Sandbox, func(ctx context.Context) (*runtimeapi.RunPodSandboxResponse, error) {
 			return c.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
@@ -41,17 +44,41 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	return result{sandboxID: id}, nil
 }
 
-// lookForSandbox finds the sandbox that carries this intent. One that has died since counts: it was made. Another one that
-// holds the attempt ends the call: the journal that knew of it was lost, and who asked will see it.
-func (c *call) lookForSandbox(ctx context.Context, attempt uint32) (string, bool, error) {
+// noLaterSandbox fails a call that is made for the first time while the pod has a sandbox of this attempt or a later one: the
+// journal that knew of it was lost, or its end was, and who asked will see it. That it carries the same intent tells nothing
+// then: a new journal counts from the beginning. The look costs little beside what it precedes.
+func (c *call) noLaterSandbox(ctx context.Context, attempt uint32) error {
+	if c.inDoubt {
+		return nil
+	}
+	_, _, err := c.lookUntilAnswered(ctx, func(ctx context.Context) (string, bool, error) {
+		list, err := c.sandboxesOfPod(ctx)
+		for _, s := range list {
+			if s.GetMetadata().GetAttempt() >= attempt {
+				return "", false, c.heldBy(s.GetId(), "sandbox", s.GetMetadata().GetAttempt())
+			}
+		}
+		return "", false, err
+	})
+	return err
+}
+
+func (c *call) sandboxesOfPod(ctx context.Context) ([]*runtimeapi.PodSandbox, error) {
 	resp, err := c.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{LabelPodUID: c.uid}},
 	})
+	return resp.GetItems(), err
+}
+
+// lookForSandbox finds the sandbox that carries this intent. One that has died since counts: it was made. Another one that
+// holds the attempt ends the call.
+func (c *call) lookForSandbox(ctx context.Context, attempt uint32) (string, bool, error) {
+	list, err := c.sandboxesOfPod(ctx)
 	if err != nil {
 		return "", false, err
 	}
 	twin := ""
-	for _, s := range resp.GetItems() {
+	for _, s := range list {
 		switch {
 		case s.GetAnnotations()[AnnotationIntent] == c.intent:
 			return s.GetId(), true, nil

@@ -158,8 +158,10 @@ func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandb
 			out.SandboxId = x.GetId()
 			return
 		}
-		if x.GetAttempt() == k.GetAttempt() {
-			w.sin("%s: sandbox attempt %d twice", alias, k.GetAttempt())
+		if x.GetAttempt() >= k.GetAttempt() {
+			// The driver looks before it makes a sandbox: a journal that was lost knew of this one.
+			out.Error, out.Message = journaletv1.CallError_CALL_ERROR_RUNTIME, fmt.Sprintf("sandbox %s holds attempt %d", x.GetId(), x.GetAttempt())
+			return
 		}
 		if x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY {
 			w.sin("%s: a second sandbox beside a ready one", alias)
