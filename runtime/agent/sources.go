@@ -6,9 +6,11 @@ import (
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/classes"
 	"github.com/journalet/journalet/runtime/fetch"
 	"github.com/journalet/journalet/runtime/file"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/manifest"
 )
 
 // sources are the names of those that are configured, sorted; none where it is the folder alone, as older versions had it.
@@ -24,14 +26,20 @@ func (a *agent) makeSources() (err error) {
 	sink := func(ctx context.Context, m *journaletv1.ManifestsRead) error {
 		return a.host.Fact(ctx, messages.Source(m.GetSource()), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}})
 	}
+	var known func() *manifest.RuntimeClasses
+	if a.cfg.RuntimeClassPath != "" {
+		known = classes.New(a.cfg.RuntimeClassPath, a.log).Current
+	}
 	a.files = file.New(file.Options{
 		Path: a.cfg.StaticPodPath, Node: a.facts.NodeName, Source: messages.FileSource, Reread: a.cfg.FileCheckFrequency,
-		Store: a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,
+		Classes: known,
+		Store:   a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,
 	})
 	if a.cfg.StaticPodURL != "" {
 		a.url, err = fetch.New(fetch.Options{
 			URL: a.cfg.StaticPodURL, Header: a.cfg.URLHeader(), Node: a.facts.NodeName, Every: a.cfg.HTTPCheckFrequency,
-			Store: a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,
+			Classes: known,
+			Store:   a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,
 		})
 	}
 	return err

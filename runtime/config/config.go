@@ -77,6 +77,9 @@ type Config struct {
 	// HTTPCheckFrequency is the pause between two requests.
 	HTTPCheckFrequency time.Duration
 
+	// RuntimeClassPath is a file or folder of runtime classes that pods may name; empty: there are none.
+	RuntimeClassPath string
+
 	// ContainerRuntimeEndpoint is unix://<path>, or sim://<anything> for the simulated runtime.
 	ContainerRuntimeEndpoint string
 	// ImageServiceEndpoint is empty or the same.
@@ -180,6 +183,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.StaticPodURL, "manifest-url", c.StaticPodURL, "http or https URL of more pod manifests to run")
 	fs.Var(headerFlag{&c.StaticPodURLHeader}, "manifest-url-header", "headers sent to --manifest-url; what ps must not show belongs into --config (staticPodURLHeader)")
 	fs.DurationVar(&c.HTTPCheckFrequency, "http-check-frequency", c.HTTPCheckFrequency, "pause between two requests to --manifest-url")
+	fs.StringVar(&c.RuntimeClassPath, "runtime-class-path", c.RuntimeClassPath, "file or folder of RuntimeClass objects that pods may name; empty: none")
 	fs.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "socket of the CRI runtime, or sim:// for a simulated one")
 	fs.StringVar(&c.ImageServiceEndpoint, "image-service-endpoint", c.ImageServiceEndpoint, "must be the runtime's endpoint, if given")
 	fs.IntVar(&c.CRIConcurrency, "cri-concurrency", c.CRIConcurrency, "start calls under way at once; 1 serializes all calls on the runtime")

@@ -63,7 +63,7 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range []*string{&c.RootDir, &c.StaticPodPath, &c.PodLogDir, &c.ContainerLogDir} {
+	for _, path := range []*string{&c.RootDir, &c.StaticPodPath, &c.PodLogDir, &c.ContainerLogDir, &c.RuntimeClassPath} {
 		if *path != "" {
 			if *path, err = filepath.Abs(*path); err != nil {
 				return nil, fmt.Errorf("the working folder is gone, give absolute paths: %w", err)

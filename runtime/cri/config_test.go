@@ -243,6 +243,7 @@ func TestASandboxCarriesWhatTheKubeletGivesIt(t *testing.T) {
 	pod := testPod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 53, HostPort: 5353, Protocol: corev1.ProtocolUDP, HostIP: "127.0.0.1"}}
 		p.Spec.Containers[0].Resources.Requests = list("100m", "")
+		p.Spec.Overhead = list("250m", "64Mi")
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net/ipv4/ip_forward", Value: "1"}}}
 	})
 	c, err := d.sandboxConfig(pod, 3, "1.2.pod/uid-1.0", "/logs")
@@ -253,6 +254,9 @@ func TestASandboxCarriesWhatTheKubeletGivesIt(t *testing.T) {
 		c.Linux.Sysctls["net.ipv4.ip_forward"] != "1" || c.Linux.Resources.CpuShares != 102 ||
 		c.Linux.SecurityContext.Seccomp.ProfileType != runtimeapi.SecurityProfile_RuntimeDefault {
 		t.Errorf("got %v", c)
+	}
+	if o := c.Linux.Overhead; o.GetCpuShares() != 256 || o.GetCpuQuota() != 25000 || o.GetMemoryLimitInBytes() != 64<<20 {
+		t.Errorf("overhead %v", o)
 	}
 	if len(c.PortMappings) != 2 || c.PortMappings[1].HostPort != 5353 || c.PortMappings[1].Protocol != runtimeapi.Protocol_UDP || c.PortMappings[1].HostIp != "127.0.0.1" {
 		t.Errorf("ports %v", c.PortMappings)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/manifest"
 	"github.com/journalet/journalet/runtime/sim"
 	"github.com/journalet/journalet/runtime/volume"
 )
@@ -245,6 +246,20 @@ func TestAPodIsRunStoppedAndRemovedWithoutATrace(t *testing.T) {
 			t.Errorf("%s is left", gone)
 		}
 	}
+}
+
+func TestASandboxIsMadeByTheHandlerOfItsManifest(t *testing.T) {
+	r := newRig(t, nil)
+	r.pod.Annotations = map[string]string{manifest.RuntimeHandlerAnnotation: "runc"}
+	r.sandbox()
+	if s := r.sandboxes(); len(s) != 1 || s[0].GetRuntimeHandler() != "runc" {
+		t.Errorf("made are %v", s)
+	}
+	// Whether there is such a handler is the runtime's to say.
+	other := newRig(t, nil)
+	other.pod.Annotations = map[string]string{manifest.RuntimeHandlerAnnotation: "nowhere"}
+	other.done("v", setUpVolumes(), false)
+	other.fails("s", runSandbox(0), journaletv1.CallError_CALL_ERROR_RUNTIME, "nowhere")
 }
 
 func TestAnAnswerThatNeverComesLeadsToTheObjectThatWasMade(t *testing.T) {

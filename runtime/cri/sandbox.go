@@ -7,6 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/manifest"
 )
 
 // runSandbox makes a pod's sandbox, or finds the one that this intent made before.
@@ -31,7 +32,7 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	}
 	id, err := c.discover(ctx, func(ctx context.Context) (string, error) {
 		resp, err := unhurried(ctx, c, c.opts.Timeouts.Sandbox, func(ctx context.Context) (*runtimeapi.RunPodSandboxResponse, error) {
-			return c.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config})
+			return c.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: pod.Annotations[manifest.RuntimeHandlerAnnotation]})
 		})
 		if err == nil && resp.GetPodSandboxId() == "" {
 			return "", retryable(journaletv1.CallError_CALL_ERROR_GARBAGE, "the runtime made a sandbox without an id")

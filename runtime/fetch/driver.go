@@ -44,6 +44,8 @@ type Options struct {
 	Header http.Header
 	// Node is the node's name, in lower case.
 	Node string
+	// Classes gives the runtime classes, as for package file. May be nil.
+	Classes func() *manifest.RuntimeClasses
 	// Every defaults to DefaultEvery, Timeout to DefaultTimeout.
 	Every, Timeout time.Duration
 	// Store, Prime and Sink are those of package file.
@@ -71,6 +73,7 @@ type Driver struct {
 	etag     string                               // of the content that was decoded last; empty: none
 	sum      [sha256.Size]byte                    // of that content
 	content  *journaletv1.ManifestFile            // what it holds; nil: nothing was read in this run
+	classes  *manifest.RuntimeClasses             // that it was decoded with
 	parsed   []manifest.Parsed                    // its pods, as long as they were not handed over
 	whole    bool                                 // it says what is wanted
 	outage   *journaletv1.ManifestFile            // told, or to be told, instead of content; nil: none
@@ -98,6 +101,9 @@ func New(opts Options) (*Driver, error) {
 	}
 	if opts.Prime == nil {
 		opts.Prime = func(string, *corev1.Pod) {}
+	}
+	if opts.Classes == nil {
+		opts.Classes = func() *manifest.RuntimeClasses { return nil }
 	}
 	if opts.Clock == nil {
 		opts.Clock = cri.RealClock{}
@@ -128,9 +134,9 @@ func Place(at *url.URL) string {
 }
 
 // Once asks once and decodes the answer; nothing is kept. place is the URL as it may be shown.
-func Once(ctx context.Context, at string, header http.Header, node string) (place string, found *journaletv1.ManifestFile, err error) {
+func Once(ctx context.Context, at string, header http.Header, opts manifest.Options) (place string, found *journaletv1.ManifestFile, err error) {
 	d, err := New(Options{
-		URL: at, Header: header, Node: node,
+		URL: at, Header: header, Node: opts.NodeName,
 		Store: func(context.Context, string, []byte) error { return nil },
 		Sink:  func(context.Context, *journaletv1.ManifestsRead) error { return nil },
 	})
@@ -142,7 +148,8 @@ func Once(ctx context.Context, at string, header http.Header, node string) (plac
 	if err != nil {
 		return d.place, nil, err
 	}
-	found, _ = reading.Decode(d.place, d.place, a.body, manifest.Options{NodeName: node, Source: manifest.SourceHTTP})
+	opts.Source = manifest.SourceHTTP
+	found, _ = reading.Decode(d.place, d.place, a.body, opts)
 	return d.place, found, nil
 }
 
@@ -185,6 +192,11 @@ func (d *Driver) Run(ctx context.Context) error {
 
 // read asks once and takes in the answer.
 func (d *Driver) read(ctx context.Context) {
+	classes := d.opts.Classes()
+	if classes != d.classes {
+		// The whole content is needed, to be decoded with them.
+		d.classes, d.etag, d.sum = classes, "", [sha256.Size]byte{}
+	}
 	a, err := d.ask(ctx)
 	if ctx.Err() != nil {
 		return
@@ -199,7 +211,9 @@ func (d *Driver) read(ctx context.Context) {
 	d.failures, d.outage = 0, nil
 	if sum := sha256.Sum256(a.body); !a.unchanged && (d.content == nil || sum != d.sum) {
 		d.sum = sum
-		d.content, d.parsed = reading.Decode(d.place, d.place, a.body, manifest.Options{NodeName: d.opts.Node, Source: manifest.SourceHTTP})
+		d.content, d.parsed = reading.Decode(d.place, d.place, a.body, manifest.Options{
+			NodeName: d.opts.Node, Source: manifest.SourceHTTP, Classes: d.classes,
+		})
 		// Nothing at all takes nothing away, but is an answer, as for the kubelet.
 		d.whole = !d.content.GetUnreadable() || len(a.body) == 0
 	}

@@ -445,6 +445,51 @@ func TestAnotherURLTakesOverWhenItIsRead(t *testing.T) {
 	other.wants("b-n1")
 }
 
+func TestAnotherRuntimeClassHasTheAnswerDecodedAgain(t *testing.T) {
+	w := newServer(t)
+	text := strings.Replace(pod("a", "x:1"), "spec:", "spec:\n  runtimeClassName: kata", 1)
+	w.says(func(out http.ResponseWriter, req *http.Request) {
+		out.Header().Set("ETag", `"one"`)
+		if req.Header.Get("If-None-Match") == `"one"` {
+			out.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprint(out, text)
+	})
+	var mu sync.Mutex
+	var known *manifest.RuntimeClasses
+	var last *corev1.Pod
+	w.starts("/pods", func(o *Options) {
+		o.Classes = func() *manifest.RuntimeClasses {
+			mu.Lock()
+			defer mu.Unlock()
+			return known
+		}
+		o.Prime = func(_ string, p *corev1.Pod) { last = p }
+	})
+	if p := w.fact().GetChanged()[0].GetProblems(); len(p) != 1 || p[0].GetCode() != string(manifest.CodeNotFound) {
+		t.Errorf("without the class the problems are %v", p)
+	}
+	w.wants()
+	for _, handler := range []string{"one", "two"} {
+		all, problems := manifest.DecodeRuntimeClasses("c", []byte("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: "+handler))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		mu.Lock()
+		known, _ = manifest.NewRuntimeClasses(all)
+		mu.Unlock()
+		w.next()
+		w.fact()
+		w.wants("a-n1")
+		if got := last.Annotations[manifest.RuntimeHandlerAnnotation]; got != handler {
+			t.Errorf("its handler is %q, not %q", got, handler)
+		}
+		w.next()
+		w.tellsNothing()
+	}
+}
+
 func TestADriverThatStandsStillIsUnhealthy(t *testing.T) {
 	w := newServer(t)
 	release := make(chan struct{})

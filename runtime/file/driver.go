@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/manifest"
 	"github.com/journalet/journalet/runtime/reading"
 )
 
@@ -40,6 +41,9 @@ type Options struct {
 	Node string
 	// Source is the name of the source's actor. Default messages.FileSource.
 	Source string
+	// Classes gives the runtime classes that pods may name: another pointer once one of them has changed. May be nil. It is
+	// asked with each reading.
+	Classes func() *manifest.RuntimeClasses
 	// Reread defaults to DefaultReread.
 	Reread time.Duration
 	// Store keeps a pod's canonical manifest under its digest; it is durable when Store returns. Storing again what is
@@ -65,6 +69,7 @@ type Driver struct {
 	told     map[string]*journaletv1.ManifestFile
 	pending  map[string]bool // names whose result may differ from what was told
 	folder   stamp           // of the folder when it was last listed
+	classes  *manifest.RuntimeClasses
 	listed   bool            // files is the listing that folder belongs to
 	said     map[string]bool // names that were logged as not usable
 	tooMany  bool            // more files than maxFiles were said
@@ -93,6 +98,9 @@ func New(opts Options) *Driver {
 	}
 	if opts.Prime == nil {
 		opts.Prime = func(string, *corev1.Pod) {}
+	}
+	if opts.Classes == nil {
+		opts.Classes = func() *manifest.RuntimeClasses { return nil }
 	}
 	if opts.Clock == nil {
 		opts.Clock = cri.RealClock{}
@@ -199,6 +207,7 @@ func (d *Driver) holdOff(quiet *alarm, since time.Time) time.Time {
 
 // readNoticed reads what notifications named, and everything if one was lost or concerned the folder itself.
 func (d *Driver) readNoticed(n *notice) {
+	d.takeClasses()
 	if n.all {
 		d.listed = false
 		d.scan()

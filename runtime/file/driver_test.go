@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/manifest"
 )
 
 const patience = 20 * time.Second
@@ -471,6 +475,39 @@ func TestRereadFindsWhatNoNotificationTells(t *testing.T) {
 	})
 	write(t, filepath.Join(elsewhere, "dangling.yaml"), pod("d", "x:1"))
 	w.until("the link leads somewhere", func(s *journaletv1.SourceState) bool { return s.Files["dangling.yaml"] != nil })
+}
+
+func TestAnotherRuntimeClassHasFilesDecodedAgain(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.yaml"), strings.Replace(pod("a", "x:1"), "spec:", "spec:\n  runtimeClassName: kata", 1))
+	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
+	var known atomic.Pointer[manifest.RuntimeClasses]
+	w := newWorld(t, dir, nil)
+	w.opts.Reread, w.opts.Classes = 10*time.Millisecond, known.Load
+	w.start()
+	w.until("the class is missed", func(s *journaletv1.SourceState) bool {
+		p := s.Files["a.yaml"].GetProblems()
+		return len(p) == 1 && p[0].GetCode() == string(manifest.CodeNotFound) && len(s.Files["b.yaml"].GetPods()) == 1
+	})
+	digests := map[string]string{}
+	for _, handler := range []string{"one", "two"} {
+		all, _ := manifest.DecodeRuntimeClasses("c", []byte("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: "+handler))
+		set, _ := manifest.NewRuntimeClasses(all)
+		known.Store(set)
+		w.until("the class "+handler+" is taken", func(s *journaletv1.SourceState) bool {
+			for _, p := range s.Files["a.yaml"].GetPods() {
+				if digests[p.GetDigest()] == "" {
+					digests[p.GetDigest()] = p.GetUid()
+					return true
+				}
+			}
+			return false
+		})
+	}
+	uids := slices.Sorted(maps.Values(digests))
+	if len(uids) != 2 || uids[0] != uids[1] {
+		t.Errorf("another class makes another pod: %v", digests)
+	}
 }
 
 func TestALinkThatLedNowhereIsLookedForAgainInAnUnchangedFolder(t *testing.T) {

@@ -76,7 +76,9 @@ func statPath(path string) (stamp, error) {
 type file struct {
 	stamp stamp // when it was read last
 	racy  bool  // stamp does not vouch for the content
-	sum   [sha256.Size]byte
+	// outdated: what was read was decoded with other runtime classes.
+	outdated bool
+	sum      [sha256.Size]byte
 	// result is what the last reading gave; nil: the name holds nothing, because it is gone or no regular file.
 	result *journaletv1.ManifestFile
 	// parsed are the pods of result that have not been handed over yet.
@@ -130,11 +132,13 @@ func (d *Driver) read(f *file, name, path string) {
 		return
 	}
 	racy, sum := st.racy(d.clock.Now()), sha256.Sum256(data)
-	if f.result != nil && f.sum == sum {
+	if f.result != nil && f.sum == sum && !f.outdated {
 		f.stamp, f.racy = st, racy
 		return
 	}
-	result, parsed := reading.Decode(name, path, data, manifest.Options{NodeName: d.opts.Node, Source: manifest.SourceFile})
+	result, parsed := reading.Decode(name, path, data, manifest.Options{
+		NodeName: d.opts.Node, Source: manifest.SourceFile, Classes: d.classes,
+	})
 	*f = file{stamp: st, racy: racy, sum: sum, result: result, parsed: parsed}
 	d.pending[name] = true
 }

@@ -24,6 +24,7 @@ const (
 
 // scan looks at everything: the path, the names in it, and each file, of which it reads those that look different.
 func (d *Driver) scan() {
+	d.takeClasses()
 	st, err := d.follow()
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil && !st.isDir() && !st.isRegular() {
@@ -51,6 +52,19 @@ func (d *Driver) scan() {
 	// A name that leads nowhere yet, or had no room, is none of files: it is looked for again.
 	d.listed = st.isDir() && len(d.files) == len(names) && !st.racy(d.clock.Now())
 	d.scanned = true
+}
+
+// takeClasses has every file decoded again once a runtime class has changed.
+func (d *Driver) takeClasses() {
+	now := d.opts.Classes()
+	if now == d.classes {
+		return
+	}
+	d.classes = now
+	for name, f := range d.files {
+		f.outdated = true
+		d.lookAt(name, true)
+	}
 }
 
 // errSame says that a folder holds the names that it held when it was last listed.

@@ -14,10 +14,12 @@ import (
 //
 //	decode     pods with their place, then warnings, then problems
 //	canonical  the same, and each pod's canonical bytes, indented
+//	classes    runtime classes, for all that follows in the file, then problems
 //
 // with the arguments path, node, source and max-bytes, for Options. <tab> in a manifest stands for a tab.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, file string) {
+		var classes *RuntimeClasses
 		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
 			path, node, source, maxBytes := "pod.yaml", "node1", "", 0
 			d.MaybeScanArgs(t, "path", &path)
@@ -25,9 +27,20 @@ func TestStories(t *testing.T) {
 			d.MaybeScanArgs(t, "source", &source)
 			d.MaybeScanArgs(t, "max-bytes", &maxBytes)
 			input := strings.ReplaceAll(d.Input, "<tab>", "\t")
-			pods, problems := Decode(path, []byte(input),
-				Options{NodeName: node, Source: Source(source), MaxBytes: int64(maxBytes)})
 			var out strings.Builder
+			if d.Cmd == "classes" {
+				all, problems := DecodeRuntimeClasses(path, []byte(input))
+				classes, _ = NewRuntimeClasses(all)
+				for _, name := range classes.Names() {
+					fmt.Fprintf(&out, "class %s handler=%s\n", name, classes.byName[name].Handler)
+				}
+				for _, p := range problems {
+					fmt.Fprintf(&out, "[%s] %s\n", p.Code, p.Error())
+				}
+				return out.String()
+			}
+			pods, problems := Decode(path, []byte(input),
+				Options{NodeName: node, Source: Source(source), MaxBytes: int64(maxBytes), Classes: classes})
 			for _, p := range pods {
 				fmt.Fprintf(&out, "pod %s/%s index=%d line=%d uid=%s\n", p.Pod.Namespace, p.Pod.Name, p.Index, p.Line, p.Pod.UID)
 				for _, w := range p.Warnings {

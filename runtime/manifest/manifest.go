@@ -36,6 +36,8 @@ type Options struct {
 	NodeName string
 	// Source is SourceFile when empty.
 	Source Source
+	// Classes are the runtime classes that pods may name; nil: there are none.
+	Classes *RuntimeClasses
 	// MaxBytes bounds the manifest, in bytes. Zero or less means DefaultMaxBytes.
 	MaxBytes int64
 }

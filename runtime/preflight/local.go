@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,7 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/journalet/journalet/runtime/classes"
 	"github.com/journalet/journalet/runtime/fetch"
+	"github.com/journalet/journalet/runtime/manifest"
 )
 
 const (
@@ -111,6 +114,27 @@ func (m *machine) staticPods() Check {
 	return ok("%s is there", path)
 }
 
+// classes are the runtime classes of this node, nil if none are configured.
+func (m *machine) classes() *manifest.RuntimeClasses {
+	if m.cfg.RuntimeClassPath == "" {
+		return nil
+	}
+	return classes.New(m.path(m.cfg.RuntimeClassPath), slog.New(slog.DiscardHandler)).Current()
+}
+
+// runtimeClasses looks at the files of runtime classes, if there are any.
+func (m *machine) runtimeClasses(context.Context) []Check {
+	if m.cfg.RuntimeClassPath == "" {
+		return nil
+	}
+	f := classes.New(m.path(m.cfg.RuntimeClassPath), slog.New(slog.DiscardHandler))
+	names := f.Current().Names()
+	if problems := f.Problems(); len(problems) > 0 {
+		return []Check{{Status: Warn, Message: strings.Join(problems, "; "), Remedy: "mend the file, or choose another with --runtime-class-path"}}
+	}
+	return []Check{ok("%s holds %d runtime classes: %s", m.cfg.RuntimeClassPath, len(names), strings.Join(names, ", "))}
+}
+
 // manifestURL asks for the manifest URL once, if there is one.
 func (m *machine) manifestURL(ctx context.Context) []Check {
 	if m.cfg.StaticPodURL == "" {
@@ -121,7 +145,7 @@ func (m *machine) manifestURL(ctx context.Context) []Check {
 	if err != nil {
 		return []Check{{Status: Skip, Message: "what the manifest URL gives cannot be judged: " + err.Error()}}
 	}
-	place, found, err := fetch.Once(ctx, m.cfg.StaticPodURL, m.cfg.URLHeader(), facts.NodeName)
+	place, found, err := fetch.Once(ctx, m.cfg.StaticPodURL, m.cfg.URLHeader(), manifest.Options{NodeName: facts.NodeName, Classes: m.classes()})
 	switch {
 	case err != nil:
 		return []Check{{Status: Warn, Message: "the manifest URL " + place + ": " + err.Error() + "; its pods do not run until it is answered", Remedy: remedy}}

@@ -85,6 +85,7 @@ func (m *machine) run(ctx context.Context) []Check {
 		{"disk", false, one(m.disk)},
 		{"static-pods", false, one(m.staticPods)},
 		{"manifest-url", false, m.manifestURL},
+		{"runtime-classes", false, m.runtimeClasses},
 		{"resolv-conf", true, one(m.resolvConf)},
 		{"ports", false, one(m.ports)},
 	} {

@@ -37,11 +37,21 @@ func (s *Story) files(d *datadriven.TestData) (string, error) {
 	return text, s.read(sourceOf(d), all...)
 }
 
+// setClasses gives the node other runtime classes. What is read from then on is decoded with them.
+func (s *Story) setClasses(d *datadriven.TestData) (string, error) {
+	all, problems := manifest.DecodeRuntimeClasses("classes.yaml", []byte(d.Input))
+	if len(problems) > 0 {
+		return "", problems[0]
+	}
+	s.classes, _ = manifest.NewRuntimeClasses(all)
+	return "", nil
+}
+
 // decode is what a file holds, and what is wrong with it.
 func (s *Story) decode(path, body, source string) (*journaletv1.ManifestFile, string) {
 	body = strings.ReplaceAll("\n"+body, "\nmetadata:", "\napiVersion: v1\nkind: Pod\nmetadata:")
 	pods, problems := manifest.Decode("/pods/"+path, []byte(body), manifest.Options{
-		NodeName: s.started.GetConfig().GetNodeName(), Source: manifest.Source(source),
+		NodeName: s.started.GetConfig().GetNodeName(), Source: manifest.Source(source), Classes: s.classes,
 	})
 	f := &journaletv1.ManifestFile{Path: path, Unreadable: len(pods) == 0 && len(problems) > 0}
 	text := ""

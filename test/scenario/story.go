@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/manifest"
 )
 
 // begin is when every story begins.
@@ -28,6 +29,7 @@ type Story struct {
 	moments []*moment
 	printed int // records already shown
 	failed  error
+	classes *manifest.RuntimeClasses
 	looking *journaletv1.PodObserved
 	// lost are the calls that were made without their outcome being heard of.
 	lost map[string]bool
@@ -49,7 +51,8 @@ func New() *Story {
 var commands = map[string]func(*Story, *datadriven.TestData) (string, error){
 	"start": (*Story).start, "restart-agent": (*Story).restart, "lose-journal": (*Story).loseJournal,
 	"file": (*Story).file, "files": (*Story).files, "remove": (*Story).remove, "read": (*Story).readWhole,
-	"health": (*Story).health, "advance": (*Story).advance, "clock": (*Story).clock,
+	"classes": (*Story).setClasses,
+	"health":  (*Story).health, "advance": (*Story).advance, "clock": (*Story).clock,
 	"done": (*Story).done, "fail": (*Story).fail, "lose": (*Story).lose,
 	"observe": (*Story).observe, "probe": (*Story).probe, "exit": (*Story).exit, "world": (*Story).disturb,
 	"resources": (*Story).resources, "status": (*Story).status, "calls": (*Story).calls, "settle": (*Story).settle,

@@ -1,0 +1,188 @@
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	k8sjson "sigs.k8s.io/json"
+)
+
+// RuntimeHandlerAnnotation is where a stored manifest says which handler of the runtime its sandboxes get.
+const RuntimeHandlerAnnotation = "journalet.io/runtime-handler"
+
+// maxClasses bounds the classes of one file; a node has a handful.
+const maxClasses = 256
+
+// RuntimeClasses are the runtime classes that pods may name. It does not change once it is made; nil holds none.
+type RuntimeClasses struct {
+	byName map[string]*nodev1.RuntimeClass
+}
+
+// NewRuntimeClasses makes a set. Of several of one name the first counts; the names of the others are given back.
+func NewRuntimeClasses(all []*nodev1.RuntimeClass) (set *RuntimeClasses, twice []string) {
+	set = &RuntimeClasses{byName: map[string]*nodev1.RuntimeClass{}}
+	for _, c := range all {
+		if set.byName[c.Name] != nil {
+			twice = append(twice, c.Name)
+			continue
+		}
+		set.byName[c.Name] = c
+	}
+	return set, twice
+}
+
+// Names are the classes' names, sorted.
+func (c *RuntimeClasses) Names() []string {
+	if c == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(c.byName))
+}
+
+// DecodeRuntimeClasses parses one file: YAML or JSON, one document or several, each a RuntimeClass of node.k8s.io/v1. A class
+// with a problem is left out.
+func DecodeRuntimeClasses(path string, data []byte) (classes []*nodev1.RuntimeClass, problems []Problem) {
+	if int64(len(data)) > DefaultMaxBytes {
+		return nil, []Problem{{Path: path, Code: CodeTooLarge, Message: fmt.Sprintf("%d bytes, and a file may have %d", len(data), DefaultMaxBytes), Remedy: "is it a file of runtime classes?"}}
+	}
+	docs, bad := parse(data)
+	if bad != nil {
+		return nil, []Problem{{Path: path, Line: bad.line, Code: bad.code, Message: bad.message, Remedy: bad.remedy}}
+	}
+	known := fieldTypes{}
+	for i, doc := range docs {
+		switch {
+		case i == maxClasses:
+			return classes, append(problems, Problem{Path: path, Code: CodeTooMany, Message: fmt.Sprintf("more than %d documents", maxClasses), Remedy: "split it"})
+		case doc.fault != nil:
+			problems = append(problems, Problem{Path: path, Line: doc.fault.line, Code: doc.fault.code, Message: doc.fault.message, Remedy: doc.fault.remedy})
+			continue
+		}
+		r := &report{path: path, root: doc.root}
+		if c := decodeClass(r, known); c != nil {
+			classes = append(classes, c)
+		}
+		problems = append(problems, r.sorted()...)
+	}
+	return classes, limit(path, problems)
+}
+
+func decodeClass(r *report, known fieldTypes) *nodev1.RuntimeClass {
+	kind, version := typeOf(r.root)
+	if kind != "RuntimeClass" || version != nodev1.SchemeGroupVersion.String() {
+		r.addAt("kind", CodeUnknownKind, fmt.Sprintf("found kind %q of apiVersion %q; accepted is a RuntimeClass of %s", kind, version, nodev1.SchemeGroupVersion),
+			"move the object elsewhere")
+		return nil
+	}
+	s := shape{report: r, known: known}
+	s.check(r.root, reflect.TypeFor[nodev1.RuntimeClass](), "")
+	if s.broken {
+		return nil
+	}
+	c := &nodev1.RuntimeClass{}
+	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(r.root.appendJSON(nil), c); err != nil {
+		r.addAt("", CodeWrongType, "cannot be decoded as a runtime class", "report this file as a bug of the agent")
+		return nil
+	}
+	validateClass(r, c)
+	if len(r.problems) > 0 {
+		return nil
+	}
+	return c
+}
+
+// validateClass holds a class to the API's rules, as far as anything follows from them here.
+func validateClass(r *report, c *nodev1.RuntimeClass) {
+	var errs field.ErrorList
+	if c.Name == "" {
+		errs = append(errs, field.Required(field.NewPath("metadata", "name"), ""))
+	}
+	for _, why := range utilvalidation.IsDNS1123Subdomain(c.Name) {
+		if c.Name != "" {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, why))
+		}
+	}
+	if c.Handler == "" {
+		errs = append(errs, field.Required(field.NewPath("handler"), ""))
+	} else {
+		for _, why := range utilvalidation.IsDNS1123Label(c.Handler) {
+			errs = append(errs, field.Invalid(field.NewPath("handler"), c.Handler, why))
+		}
+	}
+	if c.Overhead != nil {
+		at := field.NewPath("overhead", "podFixed")
+		for name, q := range c.Overhead.PodFixed {
+			if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage {
+				r.notYet(at.Key(string(name)).String(), "another overhead than cpu, memory and ephemeral-storage")
+			}
+			if q.Sign() < 0 {
+				errs = append(errs, field.Invalid(at.Key(string(name)), q.String(), "must not be negative"))
+			}
+		}
+	}
+	if c.Scheduling != nil {
+		errs = append(errs, validation.ValidateLabels(c.Scheduling.NodeSelector, field.NewPath("scheduling", "nodeSelector"))...)
+	}
+	r.invalid(errs)
+}
+
+// applyClass does to a pod what the API server's admission does when a pod is created, and notes the handler.
+func applyClass(r *report, pod *corev1.Pod, classes *RuntimeClasses) {
+	if _, set := pod.Annotations[RuntimeHandlerAnnotation]; set {
+		r.addAt("metadata.annotations["+RuntimeHandlerAnnotation+"]", CodeInvalid, "is the agent's own", "remove it, and name a class in spec.runtimeClassName")
+	}
+	var class *nodev1.RuntimeClass
+	if name := pod.Spec.RuntimeClassName; name != nil {
+		if classes != nil {
+			class = classes.byName[*name]
+		}
+		if class == nil {
+			r.addAt("spec.runtimeClassName", CodeNotFound, fmt.Sprintf("there is no RuntimeClass %q on this node", *name),
+				"write it into a file of the folder that --runtime-class-path names, or remove the field")
+			return
+		}
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, RuntimeHandlerAnnotation, class.Handler)
+	}
+	applyOverhead(r, pod, class)
+	if class == nil || class.Scheduling == nil {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(class.Scheduling.NodeSelector)) {
+		want := class.Scheduling.NodeSelector[key]
+		if have, set := pod.Spec.NodeSelector[key]; set && have != want {
+			r.addAt("spec.nodeSelector["+key+"]", CodeInvalid, fmt.Sprintf("is %q, and pods of RuntimeClass %q need %q", have, class.Name, want), "make the two agree")
+			continue
+		}
+		if pod.Spec.NodeSelector == nil {
+			pod.Spec.NodeSelector = map[string]string{}
+		}
+		pod.Spec.NodeSelector[key] = want
+	}
+	for _, t := range class.Scheduling.Tolerations {
+		if !slices.ContainsFunc(pod.Spec.Tolerations, func(have corev1.Toleration) bool { return equality.Semantic.DeepEqual(have, t) }) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, t)
+		}
+	}
+}
+
+func applyOverhead(r *report, pod *corev1.Pod, class *nodev1.RuntimeClass) {
+	switch {
+	case class == nil || class.Overhead == nil:
+		if pod.Spec.Overhead != nil {
+			r.addAt("spec.overhead", CodeInvalid, "is set, and no RuntimeClass with an overhead is named", "remove it: it is filled in from the class")
+		}
+	case len(pod.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed):
+		r.addAt("spec.overhead", CodeInvalid, fmt.Sprintf("is not the one of RuntimeClass %q", class.Name), "remove it: it is filled in from the class")
+	default:
+		pod.Spec.Overhead = class.Overhead.PodFixed.DeepCopy()
+	}
+}
