@@ -277,7 +277,10 @@ func TestAnUnchangedAnswerIsNotDecodedAndAnETagSparesIt(t *testing.T) {
 	w.says(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusNotModified) })
 	w.next()
 	w.next()
-	w.tellsNothing()
+	w.next()
+	if p := w.fact().GetChanged()[0].GetProblems(); len(p) != 1 || p[0].GetCode() != codeStatus {
+		t.Errorf("its problems are %v", p)
+	}
 	w.wants("a-n1")
 }
 
@@ -521,5 +524,7 @@ func TestADriverThatStandsStillIsUnhealthy(t *testing.T) {
 	}
 	cancel()
 	close(release)
-	<-done
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
 }

@@ -52,17 +52,24 @@ func TestSecretsGoToTheServerAndNowhereElse(t *testing.T) {
 		t.Error("the UID depends on what is secret in the URL")
 	}
 	w.facts <- told
-	w.says(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusForbidden) })
-	for range 4 {
+	for _, answer := range []http.HandlerFunc{
+		func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusForbidden) },
+		func(out http.ResponseWriter, _ *http.Request) {
+			out.Header().Set("Location", "http://%%"+secret)
+			out.WriteHeader(http.StatusFound)
+		},
+		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		w.says(answer)
+		for range outageAfter {
+			w.next()
+		}
+		w.gives(pod("a", "x:1")) // what comes after an outage is logged again
 		w.next()
 	}
-	w.says(func(out http.ResponseWriter, _ *http.Request) {
-		out.Header().Set("Location", "http://%%"+secret)
-		out.WriteHeader(http.StatusFound)
-	})
-	w.next()
-	w.server.Close()
-	w.next()
+	if n := strings.Count(w.log.String(), "pods not read from the URL"); n != 3*loudFailures {
+		t.Errorf("%d failures were logged", n)
+	}
 	w.showsNoSecret()
 }
 

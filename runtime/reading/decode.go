@@ -97,6 +97,7 @@ func problem(p manifest.Problem) *journaletv1.ManifestProblem {
 	return &journaletv1.ManifestProblem{Line: line, Field: bounded(p.Field), Code: string(p.Code), Message: bounded(text)}
 }
 
+// Whole is a file of which only a problem with the whole of it is known.
 func Whole(name, code, message string) *journaletv1.ManifestFile {
 	return &journaletv1.ManifestFile{
 		Path: name, Unreadable: true, Problems: []*journaletv1.ManifestProblem{{Code: code, Message: message}},

@@ -1,0 +1,70 @@
+package pod
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// told lets an actor hear one event, and gives what it decided.
+func told(t *testing.T, a *Actor, e *journaletv1.Event) []*journaletv1.Event {
+	t.Helper()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	in := actors.Event{Seq: 1, Time: now, Body: e, Manifest: &corev1.Pod{}}
+	if err := a.Evolve(in); err != nil {
+		t.Fatal(err)
+	}
+	var decided []*journaletv1.Event
+	if err := a.Decide(actors.Input{Seq: 1, Time: now, Events: []actors.Event{in}}, func(e *journaletv1.Event) error {
+		decided = append(decided, e)
+		return a.Evolve(actors.Event{ID: "1.1.pod/u.0", Seq: 1, Time: now, Body: e})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return decided
+}
+
+func updated(op journaletv1.PodOperation, source string) *journaletv1.Event {
+	return &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+		Operation: op, Source: source, Pod: &journaletv1.PodRef{Uid: "u", Namespace: "d", Name: source, Digest: source},
+	}}}
+}
+
+// The node keeps sources apart. Where it could not, such as in the moment in which a second one is configured, the pod is the
+// first one's, and no reason for a quarantine.
+func TestAnotherSourcesWordIsNotForThisPod(t *testing.T) {
+	a := New("u")
+	told(t, a, updated(journaletv1.PodOperation_POD_OPERATION_ADD, "file"))
+	for _, op := range []journaletv1.PodOperation{
+		journaletv1.PodOperation_POD_OPERATION_ADD, journaletv1.PodOperation_POD_OPERATION_UPDATE, journaletv1.PodOperation_POD_OPERATION_REMOVE,
+	} {
+		if decided := told(t, a, updated(op, "http")); len(decided) > 0 {
+			t.Errorf("%s was decided upon: %v", op, decided)
+		}
+		if s := a.Pod(); s.GetSource() != "file" || s.GetPod().GetName() != "file" || s.GetRemoved() {
+			t.Errorf("%s changed it: %v", op, s)
+		}
+	}
+}
+
+// An older version set a timer by another name, and ended such a pod when it fired.
+func TestATimerOfAnOlderVersionStillEndsAPodThatNobodyNames(t *testing.T) {
+	a := New("u")
+	if err := a.Evolve(actors.Event{Body: &journaletv1.Event{Kind: &journaletv1.Event_TimerSet{TimerSet: &journaletv1.TimerSet{Name: "orphan", Generation: 1}}}}); err != nil {
+		t.Fatal(err)
+	}
+	observed := &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
+		Uid: "u", Sandboxes: []*journaletv1.SandboxObservation{{Id: "s"}},
+	}}}
+	if decided := told(t, a, observed); len(decided) > 0 {
+		t.Errorf("beside the old timer it decided %v", decided)
+	}
+	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_TimerFired{TimerFired: &journaletv1.TimerFired{Name: "orphan", Generation: 1}}})
+	if s := a.Pod(); s.GetStage() != cleaning || !s.GetOrphan() {
+		t.Errorf("its stage is %s", s.GetStage())
+	}
+}
