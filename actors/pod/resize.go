@@ -197,10 +197,11 @@ func (d *step) askResize() error {
 
 // change is one resource of one container that is to be changed in place.
 type change struct {
-	container   *corev1.Container
-	id          string
-	to          *journaletv1.Resources
-	memoryFalls bool
+	container *corev1.Container
+	id        string
+	to        *journaletv1.Resources
+	// falls is the memory limit where it is a lower one, or the first.
+	falls *journaletv1.MemoryLimit
 }
 
 // changes are the changes that are to be made in place, in their order: memory before CPU, what shrinks before what grows
@@ -224,7 +225,10 @@ func (a *Actor) changes() []change {
 				by = firstNot0(to.GetCpuLimitMillis()-from.GetCpuLimitMillis(), to.GetCpuRequestMillis()-from.GetCpuRequestMillis())
 				next.CpuLimitMillis, next.CpuRequestMillis = to.GetCpuLimitMillis(), to.GetCpuRequestMillis()
 			}
-			one := change{container: c, id: r.GetCurrent().GetId(), to: next, memoryFalls: memory && limitFalls(from, to)}
+			one := change{container: c, id: r.GetCurrent().GetId(), to: next}
+			if memory && limitFalls(from, to) {
+				one.falls = &journaletv1.MemoryLimit{Container: c.Name, ContainerId: one.id, Bytes: to.GetMemoryLimitBytes()}
+			}
 			switch {
 			case by > 0:
 				list = append(list, one)
@@ -308,11 +312,16 @@ func (d *step) actuate() error {
 	if err := d.clearTimer(resizeTimer); err != nil {
 		return err
 	}
-	c := list[0]
-	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: &journaletv1.UpdateContainer{
-		Container: c.container.Name, ContainerId: c.id, Resources: c.to, MemoryLimitFalls: c.memoryFalls,
+	w := &journaletv1.UpdateContainer{
+		Container: list[0].container.Name, ContainerId: list[0].id, Resources: list[0].to,
 		Digest: d.state.GetPod().GetDigest(), AllocatedDigest: d.state.GetAllocatedDigest(), SandboxId: d.state.GetSandboxId(),
-	}}})
+	}
+	for _, c := range list {
+		if c.falls != nil {
+			w.FallingLimits = append(w.FallingLimits, c.falls)
+		}
+	}
+	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: w}})
 }
 
 // resizeConditions are the conditions that tell of a resize, of a pod that has not ended.
@@ -345,7 +354,7 @@ func isResize(conditionType string) bool {
 	return conditionType == string(corev1.PodResizePending) || conditionType == string(corev1.PodResizeInProgress)
 }
 
-// What a cgroup cannot tell apart from less: at or below these the allocated value is shown
+// A cgroup has no less, and cannot tell less apart: at or below these the allocated value is shown
 // (kubelet: cm.MinShares and cm.MinMilliCPULimit).
 const (
 	leastCPURequestMillis = 2
@@ -358,7 +367,10 @@ func actual(c *corev1.Container, r *journaletv1.ContainerRecord) *corev1.Resourc
 	if !running(r.GetCurrent()) {
 		return out
 	}
-	has := r.GetActuated()
+	has := proto.CloneOf(r.GetActuated())
+	if has != nil {
+		has.CpuRequestMillis = max(has.GetCpuRequestMillis(), leastCPURequestMillis)
+	}
 	if shown := r.GetActual(); shown != nil {
 		has = proto.CloneOf(shown)
 		has.MemoryRequestBytes = firstNot0(shown.GetMemoryRequestBytes(), r.GetActuated().GetMemoryRequestBytes())

@@ -980,6 +980,67 @@ func (x *StartContainer) GetAllocatedDigest() string {
 	return ""
 }
 
+// MemoryLimit is the memory limit that a container is to have.
+type MemoryLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Container     string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	ContainerId   string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	Bytes         int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryLimit) Reset() {
+	*x = MemoryLimit{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryLimit) ProtoMessage() {}
+
+func (x *MemoryLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryLimit.ProtoReflect.Descriptor instead.
+func (*MemoryLimit) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *MemoryLimit) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *MemoryLimit) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *MemoryLimit) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // UpdateContainer gives a running container other resources. Idempotent.
 type UpdateContainer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -990,8 +1051,9 @@ type UpdateContainer struct {
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// All that the container has from then on.
 	Resources *Resources `protobuf:"bytes,5,opt,name=resources,proto3" json:"resources,omitempty"`
-	// The memory limit is a lower one: it is refused if as much is in use.
-	MemoryLimitFalls bool `protobuf:"varint,6,opt,name=memory_limit_falls,json=memoryLimitFalls,proto3" json:"memory_limit_falls,omitempty"`
+	// The memory limits that are lower ones, of this container and of others that are still to be changed: if as much is in use
+	// of one, nothing is changed.
+	FallingLimits []*MemoryLimit `protobuf:"bytes,6,rep,name=falling_limits,json=fallingLimits,proto3" json:"falling_limits,omitempty"`
 	// The sandbox is told what the pod has as a whole, where the runtime takes it.
 	SandboxId     string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1000,7 +1062,7 @@ type UpdateContainer struct {
 
 func (x *UpdateContainer) Reset() {
 	*x = UpdateContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1074,7 @@ func (x *UpdateContainer) String() string {
 func (*UpdateContainer) ProtoMessage() {}
 
 func (x *UpdateContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[4]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1087,7 @@ func (x *UpdateContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateContainer.ProtoReflect.Descriptor instead.
 func (*UpdateContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UpdateContainer) GetContainer() string {
@@ -1063,11 +1125,11 @@ func (x *UpdateContainer) GetResources() *Resources {
 	return nil
 }
 
-func (x *UpdateContainer) GetMemoryLimitFalls() bool {
+func (x *UpdateContainer) GetFallingLimits() []*MemoryLimit {
 	if x != nil {
-		return x.MemoryLimitFalls
+		return x.FallingLimits
 	}
-	return false
+	return nil
 }
 
 func (x *UpdateContainer) GetSandboxId() string {
@@ -1091,7 +1153,7 @@ type StopContainer struct {
 
 func (x *StopContainer) Reset() {
 	*x = StopContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1165,7 @@ func (x *StopContainer) String() string {
 func (*StopContainer) ProtoMessage() {}
 
 func (x *StopContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[5]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1178,7 @@ func (x *StopContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopContainer.ProtoReflect.Descriptor instead.
 func (*StopContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StopContainer) GetContainer() string {
@@ -1168,7 +1230,7 @@ type RunHook struct {
 
 func (x *RunHook) Reset() {
 	*x = RunHook{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1242,7 @@ func (x *RunHook) String() string {
 func (*RunHook) ProtoMessage() {}
 
 func (x *RunHook) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[6]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1255,7 @@ func (x *RunHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunHook.ProtoReflect.Descriptor instead.
 func (*RunHook) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RunHook) GetContainer() string {
@@ -1258,7 +1320,7 @@ type RemoveContainer struct {
 
 func (x *RemoveContainer) Reset() {
 	*x = RemoveContainer{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1332,7 @@ func (x *RemoveContainer) String() string {
 func (*RemoveContainer) ProtoMessage() {}
 
 func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[7]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1345,7 @@ func (x *RemoveContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveContainer.ProtoReflect.Descriptor instead.
 func (*RemoveContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RemoveContainer) GetContainer() string {
@@ -1319,7 +1381,7 @@ type StopSandbox struct {
 
 func (x *StopSandbox) Reset() {
 	*x = StopSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1393,7 @@ func (x *StopSandbox) String() string {
 func (*StopSandbox) ProtoMessage() {}
 
 func (x *StopSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[8]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1406,7 @@ func (x *StopSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandbox.ProtoReflect.Descriptor instead.
 func (*StopSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopSandbox) GetSandboxId() string {
@@ -1371,7 +1433,7 @@ type RemoveSandbox struct {
 
 func (x *RemoveSandbox) Reset() {
 	*x = RemoveSandbox{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1445,7 @@ func (x *RemoveSandbox) String() string {
 func (*RemoveSandbox) ProtoMessage() {}
 
 func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[9]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1458,7 @@ func (x *RemoveSandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSandbox.ProtoReflect.Descriptor instead.
 func (*RemoveSandbox) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RemoveSandbox) GetSandboxId() string {
@@ -1416,7 +1478,7 @@ type PullImage struct {
 
 func (x *PullImage) Reset() {
 	*x = PullImage{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1490,7 @@ func (x *PullImage) String() string {
 func (*PullImage) ProtoMessage() {}
 
 func (x *PullImage) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[10]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1503,7 @@ func (x *PullImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullImage.ProtoReflect.Descriptor instead.
 func (*PullImage) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PullImage) GetImage() string {
@@ -1461,7 +1523,7 @@ type SetUpVolumes struct {
 
 func (x *SetUpVolumes) Reset() {
 	*x = SetUpVolumes{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1535,7 @@ func (x *SetUpVolumes) String() string {
 func (*SetUpVolumes) ProtoMessage() {}
 
 func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[11]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1548,7 @@ func (x *SetUpVolumes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetUpVolumes.ProtoReflect.Descriptor instead.
 func (*SetUpVolumes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetUpVolumes) GetDigest() string {
@@ -1510,7 +1572,7 @@ type CleanPod struct {
 
 func (x *CleanPod) Reset() {
 	*x = CleanPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1584,7 @@ func (x *CleanPod) String() string {
 func (*CleanPod) ProtoMessage() {}
 
 func (x *CleanPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[12]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1597,7 @@ func (x *CleanPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanPod.ProtoReflect.Descriptor instead.
 func (*CleanPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CleanPod) GetNamespace() string {
@@ -1573,7 +1635,7 @@ type CallDispatched struct {
 
 func (x *CallDispatched) Reset() {
 	*x = CallDispatched{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1647,7 @@ func (x *CallDispatched) String() string {
 func (*CallDispatched) ProtoMessage() {}
 
 func (x *CallDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1660,7 @@ func (x *CallDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDispatched.ProtoReflect.Descriptor instead.
 func (*CallDispatched) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallDispatched) GetIntentId() string {
@@ -1633,7 +1695,7 @@ type CallWithdrawn struct {
 
 func (x *CallWithdrawn) Reset() {
 	*x = CallWithdrawn{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1707,7 @@ func (x *CallWithdrawn) String() string {
 func (*CallWithdrawn) ProtoMessage() {}
 
 func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1720,7 @@ func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWithdrawn.ProtoReflect.Descriptor instead.
 func (*CallWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallWithdrawn) GetIntentId() string {
@@ -1680,7 +1742,7 @@ type CallDropped struct {
 
 func (x *CallDropped) Reset() {
 	*x = CallDropped{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1754,7 @@ func (x *CallDropped) String() string {
 func (*CallDropped) ProtoMessage() {}
 
 func (x *CallDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1767,7 @@ func (x *CallDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDropped.ProtoReflect.Descriptor instead.
 func (*CallDropped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallDropped) GetIntentId() string {
@@ -1746,7 +1808,7 @@ type CallFinished struct {
 
 func (x *CallFinished) Reset() {
 	*x = CallFinished{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1820,7 @@ func (x *CallFinished) String() string {
 func (*CallFinished) ProtoMessage() {}
 
 func (x *CallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1833,7 @@ func (x *CallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFinished.ProtoReflect.Descriptor instead.
 func (*CallFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallFinished) GetIntentId() string {
@@ -1858,7 +1920,7 @@ type RuntimeHealthChanged struct {
 
 func (x *RuntimeHealthChanged) Reset() {
 	*x = RuntimeHealthChanged{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +1932,7 @@ func (x *RuntimeHealthChanged) String() string {
 func (*RuntimeHealthChanged) ProtoMessage() {}
 
 func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +1945,7 @@ func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeHealthChanged.ProtoReflect.Descriptor instead.
 func (*RuntimeHealthChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RuntimeHealthChanged) GetRuntimeReady() bool {
@@ -1938,7 +2000,7 @@ type SandboxObservation struct {
 
 func (x *SandboxObservation) Reset() {
 	*x = SandboxObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2012,7 @@ func (x *SandboxObservation) String() string {
 func (*SandboxObservation) ProtoMessage() {}
 
 func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2025,7 @@ func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxObservation.ProtoReflect.Descriptor instead.
 func (*SandboxObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SandboxObservation) GetId() string {
@@ -2042,7 +2104,7 @@ type ContainerObservation struct {
 
 func (x *ContainerObservation) Reset() {
 	*x = ContainerObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2116,7 @@ func (x *ContainerObservation) String() string {
 func (*ContainerObservation) ProtoMessage() {}
 
 func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2129,7 @@ func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerObservation.ProtoReflect.Descriptor instead.
 func (*ContainerObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ContainerObservation) GetId() string {
@@ -2191,7 +2253,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2265,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2278,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -2268,7 +2330,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2280,7 +2342,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2293,7 +2355,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Call) GetIntentId() string {
@@ -2386,7 +2448,7 @@ type RuntimeState struct {
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2460,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2473,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -2495,7 +2557,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2569,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2582,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Opening) GetIdle() bool {
@@ -2546,7 +2608,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2620,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2633,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -2626,7 +2688,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2700,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2713,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -2676,7 +2738,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2750,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2763,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -2771,14 +2833,18 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x1d\n" +
 	"\n" +
 	"may_repeat\x18\x16 \x01(\bR\tmayRepeat\x12)\n" +
-	"\x10allocated_digest\x18\f \x01(\tR\x0fallocatedDigest\"\x99\x02\n" +
+	"\x10allocated_digest\x18\f \x01(\tR\x0fallocatedDigest\"d\n" +
+	"\vMemoryLimit\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
+	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xad\x02\n" +
 	"\x0fUpdateContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x16\n" +
 	"\x06digest\x18\x03 \x01(\tR\x06digest\x12)\n" +
 	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x125\n" +
-	"\tresources\x18\x05 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\x12,\n" +
-	"\x12memory_limit_falls\x18\x06 \x01(\bR\x10memoryLimitFalls\x12\x1d\n" +
+	"\tresources\x18\x05 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\x12@\n" +
+	"\x0efalling_limits\x18\x06 \x03(\v2\x19.journalet.v1.MemoryLimitR\rfallingLimits\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\a \x01(\tR\tsandboxId\"\x99\x01\n" +
 	"\rStopContainer\x12\x1c\n" +
@@ -3006,7 +3072,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -3019,90 +3085,92 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*Resources)(nil),             // 8: journalet.v1.Resources
 	(*RunSandbox)(nil),            // 9: journalet.v1.RunSandbox
 	(*StartContainer)(nil),        // 10: journalet.v1.StartContainer
-	(*UpdateContainer)(nil),       // 11: journalet.v1.UpdateContainer
-	(*StopContainer)(nil),         // 12: journalet.v1.StopContainer
-	(*RunHook)(nil),               // 13: journalet.v1.RunHook
-	(*RemoveContainer)(nil),       // 14: journalet.v1.RemoveContainer
-	(*StopSandbox)(nil),           // 15: journalet.v1.StopSandbox
-	(*RemoveSandbox)(nil),         // 16: journalet.v1.RemoveSandbox
-	(*PullImage)(nil),             // 17: journalet.v1.PullImage
-	(*SetUpVolumes)(nil),          // 18: journalet.v1.SetUpVolumes
-	(*CleanPod)(nil),              // 19: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 20: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 21: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 22: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 23: journalet.v1.CallFinished
-	(*RuntimeHealthChanged)(nil),  // 24: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 25: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 26: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 27: journalet.v1.PodObserved
-	(*Call)(nil),                  // 28: journalet.v1.Call
-	(*RuntimeState)(nil),          // 29: journalet.v1.RuntimeState
-	(*Opening)(nil),               // 30: journalet.v1.Opening
-	(*LaneLimits)(nil),            // 31: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 32: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 33: journalet.v1.PodCalls
-	nil,                           // 34: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 35: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 36: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 37: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 38: journalet.v1.RuntimeState.OpeningsEntry
-	nil,                           // 39: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*Timers)(nil),                // 42: journalet.v1.Timers
+	(*MemoryLimit)(nil),           // 11: journalet.v1.MemoryLimit
+	(*UpdateContainer)(nil),       // 12: journalet.v1.UpdateContainer
+	(*StopContainer)(nil),         // 13: journalet.v1.StopContainer
+	(*RunHook)(nil),               // 14: journalet.v1.RunHook
+	(*RemoveContainer)(nil),       // 15: journalet.v1.RemoveContainer
+	(*StopSandbox)(nil),           // 16: journalet.v1.StopSandbox
+	(*RemoveSandbox)(nil),         // 17: journalet.v1.RemoveSandbox
+	(*PullImage)(nil),             // 18: journalet.v1.PullImage
+	(*SetUpVolumes)(nil),          // 19: journalet.v1.SetUpVolumes
+	(*CleanPod)(nil),              // 20: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 21: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 22: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 23: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 24: journalet.v1.CallFinished
+	(*RuntimeHealthChanged)(nil),  // 25: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 26: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 27: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 28: journalet.v1.PodObserved
+	(*Call)(nil),                  // 29: journalet.v1.Call
+	(*RuntimeState)(nil),          // 30: journalet.v1.RuntimeState
+	(*Opening)(nil),               // 31: journalet.v1.Opening
+	(*LaneLimits)(nil),            // 32: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 33: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 34: journalet.v1.PodCalls
+	nil,                           // 35: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 36: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 37: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 38: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 39: journalet.v1.RuntimeState.OpeningsEntry
+	nil,                           // 40: journalet.v1.PodCalls.ContainersEntry
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*Timers)(nil),                // 43: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	9,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
 	10, // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
-	12, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
-	14, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
-	15, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
-	16, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
-	17, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	18, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	19, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
-	13, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
-	11, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
+	13, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
+	15, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
+	16, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
+	17, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
+	18, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
+	19, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	20, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	14, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
+	12, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
 	0,  // 11: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
 	8,  // 12: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	40, // 13: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 14: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	40, // 15: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	40, // 16: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 17: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	8,  // 18: journalet.v1.CallFinished.actual:type_name -> journalet.v1.Resources
-	3,  // 19: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	41, // 20: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 21: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	41, // 22: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	41, // 23: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	41, // 24: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	41, // 25: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	25, // 26: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	26, // 27: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	7,  // 28: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	5,  // 29: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	6,  // 30: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	41, // 31: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	31, // 32: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	34, // 33: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	35, // 34: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	36, // 35: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	24, // 36: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	37, // 37: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	38, // 38: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
-	42, // 39: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	39, // 40: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	28, // 41: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	32, // 42: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	33, // 43: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	30, // 44: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	11, // 13: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	41, // 14: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 15: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	41, // 16: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	41, // 17: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 18: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	8,  // 19: journalet.v1.CallFinished.actual:type_name -> journalet.v1.Resources
+	3,  // 20: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	42, // 21: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 22: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	42, // 23: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	42, // 24: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	42, // 25: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	42, // 26: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	26, // 27: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	27, // 28: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	7,  // 29: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	5,  // 30: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	6,  // 31: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	42, // 32: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	32, // 33: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	35, // 34: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	36, // 35: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	37, // 36: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	25, // 37: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	38, // 38: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	39, // 39: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
+	43, // 40: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	40, // 41: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	29, // 42: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	33, // 43: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	34, // 44: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	31, // 45: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -3124,14 +3192,14 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_RunHook)(nil),
 		(*CallRequested_UpdateContainer)(nil),
 	}
-	file_journalet_v1_runtime_proto_msgTypes[18].OneofWrappers = []any{}
+	file_journalet_v1_runtime_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -88,10 +88,12 @@ func oomScore(pod *corev1.Pod, container *corev1.Container, capacity int64) int6
 	score := burstableScore(container, capacity)
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == container.Name && isSidecar(c) {
-			// A sidecar must not die before those it serves.
+			// A sidecar must not die before the first of those that it serves, which is the one that asked for least.
+			first := int64(0)
 			for j := range pod.Spec.Containers {
-				score = min(score, burstableScore(&pod.Spec.Containers[j], capacity))
+				first = max(first, burstableScore(&pod.Spec.Containers[j], capacity))
 			}
+			score = min(score, first)
 		}
 	}
 	return score

@@ -40,10 +40,8 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
 	}
 	res := result{containerID: req.GetContainerId(), sandboxID: req.GetSandboxId()}
-	if req.GetMemoryLimitFalls() {
-		if err := c.checkMemory(ctx, req); err != nil {
-			return res, err
-		}
+	if err := c.checkMemory(ctx, req.GetFallingLimits()); err != nil {
+		return res, err
 	}
 	if err := c.updateSandbox(ctx, pod, req.GetSandboxId()); err != nil {
 		return res, err
@@ -81,23 +79,30 @@ func (c *call) containerStatus(ctx context.Context, id string) (*runtimeapi.Cont
 	return resp.GetStatus(), err
 }
 
-// checkMemory refuses a memory limit that is not above what the container uses, as the kubelet does (validateMemoryResizeAction):
-// the kernel would refuse it too, or kill.
-func (c *call) checkMemory(ctx context.Context, req *journaletv1.UpdateContainer) error {
-	resp, err := settle(ctx, c, "ContainerStats", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatsResponse, error) {
-		return c.rt.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: req.GetContainerId()})
-	})
-	if err != nil {
-		return goneError(err, req.GetContainerId())
+// checkMemory refuses memory limits that are not above what containers use, as the kubelet does (validateMemoryResizeAction):
+// the kernel would refuse them too, or kill. A container that is gone uses nothing.
+func (c *call) checkMemory(ctx context.Context, limits []*journaletv1.MemoryLimit) error {
+	var low []string
+	for _, limit := range limits {
+		resp, err := settle(ctx, c, "ContainerStats", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatsResponse, error) {
+			return c.rt.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: limit.GetContainerId()})
+		})
+		if isNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		used := resp.GetStats().GetMemory().GetUsageBytes()
+		if used == nil {
+			low = append(low, fmt.Sprintf("missing container %q memory usage", limit.GetContainer()))
+		} else if used.GetValue() >= uint64(max(0, limit.GetBytes())) {
+			low = append(low, fmt.Sprintf("attempting to set container %q memory limit (%d) below current usage (%d)",
+				limit.GetContainer(), limit.GetBytes(), used.GetValue()))
+		}
 	}
-	const refused = "cannot decrease memory limits: "
-	used := resp.GetStats().GetMemory().GetUsageBytes()
-	if used == nil {
-		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, fmt.Sprintf(refused+"missing container %q memory usage", req.GetContainer()))
-	}
-	if limit := req.GetResources().GetMemoryLimitBytes(); limit >= 0 && used.GetValue() >= uint64(limit) {
-		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, fmt.Sprintf(
-			refused+"attempting to set container %q memory limit (%d) below current usage (%d)", req.GetContainer(), limit, used.GetValue()))
+	if len(low) > 0 {
+		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, "cannot decrease memory limits: "+strings.Join(low, ", "))
 	}
 	return nil
 }

@@ -47,9 +47,13 @@ func sizedRig(t *testing.T) (r *rig, sandbox, container string) {
 }
 
 func update(sandbox, container string, size *journaletv1.Resources, falls bool) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: &journaletv1.UpdateContainer{
-		Container: "main", ContainerId: container, Digest: digest, Resources: size, MemoryLimitFalls: falls, SandboxId: sandbox,
-	}}}
+	u := &journaletv1.UpdateContainer{Container: "main", ContainerId: container, Digest: digest, Resources: size, SandboxId: sandbox}
+	if falls {
+		u.FallingLimits = []*journaletv1.MemoryLimit{
+			{Container: "gone", ContainerId: "gone", Bytes: 1}, {Container: "main", ContainerId: container, Bytes: size.GetMemoryLimitBytes()},
+		}
+	}
+	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: u}}
 }
 
 func TestARunningContainerGetsOtherResourcesAndTheRuntimesWordIsTold(t *testing.T) {

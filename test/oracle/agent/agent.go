@@ -26,15 +26,22 @@ type Driver struct {
 	*cri.Driver
 	volumes *volume.Driver
 	parsed  manifest.Parsed
+	// later are other manifests of the pod, by digest.
+	later map[string]*corev1.Pod
 }
 
 // NewDriver makes the driver of one pod.
 func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *Driver {
-	d := &Driver{parsed: parsed}
+	d := &Driver{parsed: parsed, later: map[string]*corev1.Pod{}}
 	d.volumes = volume.New(volume.Options{RootDir: o.RootDir, PodLogDir: o.PodLogDir, ContainerLogDir: filepath.Join(o.RootDir, "links")})
 	d.Driver = cri.New(cri.Options{
 		Conn: fakecri.Conn{Runtime: fake}, Node: o.NodeName, AgentID: ID, Hash: pod.ContainerHash,
-		Manifest:  func(context.Context, string) (*corev1.Pod, error) { return parsed.Pod, nil },
+		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
+			if pod := d.later[digest]; pod != nil {
+				return pod, nil
+			}
+			return parsed.Pod, nil
+		},
 		PodLogDir: o.PodLogDir, ContainerLogDir: filepath.Join(o.RootDir, "links"),
 		HostIPs: o.HostIPs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, ResolvConf: o.ResolvConf,
 		SeccompDefault: o.SeccompDefault, SeccompRoot: filepath.Join(o.RootDir, "seccomp"), CgroupV2: o.CgroupV2,

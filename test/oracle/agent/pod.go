@@ -121,6 +121,16 @@ func (p *Pod) Remove(ctx context.Context) error {
 	return p.Settle(ctx)
 }
 
+// Update gives the pod another manifest with the same UID, and settles. The node allocates every resize.
+func (p *Pod) Update(ctx context.Context, to manifest.Parsed) error {
+	p.later[to.Digest] = to.Pod
+	p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+		Operation: journaletv1.PodOperation_POD_OPERATION_UPDATE, Source: messages.FileSource, Resize: true,
+		Pod: &journaletv1.PodRef{Uid: string(to.Pod.UID), Namespace: to.Pod.Namespace, Name: to.Pod.Name, Digest: to.Digest},
+	}}})
+	return p.Settle(ctx)
+}
+
 // View is the pod as we report it.
 func (p *Pod) View() *corev1.Pod {
 	return p.actor.View(pod.Node{HostIPs: p.opts.HostIPs, RuntimeName: fakecri.Name})
@@ -132,6 +142,12 @@ func (p *Pod) record(ctx context.Context, body *journaletv1.Event) error {
 	e := actors.Event{Seq: p.seq, Time: p.fake.Now(), Author: messages.Agent, Body: body}
 	if body.GetPodUpdated() != nil {
 		e.Manifest = p.parsed.Pod
+		if pod := p.later[body.GetPodUpdated().GetPod().GetDigest()]; pod != nil {
+			e.Manifest = pod
+		}
+	}
+	if d := body.GetResizeDecided(); d != nil {
+		e.Manifest = p.later[d.GetDigest()]
 	}
 	if err := p.actor.Evolve(e); err != nil {
 		return fmt.Errorf("fold %s: %w", messages.EventName(body), err)
@@ -161,6 +177,12 @@ func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
 			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: uid, Admitted: true},
 		}})
+	case *journaletv1.Event_ResizeAsked:
+		if q := k.ResizeAsked; !q.GetWithdrawn() {
+			p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{
+				ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Digest: q.GetDigest(), Allocated: true},
+			}})
+		}
 	case *journaletv1.Event_ImageAsked:
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ImageAnswered{
 			ImageAnswered: &journaletv1.ImageAnswered{Uid: uid, Image: k.ImageAsked.GetImage()},

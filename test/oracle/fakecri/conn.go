@@ -66,6 +66,14 @@ func (c Conn) answer(args any) (proto.Message, error) {
 		return &runtimeapi.ListContainersResponse{Containers: c.listContainers(q.GetFilter())}, nil
 	case *runtimeapi.ContainerStatusRequest:
 		return c.containerStatus(q.GetContainerId())
+	case *runtimeapi.UpdateContainerResourcesRequest:
+		return &runtimeapi.UpdateContainerResourcesResponse{}, c.updateContainer(q.GetContainerId(), q.GetLinux())
+	case *runtimeapi.UpdatePodSandboxResourcesRequest:
+		return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+	case *runtimeapi.ContainerStatsRequest:
+		return &runtimeapi.ContainerStatsResponse{Stats: &runtimeapi.ContainerStats{Memory: &runtimeapi.MemoryUsage{
+			UsageBytes: &runtimeapi.UInt64Value{Value: c.Container(q.GetContainerId()).MemoryBytes},
+		}}}, nil
 	case *runtimeapi.ImageStatusRequest:
 		return c.imageStatus(q.GetImage()), nil
 	case *runtimeapi.ImageFsInfoRequest:

@@ -54,6 +54,8 @@ type Container struct {
 	ExitCode                         int32
 	Reason, Message                  string
 	LogPath                          string
+	// MemoryBytes is what it uses.
+	MemoryBytes uint64
 }
 
 // New makes a runtime without sandboxes.

@@ -81,6 +81,16 @@ func (s Service) ContainerStatus(_ context.Context, id string, _ bool) (*runtime
 	return s.containerStatus(id)
 }
 
+// UpdateContainerResources gives a container other resources.
+func (s Service) UpdateContainerResources(_ context.Context, id string, r *runtimeapi.ContainerResources) error {
+	return s.updateContainer(id, r.GetLinux())
+}
+
+// UpdatePodSandboxResources takes what a pod has as a whole.
+func (s Service) UpdatePodSandboxResources(context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
 // ReopenContainerLog does nothing.
 func (s Service) ReopenContainerLog(context.Context, string) error { return nil }
 

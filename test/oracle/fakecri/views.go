@@ -104,5 +104,6 @@ func (r *Runtime) containerStatus(id string) (*runtimeapi.ContainerStatusRespons
 		StartedAt: nanos(c.StartedAt), FinishedAt: nanos(c.FinishedAt), ExitCode: c.ExitCode,
 		Image: named(c), ImageRef: c.ImageID, ImageId: c.ImageID, Reason: c.Reason, Message: c.Message,
 		Labels: c.Config.GetLabels(), Annotations: c.Config.GetAnnotations(), Mounts: c.Config.GetMounts(), LogPath: c.LogPath,
+		Resources: &runtimeapi.ContainerResources{Linux: c.Config.GetLinux().GetResources()},
 	}}, nil
 }

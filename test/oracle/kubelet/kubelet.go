@@ -115,6 +115,7 @@ func (k *Kubelet) makeRuntime(o Options, recorder *record.FakeRecorder, managers
 	if err != nil {
 		return fmt.Errorf("make the kubelet's runtime manager: %w", err)
 	}
+	set(rt, "runtimeHelper", helper{k.kl, k.fake})
 	set(rt, "getSwapControllerAvailable", func() bool { return o.Swap })
 	k.runtime = rt
 	return nil

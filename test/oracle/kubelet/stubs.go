@@ -12,6 +12,7 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/kubernetes/pkg/kubelet"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/volume"
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 	"k8s.io/mount-utils"
+
+	"github.com/journalet/journalet/test/oracle/fakecri"
 )
 
 // What follows stands in for parts of the kubelet that act on the world. An embedded interface is nil: a method that is
@@ -129,6 +132,28 @@ func (containers) NewPodContainerManager() cm.PodContainerManager {
 type podCgroups struct{ *cm.FakePodContainerManager }
 
 func (podCgroups) Exists(*v1.Pod) bool { return true }
+
+// GetPodCgroupConfig gives a cgroup that is wider than any pod.
+func (podCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
+	memory, quota, shares, period := int64(1)<<50, int64(1)<<40, uint64(1)<<18, uint64(100_000)
+	return &cm.ResourceConfig{Memory: &memory, CPUQuota: &quota, CPUShares: &shares, CPUPeriod: &period}, nil
+}
+
+func (podCgroups) SetPodCgroupConfig(klog.Logger, *v1.Pod, *cm.ResourceConfig) error { return nil }
+
+// helper is the kubelet as its runtime manager sees it, with what containers use taken from the fake runtime.
+type helper struct {
+	kubecontainer.RuntimeHelper
+	fake *fakecri.Runtime
+}
+
+func (h helper) PodCPUAndMemoryStats(context.Context, *v1.Pod, *kubecontainer.PodStatus) (*statsapi.PodStats, error) {
+	out := &statsapi.PodStats{Memory: &statsapi.MemoryStats{UsageBytes: new(uint64)}}
+	for name, bytes := range h.fake.Uses() {
+		out.Containers = append(out.Containers, statsapi.ContainerStats{Name: name, Memory: &statsapi.MemoryStats{UsageBytes: &bytes}})
+	}
+	return out, nil
+}
 
 func (podCgroups) GetPodContainerName(*v1.Pod) (cm.CgroupName, string) { return nil, "" }
 
