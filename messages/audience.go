@@ -25,6 +25,8 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 		return []Ref{Pod(k.PodObserved.GetUid())}, false
 	case *journaletv1.Event_ProbeResult:
 		return []Ref{Pod(k.ProbeResult.GetUid())}, false
+	case *journaletv1.Event_GatesRead:
+		return []Ref{Pod(k.GatesRead.GetUid())}, false
 	case *journaletv1.Event_CallFinished:
 		return withAsker(k.CallFinished.GetAsker()), false
 	case *journaletv1.Event_RuntimeHealthChanged:

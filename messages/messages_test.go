@@ -52,7 +52,7 @@ func TestSubjectsKeepANodesNameInOneToken(t *testing.T) {
 func TestEveryEventHasASetAudience(t *testing.T) {
 	want := map[string]string{
 		"agent_started": "everyone", "timer_fired": "pod/author", "manifests_read": "source/s", "pod_observed": "pod/u",
-		"call_finished": "runtime/0 pod/p", "runtime_health_changed": "runtime/0", "probe_result": "pod/u",
+		"call_finished": "runtime/0 pod/p", "runtime_health_changed": "runtime/0", "probe_result": "pod/u", "gates_read": "pod/u",
 		"pod_updated": "pod/u", "admission_asked": "node/0", "image_asked": "image/0", "image_released": "image/0",
 		"call_requested": "runtime/0", "call_withdrawn": "runtime/0", "call_dropped": "pod/p",
 		"pod_terminated": "node/0", "pod_finished": "source/s node/0 image/0",
@@ -61,7 +61,7 @@ func TestEveryEventHasASetAudience(t *testing.T) {
 		"admission_decided": "pod/u", "admission_deferred": "pod/u", "admission_held": "pod/u pod/v", "image_answered": "pod/u",
 		"agent_stopped": "", "journal_damaged": "", "quarantined": "", "released": "", "pull_progressed": "",
 		"manifest_ignored": "", "source_ready": "", "pod_forgotten": "", "pod_status_changed": "", "back_off_started": "",
-		"pod_ending": "", "probes_set": "", "call_dispatched": "", "resize_asked": "node/0", "resize_decided": "pod/u", "resize_finished": "", "timer_set": "", "timer_cleared": "",
+		"pod_ending": "", "probes_set": "", "gates_set": "", "call_dispatched": "", "resize_asked": "node/0", "resize_decided": "pod/u", "resize_finished": "", "timer_set": "", "timer_cleared": "",
 	}
 	kinds := (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
 	for i := range kinds.Len() {

@@ -52,6 +52,9 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	if err := d.setProbes(in); err != nil {
 		return err
 	}
+	if err := d.setGates(); err != nil {
+		return err
+	}
 	if a.state.GetStage() == finished || a.state.GetPod() == nil {
 		return nil
 	}

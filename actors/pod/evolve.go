@@ -78,6 +78,10 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveProbesSet(k.ProbesSet)
 	case *journaletv1.Event_ProbeResult:
 		a.evolveProbeResult(k.ProbeResult)
+	case *journaletv1.Event_GatesSet:
+		s.GatesSet = k.GatesSet.GetTypes()
+	case *journaletv1.Event_GatesRead:
+		a.evolveGates(e, k.GatesRead)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
 	case *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeFinished:

@@ -162,6 +162,9 @@ func (a *Actor) condition(t corev1.PodConditionType, p journaletv1.PodPhase) *jo
 		c.Status, c.Reason, c.Message = a.initialization(p)
 	case corev1.PodReady, corev1.ContainersReady:
 		c.Status, c.Reason, c.Message = a.readiness(p)
+		if t == corev1.PodReady && c.GetStatus() {
+			c.Status, c.Reason, c.Message = a.gatesOpen()
+		}
 	}
 	return c
 }

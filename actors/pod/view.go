@@ -89,6 +89,7 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 			ObservedGeneration: st.ObservedGeneration,
 		})
 	}
+	st.Conditions = append(st.Conditions, a.gateConditions(st.ObservedGeneration)...)
 	for i := range a.initContainers() {
 		st.InitContainerStatuses = append(st.InitContainerStatuses, a.containerStatus(on, &a.initContainers()[i]))
 	}

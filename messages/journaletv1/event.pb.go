@@ -41,6 +41,7 @@ type Event struct {
 	//	*Event_RuntimeHealthChanged
 	//	*Event_PullProgressed
 	//	*Event_ProbeResult
+	//	*Event_GatesRead
 	//	*Event_PodUpdated
 	//	*Event_ManifestIgnored
 	//	*Event_SourceReady
@@ -59,6 +60,7 @@ type Event struct {
 	//	*Event_BackOffStarted
 	//	*Event_PodEnding
 	//	*Event_ProbesSet
+	//	*Event_GatesSet
 	//	*Event_ResizeAsked
 	//	*Event_ResizeFinished
 	//	*Event_OrphanFound
@@ -225,6 +227,15 @@ func (x *Event) GetProbeResult() *ProbeResult {
 	return nil
 }
 
+func (x *Event) GetGatesRead() *GatesRead {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_GatesRead); ok {
+			return x.GatesRead
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetPodUpdated() *PodUpdated {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_PodUpdated); ok {
@@ -382,6 +393,15 @@ func (x *Event) GetProbesSet() *ProbesSet {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ProbesSet); ok {
 			return x.ProbesSet
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetGatesSet() *GatesSet {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_GatesSet); ok {
+			return x.GatesSet
 		}
 	}
 	return nil
@@ -584,6 +604,10 @@ type Event_ProbeResult struct {
 	ProbeResult *ProbeResult `protobuf:"bytes,12,opt,name=probe_result,json=probeResult,proto3,oneof"`
 }
 
+type Event_GatesRead struct {
+	GatesRead *GatesRead `protobuf:"bytes,20,opt,name=gates_read,json=gatesRead,proto3,oneof"`
+}
+
 type Event_PodUpdated struct {
 	// Decisions of a source.
 	PodUpdated *PodUpdated `protobuf:"bytes,32,opt,name=pod_updated,json=podUpdated,proto3,oneof"`
@@ -656,6 +680,10 @@ type Event_PodEnding struct {
 
 type Event_ProbesSet struct {
 	ProbesSet *ProbesSet `protobuf:"bytes,58,opt,name=probes_set,json=probesSet,proto3,oneof"`
+}
+
+type Event_GatesSet struct {
+	GatesSet *GatesSet `protobuf:"bytes,59,opt,name=gates_set,json=gatesSet,proto3,oneof"`
 }
 
 type Event_ResizeAsked struct {
@@ -750,6 +778,8 @@ func (*Event_PullProgressed) isEvent_Kind() {}
 
 func (*Event_ProbeResult) isEvent_Kind() {}
 
+func (*Event_GatesRead) isEvent_Kind() {}
+
 func (*Event_PodUpdated) isEvent_Kind() {}
 
 func (*Event_ManifestIgnored) isEvent_Kind() {}
@@ -785,6 +815,8 @@ func (*Event_BackOffStarted) isEvent_Kind() {}
 func (*Event_PodEnding) isEvent_Kind() {}
 
 func (*Event_ProbesSet) isEvent_Kind() {}
+
+func (*Event_GatesSet) isEvent_Kind() {}
 
 func (*Event_ResizeAsked) isEvent_Kind() {}
 
@@ -822,7 +854,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xb8\x18\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xa9\x19\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -837,7 +869,9 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x16runtime_health_changed\x18\n" +
 	" \x01(\v2\".journalet.v1.RuntimeHealthChangedH\x00R\x14runtimeHealthChanged\x12G\n" +
 	"\x0fpull_progressed\x18\v \x01(\v2\x1c.journalet.v1.PullProgressedH\x00R\x0epullProgressed\x12>\n" +
-	"\fprobe_result\x18\f \x01(\v2\x19.journalet.v1.ProbeResultH\x00R\vprobeResult\x12;\n" +
+	"\fprobe_result\x18\f \x01(\v2\x19.journalet.v1.ProbeResultH\x00R\vprobeResult\x128\n" +
+	"\n" +
+	"gates_read\x18\x14 \x01(\v2\x17.journalet.v1.GatesReadH\x00R\tgatesRead\x12;\n" +
 	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
 	"podUpdated\x12J\n" +
 	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12>\n" +
@@ -859,7 +893,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"pod_ending\x189 \x01(\v2\x17.journalet.v1.PodEndingH\x00R\tpodEnding\x128\n" +
 	"\n" +
-	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetH\x00R\tprobesSet\x12>\n" +
+	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetH\x00R\tprobesSet\x125\n" +
+	"\tgates_set\x18; \x01(\v2\x16.journalet.v1.GatesSetH\x00R\bgatesSet\x12>\n" +
 	"\fresize_asked\x18< \x01(\v2\x19.journalet.v1.ResizeAskedH\x00R\vresizeAsked\x12G\n" +
 	"\x0fresize_finished\x18= \x01(\v2\x1c.journalet.v1.ResizeFinishedH\x00R\x0eresizeFinished\x12>\n" +
 	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12M\n" +
@@ -906,40 +941,42 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*RuntimeHealthChanged)(nil), // 10: journalet.v1.RuntimeHealthChanged
 	(*PullProgressed)(nil),       // 11: journalet.v1.PullProgressed
 	(*ProbeResult)(nil),          // 12: journalet.v1.ProbeResult
-	(*PodUpdated)(nil),           // 13: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),      // 14: journalet.v1.ManifestIgnored
-	(*SourceReady)(nil),          // 15: journalet.v1.SourceReady
-	(*PodForgotten)(nil),         // 16: journalet.v1.PodForgotten
-	(*UidAsked)(nil),             // 17: journalet.v1.UidAsked
-	(*UidReleased)(nil),          // 18: journalet.v1.UidReleased
-	(*SourceSettled)(nil),        // 19: journalet.v1.SourceSettled
-	(*AdmissionAsked)(nil),       // 20: journalet.v1.AdmissionAsked
-	(*ImageAsked)(nil),           // 21: journalet.v1.ImageAsked
-	(*ImageReleased)(nil),        // 22: journalet.v1.ImageReleased
-	(*CallRequested)(nil),        // 23: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),        // 24: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),     // 25: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),        // 26: journalet.v1.PodTerminated
-	(*PodFinished)(nil),          // 27: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),       // 28: journalet.v1.BackOffStarted
-	(*PodEnding)(nil),            // 29: journalet.v1.PodEnding
-	(*ProbesSet)(nil),            // 30: journalet.v1.ProbesSet
-	(*ResizeAsked)(nil),          // 31: journalet.v1.ResizeAsked
-	(*ResizeFinished)(nil),       // 32: journalet.v1.ResizeFinished
-	(*OrphanFound)(nil),          // 33: journalet.v1.OrphanFound
-	(*AdmissionDecided)(nil),     // 34: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),    // 35: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),        // 36: journalet.v1.ResizeDecided
-	(*AdmissionHeld)(nil),        // 37: journalet.v1.AdmissionHeld
-	(*UidGranted)(nil),           // 38: journalet.v1.UidGranted
-	(*UidDeferred)(nil),          // 39: journalet.v1.UidDeferred
-	(*OrphanDisowned)(nil),       // 40: journalet.v1.OrphanDisowned
-	(*SourceAsked)(nil),          // 41: journalet.v1.SourceAsked
-	(*ImageAnswered)(nil),        // 42: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 43: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 44: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 45: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 46: journalet.v1.TimerCleared
+	(*GatesRead)(nil),            // 13: journalet.v1.GatesRead
+	(*PodUpdated)(nil),           // 14: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),      // 15: journalet.v1.ManifestIgnored
+	(*SourceReady)(nil),          // 16: journalet.v1.SourceReady
+	(*PodForgotten)(nil),         // 17: journalet.v1.PodForgotten
+	(*UidAsked)(nil),             // 18: journalet.v1.UidAsked
+	(*UidReleased)(nil),          // 19: journalet.v1.UidReleased
+	(*SourceSettled)(nil),        // 20: journalet.v1.SourceSettled
+	(*AdmissionAsked)(nil),       // 21: journalet.v1.AdmissionAsked
+	(*ImageAsked)(nil),           // 22: journalet.v1.ImageAsked
+	(*ImageReleased)(nil),        // 23: journalet.v1.ImageReleased
+	(*CallRequested)(nil),        // 24: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),        // 25: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),     // 26: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),        // 27: journalet.v1.PodTerminated
+	(*PodFinished)(nil),          // 28: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),       // 29: journalet.v1.BackOffStarted
+	(*PodEnding)(nil),            // 30: journalet.v1.PodEnding
+	(*ProbesSet)(nil),            // 31: journalet.v1.ProbesSet
+	(*GatesSet)(nil),             // 32: journalet.v1.GatesSet
+	(*ResizeAsked)(nil),          // 33: journalet.v1.ResizeAsked
+	(*ResizeFinished)(nil),       // 34: journalet.v1.ResizeFinished
+	(*OrphanFound)(nil),          // 35: journalet.v1.OrphanFound
+	(*AdmissionDecided)(nil),     // 36: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),    // 37: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),        // 38: journalet.v1.ResizeDecided
+	(*AdmissionHeld)(nil),        // 39: journalet.v1.AdmissionHeld
+	(*UidGranted)(nil),           // 40: journalet.v1.UidGranted
+	(*UidDeferred)(nil),          // 41: journalet.v1.UidDeferred
+	(*OrphanDisowned)(nil),       // 42: journalet.v1.OrphanDisowned
+	(*SourceAsked)(nil),          // 43: journalet.v1.SourceAsked
+	(*ImageAnswered)(nil),        // 44: journalet.v1.ImageAnswered
+	(*CallDispatched)(nil),       // 45: journalet.v1.CallDispatched
+	(*CallDropped)(nil),          // 46: journalet.v1.CallDropped
+	(*TimerSet)(nil),             // 47: journalet.v1.TimerSet
+	(*TimerCleared)(nil),         // 48: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -954,45 +991,47 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	10, // 9: journalet.v1.Event.runtime_health_changed:type_name -> journalet.v1.RuntimeHealthChanged
 	11, // 10: journalet.v1.Event.pull_progressed:type_name -> journalet.v1.PullProgressed
 	12, // 11: journalet.v1.Event.probe_result:type_name -> journalet.v1.ProbeResult
-	13, // 12: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	14, // 13: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	15, // 14: journalet.v1.Event.source_ready:type_name -> journalet.v1.SourceReady
-	16, // 15: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	17, // 16: journalet.v1.Event.uid_asked:type_name -> journalet.v1.UidAsked
-	18, // 17: journalet.v1.Event.uid_released:type_name -> journalet.v1.UidReleased
-	19, // 18: journalet.v1.Event.source_settled:type_name -> journalet.v1.SourceSettled
-	20, // 19: journalet.v1.Event.admission_asked:type_name -> journalet.v1.AdmissionAsked
-	21, // 20: journalet.v1.Event.image_asked:type_name -> journalet.v1.ImageAsked
-	22, // 21: journalet.v1.Event.image_released:type_name -> journalet.v1.ImageReleased
-	23, // 22: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	24, // 23: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	25, // 24: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	26, // 25: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	27, // 26: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	28, // 27: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	29, // 28: journalet.v1.Event.pod_ending:type_name -> journalet.v1.PodEnding
-	30, // 29: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	31, // 30: journalet.v1.Event.resize_asked:type_name -> journalet.v1.ResizeAsked
-	32, // 31: journalet.v1.Event.resize_finished:type_name -> journalet.v1.ResizeFinished
-	33, // 32: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	34, // 33: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	35, // 34: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	36, // 35: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	37, // 36: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
-	38, // 37: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	39, // 38: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	40, // 39: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
-	41, // 40: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
-	42, // 41: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	43, // 42: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	44, // 43: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	45, // 44: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	46, // 45: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	13, // 12: journalet.v1.Event.gates_read:type_name -> journalet.v1.GatesRead
+	14, // 13: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	15, // 14: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	16, // 15: journalet.v1.Event.source_ready:type_name -> journalet.v1.SourceReady
+	17, // 16: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	18, // 17: journalet.v1.Event.uid_asked:type_name -> journalet.v1.UidAsked
+	19, // 18: journalet.v1.Event.uid_released:type_name -> journalet.v1.UidReleased
+	20, // 19: journalet.v1.Event.source_settled:type_name -> journalet.v1.SourceSettled
+	21, // 20: journalet.v1.Event.admission_asked:type_name -> journalet.v1.AdmissionAsked
+	22, // 21: journalet.v1.Event.image_asked:type_name -> journalet.v1.ImageAsked
+	23, // 22: journalet.v1.Event.image_released:type_name -> journalet.v1.ImageReleased
+	24, // 23: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	25, // 24: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	26, // 25: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	27, // 26: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	28, // 27: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	29, // 28: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	30, // 29: journalet.v1.Event.pod_ending:type_name -> journalet.v1.PodEnding
+	31, // 30: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	32, // 31: journalet.v1.Event.gates_set:type_name -> journalet.v1.GatesSet
+	33, // 32: journalet.v1.Event.resize_asked:type_name -> journalet.v1.ResizeAsked
+	34, // 33: journalet.v1.Event.resize_finished:type_name -> journalet.v1.ResizeFinished
+	35, // 34: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	36, // 35: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	37, // 36: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	38, // 37: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	39, // 38: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
+	40, // 39: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	41, // 40: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	42, // 41: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
+	43, // 42: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
+	44, // 43: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	45, // 44: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	46, // 45: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	47, // 46: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	48, // 47: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1019,6 +1058,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_RuntimeHealthChanged)(nil),
 		(*Event_PullProgressed)(nil),
 		(*Event_ProbeResult)(nil),
+		(*Event_GatesRead)(nil),
 		(*Event_PodUpdated)(nil),
 		(*Event_ManifestIgnored)(nil),
 		(*Event_SourceReady)(nil),
@@ -1037,6 +1077,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_BackOffStarted)(nil),
 		(*Event_PodEnding)(nil),
 		(*Event_ProbesSet)(nil),
+		(*Event_GatesSet)(nil),
 		(*Event_ResizeAsked)(nil),
 		(*Event_ResizeFinished)(nil),
 		(*Event_OrphanFound)(nil),

@@ -930,6 +930,169 @@ func (x *OrphanFound) GetUid() string {
 	return ""
 }
 
+// GatesSet says which conditions the readiness gates of a pod name: from now on they are read, until the pod has terminated.
+type GatesSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted, each once; none: nothing is read any more.
+	Types         []string `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GatesSet) Reset() {
+	*x = GatesSet{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GatesSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GatesSet) ProtoMessage() {}
+
+func (x *GatesSet) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GatesSet.ProtoReflect.Descriptor instead.
+func (*GatesSet) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GatesSet) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+// GatesRead tells what somebody outside says of the conditions that a pod's readiness gates name, when it has changed.
+type GatesRead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// By type. One that nobody speaks of is missing.
+	Conditions    []*GateCondition `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GatesRead) Reset() {
+	*x = GatesRead{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GatesRead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GatesRead) ProtoMessage() {}
+
+func (x *GatesRead) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GatesRead.ProtoReflect.Descriptor instead.
+func (*GatesRead) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GatesRead) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *GatesRead) GetConditions() []*GateCondition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+// GateCondition is one such condition.
+type GateCondition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// "True", "False" or "Unknown".
+	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// In PodState: since when the status is so.
+	LastTransition *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_transition,json=lastTransition,proto3" json:"last_transition,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *GateCondition) Reset() {
+	*x = GateCondition{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GateCondition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GateCondition) ProtoMessage() {}
+
+func (x *GateCondition) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GateCondition.ProtoReflect.Descriptor instead.
+func (*GateCondition) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GateCondition) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *GateCondition) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *GateCondition) GetLastTransition() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTransition
+	}
+	return nil
+}
+
 // PodTerminated tells the node that a pod will start no container again and that none runs.
 type PodTerminated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -941,7 +1104,7 @@ type PodTerminated struct {
 
 func (x *PodTerminated) Reset() {
 	*x = PodTerminated{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1116,7 @@ func (x *PodTerminated) String() string {
 func (*PodTerminated) ProtoMessage() {}
 
 func (x *PodTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1129,7 @@ func (x *PodTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodTerminated.ProtoReflect.Descriptor instead.
 func (*PodTerminated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PodTerminated) GetUid() string {
@@ -994,7 +1157,7 @@ type PodFinished struct {
 
 func (x *PodFinished) Reset() {
 	*x = PodFinished{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1169,7 @@ func (x *PodFinished) String() string {
 func (*PodFinished) ProtoMessage() {}
 
 func (x *PodFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1182,7 @@ func (x *PodFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodFinished.ProtoReflect.Descriptor instead.
 func (*PodFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PodFinished) GetUid() string {
@@ -1101,6 +1264,9 @@ type PodState struct {
 	OrphanFound  bool `protobuf:"varint,61,opt,name=orphan_found,json=orphanFound,proto3" json:"orphan_found,omitempty"`
 	// It ends so that a pod of higher priority fits.
 	Preempted bool `protobuf:"varint,64,opt,name=preempted,proto3" json:"preempted,omitempty"`
+	// From GatesSet and GatesRead.
+	GatesSet []string         `protobuf:"bytes,65,rep,name=gates_set,json=gatesSet,proto3" json:"gates_set,omitempty"`
+	Gates    []*GateCondition `protobuf:"bytes,66,rep,name=gates,proto3" json:"gates,omitempty"`
 	// The manifest whose CPU and memory are allocated to the pod; empty: the pod's own.
 	AllocatedDigest string `protobuf:"bytes,70,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// What is known of its resize; unset: nothing is to be done.
@@ -1111,7 +1277,7 @@ type PodState struct {
 
 func (x *PodState) Reset() {
 	*x = PodState{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1289,7 @@ func (x *PodState) String() string {
 func (*PodState) ProtoMessage() {}
 
 func (x *PodState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1302,7 @@ func (x *PodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodState.ProtoReflect.Descriptor instead.
 func (*PodState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PodState) GetPod() *PodRef {
@@ -1440,6 +1606,20 @@ func (x *PodState) GetPreempted() bool {
 	return false
 }
 
+func (x *PodState) GetGatesSet() []string {
+	if x != nil {
+		return x.GatesSet
+	}
+	return nil
+}
+
+func (x *PodState) GetGates() []*GateCondition {
+	if x != nil {
+		return x.Gates
+	}
+	return nil
+}
+
 func (x *PodState) GetAllocatedDigest() string {
 	if x != nil {
 		return x.AllocatedDigest
@@ -1473,7 +1653,7 @@ type PodResize struct {
 
 func (x *PodResize) Reset() {
 	*x = PodResize{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1665,7 @@ func (x *PodResize) String() string {
 func (*PodResize) ProtoMessage() {}
 
 func (x *PodResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1678,7 @@ func (x *PodResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodResize.ProtoReflect.Descriptor instead.
 func (*PodResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PodResize) GetAskedDigest() string {
@@ -1591,7 +1771,7 @@ type ContainerRecord struct {
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1783,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1796,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -1780,7 +1960,7 @@ type MadeContainer struct {
 
 func (x *MadeContainer) Reset() {
 	*x = MadeContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +1972,7 @@ func (x *MadeContainer) String() string {
 func (*MadeContainer) ProtoMessage() {}
 
 func (x *MadeContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +1985,7 @@ func (x *MadeContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MadeContainer.ProtoReflect.Descriptor instead.
 func (*MadeContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MadeContainer) GetContainerId() string {
@@ -1851,7 +2031,7 @@ type ContainerEnding struct {
 
 func (x *ContainerEnding) Reset() {
 	*x = ContainerEnding{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +2043,7 @@ func (x *ContainerEnding) String() string {
 func (*ContainerEnding) ProtoMessage() {}
 
 func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +2056,7 @@ func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerEnding.ProtoReflect.Descriptor instead.
 func (*ContainerEnding) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ContainerEnding) GetContainerId() string {
@@ -1923,7 +2103,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2115,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2128,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -1998,7 +2178,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2190,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2203,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BackOff) GetKey() string {
@@ -2059,7 +2239,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2251,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2264,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -2172,13 +2352,24 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0eResizeFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x1f\n" +
 	"\vOrphanFound\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"O\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\" \n" +
+	"\bGatesSet\x12\x14\n" +
+	"\x05types\x18\x01 \x03(\tR\x05types\"Z\n" +
+	"\tGatesRead\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12;\n" +
+	"\n" +
+	"conditions\x18\x02 \x03(\v2\x1b.journalet.v1.GateConditionR\n" +
+	"conditions\"\x80\x01\n" +
+	"\rGateCondition\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12C\n" +
+	"\x0flast_transition\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\"O\n" +
 	"\rPodTerminated\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12,\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xee\x11\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xbe\x12\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2233,7 +2424,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x12#\n" +
 	"\rorphan_waited\x18< \x01(\bR\forphanWaited\x12!\n" +
 	"\forphan_found\x18= \x01(\bR\vorphanFound\x12\x1c\n" +
-	"\tpreempted\x18@ \x01(\bR\tpreempted\x12)\n" +
+	"\tpreempted\x18@ \x01(\bR\tpreempted\x12\x1b\n" +
+	"\tgates_set\x18A \x03(\tR\bgatesSet\x121\n" +
+	"\x05gates\x18B \x03(\v2\x1b.journalet.v1.GateConditionR\x05gates\x12)\n" +
 	"\x10allocated_digest\x18F \x01(\tR\x0fallocatedDigest\x12/\n" +
 	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
@@ -2339,7 +2532,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                 // 0: journalet.v1.PodStage
 	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
@@ -2354,91 +2547,97 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*ResizeAsked)(nil),           // 10: journalet.v1.ResizeAsked
 	(*ResizeFinished)(nil),        // 11: journalet.v1.ResizeFinished
 	(*OrphanFound)(nil),           // 12: journalet.v1.OrphanFound
-	(*PodTerminated)(nil),         // 13: journalet.v1.PodTerminated
-	(*PodFinished)(nil),           // 14: journalet.v1.PodFinished
-	(*PodState)(nil),              // 15: journalet.v1.PodState
-	(*PodResize)(nil),             // 16: journalet.v1.PodResize
-	(*ContainerRecord)(nil),       // 17: journalet.v1.ContainerRecord
-	(*MadeContainer)(nil),         // 18: journalet.v1.MadeContainer
-	(*ContainerEnding)(nil),       // 19: journalet.v1.ContainerEnding
-	(*ContainerProbes)(nil),       // 20: journalet.v1.ContainerProbes
-	(*BackOff)(nil),               // 21: journalet.v1.BackOff
-	(*PodCall)(nil),               // 22: journalet.v1.PodCall
-	nil,                           // 23: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                           // 24: journalet.v1.PodState.ContainersEntry
-	nil,                           // 25: journalet.v1.PodState.CallsEntry
-	nil,                           // 26: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*PodDemand)(nil),             // 29: journalet.v1.PodDemand
-	(*PodRef)(nil),                // 30: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 31: journalet.v1.PodObserved
-	(*Timers)(nil),                // 32: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 33: journalet.v1.ContainerObservation
-	(*Resources)(nil),             // 34: journalet.v1.Resources
-	(*CallRequested)(nil),         // 35: journalet.v1.CallRequested
+	(*GatesSet)(nil),              // 13: journalet.v1.GatesSet
+	(*GatesRead)(nil),             // 14: journalet.v1.GatesRead
+	(*GateCondition)(nil),         // 15: journalet.v1.GateCondition
+	(*PodTerminated)(nil),         // 16: journalet.v1.PodTerminated
+	(*PodFinished)(nil),           // 17: journalet.v1.PodFinished
+	(*PodState)(nil),              // 18: journalet.v1.PodState
+	(*PodResize)(nil),             // 19: journalet.v1.PodResize
+	(*ContainerRecord)(nil),       // 20: journalet.v1.ContainerRecord
+	(*MadeContainer)(nil),         // 21: journalet.v1.MadeContainer
+	(*ContainerEnding)(nil),       // 22: journalet.v1.ContainerEnding
+	(*ContainerProbes)(nil),       // 23: journalet.v1.ContainerProbes
+	(*BackOff)(nil),               // 24: journalet.v1.BackOff
+	(*PodCall)(nil),               // 25: journalet.v1.PodCall
+	nil,                           // 26: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                           // 27: journalet.v1.PodState.ContainersEntry
+	nil,                           // 28: journalet.v1.PodState.CallsEntry
+	nil,                           // 29: journalet.v1.PodState.ConditionsEntry
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*PodDemand)(nil),             // 32: journalet.v1.PodDemand
+	(*PodRef)(nil),                // 33: journalet.v1.PodRef
+	(*PodObserved)(nil),           // 34: journalet.v1.PodObserved
+	(*Timers)(nil),                // 35: journalet.v1.Timers
+	(*ContainerObservation)(nil),  // 36: journalet.v1.ContainerObservation
+	(*Resources)(nil),             // 37: journalet.v1.Resources
+	(*CallRequested)(nil),         // 38: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	27, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	30, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	23, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	28, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	28, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	26, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	31, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	31, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	27, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	30, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	29, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
-	1,  // 10: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	30, // 11: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
-	0,  // 12: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	28, // 13: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	27, // 14: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	27, // 15: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	27, // 16: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	31, // 17: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	24, // 18: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	25, // 19: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	27, // 20: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	27, // 21: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	27, // 22: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	27, // 23: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
-	32, // 24: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
-	1,  // 25: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	26, // 26: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	28, // 27: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
-	16, // 28: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	27, // 29: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	33, // 30: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	33, // 31: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 32: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	21, // 33: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	27, // 34: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 35: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	20, // 36: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	19, // 37: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	34, // 38: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
-	34, // 39: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
-	18, // 40: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
-	27, // 41: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	28, // 42: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
-	2,  // 43: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 44: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 45: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 46: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	28, // 47: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	27, // 48: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	35, // 49: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	27, // 50: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	5,  // 51: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	17, // 52: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	22, // 53: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 54: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	32, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
+	15, // 10: journalet.v1.GatesRead.conditions:type_name -> journalet.v1.GateCondition
+	30, // 11: journalet.v1.GateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	1,  // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
+	33, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
+	31, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	30, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	30, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	30, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	34, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	27, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	28, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	30, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	30, // 23: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	30, // 24: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	30, // 25: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	35, // 26: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	1,  // 27: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
+	29, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	31, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	15, // 30: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
+	19, // 31: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	30, // 32: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	36, // 33: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	36, // 34: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 35: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
+	24, // 36: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	30, // 37: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 38: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
+	23, // 39: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	22, // 40: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	37, // 41: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
+	37, // 42: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
+	21, // 43: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
+	30, // 44: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	31, // 45: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	2,  // 46: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 47: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 48: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 49: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	31, // 50: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	30, // 51: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	38, // 52: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	30, // 53: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	5,  // 54: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	20, // 55: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	25, // 56: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 57: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -2456,7 +2655,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

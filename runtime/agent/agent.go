@@ -23,6 +23,7 @@ import (
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/fetch"
 	"github.com/journalet/journalet/runtime/file"
+	"github.com/journalet/journalet/runtime/gate"
 	"github.com/journalet/journalet/runtime/health"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pleg"
@@ -49,6 +50,7 @@ type agent struct {
 	calls   *calls.Executor
 	pleg    *pleg.PLEG
 	probes  *probe.Driver
+	gates   *gate.Driver
 	files   *file.Driver
 	url     *fetch.Driver // nil without a manifest URL
 	health  *health.Monitor
@@ -129,6 +131,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.timers.Stored(rec)
 	a.calls.Stored(rec)
 	a.probes.Stored(rec)
+	a.gates.Stored(rec)
 	a.library.Stored(rec)
 	a.metrics.Record()
 	a.metrics.Appended(time.Since(rec.GetTime().AsTime()))
@@ -166,6 +169,7 @@ func (a *agent) seed(r *host.Recovered) {
 			a.health = health.New(a.healthOptions(last))
 		case *pod.Actor:
 			a.seedProbes(r, ref, d)
+			a.seedGates(r, ref, d)
 			last, certain := d.Pod().GetObserved(), d.Observed()
 			r.Open(ref, func(rec *journaletv1.Record) {
 				if o := rec.GetFact().GetPodObserved(); o != nil {
@@ -199,7 +203,7 @@ func (a *agent) tellDamage() {
 func (a *agent) serve(ctx context.Context) error {
 	g, run := errgroup.WithContext(ctx)
 	drivers := map[string]func(context.Context) error{
-		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain,
+		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run, "file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain,
 	}
 	if a.url != nil {
 		drivers["http source"] = a.url.Run

@@ -21,10 +21,10 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 )
 
-// gate is drivers that hold up the appender at the first record.
-type gate struct{ came, open chan struct{} }
+// startOnce is drivers that hold up the appender at the first record.
+type startOnce struct{ came, open chan struct{} }
 
-func (g gate) Stored(rec *journaletv1.Record) {
+func (g startOnce) Stored(rec *journaletv1.Record) {
 	if rec.GetSeq() == 1 {
 		close(g.came)
 		<-g.open
@@ -38,7 +38,7 @@ func TestRecordsThatWaitToBeStoredAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
-	g := gate{make(chan struct{}), make(chan struct{})}
+	g := startOnce{make(chan struct{}), make(chan struct{})}
 	a.host = host.New(host.Options{
 		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: host.AllDeciders,
 		Effects: g, Now: time.Now, Log: a.log,

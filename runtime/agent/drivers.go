@@ -147,7 +147,7 @@ func (a *agent) makeDrivers() error {
 			return a.host.Fact(ctx, messages.Pod(o.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
 		},
 	})
-	a.probes = a.newProbes()
+	a.probes, a.gates = a.newProbes(), a.newGates()
 	a.timers = timer.New(timer.Wall{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
 		Performer: driver, Outcome: a.host.Outcome, Finished: a.finished,

@@ -28,6 +28,7 @@ var carriedOut = newFieldSet(alsoForInit(withHooks(withProbes(
 	"spec.hostname", "spec.subdomain", "spec.setHostnameAsFQDN",
 	"spec.hostAliases[].ip", "spec.hostAliases[].hostnames",
 	"spec.tolerations", "spec.priority", "spec.priorityClassName", "spec.schedulerName",
+	"spec.readinessGates[].conditionType",
 	"spec.enableServiceLinks", "spec.automountServiceAccountToken", "spec.os.name",
 
 	"spec.securityContext.runAsUser", "spec.securityContext.runAsGroup", "spec.securityContext.runAsNonRoot",

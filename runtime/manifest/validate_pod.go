@@ -61,6 +61,9 @@ func validatePod(r *report, pod *corev1.Pod) {
 	if s.ShareProcessNamespace != nil && *s.ShareProcessNamespace && s.HostPID {
 		errs = append(errs, field.Invalid(spec.Child("shareProcessNamespace"), true, "cannot be used together with hostPID"))
 	}
+	for i, gate := range s.ReadinessGates {
+		errs = append(errs, syntax(spec.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType), validation.IsQualifiedName)...)
+	}
 	errs = append(errs, validateHostAliases(s.HostAliases, spec.Child("hostAliases"))...)
 	errs = append(errs, validateTolerations(s.Tolerations, spec.Child("tolerations"))...)
 	errs = append(errs, validateNodeChoice(s, spec)...)

@@ -215,6 +215,10 @@ func (d *Describer) podEvent(_ string, _ messages.Ref, e *journaletv1.Event) str
 		return fmt.Sprintf("pod %s has finished: nothing is left of it", d.podName(k.PodFinished.GetUid()))
 	case *journaletv1.Event_ProbesSet:
 		return probesSet(k.ProbesSet)
+	case *journaletv1.Event_GatesSet:
+		return gatesSet(k.GatesSet)
+	case *journaletv1.Event_GatesRead:
+		return gatesRead(k.GatesRead)
 	case *journaletv1.Event_ProbeResult:
 		return probeResult(k.ProbeResult)
 	case *journaletv1.Event_BackOffStarted:

@@ -40,3 +40,21 @@ func (p *podEvents) probed(r *journaletv1.ProbeResult, add addEvent) {
 		add(corev1.EventTypeWarning, "Unhealthy", "container %s: %s", r.GetContainer(), r.GetMessage())
 	}
 }
+
+func gatesSet(g *journaletv1.GatesSet) string {
+	if len(g.GetTypes()) == 0 {
+		return "read no conditions of readiness gates any more"
+	}
+	return "read the conditions of readiness gates: " + strings.Join(g.GetTypes(), ", ")
+}
+
+func gatesRead(g *journaletv1.GatesRead) string {
+	var said []string
+	for _, c := range g.GetConditions() {
+		said = append(said, c.GetType()+" is "+c.GetStatus())
+	}
+	if len(said) == 0 {
+		return "of the conditions of readiness gates nothing is said"
+	}
+	return "it is said that " + strings.Join(said, ", ")
+}

@@ -83,6 +83,8 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "back-off " + k.BackOffStarted.GetContainer() + " " + k.BackOffStarted.GetDelay().AsDuration().String()
 	case *journaletv1.Event_ProbesSet:
 		return probes(k.ProbesSet)
+	case *journaletv1.Event_GatesSet:
+		return "read conditions: " + strings.Join(k.GatesSet.GetTypes(), " ")
 	case *journaletv1.Event_PodStatusChanged:
 		return changed(k.PodStatusChanged)
 	case *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeFinished:

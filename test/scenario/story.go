@@ -54,7 +54,7 @@ var commands = map[string]func(*Story, *datadriven.TestData) (string, error){
 	"classes": (*Story).setClasses,
 	"health":  (*Story).health, "advance": (*Story).advance, "clock": (*Story).clock,
 	"done": (*Story).done, "fail": (*Story).fail, "lose": (*Story).lose,
-	"observe": (*Story).observe, "probe": (*Story).probe, "exit": (*Story).exit, "world": (*Story).disturb,
+	"observe": (*Story).observe, "probe": (*Story).probe, "gates": (*Story).gates, "exit": (*Story).exit, "world": (*Story).disturb,
 	"resources": (*Story).resources, "status": (*Story).status, "calls": (*Story).calls, "settle": (*Story).settle,
 }
 

@@ -1,0 +1,23 @@
+package scenario
+
+import (
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// gates tells what is said of the conditions of readiness gates: "gates pod=<alias> [<type>=<status> ...]".
+func (s *Story) gates(d *datadriven.TestData) (string, error) {
+	uid, err := s.uid(d)
+	if err != nil {
+		return "", err
+	}
+	r := &journaletv1.GatesRead{Uid: uid}
+	for _, a := range d.CmdArgs {
+		if a.Key != "pod" {
+			r.Conditions = append(r.Conditions, &journaletv1.GateCondition{Type: a.Key, Status: a.Vals[0]})
+		}
+	}
+	return "", s.put(messages.Pod(uid), &journaletv1.Event{Kind: &journaletv1.Event_GatesRead{GatesRead: r}})
+}
