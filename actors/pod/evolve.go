@@ -89,15 +89,19 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodEnding:
 		a.evolveEnding(e, k.PodEnding)
 	case *journaletv1.Event_PodTerminated:
-		s.ToldTerminated = true
-		s.Stage = terminated
-		if s.Removed {
-			s.Stage = cleaning
-		}
+		a.evolveTerminated()
 	case *journaletv1.Event_PodFinished:
 		s.Stage = finished
 	}
 	return nil
+}
+
+func (a *Actor) evolveTerminated() {
+	a.state.ToldTerminated = true
+	a.state.Stage = terminated
+	if a.state.Removed {
+		a.state.Stage = cleaning
+	}
 }
 
 // evolveUpdated takes up what the source wants. A new life keeps what was observed, so that an

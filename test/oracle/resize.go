@@ -84,6 +84,21 @@ func makeSizing(m *pods.Maker) string {
 // inUse begins the keys of what follows from a memory limit that is not above what is used.
 const inUse = "a limit below what is used, "
 
+// resized is a pod with other resources, and whether a memory limit of it is not above what is used.
+func (s *sizing) resized(p *corev1.Pod, sizes map[string]corev1.ResourceRequirements) (next *corev1.Pod, tight bool) {
+	next = p.DeepCopy()
+	for _, list := range [][]corev1.Container{next.Spec.InitContainers, next.Spec.Containers} {
+		for i := range list {
+			if size, ok := sizes[list[i].Name]; ok {
+				list[i].Resources = *size.DeepCopy()
+			}
+			limit, used := list[i].Resources.Limits[corev1.ResourceMemory], s.Uses[list[i].Name]
+			tight = tight || !limit.IsZero() && uint64(limit.Value()) <= used
+		}
+	}
+	return next, tight
+}
+
 // compareSizings holds the calls that follow from other resources to the kubelet's, and what is told of them then.
 func compareSizings(c *testCase) {
 	s := sizing{}
@@ -123,16 +138,9 @@ func compareSizings(c *testCase) {
 	}
 	now := s.Pod
 	for _, sizes := range s.Sizes {
-		next := now.DeepCopy()
-		for _, list := range [][]corev1.Container{next.Spec.InitContainers, next.Spec.Containers} {
-			for i := range list {
-				if size, ok := sizes[list[i].Name]; ok {
-					list[i].Resources = *size.DeepCopy()
-				}
-				if limit, used := list[i].Resources.Limits[corev1.ResourceMemory], s.Uses[list[i].Name]; !limit.IsZero() && uint64(limit.Value()) <= used {
-					class = inUse
-				}
-			}
+		next, tight := s.resized(now, sizes)
+		if tight {
+			class = inUse
 		}
 		parsed, ok := parsedOf(next)
 		if !ok {
