@@ -68,7 +68,7 @@ check: fmt vet lint proto generated arch ## all that needs no running: format, v
 test: unit integration chaos-short ## every tier: unit, architecture, simulation, then integration and short chaos on a real containerd (root)
 
 .PHONY: unit
-unit: ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
+unit: sim ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
 	$(GO) test ./...
 	for module in $(MODULES); do (cd "$$module" && $(GO) test ./...); done
 
@@ -84,7 +84,12 @@ race: ## the unit tests under the race detector
 	$(GO) test -race ./...
 
 .PHONY: sim
-sim: ## the simulated runtime, held to the same conformance suite as the real one
+sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 min at most (SEEDS=10000: as long as it takes; SEED=123 repeats one, KEEP=its ops; OUT=folder for journals)
+	$(GO) test -count=1 -timeout 24h -v ./test/simulation $(if $(SEED),-run '^TestNothingBreaksUnderFaults$$' -sim.seed=$(SEED) -sim.keep=$(KEEP)) \
+		-sim.seeds=$(or $(SEEDS),200) -sim.for=$(if $(SEEDS),0,3m) -sim.out=$(abspath $(OUT))
+
+.PHONY: sim-runtime
+sim-runtime: ## the simulated runtime, held to the same conformance suite as the real one
 	@$(call listed,.,./runtime/sim/...)
 	$(GO) test -count=1 ./runtime/sim/...
 

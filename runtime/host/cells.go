@@ -73,11 +73,7 @@ func (c *Cells) Stored(rec *journaletv1.Record) []messages.Ref {
 		return false
 	})
 	c.fold.forget(rec)
-	for ref := range c.boxes {
-		if c.fold.cells[ref] == nil {
-			delete(c.boxes, ref)
-		}
-	}
+	maps.DeleteFunc(c.boxes, func(ref messages.Ref, _ []*delivery) bool { return c.fold.cells[ref] == nil })
 	return refs
 }
 
@@ -167,9 +163,9 @@ func NewFold(deciders Deciders, manifest func(digest string) (*corev1.Pod, error
 // Record takes in the next record.
 func (f *Fold) Record(rec *journaletv1.Record) { f.fold.record(rec) }
 
-// State is an actor's state after the last record that it has a step for, nil if there is no such actor; an error says
+// Decider is an actor's decider after the last record that it has a step for, nil if there is no such actor; an error says
 // why it could not be folded.
-func (f *Fold) State(ref messages.Ref) (proto.Message, error) {
+func (f *Fold) Decider(ref messages.Ref) (actors.Decider, error) {
 	c := f.fold.cells[ref]
 	switch {
 	case c == nil:
@@ -177,7 +173,7 @@ func (f *Fold) State(ref messages.Ref) (proto.Message, error) {
 	case c.quarantined != nil:
 		return nil, fmt.Errorf("%s: %s: %s", ref, c.quarantined.GetCode(), c.quarantined.GetMessage())
 	}
-	return c.decider.State(), nil
+	return c.decider, nil
 }
 
 // CatchUp folds what an actor has handled up to a record without deciding anything on it.

@@ -1,0 +1,295 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/runtime"
+	"github.com/journalet/journalet/actors/source"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/calls"
+	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/timer"
+)
+
+const nodeName = "n1"
+
+func podRef(uid string) messages.Ref { return messages.Pod(uid) }
+
+// run is one run of the agent, from a start to a crash: runtime/agent and runtime/host put together around the real cells.
+type run struct {
+	*sim
+	epoch uint64
+	life  *life
+	cells *host.Cells
+	// turns is who of the actors waits how long for its turn.
+	turns     *rand.Rand
+	scheduled map[messages.Ref]bool
+	// wedged actors handle nothing until a moment of uptime.
+	wedged map[messages.Ref]time.Duration
+
+	timers    *timer.Driver
+	calls     *calls.Executor
+	performer *performer
+	watcher   *watcher
+	reader    *reader
+	prober    *prober
+}
+
+func (r *run) name() string { return fmt.Sprint(r.epoch) }
+
+// runClock is time for what dies with a run.
+type runClock struct {
+	*clock
+	of *life
+}
+
+func (c runClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	e := c.after(c.of, d, f)
+	return func() bool {
+		was := e.do != nil
+		e.do = nil
+		return was
+	}
+}
+
+// start begins a run, unless one goes on: it folds what is stored, gives the drivers what the journal knows, and goes on.
+func (s *sim) start() {
+	if s.agent != nil {
+		return
+	}
+	s.epoch++
+	r := &run{
+		sim: s, epoch: s.epoch, life: &life{}, turns: stream(s.seed, "turns", fmt.Sprint(s.epoch)), scheduled: map[messages.Ref]bool{},
+		wedged: map[messages.Ref]time.Duration{},
+	}
+	var err error
+	if r.cells, err = host.RecoverCells(host.AllDeciders, s.manifests.get, s.epoch, s.snapshots, s.journal.stored[s.barrier:]); err != nil {
+		s.judge.broken(noActorFails, "", "the agent does not start: %v", err)
+		return
+	}
+	s.agent = r
+	s.judge.recovered(r.cells)
+	r.makeDrivers()
+	r.seedDrivers()
+	s.journal.of, s.journal.onStored = r.life, r.stored
+	if s.damage != nil {
+		r.outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_JournalDamaged{JournalDamaged: s.damage}})
+		s.damage = nil
+	}
+	r.outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: s.started()}})
+	for _, ref := range r.cells.Refs() {
+		r.schedule(ref)
+	}
+	s.world.tell = r.watcher.event
+	s.folder.changed = r.reader.notify
+	last := r.cells.Decider(messages.Runtime).(*runtime.Actor).Runtime().GetHealth()
+	r.cells.Open(messages.Runtime, func(rec *journaletv1.Record) {
+		if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
+			last = fact
+		}
+	})
+	s.clock.start(r.life, monitor(r, last))
+	s.clock.start(r.life, r.watcher.relist)
+	s.clock.start(r.life, r.reader.loop)
+}
+
+func (s *sim) started() *journaletv1.AgentStarted {
+	return &journaletv1.AgentStarted{
+		Epoch: s.epoch, Version: "simulation", BootId: fmt.Sprintf("boot-%d", s.boots), AgentId: "agent",
+		Config: &journaletv1.AgentConfig{
+			NodeName: nodeName, NodeLabels: map[string]string{"kubernetes.io/hostname": nodeName},
+			Allocatable: &journaletv1.NodeCapacity{MilliCpu: 64_000, MemoryBytes: 128 << 30, EphemeralStorageBytes: 1 << 40},
+			MaxPods:     s.config.maxPods, StartConcurrency: s.config.concurrency, StopConcurrency: s.config.concurrency,
+			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
+		},
+	}
+}
+
+func (r *run) makeDrivers() {
+	r.performer = &performer{run: r, under: map[*proc]context.Context{}}
+	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
+	r.timers = timer.New(runClock{r.clock, r.life}, r.outcome)
+	r.calls = calls.New(calls.Options{
+		Performer: r.performer, Outcome: r.outcome, Finished: r.finished,
+		Go: func(f func()) { r.clock.start(r.life, func(*proc) { f() }) },
+	})
+}
+
+// seedDrivers is runtime/agent's seed.
+func (r *run) seedDrivers() {
+	for _, ref := range r.cells.Refs() {
+		d := r.cells.Decider(ref)
+		r.timers.Seed(ref, d.Timers())
+		switch d := d.(type) {
+		case *source.Actor:
+			r.reader.seed(d.Source())
+			r.cells.Open(ref, func(rec *journaletv1.Record) {
+				if fact := rec.GetFact().GetManifestsRead(); fact != nil {
+					r.reader.seedOpen(fact)
+				}
+			})
+		case *runtime.Actor:
+			r.calls.Seed(d.Runtime().GetCalls())
+			r.cells.Open(ref, r.calls.Stored)
+		case *pod.Actor:
+			r.seedPod(ref, d)
+		}
+	}
+}
+
+func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
+	r.prober.seed(ref.ID, d.Probed())
+	last, certain := d.Pod().GetObserved(), d.Observed()
+	r.cells.Open(ref, func(rec *journaletv1.Record) {
+		if o := rec.GetFact().GetPodObserved(); o != nil {
+			last = o
+		}
+		if result := rec.GetFact().GetProbeResult(); result != nil {
+			r.prober.seedOpen(result)
+		}
+		certain = certain && rec.GetFact().GetCallFinished() == nil
+	})
+	switch {
+	case !certain:
+		r.watcher.expect(ref.ID)
+	case last != nil:
+		r.watcher.seed(last)
+	}
+}
+
+// finished is that of runtime/agent.
+func (r *run) finished(req *journaletv1.CallRequested) {
+	if req.GetStartContainer() != nil {
+		r.watcher.expect(req.GetPodUid())
+	}
+	r.watcher.hint(req.GetPodUid())
+}
+
+// outcome appends a fact that must never be refused.
+func (r *run) outcome(about messages.Ref, e *journaletv1.Event) {
+	r.journal.append(r.epoch, r.record(about, e))
+}
+
+// fact appends something learnt from outside; it waits while the journal is behind.
+func (r *run) fact(p *proc, about messages.Ref, e *journaletv1.Event) {
+	r.journal.appendFact(p, r.epoch, func() *journaletv1.Record { return r.record(about, e) })
+}
+
+func (r *run) record(about messages.Ref, e *journaletv1.Event) *journaletv1.Record {
+	return &journaletv1.Record{
+		Time: timestamppb.New(r.clock.Now()), Actor: about.Proto(), Body: &journaletv1.Record_Fact{Fact: e},
+	}
+}
+
+// stored is host.Stored and agent.Stored: it gives records to the actors concerned, then to the drivers, in order.
+func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
+	for i, rec := range recs {
+		r.judge.record(rec, encoded[i])
+		for _, ref := range r.cells.Stored(rec) {
+			r.schedule(ref)
+		}
+		r.timers.Stored(rec)
+		r.calls.Stored(rec)
+		r.prober.stored(rec)
+		for _, e := range rec.GetStep().GetDecisions() {
+			if e.GetCallWithdrawn() != nil {
+				r.performer.cut()
+			}
+			if k := e.GetPodForgotten(); k != nil {
+				r.watcher.forget(k.GetUid())
+			}
+			if k := e.GetPodTerminated(); k != nil {
+				r.watcher.quiet(k.GetUid())
+			}
+		}
+	}
+	r.life.tidy()
+}
+
+// schedule sees that an actor gets its turn. Most get it at once; now and then one has to wait.
+func (r *run) schedule(ref messages.Ref) {
+	if r.scheduled[ref] || r.cells.Waiting(ref) == 0 {
+		return
+	}
+	r.scheduled[ref] = true
+	wait := between(r.turns, 0, 50*time.Microsecond)
+	if chance(r.turns, 300) {
+		wait = between(r.turns, time.Millisecond, 500*time.Millisecond)
+	}
+	wait = max(wait, r.wedged[ref]-r.clock.uptime)
+	r.clock.after(r.life, wait, func() {
+		r.scheduled[ref] = false
+		r.handle(ref)
+		r.schedule(ref)
+	})
+}
+
+func (r *run) handle(ref messages.Ref) {
+	step, err := r.cells.Handle(ref, r.clock.Now())
+	if err != nil {
+		r.judge.broken(noActorFails, ref.ID, "%v", err)
+		return
+	}
+	r.judge.handled(r, ref, step)
+	if step != nil {
+		r.journal.append(r.epoch, step)
+	}
+}
+
+// crash ends the run without a word, at whatever point it is.
+func (s *sim) crash() {
+	if s.agent == nil {
+		return
+	}
+	s.agent.life.end()
+	s.agent = nil
+	s.world.tell, s.folder.changed = func(string) {}, func() {}
+	lost := s.journal.crash()
+	for i, rec := range lost.records {
+		s.judge.record(rec, lost.encoded[i])
+	}
+	s.judge.crashed()
+}
+
+// stop ends the run cleanly: its last record is stored and snapshots are taken.
+func (s *sim) stop() {
+	r := s.agent
+	if r == nil || s.clock.uptime < s.journal.stalledUntil {
+		s.crash()
+		return
+	}
+	r.life.end()
+	r.outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "told to stop"}}})
+	for len(s.journal.pending) > 0 && s.judge.first == nil {
+		done := s.journal.commit(len(s.journal.pending))
+		for i, rec := range done.records {
+			s.judge.record(rec, done.encoded[i])
+			r.cells.Stored(rec)
+		}
+		for _, ref := range r.cells.Refs() {
+			for r.cells.Waiting(ref) > 0 && s.judge.first == nil {
+				r.handle(ref)
+			}
+		}
+	}
+	s.snapshot()
+	s.crash()
+}
+
+// snapshot stores the states of all actors, if nothing waits for anybody.
+func (s *sim) snapshot() {
+	if s.agent == nil || len(s.journal.pending) > 0 {
+		return
+	}
+	if snaps, err := s.agent.cells.Snapshots(); err == nil {
+		s.snapshots, s.barrier = snaps, len(s.journal.stored)
+	}
+}

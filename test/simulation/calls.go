@@ -1,0 +1,516 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Bounds of runtime/cri.
+const (
+	callTimeout    = 2 * time.Minute
+	sandboxTimeout = 4 * time.Minute
+	lookTimeout    = 10 * time.Second
+	twinTimeout    = 2 * time.Minute
+	firstPause     = 100 * time.Millisecond
+	maxPause       = 5 * time.Second
+	maxPerforms    = 3
+)
+
+// performer stands for runtime/cri: it does the work of one intent on the world, with the same rules for doubt. It runs on
+// the coroutine that calls it.
+type performer struct {
+	run *run
+	// under are the calls under way that sleep: who takes one back wakes it.
+	under map[*proc]context.Context
+}
+
+// call is one intent under way.
+type call struct {
+	*performer
+	p       *proc
+	w       *world
+	ctx     context.Context
+	intent  string
+	uid     string
+	inDoubt bool
+}
+
+type result struct {
+	sandboxID, containerID, imageRef string
+}
+
+// failure is a definite outcome that is not success.
+type failure struct {
+	code journaletv1.CallError
+	text string
+}
+
+func (f *failure) Error() string { return f.text }
+
+func fail(code journaletv1.CallError, text string) error { return &failure{code, text} }
+
+// Perform is calls.Performer.
+func (f *performer) Perform(ctx context.Context, intentID, asker string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
+	c := &call{performer: f, p: f.run.clock.current, w: f.run.world, ctx: ctx, intent: intentID, uid: req.GetPodUid(), inDoubt: inDoubt}
+	f.under[c.p] = ctx
+	defer delete(f.under, c.p)
+	f.run.judge.performs(intentID)
+	res, err := c.do(req)
+	var failed *failure
+	if err != nil && ctx.Err() != nil && !errors.As(err, &failed) {
+		return nil
+	}
+	out := &journaletv1.CallFinished{
+		IntentId: intentID, Asker: asker, SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef,
+	}
+	switch {
+	case errors.As(err, &failed):
+		out.Error, out.Message = failed.code, failed.text
+	case err != nil:
+		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error()
+	}
+	return out
+}
+
+// cut wakes the calls that were taken back.
+func (f *performer) cut() {
+	for _, p := range f.run.life.procs {
+		if ctx := f.under[p]; ctx != nil && ctx.Err() != nil {
+			p.rouse()
+		}
+	}
+}
+
+func (c *call) do(req *journaletv1.CallRequested) (result, error) {
+	switch k := req.GetWork().(type) {
+	case *journaletv1.CallRequested_RunSandbox:
+		return c.runSandbox(k.RunSandbox)
+	case *journaletv1.CallRequested_StartContainer:
+		return c.startContainer(k.StartContainer)
+	case *journaletv1.CallRequested_StopContainer:
+		return c.stopContainer(k.StopContainer)
+	case *journaletv1.CallRequested_RemoveContainer:
+		id := k.RemoveContainer.GetContainerId()
+		return result{containerID: id}, c.settle(tookRemoval, callTimeout, func(bool) error { return c.remove(id) })
+	case *journaletv1.CallRequested_StopSandbox:
+		id := k.StopSandbox.GetSandboxId()
+		return result{sandboxID: id}, c.settle(tookMaking, callTimeout, func(bool) error { return c.unlessMishap(func() { c.w.stopSandbox(c.uid, id) }) })
+	case *journaletv1.CallRequested_RemoveSandbox:
+		id := k.RemoveSandbox.GetSandboxId()
+		return result{sandboxID: id}, c.settle(3*tookRemoval, callTimeout, func(bool) error {
+			return c.unlessMishap(func() { c.w.stopSandbox(c.uid, id); c.w.removeSandbox(c.uid, id) })
+		})
+	case *journaletv1.CallRequested_PullImage:
+		return c.pull(k.PullImage.GetImage())
+	case *journaletv1.CallRequested_RunHook:
+		return c.runHook(k.RunHook)
+	}
+	// Folders and volumes: the node's own disk.
+	c.p.sleep(between(c.w.noise, time.Millisecond, 10*time.Millisecond))
+	if c.w.mishap() {
+		return result{}, fail(journaletv1.CallError_CALL_ERROR_VOLUME, "device or resource busy")
+	}
+	return result{}, nil
+}
+
+func (c *call) remove(id string) error {
+	return c.unlessMishap(func() { c.w.removeContainer(c.uid, id) })
+}
+
+func (c *call) unlessMishap(do func()) error {
+	if c.w.mishap() {
+		return failedCall("device or resource busy")
+	}
+	do()
+	return nil
+}
+
+// pause is the wait between two looks, doubling.
+type pause time.Duration
+
+func (c *call) pause(d *pause) error {
+	if *d == 0 {
+		*d = pause(firstPause)
+	}
+	c.p.sleep(time.Duration(*d))
+	*d = min(2**d, pause(maxPause))
+	return c.ctx.Err()
+}
+
+// settle makes an idempotent request until its answer is definite.
+func (c *call) settle(took, timeout time.Duration, do func(gone bool) error) error {
+	for d := pause(0); ; {
+		err := c.w.rpc(c.p, took, timeout, do)
+		if err == nil || errors.Is(err, errNotFound) || !isDoubt(err) {
+			return err
+		}
+		if c.ctx.Err() != nil {
+			return c.ctx.Err()
+		}
+		if err := c.pause(&d); err != nil {
+			return err
+		}
+	}
+}
+
+// discover brings an intent that makes something to its end (runtime/cri/doubt.go).
+func (c *call) discover(perform func() (string, error), look func() (string, bool, error)) (string, error) {
+	var last error
+	var twinEnd time.Time
+	d := pause(0)
+	for performed := 0; ; {
+		if c.inDoubt || last != nil {
+			var id string
+			var found bool
+			if err := c.settle(tookLook, lookTimeout, func(bool) (err error) { id, found, err = look(); return err }); err != nil || found {
+				return id, err
+			}
+		}
+		if performed == maxPerforms {
+			return "", fail(journaletv1.CallError_CALL_ERROR_NOT_DONE, "the runtime did not do it: "+last.Error())
+		}
+		id, err := perform()
+		switch {
+		case err == nil:
+			return id, nil
+		case c.ctx.Err() != nil:
+			return "", c.ctx.Err()
+		case isReserved(err):
+			if now := c.w.clock.Now(); twinEnd.IsZero() {
+				twinEnd = now.Add(twinTimeout)
+			} else if now.After(twinEnd) {
+				return "", fail(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
+			}
+		case isDoubt(err):
+			performed++
+		default:
+			return "", err
+		}
+		last = err
+		if err := c.pause(&d); err != nil {
+			return "", err
+		}
+	}
+}
+
+func heldBy(twin string) error {
+	if twin == "" {
+		return nil
+	}
+	return fail(journaletv1.CallError_CALL_ERROR_RUNTIME, twin+" holds the attempt and was made by another call")
+}
+
+func (c *call) runSandbox(k *journaletv1.RunSandbox) (result, error) {
+	if !c.inDoubt {
+		later := ""
+		if err := c.settle(tookLook, lookTimeout, func(bool) error { later = c.laterSandbox(k.GetAttempt()); return nil }); err != nil {
+			return result{}, err
+		}
+		if err := heldBy(later); err != nil {
+			return result{}, err
+		}
+	}
+	id, err := c.discover(func() (string, error) {
+		id := ""
+		err := c.w.rpc(c.p, tookSandbox, sandboxTimeout, func(gone bool) (err error) {
+			if c.w.mishap() {
+				return failedCall("failed to set up the sandbox's network")
+			}
+			id, err = c.w.makeSandbox(c.uid, c.intent, k, gone)
+			return err
+		})
+		return id, err
+	}, func() (string, bool, error) {
+		twin := ""
+		for _, x := range c.w.of(c.uid).sandboxes {
+			switch {
+			case x.intent == c.intent:
+				return x.id, true, nil
+			case x.attempt == k.GetAttempt():
+				twin = x.id
+			}
+		}
+		return "", false, heldBy(twin)
+	})
+	if err != nil {
+		return result{}, err
+	}
+	return result{sandboxID: id}, nil
+}
+
+// laterSandbox is one of the pod's of this attempt or a later one, empty if there is none (cri's noLaterSandbox).
+func (c *call) laterSandbox(attempt uint32) string {
+	for _, x := range c.w.of(c.uid).sandboxes {
+		if x.attempt >= attempt {
+			return x.id
+		}
+	}
+	return ""
+}
+
+func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
+	m := c.run.manifests.byDigest[k.GetDigest()]
+	spec := findSpec(m, k.GetContainer())
+	if spec == nil {
+		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, "the manifest has no container "+k.GetContainer())
+	}
+	res, err := c.makeAndStart(k, m, spec)
+	if err == nil || !c.inDoubt || !strings.Contains(err.Error(), "context canceled") || !mayRepeat(m, spec, err) {
+		return res, err
+	}
+	if err := c.settle(tookRemoval, callTimeout, func(bool) error { return c.remove(res.containerID) }); err != nil {
+		return res, fail(journaletv1.CallError_CALL_ERROR_START, err.Error())
+	}
+	c.inDoubt = false
+	return c.makeAndStart(k, m, spec)
+}
+
+// mayRepeat is that of runtime/cri.
+func mayRepeat(m *corev1.Pod, spec *corev1.Container, err error) bool {
+	return !neverAgain(m, spec) || strings.Contains(err.Error(), "failed to create containerd task")
+}
+
+func (c *call) makeAndStart(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container) (result, error) {
+	fresh := false
+	id, err := c.discover(func() (string, error) {
+		id, err := c.create(k, m, spec)
+		fresh = err == nil
+		return id, err
+	}, func() (string, bool, error) {
+		twin := ""
+		for _, x := range c.w.of(c.uid).containers {
+			switch {
+			case x.intent == c.intent:
+				return x.id, true, nil
+			case x.name == k.GetContainer() && x.attempt == k.GetAttempt():
+				twin = x.id
+			}
+		}
+		return "", false, heldBy(twin)
+	})
+	if err != nil {
+		var failed *failure
+		if !errors.As(err, &failed) && !isDoubt(err) {
+			err = fail(journaletv1.CallError_CALL_ERROR_CREATE, err.Error())
+		}
+		return result{}, err
+	}
+	return result{containerID: id, sandboxID: k.GetSandboxId()}, c.start(id, fresh)
+}
+
+func (c *call) create(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container) (string, error) {
+	var x *sandbox
+	if err := c.settle(tookLook, callTimeout, func(bool) error { x = c.w.findSandbox(c.uid, k.GetSandboxId()); return nil }); err != nil {
+		return "", err
+	}
+	if x == nil || !x.ready {
+		return "", fail(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+k.GetSandboxId()+" is gone")
+	}
+	has := false
+	if err := c.settle(tookLook, callTimeout, func(bool) error { has = c.w.images[spec.Image]; return nil }); err != nil {
+		return "", err
+	}
+	switch {
+	case !has && k.GetPulled():
+		return "", fail(journaletv1.CallError_CALL_ERROR_CREATE, "image "+spec.Image+" was pulled, but the runtime does not have it")
+	case !has:
+		return "", fail(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT, "image "+spec.Image+" is not present on the node")
+	}
+	id := ""
+	err := c.w.rpc(c.p, tookMaking, callTimeout, func(gone bool) (err error) {
+		if c.w.mishap() {
+			return failedCall("failed to make the container's snapshot")
+		}
+		id, err = c.w.makeContainer(c.uid, c.intent, k, m, spec, gone)
+		return err
+	})
+	return id, err
+}
+
+// start starts a container that was made, and looks first at one that is not fresh from this call.
+func (c *call) start(id string, fresh bool) error {
+	twinEnd := c.w.clock.Now().Add(twinTimeout)
+	var last error
+	performed := 0
+	for d := pause(0); ; {
+		if !fresh {
+			if started, err := c.hasStarted(id); err != nil || started {
+				return err
+			}
+		}
+		if performed == maxPerforms || last != nil && !isDoubt(last) && c.w.clock.Now().After(twinEnd) {
+			return fail(journaletv1.CallError_CALL_ERROR_START, "the runtime did not start it: "+last.Error())
+		}
+		err := c.w.rpc(c.p, tookMaking, callTimeout, func(gone bool) error { return c.w.startContainer(c.uid, id, gone) })
+		switch {
+		case err == nil:
+			return nil
+		case c.ctx.Err() != nil:
+			return c.ctx.Err()
+		case isDoubt(err):
+			performed++
+		case fresh:
+			return fail(journaletv1.CallError_CALL_ERROR_START, err.Error())
+		}
+		last, fresh = err, false
+		if err := c.pause(&d); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *call) hasStarted(id string) (bool, error) {
+	var x container
+	err := c.settle(tookLook, lookTimeout, func(bool) error {
+		found := c.w.findContainer(c.uid, id)
+		if found == nil {
+			return errNotFound
+		}
+		x = *found
+		return nil
+	})
+	switch {
+	case errors.Is(err, errNotFound):
+		return false, fail(journaletv1.CallError_CALL_ERROR_NOT_DONE, "container "+id+" is gone before it was started")
+	case err != nil:
+		return false, err
+	case x.state == exited && x.started.IsZero():
+		return false, fail(journaletv1.CallError_CALL_ERROR_START, x.reason)
+	}
+	return x.state != created, nil
+}
+
+// stopContainer asks again, with the grace that is left, until the runtime has answered.
+func (c *call) stopContainer(k *journaletv1.StopContainer) (result, error) {
+	res := result{containerID: k.GetContainerId()}
+	grace := max(k.GetGrace().AsDuration(), 0)
+	end := c.w.clock.Now().Add(grace)
+	for d := pause(0); ; {
+		left := min(max(end.Sub(c.w.clock.Now()), 0), grace)
+		err := c.stopOnce(k.GetContainerId(), left)
+		switch {
+		case err == nil || errors.Is(err, errNotFound):
+			return res, nil
+		case c.ctx.Err() != nil:
+			return result{}, c.ctx.Err()
+		case !isDoubt(err):
+			return res, err
+		}
+		if err := c.pause(&d); err != nil {
+			return result{}, err
+		}
+	}
+}
+
+// stopOnce is one StopContainer: SIGTERM, the grace, SIGKILL. A runtime whose caller goes away may leave out the kill.
+func (c *call) stopOnce(id string, grace time.Duration) error {
+	waiting := true
+	defer func() { waiting = false }()
+	run := c.w.run
+	var x *container
+	err := c.w.rpc(c.p, tookMaking, grace+callTimeout, func(bool) error {
+		if x = c.w.findContainer(c.uid, id); x == nil {
+			return errNotFound
+		}
+		if c.w.mishap() {
+			return failedCall("ttrpc: closed")
+		}
+		c.w.term(x)
+		// CRI counts in seconds.
+		x.kill = c.w.clock.after(nil, (grace + time.Second - 1).Truncate(time.Second), func() {
+			if x.alive() && c.w.run == run && (waiting && !c.p.of.over || chance(c.w.noise, 2)) {
+				c.w.judge.killed(c.w, x)
+				c.w.exit(x, 137, "Error")
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	deadline := c.w.clock.uptime + grace + callTimeout
+	for x.alive() {
+		left := deadline - c.w.clock.uptime
+		switch {
+		case c.ctx.Err() != nil:
+			return c.ctx.Err()
+		case c.w.run != run:
+			return errAway
+		case left <= 0:
+			return errLate
+		}
+		x.stoppers = append(x.stoppers, c.p)
+		c.p.sleep(left)
+	}
+	return nil
+}
+
+// pull pulls an image: it takes its time, and asks again while the runtime is away.
+func (c *call) pull(image string) (result, error) {
+	err := c.settle(between(c.w.noise, 200*time.Millisecond, 15*time.Second), 30*time.Minute, func(bool) error {
+		if !c.w.registryUp || c.w.mishap() {
+			return failedCall("registry does not answer")
+		}
+		c.w.images[image] = true
+		return nil
+	})
+	if err != nil && c.ctx.Err() == nil {
+		return result{}, fail(journaletv1.CallError_CALL_ERROR_REGISTRY_UNAVAILABLE, err.Error())
+	}
+	return result{imageRef: "sha256:" + image}, err
+}
+
+// runHook runs a hook for as long as it takes, or may take.
+func (c *call) runHook(k *journaletv1.RunHook) (result, error) {
+	res := result{containerID: k.GetContainerId()}
+	spec := findSpec(c.run.manifests.byDigest[k.GetDigest()], k.GetContainer())
+	var h *corev1.LifecycleHandler
+	if spec != nil && spec.Lifecycle != nil {
+		h = spec.Lifecycle.PostStart
+		if k.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
+			h = spec.Lifecycle.PreStop
+		}
+	}
+	if h == nil {
+		return res, fail(journaletv1.CallError_CALL_ERROR_CONFIG, "the manifest has no such hook for container "+k.GetContainer())
+	}
+	x := c.w.findContainer(c.uid, k.GetContainerId())
+	took, ok := time.Duration(0), false
+	if x != nil && x.alive() {
+		took, ok = x.hook(h, k.GetKind())
+	}
+	if t := k.GetTimeout(); t != nil && t.AsDuration() < took {
+		took, ok = max(0, t.AsDuration()), false
+	}
+	end := c.w.clock.uptime + took
+	for c.w.clock.uptime < end && c.ctx.Err() == nil && (x.alive() || h.Sleep != nil) {
+		if h.Sleep == nil {
+			x.stoppers = append(x.stoppers, c.p)
+		}
+		c.p.sleep(end - c.w.clock.uptime)
+	}
+	switch {
+	case c.ctx.Err() != nil:
+		return res, c.ctx.Err()
+	case ok && (x.alive() || h.Sleep != nil):
+		return res, nil
+	}
+	ended := false
+	if err := c.settle(tookLook, lookTimeout, func(bool) error {
+		x := c.w.findContainer(c.uid, k.GetContainerId())
+		ended = x == nil || x.state == exited
+		return nil
+	}); err != nil {
+		return res, err
+	}
+	if ended {
+		return res, fail(journaletv1.CallError_CALL_ERROR_NOT_DONE, "the container has ended")
+	}
+	return res, fail(journaletv1.CallError_CALL_ERROR_HOOK, "the hook failed")
+}

@@ -1,0 +1,282 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/runtime"
+	"github.com/journalet/journalet/actors/source"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/pleg"
+)
+
+const (
+	// convergeWithin bounds the way back once faults have stopped: the longest waits are back-offs of 300 s of an image, then of
+	// an init container, then of a container, and what was under way when the runtime hung.
+	convergeWithin = 40 * time.Minute
+	// convergeStep is how often it is looked whether everything is as it should be.
+	convergeStep = 5 * time.Second
+	// restFor is how long it then has to stay so.
+	restFor = 2 * time.Minute
+)
+
+// converge stops the faults and waits for everything to become as the files say.
+func (s *sim) converge(crashAfter uint64) {
+	s.endFaults()
+	end := max(s.clock.uptime, s.world.hungUntil) + convergeWithin
+	wrong := []string{"nothing was looked at"}
+	// What the last fault did is seen by a relist at the latest.
+	s.play(max(s.clock.uptime, s.world.hungUntil)+2*pleg.RelistWithEvents, crashAfter)
+	uid := ""
+	for len(wrong) > 0 {
+		if s.clock.uptime >= end {
+			s.judge.broken(convergence, uid, "after %s:\n%s", convergeWithin, strings.Join(wrong, "\n"))
+			return
+		}
+		s.play(s.clock.uptime+convergeStep, crashAfter)
+		if s.judge.first != nil {
+			return
+		}
+		uid, wrong = s.unsatisfied()
+	}
+	records := len(s.journal.stored)
+	s.play(s.clock.uptime+restFor, crashAfter)
+	if s.judge.first != nil {
+		return
+	}
+	if uid, wrong = s.unsatisfied(); len(wrong) > 0 && !s.deadlines() {
+		s.judge.broken(rest, uid, "it was as it should be, and no longer is:\n%s", strings.Join(wrong, "\n"))
+	}
+	for _, rec := range s.journal.stored[records:] {
+		if !s.mayStillHappen(rec) {
+			s.judge.broken(rest, rec.GetActor().GetId(), "record %d has no reason: %v", rec.GetSeq(), rec)
+			return
+		}
+	}
+}
+
+// mayStillHappen: deadlines of pods go on passing, and what follows from one does so too.
+func (s *sim) mayStillHappen(rec *journaletv1.Record) bool {
+	a, _ := s.agent.cells.Decider(messages.RefOf(rec.GetActor())).(*pod.Actor)
+	switch {
+	case a != nil:
+		return a.Manifest() != nil && a.Manifest().Spec.ActiveDeadlineSeconds != nil
+	case messages.RefOf(rec.GetActor()) == messages.Runtime || rec.GetFact().GetCallFinished() != nil:
+		return s.deadlines()
+	}
+	return false
+}
+
+// deadlines tells whether the deadline of a pod may pass at any time.
+func (s *sim) deadlines() bool {
+	return slices.ContainsFunc(s.agent.cells.Refs(), func(ref messages.Ref) bool {
+		a, _ := s.agent.cells.Decider(ref).(*pod.Actor)
+		return a != nil && a.Manifest() != nil && a.Manifest().Spec.ActiveDeadlineSeconds != nil
+	})
+}
+
+// endFaults makes the world a good place.
+func (s *sim) endFaults() {
+	w := s.world
+	w.pacify()
+	// A hang ends at its own time: what waits for an answer waits until then.
+	w.slowUntil, w.eventsBadUntil, w.networkReady, w.registryUp = 0, 0, true, true
+	s.journal.stalledUntil, s.journal.failing = 0, 0
+	if !w.up {
+		w.startRuntime()
+	}
+	if s.agent == nil {
+		s.start()
+	}
+	for _, path := range slices.Sorted(maps.Keys(s.folder.files)) {
+		if s.folder.files[path].GetUnreadable() {
+			s.folder.remove(path)
+		}
+	}
+}
+
+// unsatisfied tells what is not as it should be, and of which pod the first of it is.
+func (s *sim) unsatisfied() (uid string, wrong []string) {
+	say := func(of, format string, args ...any) {
+		if len(wrong) == 0 {
+			uid = of
+		}
+		wrong = append(wrong, fmt.Sprintf(format, args...))
+	}
+	if s.agent == nil {
+		return "", []string{"the agent is down"}
+	}
+	if n := len(s.agent.cells.Decider(messages.Runtime).(*runtime.Actor).Runtime().GetCalls()); n > 0 {
+		say("", "%d calls are in the runtime actor's books", n)
+	}
+	if n := len(s.agent.cells.Decider(messages.Image).Timers().GetSet()); n > 0 {
+		say("", "%d pulls wait for their next try", n)
+	}
+	wanted := s.wanted()
+	src := s.agent.cells.Decider(messages.Source(messages.FileSource)).(*source.Actor).Source()
+	for uid, p := range src.GetPods() {
+		if p.GetWanted() != (wanted[uid] == p.GetPod().GetDigest()) {
+			say(uid, "%s: the source wants %t of %s, the files say %s; %v; %v", s.manifests.names[uid], p.GetWanted(), p.GetPod().GetDigest(), wanted[uid], s.folder.files, src.GetFiles())
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(wanted)) {
+		a, _ := s.agent.cells.Decider(messages.Pod(uid)).(*pod.Actor)
+		if a == nil {
+			say(uid, "%s is wanted and has no actor", s.manifests.names[uid])
+			continue
+		}
+		s.judgePod(uid, a, wanted[uid], func(format string, args ...any) { say(uid, s.manifests.names[uid]+": "+format, args...) })
+	}
+	for _, o := range s.world.objects {
+		if wanted[o.uid] == "" && !o.empty() {
+			say(o.uid, "%s is wanted by nobody and left %d sandboxes and %d containers", s.manifests.names[o.uid], len(o.sandboxes), len(o.containers))
+		}
+	}
+	return uid, wrong
+}
+
+// wanted is what the files say: the digest by UID. Of two pods with one name or one UID the first by path has it.
+func (s *sim) wanted() map[string]string {
+	all, names := map[string]string{}, map[string]bool{}
+	for _, path := range slices.Sorted(maps.Keys(s.folder.files)) {
+		for _, p := range s.folder.files[path].GetPods() {
+			name := p.GetNamespace() + "/" + p.GetName()
+			if names[name] || all[p.GetUid()] != "" {
+				continue
+			}
+			names[name], all[p.GetUid()] = true, p.GetDigest()
+		}
+	}
+	return all
+}
+
+// judgePod tells what is wrong with a wanted pod in a world that does well.
+func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string, ...any)) {
+	st, o := a.Pod(), s.world.of(uid)
+	if st.GetPod().GetDigest() != digest && st.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATING {
+		say("an old manifest is carried out")
+	}
+	if n := len(st.GetCalls()); n > 0 {
+		say("%d calls are under way", n)
+	}
+	for _, name := range slices.Sorted(maps.Keys(st.GetTimers().GetSet())) {
+		if !strings.HasPrefix(name, "active deadline ") {
+			say("timer %q is set", name)
+		}
+	}
+	v := a.View(pod.Node{RuntimeName: "sim"})
+	ready := 0
+	for _, x := range o.sandboxes {
+		if x.ready {
+			ready++
+		}
+	}
+	switch st.GetStage() {
+	case journaletv1.PodStage_POD_STAGE_TERMINATED:
+		if v.Status.Phase != corev1.PodSucceeded && v.Status.Phase != corev1.PodFailed {
+			say("it has terminated with phase %s", v.Status.Phase)
+		}
+		if ready > 0 {
+			say("it has ended and keeps a ready sandbox")
+		}
+		for _, c := range o.containers {
+			if c.alive() {
+				say("it has ended, and %s runs", c.name)
+			}
+		}
+	case journaletv1.PodStage_POD_STAGE_RUNNING:
+		if v.Status.Phase != corev1.PodRunning || ready != 1 {
+			say("it runs with phase %s and %d ready sandboxes", v.Status.Phase, ready)
+		}
+		s.judgeContainers(o, v, say)
+	default:
+		say("it is in stage %s", st.GetStage())
+	}
+	s.judgeDead(o, say)
+}
+
+// judgeContainers holds what runs against the manifest and against what is told of it.
+func (s *sim) judgeContainers(o *objects, v *corev1.Pod, say func(string, ...any)) {
+	alive := map[string]*container{}
+	for _, c := range o.containers {
+		if c.alive() {
+			alive[c.name] = c
+		}
+	}
+	for _, list := range [][]corev1.Container{v.Spec.InitContainers, v.Spec.Containers} {
+		for i := range list {
+			c := alive[list[i].Name]
+			delete(alive, list[i].Name)
+			if c != nil && c.hash != pod.ContainerHash(&list[i]) && !c.once {
+				say("%s runs an old definition", c.name)
+			}
+			policy := v.Spec.RestartPolicy
+			if list[i].RestartPolicy != nil {
+				policy = corev1.RestartPolicy(*list[i].RestartPolicy)
+			}
+			if c == nil && policy == corev1.RestartPolicyAlways && (isSidecar(&list[i]) || !isInit(v, list[i].Name)) {
+				say("%s does not run", list[i].Name)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(alive)) {
+		say("%s runs and is not in the manifest", name)
+	}
+	for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
+		if c.State.Waiting != nil {
+			say("%s waits: %s %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
+		}
+		if c.State.Running != nil && !c.Ready {
+			say("%s runs and is not ready", c.Name)
+		}
+	}
+}
+
+// judgeDead: of each container the newest dead instance is kept, and one before it.
+func (s *sim) judgeDead(o *objects, say func(string, ...any)) {
+	dead := map[string]int{}
+	for _, c := range o.containers {
+		if !c.alive() {
+			if dead[c.name]++; dead[c.name] == 3 {
+				say("3 dead instances of %s are kept", c.name)
+			}
+		}
+	}
+}
+
+// final is what every pod came to, without what depends on when.
+func (s *sim) final() string {
+	if s.agent == nil {
+		return "the agent is down"
+	}
+	var lines []string
+	for _, ref := range s.agent.cells.Refs() {
+		a, ok := s.agent.cells.Decider(ref).(*pod.Actor)
+		if !ok {
+			continue
+		}
+		v := a.View(pod.Node{RuntimeName: "sim"})
+		text := fmt.Sprintf("%s %s %s %s", v.Name, ref.ID, v.Status.Phase, v.Status.Reason)
+		for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
+			switch {
+			case c.State.Running != nil:
+				text += fmt.Sprintf(" %s=running", c.Name)
+			case c.State.Terminated != nil:
+				text += fmt.Sprintf(" %s=exit-%d", c.Name, c.State.Terminated.ExitCode)
+			default:
+				text += fmt.Sprintf(" %s=waiting", c.Name)
+			}
+		}
+		lines = append(lines, text)
+	}
+	slices.SortFunc(lines, cmp.Compare[string])
+	return strings.Join(lines, "\n")
+}

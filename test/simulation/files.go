@@ -1,0 +1,171 @@
+package simulation
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/file"
+	"github.com/journalet/journalet/runtime/manifest"
+)
+
+// library holds every manifest that was ever stored, by digest.
+type library struct {
+	byDigest map[string]*corev1.Pod
+	// canonical is what is stored of each, for a journal that is written out.
+	canonical map[string][]byte
+	// names are the pods' names by UID, for people.
+	names map[string]string
+}
+
+func newLibrary() *library {
+	return &library{byDigest: map[string]*corev1.Pod{}, canonical: map[string][]byte{}, names: map[string]string{}}
+}
+
+func (l *library) get(digest string) (*corev1.Pod, error) {
+	if m := l.byDigest[digest]; m != nil {
+		return m, nil
+	}
+	return nil, failedCall("no such manifest: " + digest)
+}
+
+// folder is the folder of manifests: what stands in it now, whoever reads it.
+type folder struct {
+	files map[string]*journaletv1.ManifestFile
+	// changed hears of a write; notifications may be lost.
+	changed func()
+}
+
+// write puts a manifest into the folder. A body without pods is a file that cannot be read.
+func (f *folder) write(l *library, path string, body []byte) {
+	pods, problems := manifest.Decode("/pods/"+path, body, manifest.Options{NodeName: nodeName})
+	m := &journaletv1.ManifestFile{Path: path, Unreadable: len(pods) == 0 && len(problems) > 0}
+	for _, p := range pods {
+		l.byDigest[p.Digest], l.canonical[p.Digest] = p.Pod, p.Canonical
+		l.names[string(p.Pod.UID)] = p.Pod.Name
+		m.Pods = append(m.Pods, &journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest})
+	}
+	for _, p := range problems {
+		m.Problems = append(m.Problems, &journaletv1.ManifestProblem{
+			Line: uint32(p.Line), Field: p.Field, Code: string(p.Code), Message: p.Message,
+		})
+	}
+	f.files[path] = m
+	f.changed()
+}
+
+func (f *folder) remove(path string) {
+	delete(f.files, path)
+	f.changed()
+}
+
+// reader stands for runtime/file: it reads the folder when told to and every 20 s, and hands over what differs from what it
+// told before.
+type reader struct {
+	run      *run
+	noise    *rand.Rand
+	told     map[string]*journaletv1.ManifestFile
+	complete bool
+	first    bool
+	p        *proc
+}
+
+func newReader(r *run) *reader {
+	return &reader{run: r, noise: stream(r.seed, "files", r.name()), told: map[string]*journaletv1.ManifestFile{}, first: true}
+}
+
+func (f *reader) seed(s *journaletv1.SourceState) {
+	maps.Copy(f.told, s.GetFiles())
+	f.complete = s.GetComplete()
+}
+
+func (f *reader) seedOpen(m *journaletv1.ManifestsRead) {
+	f.complete = f.complete || m.GetComplete()
+	f.note(m)
+}
+
+func (f *reader) note(m *journaletv1.ManifestsRead) {
+	for _, x := range m.GetChanged() {
+		if folded := kept(f.told[x.GetPath()], x); folded != nil {
+			f.told[x.GetPath()] = folded
+		} else {
+			delete(f.told, x.GetPath())
+		}
+	}
+}
+
+// notify is inotify: now and then what it says is lost, and the reread finds it.
+func (f *reader) notify() {
+	if f.p != nil && !chance(f.noise, 8) {
+		p := f.p
+		f.run.clock.after(f.run.life, between(f.noise, 10*time.Millisecond, 200*time.Millisecond), p.rouse)
+	}
+}
+
+func (f *reader) loop(p *proc) {
+	f.p = p
+	for {
+		p.sleep(between(f.noise, time.Millisecond, 5*time.Millisecond))
+		f.read(p)
+		p.sleep(file.DefaultReread)
+	}
+}
+
+func (f *reader) read(p *proc) {
+	fact := &journaletv1.ManifestsRead{Source: messages.FileSource}
+	paths := map[string]bool{}
+	for path := range f.told {
+		paths[path] = true
+	}
+	for path := range f.run.folder.files {
+		paths[path] = true
+	}
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		now := f.run.folder.files[path]
+		if now == nil {
+			now = &journaletv1.ManifestFile{Path: path}
+		}
+		if !proto.Equal(kept(f.told[path], now), f.told[path]) {
+			fact.Changed = append(fact.Changed, now)
+		}
+	}
+	fact.Complete = !f.complete || f.first && len(fact.Changed) > 0
+	f.first = false
+	if !fact.Complete && len(fact.Changed) == 0 {
+		return
+	}
+	// Manifests are on disk before a fact names them.
+	p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
+	f.run.fact(p, messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
+	f.complete = f.complete || fact.GetComplete()
+	f.note(fact)
+}
+
+// kept is what the source actor will hold of a file (runtime/file's fold).
+func kept(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
+	if len(now.GetPods()) == 0 && len(now.GetProblems()) == 0 && !now.GetUnreadable() {
+		return nil
+	}
+	out := &journaletv1.ManifestFile{
+		Path: now.GetPath(), Pods: slices.Clone(now.GetPods()), Problems: now.GetProblems(), Unreadable: now.GetUnreadable(),
+	}
+	if len(now.GetProblems()) == 0 && !now.GetUnreadable() {
+		return out
+	}
+	named := map[string]bool{}
+	for _, p := range now.GetPods() {
+		named[p.GetNamespace()+"/"+p.GetName()] = true
+	}
+	for _, p := range before.GetPods() {
+		if !named[p.GetNamespace()+"/"+p.GetName()] {
+			out.Pods = append(out.Pods, p)
+		}
+	}
+	return out
+}

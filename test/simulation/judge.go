@@ -1,0 +1,339 @@
+package simulation
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/host"
+)
+
+// What must hold, by name. Each has a function that says when it is broken.
+const (
+	oneInstance     = "one running instance of a container"
+	oneSandbox      = "one ready sandbox of a pod, and none beside one that was not stopped"
+	noneOfGonePods  = "nothing of a pod that is gone"
+	initOrder       = "init containers in their order"
+	startsWhileRuns = "nothing is started for a pod that ends"
+	intentFirst     = "no effect before its intent is durable"
+	oneOutcome      = "one outcome of an intent at most"
+	graceKept       = "no container is killed before its grace is over"
+	countsGrow      = "restart counts never go down"
+	newAttempts     = "an attempt number is used once"
+	onceMeansOnce   = "a container that is never restarted runs once"
+	statusIsFold    = "the status told is the status that follows from the state"
+	noSecrets       = "no secret in the journal"
+	withinBounds    = "queues within their bounds"
+	replayIsLive    = "the replayed state is the live state"
+	noActorFails    = "no actor fails"
+	withinNode      = "admitted pods fit the node"
+	convergence     = "without faults everything becomes as the files say"
+	rest            = "what has come to rest stays so"
+)
+
+// secret stands in every place of a manifest that may hold one.
+const secret = "hunter2-do-not-tell"
+
+// Broken is the first thing of a run that must not have happened.
+type Broken struct {
+	Invariant string
+	// UID is the pod concerned, empty for none.
+	UID  string
+	Text string
+	// At is virtual time since the run began, Record the last one stored by then.
+	At     time.Duration
+	Record int
+}
+
+func (b *Broken) Error() string { return fmt.Sprintf("%s: %s", b.Invariant, b.Text) }
+
+// judge watches a run. It knows what was recorded and what really happened, and believes no state.
+type judge struct {
+	sim   *sim
+	first *Broken
+	// fold folds the journal beside the agent; states is what the agent's state was after each step that is not stored yet.
+	fold    *host.Fold
+	states  map[decided][]byte
+	intents map[string]*intent
+	pods    map[string]*podHistory
+	// clockSet is when the clock was last set.
+	clockSet time.Duration
+	// forgiving is set where the journal lost what it had acknowledged: what was counted there is counted anew.
+	forgiving bool
+	// steps, ran and instances are counted for reports.
+	steps, instances int
+	covered          map[string]int
+}
+
+type decided struct {
+	ref   messages.Ref
+	cause uint64
+}
+
+// intent is one call that was asked for.
+type intent struct {
+	req                  *journaletv1.CallRequested
+	dispatched, finished bool
+}
+
+func newJudge(s *sim) *judge {
+	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, clockSet: -time.Hour}
+	j.forgetRecords()
+	return j
+}
+
+func (j *judge) forgetRecords() {
+	j.fold = host.NewFold(host.AllDeciders, j.sim.manifests.get)
+	j.states, j.intents = map[decided][]byte{}, map[string]*intent{}
+}
+
+// broken notes the first thing that must not have happened.
+func (j *judge) broken(invariant, uid, format string, args ...any) {
+	if j.first == nil {
+		j.first = &Broken{
+			Invariant: invariant, UID: uid, Text: fmt.Sprintf(format, args...), At: j.sim.clock.uptime, Record: len(j.sim.journal.stored),
+		}
+	}
+}
+
+// record judges a record that has just become part of the journal.
+func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
+	j.secrets(rec, encoded)
+	author := messages.RefOf(rec.GetActor())
+	for i, e := range messages.Events(rec) {
+		id := ""
+		if rec.GetStep() != nil {
+			id = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
+		}
+		j.event(author, id, e, j.uptimeOf(rec))
+	}
+	j.fold.Record(rec)
+	if rec.GetStep() != nil {
+		j.replayed(author, rec)
+		j.statusTold(author, rec)
+	}
+}
+
+// uptimeOf is when what a record tells counts from, as actors count: a fact from its own time, a decision from that of
+// its cause. The disk may have taken its time since. It is wrong where the clock was set since then.
+func (j *judge) uptimeOf(rec *journaletv1.Record) time.Duration {
+	at := rec.GetTime()
+	if cause := int(rec.GetStep().GetCause()); cause > 0 && cause <= len(j.sim.journal.stored) && rec.GetActor().GetKind() == journaletv1.ActorKind_ACTOR_KIND_POD {
+		at = j.sim.journal.stored[cause-1].GetTime()
+	}
+	return j.sim.clock.uptime - j.sim.clock.Now().Sub(at.AsTime())
+}
+
+// secrets: what a manifest holds in its environment never gets into a record.
+func (j *judge) secrets(rec *journaletv1.Record, encoded []byte) {
+	if bytes.Contains(encoded, []byte(secret)) {
+		j.broken(noSecrets, "", "record %d holds one: %v", rec.GetSeq(), rec)
+	}
+}
+
+// event keeps the books of intents and of pods' lives.
+func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, at time.Duration) {
+	j.covered[messages.EventName(e)]++
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_CallRequested:
+		in := &intent{req: k.CallRequested}
+		j.intents[id] = in
+		h := j.history(author.ID)
+		h.open = append(h.open, in)
+		h.asked(at, k.CallRequested)
+	case *journaletv1.Event_CallDispatched:
+		if in := j.intents[k.CallDispatched.GetIntentId()]; in != nil {
+			in.dispatched = true
+		}
+	case *journaletv1.Event_CallDropped:
+		j.outcome(k.CallDropped.GetIntentId())
+	case *journaletv1.Event_CallFinished:
+		j.outcome(k.CallFinished.GetIntentId())
+	case *journaletv1.Event_PodUpdated:
+		j.history(k.PodUpdated.GetPod().GetUid()).updated(j.sim, at, k.PodUpdated)
+	case *journaletv1.Event_PodEnding:
+		j.history(author.ID).ends(at, k.PodEnding.GetGrace())
+	case *journaletv1.Event_PodFinished:
+		h := j.history(k.PodFinished.GetUid())
+		h.gone, h.told = true, told{}
+	case *journaletv1.Event_PodStatusChanged:
+		j.history(author.ID).told.fold(k.PodStatusChanged)
+	}
+}
+
+func (j *judge) outcome(id string) {
+	switch in := j.intents[id]; {
+	case in == nil:
+		j.broken(oneOutcome, "", "an outcome of %s, which nobody asked for", id)
+	case in.finished:
+		j.broken(oneOutcome, in.req.GetPodUid(), "a second outcome of %s: %v", id, in.req)
+	default:
+		in.finished = true
+		d, err := messages.ParseDecisionID(id)
+		if err != nil {
+			j.broken(oneOutcome, in.req.GetPodUid(), "%v", err)
+			return
+		}
+		h := j.history(d.Author.ID)
+		h.open = slices.DeleteFunc(h.open, func(x *intent) bool { return x == in })
+	}
+}
+
+// performs: a call is made only when its request and its dispatch are stored.
+func (j *judge) performs(id string) {
+	switch in := j.intents[id]; {
+	case in == nil && j.forgiving:
+		// The record that asked for it was lost after it was acknowledged.
+	case in == nil:
+		j.broken(intentFirst, "", "call %s is made, and no record asks for it", id)
+	case !in.dispatched:
+		j.broken(intentFirst, in.req.GetPodUid(), "call %s is made before its dispatch is stored: %v", id, in.req)
+	}
+}
+
+// replayed: folding what is stored gives the state that the actor had when it took the step.
+func (j *judge) replayed(author messages.Ref, rec *journaletv1.Record) {
+	key := decided{author, rec.GetStep().GetCause()}
+	want, ok := j.states[key]
+	delete(j.states, key)
+	d, err := j.fold.Decider(author)
+	switch {
+	case err != nil:
+		j.broken(replayIsLive, author.ID, "record %d: %v", rec.GetSeq(), err)
+	case !ok || d == nil:
+		return // the actor is no more, or its run
+	case !bytes.Equal(want, stateBytes(d.State())):
+		j.broken(replayIsLive, author.ID, "%s differs after record %d", author, rec.GetSeq())
+	}
+}
+
+func stateBytes(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return b
+}
+
+// recovered: what a start folds from snapshots and the records behind them is what the whole journal folds to.
+func (j *judge) recovered(cells *host.Cells) {
+	for _, ref := range cells.Refs() {
+		// A snapshot holds records that led to no step, too: none is handled again.
+		err := j.fold.CatchUp(ref, cells.Handled(ref))
+		d, failed := j.fold.Decider(ref)
+		err = errors.Join(err, failed)
+		switch {
+		case err != nil || d == nil:
+			j.broken(replayIsLive, ref.ID, "%s is there after a start, and not in the whole journal: %v", ref, err)
+		case !bytes.Equal(stateBytes(cells.Decider(ref).State()), stateBytes(d.State())):
+			j.broken(replayIsLive, ref.ID, "%s after a start differs from the fold of the whole journal: %s", ref,
+				difference(cells.Decider(ref).State(), d.State()))
+		}
+	}
+}
+
+// rebuild keeps the books again from the records that are left after some were lost that had been acknowledged. What really
+// happened did happen; counts may be lower than before.
+func (j *judge) rebuild() {
+	j.forgiving = true
+	j.forgetRecords()
+	for _, h := range j.pods {
+		h.forgetRecords()
+	}
+	for _, rec := range j.sim.journal.stored {
+		author := messages.RefOf(rec.GetActor())
+		for i, e := range messages.Events(rec) {
+			id := ""
+			if rec.GetStep() != nil {
+				id = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
+			}
+			j.event(author, id, e, j.uptimeOf(rec))
+		}
+		j.fold.Record(rec)
+	}
+}
+
+// difference shows where the texts of two states part.
+func difference(a, b proto.Message) string {
+	const around = 200
+	x, y := prototext.Format(a), prototext.Format(b)
+	i := 0
+	for i < min(len(x), len(y)) && x[i] == y[i] {
+		i++
+	}
+	cut := func(s string) string { return s[max(0, min(i, len(s))-around):min(len(s), i+around)] }
+	return "\n" + cut(x) + "\nand\n" + cut(y)
+}
+
+// crashed forgets what was decided and never stored.
+func (j *judge) crashed() { clear(j.states) }
+
+// handled judges an actor that has just handled a record.
+func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
+	j.bounds(r, ref)
+	if step == nil {
+		return
+	}
+	j.steps++
+	d := r.cells.Decider(ref)
+	j.states[decided{ref, step.GetStep().GetCause()}] = stateBytes(d.State())
+	switch d := d.(type) {
+	case *pod.Actor:
+		j.startsOnlyWhileItRuns(ref, d, step)
+		j.counts(ref, d)
+	default:
+		j.fits(d)
+	}
+}
+
+// maxMailbox bounds the records that may wait for one actor (host: mailboxSize).
+const maxMailbox = 1024
+
+// bounds: nothing that waits grows without end.
+func (j *judge) bounds(r *run, ref messages.Ref) {
+	if n := r.cells.Waiting(ref); n > maxMailbox {
+		j.broken(withinBounds, ref.ID, "%d records wait for %s", n, ref)
+	}
+	if n := len(r.journal.pending); n > 4*maxMailbox+maxBatch {
+		j.broken(withinBounds, "", "%d records wait for the disk", n)
+	}
+	if r.watcher.deepest > maxQueued {
+		j.broken(withinBounds, "", "%d pods wait for a look", r.watcher.deepest)
+	}
+}
+
+// startsOnlyWhileItRuns: a pod that ends, or is not admitted, asks for no sandbox and no start.
+func (j *judge) startsOnlyWhileItRuns(ref messages.Ref, d *pod.Actor, step *journaletv1.Record) {
+	if d.Pod().GetStage() == journaletv1.PodStage_POD_STAGE_RUNNING {
+		return
+	}
+	for _, e := range step.GetStep().GetDecisions() {
+		if c := e.GetCallRequested(); c.GetStartContainer() != nil || c.GetRunSandbox() != nil {
+			j.broken(startsWhileRuns, ref.ID, "in stage %s: %v", d.Pod().GetStage(), c)
+		}
+	}
+}
+
+// counts: the restart count of a container never goes down within a life of its pod.
+func (j *judge) counts(ref messages.Ref, d *pod.Actor) {
+	h := j.history(ref.ID)
+	s := d.Pod()
+	if born := s.GetCreatedAt().AsTime(); !born.Equal(h.born) || s.GetCreatedAt() == nil {
+		h.born, h.counts = born, map[string]uint32{}
+	}
+	for name, c := range s.GetContainers() {
+		n := c.GetCurrent().GetAttempt()
+		if n < h.counts[name] && !j.forgiving {
+			j.broken(countsGrow, ref.ID, "%s: from %d to %d", name, h.counts[name], n)
+		}
+		h.counts[name] = n
+	}
+}

@@ -1,0 +1,356 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/node"
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// podHistory is what the judge knows of one pod by UID, whatever the agent's state says.
+type podHistory struct {
+	// gone: nothing of it may be made any more, until its source adds it again.
+	gone bool
+	// name is that of this life, digest what its source wants now.
+	name, digest string
+	born         time.Time
+	// counts are restart counts by container.
+	counts map[string]uint32
+	// made are the containers that ran, by name and attempt; began counts runs of those that may run but once.
+	made, began map[string]int
+	// instances counts what was made, by sandbox and name.
+	instances map[string]int
+	// first and doneWell hold, by sandbox and name, what was started and what ended with 0.
+	first, doneWell map[string]bool
+	// begun holds, in the same form, what was made, whether it ever ran or not.
+	begun map[string]bool
+	// endAsked is when the end of an instance was asked for, by id; endsAt when that of the pod was; -1: not.
+	endAsked map[string]time.Duration
+	endsAt   time.Duration
+	// grace is the least that any manifest or reason gave its containers to end.
+	grace time.Duration
+	told  told
+	// open are its calls that have no outcome yet.
+	open []*intent
+}
+
+func (j *judge) history(uid string) *podHistory {
+	h := j.pods[uid]
+	if h == nil {
+		h = &podHistory{
+			counts: map[string]uint32{}, made: map[string]int{}, began: map[string]int{}, first: map[string]bool{}, doneWell: map[string]bool{},
+			begun: map[string]bool{}, instances: map[string]int{},
+			endAsked: map[string]time.Duration{}, endsAt: -1, grace: time.Hour,
+		}
+		j.pods[uid] = h
+	}
+	return h
+}
+
+// forgetRecords forgets what was read off records.
+func (h *podHistory) forgetRecords() {
+	h.gone, h.name, h.digest, h.endsAt, h.grace, h.told, h.open = false, "", "", -1, time.Hour, told{}, nil
+	clear(h.endAsked)
+}
+
+// updated takes note of what the source wants.
+func (h *podHistory) updated(s *sim, at time.Duration, u *journaletv1.PodUpdated) {
+	h.digest = u.GetPod().GetDigest()
+	if u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
+		h.gone, h.endsAt, h.grace, h.told = false, -1, time.Hour, told{}
+		for _, counted := range []map[string]int{h.made, h.began} {
+			clear(counted)
+		}
+	}
+	if u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
+		h.name = u.GetPod().GetName()
+	}
+	// What runs cannot change its name: it ends.
+	if u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE || u.GetPod().GetName() != h.name {
+		h.ends(at, nil)
+	}
+	m := s.manifests.byDigest[u.GetPod().GetDigest()]
+	if m == nil {
+		return
+	}
+	if g := m.Spec.TerminationGracePeriodSeconds; g != nil {
+		h.grace = min(h.grace, time.Duration(*g)*time.Second)
+	}
+	for _, list := range [][]corev1.Container{m.Spec.InitContainers, m.Spec.Containers} {
+		for i := range list {
+			for _, p := range []*corev1.Probe{list[i].StartupProbe, list[i].LivenessProbe} {
+				if p != nil && p.TerminationGracePeriodSeconds != nil {
+					h.grace = min(h.grace, time.Duration(*p.TerminationGracePeriodSeconds)*time.Second)
+				}
+			}
+		}
+	}
+}
+
+// ends takes note that the pod ends.
+func (h *podHistory) ends(at time.Duration, grace *durationpb.Duration) {
+	if h.endsAt < 0 {
+		h.endsAt = at
+	}
+	if grace != nil {
+		h.grace = min(h.grace, grace.AsDuration())
+	}
+}
+
+// asked takes note of when the end of an instance was first asked for.
+func (h *podHistory) asked(at time.Duration, c *journaletv1.CallRequested) {
+	id := c.GetStopContainer().GetContainerId()
+	if k := c.GetRunHook(); k.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
+		id = k.GetContainerId()
+	}
+	if _, ok := h.endAsked[id]; id != "" && !ok {
+		h.endAsked[id] = at
+	}
+	if k := c.GetStopContainer(); k != nil {
+		// What the agent ended by itself may run again.
+		h.mayRunAgain(k.GetContainer())
+	}
+}
+
+// mayRunAgain forgets how often a container ran that is to run but once.
+func (h *podHistory) mayRunAgain(container string) {
+	maps.DeleteFunc(h.began, func(key string, _ int) bool { return strings.HasPrefix(key, container+" ") })
+}
+
+// sandboxMade: one sandbox at a time, and its intent first. What a runtime does for an agent that is dead, or has given up
+// waiting, comes at its own time, and nobody can keep it from it.
+func (j *judge) sandboxMade(o *objects, x *sandbox, gone bool) {
+	j.performs(x.intent)
+	if gone {
+		return
+	}
+	if h := j.history(x.uid); h.gone {
+		j.broken(noneOfGonePods, x.uid, "sandbox %s is made", x.id)
+	}
+	for _, other := range o.sandboxes {
+		if other.ready || !other.stopped {
+			j.broken(oneSandbox, x.uid, "sandbox %s is made beside %s (ready %t, stopped %t)", x.id, other.id, other.ready, other.stopped)
+		}
+	}
+}
+
+// containerMade: an instance is made once, for an intent that is stored and a pod that is there.
+func (j *judge) containerMade(c *container, gone bool) {
+	j.performs(c.intent)
+	h := j.history(c.uid)
+	h.begun[c.inSandbox(c.name)] = true
+	h.instances[c.inSandbox(c.name)]++
+	if h.gone && !gone {
+		j.broken(noneOfGonePods, c.uid, "container %s is made", c.id)
+	}
+	if h.made[fmt.Sprint(c.name, " ", c.attempt)] > 0 && !j.forgiving {
+		j.broken(newAttempts, c.uid, "%s attempt %d", c.name, c.attempt)
+	}
+}
+
+// containerStarted: never two instances at once, in order, and not again what runs once.
+func (j *judge) containerStarted(o *objects, c *container) {
+	j.instances++
+	h := j.history(c.uid)
+	h.made[fmt.Sprint(c.name, " ", c.attempt)]++
+	for _, other := range o.containers {
+		if other != c && other.name == c.name && other.alive() {
+			j.broken(oneInstance, c.uid, "%s starts beside %s", c.id, other.id)
+		}
+	}
+	if n := h.begins(c); n > 1 && !j.forgiving {
+		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
+	}
+	j.inOrder(h, c)
+	h.first[c.inSandbox(c.name)] = true
+}
+
+func (c *container) inSandbox(name string) string { return c.sandbox + " " + name }
+
+// neverAgain tells whether a container is to run but once. One with rules counts as one that may run again.
+func neverAgain(m *corev1.Pod, c *corev1.Container) bool {
+	if c.RestartPolicy != nil {
+		return *c.RestartPolicy == corev1.ContainerRestartPolicyNever && len(c.RestartPolicyRules) == 0
+	}
+	return m.Spec.RestartPolicy == corev1.RestartPolicyNever
+}
+
+// begins counts the runs of a container that is to run but once: an init container in each sandbox.
+func (h *podHistory) begins(c *container) int {
+	if !neverAgain(c.manifest, c.spec) {
+		return 0
+	}
+	key := c.name + " " + c.hash
+	if isInit(c.manifest, c.name) {
+		key += " " + c.sandbox
+	}
+	h.began[key]++
+	return h.began[key]
+}
+
+// inOrder: what stands before a container in its manifest has ended well, or, as a sidecar, was started. One behind which
+// another has been started, or is being started for an earlier manifest, is no longer asked about.
+func (j *judge) inOrder(h *podHistory, c *container) {
+	m := c.manifest
+	begun := func(name string) bool {
+		return h.begun[c.inSandbox(name)] && name != c.name || h.first[c.inSandbox(name)] || j.underWay(c, name)
+	}
+	mains := slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return begun(x.Name) }) || h.earlier(c)
+	if c.digest != h.digest {
+		return // its manifest was changed while its start was under way
+	}
+	if c.once && slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return h.first[c.inSandbox(x.Name)] }) {
+		j.broken(initOrder, c.uid, "init container %s starts after a main container", c.name)
+	}
+	for i := range m.Spec.InitContainers {
+		spec := &m.Spec.InitContainers[i]
+		if spec.Name == c.name {
+			return
+		}
+		behind := slices.ContainsFunc(m.Spec.InitContainers[i+1:], func(x corev1.Container) bool { return begun(x.Name) })
+		through := h.doneWell[c.inSandbox(spec.Name)] || isSidecar(spec) && h.first[c.inSandbox(spec.Name)]
+		if !through && !mains && !behind {
+			j.broken(initOrder, c.uid, "%s starts before init container %s was through", c.name, spec.Name)
+		}
+	}
+}
+
+// earlier tells whether an instance of a main container was made before it in the same sandbox, even if it never ran: with
+// it the pod was initialized, as with the kubelet.
+func (h *podHistory) earlier(c *container) bool {
+	return !isInit(c.manifest, c.name) && h.instances[c.inSandbox(c.name)] > 1
+}
+
+// underWay tells whether an earlier manifest led to a start that is under way in the same sandbox.
+func (j *judge) underWay(c *container, name string) bool {
+	return slices.ContainsFunc(j.history(c.uid).open, func(in *intent) bool {
+		k := in.req.GetStartContainer()
+		return k.GetContainer() == name && in.dispatched && k.GetSandboxId() == c.sandbox && k.GetDigest() != c.digest
+	})
+}
+
+func (j *judge) containerEnded(c *container) {
+	if c.code == 0 {
+		j.history(c.uid).doneWell[c.inSandbox(c.name)] = true
+	}
+}
+
+// vanished: what the runtime forgot may run again, since nobody knows that it ran.
+func (j *judge) vanished(c *container) {
+	h := j.history(c.uid)
+	delete(h.made, fmt.Sprint(c.name, " ", c.attempt))
+	h.mayRunAgain(c.name)
+}
+
+// graceTolerance is what a kill may come too early: hints of time are rounded.
+const graceTolerance = 100 * time.Millisecond
+
+// killed: SIGKILL comes when what its pod gives a container to end is over, and not before. A clock that is set forward
+// makes it shorter.
+func (j *judge) killed(w *world, c *container) {
+	h := j.history(c.uid)
+	begin, ok := h.endAsked[c.id]
+	if h.endsAt >= 0 && (!ok || h.endsAt < begin) {
+		begin, ok = h.endsAt, true
+	}
+	took := w.clock.uptime - begin
+	if !ok || j.clockSet >= begin || took < 0 || h.grace == time.Hour || j.forgiving {
+		return
+	}
+	if took < h.grace-graceTolerance {
+		j.broken(graceKept, c.uid, "%s is killed %s after its end began, and has %s", c.id, took, h.grace)
+	}
+}
+
+// fits: what is admitted is no more than the node has, and no port or name is given twice.
+func (j *judge) fits(d actors.Decider) {
+	a, ok := d.(*node.Actor)
+	if !ok {
+		return
+	}
+	s, ok := a.State().(*journaletv1.NodeState)
+	if !ok {
+		return
+	}
+	have := s.GetConfig().GetAllocatable()
+	if s.GetUsed().GetMilliCpu() > have.GetMilliCpu() || s.GetUsed().GetMemoryBytes() > have.GetMemoryBytes() {
+		j.broken(withinNode, "", "%v of %v", s.GetUsed(), have)
+	}
+	names := map[string]string{}
+	for uid, p := range s.GetPods() {
+		if other := names[p.GetFullName()]; other != "" {
+			j.broken(withinNode, uid, "%s is admitted twice, as %s too", p.GetFullName(), other)
+		}
+		names[p.GetFullName()] = uid
+	}
+}
+
+// told is what an observer knows of a pod who heard nothing but its PodStatusChanged.
+type told struct {
+	changed    *journaletv1.PodStatusChanged
+	conditions map[string]*journaletv1.Condition
+	waiting    map[string]*journaletv1.Waiting
+}
+
+func (t *told) fold(c *journaletv1.PodStatusChanged) {
+	if t.conditions == nil {
+		t.conditions, t.waiting = map[string]*journaletv1.Condition{}, map[string]*journaletv1.Waiting{}
+	}
+	t.changed = c
+	for _, cond := range c.GetConditions() {
+		t.conditions[cond.GetType()] = cond
+	}
+	for name, w := range c.GetWaiting() {
+		t.waiting[name] = w
+	}
+}
+
+// statusTold: what was told adds up to what the state shows.
+func (j *judge) statusTold(author messages.Ref, rec *journaletv1.Record) {
+	if author.Kind != journaletv1.ActorKind_ACTOR_KIND_POD {
+		return
+	}
+	d, _ := j.fold.Decider(author)
+	a, ok := d.(*pod.Actor)
+	t := j.history(author.ID).told
+	if !ok || t.changed == nil || a.Pod().GetRejected() || a.Pod().GetStage() == journaletv1.PodStage_POD_STAGE_FINISHED {
+		return
+	}
+	v := a.View(pod.Node{RuntimeName: "sim"})
+	if got := podPhases[t.changed.GetPhase()]; got != v.Status.Phase {
+		j.broken(statusIsFold, author.ID, "record %d: phase %s was told, and is %s", rec.GetSeq(), got, v.Status.Phase)
+	}
+	for _, c := range v.Status.Conditions {
+		if was := t.conditions[string(c.Type)]; was == nil || was.GetStatus() != (c.Status == corev1.ConditionTrue) || was.GetReason() != c.Reason {
+			j.broken(statusIsFold, author.ID, "record %d: condition %s was told as %v, and is %s %s", rec.GetSeq(), c.Type, was, c.Status, c.Reason)
+		}
+	}
+	for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
+		reason := ""
+		if c.State.Waiting != nil {
+			reason = c.State.Waiting.Reason
+		}
+		if c.LastTerminationState.Terminated != nil && (reason == "ContainerCreating" || reason == "PodInitializing") {
+			reason = "" // a restart that needs no waiting is told as none, from terminated straight to running
+			delete(t.waiting, c.Name)
+		}
+		if was := t.waiting[c.Name].GetReason(); was != reason {
+			j.broken(statusIsFold, author.ID, "record %d: %s was told to wait for %q, and waits for %q", rec.GetSeq(), c.Name, was, reason)
+		}
+	}
+}
+
+var podPhases = map[journaletv1.PodPhase]corev1.PodPhase{
+	journaletv1.PodPhase_POD_PHASE_PENDING: corev1.PodPending, journaletv1.PodPhase_POD_PHASE_RUNNING: corev1.PodRunning,
+	journaletv1.PodPhase_POD_PHASE_SUCCEEDED: corev1.PodSucceeded, journaletv1.PodPhase_POD_PHASE_FAILED: corev1.PodFailed,
+}

@@ -1,0 +1,334 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Plan is everything that is done to the agent and its world in a run, in order of time. It follows from the seed; leaving
+// out a part of it changes no other part.
+type Plan struct {
+	Seed   uint64
+	Ops    []Op
+	config config
+	// end is when the faults stop.
+	end time.Duration
+}
+
+// Op is one thing that happens.
+type Op struct {
+	// N is its place in the whole plan.
+	N    int
+	At   time.Duration
+	Kind string
+	// what the kind needs: a file, its content, a length of time, and randomness of its own.
+	file  string
+	body  []byte
+	lasts time.Duration
+	pick  uint64
+}
+
+func (o Op) String() string {
+	text := fmt.Sprintf("%3d %10s %s", o.N, o.At.Round(time.Millisecond), o.Kind)
+	if o.file != "" {
+		text += " " + o.file
+	}
+	if o.lasts != 0 {
+		text += " for " + o.lasts.Round(time.Millisecond).String()
+	}
+	return text
+}
+
+// config is what a run is started with.
+type config struct {
+	files       int
+	concurrency uint32
+	pulls       uint32
+	maxPods     uint32
+	maxBackOff  time.Duration
+	mishaps     int
+	failing     int
+	// syncs is how late the journal may be forced to disk (--journal-sync=interval), 0 for at once.
+	syncs time.Duration
+}
+
+// PlanOf makes the plan of a seed.
+func PlanOf(seed uint64) *Plan {
+	r := stream(seed, "plan")
+	p := &Plan{Seed: seed, end: between(r, 5*time.Minute, 20*time.Minute)}
+	p.config = config{
+		files: 2 + r.IntN(8), concurrency: pick[uint32](r, 1, 2, 4, 8), pulls: 1 + r.Uint32N(4), maxPods: pick[uint32](r, 4, 110, 110, 110),
+		maxBackOff: pick(r, 10*time.Second, time.Minute, 300*time.Second), mishaps: pick(r, 0, 30, 100, 300),
+		failing: pick(r, 0, 0, 20), syncs: pick(r, 0, 0, 0, time.Second, 5*time.Second),
+	}
+	if chance(r, 16) {
+		p.config.files, p.config.concurrency = 50, 8
+	}
+	p.workload(stream(seed, "plan of files"))
+	p.faults(stream(seed, "plan of faults"))
+	slices.SortStableFunc(p.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
+	for i := range p.Ops {
+		p.Ops[i].N = i
+	}
+	return p
+}
+
+// workload plans what is written into the folder: pods that come, change, quarrel over names and go.
+func (p *Plan) workload(r *rand.Rand) {
+	write := func(at time.Duration, i int) {
+		name, uid := fmt.Sprintf("p%d", i), ""
+		if i%3 == 0 {
+			uid = fmt.Sprintf("uid-%d", i)
+		}
+		if chance(r, 12) {
+			name = fmt.Sprintf("p%d", r.IntN(p.config.files))
+		}
+		if chance(r, 20) {
+			uid = fmt.Sprintf("uid-%d", r.IntN(p.config.files))
+		}
+		op := Op{At: min(at, p.end), Kind: "write", file: fmt.Sprintf("f%d.json", i), body: manifestOf(r, name, uid)}
+		if chance(r, 25) {
+			op.body = []byte("{not a pod")
+		}
+		p.Ops = append(p.Ops, op)
+	}
+	for i := range p.config.files {
+		write(between(r, 0, pick(r, 10*time.Millisecond, 20*time.Second, 2*time.Minute)), i)
+	}
+	for range int(p.end/time.Minute) * (1 + p.config.files/8) {
+		at, i := between(r, 20*time.Second, p.end), r.IntN(p.config.files)
+		switch r.IntN(4) {
+		case 0:
+			p.Ops = append(p.Ops, Op{At: at, Kind: "remove", file: fmt.Sprintf("f%d.json", i)})
+		case 1:
+			// Several changes in a row, faster than anything can follow.
+			for range 2 + r.IntN(6) {
+				write(at+between(r, 0, 3*time.Second), i)
+			}
+		default:
+			write(at, i)
+		}
+	}
+}
+
+// mischief is what may go wrong, with how often and for how long.
+var mischief = map[string]struct {
+	weight   int
+	min, max time.Duration
+	do       func(*sim, Op)
+}{
+	"kill the agent":           {12, time.Millisecond, time.Minute, (*sim).killAgent},
+	"restart the agent":        {4, 10 * time.Millisecond, 10 * time.Second, (*sim).restartAgent},
+	"other settings":           {2, 10 * time.Millisecond, time.Second, (*sim).otherSettings},
+	"snapshot":                 {4, 0, 0, func(s *sim, _ Op) { s.snapshot() }},
+	"kill the runtime":         {5, 100 * time.Millisecond, 2 * time.Minute, (*sim).killRuntime},
+	"the runtime hangs":        {4, time.Second, 4 * time.Minute, func(s *sim, o Op) { s.world.hungUntil = s.clock.uptime + o.lasts }},
+	"the runtime is slow":      {4, 10 * time.Second, 3 * time.Minute, func(s *sim, o Op) { s.world.slowUntil = s.clock.uptime + o.lasts }},
+	"no network":               {2, time.Second, 2 * time.Minute, (*sim).noNetwork},
+	"no registry":              {3, time.Second, 5 * time.Minute, (*sim).noRegistry},
+	"images are gone":          {2, 0, 0, func(s *sim, _ Op) { clear(s.world.images) }},
+	"events go astray":         {4, 10 * time.Second, 5 * time.Minute, func(s *sim, o Op) { s.world.eventsBadUntil = s.clock.uptime + o.lasts }},
+	"a container is forgotten": {3, 0, 0, (*sim).forgetContainer},
+	"a pod is forgotten":       {2, 0, 0, (*sim).forgetPod},
+	"a container dies":         {5, 0, 0, (*sim).containerDies},
+	"a sandbox dies":           {4, 0, 0, (*sim).sandboxDies},
+	"track of one is lost":     {2, 0, 0, (*sim).loseTrack},
+	"reboot":                   {2, time.Second, time.Minute, (*sim).rebootNode},
+	"the power is cut":         {2, time.Second, time.Minute, (*sim).cutPower},
+	"the journal is lost":      {1, time.Millisecond, time.Minute, (*sim).loseJournal},
+	"the clock is set forward": {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(o.lasts) }},
+	"the clock is set back":    {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(-o.lasts) }},
+	"the disk stalls":          {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = s.clock.uptime + o.lasts }},
+	"an actor is slow":         {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
+}
+
+func (p *Plan) faults(r *rand.Rand) {
+	var bag []string
+	for _, kind := range slices.Sorted(maps.Keys(mischief)) {
+		for range mischief[kind].weight {
+			bag = append(bag, kind)
+		}
+	}
+	for at := between(r, 0, 30*time.Second); at < p.end; at += between(r, time.Second, pick(r, 5*time.Second, time.Minute)) {
+		kind := pick(r, bag...)
+		m := mischief[kind]
+		lasts := between(r, m.min, m.max)
+		if chance(r, 2) {
+			lasts = between(r, m.min, min(m.max, m.min*10))
+		}
+		p.Ops = append(p.Ops, Op{At: at, Kind: kind, lasts: lasts, pick: r.Uint64()})
+	}
+}
+
+func (s *sim) do(o Op) {
+	switch o.Kind {
+	case "write":
+		s.folder.write(s.manifests, o.file, o.body)
+	case "remove":
+		s.folder.remove(o.file)
+	default:
+		mischief[o.Kind].do(s, o)
+	}
+}
+
+// later does something when an op is over, unless the faults are over before.
+func (s *sim) later(d time.Duration, do func()) { s.clock.after(nil, d, do) }
+
+func (s *sim) killAgent(o Op) {
+	if s.agent != nil {
+		s.crash()
+		s.later(o.lasts, s.start)
+	}
+}
+
+func (s *sim) restartAgent(o Op) {
+	if s.agent != nil {
+		s.stop()
+		s.later(o.lasts, s.start)
+	}
+}
+
+func (s *sim) otherSettings(o Op) {
+	s.config.concurrency = []uint32{1, 2, 4, 8}[o.pick%4]
+	s.config.maxBackOff = []time.Duration{5 * time.Second, time.Minute, 300 * time.Second}[o.pick%3]
+	s.restartAgent(o)
+}
+
+func (s *sim) killRuntime(o Op) {
+	if !s.world.up {
+		return
+	}
+	s.world.killRuntime()
+	s.later(o.lasts, s.world.startRuntime)
+}
+
+func (s *sim) noNetwork(o Op) {
+	s.world.networkReady = false
+	s.later(o.lasts, func() { s.world.networkReady = true })
+}
+
+func (s *sim) noRegistry(o Op) {
+	s.world.registryUp = false
+	s.later(o.lasts, func() { s.world.registryUp = true })
+}
+
+// some is one of the pods of which the runtime holds something, nil if there is none.
+func (s *sim) some(o Op) *objects {
+	var all []*objects
+	for _, x := range s.world.objects {
+		if !x.empty() {
+			all = append(all, x)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[o.pick%uint64(len(all))]
+}
+
+func (s *sim) someContainer(o Op) *container {
+	x := s.some(o)
+	if x == nil || len(x.containers) == 0 {
+		return nil
+	}
+	return x.containers[o.pick/7%uint64(len(x.containers))]
+}
+
+func (s *sim) forgetContainer(o Op) {
+	if c := s.someContainer(o); c != nil {
+		s.world.vanish(c)
+	}
+}
+
+func (s *sim) forgetPod(o Op) {
+	x := s.some(o)
+	if x == nil {
+		return
+	}
+	for len(x.containers) > 0 {
+		s.world.vanish(x.containers[0])
+	}
+	x.sandboxes = nil
+}
+
+func (s *sim) containerDies(o Op) {
+	if c := s.someContainer(o); c != nil && c.alive() {
+		s.world.exit(c, 137, "OOMKilled")
+	}
+}
+
+func (s *sim) sandboxDies(o Op) {
+	if x := s.some(o); x != nil {
+		for _, b := range x.sandboxes {
+			s.world.killSandbox(b)
+		}
+	}
+}
+
+func (s *sim) loseTrack(o Op) {
+	if c := s.someContainer(o); c != nil && c.state == running {
+		c.state = unknown
+	}
+}
+
+// rebootNode ends agent, runtime and everything that runs.
+func (s *sim) rebootNode(o Op) {
+	s.crash()
+	s.boots++
+	s.world.killRuntime()
+	s.world.reboot()
+	s.later(o.lasts/2, s.world.startRuntime)
+	s.later(o.lasts, s.start)
+}
+
+// cutPower is a reboot that costs what was not forced to disk, acknowledged or not.
+func (s *sim) cutPower(o Op) {
+	s.rebootNode(o)
+	if s.config.syncs == 0 {
+		return
+	}
+	before := len(s.journal.stored)
+	if s.journal.lose(s.clock.uptime-time.Duration(o.pick%uint64(s.config.syncs))) == 0 {
+		return
+	}
+	if s.barrier > len(s.journal.stored) {
+		s.snapshots, s.barrier = nil, 0
+	}
+	s.damage = &journaletv1.JournalDamaged{ExpectedSeq: uint64(before), FoundSeq: uint64(len(s.journal.stored)), Message: "the end is missing"}
+	s.judge.rebuild()
+}
+
+// loseJournal has the agent begin with an empty journal beside the pods that run.
+func (s *sim) loseJournal(o Op) {
+	if s.config.syncs == 0 || s.agent == nil {
+		return
+	}
+	s.crash()
+	s.journal.lose(-1)
+	s.snapshots, s.barrier, s.epoch = nil, 0, 0
+	s.judge.rebuild()
+	s.later(o.lasts, s.start)
+}
+
+func (s *sim) setClock(by time.Duration) {
+	s.clock.wall = s.clock.wall.Add(by)
+	s.judge.clockSet = s.clock.uptime
+}
+
+func (s *sim) wedgeActor(o Op) {
+	if s.agent == nil {
+		return
+	}
+	refs := s.agent.cells.Refs()
+	ref := refs[o.pick%uint64(len(refs))]
+	if ref != messages.Agent {
+		s.agent.wedged[ref] = s.clock.uptime + o.lasts
+	}
+}

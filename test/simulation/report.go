@@ -1,0 +1,89 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/query"
+)
+
+// lastEvents is how many events of the pod concerned a failure shows.
+const lastEvents = 40
+
+// Report tells what was broken, and how to see it again.
+func (r *Result) Report() string {
+	if r.Broken == nil {
+		return fmt.Sprintf("seed %d: all holds; %d records of %d runs in %s, hash %s", r.Plan.Seed, r.Records, r.Runs, r.Virtual, r.Hash)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %s\n  %s\n  at %s, after record %d\n", r.Plan.Seed, r.Broken.Invariant,
+		strings.ReplaceAll(r.Broken.Text, "\n", "\n  "), r.Broken.At, r.Broken.Record)
+	fmt.Fprintf(&b, "again: make sim SEED=%d%s\nthe plan:\n", r.Plan.Seed, r.Plan.keep())
+	for _, o := range r.Plan.Ops {
+		fmt.Fprintf(&b, "  %s\n", o)
+	}
+	what := "the journal"
+	if r.Broken.UID != "" {
+		what = "pod " + r.sim.manifests.names[r.Broken.UID] + " (" + r.Broken.UID + ")"
+	}
+	fmt.Fprintf(&b, "the last events of %s:\n%s", what, r.Text(r.Broken.UID, lastEvents))
+	return b.String()
+}
+
+// Text tells the last events of a pod, or of all for an empty UID; most below 1 is all of them.
+func (r *Result) Text(uid string, most int) string {
+	d := query.NewDescriber()
+	var lines []string
+	for _, rec := range r.sim.journal.stored {
+		author := messages.RefOf(rec.GetActor())
+		for i, e := range messages.Events(rec) {
+			id := ""
+			if rec.GetStep() != nil {
+				id = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
+			}
+			text := d.Describe(id, author, e)
+			if uid == "" || concerns(author, e, uid) {
+				lines = append(lines, fmt.Sprintf("  %5d %s %s %s", rec.GetSeq(), rec.GetTime().AsTime().Format("15:04:05.000"), d.Actor(author), text))
+			}
+		}
+	}
+	if most > 0 && len(lines) > most {
+		lines = lines[len(lines)-most:]
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// concerns tells whether an event is about a pod, or about the agent as a whole.
+func concerns(author messages.Ref, e *journaletv1.Event, uid string) bool {
+	if author == messages.Pod(uid) || e.GetAgentStarted() != nil {
+		return true
+	}
+	id := e.GetCallDispatched().GetIntentId() + e.GetCallFinished().GetIntentId() + e.GetCallDropped().GetIntentId()
+	if d, err := messages.ParseDecisionID(id); err == nil && d.Author == messages.Pod(uid) {
+		return true
+	}
+	for _, about := range []string{
+		e.GetPodUpdated().GetPod().GetUid(), e.GetAdmissionDecided().GetUid(), e.GetAdmissionDeferred().GetUid(),
+		e.GetImageAnswered().GetUid(), e.GetPodForgotten().GetUid(),
+	} {
+		if about == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// keep names what is left of a plan that was shrunk.
+func (p *Plan) keep() string {
+	whole := PlanOf(p.Seed)
+	if len(whole.Ops) == len(p.Ops) {
+		return ""
+	}
+	var kept []string
+	for _, o := range p.Ops {
+		kept = append(kept, fmt.Sprint(o.N))
+	}
+	return " KEEP=" + strings.Join(kept, ",")
+}

@@ -1,0 +1,106 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// sim is one simulation: a world, a journal, and an agent that comes and goes.
+type sim struct {
+	seed      uint64
+	config    config
+	clock     *clock
+	world     *world
+	journal   *journal
+	manifests *library
+	folder    *folder
+	judge     *judge
+	// agent is the run that goes on, nil while it is down.
+	agent *run
+	epoch uint64
+	boots int
+	// snapshots are the newest set stored; they hold the first barrier records.
+	snapshots []*journaletv1.Snapshot
+	barrier   int
+	// damage is what the next opening of the journal finds wrong, nil for nothing.
+	damage *journaletv1.JournalDamaged
+}
+
+// Result is what became of a run.
+type Result struct {
+	Plan *Plan
+	// Broken is what must not have happened, nil for nothing.
+	Broken *Broken
+	// Hash is that of every record in order.
+	Hash string
+	// Records, Runs, Instances, Events and Virtual say how much was simulated.
+	Records, Runs, Instances int
+	Events                   uint64
+	Virtual                  time.Duration
+	// Final is what every pod came to, without what depends on when.
+	Final string
+	// Covered counts the events of the journal by name.
+	Covered map[string]int
+	sim     *sim
+}
+
+// Options change how a plan is carried out.
+type Options struct {
+	// CrashAfter has the agent killed once so many things have happened, 0 for never.
+	CrashAfter uint64
+	// Concurrency replaces the one of the plan, 0 for none.
+	Concurrency uint32
+	// Quiet leaves out everything that the world does by itself: no mishaps, programs that do well.
+	Quiet bool
+	// AstrayHints has all hints of the runtime late, doubled or lost.
+	AstrayHints bool
+	// Defect, if any, is built into the agent to see whether it is found.
+	Defect func(*sim)
+}
+
+// Run carries out a plan.
+func Run(p *Plan, o Options) *Result {
+	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), folder: &folder{files: map[string]*journaletv1.ManifestFile{}, changed: func() {}}}
+	s.journal = newJournal(s.clock, p.Seed)
+	s.judge = newJudge(s)
+	s.world = newWorld(s.clock, p.Seed, s.judge)
+	s.world.mishaps, s.journal.failing = p.config.mishaps, p.config.failing
+	if o.Quiet {
+		s.world.mishaps, s.journal.failing, s.world.calm = 0, 0, true
+	}
+	if o.Concurrency > 0 {
+		s.config.concurrency = o.Concurrency
+	}
+	if o.AstrayHints {
+		s.world.eventsBadUntil = 1 << 62
+	}
+	for _, op := range p.Ops {
+		s.clock.after(nil, op.At, func() { s.do(op) })
+	}
+	s.start()
+	if o.Defect != nil {
+		o.Defect(s)
+	}
+	s.play(p.end, o.CrashAfter)
+	if s.judge.first == nil {
+		s.converge(o.CrashAfter)
+	}
+	return &Result{
+		Plan: p, Broken: s.judge.first, Hash: s.journal.digest(), Records: len(s.journal.stored), Runs: int(s.epoch),
+		Instances: s.judge.instances, Events: s.clock.happened, Virtual: s.clock.uptime, Final: s.final(), Covered: s.judge.covered, sim: s,
+	}
+}
+
+// play lets things happen until a moment, or until something must not have happened.
+func (s *sim) play(end time.Duration, crashAfter uint64) {
+	for s.judge.first == nil && s.clock.next(end) {
+		if s.clock.happened == crashAfter {
+			s.crash()
+			s.clock.after(nil, time.Millisecond, s.start)
+		}
+	}
+	if s.journal.err != nil {
+		s.judge.broken(noActorFails, "", "%v", s.journal.err)
+	}
+}

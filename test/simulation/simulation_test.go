@@ -1,0 +1,169 @@
+package simulation
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	oneSeed  = flag.Int64("sim.seed", -1, "carry out the plan of this seed alone, and print the hash of its journal")
+	keepOps  = flag.String("sim.keep", "", "of that plan, nothing but the ops with these numbers, as a failure names them")
+	outDir   = flag.String("sim.out", "", "folder to write the journals of that seed, and of failures, to")
+	fresh    = flag.Uint64("sim.seeds", 10, "how many fresh seeds are tried after those that are kept")
+	first    = flag.Uint64("sim.first", 0, "the first fresh seed; 0: another one each time")
+	duration = flag.Duration("sim.for", 0, "begin no further seed after so long; 0: no bound")
+)
+
+// keptSeeds are the seeds of testdata/seeds.txt: each found something once.
+func keptSeeds(t *testing.T) []uint64 {
+	t.Helper()
+	f, err := os.Open("testdata/seeds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var seeds []uint64
+	for in := bufio.NewScanner(f); in.Scan(); {
+		text, _, _ := strings.Cut(in.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
+
+func seedsOf(t *testing.T) []uint64 {
+	t.Helper()
+	if *oneSeed >= 0 {
+		return []uint64{uint64(*oneSeed)}
+	}
+	seeds, from := keptSeeds(t), *first
+	if from == 0 {
+		from = uint64(time.Now().UnixMicro())
+	}
+	for i := range *fresh {
+		seeds = append(seeds, from+i)
+	}
+	return seeds
+}
+
+func planOf(t *testing.T, seed uint64) *Plan {
+	t.Helper()
+	p := PlanOf(seed)
+	if *keepOps == "" {
+		return p
+	}
+	var numbers []int
+	for _, text := range strings.Split(*keepOps, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("-sim.keep: %v", err)
+		}
+		numbers = append(numbers, n)
+	}
+	return p.Keep(numbers)
+}
+
+// TestNothingBreaksUnderFaults carries out the plans of kept and of fresh seeds. A failure is shrunk, and says how to see it
+// again.
+func TestNothingBreaksUnderFaults(t *testing.T) {
+	began := time.Now()
+	var mu sync.Mutex
+	var virtual time.Duration
+	var records, instances, runs, done int
+	covered := map[string]int{}
+	each(seedsOf(t), func(seed uint64) {
+		if *duration > 0 && time.Since(began) > *duration {
+			return
+		}
+		r := Run(planOf(t, seed), Options{})
+		mu.Lock()
+		virtual += r.Virtual
+		records, instances, runs, done = records+r.Records, instances+r.Instances, runs+r.Runs, done+1
+		for name, n := range r.Covered {
+			covered[name] += n
+		}
+		mu.Unlock()
+		if *oneSeed >= 0 {
+			t.Log(r.Report())
+		}
+		if r.Broken != nil {
+			if *keepOps == "" {
+				r = Shrink(r, Options{})
+			}
+			t.Error(r.Report())
+		}
+		if *outDir != "" && (*oneSeed >= 0 || r.Broken != nil) {
+			if err := r.Write(*outDir, fmt.Sprintf("seed-%d", seed)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	took := time.Since(began)
+	t.Logf("%d seeds, %s of virtual time in %s, %.0f times as fast; %d records, %d runs of the agent, %d containers started",
+		done, virtual.Round(time.Minute), took.Round(time.Second), virtual.Seconds()/took.Seconds(), records, runs, instances)
+	t.Logf("events: %v", covered)
+}
+
+// each does something for every seed, on all cores.
+func each(seeds []uint64, do func(seed uint64)) {
+	var wg sync.WaitGroup
+	work := make(chan uint64)
+	for range min(runtime.GOMAXPROCS(0), len(seeds)) {
+		wg.Go(func() {
+			for seed := range work {
+				do(seed)
+			}
+		})
+	}
+	for _, seed := range seeds {
+		work <- seed
+	}
+	close(work)
+	wg.Wait()
+}
+
+// TestTheSameSeedGivesTheSameJournal: every seed again, beside others, gives the same bytes.
+func TestTheSameSeedGivesTheSameJournal(t *testing.T) {
+	const seeds, times = 4, 3
+	var mu sync.Mutex
+	hashes := map[uint64]string{}
+	var all []uint64
+	for range times {
+		for seed := uint64(1000); seed < 1000+seeds; seed++ {
+			all = append(all, seed)
+		}
+	}
+	each(all, func(seed uint64) {
+		r := Run(PlanOf(seed), Options{})
+		mu.Lock()
+		defer mu.Unlock()
+		if was, ok := hashes[seed]; ok && was != r.Hash {
+			t.Errorf("seed %d: hash %s, and before %s", seed, r.Hash, was)
+		}
+		hashes[seed] = r.Hash
+	})
+	if len(hashes) != seeds {
+		t.Fatalf("%d of %d seeds were carried out", len(hashes), seeds)
+	}
+	distinct := map[string]bool{}
+	for _, h := range hashes {
+		distinct[h] = true
+	}
+	if len(distinct) != seeds {
+		t.Errorf("%d seeds gave %d journals", seeds, len(distinct))
+	}
+}

@@ -1,0 +1,128 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// manifestOf makes up a pod: any shape that the agent takes. The text is JSON, which the decoder reads fastest.
+func manifestOf(r *rand.Rand, name, uid string) []byte {
+	meta := fmt.Sprintf(`"name":%q,"annotations":{"note":%q}`, name, secret)
+	if uid != "" {
+		meta += fmt.Sprintf(`,"uid":%q`, uid)
+	}
+	spec := []string{fmt.Sprintf(`"restartPolicy":%q`, pick(r, "Always", "Always", "Always", "OnFailure", "Never"))}
+	if chance(r, 10) {
+		spec = append(spec, `"hostNetwork":true`)
+	}
+	if chance(r, 2) {
+		spec = append(spec, fmt.Sprintf(`"terminationGracePeriodSeconds":%d`, pick(r, 0, 1, 2, 5, 10, 30, 60)))
+	}
+	if chance(r, 12) {
+		spec = append(spec, fmt.Sprintf(`"activeDeadlineSeconds":%d`, pick(r, 5, 60, 300, 900)))
+	}
+	volumes := chance(r, 3)
+	if volumes {
+		spec = append(spec, `"volumes":[{"name":"data","emptyDir":{}}]`)
+	}
+	if inits := initsOf(r, volumes); len(inits) > 0 {
+		spec = append(spec, `"initContainers":[`+strings.Join(inits, ",")+`]`)
+	}
+	var mains []string
+	for i := range 1 + r.IntN(3)*r.IntN(2) {
+		mains = append(mains, containerOf(r, fmt.Sprintf("main%d", i), volumes, main))
+	}
+	spec = append(spec, `"containers":[`+strings.Join(mains, ",")+`]`)
+	return []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{` + meta + `},"spec":{` + strings.Join(spec, ",") + `}}`)
+}
+
+type kind int
+
+const (
+	main kind = iota
+	sidecar
+	initial
+)
+
+func initsOf(r *rand.Rand, volumes bool) []string {
+	if !chance(r, 3) {
+		return nil
+	}
+	var inits []string
+	for i := range 1 + r.IntN(3) {
+		if chance(r, 3) {
+			inits = append(inits, containerOf(r, fmt.Sprintf("side%d", i), volumes, sidecar))
+		} else {
+			inits = append(inits, containerOf(r, fmt.Sprintf("init%d", i), volumes, initial))
+		}
+	}
+	return inits
+}
+
+func containerOf(r *rand.Rand, name string, volumes bool, k kind) string {
+	c := []string{fmt.Sprintf(`"name":%q,"image":%q`, name, pick(r, "app:1", "app:1", "app:2", "app:3", "lib/tool:1", "gone:1"))}
+	c = append(c, fmt.Sprintf(`"command":["run","--token",%q],"env":[{"name":"TOKEN","value":%q}]`, secret, secret))
+	if chance(r, 3) {
+		c = append(c, fmt.Sprintf(`"imagePullPolicy":%q`, pick(r, "Always", "IfNotPresent", "IfNotPresent")))
+	}
+	if volumes && chance(r, 2) {
+		c = append(c, `"volumeMounts":[{"name":"data","mountPath":"/data"}]`)
+	}
+	if chance(r, 6) {
+		c = append(c, fmt.Sprintf(`"resources":{"requests":{"cpu":"%dm","memory":"%dMi"}}`, 1+r.IntN(8000), 1+r.IntN(16000)))
+	}
+	if k == main && chance(r, 20) {
+		c = append(c, fmt.Sprintf(`"ports":[{"containerPort":80,"hostPort":%d}]`, 8000+r.IntN(10)))
+	}
+	if k == sidecar {
+		c = append(c, `"restartPolicy":"Always"`)
+	} else if chance(r, 6) {
+		c = append(c, pick(r, `"restartPolicy":"OnFailure"`, `"restartPolicy":"Never"`,
+			`"restartPolicy":"Never","restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"In","values":[42]}}]`,
+			`"restartPolicy":"OnFailure","restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"NotIn","values":[1]}}]`))
+	}
+	if k != initial {
+		c = append(c, probesOf(r)...)
+		if chance(r, 4) {
+			c = append(c, hooksOf(r))
+		}
+	}
+	return "{" + strings.Join(c, ",") + "}"
+}
+
+func probesOf(r *rand.Rand) []string {
+	var all []string
+	for _, name := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+		if !chance(r, 5) {
+			continue
+		}
+		p := pick(r, `"tcpSocket":{"port":80}`, `"exec":{"command":["true"]}`)
+		p += fmt.Sprintf(`,"periodSeconds":%d`, pick(r, 1, 2, 5, 10))
+		if chance(r, 3) {
+			p += fmt.Sprintf(`,"initialDelaySeconds":%d`, 1+r.IntN(10))
+		}
+		if chance(r, 3) || name == "startupProbe" {
+			p += fmt.Sprintf(`,"failureThreshold":%d`, 1+r.IntN(20))
+		}
+		if name != "readinessProbe" && chance(r, 4) {
+			p += fmt.Sprintf(`,"terminationGracePeriodSeconds":%d`, 1+r.IntN(20))
+		}
+		all = append(all, fmt.Sprintf(`%q:{%s}`, name, p))
+	}
+	return all
+}
+
+func hooksOf(r *rand.Rand) string {
+	handler := func() string {
+		return pick(r, `{"sleep":{"seconds":2}}`, `{"exec":{"command":["true"]}}`, `{"httpGet":{"port":80,"path":"/"}}`, `{"sleep":{"seconds":20}}`)
+	}
+	var hooks []string
+	if chance(r, 2) {
+		hooks = append(hooks, `"postStart":`+handler())
+	}
+	if chance(r, 2) || len(hooks) == 0 {
+		hooks = append(hooks, `"preStop":`+handler())
+	}
+	return `"lifecycle":{` + strings.Join(hooks, ",") + `}`
+}

@@ -1,0 +1,358 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// The states of containers, short.
+const (
+	created = journaletv1.ContainerState_CONTAINER_STATE_CREATED
+	running = journaletv1.ContainerState_CONTAINER_STATE_RUNNING
+	exited  = journaletv1.ContainerState_CONTAINER_STATE_EXITED
+	unknown = journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
+)
+
+// world is a node without the agent: a container runtime with what runs in it, images and their registry. The agent may die
+// beside it, and it beside the agent.
+type world struct {
+	clock *clock
+	seed  uint64
+	// noise are latencies and small mishaps, order is who of several comes first.
+	noise *rand.Rand
+	judge *judge
+
+	objects []*objects // by appearance
+	byUID   map[string]*objects
+	images  map[string]bool
+	ids     int
+
+	// up tells whether the runtime's process runs, run counts its starts.
+	up  bool
+	run int
+	// hungUntil and slowUntil are moments of uptime; until the first no request is answered.
+	hungUntil, slowUntil time.Duration
+	networkReady         bool
+	registryUp           bool
+	// mishaps is in how many calls one fails without a cause, 0 for none; calm ends all of it.
+	mishaps int
+	calm    bool
+	// events are lost, late or doubled until then.
+	eventsBadUntil time.Duration
+	// tell hears that something of a pod has ended.
+	tell func(uid string)
+}
+
+// objects are what the runtime holds of one pod.
+type objects struct {
+	uid        string
+	sandboxes  []*sandbox
+	containers []*container
+}
+
+type sandbox struct {
+	id, uid, intent string
+	attempt         uint32
+	ready, stopped  bool
+	hostNetwork     bool
+	created         time.Time
+	ips             []string
+}
+
+type container struct {
+	id, uid, name, intent, sandbox, hash, image, digest string
+	attempt                                             uint32
+	state                                               journaletv1.ContainerState
+	created, started, finished                          time.Time
+	startedAt                                           time.Duration // uptime
+	code                                                int32
+	reason                                              string
+	manifest                                            *corev1.Pod
+	spec                                                *corev1.Container
+	once                                                bool // an init container that is to end
+	does                                                behaviour
+	// end is its own end, kill the SIGKILL of a stop under way.
+	end, kill *event
+	termed    bool
+	// stoppers wait for its end.
+	stoppers []*proc
+}
+
+func newWorld(c *clock, seed uint64, j *judge) *world {
+	return &world{
+		clock: c, seed: seed, noise: stream(seed, "noise"), judge: j, byUID: map[string]*objects{}, images: map[string]bool{},
+		up: true, networkReady: true, registryUp: true, tell: func(string) {},
+	}
+}
+
+func (w *world) of(uid string) *objects {
+	if o := w.byUID[uid]; o != nil {
+		return o
+	}
+	o := &objects{uid: uid}
+	w.byUID[uid] = o
+	w.objects = append(w.objects, o)
+	return o
+}
+
+func (o *objects) empty() bool { return o == nil || len(o.sandboxes)+len(o.containers) == 0 }
+
+func (w *world) id(prefix string) string {
+	w.ids++
+	return fmt.Sprintf("%s%d", prefix, w.ids)
+}
+
+func (c *container) alive() bool { return c.state == running || c.state == unknown }
+
+func (w *world) findSandbox(uid, id string) *sandbox {
+	if o := w.byUID[uid]; o != nil {
+		for _, x := range o.sandboxes {
+			if x.id == id {
+				return x
+			}
+		}
+	}
+	return nil
+}
+
+func (w *world) findContainer(uid, id string) *container {
+	if o := w.byUID[uid]; o != nil {
+		for _, c := range o.containers {
+			if c.id == id {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// makeSandbox is RunPodSandbox. gone: nobody waits for it any more.
+func (w *world) makeSandbox(uid, intent string, k *journaletv1.RunSandbox, gone bool) (string, error) {
+	o := w.of(uid)
+	for _, x := range o.sandboxes {
+		if x.attempt == k.GetAttempt() {
+			return "", reserved("sandbox", x.id)
+		}
+	}
+	if !w.networkReady && !k.GetHostNetwork() {
+		return "", failedCall("cni plugin not initialized")
+	}
+	x := &sandbox{
+		id: w.id("s"), uid: uid, intent: intent, attempt: k.GetAttempt(), ready: true, hostNetwork: k.GetHostNetwork(), created: w.clock.Now(),
+	}
+	if !x.hostNetwork {
+		x.ips = []string{fmt.Sprintf("10.0.%d.%d", w.ids/250, w.ids%250+1)}
+	}
+	w.judge.sandboxMade(o, x, gone)
+	o.sandboxes = append(o.sandboxes, x)
+	slices.SortStableFunc(o.sandboxes, func(a, b *sandbox) int { return cmp.Compare(a.attempt, b.attempt) })
+	return x.id, nil
+}
+
+// makeContainer is CreateContainer.
+func (w *world) makeContainer(uid, intent string, k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container, gone bool) (string, error) {
+	o := w.of(uid)
+	for _, c := range o.containers {
+		if c.name == k.GetContainer() && c.attempt == k.GetAttempt() {
+			return "", reserved("container", c.id)
+		}
+	}
+	if x := w.findSandbox(uid, k.GetSandboxId()); x == nil || !x.ready {
+		return "", failedCall("sandbox is not running")
+	}
+	c := &container{
+		id: w.id("c"), uid: uid, name: k.GetContainer(), intent: intent, sandbox: k.GetSandboxId(), hash: pod.ContainerHash(spec),
+		image: spec.Image, digest: k.GetDigest(), attempt: k.GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec,
+	}
+	c.once = isInit(m, c.name) && !isSidecar(spec)
+	w.judge.containerMade(c, gone)
+	o.containers = append(o.containers, c)
+	return c.id, nil
+}
+
+// startContainer is StartContainer. Who asked may be gone: containerd then finishes, gives up, or counts it as failed.
+func (w *world) startContainer(uid, id string, clientGone bool) error {
+	c := w.findContainer(uid, id)
+	switch {
+	case c == nil:
+		return errNotFound
+	case c.state != created:
+		return failedCall("container is in state " + c.state.String())
+	}
+	if x := w.findSandbox(uid, c.sandbox); x == nil || !x.ready {
+		w.fail(c, "sandbox container is not running")
+		return failedCall("sandbox container is not running")
+	}
+	if clientGone && chance(w.noise, 2) {
+		w.fail(c, "failed to create containerd task: context canceled")
+		return nil
+	}
+	if w.mishap() {
+		w.fail(c, "OCI runtime create failed")
+		return failedCall("OCI runtime create failed")
+	}
+	c.state, c.started, c.startedAt = running, w.clock.Now(), w.clock.uptime
+	c.does = w.behaviourOf(c)
+	w.judge.containerStarted(w.of(uid), c)
+	w.scheduleEnd(c)
+	return nil
+}
+
+// fail leaves a container that was never started.
+func (w *world) fail(c *container, why string) {
+	c.state, c.code, c.reason, c.finished = exited, 128, "StartError: "+why, w.clock.Now()
+	w.tell(c.uid)
+}
+
+func (w *world) scheduleEnd(c *container) {
+	if c.end != nil {
+		c.end.do = nil
+	}
+	if c.does.runs == 0 {
+		return
+	}
+	c.end = w.clock.after(nil, c.does.runs, func() { w.exit(c, c.does.code, c.does.reason) })
+}
+
+// exit ends a container's process.
+func (w *world) exit(c *container, code int32, reason string) {
+	if !c.alive() {
+		return
+	}
+	c.state, c.code, c.reason, c.finished = exited, code, reason, w.clock.Now()
+	for _, e := range []*event{c.end, c.kill} {
+		if e != nil {
+			e.do = nil
+		}
+	}
+	w.judge.containerEnded(c)
+	for _, p := range c.stoppers {
+		p.rouse()
+	}
+	c.stoppers = nil
+	w.tell(c.uid)
+}
+
+// term sends SIGTERM.
+func (w *world) term(c *container) {
+	if c.termed || !c.alive() {
+		return
+	}
+	c.termed = true
+	if c.does.ignoresTerm {
+		return
+	}
+	w.clock.after(nil, c.does.ends, func() { w.exit(c, c.does.termCode, "Error") })
+}
+
+func (w *world) stopSandbox(uid, id string) {
+	x := w.findSandbox(uid, id)
+	if x == nil {
+		return
+	}
+	x.stopped = true
+	w.killSandbox(x)
+}
+
+// killSandbox ends a sandbox and what runs in it.
+func (w *world) killSandbox(x *sandbox) {
+	was := x.ready
+	x.ready = false
+	for _, c := range w.of(x.uid).containers {
+		if c.sandbox == x.id {
+			w.exit(c, 137, "Error")
+		}
+	}
+	if was {
+		w.tell(x.uid)
+	}
+}
+
+func (w *world) removeContainer(uid, id string) {
+	o := w.of(uid)
+	if c := w.findContainer(uid, id); c != nil {
+		w.exit(c, 137, "Error")
+	}
+	o.containers = slices.DeleteFunc(o.containers, func(c *container) bool { return c.id == id })
+	w.tell(uid)
+}
+
+func (w *world) removeSandbox(uid, id string) {
+	o := w.of(uid)
+	for _, c := range slices.Clone(o.containers) {
+		if c.sandbox == id {
+			w.removeContainer(uid, c.id)
+		}
+	}
+	o.sandboxes = slices.DeleteFunc(o.sandboxes, func(x *sandbox) bool { return x.id == id })
+	w.tell(uid)
+}
+
+// vanish is the runtime forgetting a container, process and all.
+func (w *world) vanish(c *container) {
+	w.exit(c, 137, "Error")
+	w.judge.vanished(c)
+	w.removeContainer(c.uid, c.id)
+}
+
+// reboot ends everything that runs. What was there stays listed.
+func (w *world) reboot() {
+	for _, o := range w.objects {
+		for _, x := range o.sandboxes {
+			w.killSandbox(x)
+		}
+	}
+}
+
+// killRuntime ends the runtime's process; containers go on.
+func (w *world) killRuntime() {
+	w.up = false
+	w.run++
+	w.rouseAll()
+}
+
+func (w *world) startRuntime() { w.up = true }
+
+// rouseAll wakes those who wait for an answer of the runtime.
+func (w *world) rouseAll() {
+	for _, o := range w.objects {
+		for _, c := range o.containers {
+			for _, p := range c.stoppers {
+				p.rouse()
+			}
+		}
+	}
+}
+
+// mishap is true now and then, where something fails without a cause.
+func (w *world) mishap() bool { return !w.calm && chance(w.noise, w.mishaps) }
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+func isInit(m *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(m.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
+}
+
+func findSpec(m *corev1.Pod, name string) *corev1.Container {
+	if m == nil {
+		return nil
+	}
+	for _, list := range [][]corev1.Container{m.Spec.Containers, m.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
