@@ -156,12 +156,8 @@ func compareSizings(c *testCase) {
 			c.count("infeasible")
 			return // the kubelet never hears of it: the API server refuses
 		}
-		switch err := kl.Settle(ctx, parsed.Pod.DeepCopy()); {
-		case errors.Is(err, kubelet.ErrRestless):
-			c.count("the kubelet does not come to rest")
+		if !comesToRest(ctx, c, kl, parsed.Pod) {
 			return
-		case err != nil:
-			panic(fmt.Sprintf("the kubelet cannot sync: %v", err))
 		}
 		c.count("resizes")
 		c.differs(class+"updates", strings.Join(updates(w.ours, before), "\n"), strings.Join(updates(w.theirs, beforeTheirs), "\n"))
@@ -175,6 +171,19 @@ func compareSizings(c *testCase) {
 		c.differs(class+"resources told", told(decider.View().Status), told(theirs))
 		now = next
 	}
+}
+
+// comesToRest tells whether the kubelet has nothing left to do for a pod at last.
+func comesToRest(ctx context.Context, c *testCase, kl *kubelet.Kubelet, p *corev1.Pod) bool {
+	err := kl.Settle(ctx, p.DeepCopy())
+	if errors.Is(err, kubelet.ErrRestless) {
+		c.count("the kubelet does not come to rest")
+		return false
+	}
+	if err != nil {
+		panic(fmt.Sprintf("the kubelet cannot sync: %v", err))
+	}
+	return true
 }
 
 // ticking is a clock that goes on with each look at it.
