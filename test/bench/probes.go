@@ -162,7 +162,7 @@ func (p *probing) ready() {
 	select {
 	case <-p.flips.done:
 		cancel()
-		<-ended
+		_ = <-ended // it ends because all have passed
 	case err := <-ended:
 		if err != nil {
 			log.Print(err)
