@@ -157,16 +157,15 @@ func (p *probing) rhythm(a *agent, ok bool) {
 func (p *probing) ready() {
 	x, cancel := context.WithTimeout(context.Background(), flipLimit)
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- watchReady(x, func(uid string, ready bool) { p.flips.see(uid, ready, time.Now()) }) }()
-	select {
-	case <-p.flips.done:
-		cancel()
-		_ = <-ended // it ends because all have passed
-	case err := <-ended:
-		if err != nil {
-			log.Print(err)
+	go func() {
+		select {
+		case <-p.flips.done:
+			cancel()
+		case <-x.Done():
 		}
+	}()
+	if err := watchReady(x, func(uid string, ready bool) { p.flips.see(uid, ready, time.Now()) }); err != nil {
+		log.Print(err)
 	}
 	xs := p.flips.times()
 	for i := range xs {
