@@ -31,7 +31,7 @@ func hears(t *testing.T, a *Actor, e *journaletv1.Event) []string {
 	return said
 }
 
-func asks(source string, number uint64) *journaletv1.Event {
+func asksUID(source string, number uint64) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_UidAsked{UidAsked: &journaletv1.UidAsked{Uid: "u", Source: source, Number: number}}}
 }
 
@@ -45,14 +45,14 @@ func TestAUIDIsOneSourcesAtATimeFirstComeFirstServed(t *testing.T) {
 		e    *journaletv1.Event
 		want []string
 	}{
-		{asks("a", 1), []string{"a has u by question 1"}},
-		{asks("b", 1), []string{"b waits for a"}},
-		{asks("c", 1), []string{"c waits for a"}},
-		{asks("d", 1), []string{"d waits for a"}},
+		{asksUID("a", 1), []string{"a has u by question 1"}},
+		{asksUID("b", 1), []string{"b waits for a"}},
+		{asksUID("c", 1), []string{"c waits for a"}},
+		{asksUID("d", 1), []string{"d waits for a"}},
 		// Who gives its place up moves nobody but those behind it.
 		{releases("b", 1), nil},
 		// An answer to what was taken back is still on its way: the number tells.
-		{asks("b", 2), []string{"b waits for a"}},
+		{asksUID("b", 2), []string{"b waits for a"}},
 		{releases("b", 1), nil},
 		{releases("a", 7), nil},
 		{releases("a", 1), []string{"c has u by question 1"}},
