@@ -82,6 +82,7 @@ type decided struct {
 type intent struct {
 	req                  *journaletv1.CallRequested
 	dispatched, finished bool
+	overtaken            bool
 }
 
 func newJudge(s *sim) *judge {
@@ -144,9 +145,9 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, at t
 	j.covered[messages.EventName(e)]++
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_CallRequested:
-		in := &intent{req: k.CallRequested}
-		j.intents[id] = in
 		h := j.history(author.ID)
+		in := &intent{req: k.CallRequested, overtaken: h.overtaken(k.CallRequested.GetStartContainer())}
+		j.intents[id] = in
 		h.open = append(h.open, in)
 		h.asked(at, k.CallRequested)
 	case *journaletv1.Event_CallDispatched:

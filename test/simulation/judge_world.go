@@ -201,9 +201,12 @@ func (h *podHistory) begins(c *container) int {
 // inOrder: what stands before a container in its manifest has ended well, or, as a sidecar, was started. One behind which
 // another has been started, or is being started for an earlier manifest, is no longer asked about.
 func (j *judge) inOrder(h *podHistory, c *container) {
+	if in := j.intents[c.intent]; in == nil || in.overtaken {
+		return
+	}
 	m := c.manifest
 	begun := func(name string) bool {
-		return h.begun[c.inSandbox(name)] && name != c.name || h.first[c.inSandbox(name)] || j.underWay(c, name)
+		return h.begun[c.inSandbox(name)] && name != c.name || h.first[c.inSandbox(name)]
 	}
 	mains := slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return begun(x.Name) }) || h.earlier(c)
 	if c.digest != h.digest {
@@ -231,11 +234,12 @@ func (h *podHistory) earlier(c *container) bool {
 	return !isInit(c.manifest, c.name) && h.instances[c.inSandbox(c.name)] > 1
 }
 
-// underWay tells whether an earlier manifest led to a start that is under way in the same sandbox.
-func (j *judge) underWay(c *container, name string) bool {
-	return slices.ContainsFunc(j.history(c.uid).open, func(in *intent) bool {
-		k := in.req.GetStartContainer()
-		return k.GetContainer() == name && in.dispatched && k.GetSandboxId() == c.sandbox && k.GetDigest() != c.digest
+// overtaken tells whether a start was asked for while one for an earlier manifest was under way in the same sandbox: with
+// that one the pod counted as initialized.
+func (h *podHistory) overtaken(k *journaletv1.StartContainer) bool {
+	return k != nil && slices.ContainsFunc(h.open, func(in *intent) bool {
+		other := in.req.GetStartContainer()
+		return other != nil && other.GetSandboxId() == k.GetSandboxId() && other.GetDigest() != k.GetDigest()
 	})
 }
 

@@ -19,6 +19,8 @@ var (
 	outDir   = flag.String("sim.out", "", "folder to write the journals of that seed, and of failures, to")
 	fresh    = flag.Uint64("sim.seeds", 10, "how many fresh seeds are tried after those that are kept")
 	first    = flag.Uint64("sim.first", 0, "the first fresh seed; 0: another one each time")
+	stop     = flag.Bool("sim.stop", false, "begin no further seed after a failure")
+	shrink   = flag.Bool("sim.shrink", true, "leave out of a plan that fails whatever can be left out")
 	duration = flag.Duration("sim.for", 0, "begin no further seed after so long; 0: no bound")
 )
 
@@ -86,7 +88,7 @@ func TestNothingBreaksUnderFaults(t *testing.T) {
 	var records, instances, runs, done int
 	covered := map[string]int{}
 	each(seedsOf(t), func(seed uint64) {
-		if *duration > 0 && time.Since(began) > *duration {
+		if *duration > 0 && time.Since(began) > *duration || *stop && t.Failed() {
 			return
 		}
 		r := Run(planOf(t, seed), Options{})
@@ -101,7 +103,7 @@ func TestNothingBreaksUnderFaults(t *testing.T) {
 			t.Log(r.Report())
 		}
 		if r.Broken != nil {
-			if *keepOps == "" {
+			if *keepOps == "" && *shrink {
 				r = Shrink(r, Options{})
 			}
 			t.Error(r.Report())

@@ -1,0 +1,107 @@
+//go:build mutants
+
+package simulation
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	someMutants = flag.Int("mutants", 0, "try only so many of the mutants; 0: all")
+	oneMutant   = flag.String("mutant", "", "try only the mutants whose name holds this")
+)
+
+// mutant is a deliberate defect: a piece of code that is replaced.
+type mutant struct {
+	name, file, old, new string
+}
+
+// TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it within 500
+// seeds.
+func TestEveryMutantIsFound(t *testing.T) {
+	all := readMutants(t)
+	if *someMutants > 0 {
+		// Spread over the list.
+		var some []mutant
+		for i := range *someMutants {
+			some = append(some, all[i*len(all) / *someMutants])
+		}
+		all = some
+	}
+	for _, m := range all {
+		if !strings.Contains(m.name, *oneMutant) {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) { m.find(t) })
+	}
+}
+
+func readMutants(t *testing.T) []mutant {
+	t.Helper()
+	b, err := os.ReadFile("testdata/mutants.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []mutant
+	for _, block := range strings.Split(string(b), "\n== ")[1:] {
+		name, rest, _ := strings.Cut(block, "\n")
+		file, rest, _ := strings.Cut(rest, "\n")
+		m := mutant{name: name, file: file}
+		for _, line := range strings.Split(rest, "\n") {
+			switch {
+			case strings.HasPrefix(line, "-"):
+				m.old += line[1:] + "\n"
+			case strings.HasPrefix(line, "+"):
+				m.new += line[1:] + "\n"
+			}
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+var foundBy = regexp.MustCompile(`seed \d+: .*`)
+
+func (m mutant) find(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, m.file)
+	code, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(code), m.old); n != 1 {
+		t.Fatalf("%s: what is to be replaced stands there %d times: bring testdata/mutants.txt up to date:\n%s", m.file, n, m.old)
+	}
+	dir := t.TempDir()
+	changed := filepath.Join(dir, "changed.go")
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(code), m.old, m.new, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-count=1", "-run", "^TestNothingBreaksUnderFaults$",
+		".", "-sim.seeds=500", "-sim.first=1", "-sim.stop", "-sim.shrink=false")
+	out, err := cmd.CombinedOutput()
+	found := foundBy.Find(out)
+	if err == nil || found == nil {
+		t.Fatalf("not found within 500 seeds: %v\n%s", err, tailOf(out))
+	}
+	t.Logf("%s", found)
+}
+
+func tailOf(b []byte) []byte { return b[max(0, len(b)-2000):] }
