@@ -16,6 +16,7 @@ const (
 	callTimeout    = 2 * time.Minute
 	sandboxTimeout = 4 * time.Minute
 	lookTimeout    = 10 * time.Second
+	drainTimeout   = 10 * time.Second
 	twinTimeout    = 2 * time.Minute
 	firstPause     = 100 * time.Millisecond
 	maxPause       = 5 * time.Second
@@ -260,8 +261,15 @@ func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
 	if spec == nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, "the manifest has no container "+k.GetContainer())
 	}
+	switch k.GetPart() {
+	case journaletv1.StartPart_START_PART_MAKE:
+		res, _, err := c.makeContainer(k, m, spec)
+		return res, err
+	case journaletv1.StartPart_START_PART_START:
+		return c.startMade(k)
+	}
 	res, err := c.makeAndStart(k, m, spec)
-	if err == nil || !c.inDoubt || !strings.Contains(err.Error(), "context canceled") || !mayRepeat(m, spec, err) {
+	if err == nil || !c.inDoubt || !strings.Contains(err.Error(), cutShort) || !mayRepeat(m, spec, k, err) {
 		return res, err
 	}
 	if err := c.settle(tookRemoval, callTimeout, func(bool) error { return c.remove(res.containerID) }); err != nil {
@@ -272,12 +280,20 @@ func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
 }
 
 // mayRepeat is that of runtime/cri.
-func mayRepeat(m *corev1.Pod, spec *corev1.Container, err error) bool {
-	return !neverAgain(m, spec) || strings.Contains(err.Error(), "failed to create containerd task")
+func mayRepeat(m *corev1.Pod, spec *corev1.Container, k *journaletv1.StartContainer, err error) bool {
+	return !neverAgain(m, spec) || k.GetMayRepeat() || strings.Contains(err.Error(), notYetRun)
 }
 
 func (c *call) makeAndStart(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container) (result, error) {
-	fresh := false
+	res, fresh, err := c.makeContainer(k, m, spec)
+	if err != nil {
+		return res, err
+	}
+	return res, c.start(res.containerID, fresh)
+}
+
+// makeContainer makes a container, or finds the one that this intent made.
+func (c *call) makeContainer(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container) (res result, fresh bool, err error) {
 	id, err := c.discover(func() (string, error) {
 		id, err := c.create(k, m, spec)
 		fresh = err == nil
@@ -299,18 +315,14 @@ func (c *call) makeAndStart(k *journaletv1.StartContainer, m *corev1.Pod, spec *
 		if !errors.As(err, &failed) && !isDoubt(err) {
 			err = fail(journaletv1.CallError_CALL_ERROR_CREATE, err.Error())
 		}
-		return result{}, err
+		return result{}, false, err
 	}
-	return result{containerID: id, sandboxID: k.GetSandboxId()}, c.start(id, fresh)
+	return result{containerID: id, sandboxID: k.GetSandboxId()}, fresh, nil
 }
 
 func (c *call) create(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container) (string, error) {
-	var x *sandbox
-	if err := c.settle(tookLook, callTimeout, func(bool) error { x = c.w.findSandbox(c.uid, k.GetSandboxId()); return nil }); err != nil {
+	if err := c.checkSandbox(k.GetSandboxId()); err != nil {
 		return "", err
-	}
-	if x == nil || !x.ready {
-		return "", fail(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+k.GetSandboxId()+" is gone")
 	}
 	has := false
 	if err := c.settle(tookLook, callTimeout, func(bool) error { has = c.w.images[spec.Image]; return nil }); err != nil {
@@ -331,57 +343,4 @@ func (c *call) create(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1
 		return err
 	})
 	return id, err
-}
-
-// start starts a container that was made, and looks first at one that is not fresh from this call.
-func (c *call) start(id string, fresh bool) error {
-	twinEnd := c.w.clock.Now().Add(twinTimeout)
-	var last error
-	performed := 0
-	for d := pause(0); ; {
-		if !fresh {
-			if started, err := c.hasStarted(id); err != nil || started {
-				return err
-			}
-		}
-		if performed == maxPerforms || last != nil && !isDoubt(last) && c.w.clock.Now().After(twinEnd) {
-			return fail(journaletv1.CallError_CALL_ERROR_START, "the runtime did not start it: "+last.Error())
-		}
-		err := c.w.rpc(c.p, tookMaking, callTimeout, func(gone bool) error { return c.w.startContainer(c.uid, id, gone) })
-		switch {
-		case err == nil:
-			return nil
-		case c.ctx.Err() != nil:
-			return c.ctx.Err()
-		case isDoubt(err):
-			performed++
-		case fresh:
-			return fail(journaletv1.CallError_CALL_ERROR_START, err.Error())
-		}
-		last, fresh = err, false
-		if err := c.pause(&d); err != nil {
-			return err
-		}
-	}
-}
-
-func (c *call) hasStarted(id string) (bool, error) {
-	var x container
-	err := c.settle(tookLook, lookTimeout, func(bool) error {
-		found := c.w.findContainer(c.uid, id)
-		if found == nil {
-			return errNotFound
-		}
-		x = *found
-		return nil
-	})
-	switch {
-	case errors.Is(err, errNotFound):
-		return false, fail(journaletv1.CallError_CALL_ERROR_NOT_DONE, "container "+id+" is gone before it was started")
-	case err != nil:
-		return false, err
-	case x.state == exited && x.started.IsZero():
-		return false, fail(journaletv1.CallError_CALL_ERROR_START, x.reason)
-	}
-	return x.state != created, nil
 }

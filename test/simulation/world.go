@@ -192,12 +192,18 @@ func (w *world) startContainer(uid, id string, clientGone bool) error {
 		return failedCall("sandbox container is not running")
 	}
 	if clientGone && chance(w.noise, 2) {
-		w.fail(c, "failed to create containerd task: context canceled")
+		w.fail(c, notYetRun+": "+cutShort)
 		return nil
 	}
 	if w.mishap() {
 		w.fail(c, "OCI runtime create failed")
 		return failedCall("OCI runtime create failed")
+	}
+	if clientGone && chance(w.noise, 4) {
+		// Its process was there for a moment.
+		w.judge.containerStarted(w.of(uid), c)
+		w.fail(c, "failed to start containerd task: "+cutShort)
+		return nil
 	}
 	c.state, c.started, c.startedAt = running, w.clock.Now(), w.clock.uptime
 	c.does = w.behaviourOf(c)
