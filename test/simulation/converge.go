@@ -31,10 +31,11 @@ const (
 // converge stops the faults and waits for everything to become as the files say.
 func (s *sim) converge(crashAfter uint64) {
 	s.endFaults()
-	end := max(s.clock.uptime, s.world.hungUntil) + convergeWithin
+	from := max(s.clock.uptime, s.world.hungUntil, s.journal.stalledUntil)
+	end := from + convergeWithin
 	wrong := []string{"nothing was looked at"}
 	// What the last fault did is seen by a relist at the latest.
-	s.play(max(s.clock.uptime, s.world.hungUntil)+2*pleg.RelistWithEvents, crashAfter)
+	s.play(from+2*pleg.RelistWithEvents, crashAfter)
 	uid := ""
 	for len(wrong) > 0 {
 		if s.clock.uptime >= end {
@@ -87,9 +88,9 @@ func (s *sim) deadlines() bool {
 func (s *sim) endFaults() {
 	w := s.world
 	w.pacify()
-	// A hang ends at its own time: what waits for an answer waits until then.
+	// A hang ends at its own time: what waits for an answer waits until then. So does a stall of the disk.
 	w.slowUntil, w.eventsBadUntil, w.networkReady, w.registryUp = 0, 0, true, true
-	s.journal.stalledUntil, s.journal.failing = 0, 0
+	s.journal.failing = 0
 	if !w.up {
 		w.startRuntime()
 	}
