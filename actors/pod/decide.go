@@ -109,7 +109,7 @@ func (d *step) stage(s journaletv1.PodStage) error {
 // unnamed waits for a source to name the pod, and then tells the node that none has.
 func (d *step) unnamed() error {
 	switch {
-	case d.state.GetOrphanFound() || d.state.GetTimers().GetSet()[oldOrphanTimer] != nil:
+	case d.state.GetOrphanFoundAt() != nil || d.state.GetTimers().GetSet()[oldOrphanTimer] != nil:
 		return nil
 	case !d.state.GetOrphanWaited():
 		return d.timer(orphanTimer, orphanWait)

@@ -36,7 +36,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 			a.changeObserved().ObservedAt = nil
 		}
 	case *journaletv1.Event_OrphanFound:
-		s.OrphanFound = true
+		s.OrphanFoundAt = timestamppb.New(e.Time)
 	case *journaletv1.Event_OrphanDisowned:
 		if s.GetStage() == unknown {
 			s.Stage, s.Orphan = cleaning, true

@@ -68,3 +68,21 @@ func TestATimerOfAnOlderVersionStillEndsAPodThatNobodyNames(t *testing.T) {
 		t.Errorf("its stage is %s", s.GetStage())
 	}
 }
+
+func TestAPodThatNobodyNamesSaysWhatItWaitsFor(t *testing.T) {
+	a := New("u")
+	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
+		Uid: "u", Sandboxes: []*journaletv1.SandboxObservation{{Id: "s"}},
+	}}})
+	if w := a.Waits(); len(w) > 0 {
+		t.Errorf("at first it waits for %v", w)
+	}
+	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_TimerFired{TimerFired: &journaletv1.TimerFired{Name: orphanTimer, Generation: 1}}})
+	if w := a.Waits(); len(w) != 1 || w[0].Since.Year() != 2026 {
+		t.Errorf("it waits for %v", w)
+	}
+	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_OrphanDisowned{OrphanDisowned: &journaletv1.OrphanDisowned{Uid: "u"}}})
+	if s := a.Pod(); s.GetStage() < cleaning {
+		t.Errorf("its stage is %s", s.GetStage())
+	}
+}

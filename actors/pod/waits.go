@@ -19,12 +19,14 @@ type Wait struct {
 	Since time.Time
 }
 
-// Waits tells what a pod that ends waits for, the oldest first; nothing for a pod that is not to end. A pod that ends and
+// Waits tells what a pod that ends, or that no source has named, waits for, the oldest first; nothing for another. A pod that ends and
 // waits for nothing is about to hear of what it waited for: a look at the runtime that is under way.
 func (a *Actor) Waits() []Wait {
 	s := a.state
-	if s.GetStage() == unknown && s.GetOrphanFound() {
-		return []Wait{{For: "the first whole reading of every configured source: what none names is cleared away then"}}
+	if s.GetStage() == unknown && s.GetOrphanFoundAt() != nil {
+		return []Wait{{
+			For: "the first whole reading of every configured source: what none names is cleared away then", Since: s.GetOrphanFoundAt().AsTime(),
+		}}
 	}
 	if s.GetStage() < terminating || s.GetStage() == finished {
 		return nil

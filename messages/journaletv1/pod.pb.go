@@ -1260,8 +1260,8 @@ type PodState struct {
 	// Sandboxes that are observed and were stopped by a call, so that they hold no address and no host port any more.
 	StoppedSandboxes []string `protobuf:"bytes,48,rep,name=stopped_sandboxes,json=stoppedSandboxes,proto3" json:"stopped_sandboxes,omitempty"`
 	// No source has named it for a while, and the node was told.
-	OrphanWaited bool `protobuf:"varint,60,opt,name=orphan_waited,json=orphanWaited,proto3" json:"orphan_waited,omitempty"`
-	OrphanFound  bool `protobuf:"varint,61,opt,name=orphan_found,json=orphanFound,proto3" json:"orphan_found,omitempty"`
+	OrphanWaited  bool                   `protobuf:"varint,60,opt,name=orphan_waited,json=orphanWaited,proto3" json:"orphan_waited,omitempty"`
+	OrphanFoundAt *timestamppb.Timestamp `protobuf:"bytes,61,opt,name=orphan_found_at,json=orphanFoundAt,proto3" json:"orphan_found_at,omitempty"`
 	// It ends so that a pod of higher priority fits.
 	Preempted bool `protobuf:"varint,64,opt,name=preempted,proto3" json:"preempted,omitempty"`
 	// From GatesSet and GatesRead.
@@ -1592,11 +1592,11 @@ func (x *PodState) GetOrphanWaited() bool {
 	return false
 }
 
-func (x *PodState) GetOrphanFound() bool {
+func (x *PodState) GetOrphanFoundAt() *timestamppb.Timestamp {
 	if x != nil {
-		return x.OrphanFound
+		return x.OrphanFoundAt
 	}
-	return false
+	return nil
 }
 
 func (x *PodState) GetPreempted() bool {
@@ -2369,7 +2369,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xbe\x12\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xdf\x12\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2422,8 +2422,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\rending_failed\x18. \x01(\bR\fendingFailed\x12#\n" +
 	"\rpast_deadline\x18/ \x01(\bR\fpastDeadline\x12+\n" +
 	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x12#\n" +
-	"\rorphan_waited\x18< \x01(\bR\forphanWaited\x12!\n" +
-	"\forphan_found\x18= \x01(\bR\vorphanFound\x12\x1c\n" +
+	"\rorphan_waited\x18< \x01(\bR\forphanWaited\x12B\n" +
+	"\x0forphan_found_at\x18= \x01(\v2\x1a.google.protobuf.TimestampR\rorphanFoundAt\x12\x1c\n" +
 	"\tpreempted\x18@ \x01(\bR\tpreempted\x12\x1b\n" +
 	"\tgates_set\x18A \x03(\tR\bgatesSet\x121\n" +
 	"\x05gates\x18B \x03(\v2\x1b.journalet.v1.GateConditionR\x05gates\x12)\n" +
@@ -2605,39 +2605,40 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	1,  // 27: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
 	29, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
 	31, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
-	15, // 30: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
-	19, // 31: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	30, // 32: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	36, // 33: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	36, // 34: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 35: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	24, // 36: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	30, // 37: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 38: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	23, // 39: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	22, // 40: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	37, // 41: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
-	37, // 42: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
-	21, // 43: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
-	30, // 44: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	31, // 45: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
-	2,  // 46: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 47: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 48: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 49: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	31, // 50: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	30, // 51: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	38, // 52: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	30, // 53: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	5,  // 54: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	20, // 55: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	25, // 56: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 57: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	30, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	15, // 31: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
+	19, // 32: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	30, // 33: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	36, // 34: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	36, // 35: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 36: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
+	24, // 37: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	30, // 38: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 39: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
+	23, // 40: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	22, // 41: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	37, // 42: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
+	37, // 43: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
+	21, // 44: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
+	30, // 45: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	31, // 46: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	2,  // 47: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 48: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 49: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 50: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	31, // 51: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	30, // 52: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	38, // 53: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	30, // 54: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	5,  // 55: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	20, // 56: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	25, // 57: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 58: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
