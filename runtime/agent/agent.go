@@ -72,6 +72,7 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 	a.seed(recovered)
 	a.tellDamage()
 	a.host.Start(recovered, a.started())
+	a.timers.Begin()
 	log.Info("journalet has started", "node", a.facts.NodeName, "epoch", a.bus.Opening().Epoch,
 		"records", a.bus.Opening().Last, "pods", len(a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD)),
 		"runtime", cfg.ContainerRuntimeEndpoint, "manifests", cfg.StaticPodPath)

@@ -42,7 +42,14 @@ type Driver struct {
 
 	mu     sync.Mutex
 	timers map[key]func() bool
+	seeds  []seed
 	closed bool
+}
+
+// seed is a timer of an earlier run that is still to be armed.
+type seed struct {
+	key
+	set *journaletv1.Timer
 }
 
 // New makes a driver without any timer.
@@ -50,11 +57,23 @@ func New(clock Clock, fire Fire) *Driver {
 	return &Driver{clock: clock, fire: fire, timers: map[key]func() bool{}}
 }
 
-// Seed arms the timers that an actor's state holds, after a start, in order of their names: a simulation wants one order.
+// Seed takes in the timers that an actor's state holds, after a start, in order of their names: a simulation wants one order.
+// They wait for Begin.
 func (d *Driver) Seed(ref messages.Ref, set *journaletv1.Timers) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(set.GetSet())) {
-		t := set.GetSet()[name]
-		d.arm(ref, t.GetName(), t.GetGeneration(), t.GetSetAt().AsTime(), t.GetDuration().AsDuration())
+		d.seeds = append(d.seeds, seed{key{ref, name}, set.GetSet()[name]})
+	}
+}
+
+// Begin arms what Seed took in and nothing has set or cleared since. It comes after the record of the run's start: what fires
+// before that is heard by no actor, and would be missing in what the actor handled.
+func (d *Driver) Begin() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range slices.Clone(d.seeds) {
+		d.arm(s.ref, s.name, s.set.GetGeneration(), s.set.GetSetAt().AsTime(), s.set.GetDuration().AsDuration())
 	}
 }
 
@@ -65,7 +84,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 		switch k := e.GetKind().(type) {
 		case *journaletv1.Event_TimerSet:
 			t := k.TimerSet
-			d.arm(ref, t.GetName(), t.GetGeneration(), rec.GetTime().AsTime(), t.GetDuration().AsDuration())
+			d.set(ref, t.GetName(), t.GetGeneration(), rec.GetTime().AsTime(), t.GetDuration().AsDuration())
 		case *journaletv1.Event_TimerCleared:
 			d.disarm(key{ref, k.TimerCleared.GetName()})
 		case *journaletv1.Event_PodForgotten:
@@ -74,16 +93,21 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 	}
 }
 
+func (d *Driver) set(ref messages.Ref, name string, generation uint64, from time.Time, after time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.arm(ref, name, generation, from, after)
+}
+
 // arm sets a timer for what is left of its duration: never less than nothing, and, whatever the
-// clock did since, never more than the duration.
+// clock did since, never more than the duration. The lock is held.
 func (d *Driver) arm(ref messages.Ref, name string, generation uint64, from time.Time, after time.Duration) {
 	left := min(max(from.Add(after).Sub(d.clock.Now()), 0), after)
 	k := key{ref, name}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.closed {
 		return
 	}
+	d.unseed(func(x key) bool { return x == k })
 	if stop := d.timers[k]; stop != nil {
 		stop()
 	}
@@ -97,15 +121,22 @@ func (d *Driver) arm(ref messages.Ref, name string, generation uint64, from time
 func (d *Driver) disarm(k key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.unseed(func(x key) bool { return x == k })
 	if stop := d.timers[k]; stop != nil {
 		stop()
 		delete(d.timers, k)
 	}
 }
 
+// unseed drops seeds. The lock is held.
+func (d *Driver) unseed(drop func(key) bool) {
+	d.seeds = slices.DeleteFunc(d.seeds, func(s seed) bool { return drop(s.key) })
+}
+
 func (d *Driver) forget(ref messages.Ref) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.unseed(func(x key) bool { return x.ref == ref })
 	for k, stop := range d.timers {
 		if k.ref == ref {
 			stop()

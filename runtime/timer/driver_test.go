@@ -81,10 +81,37 @@ func TestAClockThatStepsNeverMakesATimerLongerThanItsDuration(t *testing.T) {
 			d.Seed(messages.Pod("a"), &journaletv1.Timers{Set: map[string]*journaletv1.Timer{"t": {
 				Name: "t", Generation: 1, SetAt: timestamppb.New(noon), Duration: durationpb.New(10 * time.Second),
 			}}})
+			if len(clock.arms) > 0 {
+				t.Fatal("armed before the run's start is recorded")
+			}
+			d.Begin()
 			if got := clock.arms[0].after; got != c.want {
 				t.Fatalf("armed for %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+func TestASeededTimerThatIsSetClearedOrForgottenBeforeItBeginsIsNotArmed(t *testing.T) {
+	clock := &hand{now: noon}
+	d := New(clock, func(messages.Ref, *journaletv1.Event) {})
+	old := func(names ...string) *journaletv1.Timers {
+		all := &journaletv1.Timers{Set: map[string]*journaletv1.Timer{}}
+		for _, name := range names {
+			all.Set[name] = &journaletv1.Timer{Name: name, Generation: 1, SetAt: timestamppb.New(noon), Duration: durationpb.New(time.Hour)}
+		}
+		return all
+	}
+	d.Seed(messages.Pod("a"), old("set again", "cleared"))
+	d.Seed(messages.Pod("b"), old("of a pod that is forgotten"))
+	d.Stored(set(noon, "set again", 2, time.Second))
+	d.Stored(record(noon, &journaletv1.Event{Kind: &journaletv1.Event_TimerCleared{TimerCleared: &journaletv1.TimerCleared{Name: "cleared"}}}))
+	d.Stored(&journaletv1.Record{Actor: messages.Source("file").Proto(), Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
+		Decisions: []*journaletv1.Event{{Kind: &journaletv1.Event_PodForgotten{PodForgotten: &journaletv1.PodForgotten{Uid: "b"}}}},
+	}}})
+	d.Begin()
+	if len(clock.arms) != 1 || clock.arms[0].after != time.Second || clock.arms[0].stopped {
+		t.Fatalf("armed %d timers, want the one that was set again alone", len(clock.arms))
 	}
 }
 

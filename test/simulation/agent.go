@@ -85,6 +85,7 @@ func (s *sim) start() {
 		s.damage = nil
 	}
 	r.outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: s.started()}})
+	r.timers.Begin()
 	for _, ref := range r.cells.Refs() {
 		r.schedule(ref)
 	}
