@@ -191,6 +191,16 @@ func TestResourcesAndOOMScoresAreTheKubelets(t *testing.T) {
 			t.Errorf("%s: period %d", c.name, r.CpuPeriod)
 		}
 	}
+	// A sidecar has the score of the main container that asked for least, if its own is worse.
+	always := corev1.ContainerRestartPolicyAlways
+	served := testPod(func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: &always}}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "large"})
+		p.Spec.Containers[0].Resources.Requests, p.Spec.Containers[1].Resources.Requests = list("", "4Gi"), list("", "8Gi")
+	})
+	if got := oomScore(served, &served.Spec.InitContainers[0], 16<<30); got != 750 {
+		t.Errorf("a sidecar: %d", got)
+	}
 	critical := testPod(func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })
 	if got := oomScore(critical, &critical.Spec.Containers[0], 1<<30); got != -997 {
 		t.Errorf("critical pod: %d", got)

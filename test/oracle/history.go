@@ -338,7 +338,8 @@ func kind(d string) string {
 	return what
 }
 
-// statusTree is a status without times, and without what is said of resources: the agent reports none of those yet.
+// statusTree is a status without times, and without what is said of the resources of the pod as a whole, which the agent does
+// not report yet.
 func statusTree(s corev1.PodStatus) map[string]any {
 	s.StartTime, s.AllocatedResources, s.Resources, s.ObservedGeneration = nil, nil, nil, 0
 	conditions := map[string]any{}
@@ -349,7 +350,12 @@ func statusTree(s corev1.PodStatus) map[string]any {
 	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
 		for i := range list {
 			x := &list[i]
-			x.AllocatedResources, x.Resources, x.VolumeMounts, x.User = nil, nil, nil, nil
+			x.VolumeMounts, x.User = nil, nil
+			canonical(x.AllocatedResources)
+			if x.Resources != nil {
+				canonical(x.Resources.Requests)
+				canonical(x.Resources.Limits)
+			}
 			x.State, x.LastTerminationState = timeless(x.State), timeless(x.LastTerminationState)
 		}
 	}

@@ -246,3 +246,13 @@ func listed(list corev1.ResourceList) string {
 	}
 	return "[" + strings.Join(out, ", ") + "]"
 }
+
+// canonical writes equal quantities alike, and says nothing of none.
+func canonical(list corev1.ResourceList) {
+	for name, q := range list {
+		list[name] = *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
+		if q.IsZero() {
+			delete(list, name)
+		}
+	}
+}

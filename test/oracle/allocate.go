@@ -1,0 +1,136 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/journalet/journalet/test/oracle/agent"
+	"github.com/journalet/journalet/test/oracle/kubelet"
+	"github.com/journalet/journalet/test/oracle/pods"
+)
+
+// shares is a case of pods that share a node, and get other resources or end.
+type shares struct {
+	Pods    []share  `json:"pods"`
+	Changes []change `json:"changes"`
+}
+
+type share struct {
+	CPU        string `json:"cpu"`
+	Memory     string `json:"memory"`
+	Priority   int32  `json:"priority,omitempty"`
+	Guaranteed bool   `json:"guaranteed,omitempty"`
+}
+
+// change is a pod's, by its place: other resources, or its end.
+type change struct {
+	Pod    int    `json:"pod"`
+	CPU    string `json:"cpu,omitempty"`
+	Memory string `json:"memory,omitempty"`
+	End    bool   `json:"end,omitempty"`
+}
+
+// makeAllocation makes up pods and what becomes of them. The node has 4 CPUs and 7 GiB.
+func makeAllocation(m *pods.Maker) string {
+	cpu := func() string { return pods.Pick(m, "100m", "500m", "1", "1", "1500m", "2", "3", "4", "5") }
+	memory := func() string { return pods.Pick(m, "1Gi", "1Gi", "2Gi", "3Gi", "3584Mi", "7Gi", "8Gi") }
+	s := shares{}
+	for range 2 + m.N(4) {
+		s.Pods = append(s.Pods, share{CPU: cpu(), Memory: memory(), Priority: pods.Pick[int32](m, 0, 0, 0, 10, 1000), Guaranteed: m.Chance(30)})
+	}
+	for range 3 + m.N(10) {
+		s.Changes = append(s.Changes, change{Pod: m.N(len(s.Pods)), CPU: cpu(), Memory: memory(), End: m.Chance(15)})
+	}
+	data, err := yaml.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("shares are no YAML: %v", err))
+	}
+	return string(data)
+}
+
+// compareAllocations holds what pods have, and why their resizes wait, to the kubelet's allocation manager.
+func compareAllocations(c *testCase) {
+	s := shares{}
+	if yaml.Unmarshal([]byte(c.text), &s) != nil {
+		return
+	}
+	ours, theirs := agent.NewBooks(nodeOptions()), kubelet.NewBooks(nodeOptions())
+	var running []int
+	for i := range s.Pods {
+		p, ok := parsedOf(shareOf(i, s.Pods[i]))
+		if !ok {
+			return
+		}
+		mine, err := ours.Add(p)
+		if err != nil {
+			panic(err)
+		}
+		if there := theirs.Add(p.Pod.DeepCopy()); mine != there {
+			c.differs("admission", mine, there)
+			return
+		}
+		if mine {
+			running = append(running, i)
+		}
+	}
+	for n, x := range s.Changes {
+		at := slices.Index(running, x.Pod)
+		if at < 0 {
+			continue
+		}
+		if x.End {
+			running = slices.Delete(running, at, at+1)
+			theirs.End(uidOf(x.Pod))
+			if err := ours.End(string(uidOf(x.Pod))); err != nil {
+				panic(err)
+			}
+		} else {
+			to := s.Pods[x.Pod]
+			to.CPU, to.Memory = x.CPU, x.Memory
+			p, ok := parsedOf(shareOf(x.Pod, to))
+			if !ok {
+				return
+			}
+			theirs.Resize(p.Pod.DeepCopy())
+			if err := ours.Resize(p); err != nil {
+				panic(err)
+			}
+		}
+		c.count("changes")
+		var mine, there []string
+		for i := range s.Pods {
+			mine = append(mine, fmt.Sprintf("%d: %s", i, ours.Has(string(uidOf(i)))))
+			there = append(there, fmt.Sprintf("%d: %s", i, theirs.Has(uidOf(i))))
+		}
+		if !slices.Equal(mine, there) {
+			c.differs("what pods have", fmt.Sprintf("after change %d\n", n)+strings.Join(mine, "\n"), fmt.Sprintf("after change %d\n", n)+strings.Join(there, "\n"))
+			return
+		}
+	}
+}
+
+func uidOf(i int) types.UID { return types.UID(fmt.Sprintf("%032d", i)) }
+
+func shareOf(i int, s share) *corev1.Pod {
+	p := &corev1.Pod{}
+	p.APIVersion, p.Kind, p.Name, p.UID = "v1", "Pod", fmt.Sprintf("p%d", i), uidOf(i)
+	p.Spec.Priority = &s.Priority
+	cpu, err1 := resource.ParseQuantity(s.CPU)
+	memory, err2 := resource.ParseQuantity(s.Memory)
+	if err1 != nil || err2 != nil {
+		return p // refused: it has no containers
+	}
+	list := corev1.ResourceList{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory}
+	c := corev1.Container{Name: "main", Image: pods.GoodImages[0], Resources: corev1.ResourceRequirements{Requests: list}}
+	if s.Guaranteed {
+		c.Resources.Limits = list.DeepCopy()
+	}
+	p.Spec.Containers = []corev1.Container{c}
+	return p
+}
