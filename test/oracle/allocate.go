@@ -41,11 +41,18 @@ func makeAllocation(m *pods.Maker) string {
 	cpu := func() string { return pods.Pick(m, "100m", "500m", "1", "1", "1500m", "2", "3", "4", "5") }
 	memory := func() string { return pods.Pick(m, "1Gi", "1Gi", "2Gi", "3Gi", "3584Mi", "7Gi", "8Gi") }
 	s := shares{}
+	ends := 15
+	if m.Chance(60) {
+		// A full node: several wait, and each end gives room to some of them.
+		cpu = func() string { return pods.Pick(m, "700m", "1", "1300m", "1500m") }
+		memory = func() string { return pods.Pick(m, "1Gi", "1Gi", "1Gi", "2Gi") }
+		s.Pods, ends = append(s.Pods, share{CPU: "700m", Memory: "1Gi"}, share{CPU: "1", Memory: "1Gi", Priority: 10}), 30
+	}
 	for range 2 + m.N(4) {
-		s.Pods = append(s.Pods, share{CPU: cpu(), Memory: memory(), Priority: pods.Pick[int32](m, 0, 0, 0, 10, 1000), Guaranteed: m.Chance(30)})
+		s.Pods = append(s.Pods, share{CPU: cpu(), Memory: memory(), Priority: pods.Pick[int32](m, 0, 0, 0, 10, 1000), Guaranteed: m.Chance(40)})
 	}
 	for range 3 + m.N(10) {
-		s.Changes = append(s.Changes, change{Pod: m.N(len(s.Pods)), CPU: cpu(), Memory: memory(), End: m.Chance(15)})
+		s.Changes = append(s.Changes, change{Pod: m.N(len(s.Pods)), CPU: cpu(), Memory: memory(), End: m.Chance(ends)})
 	}
 	data, err := yaml.Marshal(s)
 	if err != nil {

@@ -50,6 +50,9 @@ var known = map[string]string{
 	// Meant: admission.
 	"admission: we say NodePorts, the kubelet admitted": ":: is every address of the host, also to those who bind 0.0.0.0",
 
+	// Meant: resizes.
+	"resize: " + inUse + "resources told": "of a container without a limit that could not be given one we tell what is allocated, the kubelet what it told before, which was never in force",
+
 	// Meant: histories. Each stands for all that follows from one thing, which classOf finds out exactly.
 	"history: " + neverStarted + "*": "one that was made and never started is made again and removed; the kubelet takes it for one that ended without a word, under Never and OnFailure lets it be, and keeps it",
 	"history: " + unknownAgain + "*": "it is started again; the kubelet takes the end of the one before it for its own, under Never and OnFailure lets it be, and counts it as dead",

@@ -84,21 +84,6 @@ func makeSizing(m *pods.Maker) string {
 // inUse begins the keys of what follows from a memory limit that is not above what is used.
 const inUse = "a limit below what is used, "
 
-// resized is a pod with other resources, and whether a memory limit of it is not above what is used.
-func (s *sizing) resized(p *corev1.Pod, sizes map[string]corev1.ResourceRequirements) (next *corev1.Pod, tight bool) {
-	next = p.DeepCopy()
-	for _, list := range [][]corev1.Container{next.Spec.InitContainers, next.Spec.Containers} {
-		for i := range list {
-			if size, ok := sizes[list[i].Name]; ok {
-				list[i].Resources = *size.DeepCopy()
-			}
-			limit, used := list[i].Resources.Limits[corev1.ResourceMemory], s.Uses[list[i].Name]
-			tight = tight || !limit.IsZero() && uint64(limit.Value()) <= used
-		}
-	}
-	return next, tight
-}
-
 // compareSizings holds the calls that follow from other resources to the kubelet's, and what is told of them then.
 func compareSizings(c *testCase) {
 	s := sizing{}
@@ -131,58 +116,80 @@ func compareSizings(c *testCase) {
 	if err != nil {
 		panic(fmt.Sprintf("our decider: %v", err))
 	}
-	class := ""
 	for name, bytes := range s.Uses {
 		w.ours.fake.Use(name, bytes)
 		w.theirs.fake.Use(name, bytes)
 	}
+	both := &sizes{testCase: c, world: w, kubelet: kl, decider: decider, uses: s.Uses}
 	now := s.Pod
-	for _, sizes := range s.Sizes {
-		next, tight := s.resized(now, sizes)
-		if tight {
-			class = inUse
-		}
-		parsed, ok := parsedOf(next)
-		if !ok {
-			c.count("refused")
+	for _, to := range s.Sizes {
+		now = both.with(now, to)
+		if !both.resize(ctx, now) {
 			return
 		}
-		before, beforeTheirs := len(w.ours.fake.Calls()), len(w.theirs.fake.Calls())
-		if err := decider.Update(ctx, parsed); err != nil {
-			c.differs("our decider fails", err, "no error")
-			return
-		}
-		if infeasible(decider) {
-			c.count("infeasible")
-			return // the kubelet never hears of it: the API server refuses
-		}
-		if !comesToRest(ctx, c, kl, parsed.Pod) {
-			return
-		}
-		c.count("resizes")
-		c.differs(class+"updates", strings.Join(updates(w.ours, before), "\n"), strings.Join(updates(w.theirs, beforeTheirs), "\n"))
-		if !compareLines(c, class+"call", deeds(w.ours), deeds(w.theirs)) {
-			return
-		}
-		theirs, err := kl.APIStatus(ctx, parsed.Pod.DeepCopy(), false)
-		if err != nil {
-			panic(fmt.Sprintf("the kubelet has no status: %v", err))
-		}
-		c.differs(class+"resources told", told(decider.View().Status), told(theirs))
-		now = next
 	}
 }
 
-// comesToRest tells whether the kubelet has nothing left to do for a pod at last.
-func comesToRest(ctx context.Context, c *testCase, kl *kubelet.Kubelet, p *corev1.Pod) bool {
-	err := kl.Settle(ctx, p.DeepCopy())
-	if errors.Is(err, kubelet.ErrRestless) {
-		c.count("the kubelet does not come to rest")
+// sizes are both sides of a pod that is resized.
+type sizes struct {
+	*testCase
+	*world
+	kubelet *kubelet.Kubelet
+	decider *agent.Pod
+	uses    map[string]uint64
+	// class begins the keys of differences.
+	class string
+}
+
+// with is a pod whose containers have other resources.
+func (b *sizes) with(p *corev1.Pod, to map[string]corev1.ResourceRequirements) *corev1.Pod {
+	p = p.DeepCopy()
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if size, ok := to[list[i].Name]; ok {
+				list[i].Resources = *size.DeepCopy()
+			}
+			if limit, used := list[i].Resources.Limits[corev1.ResourceMemory], b.uses[list[i].Name]; !limit.IsZero() && uint64(limit.Value()) <= used {
+				b.class = inUse
+			}
+		}
+	}
+	return p
+}
+
+// resize gives the pod another manifest on both sides, and compares; false if nothing more can be told.
+func (b *sizes) resize(ctx context.Context, to *corev1.Pod) bool {
+	parsed, ok := parsedOf(to)
+	if !ok {
+		b.count("refused")
 		return false
 	}
-	if err != nil {
+	before, beforeTheirs := len(b.ours.fake.Calls()), len(b.theirs.fake.Calls())
+	if err := b.decider.Update(ctx, parsed); err != nil {
+		b.differs("our decider fails", err, "no error")
+		return false
+	}
+	if infeasible(b.decider) {
+		b.count("infeasible")
+		return false // the kubelet never hears of it: the API server refuses
+	}
+	switch err := b.kubelet.Settle(ctx, parsed.Pod.DeepCopy()); {
+	case errors.Is(err, kubelet.ErrRestless):
+		b.count("the kubelet does not come to rest")
+		return false
+	case err != nil:
 		panic(fmt.Sprintf("the kubelet cannot sync: %v", err))
 	}
+	b.count("resizes")
+	b.differs(b.class+"updates", strings.Join(updates(b.ours, before), "\n"), strings.Join(updates(b.theirs, beforeTheirs), "\n"))
+	if !compareLines(b.testCase, b.class+"call", deeds(b.ours), deeds(b.theirs)) {
+		return false
+	}
+	theirs, err := b.kubelet.APIStatus(ctx, parsed.Pod.DeepCopy(), false)
+	if err != nil {
+		panic(fmt.Sprintf("the kubelet has no status: %v", err))
+	}
+	b.differs(b.class+"resources told", told(b.decider.View().Status), told(theirs))
 	return true
 }
 
