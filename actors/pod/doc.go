@@ -1,10 +1,10 @@
 // Package pod decides for one pod: the heart of the agent.
 //
 // It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred, AdmissionHeld and ResizeDecided of the node,
-// PodObserved, CallFinished and CallDropped of its own calls, ImageAnswered, ProbeResult,
+// PodObserved, CallFinished and CallDropped of its own calls, ImageAnswered, ProbeResult, GatesRead,
 // TimerFired, OrphanDisowned and AgentStarted, and decides CallRequested, CallWithdrawn, ImageAsked, ImageReleased, timers,
-// BackOffStarted, ProbesSet, ResizeAsked, ResizeFinished, PodStatusChanged, PodEnding, PodTerminated, PodFinished and
-// OrphanFound. It compares what the manifest
+// BackOffStarted, ProbesSet, GatesSet, RestartingAll, ResizeAsked, ResizeFinished, PodStatusChanged, PodEnding,
+// PodTerminated, PodFinished and OrphanFound. It compares what the manifest
 // wants with what was observed and what is under way, and asks only for what is missing, so that a
 // repeated event, a lost hint or a restart all lead to the same end. It makes no call itself.
 //

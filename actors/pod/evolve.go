@@ -78,6 +78,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveProbesSet(k.ProbesSet)
 	case *journaletv1.Event_ProbeResult:
 		a.evolveProbeResult(k.ProbeResult)
+	case *journaletv1.Event_RestartingAll:
+		a.evolveRestartingAll(k.RestartingAll)
 	case *journaletv1.Event_GatesSet:
 		s.GatesSet = k.GatesSet.GetTypes()
 	case *journaletv1.Event_GatesRead:

@@ -57,7 +57,7 @@ func (a *Actor) runsOnce(c *corev1.Container) bool { return a.isInit(c.Name) && 
 // begun tells whether a container has had an instance in the pod's sandbox.
 func (a *Actor) begun(c *corev1.Container) bool {
 	cur := a.record(c.Name).GetCurrent()
-	return cur != nil && a.state.GetSandboxId() != "" && cur.GetSandboxId() == a.state.GetSandboxId()
+	return cur != nil && a.state.GetSandboxId() != "" && cur.GetSandboxId() == a.state.GetSandboxId() && countsStill(a.record(c.Name))
 }
 
 // initialized tells whether a main container has had an instance in the pod's sandbox, or is being started in it: then the

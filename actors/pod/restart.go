@@ -12,7 +12,7 @@ import (
 // question: see atTurn.
 func (a *Actor) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
 	cur := r.GetCurrent()
-	if !exited(cur) || r.GetReplacing() || a.made(r) != nil {
+	if !exited(cur) || r.GetReplacing() || a.made(r) != nil || !countsStill(r) {
 		return true
 	}
 	if a.runsOnce(c) && cur.GetExitCode() == 0 && !r.GetStoppedAsUnhealthy() {
@@ -28,7 +28,7 @@ func (a *Actor) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) bo
 func (a *Actor) policySays(c *corev1.Container, code int32, unhealthy bool) bool {
 	policy := a.manifest.Spec.RestartPolicy
 	if c.RestartPolicy != nil {
-		if !unhealthy && slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return matches(r, code) }) {
+		if !unhealthy && action(c, code) == corev1.ContainerRestartRuleActionRestart {
 			return true
 		}
 		policy = corev1.RestartPolicy(*c.RestartPolicy)
@@ -54,18 +54,24 @@ func (a *Actor) unknownReason(c *corev1.Container) string {
 	return reasonUnknown
 }
 
-// matches tells whether a rule has a container restarted that ended with a code (KEP-5307). The only action that is
-// carried out is Restart: manifests with another are refused.
-func matches(r corev1.ContainerRestartRule, code int32) bool {
-	if r.ExitCodes == nil || r.Action != corev1.ContainerRestartRuleActionRestart {
-		return false
+// action is what the first of a container's rules asks for that matches the code with which it ended (KEP-5307); empty if
+// none does.
+func action(c *corev1.Container, code int32) corev1.ContainerRestartRuleAction {
+	for _, r := range c.RestartPolicyRules {
+		if r.ExitCodes == nil {
+			continue
+		}
+		in := slices.Contains(r.ExitCodes.Values, code)
+		switch r.ExitCodes.Operator {
+		case corev1.ContainerRestartRuleOnExitCodesOpIn:
+			if in {
+				return r.Action
+			}
+		case corev1.ContainerRestartRuleOnExitCodesOpNotIn:
+			if !in {
+				return r.Action
+			}
+		}
 	}
-	in := slices.Contains(r.ExitCodes.Values, code)
-	switch r.ExitCodes.Operator {
-	case corev1.ContainerRestartRuleOnExitCodesOpIn:
-		return in
-	case corev1.ContainerRestartRuleOnExitCodesOpNotIn:
-		return !in
-	}
-	return false
+	return ""
 }

@@ -15,6 +15,9 @@ func (d *step) run() error {
 	if err := d.stopStrays(); err != nil {
 		return err
 	}
+	if under, err := d.restartAll(); under || err != nil {
+		return err
+	}
 	if d.done() || d.failedToInitialize() {
 		return d.conclude()
 	}

@@ -147,6 +147,7 @@ func (a *Actor) conditions(p journaletv1.PodPhase) []*journaletv1.Condition {
 	for _, t := range conditionTypes {
 		all = append(all, a.condition(t, p))
 	}
+	all = append(all, a.restartingAll(p)...)
 	return append(append(all, a.resizeConditions()...), a.disruption()...)
 }
 

@@ -64,6 +64,7 @@ type Event struct {
 	//	*Event_ResizeAsked
 	//	*Event_ResizeFinished
 	//	*Event_OrphanFound
+	//	*Event_RestartingAll
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
@@ -434,6 +435,15 @@ func (x *Event) GetOrphanFound() *OrphanFound {
 	return nil
 }
 
+func (x *Event) GetRestartingAll() *RestartingAll {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_RestartingAll); ok {
+			return x.RestartingAll
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionDecided() *AdmissionDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDecided); ok {
@@ -698,6 +708,10 @@ type Event_OrphanFound struct {
 	OrphanFound *OrphanFound `protobuf:"bytes,62,opt,name=orphan_found,json=orphanFound,proto3,oneof"`
 }
 
+type Event_RestartingAll struct {
+	RestartingAll *RestartingAll `protobuf:"bytes,63,opt,name=restarting_all,json=restartingAll,proto3,oneof"`
+}
+
 type Event_AdmissionDecided struct {
 	// Decisions of the node.
 	AdmissionDecided *AdmissionDecided `protobuf:"bytes,64,opt,name=admission_decided,json=admissionDecided,proto3,oneof"`
@@ -824,6 +838,8 @@ func (*Event_ResizeFinished) isEvent_Kind() {}
 
 func (*Event_OrphanFound) isEvent_Kind() {}
 
+func (*Event_RestartingAll) isEvent_Kind() {}
+
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
@@ -854,7 +870,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xa9\x19\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xef\x19\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -897,7 +913,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\tgates_set\x18; \x01(\v2\x16.journalet.v1.GatesSetH\x00R\bgatesSet\x12>\n" +
 	"\fresize_asked\x18< \x01(\v2\x19.journalet.v1.ResizeAskedH\x00R\vresizeAsked\x12G\n" +
 	"\x0fresize_finished\x18= \x01(\v2\x1c.journalet.v1.ResizeFinishedH\x00R\x0eresizeFinished\x12>\n" +
-	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12M\n" +
+	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12D\n" +
+	"\x0erestarting_all\x18? \x01(\v2\x1b.journalet.v1.RestartingAllH\x00R\rrestartingAll\x12M\n" +
 	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
 	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12D\n" +
@@ -964,19 +981,20 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*ResizeAsked)(nil),          // 33: journalet.v1.ResizeAsked
 	(*ResizeFinished)(nil),       // 34: journalet.v1.ResizeFinished
 	(*OrphanFound)(nil),          // 35: journalet.v1.OrphanFound
-	(*AdmissionDecided)(nil),     // 36: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),    // 37: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),        // 38: journalet.v1.ResizeDecided
-	(*AdmissionHeld)(nil),        // 39: journalet.v1.AdmissionHeld
-	(*UidGranted)(nil),           // 40: journalet.v1.UidGranted
-	(*UidDeferred)(nil),          // 41: journalet.v1.UidDeferred
-	(*OrphanDisowned)(nil),       // 42: journalet.v1.OrphanDisowned
-	(*SourceAsked)(nil),          // 43: journalet.v1.SourceAsked
-	(*ImageAnswered)(nil),        // 44: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 45: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 46: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 47: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 48: journalet.v1.TimerCleared
+	(*RestartingAll)(nil),        // 36: journalet.v1.RestartingAll
+	(*AdmissionDecided)(nil),     // 37: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),    // 38: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),        // 39: journalet.v1.ResizeDecided
+	(*AdmissionHeld)(nil),        // 40: journalet.v1.AdmissionHeld
+	(*UidGranted)(nil),           // 41: journalet.v1.UidGranted
+	(*UidDeferred)(nil),          // 42: journalet.v1.UidDeferred
+	(*OrphanDisowned)(nil),       // 43: journalet.v1.OrphanDisowned
+	(*SourceAsked)(nil),          // 44: journalet.v1.SourceAsked
+	(*ImageAnswered)(nil),        // 45: journalet.v1.ImageAnswered
+	(*CallDispatched)(nil),       // 46: journalet.v1.CallDispatched
+	(*CallDropped)(nil),          // 47: journalet.v1.CallDropped
+	(*TimerSet)(nil),             // 48: journalet.v1.TimerSet
+	(*TimerCleared)(nil),         // 49: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1014,24 +1032,25 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	33, // 32: journalet.v1.Event.resize_asked:type_name -> journalet.v1.ResizeAsked
 	34, // 33: journalet.v1.Event.resize_finished:type_name -> journalet.v1.ResizeFinished
 	35, // 34: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	36, // 35: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	37, // 36: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	38, // 37: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	39, // 38: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
-	40, // 39: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	41, // 40: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	42, // 41: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
-	43, // 42: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
-	44, // 43: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	45, // 44: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	46, // 45: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	47, // 46: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	48, // 47: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	36, // 35: journalet.v1.Event.restarting_all:type_name -> journalet.v1.RestartingAll
+	37, // 36: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	38, // 37: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	39, // 38: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	40, // 39: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
+	41, // 40: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	42, // 41: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	43, // 42: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
+	44, // 43: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
+	45, // 44: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	46, // 45: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	47, // 46: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	48, // 47: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	49, // 48: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1081,6 +1100,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_ResizeAsked)(nil),
 		(*Event_ResizeFinished)(nil),
 		(*Event_OrphanFound)(nil),
+		(*Event_RestartingAll)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),

@@ -930,6 +930,70 @@ func (x *OrphanFound) GetUid() string {
 	return ""
 }
 
+// RestartingAll tells that a rule has all containers of a pod started again, init containers first (KEP-5532). It is told when a
+// container's end asks for it, and with stopped when nothing runs any more.
+type RestartingAll struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose end asks for it.
+	Container   string `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
+	ContainerId string `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// Everything begins again now.
+	Stopped       bool `protobuf:"varint,3,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartingAll) Reset() {
+	*x = RestartingAll{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartingAll) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartingAll) ProtoMessage() {}
+
+func (x *RestartingAll) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartingAll.ProtoReflect.Descriptor instead.
+func (*RestartingAll) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RestartingAll) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *RestartingAll) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
+func (x *RestartingAll) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
 // GatesSet says which conditions the readiness gates of a pod name: from now on they are read, until the pod has terminated.
 type GatesSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -941,7 +1005,7 @@ type GatesSet struct {
 
 func (x *GatesSet) Reset() {
 	*x = GatesSet{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1017,7 @@ func (x *GatesSet) String() string {
 func (*GatesSet) ProtoMessage() {}
 
 func (x *GatesSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1030,7 @@ func (x *GatesSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesSet.ProtoReflect.Descriptor instead.
 func (*GatesSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GatesSet) GetTypes() []string {
@@ -988,7 +1052,7 @@ type GatesRead struct {
 
 func (x *GatesRead) Reset() {
 	*x = GatesRead{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1064,7 @@ func (x *GatesRead) String() string {
 func (*GatesRead) ProtoMessage() {}
 
 func (x *GatesRead) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1077,7 @@ func (x *GatesRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesRead.ProtoReflect.Descriptor instead.
 func (*GatesRead) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GatesRead) GetUid() string {
@@ -1044,7 +1108,7 @@ type GateCondition struct {
 
 func (x *GateCondition) Reset() {
 	*x = GateCondition{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1120,7 @@ func (x *GateCondition) String() string {
 func (*GateCondition) ProtoMessage() {}
 
 func (x *GateCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1133,7 @@ func (x *GateCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateCondition.ProtoReflect.Descriptor instead.
 func (*GateCondition) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GateCondition) GetType() string {
@@ -1104,7 +1168,7 @@ type PodTerminated struct {
 
 func (x *PodTerminated) Reset() {
 	*x = PodTerminated{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1180,7 @@ func (x *PodTerminated) String() string {
 func (*PodTerminated) ProtoMessage() {}
 
 func (x *PodTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1193,7 @@ func (x *PodTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodTerminated.ProtoReflect.Descriptor instead.
 func (*PodTerminated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PodTerminated) GetUid() string {
@@ -1157,7 +1221,7 @@ type PodFinished struct {
 
 func (x *PodFinished) Reset() {
 	*x = PodFinished{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1233,7 @@ func (x *PodFinished) String() string {
 func (*PodFinished) ProtoMessage() {}
 
 func (x *PodFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1246,7 @@ func (x *PodFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodFinished.ProtoReflect.Descriptor instead.
 func (*PodFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PodFinished) GetUid() string {
@@ -1267,6 +1331,8 @@ type PodState struct {
 	// From GatesSet and GatesRead.
 	GatesSet []string         `protobuf:"bytes,65,rep,name=gates_set,json=gatesSet,proto3" json:"gates_set,omitempty"`
 	Gates    []*GateCondition `protobuf:"bytes,66,rep,name=gates,proto3" json:"gates,omitempty"`
+	// Told and not stopped yet.
+	RestartingAll *RestartingAll `protobuf:"bytes,67,opt,name=restarting_all,json=restartingAll,proto3" json:"restarting_all,omitempty"`
 	// The manifest whose CPU and memory are allocated to the pod; empty: the pod's own.
 	AllocatedDigest string `protobuf:"bytes,70,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// What is known of its resize; unset: nothing is to be done.
@@ -1277,7 +1343,7 @@ type PodState struct {
 
 func (x *PodState) Reset() {
 	*x = PodState{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1355,7 @@ func (x *PodState) String() string {
 func (*PodState) ProtoMessage() {}
 
 func (x *PodState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1368,7 @@ func (x *PodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodState.ProtoReflect.Descriptor instead.
 func (*PodState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PodState) GetPod() *PodRef {
@@ -1620,6 +1686,13 @@ func (x *PodState) GetGates() []*GateCondition {
 	return nil
 }
 
+func (x *PodState) GetRestartingAll() *RestartingAll {
+	if x != nil {
+		return x.RestartingAll
+	}
+	return nil
+}
+
 func (x *PodState) GetAllocatedDigest() string {
 	if x != nil {
 		return x.AllocatedDigest
@@ -1653,7 +1726,7 @@ type PodResize struct {
 
 func (x *PodResize) Reset() {
 	*x = PodResize{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1738,7 @@ func (x *PodResize) String() string {
 func (*PodResize) ProtoMessage() {}
 
 func (x *PodResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1751,7 @@ func (x *PodResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodResize.ProtoReflect.Descriptor instead.
 func (*PodResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PodResize) GetAskedDigest() string {
@@ -1764,14 +1837,16 @@ type ContainerRecord struct {
 	// What the runtime showed after the newest instance was resized; unset: it was not.
 	Actual *Resources `protobuf:"bytes,31,opt,name=actual,proto3" json:"actual,omitempty"`
 	// The instance that was made and whose start has not been asked for, or has no outcome yet.
-	Made          *MadeContainer `protobuf:"bytes,40,opt,name=made,proto3" json:"made,omitempty"`
+	Made *MadeContainer `protobuf:"bytes,40,opt,name=made,proto3" json:"made,omitempty"`
+	// Instances with a lower attempt number were ended by RestartingAll: the next one begins anew.
+	AnewFrom      uint32 `protobuf:"varint,41,opt,name=anew_from,json=anewFrom,proto3" json:"anew_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1858,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1871,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -1946,6 +2021,13 @@ func (x *ContainerRecord) GetMade() *MadeContainer {
 	return nil
 }
 
+func (x *ContainerRecord) GetAnewFrom() uint32 {
+	if x != nil {
+		return x.AnewFrom
+	}
+	return 0
+}
+
 // MadeContainer is an instance that was made and not started.
 type MadeContainer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1960,7 +2042,7 @@ type MadeContainer struct {
 
 func (x *MadeContainer) Reset() {
 	*x = MadeContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2054,7 @@ func (x *MadeContainer) String() string {
 func (*MadeContainer) ProtoMessage() {}
 
 func (x *MadeContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2067,7 @@ func (x *MadeContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MadeContainer.ProtoReflect.Descriptor instead.
 func (*MadeContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MadeContainer) GetContainerId() string {
@@ -2031,7 +2113,7 @@ type ContainerEnding struct {
 
 func (x *ContainerEnding) Reset() {
 	*x = ContainerEnding{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2125,7 @@ func (x *ContainerEnding) String() string {
 func (*ContainerEnding) ProtoMessage() {}
 
 func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2138,7 @@ func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerEnding.ProtoReflect.Descriptor instead.
 func (*ContainerEnding) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ContainerEnding) GetContainerId() string {
@@ -2103,7 +2185,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2197,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2210,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -2178,7 +2260,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2190,7 +2272,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2203,7 +2285,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BackOff) GetKey() string {
@@ -2239,7 +2321,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2333,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2346,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -2352,7 +2434,11 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0eResizeFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x1f\n" +
 	"\vOrphanFound\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\" \n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"j\n" +
+	"\rRestartingAll\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
+	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x18\n" +
+	"\astopped\x18\x03 \x01(\bR\astopped\" \n" +
 	"\bGatesSet\x12\x14\n" +
 	"\x05types\x18\x01 \x03(\tR\x05types\"Z\n" +
 	"\tGatesRead\x12\x10\n" +
@@ -2369,7 +2455,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xdf\x12\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xa3\x13\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2426,7 +2512,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0forphan_found_at\x18= \x01(\v2\x1a.google.protobuf.TimestampR\rorphanFoundAt\x12\x1c\n" +
 	"\tpreempted\x18@ \x01(\bR\tpreempted\x12\x1b\n" +
 	"\tgates_set\x18A \x03(\tR\bgatesSet\x121\n" +
-	"\x05gates\x18B \x03(\v2\x1b.journalet.v1.GateConditionR\x05gates\x12)\n" +
+	"\x05gates\x18B \x03(\v2\x1b.journalet.v1.GateConditionR\x05gates\x12B\n" +
+	"\x0erestarting_all\x18C \x01(\v2\x1b.journalet.v1.RestartingAllR\rrestartingAll\x12)\n" +
 	"\x10allocated_digest\x18F \x01(\tR\x0fallocatedDigest\x12/\n" +
 	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
@@ -2446,7 +2533,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"inProgress\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\rR\bfailures\x127\n" +
 	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xce\a\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xeb\a\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -2472,7 +2559,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x06ending\x18\x12 \x01(\v2\x1d.journalet.v1.ContainerEndingR\x06ending\x123\n" +
 	"\bactuated\x18\x1e \x01(\v2\x17.journalet.v1.ResourcesR\bactuated\x12/\n" +
 	"\x06actual\x18\x1f \x01(\v2\x17.journalet.v1.ResourcesR\x06actual\x12/\n" +
-	"\x04made\x18( \x01(\v2\x1b.journalet.v1.MadeContainerR\x04made\"\x83\x01\n" +
+	"\x04made\x18( \x01(\v2\x1b.journalet.v1.MadeContainerR\x04made\x12\x1b\n" +
+	"\tanew_from\x18) \x01(\rR\banewFrom\"\x83\x01\n" +
 	"\rMadeContainer\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1d\n" +
@@ -2532,7 +2620,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                 // 0: journalet.v1.PodStage
 	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
@@ -2547,98 +2635,100 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*ResizeAsked)(nil),           // 10: journalet.v1.ResizeAsked
 	(*ResizeFinished)(nil),        // 11: journalet.v1.ResizeFinished
 	(*OrphanFound)(nil),           // 12: journalet.v1.OrphanFound
-	(*GatesSet)(nil),              // 13: journalet.v1.GatesSet
-	(*GatesRead)(nil),             // 14: journalet.v1.GatesRead
-	(*GateCondition)(nil),         // 15: journalet.v1.GateCondition
-	(*PodTerminated)(nil),         // 16: journalet.v1.PodTerminated
-	(*PodFinished)(nil),           // 17: journalet.v1.PodFinished
-	(*PodState)(nil),              // 18: journalet.v1.PodState
-	(*PodResize)(nil),             // 19: journalet.v1.PodResize
-	(*ContainerRecord)(nil),       // 20: journalet.v1.ContainerRecord
-	(*MadeContainer)(nil),         // 21: journalet.v1.MadeContainer
-	(*ContainerEnding)(nil),       // 22: journalet.v1.ContainerEnding
-	(*ContainerProbes)(nil),       // 23: journalet.v1.ContainerProbes
-	(*BackOff)(nil),               // 24: journalet.v1.BackOff
-	(*PodCall)(nil),               // 25: journalet.v1.PodCall
-	nil,                           // 26: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                           // 27: journalet.v1.PodState.ContainersEntry
-	nil,                           // 28: journalet.v1.PodState.CallsEntry
-	nil,                           // 29: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
-	(*PodDemand)(nil),             // 32: journalet.v1.PodDemand
-	(*PodRef)(nil),                // 33: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 34: journalet.v1.PodObserved
-	(*Timers)(nil),                // 35: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 36: journalet.v1.ContainerObservation
-	(*Resources)(nil),             // 37: journalet.v1.Resources
-	(*CallRequested)(nil),         // 38: journalet.v1.CallRequested
+	(*RestartingAll)(nil),         // 13: journalet.v1.RestartingAll
+	(*GatesSet)(nil),              // 14: journalet.v1.GatesSet
+	(*GatesRead)(nil),             // 15: journalet.v1.GatesRead
+	(*GateCondition)(nil),         // 16: journalet.v1.GateCondition
+	(*PodTerminated)(nil),         // 17: journalet.v1.PodTerminated
+	(*PodFinished)(nil),           // 18: journalet.v1.PodFinished
+	(*PodState)(nil),              // 19: journalet.v1.PodState
+	(*PodResize)(nil),             // 20: journalet.v1.PodResize
+	(*ContainerRecord)(nil),       // 21: journalet.v1.ContainerRecord
+	(*MadeContainer)(nil),         // 22: journalet.v1.MadeContainer
+	(*ContainerEnding)(nil),       // 23: journalet.v1.ContainerEnding
+	(*ContainerProbes)(nil),       // 24: journalet.v1.ContainerProbes
+	(*BackOff)(nil),               // 25: journalet.v1.BackOff
+	(*PodCall)(nil),               // 26: journalet.v1.PodCall
+	nil,                           // 27: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                           // 28: journalet.v1.PodState.ContainersEntry
+	nil,                           // 29: journalet.v1.PodState.CallsEntry
+	nil,                           // 30: journalet.v1.PodState.ConditionsEntry
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*PodDemand)(nil),             // 33: journalet.v1.PodDemand
+	(*PodRef)(nil),                // 34: journalet.v1.PodRef
+	(*PodObserved)(nil),           // 35: journalet.v1.PodObserved
+	(*Timers)(nil),                // 36: journalet.v1.Timers
+	(*ContainerObservation)(nil),  // 37: journalet.v1.ContainerObservation
+	(*Resources)(nil),             // 38: journalet.v1.Resources
+	(*CallRequested)(nil),         // 39: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	30, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	31, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	26, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	31, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	31, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	27, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	32, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	32, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	30, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	31, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	32, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
-	15, // 10: journalet.v1.GatesRead.conditions:type_name -> journalet.v1.GateCondition
-	30, // 11: journalet.v1.GateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	33, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
+	16, // 10: journalet.v1.GatesRead.conditions:type_name -> journalet.v1.GateCondition
+	31, // 11: journalet.v1.GateCondition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	33, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	34, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	31, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	30, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	30, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	30, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	34, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	27, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	28, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	30, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	30, // 23: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	30, // 24: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	30, // 25: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
-	35, // 26: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	32, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	31, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	31, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	31, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	35, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	28, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	29, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	31, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	31, // 23: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	31, // 24: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	31, // 25: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	36, // 26: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 27: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	29, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	31, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
-	30, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	15, // 31: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
-	19, // 32: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	30, // 33: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	36, // 34: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	36, // 35: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 36: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	24, // 37: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	30, // 38: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 39: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	23, // 40: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	22, // 41: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	37, // 42: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
-	37, // 43: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
-	21, // 44: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
-	30, // 45: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	31, // 46: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
-	2,  // 47: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 48: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 49: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 50: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	31, // 51: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	30, // 52: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	38, // 53: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	30, // 54: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	5,  // 55: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	20, // 56: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	25, // 57: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 58: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	30, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	32, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	31, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	16, // 31: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
+	13, // 32: journalet.v1.PodState.restarting_all:type_name -> journalet.v1.RestartingAll
+	20, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	31, // 34: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	37, // 35: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	37, // 36: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 37: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
+	25, // 38: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	31, // 39: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 40: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
+	24, // 41: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	23, // 42: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	38, // 43: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
+	38, // 44: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
+	22, // 45: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
+	31, // 46: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	32, // 47: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	2,  // 48: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 49: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 50: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 51: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	32, // 52: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	31, // 53: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	39, // 54: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	31, // 55: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	5,  // 56: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	21, // 57: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	26, // 58: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 59: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -2656,7 +2746,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

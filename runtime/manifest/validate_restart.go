@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Bounds of a container's restart rules, the API server's (KEP-5307).
+// Bounds of a container's restart rules, the API server's (KEP-5307, KEP-5532).
 const (
 	maxRestartRules = 20
 	maxExitCodes    = 255 // of one rule
@@ -56,11 +56,8 @@ func (s *containerScope) restarts(c *corev1.Container, at *field.Path) {
 		errs = append(errs, field.TooMany(rules, n, maxRestartRules))
 	}
 	for i, rule := range c.RestartPolicyRules {
-		if rule.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
-			s.report.notYet(rules.Index(i).Child("action").String(), "action RestartAllContainers")
-		} else {
-			errs = append(errs, supported(rule.Action, rules.Index(i).Child("action"), corev1.ContainerRestartRuleActionRestart)...)
-		}
+		errs = append(errs, supported(rule.Action, rules.Index(i).Child("action"),
+			corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		codes := rules.Index(i).Child("exitCodes")
 		if rule.ExitCodes == nil {
 			errs = append(errs, field.Required(codes, "must be specified"))

@@ -215,6 +215,11 @@ func (d *Describer) podEvent(_ string, _ messages.Ref, e *journaletv1.Event) str
 		return fmt.Sprintf("pod %s has finished: nothing is left of it", d.podName(k.PodFinished.GetUid()))
 	case *journaletv1.Event_ProbesSet:
 		return probesSet(k.ProbesSet)
+	case *journaletv1.Event_RestartingAll:
+		if k.RestartingAll.GetStopped() {
+			return "all containers have ended and begin again"
+		}
+		return "all containers are to begin again: a rule of container " + k.RestartingAll.GetContainer() + " asks for it"
 	case *journaletv1.Event_GatesSet:
 		return gatesSet(k.GatesSet)
 	case *journaletv1.Event_GatesRead:

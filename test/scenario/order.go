@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +19,25 @@ func sidecar(c *corev1.Container) bool {
 
 // never tells whether a container is to run but once; rules are not looked at, so one with rules counts as restartable.
 func never(m *corev1.Pod, c *corev1.Container) bool {
+	if restartsAll(m) {
+		return false
+	}
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy == corev1.ContainerRestartPolicyNever && len(c.RestartPolicyRules) == 0
 	}
 	return m.Spec.RestartPolicy == corev1.RestartPolicyNever
+}
+
+// restartsAll tells whether a rule may have all containers of a pod started again, whatever their policies.
+func restartsAll(m *corev1.Pod) bool {
+	for _, c := range slices.Concat(m.Spec.InitContainers, m.Spec.Containers) {
+		for _, r := range c.RestartPolicyRules {
+			if r.Action == corev1.ContainerRestartRuleActionRestartAllContainers {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func inSandbox(c *journaletv1.ContainerObservation, name string) string {
@@ -49,7 +65,7 @@ func (w *world) watchStart(o *objects, alias string, c *journaletv1.ContainerObs
 			o.inits[c.GetId()] = !sidecar(spec)
 			// It may run once in each sandbox.
 			known(spec, c.GetSandboxId()+" ")
-			if mainBefore && !sidecar(spec) {
+			if mainBefore && !sidecar(spec) && !restartsAll(m) {
 				w.sin("%s: init container %s started after a main container", alias, spec.Name)
 			}
 			break

@@ -83,6 +83,11 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "back-off " + k.BackOffStarted.GetContainer() + " " + k.BackOffStarted.GetDelay().AsDuration().String()
 	case *journaletv1.Event_ProbesSet:
 		return probes(k.ProbesSet)
+	case *journaletv1.Event_RestartingAll:
+		if k.RestartingAll.GetStopped() {
+			return "all containers begin again"
+		}
+		return "restart all containers for " + k.RestartingAll.GetContainer()
 	case *journaletv1.Event_GatesSet:
 		return "read conditions: " + strings.Join(k.GatesSet.GetTypes(), " ")
 	case *journaletv1.Event_PodStatusChanged:

@@ -131,6 +131,7 @@ func policyOf(r *rand.Rand, n int) string {
 		return ""
 	}
 	return pick(r, ", restartPolicy: OnFailure", ", restartPolicy: Never",
+		", restartPolicy: Never, restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [1]}}]",
 		", restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]")
 }
 
