@@ -34,6 +34,8 @@ type Pod struct {
 	timers map[string]timer
 	steps  int
 	probes Probes
+	// Sleep, if not nil, lets the time of a hook that sleeps pass. Such hooks are then not run.
+	Sleep func(time.Duration)
 }
 
 // Probes are what the probes of containers find, by container id and kind; a probe that is not in it finds nothing yet.
@@ -194,12 +196,35 @@ func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
 	case *journaletv1.Event_ProbesSet:
 		p.answer(k.ProbesSet)
 	case *journaletv1.Event_CallRequested:
-		done, err := p.do(ctx, d.ID, k.CallRequested)
-		if err != nil {
-			return err
+		done := p.sleep(d.ID, k.CallRequested.GetRunHook())
+		if done == nil {
+			var err error
+			if done, err = p.do(ctx, d.ID, k.CallRequested); err != nil {
+				return err
+			}
 		}
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: done}})
 		return p.look(ctx)
+	}
+	return nil
+}
+
+// sleep is the outcome of a preStop hook that sleeps, when its time or its bound has passed; nil for every other call.
+func (p *Pod) sleep(id string, hook *journaletv1.RunHook) *journaletv1.CallFinished {
+	if hook == nil || p.Sleep == nil {
+		return nil
+	}
+	out := &journaletv1.CallFinished{IntentId: id}
+	for _, c := range p.parsed.Pod.Spec.Containers {
+		if c.Name != hook.GetContainer() || c.Lifecycle.PreStop.Sleep == nil {
+			continue
+		}
+		takes := time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+		if most := hook.GetTimeout().AsDuration(); takes > most {
+			takes, out.Error = most, journaletv1.CallError_CALL_ERROR_HOOK
+		}
+		p.Sleep(takes)
+		return out
 	}
 	return nil
 }
