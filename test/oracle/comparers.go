@@ -10,6 +10,7 @@ func comparers() []comparer {
 		{name: "restarts", share: 50, make: makeLife, compare: compareRestarts},
 		{name: "resize", share: 60, make: makeSizing, compare: compareSizings, kept: keptIn("resize")},
 		{name: "allocate", share: 60, make: makeAllocation, compare: compareAllocations, kept: keptIn("allocate")},
+		{name: "restart-all", share: 30, make: makeAnew, compare: compareAnew},
 		{name: "grace", share: 2, make: makeFarewell, compare: compareFarewells, kept: keptIn("grace")},
 		{name: "message", share: 30, make: makeMessage, compare: compareMessages, kept: keptIn("message")},
 		{name: "admission", share: 50, make: makeCrowd, compare: compareAdmission, kept: keptIn("admission")},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -49,7 +50,10 @@ func (k *Kubelet) Sync(ctx context.Context, pod *v1.Pod) (map[string]Outcome, er
 	k.Remember(pod, status)
 	k.runtime.InitializeActuatedPod(klog.Background(), pod)
 	out := map[string]Outcome{}
-	result := k.runtime.SyncPod(ctx, pod, seen, nil, k.backOff, false)
+	restarting := slices.ContainsFunc(status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.AllContainersRestarting && c.Status == v1.ConditionTrue
+	})
+	result := k.runtime.SyncPod(ctx, pod, seen, nil, k.backOff, restarting)
 	for _, r := range result.SyncResults {
 		name := fmt.Sprint(r.Target)
 		if r.Action == kubecontainer.CreatePodSandbox {
