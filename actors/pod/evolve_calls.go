@@ -26,7 +26,8 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_StopContainer:
 		a.evolveEndAsked(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
-		if r := w.StopContainer.GetReason(); r == reasonChanged || r == reasonUnknown || r == reasonResize {
+		switch w.StopContainer.GetReason() {
+		case reasonChanged, reasonUnknown, reasonOtherNetwork, reasonResize:
 			a.keep(w.StopContainer.GetContainer()).Replacing = true
 		}
 	case *journaletv1.CallRequested_StartContainer:

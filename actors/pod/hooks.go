@@ -145,7 +145,7 @@ func (a *Actor) evolveHookAsked(e actors.Event, w *journaletv1.RunHook) {
 	r.Ending = &journaletv1.ContainerEnding{
 		ContainerId: w.GetContainerId(), Reason: w.GetReason(), Since: timestamppb.New(e.Time), Grace: w.GetTimeout(),
 	}
-	if w.GetReason() == reasonChanged {
+	if w.GetReason() == reasonChanged || w.GetReason() == reasonOtherNetwork {
 		r.Replacing = true
 	}
 }

@@ -47,6 +47,19 @@ func (a *Actor) otherNetwork() bool {
 	return false
 }
 
+// reasonOtherNetwork is the stop reason of a container that is to run again in the pod's next sandbox, whatever its own policy
+// says of how it ended. Journals have messageOtherNetwork, after which the policy decided.
+const reasonOtherNetwork = messageOtherNetwork + ", it is started again"
+
+// networkReason is why a container is stopped that runs in the sandbox of another network. As with the kubelet, a pod that
+// is never restarted ends with that sandbox.
+func (a *Actor) networkReason() string {
+	if a.manifest.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		return messageOtherNetwork
+	}
+	return reasonOtherNetwork
+}
+
 // leaveSandbox ends what runs in the pod's sandbox, and the sandbox: the next one takes its place.
 func (d *step) leaveSandbox() error {
 	busy := d.calling(func(r *journaletv1.CallRequested) bool { return r.GetStartContainer() != nil })
@@ -59,7 +72,7 @@ func (d *step) leaveSandbox() error {
 		if d.calling(forContainer(name)) || d.waitsForOthers(name) {
 			continue
 		}
-		if err := d.stop(cur, messageOtherNetwork); err != nil {
+		if err := d.stop(cur, d.networkReason()); err != nil {
 			return err
 		}
 	}
