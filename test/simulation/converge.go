@@ -49,7 +49,7 @@ func (s *sim) converge(crashAfter uint64) {
 		uid, wrong = s.unsatisfied()
 	}
 	records := len(s.journal.stored)
-	s.play(s.clock.uptime+restFor, crashAfter)
+	s.play(s.clock.uptime+restFor, 0)
 	if s.judge.first != nil {
 		return
 	}

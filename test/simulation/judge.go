@@ -29,6 +29,7 @@ const (
 	countsGrow      = "restart counts never go down"
 	newAttempts     = "an attempt number is used once"
 	onceMeansOnce   = "a container that is never restarted runs once"
+	backOffKept     = "what crashes again and again waits in between"
 	statusIsFold    = "the status told is the status that follows from the state"
 	noSecrets       = "no secret in the journal"
 	withinBounds    = "queues within their bounds"

@@ -40,6 +40,8 @@ type podHistory struct {
 	// grace is the least that any manifest or reason gave its containers to end.
 	grace time.Duration
 	told  told
+	// starts are the last moments at which each container was started.
+	starts map[string][]time.Duration
 	// open are its calls that have no outcome yet.
 	open []*intent
 }
@@ -49,7 +51,7 @@ func (j *judge) history(uid string) *podHistory {
 	if h == nil {
 		h = &podHistory{
 			counts: map[string]uint32{}, made: map[string]int{}, began: map[string]int{}, first: map[string]bool{}, doneWell: map[string]bool{},
-			begun: map[string]bool{}, instances: map[string]int{},
+			begun: map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
 			endAsked: map[string]time.Duration{}, endsAt: -1, grace: time.Hour,
 		}
 		j.pods[uid] = h
@@ -171,8 +173,24 @@ func (j *judge) containerStarted(o *objects, c *container) {
 	if n := h.begins(c); n > 1 && !j.forgiving {
 		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
 	}
+	j.spaced(h, c)
 	j.inOrder(h, c)
 	h.first[c.inSandbox(c.name)] = true
+}
+
+// maxStarts is how often a container may start within a minute: at once, and then with waits of 5 s at least, but for what
+// takes a new sandbox or another definition.
+const maxStarts = 20
+
+// spaced: a container that crashes is not started again without end.
+func (j *judge) spaced(h *podHistory, c *container) {
+	all := append(h.starts[c.name], j.sim.clock.uptime)
+	if len(all) > maxStarts {
+		if all = all[1:]; all[len(all)-1]-all[0] < time.Minute {
+			j.broken(backOffKept, c.uid, "%s was started %d times within %s", c.name, maxStarts, all[len(all)-1]-all[0])
+		}
+	}
+	h.starts[c.name] = all
 }
 
 func (c *container) inSandbox(name string) string { return c.sandbox + " " + name }

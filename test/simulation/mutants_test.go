@@ -5,6 +5,7 @@ package simulation
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 var (
 	someMutants = flag.Int("mutants", 0, "try only so many of the mutants; 0: all")
+	mutantSeeds = flag.Int("mutants.seeds", 500, "how many seeds a mutant has to be found within")
 	oneMutant   = flag.String("mutant", "", "try only the mutants whose name holds this")
 )
 
@@ -95,11 +97,11 @@ func (m mutant) find(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-count=1", "-run", "^TestNothingBreaksUnderFaults$",
-		".", "-sim.seeds=500", "-sim.first=1", "-sim.stop", "-sim.shrink=false")
+		".", fmt.Sprintf("-sim.seeds=%d", *mutantSeeds), "-sim.first=1", "-sim.stop", "-sim.shrink=false")
 	out, err := cmd.CombinedOutput()
 	found := foundBy.Find(out)
 	if err == nil || found == nil {
-		t.Fatalf("not found within 500 seeds: %v\n%s", err, tailOf(out))
+		t.Fatalf("not found within %d seeds: %v\n%s", *mutantSeeds, err, tailOf(out))
 	}
 	t.Logf("%s", found)
 }

@@ -1,0 +1,82 @@
+package simulation
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+var everyCrash = flag.Bool("sim.everycrash", false, "kill the agent after every single thing that happens, not after some")
+
+// timely are the parts of a manifest that make its fate depend on who is first, or on how long something took.
+var timely = []string{"activeDeadlineSeconds", "hostPort", "resources"}
+
+// quietPlan is a short history without faults: pods come, change and go, and their programs do well.
+func quietPlan(seed uint64) *Plan {
+	p := PlanOf(seed)
+	p.end, p.config.maxPods = 2*time.Minute, 110
+	var ops []Op
+	for _, o := range p.Ops {
+		depends := slices.ContainsFunc(timely, func(part string) bool { return bytes.Contains(o.body, []byte(part)) })
+		if (o.Kind == "write" || o.Kind == "remove") && !depends {
+			o.At = o.At * p.end / (20 * time.Minute)
+			ops = append(ops, o)
+		}
+	}
+	p.Ops = ops
+	return p
+}
+
+// finalOf carries out a plan without faults and tells what every pod came to.
+func finalOf(t *testing.T, p *Plan, o Options) (string, uint64) {
+	t.Helper()
+	o.Quiet = true
+	r := Run(p, o)
+	if r.Broken != nil {
+		t.Errorf("with %+v: %s", o, r.Report())
+	}
+	return r.Final, r.Events
+}
+
+// TestACrashAtAnyMomentChangesNothingInTheEnd kills the agent after each thing that happens in a history, in turn.
+func TestACrashAtAnyMomentChangesNothingInTheEnd(t *testing.T) {
+	const some = 30
+	var seeds []uint64
+	for seed := range uint64(4) {
+		seeds = append(seeds, seed+1)
+	}
+	each(seeds, func(seed uint64) {
+		p := quietPlan(seed)
+		want, events := finalOf(t, p, Options{})
+		step := max(1, events/some)
+		if *everyCrash {
+			step = 1
+		}
+		for at := 1 + seed; at < events && !t.Failed(); at += step {
+			if got, _ := finalOf(t, p, Options{CrashAfter: at}); got != want {
+				t.Errorf("seed %d: a crash after %d of %d things leads to\n%s\nand without it to\n%s", seed, at, events, got, want)
+			}
+		}
+	})
+}
+
+// TestHintsAreOnlyHints: whether the runtime tells events at once, late, twice or never, and whether one call is made at a
+// time or eight, the end is the same.
+func TestHintsAreOnlyHints(t *testing.T) {
+	var seeds []uint64
+	for seed := range uint64(12) {
+		seeds = append(seeds, seed+1)
+	}
+	each(seeds, func(seed uint64) {
+		p := quietPlan(seed)
+		want, _ := finalOf(t, p, Options{Concurrency: 8})
+		for _, o := range []Options{{Concurrency: 8, AstrayHints: true}, {Concurrency: 1}, {Concurrency: 1, AstrayHints: true}} {
+			if got, _ := finalOf(t, p, o); got != want {
+				t.Errorf("seed %d: with %s it comes to\n%s\nand without to\n%s", seed, fmt.Sprintf("%+v", o), got, want)
+			}
+		}
+	})
+}
