@@ -88,6 +88,10 @@ sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 
 	$(GO) test -count=1 -timeout 24h -v ./test/simulation $(if $(SEED),-run '^TestNothingBreaksUnderFaults$$' -sim.seed=$(SEED) -sim.keep=$(KEEP)) \
 		-sim.seeds=$(or $(SEEDS),200) -sim.for=$(if $(SEEDS),0,3m) -sim.out=$(abspath $(OUT))
 
+.PHONY: mutants
+mutants: ## defects that are put into the agent on purpose: the simulation has to find each (MUTANTS=10: only so many of them)
+	$(GO) test -tags mutants -count=1 -timeout 2h -v -run '^TestEveryMutantIsFound$$' ./test/simulation -mutants=$(or $(MUTANTS),0)
+
 .PHONY: sim-runtime
 sim-runtime: ## the simulated runtime, held to the same conformance suite as the real one
 	@$(call listed,.,./runtime/sim/...)
