@@ -137,6 +137,24 @@ var violations = []struct {
 		src: goFile("pod", "import (\n\t\"maps\"\n\t\"slices\"\n)\n\nfunc f(m map[string]int) (s int) {\n\tfor _, k := range slices.Sorted(maps.Keys(m)) {\n\t\ts += m[k]\n\t}\n\treturn s\n}"),
 	},
 	{
+		name: "a decider tells a message as text", check: "deciders are pure", file: "actors/pod/x.go",
+		src:  goFile("pod", "import \"fmt\"\n\ntype m struct{}\n\nfunc (*m) ProtoReflect() {}\n\nfunc f(x *m) string { return fmt.Sprint(x) }"),
+		want: "x.go:8: the text of a message",
+	},
+	{
+		name: "a decider asks a message for its text", check: "deciders are pure", file: "actors/pod/x.go",
+		src:  goFile("pod", "type m struct{}\n\nfunc (*m) ProtoReflect() {}\n\nfunc (*m) String() string { return \"\" }\n\nfunc f(x *m) string { return x.String() }"),
+		want: "x.go:8: the text of a message",
+	},
+	{
+		name: "a decider takes the machine's time zone", check: "deciders are pure", file: "actors/pod/x.go",
+		src: goFile("pod", "import \"time\"\n\nvar _ = time.Unix(0, 0)"), want: "Unix of time is of the machine's zone",
+	},
+	{
+		name: "a decider walks over fields", check: "imports run one way", file: "actors/pod/x.go",
+		src: goFile("pod", `import _ "reflect"`), want: "what reflection walks over",
+	},
+	{
 		name: "a decider does not compile", check: "deciders are pure", file: "actors/pod/x.go",
 		src: goFile("pod", "var x int = \"one\""), want: "does not compile",
 	},

@@ -61,6 +61,11 @@ var bans = []ban{
 		why:  "replay must decide the same again: take what was recorded",
 	},
 	{
+		in:   "actors",
+		pkgs: []string{"reflect", "google.golang.org/protobuf/reflect", "google.golang.org/protobuf/encoding/prototext", "google.golang.org/protobuf/encoding/protojson"},
+		why:  "what reflection walks over and what a message looks like as text differ from build to build",
+	},
+	{
 		in:   "messages",
 		pkgs: []string{"os", "net$", "net/http", "github.com/nats-io", "google.golang.org/grpc"},
 		why:  "messages are data: what reads or sends them is in bus or runtime",

@@ -20,6 +20,9 @@ import (
 // metav1.Now are the same clock under another name.
 var clockFuncs = []string{"Since", "Until", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Sleep"}
 
+// zoneFuncs of package time give a time in the machine's zone, whose text differs from machine to machine.
+var zoneFuncs = []string{"Local", "LoadLocation", "Unix", "UnixMilli", "UnixMicro"}
+
 // mapWalks of package maps yield in an order that differs from run to run.
 var mapWalks = []string{"All", "Keys", "Values"}
 
@@ -168,10 +171,16 @@ func (p *purity) file(f *sourceFile) {
 				sorted[n.Args[0]] = true
 			} else if pkg == "maps" && slices.Contains(mapWalks, name) && !sorted[n] {
 				why = "maps." + name + " has no order: wrap it in slices.Sorted"
+			} else if pkg == "fmt" && slices.ContainsFunc(n.Args, p.isMessage) {
+				why = "the text of a message differs from build to build: tell its fields"
 			}
 		case *ast.SelectorExpr:
 			if pkg, name := p.callee(n); pkg != "" && (name == "Now" || pkg == "time" && slices.Contains(clockFuncs, name)) {
 				why = name + " of " + pkg + " reads the clock: take the event's time, or decide a TimerSet"
+			} else if pkg == "time" && slices.Contains(zoneFuncs, name) {
+				why = name + " of time is of the machine's zone: take AsTime of the event's time"
+			} else if n.Sel.Name == "String" && p.isMessage(n.X) {
+				why = "the text of a message differs from build to build: tell its fields"
 			}
 		}
 		if why != "" {
@@ -199,6 +208,17 @@ func (p *purity) callee(e ast.Expr) (pkg, name string) {
 		return "", ""
 	}
 	return imported.Imported().Path(), sel.Sel.Name
+}
+
+// isMessage tells whether e is a protobuf message.
+func (p *purity) isMessage(e ast.Expr) bool {
+	tv, ok := p.info.Types[e]
+	if !ok || tv.Type == nil {
+		return false
+	}
+	method, _, _ := types.LookupFieldOrMethod(tv.Type, true, nil, "ProtoReflect")
+	_, ok = method.(*types.Func)
+	return ok
 }
 
 func (p *purity) isMap(e ast.Expr) bool {
