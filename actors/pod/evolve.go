@@ -30,11 +30,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	}
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
-		s.MaxBackOff = k.AgentStarted.GetConfig().GetMaxContainerBackOff()
-		if s.Observed != nil {
-			// No look of an earlier run is still to come, and the clock may have been set back since.
-			a.changeObserved().ObservedAt = nil
-		}
+		a.evolveAgentStarted(k.AgentStarted)
 	case *journaletv1.Event_OrphanFound:
 		s.OrphanFoundAt = timestamppb.New(e.Time)
 	case *journaletv1.Event_OrphanDisowned:
@@ -96,6 +92,14 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.Stage = finished
 	}
 	return nil
+}
+
+func (a *Actor) evolveAgentStarted(k *journaletv1.AgentStarted) {
+	a.state.MaxBackOff = k.GetConfig().GetMaxContainerBackOff()
+	if a.state.Observed != nil {
+		// No look of an earlier run is still to come, and the clock may have been set back since.
+		a.changeObserved().ObservedAt = nil
+	}
 }
 
 func (a *Actor) evolveTerminated() {

@@ -28,6 +28,8 @@ const (
 	restFor = 2 * time.Minute
 )
 
+const lost = "=lost"
+
 // converge stops the faults and waits for everything to become as the files say.
 func (s *sim) converge(crashAfter uint64) {
 	s.endFaults()
@@ -254,6 +256,7 @@ func (s *sim) judgeDead(o *objects, say func(string, ...any)) {
 }
 
 // final is what every pod came to, without what depends on when.
+// lost is said in it of a container that is not to run twice and whose start was in doubt (ADR 015).
 func (s *sim) final() string {
 	if s.agent == nil {
 		return "the agent is down"
@@ -270,6 +273,8 @@ func (s *sim) final() string {
 			switch {
 			case c.State.Running != nil:
 				text += fmt.Sprintf(" %s=running", c.Name)
+			case c.State.Terminated != nil && c.State.Terminated.Reason == "ContainerStatusUnknown":
+				text += fmt.Sprintf(" %s%s", c.Name, lost)
 			case c.State.Terminated != nil:
 				text += fmt.Sprintf(" %s=exit-%d", c.Name, c.State.Terminated.ExitCode)
 			default:
