@@ -136,10 +136,14 @@ func TestADeletedPodHasItsGracePeriodAndLeavesNothing(t *testing.T) {
 		p.Spec.Volumes[0].EmptyDir.Medium = corev1.StorageMediumMemory
 	}
 	a := started(t, map[string]string{
-		"polite.yaml":   manifest(newPod("polite", "trap 'sleep 1; exit 0' TERM; sleep 100000 & wait", memory)),
-		"stubborn.yaml": manifest(newPod("stubborn", "trap '' TERM; while true; do sleep 1; done", scratch)),
+		"polite.yaml":   manifest(newPod("polite", "trap 'sleep 1; exit 0' TERM; echo deaf; sleep 100000 & wait", memory)),
+		"stubborn.yaml": manifest(newPod("stubborn", "trap '' TERM; echo deaf; while true; do sleep 1; done", scratch)),
 	})
 	pods := a.pods("both pods", allReady(2))
+	for _, p := range pods {
+		// Right after the start runc may still be there in the shell's place, and it dies of a signal.
+		a.logged(p, "main", "deaf")
+	}
 	after := a.journal.last()
 	a.Remove("polite.yaml")
 	a.Remove("stubborn.yaml")

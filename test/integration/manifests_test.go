@@ -34,7 +34,7 @@ func TestABadManifestIsToldWithItsPlaceAndHarmsNoOther(t *testing.T) {
 		{"kind", "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: x\n", 2, "kind", "", "Deployment"},
 		{"unnamed", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - name: UPPER\n    image: x\n", 7, "spec.containers[0].name", "", ""},
 		{"unknown", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - name: a\n    image: x\n    comand: [sh]\n", 9, "spec.containers[0].comand", "unknown-field", "no such field"},
-		{"notyet", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  overhead:\n    cpu: 1m\n  containers:\n  - name: b\n    image: x\n", 6, "spec.overhead", "not-yet", "not carried out"},
+		{"notyet", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  hostUsers: false\n  containers:\n  - name: b\n    image: x\n", 6, "spec.hostUsers", "not-yet", "not carried out"},
 		{"large", "apiVersion: v1\nkind: Pod\n# " + strings.Repeat("x", tooLarge) + "\n", 0, "", "too-large", ""},
 		{"empty", "", 0, "", "empty", ""},
 		{"binary", "\x00\xff\x7fELF", 0, "", "syntax", ""},
