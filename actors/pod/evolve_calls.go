@@ -62,7 +62,7 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		s.NextSandboxAttempt = max(s.NextSandboxAttempt, w.RunSandbox.GetAttempt())
 		if ok {
 			s.SandboxId, s.SandboxFailures, s.SandboxError = f.GetSandboxId(), 0, ""
-			s.NextSandboxAttempt, s.SandboxMadeAt = w.RunSandbox.GetAttempt()+1, now
+			s.NextSandboxAttempt, s.SandboxMadeAt = w.RunSandbox.GetAttempt()+1, a.afterLooks(now)
 			a.forgetStarts()
 		} else {
 			s.SandboxFailures++
@@ -147,7 +147,7 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 		if !seen && r.GetCurrent().GetAttempt() <= w.GetAttempt() {
 			a.succeed(r, &journaletv1.ContainerObservation{
 				Id: f.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
-				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: now,
+				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: a.afterLooks(now),
 				ImageRef: f.GetImageRef(), IntentId: f.GetIntentId(),
 			})
 		}
@@ -174,6 +174,15 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 		r.StartFailures++
 		r.StartFailedAt, r.StartError = now, startError(f, false)
 	}
+}
+
+// afterLooks is a moment as looks count time, which goes up even where the clock was set back: later than the last look
+// that was told and than one that was under way then, so that neither is taken to have missed what was made at that moment.
+func (a *Actor) afterLooks(now *timestamppb.Timestamp) *timestamppb.Timestamp {
+	if last := a.state.GetObserved().GetObservedAt(); last != nil && !last.AsTime().Before(now.AsTime()) {
+		return timestamppb.New(last.AsTime().Add(1))
+	}
+	return now
 }
 
 // succeed makes an instance the newest one of its container.

@@ -135,6 +135,18 @@ func stamp(began time.Time, last *journaletv1.PodObserved) *timestamppb.Timestam
 	return timestamppb.New(began)
 }
 
+// afterAny is the time of an observation that was expected: later than any look may be stamped that was under way when it was
+// asked for, also where the clock was set back. Who asked counts on that (pod.Actor.afterLooks).
+func afterAny(at *timestamppb.Timestamp, last *journaletv1.PodObserved) *timestamppb.Timestamp {
+	if last.GetObservedAt() == nil {
+		return at
+	}
+	if least := last.GetObservedAt().AsTime().Add(2); at.AsTime().Before(least) {
+		return timestamppb.New(least)
+	}
+	return at
+}
+
 func timeOf(nanos int64) *timestamppb.Timestamp {
 	if nanos <= 0 {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -124,6 +125,9 @@ func (p *PLEG) Seed(obs []*journaletv1.PodObserved) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range obs {
+		// No look of an earlier run is still to come, and the clock may have been set back since.
+		o = proto.CloneOf(o)
+		o.ObservedAt = nil
 		p.remember(o)
 	}
 }
@@ -352,6 +356,9 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 		now = &journaletv1.PodObserved{
 			Uid: uid, ObservedAt: stamp(began, last), Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
 		}
+	}
+	if err == nil && now != nil && owed {
+		now.ObservedAt = afterAny(now.GetObservedAt(), last)
 	}
 	if err == nil && now != nil {
 		if err = p.opts.Sink(ctx, now); err != nil {

@@ -305,6 +305,8 @@ func (g *engine) reseedLook(uid string, a *pod.Actor) {
 	case !certain:
 		g.world.owed[uid] = true
 	case last != nil:
+		last = proto.CloneOf(last)
+		last.ObservedAt = nil
 		g.world.told[uid] = last
 	}
 }

@@ -298,6 +298,9 @@ func (w *world) look(uid string, now time.Time) *journaletv1.PodObserved {
 	last := w.told[uid]
 	if last != nil && !now.After(last.GetObservedAt().AsTime()) {
 		now = last.GetObservedAt().AsTime().Add(1)
+		if w.owed[uid] {
+			now = now.Add(1) // pleg's afterAny
+		}
 	}
 	seen := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(now)}
 	if o := w.pods[uid]; o != nil {
