@@ -61,7 +61,8 @@ func (f *performer) Perform(ctx context.Context, intentID, asker string, req *jo
 	c := &call{performer: f, p: f.run.clock.current, w: f.run.world, ctx: ctx, intent: intentID, uid: req.GetPodUid(), inDoubt: inDoubt}
 	f.under[c.p] = ctx
 	defer delete(f.under, c.p)
-	f.run.judge.performs(intentID)
+	f.run.judge.begins(intentID)
+	defer f.run.judge.isOver(intentID)
 	res, err := c.do(req)
 	var failed *failure
 	if err != nil && ctx.Err() != nil && !errors.As(err, &failed) {

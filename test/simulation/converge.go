@@ -138,6 +138,11 @@ func (s *sim) unsatisfied() (uid string, wrong []string) {
 		}
 		s.judgePod(uid, a, wanted[uid], func(format string, args ...any) { say(uid, s.manifests.names[uid]+": "+format, args...) })
 	}
+	for _, ref := range s.agent.cells.Refs() {
+		if ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD && wanted[ref.ID] == "" {
+			say(ref.ID, "%s is wanted by nobody and has an actor", s.manifests.names[ref.ID])
+		}
+	}
 	for _, o := range s.world.objects {
 		if wanted[o.uid] == "" && !o.empty() {
 			say(o.uid, "%s is wanted by nobody and left %d sandboxes and %d containers", s.manifests.names[o.uid], len(o.sandboxes), len(o.containers))

@@ -24,6 +24,8 @@ const (
 	initOrder       = "init containers in their order"
 	startsWhileRuns = "nothing is started for a pod that ends"
 	intentFirst     = "no effect before its intent is durable"
+	oneAtATime      = "calls that exclude each other are not made at once"
+	takenBack       = "what was taken back in time is not done"
 	oneOutcome      = "one outcome of an intent at most"
 	graceKept       = "no container is killed before its grace is over"
 	countsGrow      = "restart counts never go down"
@@ -65,6 +67,8 @@ type judge struct {
 	states  map[decided][]byte
 	intents map[string]*intent
 	pods    map[string]*podHistory
+	// under are the calls that are being made.
+	under []string
 	// clockSet is when the clock was last set.
 	clockSet time.Duration
 	// forgiving is set where the journal lost what it had acknowledged: what was counted there is counted anew.
@@ -83,7 +87,9 @@ type decided struct {
 type intent struct {
 	req                  *journaletv1.CallRequested
 	dispatched, finished bool
-	overtaken            bool
+	// withdrawn is the record that took it back before its turn, 0 for none.
+	withdrawn uint64
+	overtaken bool
 }
 
 func newJudge(s *sim) *judge {
@@ -115,7 +121,7 @@ func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 		if rec.GetStep() != nil {
 			id = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
 		}
-		j.event(author, id, e, j.uptimeOf(rec))
+		j.event(author, id, e, rec)
 	}
 	j.fold.Record(rec)
 	if rec.GetStep() != nil {
@@ -142,7 +148,8 @@ func (j *judge) secrets(rec *journaletv1.Record, encoded []byte) {
 }
 
 // event keeps the books of intents and of pods' lives.
-func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, at time.Duration) {
+func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec *journaletv1.Record) {
+	seq, cause, at := rec.GetSeq(), rec.GetStep().GetCause(), j.uptimeOf(rec)
 	j.covered[messages.EventName(e)]++
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_CallRequested:
@@ -154,6 +161,13 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, at t
 	case *journaletv1.Event_CallDispatched:
 		if in := j.intents[k.CallDispatched.GetIntentId()]; in != nil {
 			in.dispatched = true
+			if in.withdrawn > 0 && cause >= in.withdrawn {
+				j.broken(takenBack, in.req.GetPodUid(), "taken back by record %d, and begun for record %d: %v", in.withdrawn, cause, in.req)
+			}
+		}
+	case *journaletv1.Event_CallWithdrawn:
+		if in := j.intents[k.CallWithdrawn.GetIntentId()]; in != nil && !in.dispatched && in.withdrawn == 0 {
+			in.withdrawn = seq
 		}
 	case *journaletv1.Event_CallDropped:
 		j.outcome(k.CallDropped.GetIntentId())
@@ -257,7 +271,7 @@ func (j *judge) rebuild() {
 			if rec.GetStep() != nil {
 				id = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
 			}
-			j.event(author, id, e, j.uptimeOf(rec))
+			j.event(author, id, e, rec)
 		}
 		j.fold.Record(rec)
 	}
@@ -275,8 +289,46 @@ func difference(a, b proto.Message) string {
 	return "\n" + cut(x) + "\nand\n" + cut(y)
 }
 
-// crashed forgets what was decided and never stored.
-func (j *judge) crashed() { clear(j.states) }
+// crashed forgets what was decided and never stored, and the calls that nobody waits for any more.
+func (j *judge) crashed() {
+	clear(j.states)
+	j.under = nil
+}
+
+// begins: a call is made for what is stored, and beside none that it excludes, or that excludes it.
+func (j *judge) begins(id string) {
+	j.performs(id)
+	in := j.intents[id]
+	if in == nil {
+		return
+	}
+	for _, other := range j.under {
+		if o := j.intents[other]; o != nil && o.req.GetPodUid() == in.req.GetPodUid() && (excludes(in.req, o.req) || excludes(o.req, in.req)) {
+			j.broken(oneAtATime, in.req.GetPodUid(), "%v beside %v", in.req, o.req)
+		}
+	}
+	j.under = append(j.under, id)
+}
+
+func (j *judge) isOver(id string) {
+	j.under = slices.DeleteFunc(j.under, func(other string) bool { return other == id })
+}
+
+// excludes tells whether a call wants a container for itself, or, for a sandbox, all of its pod but its volumes.
+func excludes(a, b *journaletv1.CallRequested) bool {
+	name := func(r *journaletv1.CallRequested) string {
+		return r.GetStartContainer().GetContainer() + r.GetStopContainer().GetContainer()
+	}
+	switch {
+	case a.GetPodUid() == "" || a.GetRunHook() != nil || b.GetRunHook() != nil:
+		return false
+	case a.GetRunSandbox() != nil || a.GetStopSandbox() != nil || a.GetRemoveSandbox() != nil:
+		return b.GetSetUpVolumes() == nil
+	case a.GetCleanPod() != nil:
+		return true
+	}
+	return name(a) != "" && name(a) == name(b)
+}
 
 // handled judges an actor that has just handled a record.
 func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {

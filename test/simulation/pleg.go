@@ -52,8 +52,13 @@ func (w *watcher) known(uid string) *watched {
 	return s
 }
 
-func (w *watcher) seed(o *journaletv1.PodObserved) { w.known(o.GetUid()).last = o }
-func (w *watcher) expect(uid string)               { w.known(uid).owed = true }
+func (w *watcher) seed(o *journaletv1.PodObserved) {
+	o = proto.CloneOf(o)
+	o.ObservedAt = nil
+	w.known(o.GetUid()).last = o
+}
+
+func (w *watcher) expect(uid string) { w.known(uid).owed = true }
 
 func (w *watcher) hint(uid string) {
 	if uid == "" {
@@ -235,6 +240,11 @@ func (w *watcher) serve(p *proc, uid string) {
 	if err == nil && now == nil && owed {
 		now = &journaletv1.PodObserved{
 			Uid: uid, ObservedAt: stamp(began, last), Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
+		}
+	}
+	if err == nil && now != nil && owed && last.GetObservedAt() != nil {
+		if least := last.GetObservedAt().AsTime().Add(2); now.GetObservedAt().AsTime().Before(least) {
+			now.ObservedAt = timestamppb.New(least)
 		}
 	}
 	if err == nil && now != nil {

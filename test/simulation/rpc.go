@@ -59,7 +59,7 @@ func (w *world) rpc(p *proc, took, timeout time.Duration, do func(gone bool) err
 		return errAway
 	}
 	took = between(w.noise, took/3, took*3/2)
-	if w.clock.uptime < w.slowUntil {
+	if w.clock.uptime < w.slowUntil || !w.calm && chance(w.noise, 60) {
 		took *= slowness
 	}
 	work := took / 2
