@@ -65,7 +65,7 @@ clean: ## remove what was built, except the tools and the labs
 check: fmt vet lint proto generated arch ## all that needs no running: format, vet, linters, proto contract, generated code, architecture
 
 .PHONY: test
-test: unit integration chaos-short ## every tier: unit, architecture, simulation, then integration and short chaos on a real containerd (root)
+test: unit mutants-ten integration chaos-short ## every tier: unit, architecture, simulation, then integration and short chaos on a real containerd (root)
 
 .PHONY: unit
 unit: sim ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
@@ -91,6 +91,10 @@ sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 
 .PHONY: mutants
 mutants: ## defects that are put into the agent on purpose: the simulation has to find each (MUTANTS=10: only so many of them)
 	$(GO) test -tags mutants -count=1 -timeout 2h -v -run '^TestEveryMutantIsFound$$' ./test/simulation -mutants=$(or $(MUTANTS),0)
+
+.PHONY: mutants-ten
+mutants-ten: # ten of them, as part of make test
+	$(MAKE) mutants MUTANTS=10
 
 .PHONY: sim-runtime
 sim-runtime: ## the simulated runtime, held to the same conformance suite as the real one
