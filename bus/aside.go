@@ -104,12 +104,25 @@ func (a *aside) copy(dir, from string, epoch uint64, as string) error {
 		return fmt.Errorf("bus: set what is damaged aside: %w", err)
 	}
 	path := filepath.Join(to, fmt.Sprintf("%s%020d-%s", asidePrefix, epoch, as))
+	// One is there where a start with this epoch was refused: what it found is older, and so nearer to what happened.
+	for n, first := 2, path; exists(path); n++ {
+		if n > maxAsideBlocks {
+			a.more++
+			return nil
+		}
+		path = fmt.Sprintf("%s.%d", first, n)
+	}
 	if err := copyFile(from, path); err != nil {
 		_ = os.Remove(path)
 		return fmt.Errorf("bus: set what is damaged aside: %w", err)
 	}
 	a.paths = append(a.paths, path)
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // where tells people where to look; "" if nothing was set aside.

@@ -8,13 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/messages"
 )
 
 const lockFile = "LOCK"
@@ -34,15 +35,32 @@ type Bus struct {
 	observers *Observers
 	socket    *socket
 	outflow   *outflow
+	accounts  *accounts
+	lockedBy  []byte // what the lock said before, while the run has not begun
+	found     *finding
+	begun     bool
 	closed    bool
 	seen      bool // how the blocks look is noted when the server has stopped
 }
 
-// Open opens the bus in o.Dir, and makes it there if there is none. It recovers the streams, compares
-// the journal with its head and begins a new epoch; what it found stands in Opening. A damaged journal
-// is no error. Errors are: another agent has the folder open, the journal's format is too new, or the
-// folder cannot be used.
-func Open(ctx context.Context, o Options) (b *Bus, err error) {
+// Open is Prepare and Begin, for those who have nothing to look at in between.
+func Open(ctx context.Context, o Options) (*Bus, error) {
+	b, err := Prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Begin(); err != nil {
+		return nil, errors.Join(err, b.Close(ctx))
+	}
+	return b, nil
+}
+
+// Prepare opens the bus in o.Dir to be read, and makes it there if there is none. It recovers the streams and
+// compares the journal with its head; what it found stands in Opening. A damaged journal is no error. Errors
+// are: another agent has the folder open, the journal is another node's, its format is too new, or the folder
+// cannot be used. What is appended waits for Begin. A Close before that leaves no trace of a run: the head, the
+// epoch and what was told of damage stay as they were, so that the next start finds what this one found.
+func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -52,7 +70,7 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	b = &Bus{opts: o}
 	defer func() {
 		if err != nil {
-			b.abandon()
+			b.release()
 			b = nil
 		}
 	}()
@@ -64,15 +82,23 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	if err != nil && !headLost {
 		return b, err
 	}
-	acc, err := newAccounts(o.Dir)
-	if err != nil {
+	if err := ownedBy(o.Dir, o.Node); err != nil {
+		return b, err
+	}
+	if b.lockedBy, err = io.ReadAll(io.LimitReader(b.lock, 32)); err != nil {
+		return b, fmt.Errorf("bus: read %s: %w", b.lock.Name(), err)
+	}
+	if err := signLock(b.lock, fmt.Appendln(nil, os.Getpid())); err != nil {
+		return b, err
+	}
+	if b.accounts, err = newAccounts(o.Dir); err != nil {
 		return b, err
 	}
 	kept, err := setAside(o.Dir, h.GetEpoch()+1)
 	if err != nil {
 		return b, err
 	}
-	if b.srv, err = startServer(ctx, o, acc); err != nil {
+	if b.srv, err = startServer(ctx, o, b.accounts); err != nil {
 		return b, err
 	}
 	writer, r, err := b.connect()
@@ -91,27 +117,40 @@ func Open(ctx context.Context, o Options) (b *Bus, err error) {
 	} else {
 		found.Damage.Message += kept.where()
 	}
-	b.opening = found.Opening
-	if err := b.begin(writer, r, found); err != nil {
+	b.opening, b.found = found.Opening, found
+	if err := b.lay(writer, r, found); err != nil {
 		return b, err
 	}
-	if err := found.keepHoles(o.Dir); err != nil {
-		return b, err
+	return b, b.stores(ctx, r)
+}
+
+// Begin begins the run: its epoch is on disk before Begin returns, and from then on records are stored. Call it once,
+// before anything that must not happen twice. After an error, which leaves no trace either, the bus can only be closed.
+func (b *Bus) Begin() (err error) {
+	if b.outflow, err = watchOutflow(b.srv.srv, b.conns, b.opts.Listen != ""); err != nil {
+		return fmt.Errorf("bus: connect inside the process: %w", err)
 	}
-	if err := b.stores(ctx, r); err != nil {
-		return b, err
-	}
-	writeSeen(o.Dir)
-	b.observers = &Observers{node: o.Node, nc: b.services, agent: acc.agent, observer: acc.observer}
-	if b.outflow, err = watchOutflow(b.srv.srv, b.conns, o.Listen != ""); err != nil {
-		return b, fmt.Errorf("bus: connect inside the process: %w", err)
-	}
-	if b.socket, err = listenSocket(o.Dir, b.srv.srv, b.outflow.arrived, o.Log); err != nil {
-		return b, err
+	if b.socket, err = listenSocket(b.opts.Dir, b.srv.srv, b.outflow.arrived, b.opts.Log); err != nil {
+		return err
 	}
 	cut := b.socket.cut
 	b.outflow.cut.Store(&cut)
-	return b, nil
+	// What an earlier run left in the page cache counts as stored from now on.
+	if err := b.blocks.force(); err != nil {
+		return fmt.Errorf("bus: the journal's files are not where they should be: %w", err)
+	}
+	h, err := newHead(b.opts.Dir, b.found.head())
+	if err != nil {
+		return err
+	}
+	if err := b.found.keepHoles(b.opts.Dir); err != nil {
+		b.opts.Log.Warn("what the journal misses could not be noted: it is told once more at the next start", "err", err)
+	}
+	writeSeen(b.opts.Dir)
+	b.journal.a.head, b.journal.a.reserve = h, newReserve(b.opts.Dir, b.opts.Log)
+	go b.journal.a.run()
+	b.begun = true
+	return nil
 }
 
 func makeFolder(dir string) error {
@@ -146,27 +185,18 @@ func (b *Bus) connect() (writer *nats.Conn, r *reader, err error) {
 	return b.conns[0], &reader{nc: b.conns[1], js: js, blocksDir: streamDir(b.opts.Dir, journalStream)}, nil
 }
 
-// begin puts the new epoch on disk and starts the appender.
-func (b *Bus) begin(writer *nats.Conn, r *reader, found *finding) error {
-	h, err := newHead(b.opts.Dir, found.head())
+// lay lays out the journal; nothing is stored in it before Begin.
+func (b *Bus) lay(writer *nats.Conn, r *reader, found *finding) error {
+	l, err := newNATSLink(b.srv, writer, r, b.opts.Sync.Always)
 	if err != nil {
 		return err
 	}
-	l, err := newNATSLink(b.srv, writer, r, b.opts.Sync.Always)
-	if err != nil {
-		return errors.Join(err, h.f.Close())
-	}
-	// What an earlier run left in the page cache counts as stored from now on.
 	b.blocks = l.blocks
-	if err := b.blocks.force(); err != nil {
-		return errors.Join(fmt.Errorf("bus: the journal's files are not where they should be: %w", err), h.f.Close())
-	}
-	a := newAppender(b.opts.Node, found.Epoch, found.Last, found.hash, l, h, b.opts.Log)
-	a.reserve = newReserve(b.opts.Dir, b.opts.Log)
-	b.journal = &Journal{a: a, reader: r, node: b.opts.Node, blocks: b.blocks, least: MinKept}
+	a := newAppender(b.opts.Node, found.Epoch, found.Last, found.hash, l, nil, b.opts.Log)
+	b.journal = &Journal{a: a, reader: r, node: b.opts.Node, dir: b.opts.Dir, blocks: b.blocks, least: MinKept}
 	b.journal.cut.Store(found.cut)
 	b.journal.first.Store(found.first)
-	go a.run()
+	b.observers = &Observers{node: b.opts.Node, nc: b.services, agent: b.accounts.agent, observer: b.accounts.observer}
 	return nil
 }
 
@@ -219,7 +249,8 @@ func (b *Bus) Addr() string {
 }
 
 // Close stores what is queued, until ctx ends, marks the journal's end as clean and stops the server.
-// If something could not be stored the end is not clean, and Close says so. A second Close does nothing.
+// If something could not be stored the end is not clean, and Close says so. A second Close does nothing, and
+// one before Begin ends what Prepare opened.
 func (b *Bus) Close(ctx context.Context) error {
 	if b.closed {
 		return nil
@@ -227,6 +258,10 @@ func (b *Bus) Close(ctx context.Context) error {
 	b.closed = true
 	if b.socket != nil {
 		b.socket.close()
+	}
+	if !b.begun {
+		b.release()
+		return nil
 	}
 	a := b.journal.a
 	err := a.flush(ctx)
@@ -247,18 +282,6 @@ func (b *Bus) Close(ctx context.Context) error {
 	return err
 }
 
-// abandon undoes an Open that failed.
-func (b *Bus) abandon() {
-	if b.socket != nil {
-		b.socket.close()
-	}
-	if b.journal != nil {
-		b.journal.a.close()
-		_ = b.journal.a.head.close(false)
-	}
-	b.release()
-}
-
 func (b *Bus) release() {
 	if b.outflow != nil {
 		b.outflow.close()
@@ -273,12 +296,24 @@ func (b *Bus) release() {
 		writeSeen(b.opts.Dir)
 	}
 	if b.lock != nil {
+		if b.lockedBy != nil && !b.begun {
+			_ = signLock(b.lock, b.lockedBy) // it names nobody who could be asked, before or after
+		}
 		b.lock.Close()
 	}
 }
 
-// takeLock makes this process the folder's only agent. The lock ends with the process; the pid in the
-// file is there for people.
+// ownedBy refuses another node's journal before any of its files is touched. One whose description cannot be
+// read is looked at when the streams are open.
+func ownedBy(dir, node string) error {
+	of, err := (&Stored{dir: dir}).describe()
+	if err == nil && of != messages.Token(node) {
+		return fmt.Errorf("bus: the journal is another node's (%q, and this one is %q): give this node its own --root-dir, or its former name", of, node)
+	}
+	return nil
+}
+
+// takeLock makes this process the folder's only agent. The lock ends with the process.
 func takeLock(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -293,15 +328,19 @@ func takeLock(dir string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("bus: lock %s: %w", path, err)
 	}
-	err = f.Truncate(0)
+	return f, nil
+}
+
+// signLock writes who holds the lock, for people.
+func signLock(f *os.File, pid []byte) error {
+	err := f.Truncate(0)
 	if err == nil {
-		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+		_, err = f.WriteAt(pid, 0)
 	}
 	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("bus: write %s: %w", path, err)
+		return fmt.Errorf("bus: write %s: %w", f.Name(), err)
 	}
-	return f, nil
+	return nil
 }
 
 const (

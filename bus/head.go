@@ -198,5 +198,3 @@ func syncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
-
-func (h *head) dir() string { return filepath.Dir(h.f.Name()) }

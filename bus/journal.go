@@ -29,6 +29,7 @@ type Journal struct {
 	a      *appender
 	reader *reader
 	node   string
+	dir    string // the bus's
 	first  atomic.Uint64
 	blocks *blocks
 	cut    atomic.Pointer[cut]

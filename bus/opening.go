@@ -26,7 +26,7 @@ type Opening struct {
 	Damage *journaletv1.JournalDamaged
 	// FreshJournal: there was none before.
 	FreshJournal bool
-	// Epoch numbers this run; it is on disk already, and no earlier run had it.
+	// Epoch numbers this run, and no earlier run had it; it is on disk once Begin has returned.
 	Epoch uint64
 }
 

@@ -196,7 +196,7 @@ func (j *Journal) cutBefore(ctx context.Context, keep uint64) error {
 	}
 	defer j.cutting.Unlock()
 	c := &cut{First: keep, PreviousHash: hex.EncodeToString(rec.GetPreviousHash())}
-	if err := c.write(j.a.head.dir()); err != nil {
+	if err := c.write(j.dir); err != nil {
 		return fmt.Errorf("note it: %w", err)
 	}
 	j.cut.Store(c)

@@ -67,7 +67,7 @@ type verifier struct {
 func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64)) (VerifyReport, error) {
 	j.cutting.RLock()
 	defer j.cutting.RUnlock()
-	h, err := readHead(j.a.head.dir())
+	h, err := readHead(j.dir)
 	if err != nil && !errors.Is(err, errHeadDamaged) {
 		return VerifyReport{}, err
 	}

@@ -69,6 +69,10 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 	if err != nil {
 		return err
 	}
+	// All that can refuse a start has had its say: until here no file tells of this one.
+	if err := a.bus.Begin(); err != nil {
+		return err
+	}
 	a.seed(recovered)
 	a.tellDamage()
 	a.host.Start(recovered, a.started())
@@ -97,7 +101,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.bus, err = bus.Open(ctx, bus.Options{
+	a.bus, err = bus.Prepare(ctx, bus.Options{
 		Dir: filepath.Join(a.cfg.RootDir, "bus"), Node: a.facts.NodeName, Sync: sync, Listen: a.cfg.BusListen, Log: a.log,
 	})
 	if err != nil {

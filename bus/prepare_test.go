@@ -1,0 +1,171 @@
+package bus
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// contents are all files below dir and what is in them.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for path := range fingerprint(t, dir) {
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+			out[path] = ""
+			continue
+		}
+		out[path] = string(readFile(t, path))
+	}
+	return out
+}
+
+func wantSame(t *testing.T, want, got map[string]string) {
+	t.Helper()
+	for path := range want {
+		if now, ok := got[path]; !ok || now != want[path] {
+			t.Errorf("%s was changed or is gone", path)
+		}
+	}
+	for path := range got {
+		if _, ok := want[path]; !ok {
+			t.Errorf("%s is new", path)
+		}
+	}
+}
+
+// filled makes a journal with manifests and snapshots.
+func filled(t *testing.T, dir string) *Bus {
+	t.Helper()
+	b := openBus(t, dir)
+	appendFacts(t, b, 20)
+	data := []byte("a manifest")
+	if err := b.Manifests().Put(testContext(t), digestOf(data), data); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Snapshots().Save(testContext(t), 10, snapshotsOf(3, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestAStartThatDoesNotBeginLeavesEveryFileAsItWas(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *Bus){
+		"after a clean end": func(t *testing.T, b *Bus) { closeBus(t, b) },
+		"after a crash":     func(_ *testing.T, b *Bus) { crash(b) },
+		"killed":            func(t *testing.T, b *Bus) { crash(b); removeIndex(t, b.opts.Dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := busDir(t)
+			end(t, filled(t, dir))
+			writeFile(t, filepath.Join(dir, lockFile), []byte("1234567\n")) // who ran before
+			before := contents(t, dir)
+			b, err := Prepare(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := b.Opening()
+			if _, snaps, err := b.Snapshots().Load(testContext(t)); err != nil || len(snaps) != 3 || first.Last != 20 || first.Epoch != 2 {
+				t.Fatalf("%d snapshots, %v; %+v", len(snaps), err, first)
+			}
+			closeBus(t, b)
+			// The store makes its index, which a kill leaves behind or not at all, from the blocks.
+			index := filepath.Join(streamDir(dir, journalStream), indexFile)
+			after := contents(t, dir)
+			if name == "killed" {
+				delete(after, index)
+			}
+			wantSame(t, before, after)
+			b = openBus(t, dir)
+			if again := b.Opening(); again != first {
+				t.Fatalf("the start after that finds %+v, and it was %+v", again, first)
+			}
+			appendFacts(t, b, 1)
+			if r, err := b.Journal().Verify(testContext(t), nil); err != nil || !r.OK() || r.Epochs != 2 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+func TestDamageThatAStartFoundWhichDidNotBeginIsToldByTheNext(t *testing.T) {
+	for name, harm := range map[string]func(t *testing.T, dir string){
+		"a lost block":   func(t *testing.T, dir string) { remove(t, (&blocks{dir: streamDir(dir, journalStream)}).path(2)) },
+		"a lost journal": func(t *testing.T, dir string) { removeAll(t, streamDir(dir, journalStream), true) },
+		"a torn tail": func(t *testing.T, dir string) {
+			path := (&blocks{dir: streamDir(dir, journalStream)}).path(3)
+			b := readFile(t, path)
+			writeFile(t, path, b[:len(b)-50])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := busDir(t)
+			b := openBus(t, dir, lazily)
+			appendWide(t, b, 34)
+			closeBus(t, b)
+			harm(t, dir)
+			head := readFile(t, filepath.Join(dir, headFile))
+			for range 2 {
+				b, err := Prepare(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if b.Opening().Damage == nil {
+					t.Fatal("it is not found")
+				}
+				closeBus(t, b)
+			}
+			if string(head) != string(readFile(t, filepath.Join(dir, headFile))) {
+				t.Error("the head was changed")
+			}
+			b = openBus(t, dir)
+			if o := b.Opening(); o.Damage == nil || o.Epoch != 2 {
+				t.Fatalf("%+v", o)
+			}
+		})
+	}
+}
+
+func TestAStartThatIsRefusedAtOnceTouchesNothing(t *testing.T) {
+	dir := busDir(t)
+	crash(filled(t, dir))
+	writeFile(t, filepath.Join(dir, lockFile), []byte("1234567\n")) // of the run before
+	before := fingerprint(t, dir)
+	_, err := Open(testContext(t), Options{Dir: dir, Node: "other", Log: quiet})
+	if err == nil || !strings.Contains(err.Error(), "another node's") {
+		t.Fatalf("opened: %v", err)
+	}
+	wantSame(t, before, fingerprint(t, dir))
+	slot, err := encodeHead(&journaletv1.Head{Format: messages.JournalFormat + 1, Epoch: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, headFile), slot)
+	before = fingerprint(t, dir)
+	if _, err := Open(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet}); err == nil || !strings.Contains(err.Error(), "format 2") {
+		t.Fatalf("opened with %v", err)
+	}
+	wantSame(t, before, fingerprint(t, dir))
+}
+
+func TestWhatARefusedStartSetAsideIsNotOverwrittenByTheNext(t *testing.T) {
+	dir := t.TempDir()
+	from := filepath.Join(dir, "1.blk")
+	for _, text := range []string{"as it was found", "as the store left it"} {
+		writeFile(t, from, []byte(text))
+		a := &aside{}
+		if err := a.copy(dir, from, 2, "block-1.blk"); err != nil {
+			t.Fatal(err)
+		}
+		if len(a.paths) != 1 || string(readFile(t, a.paths[0])) != text {
+			t.Fatalf("%v", a.paths)
+		}
+	}
+	if first := readFile(t, filepath.Join(dir, asideDir, asidePrefix+"00000000000000000002-block-1.blk")); string(first) != "as it was found" {
+		t.Fatalf("%q", first)
+	}
+}
