@@ -60,9 +60,9 @@ func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, h
 		f.Epoch = h.GetEpoch() + 1
 		f.FreshJournal = h == nil && !headLost && f.Last == 0
 		if h.GetSeq() > 0 {
-			f.damage(h.GetSeq(), 0, "the journal is gone: it held records up to %d and holds none; a new one begins at %d", h.GetSeq(), f.Last+1)
+			f.damage(f.Last, 0, "the journal is gone: it held records up to %d and holds none; a new one begins at %d", f.Last, f.Last+1)
 		} else if headLost {
-			f.damage(0, 0, "the journal's head cannot be read, and there are no records")
+			f.damage(f.Last, 0, "the journal's head cannot be read, and there are no records")
 		}
 		f.Clean = h.GetClean() && f.Damage == nil
 		return f, nil

@@ -255,7 +255,7 @@ func (v *storedVerifier) bad(block uint64, at int, why error) {
 // lost tells what cannot be read before record next.
 func (v *storedVerifier) lost(next uint64) {
 	if next > v.at {
-		v.r.problem(v.at, "records %d to %d cannot be read: %s", v.at, next-1, v.hole)
+		v.gap(v.at, next-1, "cannot be read: "+v.hole)
 		v.at, v.hash = next, nil
 	} else {
 		v.r.problem(v.at, "what stands before record %d is no record: %s", next, v.hole)

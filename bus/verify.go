@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -23,6 +24,15 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
+// Loss is a row of records that is gone, which a later record tells: the agent found it at a start and went on
+// behind it. It is history, and nothing that is wrong with what is there.
+type Loss struct {
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+	// Told is the record that tells it.
+	Told uint64 `json:"told"`
+}
+
 // VerifyReport is what Verify found.
 type VerifyReport struct {
 	First   uint64 `json:"first"`
@@ -35,11 +45,13 @@ type VerifyReport struct {
 	// Epochs is how many runs wrote what is there.
 	Epochs   uint64    `json:"epochs"`
 	Problems []Problem `json:"problems,omitempty"`
+	// Lost are losses that the journal itself tells, at most MaxProblems; they are no problems.
+	Lost []Loss `json:"lost,omitempty"`
 	// Found counts all problems; at most MaxProblems are listed.
 	Found int `json:"found"`
 }
 
-// OK tells that nothing is wrong.
+// OK tells that nothing is wrong with what is there.
 func (r *VerifyReport) OK() bool { return r.Found == 0 }
 
 func (r *VerifyReport) problem(seq uint64, format string, args ...any) {
@@ -55,13 +67,15 @@ type verifier struct {
 	at    uint64 // number expected next
 	hash  []byte // of the record before; nil if it is not known
 	epoch uint64
+	gaps  []gap // of which no record has told yet
 
 	tell  func(done, total uint64) // nil if nobody wants to know how far it is
 	total uint64
 }
 
 // Verify reads the whole journal and checks it: contiguous numbers, the hash chain, epochs that never
-// fall, steps that answer earlier records, and the head beside the stream. It may run while the agent
+// fall, steps that answer earlier records, and the head beside the stream. Records that are missing are no
+// problem where a later one tells that they were lost. It may run while the agent
 // writes; it looks at what was stored when it began. progress may be nil. An error means that the
 // check itself could not be done; what is wrong with the journal stands in the report.
 func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64)) (VerifyReport, error) {
@@ -105,7 +119,7 @@ func (v *verifier) end() VerifyReport {
 // front holds the first record against what retention left.
 func (v *verifier) front(c *cut) {
 	if v.r.First > c.first() {
-		v.r.problem(c.first(), "records %d to %d are missing, and retention did not cut them", c.first(), v.r.First-1)
+		v.gap(c.first(), v.r.First-1, "are missing, and retention did not cut them")
 		return
 	}
 	if v.r.Cut = c != nil; v.r.Cut {
@@ -130,7 +144,7 @@ func (v *verifier) check(b []byte) uint64 {
 	seq := rec.GetSeq()
 	switch {
 	case seq > v.at:
-		v.r.problem(v.at, "records %d to %d are missing", v.at, seq-1)
+		v.gap(v.at, seq-1, "are missing")
 		v.hash = nil
 	case seq < v.at:
 		v.r.problem(v.at, "record %d says that it is %d", v.at, seq)
@@ -147,7 +161,45 @@ func (v *verifier) check(b []byte) uint64 {
 	return seq
 }
 
+// gap is a row of records that are missing, and how that was listed.
+type gap struct {
+	Loss
+	front  bool
+	listed Problem
+}
+
+// gap lists that records are not there, and why: a problem until a record is met that tells it.
+func (v *verifier) gap(from, to uint64, why string) {
+	text := fmt.Sprintf("records %d to %d %s", from, to, why)
+	v.r.problem(from, "%s", text)
+	if len(v.gaps)+len(v.r.Lost) < MaxProblems {
+		v.gaps = append(v.gaps, gap{Loss{From: from, To: to}, v.r.Records <= 1, Problem{from, text}})
+	}
+}
+
+// told takes the agent's word for what was lost. A start names the row in full: from behind the last record that
+// could be read, or the whole journal, or the front; see finding.
+func (v *verifier) told(d *journaletv1.JournalDamaged, seq uint64) {
+	v.gaps = slices.DeleteFunc(v.gaps, func(g gap) bool {
+		end := d.GetExpectedSeq() == g.To && (d.GetFoundSeq()+1 == g.From || d.GetFoundSeq() == 0 && g.front)
+		front := g.front && d.GetExpectedSeq() == g.From && d.GetFoundSeq() == g.To+1
+		if !end && !front {
+			return false
+		}
+		g.Told = seq
+		v.r.Lost = append(v.r.Lost, g.Loss)
+		v.r.Found--
+		if i := slices.Index(v.r.Problems, g.listed); i >= 0 {
+			v.r.Problems = slices.Delete(v.r.Problems, i, i+1)
+		}
+		return true
+	})
+}
+
 func (v *verifier) content(rec *journaletv1.Record, seq uint64) {
+	if d := rec.GetFact().GetJournalDamaged(); d != nil && messages.RefOf(rec.GetActor()) == messages.Agent {
+		v.told(d, seq)
+	}
 	if e := rec.GetEpoch(); e < v.epoch {
 		v.r.problem(seq, "record %d has epoch %d, after one of epoch %d", seq, e, v.epoch)
 	} else if e > v.epoch {

@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,5 +86,108 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 	}
 	if !v.r.OK() {
 		t.Errorf("a sound journal: %+v", v.r.Problems)
+	}
+}
+
+func damaged(actor messages.Ref, d *journaletv1.JournalDamaged) *journaletv1.Record {
+	return &journaletv1.Record{Time: at(9), Actor: actor.Proto(), Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
+		Kind: &journaletv1.Event_JournalDamaged{JournalDamaged: d},
+	}}}
+}
+
+// Blocks hold records 1 to 15, 16 to 30 and 31 to 34.
+func TestALossThatTheAgentToldIsHistoryAndWhatFollowsIsWhole(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm func(t *testing.T, dir string)
+		want Loss
+	}{
+		"all blocks":             {func(t *testing.T, dir string) { removeAll(t, streamDir(dir, journalStream), true) }, Loss{1, 34, 35}},
+		"all blocks, index left": {removeBlocks(1, 2, 3), Loss{1, 34, 35}},
+		"all streams":            {func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "jetstream"), false) }, Loss{1, 34, 35}},
+		"the first block":        {removeBlocks(1), Loss{1, 15, 35}},
+		"the last block":         {removeBlocks(3), Loss{31, 34, 35}},
+		"the newest record":      {flip(3, 1700<<10), Loss{34, 34, 35}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := busDir(t)
+			b := openBus(t, dir, lazily)
+			appendWide(t, b, 34)
+			closeBus(t, b)
+			c.harm(t, dir)
+			b = openBus(t, dir, lazily)
+			d := b.Opening().Damage
+			wantVerified := func(ok bool, lost ...Loss) {
+				t.Helper()
+				if err := b.Journal().Flush(testContext(t)); err != nil {
+					t.Fatal(err)
+				}
+				r, err := b.Journal().Verify(testContext(t), nil)
+				if err != nil || r.OK() != ok || ok && len(r.Problems) > 0 || !slices.Equal(r.Lost, lost) {
+					t.Fatalf("%+v, %v", r, err)
+				}
+			}
+			wantVerified(false)
+			b.Journal().Append(damaged(messages.Agent, d))
+			appendFacts(t, b, 3)
+			wantVerified(true, c.want)
+			closeBus(t, b)
+			if v, _ := lookAt(t, dir); !v.OK() || !slices.Equal(v.Lost, []Loss{c.want}) || v.Last != 38 {
+				t.Fatalf("from the files: %+v", v)
+			}
+			b = openBus(t, dir)
+			if o := b.Opening(); o.Damage != nil || !o.Clean {
+				t.Fatalf("told again: %+v", o)
+			}
+			appendFacts(t, b, 1)
+			wantVerified(true, c.want)
+			closeBus(t, b)
+			removeAll(t, streamDir(dir, journalStream), true) // and once more
+			b = openBus(t, dir)
+			wantVerified(false)
+			b.Journal().Append(damaged(messages.Agent, b.Opening().Damage))
+			wantVerified(true, Loss{1, 39, 40})
+		})
+	}
+}
+
+func removeBlocks(numbers ...uint64) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		for _, n := range numbers {
+			remove(t, (&blocks{dir: streamDir(dir, journalStream)}).path(n))
+		}
+	}
+}
+
+func TestALossIsHistoryOnlyIfTheAgentNamesJustIt(t *testing.T) {
+	p := messages.Pod("p")
+	for name, c := range map[string]struct {
+		missing []uint64
+		tells   *journaletv1.Record // the sixth, as found when the fifth was the last
+		lost    []Loss
+	}{
+		"the whole":            {[]uint64{1, 2, 3, 4, 5}, damaged(messages.Agent, &journaletv1.JournalDamaged{ExpectedSeq: 5}), []Loss{{1, 5, 6}}},
+		"the front":            {[]uint64{1, 2}, damaged(messages.Agent, &journaletv1.JournalDamaged{ExpectedSeq: 1, FoundSeq: 3}), []Loss{{1, 2, 6}}},
+		"the end":              {[]uint64{4, 5}, damaged(messages.Agent, &journaletv1.JournalDamaged{ExpectedSeq: 5, FoundSeq: 3}), []Loss{{4, 5, 6}}},
+		"one of two":           {[]uint64{2, 5}, damaged(messages.Agent, &journaletv1.JournalDamaged{ExpectedSeq: 5, FoundSeq: 4}), []Loss{{5, 5, 6}}},
+		"more than the end":    {[]uint64{3, 4, 5}, damaged(messages.Agent, &journaletv1.JournalDamaged{ExpectedSeq: 5, FoundSeq: 3}), nil},
+		"less than the front":  {[]uint64{1, 2}, damaged(messages.Agent, &journaletv1.JournalDamaged{ExpectedSeq: 1, FoundSeq: 2}), nil},
+		"a hole within":        {[]uint64{3}, damaged(messages.Agent, &journaletv1.JournalDamaged{ExpectedSeq: 5, FoundSeq: 4}), nil},
+		"told by somebody":     {[]uint64{4, 5}, damaged(p, &journaletv1.JournalDamaged{ExpectedSeq: 5, FoundSeq: 3}), nil},
+		"told with other news": {[]uint64{1, 2, 3, 4, 5}, fact(p, 6), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := chainOf(t, fact(p, 1), fact(p, 2), fact(p, 3), fact(p, 4), fact(p, 5), c.tells)
+			v := &verifier{at: 1, head: &journaletv1.Head{Seq: 6, Hash: messages.Hash(all[5])}}
+			v.r.First, v.r.Last = 1, 6
+			for i, b := range all {
+				if !slices.Contains(c.missing, uint64(i+1)) {
+					v.check(b)
+				}
+			}
+			r := v.end()
+			if !slices.Equal(r.Lost, c.lost) || r.Found != len(r.Problems) || r.OK() != (len(c.lost) == 1 && name != "one of two") {
+				t.Fatalf("%+v", r)
+			}
+		})
 	}
 }

@@ -52,7 +52,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Check that the journal is whole and unchanged",
 		Long: "Check the whole journal: contiguous numbers, the hash chain, epochs, causes, and the head that is kept beside it. A\n" +
 			"running agent does it and goes on with its work meanwhile. Where none runs, the files are read as they lie there and\n" +
-			"nothing is changed: also a copy of the agent's root directory can be checked. Exit code 1 if anything is wrong.",
+			"nothing is changed: also a copy of the agent's root directory can be checked. Exit code 1 if anything is wrong; records\n" +
+			"that were lost, which the agent found and told in a later record, are shown and are no longer wrong.",
 		Example: "  journalet journal verify\n  journalet journal verify -o json\n  journalet journal verify --root-dir /mnt/copy",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,10 +84,15 @@ func (a *app) printVerified(r *bus.VerifyReport) error {
 		if r.Cut {
 			fmt.Fprintf(a.out, "Records before %d were cut by retention.\n", r.First)
 		}
+		for _, l := range r.Lost {
+			fmt.Fprintf(a.out, "Records %d to %d were lost; record %d tells it, and the journal goes on behind them.\n", l.From, l.To, l.Told)
+		}
 		for _, p := range r.Problems {
 			fmt.Fprintf(a.out, "  #%d  %s\n", p.Seq, p.Message)
 		}
 		switch {
+		case r.OK() && len(r.Lost) > 0:
+			fmt.Fprintln(a.out, "What is left of the journal is whole and unchanged.")
 		case r.OK():
 			fmt.Fprintln(a.out, "The journal is whole and unchanged.")
 		case r.Found > len(r.Problems):

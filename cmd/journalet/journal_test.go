@@ -107,6 +107,35 @@ func TestAJournalWithoutAnAgentIsCheckedWhereItLies(t *testing.T) {
 	}
 }
 
+func TestRecordsThatWereLostAndToldAreShownAndNoLongerWrong(t *testing.T) {
+	root := stoppedRoot(t)
+	if err := os.Remove(theBlock(root)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(root, busFolder), Node: "node-1", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Journal().Append(&journaletv1.Record{
+		Time: timestamppb.New(now), Actor: messages.Agent.Proto(),
+		Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_JournalDamaged{JournalDamaged: b.Opening().Damage}}},
+	})
+	if err := b.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ := run(t.Context(), "journal", "verify", "--root-dir", root)
+	for _, words := range []string{"Records 11 to 11, ", "Records 1 to 10 were lost; record 11 tells it", "What is left of the journal is whole and unchanged."} {
+		if code != exitOK || !strings.Contains(out, words) {
+			t.Errorf("exit code %d, no word of %q in:\n%s", code, words, out)
+		}
+	}
+	code, out, _ = run(t.Context(), "journal", "verify", "-o", "json", "--root-dir", root)
+	var v bus.VerifyReport
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != exitOK || len(v.Lost) != 1 || v.Lost[0] != (bus.Loss{From: 1, To: 10, Told: 11}) {
+		t.Errorf("%d, %v: %s", code, err, out)
+	}
+}
+
 func foreignBlock(t *testing.T) []byte {
 	t.Helper()
 	root := t.TempDir()

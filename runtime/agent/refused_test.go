@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,9 +65,7 @@ func TestAStartThatIsRefusedLeavesTheJournalAsItWas(t *testing.T) {
 		}, "recover"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := config.Defaults()
-			cfg.ContainerRuntimeEndpoint, cfg.RootDir, cfg.HostnameOverride = simScheme, filepath.Join(t.TempDir(), "root"), "node-1"
-			cfg.StaticPodPath, cfg.HealthzPort = t.TempDir(), 0
+			cfg := simulatedConfig(t)
 			log := slog.New(slog.DiscardHandler)
 			dir := filepath.Join(cfg.RootDir, "bus")
 			b, err := bus.Open(t.Context(), bus.Options{Dir: dir, Node: "node-1", Log: log})
@@ -95,4 +96,70 @@ func TestAStartThatIsRefusedLeavesTheJournalAsItWas(t *testing.T) {
 			}
 		})
 	}
+}
+
+// whenSaid is a log that calls do when a message is said.
+type whenSaid struct {
+	slog.Handler
+	what string
+	do   func()
+}
+
+func (w whenSaid) Enabled(context.Context, slog.Level) bool { return true }
+func (w whenSaid) WithAttrs([]slog.Attr) slog.Handler       { return w }
+func (w whenSaid) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == w.what {
+		w.do()
+	}
+	return nil
+}
+
+// runOnce runs an agent until it has started.
+func runOnce(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	if err := Run(ctx, cfg, slog.New(whenSaid{slog.DiscardHandler, "journalet has started", stop})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAJournalThatWasLostIsToldInTheNextAndVerifiedAsSuch(t *testing.T) {
+	cfg := simulatedConfig(t)
+	runOnce(t, cfg)
+	dir := filepath.Join(cfg.RootDir, "bus")
+	before := verified(t, dir)
+	blocks := filepath.Join(dir, "jetstream", "AGENT", "streams", "JOURNAL", "msgs")
+	if err := errors.Join(os.RemoveAll(blocks), os.Mkdir(blocks, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	runOnce(t, cfg)
+	runOnce(t, cfg)
+	after := verified(t, dir)
+	if !before.OK() || before.Lost != nil || !after.OK() || after.First != before.Last+1 || after.Epochs != 2 ||
+		!slices.Equal(after.Lost, []bus.Loss{{From: 1, To: before.Last, Told: before.Last + 1}}) {
+		t.Fatalf("%+v\n%+v", before, after)
+	}
+}
+
+func verified(t *testing.T, dir string) bus.VerifyReport {
+	t.Helper()
+	s, err := bus.OpenStored(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := s.Verify(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// simulatedConfig is of an agent on a simulated runtime, in folders of its own.
+func simulatedConfig(t *testing.T) *config.Config {
+	t.Helper()
+	cfg := config.Defaults()
+	cfg.ContainerRuntimeEndpoint, cfg.RootDir, cfg.HostnameOverride = simScheme, filepath.Join(t.TempDir(), "root"), "node-1"
+	cfg.StaticPodPath, cfg.HealthzPort = t.TempDir(), 0
+	return cfg
 }
