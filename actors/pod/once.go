@@ -1,6 +1,9 @@
 package pod
 
 import (
+	"maps"
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
@@ -43,7 +46,7 @@ func (a *Actor) onlyOnce(c *corev1.Container) bool {
 // another manifest will not be started.
 func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.MadeContainer {
 	m := r.GetMade()
-	if m == nil || m.GetSandboxId() != a.state.GetSandboxId() || m.GetDigest() != a.state.GetPod().GetDigest() {
+	if m.GetContainerId() == "" || m.GetSandboxId() != a.state.GetSandboxId() || m.GetDigest() != a.state.GetPod().GetDigest() {
 		return nil
 	}
 	return m
@@ -60,8 +63,30 @@ func (d *step) startMade(c *corev1.Container, m *journaletv1.MadeContainer) erro
 // evolveMade folds that an instance was made.
 func evolveMade(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f *journaletv1.CallFinished) {
 	r.ImageMissing = false
+	digest := w.GetDigest()
+	if m := r.GetMade(); m != nil {
+		digest = m.GetDigest()
+	}
 	r.Made = &journaletv1.MadeContainer{
-		ContainerId: f.GetContainerId(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(), Digest: w.GetDigest(),
+		ContainerId: f.GetContainerId(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(), Digest: digest,
+	}
+}
+
+// keepMade has instances that were made for one manifest, or are being made, started for another one that differs in CPU and
+// memory only: they get these when they run. Another instance would count as a restart.
+func (a *Actor) keepMade(from, to string) {
+	for _, name := range slices.Sorted(maps.Keys(a.state.GetContainers())) {
+		r := a.state.Containers[name]
+		making := a.calling(func(req *journaletv1.CallRequested) bool {
+			w := req.GetStartContainer()
+			return w.GetContainer() == name && w.GetPart() == journaletv1.StartPart_START_PART_MAKE && w.GetDigest() == from
+		})
+		switch {
+		case making && r.GetMade() == nil:
+			r.Made = &journaletv1.MadeContainer{Digest: to}
+		case r.GetMade().GetDigest() == from:
+			r.Made.Digest = to
+		}
 	}
 }
 

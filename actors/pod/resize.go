@@ -40,11 +40,15 @@ func (a *Actor) allocate(digest string, m *corev1.Pod) {
 // evolveWanted takes up another manifest of a pod. What was allocated before stays so until the node says otherwise.
 func (a *Actor) evolveWanted(u *journaletv1.PodUpdated, m *corev1.Pod) {
 	s := a.state
-	digest, have := s.GetPod().GetDigest(), a.wanted
+	before := s.GetPod().GetDigest()
+	digest, have := before, a.wanted
 	if a.allocated != nil {
 		digest, have = s.GetAllocatedDigest(), a.allocated
 	}
 	s.Pod, a.wanted = u.GetPod(), m
+	if u.GetResize() {
+		a.keepMade(before, u.GetPod().GetDigest())
+	}
 	if !u.GetResize() || !s.GetAdmissionAsked() {
 		digest, have = "", nil
 	}

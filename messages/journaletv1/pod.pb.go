@@ -2030,11 +2030,12 @@ func (x *ContainerRecord) GetAnewFrom() uint32 {
 
 // MadeContainer is an instance that was made and not started.
 type MadeContainer struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
-	Attempt     uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	SandboxId   string                 `protobuf:"bytes,3,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// The manifest that it was made from.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty while it is being made.
+	ContainerId string `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	Attempt     uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	SandboxId   string `protobuf:"bytes,3,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// The manifest that it was made from, or one that differs from it in CPU and memory only.
 	Digest        string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
