@@ -32,9 +32,13 @@ var qosClasses = map[corev1.PodQOSClass]journaletv1.QosClass{
 	corev1.PodQOSGuaranteed: journaletv1.QosClass_QOS_CLASS_GUARANTEED,
 }
 
-// evolveHeld begins the end of a pod that has to make room. One that ends already goes on as it does.
+// evolveHeld begins the end of a pod that has to make room. One that ends already goes on as it does. The one that is held has
+// its name.
 func (a *Actor) evolveHeld(e actors.Event, k *journaletv1.AdmissionHeld) {
 	s := a.state
+	if k.GetUid() == a.self.ID {
+		s.HolderUid = ""
+	}
 	if s.GetStage() != runningPod || !slices.Contains(k.GetPreempts(), a.self.ID) {
 		return
 	}

@@ -86,3 +86,23 @@ func TestAPodThatNobodyNamesSaysWhatItWaitsFor(t *testing.T) {
 		t.Errorf("its stage is %s", s.GetStage())
 	}
 }
+
+func TestAPodThatIsNotAdmittedSaysWhatItWaitsFor(t *testing.T) {
+	a := New("u")
+	waits := func(event *journaletv1.Event, want string) {
+		t.Helper()
+		told(t, a, event)
+		if w := a.Waits(); len(w) != 1 || w[0].For != want || w[0].Since.Year() != 2026 {
+			t.Errorf("it waits for %v, want %q", w, want)
+		}
+	}
+	told(t, a, updated(journaletv1.PodOperation_POD_OPERATION_ADD, "file"))
+	waits(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionDeferred{AdmissionDeferred: &journaletv1.AdmissionDeferred{Uid: "u", HolderUid: "v"}}},
+		"the end of pod v, which has its name")
+	waits(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionHeld{AdmissionHeld: &journaletv1.AdmissionHeld{Uid: "u", Preempts: []string{"w"}}}},
+		"the end of pods of lower priority, which make room for it")
+	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true}}})
+	if w := a.Waits(); len(w) > 0 {
+		t.Errorf("a pod that runs waits for %v", w)
+	}
+}

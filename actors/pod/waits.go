@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Wait is one thing that a pod which ends, or has ended, waits for before it is gone.
+// Wait is one thing that a pod waits for before it is admitted, or, when it ends or has ended, before it is gone.
 type Wait struct {
 	// Call is the call under way, IntentID its id; nil where no call is waited for.
 	Call     *journaletv1.CallRequested
@@ -19,14 +19,22 @@ type Wait struct {
 	Since time.Time
 }
 
-// Waits tells what a pod that ends, or that no source has named, waits for, the oldest first; nothing for another. A pod that ends and
-// waits for nothing is about to hear of what it waited for: a look at the runtime that is under way.
+// Waits tells what a pod that is not admitted yet, that ends, or that no source has named waits for, the oldest first; nothing for
+// another. A pod that ends and waits for nothing is about to hear of what it waited for: a look at the runtime that is under way.
 func (a *Actor) Waits() []Wait {
 	s := a.state
 	if s.GetStage() == unknown && s.GetOrphanFoundAt() != nil {
 		return []Wait{{
 			For: "the first whole reading of every configured source: what none names is cleared away then", Since: s.GetOrphanFoundAt().AsTime(),
 		}}
+	}
+	if s.GetStage() == admitting && s.GetAdmissionAsked() {
+		// The node has answered, or does so in a moment: it lets a pod in, turns it away, or tells of one of these two.
+		what := "the end of pods of lower priority, which make room for it"
+		if s.GetHolderUid() != "" {
+			what = "the end of pod " + s.GetHolderUid() + ", which has its name"
+		}
+		return []Wait{{For: what, Since: s.GetCreatedAt().AsTime()}}
 	}
 	if s.GetStage() < terminating || s.GetStage() == finished {
 		return nil

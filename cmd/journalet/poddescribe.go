@@ -68,12 +68,19 @@ func (d *description) pod(r *query.PodReport) {
 	d.events(r)
 }
 
-// waits tells what a pod that ends waits for, and for how long it has: none is ever stuck without a reason.
+// stageAdmitting is the stage of a pod that the node has not let in yet, as PodReport shows it.
+const stageAdmitting = "Admitting"
+
+// waits tells what a pod waits for, and for how long it has: none is ever stuck without a reason.
 func (d *description) waits(r *query.PodReport) {
 	if len(r.Waits) == 0 {
 		return
 	}
-	d.line("\nIts end waits for:")
+	head := "Its end waits for:"
+	if r.Stage == stageAdmitting {
+		head = "It waits for:"
+	}
+	d.line("\n%s", head)
 	rows := [][]string{{"AGE", "CAUSE", "WHAT"}}
 	for _, w := range r.Waits {
 		cause := ""

@@ -23,3 +23,14 @@ func TestWhatAnEndingPodWaitsForIsShownWithItsAge(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatAPodWaitsForThatIsNotAdmittedIsNoEnd(t *testing.T) {
+	a, out := testApp()
+	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{
+		Pod: &somePods().Items[1], Stage: "Admitting",
+		Waits: []query.PodWait{{What: "the end of pod 1234, which has its name", Since: now.Add(-time.Minute)}},
+	})
+	if got := out.String(); strings.Contains(got, "Its end waits") || !strings.Contains(got, "It waits for:") || !strings.Contains(got, "which has its name") {
+		t.Errorf("it says\n%s", got)
+	}
+}

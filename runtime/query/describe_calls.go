@@ -149,7 +149,7 @@ func (d *Describer) imageOrNode(_ string, _ messages.Ref, e *journaletv1.Event) 
 	case *journaletv1.Event_AdmissionHeld:
 		return d.admissionHeld(k.AdmissionHeld)
 	case *journaletv1.Event_AdmissionDeferred:
-		return fmt.Sprintf("pod %s waits: pod %s holds its name until it has ended", d.podName(k.AdmissionDeferred.GetUid()), k.AdmissionDeferred.GetHolderUid())
+		return fmt.Sprintf("pod %s waits: pod %s holds its name until it has ended", d.podName(k.AdmissionDeferred.GetUid()), k.AdmissionDeferred.GetHolderUid()) // by UID: the two have one name
 	}
 	return ""
 }

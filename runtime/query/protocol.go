@@ -113,7 +113,7 @@ type PodEvent struct {
 	Message string    `json:"message"`
 }
 
-// PodWait is one thing that a pod which ends waits for.
+// PodWait is one thing that a pod waits for.
 type PodWait struct {
 	What  string    `json:"what"`
 	Since time.Time `json:"since"`
@@ -129,7 +129,7 @@ type PodReport struct {
 	Stage      string      `json:"stage,omitempty"`
 	Orphan     bool        `json:"orphan,omitempty"`
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
-	// Waits is what a pod that ends waits for, the oldest first.
+	// Waits is what a pod that is not admitted yet, or ends, waits for, the oldest first.
 	Waits []PodWait `json:"waits,omitempty"`
 	// Decisions are the newest ones, oldest first; Events follow from the same records.
 	Decisions []Line     `json:"decisions"`
