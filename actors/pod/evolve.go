@@ -128,6 +128,9 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 		case s.GetPod().GetName() != u.GetPod().GetName() || s.GetPod().GetNamespace() != u.GetPod().GetNamespace():
 			// What runs cannot change its name. The source hears of its end, and adds the pod again.
 			a.evolveRemoved(e)
+		case s.Rejected:
+			// Nothing of it has begun that could change. It is added again, too, and the node asked about what it is now.
+			a.evolveRemoved(e)
 		default:
 			a.evolveChanged(e.Manifest)
 			a.evolveGrace(e.Manifest, nil)
@@ -213,6 +216,9 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 		return nil
 	case d.GetAdmitted():
 		s.Stage, s.AdmittedAt = runningPod, timestamppb.New(e.Time)
+	case s.GetAllocatedDigest() != "":
+		// The question was about what it asked for before. It is added again, and the node asked about what it is now.
+		a.evolveRemoved(e)
 	default:
 		s.Stage, s.Rejected, s.ToldTerminated = terminated, true, true
 		s.Reason, s.Message = d.GetReason(), "Pod was rejected: "+d.GetMessage()
