@@ -161,7 +161,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_CallDispatched:
 		if in := j.intents[k.CallDispatched.GetIntentId()]; in != nil {
 			in.dispatched = true
-			if in.withdrawn > 0 && cause >= in.withdrawn {
+			if in.withdrawn > 0 && cause >= in.withdrawn && !k.CallDispatched.GetInDoubt() {
 				j.broken(takenBack, in.req.GetPodUid(), "taken back by record %d, and begun for record %d: %v", in.withdrawn, cause, in.req)
 			}
 		}
