@@ -72,7 +72,7 @@ func (c *call) sandboxesOfPod(ctx context.Context) ([]*runtimeapi.PodSandbox, er
 }
 
 // lookForSandbox finds the sandbox that carries this intent. One that has died since counts: it was made. Another one that
-// holds the attempt ends the call.
+// holds the attempt, or a later one, ends the call.
 func (c *call) lookForSandbox(ctx context.Context, attempt uint32) (string, bool, error) {
 	list, err := c.sandboxesOfPod(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *call) lookForSandbox(ctx context.Context, attempt uint32) (string, bool
 		switch {
 		case s.GetAnnotations()[AnnotationIntent] == c.intent:
 			return s.GetId(), true, nil
-		case s.GetMetadata().GetAttempt() == attempt:
+		case s.GetMetadata().GetAttempt() >= attempt:
 			twin = s.GetId()
 		}
 	}

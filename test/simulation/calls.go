@@ -234,7 +234,7 @@ func (c *call) runSandbox(k *journaletv1.RunSandbox) (result, error) {
 			switch {
 			case x.intent == c.intent:
 				return x.id, true, nil
-			case x.attempt == k.GetAttempt():
+			case x.attempt >= k.GetAttempt():
 				twin = x.id
 			}
 		}
