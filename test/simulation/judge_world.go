@@ -160,6 +160,11 @@ func (j *judge) containerMade(c *container, gone bool) {
 	}
 }
 
+// cutShort: the runtime gave a start up whose process was there for a moment. The next instance may have the same number.
+func (j *judge) cutShort(c *container) {
+	delete(j.history(c.uid).made, fmt.Sprint(c.name, " ", c.attempt))
+}
+
 // containerStarted: never two instances at once, in order, and not again what runs once.
 func (j *judge) containerStarted(o *objects, c *container) {
 	j.instances++

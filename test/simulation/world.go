@@ -202,6 +202,7 @@ func (w *world) startContainer(uid, id string, clientGone bool) error {
 	if clientGone && chance(w.noise, 4) {
 		// Its process was there for a moment.
 		w.judge.containerStarted(w.of(uid), c)
+		w.judge.cutShort(c)
 		w.fail(c, "failed to start containerd task: "+cutShort)
 		return nil
 	}
