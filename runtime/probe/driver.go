@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// Workers is how many probes run at once. Most wait for an answer, so it is far above the number of cores: with the
-	// default timeout of 1 s it takes 64 targets that hang to hold up a probe of another one.
+	// Workers is how many probes run at once in the quick lane. Most wait for an answer, so it is far above the number of
+	// cores. Those that hang have SlowWorkers of their own: see lanes.
 	Workers = 64
 	// manifestRetry is the wait after a manifest that could not be read.
 	manifestRetry = time.Second
@@ -38,10 +38,11 @@ type Options struct {
 	Observe func(Run)
 	// Forget hears of a pod of which nothing will be observed any more. May be nil; must return at once.
 	Forget func(namespace, name, uid string)
-	// Workers defaults to the constant of this name.
-	Workers int
-	Clock   cri.Clock
-	Log     *slog.Logger
+	// Workers and SlowWorkers default to the constants of these names.
+	Workers, SlowWorkers int
+
+	Clock cri.Clock
+	Log   *slog.Logger
 }
 
 // Run is one run of a probe, for those who count.
@@ -84,8 +85,7 @@ type Driver struct {
 	probes  map[place]map[journaletv1.ProbeKind]*probe
 	names   map[string]podName // by UID, of pods that are or were probed
 	due     schedule
-	waiting []*probe // due, and no worker is free; each stands here once
-	busy    int
+	lanes   lanes
 
 	wake    chan struct{} // holds one call to look again
 	workers sync.WaitGroup
@@ -99,6 +99,9 @@ func New(o Options) *Driver {
 	if o.Workers <= 0 {
 		o.Workers = Workers
 	}
+	if o.SlowWorkers <= 0 {
+		o.SlowWorkers = SlowWorkers
+	}
 	if o.Clock == nil {
 		o.Clock = cri.RealClock{}
 	}
@@ -108,7 +111,7 @@ func New(o Options) *Driver {
 	return &Driver{
 		opts: o, log: o.Log, clock: o.Clock, rt: runtimeapi.NewRuntimeServiceClient(o.Conn), began: o.Clock.Now(),
 		pending: map[place]*setting{}, probes: map[place]map[journaletv1.ProbeKind]*probe{}, names: map[string]podName{},
-		wake: make(chan struct{}, 1),
+		lanes: lanes{quick: newLane(o.Workers), slow: newLane(o.SlowWorkers)}, wake: make(chan struct{}, 1),
 	}
 }
 

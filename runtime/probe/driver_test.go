@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -204,36 +205,118 @@ func TestProbesAreSpreadOverTheirPeriodAfterARestart(t *testing.T) {
 	})
 }
 
-func TestProbesThatHangHoldUpNoOtherWhileAWorkerIsFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.command = func(ctx context.Context, id string, _ int) (*runtimeapi.ExecSyncResponse, error) {
-			if strings.HasPrefix(id, "hangs") {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return nil, nil
+// hanging is a world in which the commands of instances named so hang until their timeouts, and others answer.
+func hanging() *world {
+	w := newWorld()
+	w.command = func(ctx context.Context, id string, _ int) (*runtimeapi.ExecSyncResponse, error) {
+		if strings.HasPrefix(id, "hangs") {
+			<-ctx.Done()
+			return nil, statusOf(ctx.Err())
 		}
+		return nil, nil
+	}
+	return w
+}
+
+// Three times as many as there are workers begin to hang together, for a minute each.
+func TestProbesThatHangHoldUpNoneThatAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := hanging()
 		d := w.driver()
 		start(t, d)
-		for i := range Workers {
+		w.pod("good", kinds{readiness: exec()})
+		d.Stored(stored("good", probesSet("good", readiness)))
+		pass(1500 * time.Millisecond)
+		const many = 3 * Workers
+		for i := range many {
 			name := fmt.Sprintf("hangs%d", i)
 			w.pod(name, kinds{readiness: exec(within(60))})
-			if i > 0 { // one worker is left
-				d.Stored(stored(name, probesSet(name, readiness)))
+			d.Stored(stored(name, probesSet(name, readiness)))
+		}
+		pass(5 * time.Minute)
+		// It waited for half a second three times: until the first that held the workers had been given their time, and
+		// then the second and the third so many.
+		want := []time.Duration{0, time.Second, 2500 * time.Millisecond, 3500 * time.Millisecond, 4500 * time.Millisecond}
+		for s := 5 * time.Second; s <= 301*time.Second; s += time.Second {
+			want = append(want, s)
+		}
+		same(t, "the good one ran at", w.ranAt("good-0"), want)
+		// And those that hang still come out as failures, each after all of its own time.
+		pass(5 * time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		told := map[string]bool{}
+		for _, r := range w.told {
+			told[r.GetUid()] = true
+		}
+		if len(told) != many+1 {
+			t.Errorf("of %d pods a result was told", len(told))
+		}
+		for _, r := range w.observed {
+			if strings.HasPrefix(r.Pod, "hangs") && (r.Success || r.Unknown || r.Took < time.Minute) {
+				t.Fatalf("%+v", r)
 			}
+		}
+	})
+}
+
+// With a worker in each lane: the first that hangs goes on in the slow lane, the second is ended and run again after it.
+func TestARunThatIsEndedForOthersIsRunAgainInFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := hanging()
+		d := New(Options{Conn: w, Manifest: w.manifest, Sink: w.sink, Workers: 1, SlowWorkers: 1})
+		start(t, d)
+		rarely := func(p *corev1.Probe) { p.PeriodSeconds, p.TimeoutSeconds = 600, 10 }
+		for _, name := range []string{"hangs1", "hangs2", "good", "gone"} {
+			w.pod(name, kinds{readiness: exec(rarely)})
+			d.Stored(stored(name, probesSet(name, readiness)))
+			pass(100 * time.Millisecond)
+		}
+		d.Stored(stored("gone", probesSet("gone")))
+		d.mu.Lock()
+		same(t, "waiting", len(d.lanes.quick.waiting), 2)
+		d.mu.Unlock()
+		pass(30 * time.Second)
+		same(t, "the first ran at", w.ranAt("hangs1-0"), []time.Duration{0})
+		same(t, "the second", w.ranAt("hangs2-0"), []time.Duration{time.Second, 12 * time.Second}) // the runtime has 2 s beyond the timeout to say so
+		same(t, "the third", w.ranAt("good-0"), []time.Duration{2 * time.Second})
+		same(t, "one that was ended while it waited", w.ranAt("gone-0"), []time.Duration{})
+		same(t, "told", w.words(), []string{
+			"Readiness of good-0 ok", "Readiness probe failed: command timed out after 10s", "Readiness probe failed: command timed out after 10s",
+		})
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		same(t, "left over", d.lanes.load(), 0)
+	})
+}
+
+// A pod whose probes all hang keeps no more than its share, also of those that hang.
+func TestAPodHoldsItsShareOfTheWorkersAndNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := hanging()
+		d := w.driver()
+		start(t, d)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "many", Namespace: "default"}}
+		for i := range 2 * Workers {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d", i), ReadinessProbe: exec(within(60))})
+		}
+		w.set(func() { w.pods["many"] = pod })
+		for i := range pod.Spec.Containers {
+			s := probesSet("many", readiness)
+			s.Container, s.ContainerId = pod.Spec.Containers[i].Name, fmt.Sprintf("hangs-%d", i)
+			d.Stored(stored("many", s))
 		}
 		w.pod("good", kinds{readiness: exec()})
 		d.Stored(stored("good", probesSet("good", readiness)))
-		pass(3500 * time.Millisecond)
-		same(t, "the good one ran at", w.ranAt("good-0"), []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second})
-		// With the last one taken it waits, and is run when one comes free: here because a hanging one is ended.
-		d.Stored(stored("hangs0", probesSet("hangs0", readiness)))
-		pass(10 * time.Second)
-		same(t, "runs meanwhile", len(w.ranAt("good-0")), 4)
-		d.Stored(stored("hangs0", probesSet("hangs0")))
-		pass(time.Millisecond)
-		same(t, "runs after", len(w.ranAt("good-0")), 5)
+		pass(10*time.Second + time.Millisecond)
+		same(t, "runs of the good one", len(w.ranAt("good-0")), 11)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, l := range []lane{d.lanes.quick, d.lanes.slow} {
+			if l.held["many"] > Workers/podShare {
+				t.Errorf("it holds %d workers of %d", l.held["many"], l.seats)
+			}
+		}
 	})
 }
 
@@ -356,7 +439,7 @@ func TestNothingIsLeftOfAPodThatHasEnded(t *testing.T) {
 		pass(5 * time.Second)
 		same(t, "observed", len(w.observed), 2)
 		same(t, "forgot", w.forgot, []string{"a"})
-		if len(d.probes)+len(d.due)+len(d.waiting)+len(d.names)+len(d.pending)+d.busy > 0 {
+		if len(d.probes)+len(d.due)+len(d.names)+len(d.pending)+d.lanes.load() > 0 {
 			t.Errorf("left over: %+v", d)
 		}
 	})

@@ -32,6 +32,11 @@ type probe struct {
 	cancel context.CancelFunc
 	// unknown counts runs in a row of which nothing could be learnt.
 	unknown int
+	pace    pace
+	// began is when it got its worker.
+	began time.Time
+	// ended: its run is being ended to give its worker to another, and is to be done again in the slow lane.
+	ended bool
 }
 
 // schedule is a heap of probes by the time when they are due.
@@ -68,9 +73,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	defer cancel()
 	for ctx.Err() == nil {
 		wait := d.settle(ctx)
-		if next, ok := d.start(ctx); ok && next < wait {
-			wait = next
-		}
+		wait = min(wait, d.start(ctx))
 		stop := d.clock.AfterFunc(wait, d.signal)
 		select {
 		case <-d.wake:
@@ -200,29 +203,47 @@ func (d *Driver) drop(p *probe) {
 	if p.index >= 0 {
 		heap.Remove(&d.due, p.index)
 	}
+	d.lanes.drop(p)
 	if p.cancel != nil {
 		p.cancel()
 	}
 }
 
-// start hands out what is due, and gives the time until the next probe is.
-func (d *Driver) start(ctx context.Context) (next time.Duration, ok bool) {
+// start hands out what is due, and gives the time after which there may be more to hand out.
+func (d *Driver) start(ctx context.Context) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	next := d.lineUp()
+	d.hand(ctx)
+	if left, ok := d.lanes.until(d.clock.Now()); ok {
+		next = min(next, left)
+	}
+	return next
+}
+
+// lineUp has those wait for a worker who are due, and gives the time until the next one is; d.mu is held.
+func (d *Driver) lineUp() time.Duration {
 	now := d.clock.Now()
 	for len(d.due) > 0 {
 		if left := d.due[0].due.Sub(now); left > 0 {
-			return left, true
+			return left
 		}
-		p := heap.Pop(&d.due).(*probe)
-		if d.busy == d.opts.Workers {
-			d.waiting = append(d.waiting, p)
-			continue
+		d.lanes.wait(heap.Pop(&d.due).(*probe))
+	}
+	return idle
+}
+
+// hand gives those who wait their workers; d.mu is held.
+func (d *Driver) hand(ctx context.Context) {
+	now := d.clock.Now()
+	for _, p := range d.lanes.relieve(now) {
+		if p.cancel != nil {
+			p.cancel()
 		}
-		d.busy++
+	}
+	for p := d.lanes.next(now); p != nil; p = d.lanes.next(now) {
 		d.workers.Go(func() { d.work(ctx, p) })
 	}
-	return 0, false
 }
 
 // slot is the grid on which probes run after their first run, counted from the start of the driver. Those that share a moment

@@ -47,42 +47,42 @@ const (
 // work runs a probe, and then those that wait for a worker.
 func (d *Driver) work(ctx context.Context, p *probe) {
 	for p != nil {
-		d.runOnce(ctx, p)
-		p = d.next(p)
+		took, done := d.runOnce(ctx, p)
+		p = d.next(p, took, done)
 	}
 }
 
 // next puts a probe back that was run, and gives one that waits; nil: the worker ends.
-func (d *Driver) next(p *probe) *probe {
+func (d *Driver) next(p *probe, took time.Duration, done bool) *probe {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p.cancel = nil
+	d.lanes.leave(p)
+	again := p.ended && !done // it was ended for another
+	if p.ended = false; done {
+		p.pace = paceOf(took, p.timeout())
+	}
 	switch {
 	case p.gone:
+	case again:
+		d.lanes.wait(p)
 	case p.tally.told == unhealthy && p.kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS,
 		p.tally.told != undecided && p.kind == journaletv1.ProbeKind_PROBE_KIND_STARTUP:
 		// Its word is said; what follows is the pod's to decide, with another ProbesSet. (As in the kubelet.)
 	default:
 		d.again(p)
 	}
-	for len(d.waiting) > 0 {
-		p, d.waiting[0] = d.waiting[0], nil
-		if d.waiting = d.waiting[1:]; !p.gone {
-			return p
-		}
-	}
-	d.busy--
-	return nil
+	return d.lanes.next(d.clock.Now())
 }
 
-// runOnce runs a probe once and tells what is news.
-func (d *Driver) runOnce(ctx context.Context, p *probe) {
+// runOnce runs a probe once. done tells that it came to an end by itself.
+func (d *Driver) runOnce(ctx context.Context, p *probe) (took time.Duration, done bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	d.mu.Lock()
 	if p.gone {
 		d.mu.Unlock()
-		return
+		return 0, false
 	}
 	p.cancel = cancel
 	t := p.target
@@ -91,9 +91,16 @@ func (d *Driver) runOnce(ctx context.Context, p *probe) {
 	late := began.Sub(p.due)
 	out := d.try(ctx, p, t)
 	if ctx.Err() != nil {
-		return
+		return 0, false
 	}
-	d.observe(p, out, late, d.clock.Now().Sub(began))
+	took = d.clock.Now().Sub(began)
+	d.observe(p, out, late, took)
+	d.tell(ctx, p, out)
+	return took, true
+}
+
+// tell tells what is news of a run.
+func (d *Driver) tell(ctx context.Context, p *probe, out outcome) {
 	if out.result == unknown {
 		p.unknown++
 		if p.unknown == unknownTold {

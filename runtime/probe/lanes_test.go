@@ -1,0 +1,146 @@
+package probe
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// load is how many run or wait.
+func (l *lanes) load() int {
+	return len(l.quick.running) + len(l.quick.waiting) + len(l.slow.running) + len(l.slow.waiting) + len(l.quick.held) + len(l.slow.held)
+}
+
+// road is lanes with a clock that a test moves.
+type road struct {
+	lanes
+	now time.Time
+}
+
+func newRoad(quick, slow int) *road {
+	return &road{lanes{newLane(quick), newLane(slow)}, time.Unix(1_700_000_000, 0)}
+}
+
+func (r *road) add(n int, pod string, p pace) (out []*probe) {
+	for i := range n {
+		x := &probe{at: place{fmt.Sprintf(pod, i), "main"}, pace: p}
+		r.wait(x)
+		out = append(out, x)
+	}
+	return out
+}
+
+// begin runs all that may run.
+func (r *road) begin() (n int) {
+	for r.next(r.now) != nil {
+		n++
+	}
+	return n
+}
+
+func TestLanesShareOutTheWorkers(t *testing.T) {
+	t.Run("each its own", func(t *testing.T) {
+		r := newRoad(8, 4)
+		r.add(20, "slow%d", slow)
+		r.add(20, "quick%d", quick)
+		r.begin()
+		same(t, "running", []int{len(r.quick.running), len(r.slow.running)}, []int{8, 4})
+		for _, p := range r.slow.running {
+			same(t, "pace", p.pace, slow)
+		}
+	})
+	t.Run("who answered goes before who never ran, and otherwise the first in line", func(t *testing.T) {
+		r := newRoad(3, 1)
+		news := r.add(2, "new%d", unrun)
+		known := r.add(3, "known%d", quick)
+		r.begin()
+		same(t, "first", r.quick.running, known)
+		r.leave(known[1])
+		same(t, "then", r.next(r.now), news[0])
+	})
+	t.Run("a pod its share, and others pass it", func(t *testing.T) {
+		r := newRoad(8, 8)
+		many := r.add(5, "many", quick)
+		for _, p := range many {
+			p.at.uid = "many"
+		}
+		other := r.add(1, "other%d", quick)[0]
+		same(t, "begun", r.begin(), 3)
+		same(t, "last begun", r.quick.running[2], other)
+		r.leave(many[0])
+		same(t, "next", r.next(r.now), many[2])
+	})
+	t.Run("nobody is moved while there is room", func(t *testing.T) {
+		r := newRoad(2, 2)
+		r.add(2, "a%d", quick)
+		r.begin()
+		r.now = r.now.Add(time.Hour)
+		_, ok := r.until(r.now)
+		same(t, "moved", []any{len(r.relieve(r.now)), ok, len(r.quick.running)}, []any{0, false, 2})
+	})
+	t.Run("a run that takes too long goes on in the slow lane", func(t *testing.T) {
+		r := newRoad(2, 2)
+		held := r.add(2, "a%d", quick)
+		r.begin()
+		r.now = r.now.Add(patience / 4)
+		waits := r.add(1, "b%d", quick)[0]
+		again, ok := r.until(r.now)
+		same(t, "too early", []any{len(r.relieve(r.now)), again, ok, r.begin()}, []any{0, patience * 3 / 4, true, 0})
+		r.now = r.now.Add(again)
+		same(t, "ended", len(r.relieve(r.now)), 0)
+		same(t, "it goes on", r.slow.running, held[:1])
+		same(t, "it runs", r.next(r.now), waits)
+		r.add(1, "c%d", quick)
+		r.now = r.now.Add(time.Millisecond)
+		again, ok = r.until(r.now)
+		same(t, "for the next", []any{again, ok}, []any{patience - time.Millisecond, true})
+		r.leave(held[0])
+		same(t, "left over", len(r.slow.running), 0)
+	})
+	t.Run("where that is full it is ended, once, and waits there", func(t *testing.T) {
+		r := newRoad(2, 1)
+		r.add(1, "slow%d", slow)
+		held := r.add(2, "a%d", quick)
+		r.begin()
+		r.now = r.now.Add(patience)
+		r.add(1, "b%d", quick)
+		same(t, "ended", r.relieve(r.now), held[:1])
+		same(t, "ended again", len(r.relieve(r.now)), 0)
+		r.leave(held[0])
+		r.wait(held[0])
+		same(t, "begun", r.begin(), 1)
+		same(t, "waits", r.slow.waiting, held[:1])
+	})
+	t.Run("none is ended for a pod that waits for itself", func(t *testing.T) {
+		r := newRoad(4, 1)
+		r.add(1, "slow%d", slow)
+		for _, p := range r.add(3, "many", quick) {
+			p.at.uid = "many"
+		}
+		r.add(3, "a%d", quick)
+		r.begin()
+		r.now = r.now.Add(patience)
+		same(t, "ended and waiting", []int{len(r.relieve(r.now)), len(r.quick.waiting)}, []int{0, 2})
+	})
+	t.Run("who is dropped waits no more", func(t *testing.T) {
+		r := newRoad(1, 1)
+		gone := r.add(3, "a%d", quick)
+		r.begin()
+		r.drop(gone[1])
+		same(t, "waiting", r.quick.waiting, gone[2:])
+	})
+}
+
+func TestASlowRunTookItsTimeoutOrMoreThanOthersWait(t *testing.T) {
+	for _, c := range []struct {
+		took, timeout time.Duration
+		want          pace
+	}{
+		{time.Millisecond, time.Second, quick}, {999 * time.Millisecond, time.Second, quick}, {time.Second, time.Second, slow},
+		{2 * time.Second, time.Minute, slow}, {999 * time.Millisecond, time.Minute, quick},
+	} {
+		if got := paceOf(c.took, c.timeout); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
