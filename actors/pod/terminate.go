@@ -298,6 +298,8 @@ func isReady(x *journaletv1.SandboxObservation) bool {
 }
 
 // holds tells whether a sandbox may hold an address and host ports. One that died by itself does until it is stopped.
+// Versions that did not keep what they had stopped left snapshots that tell the two kinds of dead sandboxes nowhere apart:
+// after an upgrade from one, those of pods that have ended are stopped once more.
 func (d *step) holds(x *journaletv1.SandboxObservation) bool {
 	return isReady(x) || !slices.Contains(d.state.GetStoppedSandboxes(), x.GetId())
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -38,6 +39,7 @@ type frozen struct {
 	boxes      map[string]*cri.PodSandboxStatus
 	statuses   map[string]*cri.ContainerStatus
 	calls      []string // that would have changed something
+	dead       []string // sandboxes that were stopped and did not run
 	listed     int      // looks at everything
 }
 
@@ -84,7 +86,7 @@ func (f *frozen) asked() ([]string, int) {
 	return append([]string(nil), f.calls...), f.listed
 }
 
-// isDead tells whether a call stops a sandbox that is not ready: that changes nothing that runs, and a version may want to be
+// isDead notes a call that stops a sandbox that is not ready: that changes nothing that runs, and a version may want to be
 // sure that it has given back its network.
 func (f *frozen) isDead(req any) bool {
 	q, ok := req.(*cri.StopPodSandboxRequest)
@@ -93,7 +95,18 @@ func (f *frozen) isDead(req any) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.boxes[q.GetPodSandboxId()].GetState() == cri.PodSandboxState_SANDBOX_NOTREADY
+	if f.boxes[q.GetPodSandboxId()].GetState() != cri.PodSandboxState_SANDBOX_NOTREADY {
+		return false
+	}
+	f.dead = append(f.dead, q.GetPodSandboxId())
+	return true
+}
+
+// stoppedDead gives the sandboxes that were stopped and did not run, one for each call.
+func (f *frozen) stoppedDead() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(slices.Values(f.dead))
 }
 
 // refuse notes a call that would change something.

@@ -81,6 +81,24 @@ func takesOver(t *testing.T, program, recording string) {
 	}
 	a.Verified()
 
+	// An old build did not keep that it had stopped them: once more, and from then on it is kept, over a restart too.
+	dead := old.stoppedDead()
+	if len(slices.Compact(slices.Clone(dead))) != len(dead) {
+		t.Errorf("dead sandboxes were stopped more than once: %v", dead)
+	}
+	a.Kill()
+	a.Start()
+	_, before := old.asked()
+	node.Eventually(t, settle, "looks at all pods after a restart", func() error {
+		if _, listed := old.asked(); listed < before+looks {
+			return fmt.Errorf("%d looks, and %d before", listed, before)
+		}
+		return nil
+	})
+	if again := old.stoppedDead(); !slices.Equal(again, dead) {
+		t.Errorf("dead sandboxes were stopped again after a restart: %v, and before %v", again, dead)
+	}
+
 	// What the old build began, this one ends: the right container of the right pod.
 	a.Remove("web.yaml")
 	want := "StopContainer " + past.container("web-"+nodeName)
