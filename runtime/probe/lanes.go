@@ -14,6 +14,9 @@ const (
 	// podShare is the part of a lane's workers, one over this, that the probes of one pod may hold. A pod has a few
 	// probes at a time; one that has dozens waits for itself.
 	podShare = 4
+	// kept is the part of the quick lane's workers, one over this, that is kept from probes of which nothing is known: a
+	// wave of new ones that hang holds up none that answered lately.
+	kept = 4
 )
 
 // pace is what a probe's last run that came to an end was like.
@@ -38,6 +41,7 @@ type lane struct {
 	seats   int
 	running []*probe       // the longest under way first
 	held    map[string]int // of the workers, by the pod's UID
+	unrun   int            // of the workers, held by probes of which nothing is known
 	waiting []*probe       // due; each stands here once
 }
 
@@ -48,7 +52,15 @@ func (l *lane) full() bool { return len(l.running) >= l.seats }
 // share tells whether a probe's pod may hold one more worker.
 func (l *lane) share(p *probe) bool { return l.held[p.at.uid] < max(1, l.seats/podShare) }
 
+// open tells whether there is a worker for a probe such as this.
+func (l *lane) open(p *probe) bool {
+	return !l.full() && (p.pace != unrun || l.unrun < l.seats-l.seats/kept)
+}
+
 func (l *lane) take(p *probe) {
+	if p.first = p.pace == unrun; p.first {
+		l.unrun++
+	}
 	l.running = append(l.running, p)
 	l.held[p.at.uid]++
 }
@@ -60,6 +72,9 @@ func (l *lane) leave(p *probe) bool {
 		return false
 	}
 	l.running = slices.Delete(l.running, i, i+1)
+	if p.first {
+		l.unrun--
+	}
 	if l.held[p.at.uid]--; l.held[p.at.uid] == 0 {
 		delete(l.held, p.at.uid)
 	}
@@ -71,7 +86,7 @@ func (l *lane) pick() *probe {
 	if l.full() {
 		return nil
 	}
-	i := slices.IndexFunc(l.waiting, l.share)
+	i := slices.IndexFunc(l.waiting, func(p *probe) bool { return l.open(p) && l.share(p) })
 	if i < 0 {
 		return nil
 	}
@@ -87,8 +102,8 @@ func (l *lane) pick() *probe {
 // lanes share out the workers such that probes that hang hold up none that answer. A probe whose last run was slow runs in
 // the slow lane, until a run is quick again. A run that turns out slow in the quick lane gives its worker up as soon as
 // somebody waits for it: it goes on in the slow lane, or, where that has no room, is ended and run again there, in full,
-// when its turn comes. So who answers quickly waits for patience at most, for each time that as many as the quick lane has
-// workers begin to hang together, and not at all for those that go on hanging. It has no clock, lock or world.
+// when its turn comes. So one that answered lately waits for nobody, unless as many of its kind as the quick lane has workers
+// begin to hang together: then for patience, once. It has no clock, lock or world.
 type lanes struct{ quick, slow lane }
 
 // wait lines a probe up that is due: one that answered lately before those of which nothing is known.
@@ -141,7 +156,7 @@ func (l *lanes) relieve(now time.Time) (end []*probe) {
 			fit++
 		}
 	}
-	full := l.quick.full()
+	full, crowded := l.quick.full(), l.quick.unrun >= l.quick.seats-l.quick.seats/kept
 	for _, p := range slices.Clone(l.quick.running) {
 		switch {
 		case waiting == 0, now.Sub(p.began) < patience:
@@ -152,7 +167,7 @@ func (l *lanes) relieve(now time.Time) (end []*probe) {
 			l.quick.leave(p)
 			l.slow.take(p)
 			waiting, fit = waiting-1, fit-1
-		case full && fit > 0:
+		case fit > 0 && (full || crowded && p.first):
 			p.ended, p.pace = true, slow
 			end = append(end, p)
 			waiting, fit = waiting-1, fit-1

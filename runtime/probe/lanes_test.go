@@ -58,6 +58,19 @@ func TestLanesShareOutTheWorkers(t *testing.T) {
 		r.leave(known[1])
 		same(t, "then", r.next(r.now), news[0])
 	})
+	t.Run("new ones leave some to those that answered", func(t *testing.T) {
+		r := newRoad(4, 1)
+		news := r.add(5, "new%d", unrun)
+		same(t, "begun", r.begin(), 3)
+		known := r.add(1, "known%d", quick)[0]
+		same(t, "begins at once", r.next(r.now), known)
+		r.leave(known)
+		r.now = r.now.Add(patience)
+		same(t, "ended for those that wait", r.relieve(r.now), news[1:2]) // the first goes on in the slow lane
+		r.leave(news[1])
+		same(t, "begun then", r.begin(), 2)
+		same(t, "of them new", r.quick.unrun, 3)
+	})
 	t.Run("a pod its share, and others pass it", func(t *testing.T) {
 		r := newRoad(8, 8)
 		many := r.add(5, "many", quick)

@@ -33,6 +33,8 @@ type probe struct {
 	// unknown counts runs in a row of which nothing could be learnt.
 	unknown int
 	pace    pace
+	// first: its run is the first, as far as is known.
+	first bool
 	// began is when it got its worker.
 	began time.Time
 	// ended: its run is being ended to give its worker to another, and is to be done again in the slow lane.
