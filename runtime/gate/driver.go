@@ -146,10 +146,11 @@ func (d *Driver) readAll(ctx context.Context) bool {
 
 // read reads a pod's file and tells what is new. A file that cannot be read changes nothing of what was told.
 func (d *Driver) read(ctx context.Context, uid string, p *pod) {
-	all, err := readFile(filepath.Join(d.opts.RootDir, "pods", uid))
+	dir := filepath.Join(d.opts.RootDir, "pods", uid)
+	all, err := readFile(dir)
 	if err != nil {
 		if p.failed != err.Error() {
-			d.opts.Log.Warn("conditions of a pod's readiness gates stay as they were", "pod", uid, "file", FileName, "error", err)
+			d.opts.Log.Warn("conditions of a pod's readiness gates stay as they were", "pod", uid, "file", filepath.Join(dir, FileName), "error", err)
 			p.failed = err.Error()
 		}
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,4 +116,17 @@ func TestNoLinkLeadsOutOfAPodsFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.tells()
+}
+
+func TestAFileThatCannotBeReadIsToldOnceWithItsPlace(t *testing.T) {
+	var log strings.Builder
+	r := newRig(t)
+	r.d.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
+	r.set("u", "a")
+	r.write("u", "{{{")
+	r.tells()
+	r.tells()
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "file="+filepath.Join(r.root, "pods", "u", FileName)+" ") {
+		t.Errorf("the log says\n%s", got)
+	}
 }
