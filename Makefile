@@ -19,6 +19,8 @@ LAB = LAB_NAME=$(LAB_NAME) deploy/lab/lab.sh
 # Packages with tests behind the integration tag.
 INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build integration' bus cmd runtime test/integration 2>/dev/null \
 	| xargs -r -n1 dirname | sort -u | sed 's|^|./|')
+# Fresh seeds of a plain `make sim` follow from what is checked out: each change tries others, and a run can be had again.
+FRESH = $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null | tr a-f 1-6 | sed 's/^/1/')
 # go test is content with a pattern that matches nothing; a target that has nothing to run must say so.
 listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { echo "no test matches $(1) in $(2)" >&2; exit 2; }
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
@@ -86,7 +88,7 @@ race: ## the unit tests under the race detector
 .PHONY: sim
 sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 min at most (SEEDS=10000: as long as it takes; SEED=123 repeats one, KEEP=its ops; OUT=folder for journals)
 	$(GO) test -count=1 -timeout 24h -v ./test/simulation $(if $(SEED),-run '^TestNothingBreaksUnderFaults$$' -sim.seed=$(SEED) -sim.keep=$(KEEP)) \
-		-sim.seeds=$(or $(SEEDS),200) -sim.for=$(if $(SEEDS),0,3m) -sim.out=$(abspath $(OUT))
+		-sim.seeds=$(or $(SEEDS),200) -sim.for=$(if $(SEEDS),0,3m) -sim.out=$(abspath $(OUT)) $(if $(SEEDS),,-sim.first=$(or $(FRESH),0))
 
 .PHONY: mutants
 mutants: ## defects that are put into the agent on purpose: the simulation has to find each (MUTANTS=10: only so many of them)

@@ -7,13 +7,15 @@ import (
 )
 
 // removeOld removes dead instances of which a newer dead one is kept, and sandboxes that hold nothing that is kept
-// (kubelet: MaxPerPodContainerCount 1; of the sandboxes the newest stays).
+// (kubelet: MaxPerPodContainerCount 1; of the sandboxes the newest stays). Nothing goes while the newest
+// instance's start is under way: found dead within it, it may turn out not to have run, and then the one before it is the newest.
 func (d *step) removeOld() error {
 	hold := map[string]bool{d.newestSandbox(): true}
 	for _, c := range d.state.GetObserved().GetContainers() {
 		hold[c.GetSandboxId()] = true
 		r := d.record(c.GetName())
 		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == d.last(r).GetId() && !d.outlived(r) || alive(c) ||
+			d.calling(beginning(r)) ||
 			d.calling(func(q *journaletv1.CallRequested) bool { return q.GetRemoveContainer().GetContainerId() == c.GetId() }) {
 			continue
 		}
@@ -40,6 +42,14 @@ func (d *step) removeOld() error {
 		}
 	}
 	return nil
+}
+
+// beginning matches the start of a container's newest instance.
+func beginning(r *journaletv1.ContainerRecord) func(*journaletv1.CallRequested) bool {
+	return func(q *journaletv1.CallRequested) bool {
+		s := q.GetStartContainer()
+		return s.GetContainer() == r.GetName() && s.GetAttempt() == r.GetCurrent().GetAttempt()
+	}
 }
 
 // newestSandbox is the pod's sandbox, or, of a pod that has ended, the last one it had.
