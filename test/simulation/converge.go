@@ -50,6 +50,8 @@ func (s *sim) converge(crashAfter uint64) {
 		}
 		uid, wrong = s.unsatisfied()
 	}
+	// Looks that are under way, or that a relist still makes, may tell details.
+	s.play(s.clock.uptime+2*pleg.RelistWithEvents, 0)
 	records := len(s.journal.stored)
 	s.play(s.clock.uptime+restFor, 0)
 	if s.judge.first != nil {
