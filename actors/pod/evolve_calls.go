@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"time"
+
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -176,14 +178,22 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	}
 }
 
-// afterLooks is a moment as looks count time, which goes up even where the clock was set back: later than the last look
-// that was told and than one that was under way then, so that neither is taken to have missed what was made at that moment.
+// afterLooks is a moment as looks count time, which goes up even where the clock was set back. There it is later than every
+// look that may be under way or on its way, so that none is taken to have missed what was made at that moment; a look that
+// did miss it is not told from those until the clock has caught up.
 func (a *Actor) afterLooks(now *timestamppb.Timestamp) *timestamppb.Timestamp {
-	if last := a.state.GetObserved().GetObservedAt(); last != nil && !last.AsTime().Before(now.AsTime()) {
-		return timestamppb.New(last.AsTime().Add(1))
+	last := a.state.GetObserved().GetObservedAt()
+	switch {
+	case last != nil && last.AsTime().After(now.AsTime()):
+		return timestamppb.New(last.AsTime().Add(aheadOfLooks))
+	case last != nil && last.AsTime().Equal(now.AsTime()):
+		return timestamppb.New(now.AsTime().Add(1))
 	}
 	return now
 }
+
+// aheadOfLooks is how far looks, each stamped some nanoseconds after the one before while the clock is behind, do not come.
+const aheadOfLooks = time.Second
 
 // succeed makes an instance the newest one of its container.
 func (a *Actor) succeed(r *journaletv1.ContainerRecord, c *journaletv1.ContainerObservation) {
