@@ -71,7 +71,7 @@ var powerCuts = []powerCut{
 	{"the last records, and zeros where they were", zeroBlocks, true, true, wholeJournal},
 	{
 		"the only block",
-		func(bus, safe string) error { return cutBlocks(bus, safe, -1<<62) }, true, false, "and retention did not cut them",
+		func(bus, safe string) error { return cutBlocks(bus, safe, -1<<62) }, true, false, "tells it, and the journal goes on behind them",
 	},
 }
 
