@@ -13,14 +13,9 @@ import (
 
 // startContainer makes and starts a container, or goes on from where an earlier call of this intent left it.
 func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContainer) (result, error) {
-	pod, err := c.allocated(ctx, req.GetDigest(), req.GetAllocatedDigest())
+	pod, container, err := c.sized(ctx, req)
 	if err != nil {
 		return result{}, err
-	}
-	container := findContainer(pod, req.GetContainer())
-	if container == nil {
-		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
-			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
 	}
 	switch req.GetPart() {
 	case journaletv1.StartPart_START_PART_MAKE:

@@ -27,17 +27,33 @@ func (c *call) allocated(ctx context.Context, digest, allocated string) (*corev1
 	return resize.Allocated(pod, from), nil
 }
 
-// updateContainer gives a running container other resources, after the sandbox has been told, and then tells what the
-// runtime shows. Done again it changes nothing.
-func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateContainer) (result, error) {
+// ofContainer are the intents about one container of a pod.
+type ofContainer interface {
+	GetDigest() string
+	GetAllocatedDigest() string
+	GetContainer() string
+}
+
+// sized is the container that an intent is about, and its pod, with the resources that are allocated to them.
+func (c *call) sized(ctx context.Context, req ofContainer) (*corev1.Pod, *corev1.Container, error) {
 	pod, err := c.allocated(ctx, req.GetDigest(), req.GetAllocatedDigest())
 	if err != nil {
-		return result{}, err
+		return nil, nil, err
 	}
 	container := findContainer(pod, req.GetContainer())
 	if container == nil {
-		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
+		return nil, nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
+	}
+	return pod, container, nil
+}
+
+// updateContainer gives a running container other resources, after the sandbox has been told, and then tells what the
+// runtime shows. Done again it changes nothing.
+func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateContainer) (result, error) {
+	pod, container, err := c.sized(ctx, req)
+	if err != nil {
+		return result{}, err
 	}
 	res := result{containerID: req.GetContainerId(), sandboxID: req.GetSandboxId()}
 	if err := c.checkMemory(ctx, req.GetFallingLimits()); err != nil {

@@ -18,7 +18,7 @@ import (
 func (p *PLEG) look(ctx context.Context, uid string, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.LookTimeout)
 	defer cancel()
-	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: stamp(p.clock.Now(), last)}
+	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: Stamp(p.clock.Now(), last)}
 	selector := map[string]string{cri.LabelPodUID: uid}
 	sandboxes, err := p.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector},
@@ -56,8 +56,8 @@ func (p *PLEG) look(ctx context.Context, uid string, last *journaletv1.PodObserv
 			now.Containers = append(now.Containers, o)
 		}
 	}
-	order(now)
-	if last == nil && isEmpty(now) || last != nil && !differs(now, last) {
+	Order(now)
+	if last == nil && IsEmpty(now) || last != nil && !Differs(now, last) {
 		return nil, nil
 	}
 	return now, nil
@@ -108,7 +108,7 @@ func (p *PLEG) container(ctx context.Context, c *runtimeapi.Container, last *jou
 	var before *journaletv1.ContainerObservation
 	for _, o := range last.GetContainers() {
 		if o.GetId() == c.GetId() {
-			if before = o; advance(o.GetState(), state) == o.GetState() {
+			if before = o; Advance(o.GetState(), state) == o.GetState() {
 				return o, nil
 			}
 		}
@@ -131,7 +131,7 @@ func (p *PLEG) container(ctx context.Context, c *runtimeapi.Container, last *jou
 		return nil, fmt.Errorf("status of container %s: %w", c.GetId(), err)
 	}
 	st := resp.GetStatus()
-	out.State = advance(before.GetState(), advance(state, containerState(st.GetState())))
+	out.State = Advance(before.GetState(), Advance(state, containerState(st.GetState())))
 	out.StartedAt = timeOf(st.GetStartedAt())
 	if name := imageName(st.GetImage()); name != "" {
 		out.Image = name

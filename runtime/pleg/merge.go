@@ -32,7 +32,7 @@ func (l listed) same(o *journaletv1.PodObserved) bool {
 		}
 	}
 	for _, c := range o.GetContainers() {
-		if got, ok := l[c.GetId()]; !ok || advance(c.GetState(), got.container) != c.GetState() {
+		if got, ok := l[c.GetId()]; !ok || Advance(c.GetState(), got.container) != c.GetState() {
 			return false
 		}
 	}
@@ -80,10 +80,10 @@ func containerState(s runtimeapi.ContainerState) journaletv1.ContainerState {
 	return journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
 }
 
-// advance is the state that follows from one seen before and one seen now. A container that has exited stays so, and
+// Advance is the state that follows from one seen before and one seen now. A container that has exited stays so, and
 // one that has run was never only created again; whoever says otherwise saw it earlier. A runtime may lose track of a
 // container and find it again.
-func advance(before, now journaletv1.ContainerState) journaletv1.ContainerState {
+func Advance(before, now journaletv1.ContainerState) journaletv1.ContainerState {
 	const (
 		created = journaletv1.ContainerState_CONTAINER_STATE_CREATED
 		exited  = journaletv1.ContainerState_CONTAINER_STATE_EXITED
@@ -94,12 +94,13 @@ func advance(before, now journaletv1.ContainerState) journaletv1.ContainerState 
 	return now
 }
 
-func isEmpty(o *journaletv1.PodObserved) bool {
+// IsEmpty tells whether an observation shows nothing at all of its pod.
+func IsEmpty(o *journaletv1.PodObserved) bool {
 	return len(o.GetSandboxes())+len(o.GetContainers()) == 0
 }
 
-// differs tells whether two observations say different things, whenever they were made.
-func differs(a, b *journaletv1.PodObserved) bool {
+// Differs tells whether two observations say different things, whenever they were made.
+func Differs(a, b *journaletv1.PodObserved) bool {
 	if len(a.GetSandboxes()) != len(b.GetSandboxes()) || len(a.GetContainers()) != len(b.GetContainers()) {
 		return true
 	}
@@ -116,8 +117,8 @@ func differs(a, b *journaletv1.PodObserved) bool {
 	return false
 }
 
-// order makes one observation of one state of the world look one way.
-func order(o *journaletv1.PodObserved) {
+// Order makes one observation of one state of the world look one way.
+func Order(o *journaletv1.PodObserved) {
 	slices.SortFunc(o.Sandboxes, func(a, b *journaletv1.SandboxObservation) int {
 		return cmp.Or(cmp.Compare(a.GetAttempt(), b.GetAttempt()), cmp.Compare(a.GetId(), b.GetId()))
 	})
@@ -126,18 +127,18 @@ func order(o *journaletv1.PodObserved) {
 	})
 }
 
-// stamp is the time of an observation that began then. Observations of one pod come one after the other here, so
+// Stamp is the time of an observation that began then. Observations of one pod come one after the other here, so
 // their times go up even where the machine's clock was set back; otherwise its pods would be lost sight of.
-func stamp(began time.Time, last *journaletv1.PodObserved) *timestamppb.Timestamp {
+func Stamp(began time.Time, last *journaletv1.PodObserved) *timestamppb.Timestamp {
 	if last.GetObservedAt() != nil && !began.After(last.GetObservedAt().AsTime()) {
 		began = last.GetObservedAt().AsTime().Add(1)
 	}
 	return timestamppb.New(began)
 }
 
-// afterAny is the time of an observation that was expected: later than any look may be stamped that was under way when it was
+// AfterAny is the time of an observation that was expected: later than any look may be stamped that was under way when it was
 // asked for, also where the clock was set back. Who asked counts on that (pod.Actor.afterLooks).
-func afterAny(at *timestamppb.Timestamp, last *journaletv1.PodObserved) *timestamppb.Timestamp {
+func AfterAny(at *timestamppb.Timestamp, last *journaletv1.PodObserved) *timestamppb.Timestamp {
 	if last.GetObservedAt() == nil {
 		return at
 	}

@@ -23,7 +23,7 @@ func TestAContainersStateNeverGoesBack(t *testing.T) {
 		{running, created, running}, {running, exited, exited}, {exited, running, exited}, {exited, created, exited},
 		{exited, unknown, exited}, {running, unknown, unknown}, {unknown, running, running}, {unknown, created, unknown},
 	} {
-		if got := advance(c.before, c.now); got != c.want {
+		if got := Advance(c.before, c.now); got != c.want {
 			t.Errorf("%s then %s gives %s, want %s", c.before, c.now, got, c.want)
 		}
 	}
@@ -31,10 +31,10 @@ func TestAContainersStateNeverGoesBack(t *testing.T) {
 
 func TestObservationTimesGoUpThoughTheClockGoesBack(t *testing.T) {
 	last := &journaletv1.PodObserved{ObservedAt: timestamppb.New(time.Unix(100, 0))}
-	if got := stamp(time.Unix(50, 0), last).AsTime(); !got.After(time.Unix(100, 0)) {
+	if got := Stamp(time.Unix(50, 0), last).AsTime(); !got.After(time.Unix(100, 0)) {
 		t.Errorf("got %s", got)
 	}
-	if got := stamp(time.Unix(200, 0), last).AsTime(); !got.Equal(time.Unix(200, 0)) {
+	if got := Stamp(time.Unix(200, 0), last).AsTime(); !got.Equal(time.Unix(200, 0)) {
 		t.Errorf("got %s", got)
 	}
 }

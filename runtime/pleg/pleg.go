@@ -314,7 +314,7 @@ func (p *PLEG) relistOnce(ctx context.Context) error {
 		p.opts.Relisted(p.clock.Now().Sub(began))
 	}
 	for uid, s := range p.pods {
-		if shown[uid] == nil && (s.owed || s.last != nil && !isEmpty(s.last)) {
+		if shown[uid] == nil && (s.owed || s.last != nil && !IsEmpty(s.last)) {
 			shown[uid] = listed{}
 		}
 	}
@@ -354,11 +354,11 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	now, err := p.look(ctx, uid, last)
 	if err == nil && now == nil && owed {
 		now = &journaletv1.PodObserved{
-			Uid: uid, ObservedAt: stamp(began, last), Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
+			Uid: uid, ObservedAt: Stamp(began, last), Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
 		}
 	}
 	if err == nil && now != nil && owed {
-		now.ObservedAt = afterAny(now.GetObservedAt(), last)
+		now.ObservedAt = AfterAny(now.GetObservedAt(), last)
 	}
 	if err == nil && now != nil {
 		if err = p.opts.Sink(ctx, now); err != nil {

@@ -63,6 +63,18 @@ func newWorld(text string) (*world, error) {
 	return worldOf(parsed[0])
 }
 
+// world is a case's world; nil, and counted, where we refuse its pod.
+func (c *testCase) world(text string) *world {
+	w, err := newWorld(text)
+	if err != nil {
+		panic(err)
+	}
+	if w == nil {
+		c.count("refused")
+	}
+	return w
+}
+
 // newWorldOfTheirs does the same with a pod that only the kubelet takes.
 func newWorldOfTheirs(text string) (*world, error) {
 	d := kubelet.Decode(manifestPath, []byte(text), nodeName)
@@ -142,12 +154,8 @@ func makeGood(m *pods.Maker) string { return text(m.Pod()) }
 
 // compareConfigs holds what we ask of the runtime for a new pod to what the kubelet asks.
 func compareConfigs(c *testCase) {
-	w, err := newWorld(c.text)
-	if err != nil {
-		panic(err)
-	}
+	w := c.world(c.text)
 	if w == nil {
-		c.count("refused")
 		return
 	}
 	defer w.close()

@@ -34,12 +34,8 @@ func compareFarewells(c *testCase) {
 	if !ok || len(s.Pod.Spec.Containers) != 1 || len(s.Pod.Spec.InitContainers) > 0 {
 		return
 	}
-	w, err := newWorld(manifest)
-	if err != nil {
-		panic(err)
-	}
+	w := c.world(manifest)
 	if w == nil {
-		c.count("refused")
 		return
 	}
 	defer w.close()

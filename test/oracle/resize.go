@@ -91,12 +91,8 @@ func compareSizings(c *testCase) {
 	if yaml.Unmarshal([]byte(c.text), &s) != nil || s.Pod == nil || !ok || s.Pod.UID == "" {
 		return // without a UID of its own, other resources make another pod
 	}
-	w, err := newWorld(text)
-	if err != nil {
-		panic(err)
-	}
+	w := c.world(text)
 	if w == nil {
-		c.count("refused")
 		return
 	}
 	defer w.close()

@@ -58,12 +58,8 @@ func compareAnew(c *testCase) {
 	if !ok || len(s.Pod.Spec.Containers) == 0 {
 		return
 	}
-	w, err := newWorld(manifest)
-	if err != nil {
-		panic(err)
-	}
+	w := c.world(manifest)
 	if w == nil {
-		c.count("refused")
 		return
 	}
 	defer w.close()

@@ -56,12 +56,8 @@ func compareRestarts(c *testCase) {
 	if !ok || slices.ContainsFunc(l.Runs, func(r oneRun) bool { return r.Seconds <= 0 }) {
 		return // two instances made at one time have no order in the kubelet
 	}
-	w, err := newWorld(manifest)
-	if err != nil {
-		panic(err)
-	}
+	w := c.world(manifest)
 	if w == nil {
-		c.count("refused")
 		return
 	}
 	defer w.close()

@@ -13,6 +13,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/file"
 	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/reading"
 )
 
 // library holds every manifest that was ever stored, by digest.
@@ -92,7 +93,7 @@ func (f *reader) seedOpen(m *journaletv1.ManifestsRead) {
 
 func (f *reader) note(m *journaletv1.ManifestsRead) {
 	for _, x := range m.GetChanged() {
-		if folded := kept(f.told[x.GetPath()], x); folded != nil {
+		if folded := reading.Fold(f.told[x.GetPath()], x); folded != nil {
 			f.told[x.GetPath()] = folded
 		} else {
 			delete(f.told, x.GetPath())
@@ -131,7 +132,7 @@ func (f *reader) read(p *proc) {
 		if now == nil {
 			now = &journaletv1.ManifestFile{Path: path}
 		}
-		if !proto.Equal(kept(f.told[path], now), f.told[path]) {
+		if !proto.Equal(reading.Fold(f.told[path], now), f.told[path]) {
 			fact.Changed = append(fact.Changed, now)
 		}
 	}
@@ -145,27 +146,4 @@ func (f *reader) read(p *proc) {
 	f.run.fact(p, messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
 	f.complete = f.complete || fact.GetComplete()
 	f.note(fact)
-}
-
-// kept is what the source actor will hold of a file (runtime/file's fold).
-func kept(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
-	if len(now.GetPods()) == 0 && len(now.GetProblems()) == 0 && !now.GetUnreadable() {
-		return nil
-	}
-	out := &journaletv1.ManifestFile{
-		Path: now.GetPath(), Pods: slices.Clone(now.GetPods()), Problems: now.GetProblems(), Unreadable: now.GetUnreadable(),
-	}
-	if len(now.GetProblems()) == 0 && !now.GetUnreadable() {
-		return out
-	}
-	named := map[string]bool{}
-	for _, p := range now.GetPods() {
-		named[p.GetNamespace()+"/"+p.GetName()] = true
-	}
-	for _, p := range before.GetPods() {
-		if !named[p.GetNamespace()+"/"+p.GetName()] {
-			out.Pods = append(out.Pods, p)
-		}
-	}
-	return out
 }

@@ -115,6 +115,17 @@ func (j *judge) broken(invariant, uid, format string, args ...any) {
 // record judges a record that has just become part of the journal.
 func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 	j.secrets(rec, encoded)
+	j.events(rec)
+	j.fold.Record(rec)
+	if rec.GetStep() != nil {
+		author := messages.RefOf(rec.GetActor())
+		j.replayed(author, rec)
+		j.statusTold(author, rec)
+	}
+}
+
+// events keeps the books of what a record tells.
+func (j *judge) events(rec *journaletv1.Record) {
 	author := messages.RefOf(rec.GetActor())
 	for i, e := range messages.Events(rec) {
 		id := ""
@@ -122,11 +133,6 @@ func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 			id = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
 		}
 		j.event(author, id, e, rec)
-	}
-	j.fold.Record(rec)
-	if rec.GetStep() != nil {
-		j.replayed(author, rec)
-		j.statusTold(author, rec)
 	}
 }
 
@@ -265,14 +271,7 @@ func (j *judge) rebuild() {
 		h.forgetRecords()
 	}
 	for _, rec := range j.sim.journal.stored {
-		author := messages.RefOf(rec.GetActor())
-		for i, e := range messages.Events(rec) {
-			id := ""
-			if rec.GetStep() != nil {
-				id = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
-			}
-			j.event(author, id, e, rec)
-		}
+		j.events(rec)
 		j.fold.Record(rec)
 	}
 }

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"cmp"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -196,7 +195,7 @@ func (w *watcher) relistOnce(p *proc) {
 		return
 	}
 	for uid, s := range w.pods {
-		if shown[uid] == nil && (s.owed || s.last != nil && !isEmpty(s.last)) {
+		if shown[uid] == nil && (s.owed || s.last != nil && !pleg.IsEmpty(s.last)) {
 			shown[uid] = map[string]int32{}
 		}
 	}
@@ -224,7 +223,7 @@ func same(l map[string]int32, o *journaletv1.PodObserved) bool {
 		}
 	}
 	for _, c := range o.GetContainers() {
-		if got, ok := l[c.GetId()]; !ok || advance(c.GetState(), journaletv1.ContainerState(got)) != c.GetState() {
+		if got, ok := l[c.GetId()]; !ok || pleg.Advance(c.GetState(), journaletv1.ContainerState(got)) != c.GetState() {
 			return false
 		}
 	}
@@ -239,13 +238,11 @@ func (w *watcher) serve(p *proc, uid string) {
 	now, err := w.look(p, uid, last)
 	if err == nil && now == nil && owed {
 		now = &journaletv1.PodObserved{
-			Uid: uid, ObservedAt: stamp(began, last), Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
+			Uid: uid, ObservedAt: pleg.Stamp(began, last), Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
 		}
 	}
-	if err == nil && now != nil && owed && last.GetObservedAt() != nil {
-		if least := last.GetObservedAt().AsTime().Add(2); now.GetObservedAt().AsTime().Before(least) {
-			now.ObservedAt = timestamppb.New(least)
-		}
+	if err == nil && now != nil && owed {
+		now.ObservedAt = pleg.AfterAny(now.GetObservedAt(), last)
 	}
 	if err == nil && now != nil {
 		w.run.fact(p, podRef(uid), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: now}})
@@ -267,7 +264,7 @@ func (w *watcher) serve(p *proc, uid string) {
 // own. It is nil if that is what was told last (pleg.look).
 func (w *watcher) look(p *proc, uid string, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
 	world := w.run.world
-	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: stamp(world.clock.Now(), last)}
+	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: pleg.Stamp(world.clock.Now(), last)}
 	var sandboxes []sandbox
 	var containers []container
 	err := world.rpc(p, tookLook, pleg.LookTimeout, func(bool) error {
@@ -297,8 +294,8 @@ func (w *watcher) look(p *proc, uid string, last *journaletv1.PodObserved) (*jou
 	if err != nil {
 		return nil, err
 	}
-	order(now)
-	if last == nil && isEmpty(now) || last != nil && !differs(now, last) {
+	pleg.Order(now)
+	if last == nil && pleg.IsEmpty(now) || last != nil && !pleg.Differs(now, last) {
 		return nil, nil
 	}
 	return now, nil
@@ -335,7 +332,7 @@ func (w *watcher) container(p *proc, c *container, last, now *journaletv1.PodObs
 	var before *journaletv1.ContainerObservation
 	for _, o := range last.GetContainers() {
 		if o.GetId() == c.id {
-			if before = o; advance(o.GetState(), c.state) == o.GetState() {
+			if before = o; pleg.Advance(o.GetState(), c.state) == o.GetState() {
 				now.Containers = append(now.Containers, o)
 				return nil
 			}
@@ -353,7 +350,7 @@ func (w *watcher) container(p *proc, c *container, last, now *journaletv1.PodObs
 		if live == nil {
 			return nil
 		}
-		out.State = advance(before.GetState(), advance(c.state, live.state))
+		out.State = pleg.Advance(before.GetState(), pleg.Advance(c.state, live.state))
 		if !live.started.IsZero() {
 			out.StartedAt = timestamppb.New(live.started)
 		}
@@ -370,37 +367,4 @@ func (x *sandbox) state() journaletv1.SandboxState {
 		return journaletv1.SandboxState_SANDBOX_STATE_READY
 	}
 	return journaletv1.SandboxState_SANDBOX_STATE_NOT_READY
-}
-
-// advance, isEmpty, differs, order and stamp are those of runtime/pleg/merge.go.
-func advance(before, now journaletv1.ContainerState) journaletv1.ContainerState {
-	if before == exited || before > created && now == created {
-		return before
-	}
-	return now
-}
-
-func isEmpty(o *journaletv1.PodObserved) bool {
-	return len(o.GetSandboxes())+len(o.GetContainers()) == 0
-}
-
-func differs(a, b *journaletv1.PodObserved) bool {
-	same := &journaletv1.PodObserved{Uid: b.GetUid(), ObservedAt: b.GetObservedAt(), Sandboxes: a.GetSandboxes(), Containers: a.GetContainers()}
-	return !proto.Equal(same, b)
-}
-
-func order(o *journaletv1.PodObserved) {
-	slices.SortFunc(o.Sandboxes, func(a, b *journaletv1.SandboxObservation) int {
-		return cmp.Or(cmp.Compare(a.GetAttempt(), b.GetAttempt()), cmp.Compare(a.GetId(), b.GetId()))
-	})
-	slices.SortFunc(o.Containers, func(a, b *journaletv1.ContainerObservation) int {
-		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetAttempt(), b.GetAttempt()), cmp.Compare(a.GetId(), b.GetId()))
-	})
-}
-
-func stamp(began time.Time, last *journaletv1.PodObserved) *timestamppb.Timestamp {
-	if last.GetObservedAt() != nil && !began.After(last.GetObservedAt().AsTime()) {
-		began = last.GetObservedAt().AsTime().Add(1)
-	}
-	return timestamppb.New(began)
 }
