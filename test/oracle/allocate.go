@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,8 +69,13 @@ func compareAllocations(c *testCase) {
 		return
 	}
 	ours, theirs := agent.NewBooks(nodeOptions()), kubelet.NewBooks(nodeOptions())
-	var running []int
+	var running, order []int
 	for i := range s.Pods {
+		order = append(order, i)
+	}
+	// The higher priority first: who ends for whom is for the comparer of preemption.
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.Pods[b].Priority, s.Pods[a].Priority) })
+	for _, i := range order {
 		p, ok := parsedOf(shareOf(i, s.Pods[i]))
 		if !ok {
 			return
