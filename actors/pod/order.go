@@ -116,9 +116,15 @@ func succeededOnce(r *journaletv1.ContainerRecord) bool {
 }
 
 // presumedDone tells whether an init container of which nothing is known must have done its work, since a main container
-// was made: the runtime no longer shows it and the journal is younger than the pod.
+// was made: the runtime no longer shows it and the journal is younger than the pod. Nothing is known of one either that came into
+// the manifest when a main container had begun; it may have been made, and has not run.
 func (a *Actor) presumedDone(c *corev1.Container) bool {
-	if !a.runsOnce(c) || a.record(c.Name).GetCurrent() != nil {
+	switch cur := a.record(c.Name).GetCurrent(); {
+	case !a.runsOnce(c):
+		return false
+	case notStarted(cur):
+		return a.initialized() && !a.calling(forContainer(c.Name))
+	case cur != nil:
 		return false
 	}
 	for i := range a.containers() {
@@ -127,6 +133,11 @@ func (a *Actor) presumedDone(c *corev1.Container) bool {
 		}
 	}
 	return false
+}
+
+// notStarted tells whether an instance was made and has not been started.
+func notStarted(c *journaletv1.ContainerObservation) bool {
+	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED
 }
 
 // didItsWork tells whether an init container that is to run once has ended well, in whatever sandbox.

@@ -23,6 +23,7 @@ type Node struct {
 const (
 	reasonPresumed  = "Completed"
 	messagePresumed = "The runtime no longer shows this init container; it must have ended well, since a main container was made"
+	messagePassed   = "This init container was made and not started when a main container was; it counts as having ended well"
 )
 
 // View is the pod as the Kubernetes API shows it: its manifest with the status that follows from
@@ -117,7 +118,11 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	}
 	st.State = a.containerState(on, cur, a.waiting(c))
 	if a.presumedDone(c) {
-		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reasonPresumed, Message: messagePresumed}}
+		t := &corev1.ContainerStateTerminated{Reason: reasonPresumed, Message: messagePresumed}
+		if notStarted(cur) {
+			t.Message = messagePassed
+		}
+		st.State = corev1.ContainerState{Terminated: t}
 	}
 	if st.State.Waiting != nil && exited(cur) {
 		st.LastTerminationState.Terminated = terminatedState(on, cur)
