@@ -34,7 +34,6 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 		}
 	case *journaletv1.CallRequested_StartContainer:
 		r := a.keep(w.StartContainer.GetContainer())
-		r.Replacing = false
 		if w.StartContainer.GetPart() != journaletv1.StartPart_START_PART_START {
 			// What was made before keeps what it was made with, and the node may have allocated more since.
 			r.Actuated, r.Actual, r.Made = nil, nil, nil
@@ -195,13 +194,17 @@ func (a *Actor) afterLooks(now *timestamppb.Timestamp) *timestamppb.Timestamp {
 // aheadOfLooks is how far looks, each stamped some nanoseconds after the one before while the clock is behind, do not come.
 const aheadOfLooks = time.Second
 
-// succeed makes an instance the newest one of its container.
+// succeed makes an instance the newest one of its container. One that was made and not started replaces none yet: should its
+// start fail, the container is started again all the same.
 func (a *Actor) succeed(r *journaletv1.ContainerRecord, c *journaletv1.ContainerObservation) {
 	if old := r.GetCurrent(); old.GetId() != c.GetId() {
 		r.StoppedAsUnhealthy = false
 		if exited(old) {
 			r.Last = old
 		}
+	}
+	if !notStarted(c) {
+		r.Replacing = false
 	}
 	r.Current = c
 	r.NextAttempt = max(r.GetNextAttempt(), c.GetAttempt()+1)

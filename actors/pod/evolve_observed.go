@@ -91,6 +91,8 @@ func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
 			return
 		}
 		a.succeed(r, c)
+	case notStarted(cur):
+		a.succeed(r, c)
 	case !exited(cur) && !(running(cur) && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED):
 		r.Current = c
 	}

@@ -110,12 +110,14 @@ func (a *Actor) evolveLost(e actors.Event, r *journaletv1.ContainerRecord, w *jo
 }
 
 // evolveNotRun forgets an instance that has not run and is gone: the next one gets its number, since the restart count tells
-// of restarts only.
+// of restarts only. Where it was told already, the count stays (kubelet: the same). What it was to replace is replaced still.
 func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
 	a.dropContainer(w.GetContainerId())
 	if r.GetCurrent().GetId() == w.GetContainerId() {
+		r.RestartsTold = max(r.GetRestartsTold(), w.GetAttempt())
 		r.Current, r.Last = r.GetLast(), nil
 	}
+	r.Replacing = exited(r.GetCurrent())
 	if r.GetCurrent().GetAttempt() <= w.GetAttempt() && r.GetNextAttempt() == w.GetAttempt()+1 {
 		r.NextAttempt = w.GetAttempt()
 	}

@@ -67,7 +67,9 @@ func (d *step) tellStatus() error {
 }
 
 // restarts is the number of times that a container was started again.
-func restarts(r *journaletv1.ContainerRecord) uint32 { return r.GetCurrent().GetAttempt() }
+func restarts(r *journaletv1.ContainerRecord) uint32 {
+	return max(r.GetCurrent().GetAttempt(), r.GetRestartsTold())
+}
 
 // terminalPhase is the phase of a pod of which nothing will run again
 // (kubelet: Succeeded if every main container ended with 0, else Failed).

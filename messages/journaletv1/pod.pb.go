@@ -1820,7 +1820,7 @@ type ContainerRecord struct {
 	StartFailedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=start_failed_at,json=startFailedAt,proto3" json:"start_failed_at,omitempty"`
 	// Why the last start failed; cleared by one that does not.
 	StartError *Waiting `protobuf:"bytes,12,opt,name=start_error,json=startError,proto3" json:"start_error,omitempty"`
-	// It is being stopped only to be started again with its new definition.
+	// It is being stopped only to be started again with its new definition. True until another instance has been started.
 	Replacing bool `protobuf:"varint,13,opt,name=replacing,proto3" json:"replacing,omitempty"`
 	// The instance whose postStart hook has ended well.
 	PostStartedId string `protobuf:"bytes,14,opt,name=post_started_id,json=postStartedId,proto3" json:"post_started_id,omitempty"`
@@ -1839,7 +1839,9 @@ type ContainerRecord struct {
 	// The instance that was made and whose start has not been asked for, or has no outcome yet.
 	Made *MadeContainer `protobuf:"bytes,40,opt,name=made,proto3" json:"made,omitempty"`
 	// Instances with a lower attempt number were ended by RestartingAll: the next one begins anew.
-	AnewFrom      uint32 `protobuf:"varint,41,opt,name=anew_from,json=anewFrom,proto3" json:"anew_from,omitempty"`
+	AnewFrom uint32 `protobuf:"varint,41,opt,name=anew_from,json=anewFrom,proto3" json:"anew_from,omitempty"`
+	// The restart count of an instance that was found not to have run; the next one has it again, and it does not go down.
+	RestartsTold  uint32 `protobuf:"varint,42,opt,name=restarts_told,json=restartsTold,proto3" json:"restarts_told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2024,6 +2026,13 @@ func (x *ContainerRecord) GetMade() *MadeContainer {
 func (x *ContainerRecord) GetAnewFrom() uint32 {
 	if x != nil {
 		return x.AnewFrom
+	}
+	return 0
+}
+
+func (x *ContainerRecord) GetRestartsTold() uint32 {
+	if x != nil {
+		return x.RestartsTold
 	}
 	return 0
 }
@@ -2534,7 +2543,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"inProgress\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\rR\bfailures\x127\n" +
 	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xeb\a\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\x90\b\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -2561,7 +2570,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\bactuated\x18\x1e \x01(\v2\x17.journalet.v1.ResourcesR\bactuated\x12/\n" +
 	"\x06actual\x18\x1f \x01(\v2\x17.journalet.v1.ResourcesR\x06actual\x12/\n" +
 	"\x04made\x18( \x01(\v2\x1b.journalet.v1.MadeContainerR\x04made\x12\x1b\n" +
-	"\tanew_from\x18) \x01(\rR\banewFrom\"\x83\x01\n" +
+	"\tanew_from\x18) \x01(\rR\banewFrom\x12#\n" +
+	"\rrestarts_told\x18* \x01(\rR\frestartsTold\"\x83\x01\n" +
 	"\rMadeContainer\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1d\n" +

@@ -383,7 +383,7 @@ func (j *judge) counts(ref messages.Ref, d *pod.Actor) {
 		h.born, h.counts = born, map[string]uint32{}
 	}
 	for name, c := range s.GetContainers() {
-		n := c.GetCurrent().GetAttempt()
+		n := max(c.GetCurrent().GetAttempt(), c.GetRestartsTold())
 		if n < h.counts[name] && !j.forgiving {
 			j.broken(countsGrow, ref.ID, "%s: from %d to %d", name, h.counts[name], n)
 		}
