@@ -65,7 +65,8 @@ func (a *Actor) begun(c *corev1.Container) bool {
 func (a *Actor) initialized() bool {
 	for i := range a.containers() {
 		c := &a.containers()[i]
-		if a.begun(c) || a.starting(c) {
+		m := a.record(c.Name).GetMade()
+		if a.begun(c) || a.starting(c) || m.GetContainerId() != "" && m.GetSandboxId() == a.state.GetSandboxId() {
 			return true
 		}
 	}

@@ -41,6 +41,8 @@ type objects struct {
 	first, doneWell map[string]bool
 	// expected are, in the same form, the starts under way that an earlier manifest led to.
 	expected map[string]bool
+	// madeFor are the manifests, by container id, for which containers were made that another call starts.
+	madeFor map[string]string
 	// sizes are the resources of containers, by id.
 	sizes map[string]*journaletv1.Resources
 	// stopped are the sandboxes, by id, that a call stopped: only these have given back their address and host ports.
@@ -50,7 +52,7 @@ type objects struct {
 func newObjects() *objects {
 	return &objects{
 		began: map[string]int{}, inits: map[string]bool{}, first: map[string]bool{}, doneWell: map[string]bool{},
-		expected: map[string]bool{}, stopped: map[string]bool{}, sizes: map[string]*journaletv1.Resources{},
+		expected: map[string]bool{}, stopped: map[string]bool{}, sizes: map[string]*journaletv1.Resources{}, madeFor: map[string]string{},
 	}
 }
 
@@ -65,7 +67,7 @@ func (w *world) clone() *world {
 	for uid, o := range w.pods {
 		n := &objects{
 			began: maps.Clone(o.began), inits: maps.Clone(o.inits), first: maps.Clone(o.first), doneWell: maps.Clone(o.doneWell),
-			expected: map[string]bool{}, stopped: maps.Clone(o.stopped), sizes: maps.Clone(o.sizes),
+			expected: map[string]bool{}, stopped: maps.Clone(o.stopped), sizes: maps.Clone(o.sizes), madeFor: maps.Clone(o.madeFor),
 		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
@@ -210,6 +212,7 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 	}
 	if k.GetPart() == journaletv1.StartPart_START_PART_MAKE {
 		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_CREATED, nil
+		o.madeFor[c.GetId()] = k.GetDigest()
 	} else {
 		w.watchStart(o, alias, c, manifest)
 	}
@@ -240,6 +243,10 @@ func (w *world) startMade(o *objects, alias string, k *journaletv1.StartContaine
 		}
 	}
 	c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_RUNNING, timestamppb.New(now)
+	if o.madeFor[c.GetId()] != k.GetDigest() {
+		// With a main container that was made the pod is initialized, as with the kubelet: its manifest was changed since.
+		o.expected[inSandbox(c, c.GetName())] = true
+	}
 	w.watchStart(o, alias, c, manifest)
 }
 
