@@ -179,6 +179,10 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.outcome(k.CallDropped.GetIntentId())
 	case *journaletv1.Event_CallFinished:
 		j.outcome(k.CallFinished.GetIntentId())
+	case *journaletv1.Event_PodObserved:
+		for _, c := range k.PodObserved.GetContainers() {
+			j.history(k.PodObserved.GetUid()).shown[c.GetId()] = true
+		}
 	case *journaletv1.Event_PodUpdated:
 		j.history(k.PodUpdated.GetPod().GetUid()).updated(j.sim, at, k.PodUpdated)
 	case *journaletv1.Event_PodEnding:
@@ -273,6 +277,9 @@ func (j *judge) rebuild() {
 	for _, rec := range j.sim.journal.stored {
 		j.events(rec)
 		j.fold.Record(rec)
+	}
+	for _, h := range j.pods {
+		j.unlearn(h)
 	}
 }
 

@@ -34,6 +34,9 @@ type podHistory struct {
 	first, doneWell map[string]bool
 	// begun holds, in the same form, what was made, whether it ever ran or not.
 	begun map[string]bool
+	// shown are the containers, by id, that the journal tells of; forgotten what the runtime forgot.
+	shown     map[string]bool
+	forgotten []*container
 	// endAsked is when the end of an instance was asked for, by id; endsAt when that of the pod was; -1: not.
 	endAsked map[string]time.Duration
 	endsAt   time.Duration
@@ -52,7 +55,7 @@ func (j *judge) history(uid string) *podHistory {
 		h = &podHistory{
 			counts: map[string]uint32{}, made: map[string]int{}, began: map[string]int{}, first: map[string]bool{}, doneWell: map[string]bool{},
 			begun: map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
-			endAsked: map[string]time.Duration{}, endsAt: -1, grace: time.Hour,
+			endAsked: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
 		}
 		j.pods[uid] = h
 	}
@@ -63,6 +66,7 @@ func (j *judge) history(uid string) *podHistory {
 func (h *podHistory) forgetRecords() {
 	h.gone, h.name, h.digest, h.endsAt, h.grace, h.told, h.open = false, "", "", -1, time.Hour, told{}, nil
 	clear(h.endAsked)
+	clear(h.shown)
 }
 
 // updated takes note of what the source wants.
@@ -118,9 +122,15 @@ func (h *podHistory) asked(at time.Duration, c *journaletv1.CallRequested) {
 	if _, ok := h.endAsked[id]; id != "" && !ok {
 		h.endAsked[id] = at
 	}
-	if k := c.GetStopContainer(); k != nil {
+	switch k := c.GetWork().(type) {
+	case *journaletv1.CallRequested_StopContainer:
 		// What the agent ended by itself may run again.
-		h.mayRunAgain(k.GetContainer())
+		h.mayRunAgain(k.StopContainer.GetContainer())
+	case *journaletv1.CallRequested_RunHook:
+		if k.RunHook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
+			// Its end begins with the hook (ADR 011), and is the agent's although it may die by itself before the stop.
+			h.mayRunAgain(k.RunHook.GetContainer())
+		}
 	}
 }
 
@@ -277,6 +287,20 @@ func (j *judge) vanished(c *container) {
 	h := j.history(c.uid)
 	delete(h.made, fmt.Sprint(c.name, " ", c.attempt))
 	h.mayRunAgain(c.name)
+	h.forgotten = append(h.forgotten, c)
+	if j.forgiving {
+		j.unlearn(h)
+	}
+}
+
+// unlearn forgets of what the runtime forgot, and of which no record is left, that it was started: its pod's init containers may
+// run behind it.
+func (j *judge) unlearn(h *podHistory) {
+	for _, c := range h.forgotten {
+		if j.intents[c.intent] == nil && !h.shown[c.id] {
+			delete(h.first, c.inSandbox(c.name))
+		}
+	}
 }
 
 // graceTolerance is what a kill may come too early: hints of time are rounded.
