@@ -90,6 +90,11 @@ func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
 		if cur.GetAttempt() > c.GetAttempt() && cur != nil {
 			return
 		}
+		if cur == nil && notStarted(c) && r.GetMade() == nil && !a.calling(forContainer(c.GetName())) {
+			// It was made by a call that no record is left of, and that may start it yet. It counts as a start that came to nothing,
+			// so that the next one waits.
+			r.StartFailures, r.StartFailedAt = 1, a.state.GetObserved().GetObservedAt()
+		}
 		a.succeed(r, c)
 	case notStarted(cur):
 		a.succeed(r, c)
