@@ -89,7 +89,7 @@ func alive(c *journaletv1.ContainerObservation) bool {
 
 // setUp asks for the sandbox and the volumes that the pod lacks.
 func (d *step) setUp() error {
-	if !d.volumesReady() && !d.calling(func(r *journaletv1.CallRequested) bool { return r.GetSetUpVolumes() != nil }) {
+	if !d.volumesReady() && !d.calling(volumesCall) {
 		wait := d.left(d.state.GetVolumeFailedAt(), setUpDelay(d.state.GetVolumeFailures()))
 		if wait > 0 {
 			if err := d.timer(volumesTimer, wait); err != nil {
@@ -120,6 +120,9 @@ func (d *step) setUp() error {
 func sandboxCall(r *journaletv1.CallRequested) bool {
 	return r.GetRunSandbox() != nil || r.GetStopSandbox() != nil || r.GetRemoveSandbox() != nil
 }
+
+// volumesCall matches the call that sets up volumes: what takes them down waits for it.
+func volumesCall(r *journaletv1.CallRequested) bool { return r.GetSetUpVolumes() != nil }
 
 // anyAlive tells whether something still runs: a new sandbox waits for it, since two instances of a
 // container must never run at once.

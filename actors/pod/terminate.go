@@ -265,7 +265,7 @@ func (d *step) tearDown() error {
 	if over, err := d.stopSandboxes(d.holds); err != nil || !over {
 		return err
 	}
-	if d.manifest != nil && len(d.manifest.Spec.Volumes) > 0 && d.state.GetTouched() && !d.calling(sandboxCall) {
+	if d.manifest != nil && len(d.manifest.Spec.Volumes) > 0 && d.state.GetTouched() && !d.calling(sandboxCall) && !d.calling(volumesCall) {
 		if err := d.cleanPod(false); err != nil {
 			return err
 		}
