@@ -100,6 +100,7 @@ func (a *Actor) evolveAgentStarted(k *journaletv1.AgentStarted) {
 		// No look of an earlier run is still to come, and the clock may have been set back since.
 		a.changeObserved().ObservedAt = nil
 	}
+	a.sureToBeShown()
 }
 
 func (a *Actor) evolveTerminated() {

@@ -103,6 +103,26 @@ func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
 	}
 }
 
+// sureToBeShown has the looks of this run miss what an earlier one made and they do not show, at whatever time they are made.
+func (a *Actor) sureToBeShown() {
+	shown := map[string]bool{}
+	for _, x := range a.state.GetObserved().GetSandboxes() {
+		shown[x.GetId()] = true
+	}
+	for _, c := range a.state.GetObserved().GetContainers() {
+		shown[c.GetId()] = true
+	}
+	if id := a.state.GetSandboxId(); id != "" && !shown[id] {
+		a.state.SandboxMadeAt = nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
+		if r := a.state.Containers[name]; running(r.GetCurrent()) && !shown[r.GetCurrent().GetId()] {
+			r.Current = proto.CloneOf(r.GetCurrent())
+			r.Current.CreatedAt = nil
+		}
+	}
+}
+
 // vanish ends a container that ran and that the runtime no longer shows, unless it was never shown
 // and is younger than the look.
 func (a *Actor) vanish(r *journaletv1.ContainerRecord, at *timestamppb.Timestamp, shown bool) {
