@@ -60,11 +60,9 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 	case *journaletv1.Event_AdmissionDeferred:
 		return []Ref{Pod(k.AdmissionDeferred.GetUid())}, false
 	case *journaletv1.Event_AdmissionHeld:
-		hears = []Ref{Pod(k.AdmissionHeld.GetUid())}
-		for _, uid := range k.AdmissionHeld.GetPreempts() {
-			hears = append(hears, Pod(uid))
-		}
-		return hears, false
+		return withVictims(k.AdmissionHeld.GetUid(), k.AdmissionHeld.GetPreempts()), false
+	case *journaletv1.Event_ResizeHeld:
+		return withVictims(k.ResizeHeld.GetUid(), k.ResizeHeld.GetPreempts()), false
 	case *journaletv1.Event_ImageAnswered:
 		return []Ref{Pod(k.ImageAnswered.GetUid())}, false
 	case *journaletv1.Event_CallDropped:
@@ -81,6 +79,15 @@ func withAsker(asker string) []Ref {
 		return []Ref{Runtime, r}
 	}
 	return []Ref{Runtime}
+}
+
+// withVictims is a pod and those that end for it.
+func withVictims(uid string, preempts []string) []Ref {
+	all := []Ref{Pod(uid)}
+	for _, other := range preempts {
+		all = append(all, Pod(other))
+	}
+	return all
 }
 
 // Events lists what a record holds: one fact, or the decisions of a step.

@@ -58,7 +58,7 @@ func TestEveryEventHasASetAudience(t *testing.T) {
 		"pod_terminated": "node/0", "pod_finished": "source/s node/0 image/0",
 		"uid_asked": "node/0", "uid_released": "node/0", "uid_granted": "source/s", "uid_deferred": "source/s",
 		"source_settled": "node/0", "source_asked": "source/s", "orphan_found": "node/0", "orphan_disowned": "pod/u",
-		"admission_decided": "pod/u", "admission_deferred": "pod/u", "admission_held": "pod/u pod/v", "image_answered": "pod/u",
+		"admission_decided": "pod/u", "admission_deferred": "pod/u", "admission_held": "pod/u pod/v", "resize_held": "pod/u pod/v", "image_answered": "pod/u",
 		"agent_stopped": "", "journal_damaged": "", "quarantined": "", "released": "", "pull_progressed": "",
 		"manifest_ignored": "", "source_ready": "", "pod_forgotten": "", "pod_status_changed": "", "back_off_started": "",
 		"pod_ending": "", "probes_set": "", "gates_set": "", "restarting_all": "", "call_dispatched": "", "resize_asked": "node/0", "resize_decided": "pod/u", "resize_finished": "", "timer_set": "", "timer_cleared": "",
@@ -77,6 +77,9 @@ func TestEveryEventHasASetAudience(t *testing.T) {
 			u.Pod = &journaletv1.PodRef{Uid: "u"}
 		}
 		if h := e.GetAdmissionHeld(); h != nil {
+			h.Preempts = []string{"v"}
+		}
+		if h := e.GetResizeHeld(); h != nil {
 			h.Preempts = []string{"v"}
 		}
 		refs, all := Audience(Pod("author"), e)

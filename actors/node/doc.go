@@ -2,7 +2,7 @@
 //
 // It receives AgentStarted (what the node has), AdmissionAsked, ResizeAsked, PodTerminated (a pod's share is
 // free), PodFinished (its name is free), UidAsked, UidReleased, SourceSettled and
-// OrphanFound, and decides AdmissionDecided, AdmissionDeferred, AdmissionHeld (by which pods of lower priority end to make
-// room), ResizeDecided, UidGranted, UidDeferred, SourceAsked and OrphanDisowned. A pod is admitted once in its life: after a
+// OrphanFound, and decides AdmissionDecided, AdmissionDeferred, AdmissionHeld and ResizeHeld (by which pods of lower
+// priority end to make room), ResizeDecided, UidGranted, UidDeferred, SourceAsked and OrphanDisowned. A pod is admitted once in its life: after a
 // restart of the agent nobody is asked again. It does not look at what runs. Start with decide.go, then preempt.go.
 package node

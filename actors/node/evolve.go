@@ -30,6 +30,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveResizeAsked(k.ResizeAsked)
 	case *journaletv1.Event_ResizeDecided:
 		a.evolveResized(e, k.ResizeDecided)
+	case *journaletv1.Event_ResizeHeld:
+		a.evolveResizeHeld(e, k.ResizeHeld)
 	case *journaletv1.Event_PodTerminated:
 		if p := s.Pods[k.PodTerminated.GetUid()]; p != nil {
 			a.free(k.PodTerminated.GetUid(), p)

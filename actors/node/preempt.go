@@ -142,10 +142,13 @@ func (a *Actor) admit(q *journaletv1.AdmissionAsked, emit actors.Emit) error {
 	return emit(decided(q.GetUid(), nil))
 }
 
-// release admits the held pods for which there is room now, first come first. One that nobody's end can help any more, since
-// the node has become smaller, is rejected.
+// release allocates the held resizes and then admits the held pods for which there is room now, these first come first. A pod
+// that nobody's end can help any more, since the node has become smaller, is rejected.
 func (a *Actor) release(emit actors.Emit) error {
-	var before share
+	before, err := a.releaseResizes(emit)
+	if err != nil {
+		return err
+	}
 	for _, q := range slices.Clone(a.state.Held) {
 		used := a.running().plus(before)
 		short := a.lacks(q.GetDemand(), used)
@@ -163,12 +166,7 @@ func (a *Actor) release(emit actors.Emit) error {
 // evolveHeld keeps a pod's place, and that others end for it.
 func (a *Actor) evolveHeld(h *journaletv1.AdmissionHeld) {
 	s := a.state
-	for _, uid := range h.GetPreempts() {
-		if p := s.Pods[uid]; p != nil && !p.GetTerminated() && !p.GetPreempted() {
-			p.Preempted = true
-			s.Ending++
-		}
-	}
+	a.preempt(h.GetPreempts())
 	q := a.asked(h.GetUid())
 	if q == nil {
 		return
@@ -177,6 +175,16 @@ func (a *Actor) evolveHeld(h *journaletv1.AdmissionHeld) {
 	s.Names[q.GetNamespace()+"/"+q.GetName()] = q.GetUid()
 	for _, port := range q.GetDemand().GetHostPorts() {
 		a.takePort(port, q.GetUid())
+	}
+}
+
+// preempt notes that pods end for another one.
+func (a *Actor) preempt(uids []string) {
+	for _, uid := range uids {
+		if p := a.state.Pods[uid]; p != nil && !p.GetTerminated() && !p.GetPreempted() {
+			p.Preempted = true
+			a.state.Ending++
+		}
 	}
 }
 

@@ -25,6 +25,12 @@ func tell(t *testing.T, a *Actor, events ...*journaletv1.Event) []string {
 				out = append(out, "reject "+x.GetUid()+" "+x.GetReason())
 			case d.GetAdmissionHeld() != nil:
 				out = append(out, fmt.Sprint("hold ", d.GetAdmissionHeld().GetUid(), d.GetAdmissionHeld().GetPreempts()))
+			case d.GetResizeHeld() != nil:
+				out = append(out, fmt.Sprint("hold resize ", d.GetResizeHeld().GetUid(), d.GetResizeHeld().GetPreempts()))
+			case d.GetResizeDecided().GetAllocated():
+				out = append(out, "resize "+d.GetResizeDecided().GetUid())
+			case d.GetResizeDecided() != nil:
+				out = append(out, "defer "+d.GetResizeDecided().GetUid())
 			}
 			return a.Evolve(actors.Event{Body: d})
 		})
@@ -87,5 +93,36 @@ func TestWhoGoesWhileItIsHeldGivesItsPlaceBack(t *testing.T) {
 	}
 	if name := a.state.Names["/first"]; name != "" {
 		t.Errorf("its name is still %s's", name)
+	}
+}
+
+func resizes(uid string, priority int32, milliCPU int64) *journaletv1.Event {
+	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeAsked{ResizeAsked: &journaletv1.ResizeAsked{
+		Uid: uid, Digest: fmt.Sprint(milliCPU), Priority: priority, Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
+	}}}
+}
+
+func TestAHeldResizeTakesNoPlaceOfOthersAndLosesNone(t *testing.T) {
+	a := New()
+	got := fmt.Sprint(tell(t, a, started(2000), asks("critical", systemCritical, 500), asks("low", 0, 700), asks("lower", -1, 700),
+		resizes("critical", systemCritical, 1000), asks("high", 5, 1000), resizes("high", 5, 1001)))
+	if want := "[admit critical admit low admit lower hold resize critical[lower] hold high[low]]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// The one who has its place waits for nobody else's end.
+	if got, want := fmt.Sprint(tell(t, a, ended("low")), tell(t, a, ended("lower"))), "[resize critical] [admit high]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestAHeldResizeWaitsOnWhereTheNodeHasBecomeTooSmall(t *testing.T) {
+	a := New()
+	got := fmt.Sprint(tell(t, a, started(2000), asks("critical", systemCritical, 500), asks("low", 0, 1500),
+		resizes("critical", systemCritical, 1000), started(900), ended("low"), asks("other", 0, 400)))
+	if want := "[admit critical admit low hold resize critical[low] defer critical admit other]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(tell(t, a, gone("critical"), started(2000))), "[]"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -34,16 +34,31 @@ func (a *Actor) evolveResized(e actors.Event, d *journaletv1.ResizeDecided) {
 		return
 	}
 	if !d.GetAllocated() {
-		w.Message = d.GetMessage()
-		if w.Since == nil {
-			w.Since = timestamppb.New(e.Time)
-		}
+		w.Held = false
+		waitsResized(e, w, d.GetMessage())
 		return
 	}
 	s.Used.MilliCpu += w.GetDemand().GetMilliCpu() - p.GetDemand().GetMilliCpu()
 	s.Used.MemoryBytes += w.GetDemand().GetMemoryBytes() - p.GetDemand().GetMemoryBytes()
 	p.Demand = a.resized(p, w)
 	delete(s.Resizes, d.GetUid())
+}
+
+// waitsResized notes what a pod was told that waits.
+func waitsResized(e actors.Event, w *journaletv1.WaitingResize, message string) {
+	w.Message = message
+	if w.Since == nil {
+		w.Since = timestamppb.New(e.Time)
+	}
+}
+
+// evolveResizeHeld keeps what a pod asks for, and that others end for it.
+func (a *Actor) evolveResizeHeld(e actors.Event, h *journaletv1.ResizeHeld) {
+	a.preempt(h.GetPreempts())
+	if w := a.state.Resizes[h.GetUid()]; w != nil {
+		w.Held = true
+		waitsResized(e, w, h.GetMessage())
+	}
 }
 
 // resized is what a pod would take of the node.
@@ -53,29 +68,101 @@ func (a *Actor) resized(p *journaletv1.AdmittedPod, w *journaletv1.WaitingResize
 	return d
 }
 
+// systemCritical is the least priority of a critical pod (API: SystemCriticalPriority). The kubelet has others end for the resize of
+// such a pod only; that a pod is static makes it critical there, but never resizable.
+const systemCritical = 2_000_000_000
+
+// kept is what is kept for a held resize beside what its pod has; nothing of a pod that is to end itself.
+func (a *Actor) kept(uid string) share {
+	w, p := a.state.Resizes[uid], a.state.Pods[uid]
+	if !w.GetHeld() || p.GetPreempted() {
+		return share{}
+	}
+	more := shareOf(a.resized(p, w)).minus(shareOf(p.GetDemand()))
+	for r := range more {
+		more[r] = max(more[r], 0) // what shrinks is the pod's until it has shrunk
+	}
+	return more
+}
+
+// waitsForEnds tells whether a resize is held, and some of the pods are still to end that were told to.
+func (a *Actor) waitsForEnds(uid string) bool {
+	return a.state.Resizes[uid].GetHeld() && a.state.GetEnding() > 0
+}
+
+// releaseResizes allocates the held resizes for which there is room now, and gives what is kept for the others. They come before
+// held pods, whatever was first: a pod that is critical and runs is not to wait for the end of what others need.
+func (a *Actor) releaseResizes(emit actors.Emit) (kept share, err error) {
+	for _, uid := range a.waitingResizes() {
+		if !a.state.Resizes[uid].GetHeld() {
+			continue
+		}
+		p := a.state.Pods[uid]
+		want := a.resized(p, a.state.Resizes[uid])
+		if len(a.lacks(want, a.running().plus(kept).minus(shareOf(p.GetDemand())))) == 0 {
+			if err := emit(a.resizeDecided(uid, nil)); err != nil {
+				return kept, err
+			}
+		} else if a.state.GetEnding() > 0 {
+			kept = kept.plus(a.kept(uid))
+		}
+	}
+	return kept, nil
+}
+
 // decideResizes answers those that wait for other resources, as far as the answer is another one than before. What one gives
 // back may be what another one waits for, so it goes on until nothing fits any more.
 func (a *Actor) decideResizes(emit actors.Emit) error {
 	for again := true; again; {
 		again = false
 		for _, uid := range a.waitingResizes() {
-			w, p := a.state.Resizes[uid], a.state.Pods[uid]
-			d := &journaletv1.ResizeDecided{Uid: uid, Digest: w.GetDigest()}
-			want, others := a.resized(p, w), a.used().minus(shareOf(p.GetDemand()))
-			if r := a.outOf(a.lacks(want, others), want, others); r != nil {
-				d.Reason, d.Message = r.reason, r.message
-				if w.GetMessage() == d.GetMessage() {
-					continue
-				}
-			} else {
-				d.Allocated, again = true, true
+			if a.waitsForEnds(uid) || a.state.Pods[uid].GetPreempted() {
+				continue
 			}
-			if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: d}}); err != nil {
+			answer := a.answerResize(uid)
+			if answer == nil {
+				continue
+			}
+			again = again || answer.GetResizeDecided().GetAllocated()
+			if err := emit(answer); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// answerResize is the answer to one that waits, nil if it has that already.
+func (a *Actor) answerResize(uid string) *journaletv1.Event {
+	w, p := a.state.Resizes[uid], a.state.Pods[uid]
+	want, mine := a.resized(p, w), shareOf(p.GetDemand()).plus(a.kept(uid))
+	others := a.used().minus(mine)
+	r := a.outOf(a.lacks(want, others), want, others)
+	if r == nil {
+		return a.resizeDecided(uid, nil)
+	}
+	if w.GetPriority() >= systemCritical {
+		if victims, err := Victims(a.candidates(w.GetPriority()), a.lacks(want, a.usedAfter().minus(mine))); err == nil {
+			h := &journaletv1.ResizeHeld{Uid: uid, Digest: w.GetDigest(), Reason: r.reason, Message: r.message}
+			for _, v := range victims {
+				h.Preempts = append(h.Preempts, v.UID)
+			}
+			return &journaletv1.Event{Kind: &journaletv1.Event_ResizeHeld{ResizeHeld: h}}
+		}
+	}
+	if w.GetMessage() == r.message && !w.GetHeld() {
+		return nil
+	}
+	return a.resizeDecided(uid, r)
+}
+
+// resizeDecided allocates what a pod waits for, or tells why it cannot be now.
+func (a *Actor) resizeDecided(uid string, r *rejection) *journaletv1.Event {
+	d := &journaletv1.ResizeDecided{Uid: uid, Digest: a.state.Resizes[uid].GetDigest(), Allocated: r == nil}
+	if r != nil {
+		d.Reason, d.Message = r.reason, r.message
+	}
+	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: d}}
 }
 
 // waitingResizes are the pods that wait for other resources in the kubelet's order (sortPendingResizes): those that ask for

@@ -69,11 +69,14 @@ func (a *Actor) running() share {
 	return x
 }
 
-// used is running and what is kept for pods whose admission is held.
+// used is running and what is kept for pods whose admission, and for resizes that are held.
 func (a *Actor) used() share {
 	x := a.running()
 	for _, q := range a.state.GetHeld() {
 		x = x.plus(shareOf(q.GetDemand()))
+	}
+	for _, uid := range slices.Sorted(maps.Keys(a.state.Resizes)) {
+		x = x.plus(a.kept(uid))
 	}
 	return x
 }

@@ -1,6 +1,6 @@
 // Package pod decides for one pod: the heart of the agent.
 //
-// It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred, AdmissionHeld and ResizeDecided of the node,
+// It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred, AdmissionHeld, ResizeDecided and ResizeHeld of the node,
 // PodObserved, CallFinished and CallDropped of its own calls, ImageAnswered, ProbeResult, GatesRead,
 // TimerFired, OrphanDisowned and AgentStarted, and decides CallRequested, CallWithdrawn, ImageAsked, ImageReleased, timers,
 // BackOffStarted, ProbesSet, GatesSet, RestartingAll, ResizeAsked, ResizeFinished, PodStatusChanged, PodEnding,

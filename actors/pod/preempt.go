@@ -32,14 +32,19 @@ var qosClasses = map[corev1.PodQOSClass]journaletv1.QosClass{
 	corev1.PodQOSGuaranteed: journaletv1.QosClass_QOS_CLASS_GUARANTEED,
 }
 
-// evolveHeld begins the end of a pod that has to make room. One that ends already goes on as it does. The one that is held has
-// its name.
+// evolveHeld takes up that pods end for one that is to be admitted. That one has its name; one that ends already goes on as it
+// does.
 func (a *Actor) evolveHeld(e actors.Event, k *journaletv1.AdmissionHeld) {
-	s := a.state
 	if k.GetUid() == a.self.ID {
-		s.HolderUid = ""
+		a.state.HolderUid = ""
 	}
-	if s.GetStage() != runningPod || !slices.Contains(k.GetPreempts(), a.self.ID) {
+	a.evolvePreempts(e, k.GetPreempts())
+}
+
+// evolvePreempts begins the pod's end if it is among those that make room.
+func (a *Actor) evolvePreempts(e actors.Event, preempts []string) {
+	s := a.state
+	if s.GetStage() != runningPod || !slices.Contains(preempts, a.self.ID) {
 		return
 	}
 	s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)

@@ -77,6 +77,8 @@ func (a *Actor) evolveResize(e actors.Event) {
 		a.evolveResizeAsked(k.ResizeAsked)
 	case *journaletv1.Event_ResizeDecided:
 		a.evolveResized(e, k.ResizeDecided)
+	case *journaletv1.Event_ResizeHeld:
+		a.evolveResizeHeld(e, k.ResizeHeld)
 	case *journaletv1.Event_ResizeFinished:
 		a.state.Resize.InProgress, a.state.Resize.Error = false, ""
 		a.tidyResize()
@@ -108,6 +110,14 @@ func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
 		r.Deferred = k.GetMessage()
 	}
 	a.tidyResize()
+}
+
+// evolveResizeHeld takes up that others end for the resize, or that this pod ends for another one's.
+func (a *Actor) evolveResizeHeld(e actors.Event, k *journaletv1.ResizeHeld) {
+	a.evolvePreempts(e, k.GetPreempts())
+	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetAskedDigest() {
+		a.resizing().Deferred = k.GetMessage()
+	}
 }
 
 // evolveActuated notes what containers have that run, or are being started, when other resources are allocated.

@@ -73,6 +73,7 @@ type Event struct {
 	//	*Event_UidDeferred
 	//	*Event_OrphanDisowned
 	//	*Event_SourceAsked
+	//	*Event_ResizeHeld
 	//	*Event_ImageAnswered
 	//	*Event_CallDispatched
 	//	*Event_CallDropped
@@ -516,6 +517,15 @@ func (x *Event) GetSourceAsked() *SourceAsked {
 	return nil
 }
 
+func (x *Event) GetResizeHeld() *ResizeHeld {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ResizeHeld); ok {
+			return x.ResizeHeld
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetImageAnswered() *ImageAnswered {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ImageAnswered); ok {
@@ -745,6 +755,10 @@ type Event_SourceAsked struct {
 	SourceAsked *SourceAsked `protobuf:"bytes,71,opt,name=source_asked,json=sourceAsked,proto3,oneof"`
 }
 
+type Event_ResizeHeld struct {
+	ResizeHeld *ResizeHeld `protobuf:"bytes,76,opt,name=resize_held,json=resizeHeld,proto3,oneof"`
+}
+
 type Event_ImageAnswered struct {
 	// Decisions of the image actor.
 	ImageAnswered *ImageAnswered `protobuf:"bytes,72,opt,name=image_answered,json=imageAnswered,proto3,oneof"`
@@ -856,6 +870,8 @@ func (*Event_OrphanDisowned) isEvent_Kind() {}
 
 func (*Event_SourceAsked) isEvent_Kind() {}
 
+func (*Event_ResizeHeld) isEvent_Kind() {}
+
 func (*Event_ImageAnswered) isEvent_Kind() {}
 
 func (*Event_CallDispatched) isEvent_Kind() {}
@@ -870,7 +886,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xef\x19\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xac\x1a\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -923,7 +939,9 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"uidGranted\x12>\n" +
 	"\fuid_deferred\x18E \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12G\n" +
 	"\x0forphan_disowned\x18F \x01(\v2\x1c.journalet.v1.OrphanDisownedH\x00R\x0eorphanDisowned\x12>\n" +
-	"\fsource_asked\x18G \x01(\v2\x19.journalet.v1.SourceAskedH\x00R\vsourceAsked\x12D\n" +
+	"\fsource_asked\x18G \x01(\v2\x19.journalet.v1.SourceAskedH\x00R\vsourceAsked\x12;\n" +
+	"\vresize_held\x18L \x01(\v2\x18.journalet.v1.ResizeHeldH\x00R\n" +
+	"resizeHeld\x12D\n" +
 	"\x0eimage_answered\x18H \x01(\v2\x1b.journalet.v1.ImageAnsweredH\x00R\rimageAnswered\x12G\n" +
 	"\x0fcall_dispatched\x18P \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
 	"\fcall_dropped\x18Q \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
@@ -990,11 +1008,12 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*UidDeferred)(nil),          // 42: journalet.v1.UidDeferred
 	(*OrphanDisowned)(nil),       // 43: journalet.v1.OrphanDisowned
 	(*SourceAsked)(nil),          // 44: journalet.v1.SourceAsked
-	(*ImageAnswered)(nil),        // 45: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 46: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 47: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 48: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 49: journalet.v1.TimerCleared
+	(*ResizeHeld)(nil),           // 45: journalet.v1.ResizeHeld
+	(*ImageAnswered)(nil),        // 46: journalet.v1.ImageAnswered
+	(*CallDispatched)(nil),       // 47: journalet.v1.CallDispatched
+	(*CallDropped)(nil),          // 48: journalet.v1.CallDropped
+	(*TimerSet)(nil),             // 49: journalet.v1.TimerSet
+	(*TimerCleared)(nil),         // 50: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1041,16 +1060,17 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	42, // 41: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
 	43, // 42: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
 	44, // 43: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
-	45, // 44: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	46, // 45: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	47, // 46: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	48, // 47: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	49, // 48: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	45, // 44: journalet.v1.Event.resize_held:type_name -> journalet.v1.ResizeHeld
+	46, // 45: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	47, // 46: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	48, // 47: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	49, // 48: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	50, // 49: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1109,6 +1129,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_UidDeferred)(nil),
 		(*Event_OrphanDisowned)(nil),
 		(*Event_SourceAsked)(nil),
+		(*Event_ResizeHeld)(nil),
 		(*Event_ImageAnswered)(nil),
 		(*Event_CallDispatched)(nil),
 		(*Event_CallDropped)(nil),

@@ -500,6 +500,87 @@ func (x *ResizeDecided) GetMessage() string {
 	return ""
 }
 
+// ResizeHeld tells a critical pod that its resize will be allocated when others have ended: those that this event ends, or
+// those of an earlier one. Until then what it asks for is kept for it.
+type ResizeHeld struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The manifest that was asked about.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// What is short now: the kubelet's reason and words, as in AdmissionDecided.
+	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// UIDs of the pods that end to make room, all of lower priority; none for one that waits for what others have ended.
+	Preempts      []string `protobuf:"bytes,5,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeHeld) Reset() {
+	*x = ResizeHeld{}
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeHeld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeHeld) ProtoMessage() {}
+
+func (x *ResizeHeld) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeHeld.ProtoReflect.Descriptor instead.
+func (*ResizeHeld) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ResizeHeld) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *ResizeHeld) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ResizeHeld) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ResizeHeld) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ResizeHeld) GetPreempts() []string {
+	if x != nil {
+		return x.Preempts
+	}
+	return nil
+}
+
 // UidGranted gives a UID to a source until its UidReleased.
 type UidGranted struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -513,7 +594,7 @@ type UidGranted struct {
 
 func (x *UidGranted) Reset() {
 	*x = UidGranted{}
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +606,7 @@ func (x *UidGranted) String() string {
 func (*UidGranted) ProtoMessage() {}
 
 func (x *UidGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[6]
+	mi := &file_journalet_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +619,7 @@ func (x *UidGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidGranted.ProtoReflect.Descriptor instead.
 func (*UidGranted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UidGranted) GetUid() string {
@@ -576,7 +657,7 @@ type UidDeferred struct {
 
 func (x *UidDeferred) Reset() {
 	*x = UidDeferred{}
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -588,7 +669,7 @@ func (x *UidDeferred) String() string {
 func (*UidDeferred) ProtoMessage() {}
 
 func (x *UidDeferred) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[7]
+	mi := &file_journalet_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +682,7 @@ func (x *UidDeferred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidDeferred.ProtoReflect.Descriptor instead.
 func (*UidDeferred) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UidDeferred) GetUid() string {
@@ -642,7 +723,7 @@ type SourceAsked struct {
 
 func (x *SourceAsked) Reset() {
 	*x = SourceAsked{}
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +735,7 @@ func (x *SourceAsked) String() string {
 func (*SourceAsked) ProtoMessage() {}
 
 func (x *SourceAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[8]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +748,7 @@ func (x *SourceAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceAsked.ProtoReflect.Descriptor instead.
 func (*SourceAsked) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SourceAsked) GetSource() string {
@@ -687,7 +768,7 @@ type OrphanDisowned struct {
 
 func (x *OrphanDisowned) Reset() {
 	*x = OrphanDisowned{}
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -699,7 +780,7 @@ func (x *OrphanDisowned) String() string {
 func (*OrphanDisowned) ProtoMessage() {}
 
 func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -712,7 +793,7 @@ func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanDisowned.ProtoReflect.Descriptor instead.
 func (*OrphanDisowned) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OrphanDisowned) GetUid() string {
@@ -758,7 +839,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +851,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +864,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -892,15 +973,17 @@ type WaitingResize struct {
 	Priority   int32                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
 	Guaranteed bool                   `protobuf:"varint,4,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
 	// Since when it waits, and what it was told last; unset: it has no answer yet.
-	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
-	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	Message string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// Others end for it, and what it asks for is kept.
+	Held          bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitingResize) Reset() {
 	*x = WaitingResize{}
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +995,7 @@ func (x *WaitingResize) String() string {
 func (*WaitingResize) ProtoMessage() {}
 
 func (x *WaitingResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1008,7 @@ func (x *WaitingResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
 func (*WaitingResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitingResize) GetDigest() string {
@@ -970,6 +1053,13 @@ func (x *WaitingResize) GetMessage() string {
 	return ""
 }
 
+func (x *WaitingResize) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
 // AdmittedPod is a pod that holds its name and, until it has terminated, its share of the node.
 type AdmittedPod struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -987,7 +1077,7 @@ type AdmittedPod struct {
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1089,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1102,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -1070,7 +1160,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1172,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1185,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UidClaims) GetHolder() *UidAsked {
@@ -1122,7 +1212,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1224,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1237,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WaitingPods) GetAsked() []*AdmissionAsked {
@@ -1193,7 +1283,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
 	"\tallocated\x18\x03 \x01(\bR\tallocated\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"N\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"\x84\x01\n" +
+	"\n" +
+	"ResizeHeld\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x1a\n" +
+	"\bpreempts\x18\x05 \x03(\tR\bpreempts\"N\n" +
 	"\n" +
 	"UidGranted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
@@ -1245,7 +1342,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.WaitingResizeR\x05value:\x028\x01\x1aP\n" +
 	"\tUidsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xe0\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xf4\x01\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -1254,7 +1351,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"guaranteed\x18\x04 \x01(\bR\n" +
 	"guaranteed\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xdf\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12\x12\n" +
+	"\x04held\x18\a \x01(\bR\x04held\"\xdf\x01\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
@@ -1288,7 +1386,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                 // 0: journalet.v1.QosClass
 	(*AdmissionAsked)(nil),        // 1: journalet.v1.AdmissionAsked
@@ -1297,50 +1395,51 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*AdmissionDeferred)(nil),     // 4: journalet.v1.AdmissionDeferred
 	(*AdmissionHeld)(nil),         // 5: journalet.v1.AdmissionHeld
 	(*ResizeDecided)(nil),         // 6: journalet.v1.ResizeDecided
-	(*UidGranted)(nil),            // 7: journalet.v1.UidGranted
-	(*UidDeferred)(nil),           // 8: journalet.v1.UidDeferred
-	(*SourceAsked)(nil),           // 9: journalet.v1.SourceAsked
-	(*OrphanDisowned)(nil),        // 10: journalet.v1.OrphanDisowned
-	(*NodeState)(nil),             // 11: journalet.v1.NodeState
-	(*WaitingResize)(nil),         // 12: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),           // 13: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),             // 14: journalet.v1.UidClaims
-	(*WaitingPods)(nil),           // 15: journalet.v1.WaitingPods
-	nil,                           // 16: journalet.v1.NodeState.PodsEntry
-	nil,                           // 17: journalet.v1.NodeState.NamesEntry
-	nil,                           // 18: journalet.v1.NodeState.WaitingEntry
-	nil,                           // 19: journalet.v1.NodeState.HostPortsEntry
-	nil,                           // 20: journalet.v1.NodeState.WaitsForEntry
-	nil,                           // 21: journalet.v1.NodeState.ResizesEntry
-	nil,                           // 22: journalet.v1.NodeState.UidsEntry
-	(*AgentConfig)(nil),           // 23: journalet.v1.AgentConfig
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*UidAsked)(nil),              // 25: journalet.v1.UidAsked
+	(*ResizeHeld)(nil),            // 7: journalet.v1.ResizeHeld
+	(*UidGranted)(nil),            // 8: journalet.v1.UidGranted
+	(*UidDeferred)(nil),           // 9: journalet.v1.UidDeferred
+	(*SourceAsked)(nil),           // 10: journalet.v1.SourceAsked
+	(*OrphanDisowned)(nil),        // 11: journalet.v1.OrphanDisowned
+	(*NodeState)(nil),             // 12: journalet.v1.NodeState
+	(*WaitingResize)(nil),         // 13: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),           // 14: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),             // 15: journalet.v1.UidClaims
+	(*WaitingPods)(nil),           // 16: journalet.v1.WaitingPods
+	nil,                           // 17: journalet.v1.NodeState.PodsEntry
+	nil,                           // 18: journalet.v1.NodeState.NamesEntry
+	nil,                           // 19: journalet.v1.NodeState.WaitingEntry
+	nil,                           // 20: journalet.v1.NodeState.HostPortsEntry
+	nil,                           // 21: journalet.v1.NodeState.WaitsForEntry
+	nil,                           // 22: journalet.v1.NodeState.ResizesEntry
+	nil,                           // 23: journalet.v1.NodeState.UidsEntry
+	(*AgentConfig)(nil),           // 24: journalet.v1.AgentConfig
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*UidAsked)(nil),              // 26: journalet.v1.UidAsked
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AdmissionAsked.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionAsked.qos:type_name -> journalet.v1.QosClass
-	23, // 2: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	16, // 3: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	17, // 4: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	18, // 5: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	19, // 6: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	24, // 2: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	17, // 3: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	18, // 4: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	19, // 5: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	20, // 6: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
 	2,  // 7: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	20, // 8: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	21, // 9: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	22, // 10: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	21, // 8: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	22, // 9: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	23, // 10: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
 	1,  // 11: journalet.v1.NodeState.held:type_name -> journalet.v1.AdmissionAsked
 	2,  // 12: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	24, // 13: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	25, // 13: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
 	2,  // 14: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
 	0,  // 15: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	25, // 16: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
-	25, // 17: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
+	26, // 16: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
+	26, // 17: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
 	1,  // 18: journalet.v1.WaitingPods.asked:type_name -> journalet.v1.AdmissionAsked
-	13, // 19: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	15, // 20: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	12, // 21: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	14, // 22: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	14, // 19: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	16, // 20: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	13, // 21: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	15, // 22: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
 	23, // [23:23] is the sub-list for method output_type
 	23, // [23:23] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
@@ -1361,7 +1460,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

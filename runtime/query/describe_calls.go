@@ -155,8 +155,13 @@ func (d *Describer) imageOrNode(_ string, _ messages.Ref, e *journaletv1.Event) 
 }
 
 func (d *Describer) admissionHeld(h *journaletv1.AdmissionHeld) string {
-	text := fmt.Sprintf("pod %s is admitted when others have ended", d.podName(h.GetUid()))
-	for i, uid := range h.GetPreempts() {
+	return fmt.Sprintf("pod %s is admitted when others have ended", d.podName(h.GetUid())) + d.victims(h.GetPreempts())
+}
+
+// victims tells which pods were told to end.
+func (d *Describer) victims(preempts []string) string {
+	text := ""
+	for i, uid := range preempts {
 		if text += ", "; i == 0 {
 			text += "told to end for it: "
 		}

@@ -41,6 +41,10 @@ func (p *podEvents) note(rec *journaletv1.Record, id string, e *journaletv1.Even
 		if slices.Contains(k.AdmissionHeld.GetPreempts(), p.ref.ID) {
 			add(corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
 		}
+	case *journaletv1.Event_ResizeHeld:
+		if slices.Contains(k.ResizeHeld.GetPreempts(), p.ref.ID) {
+			add(corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
+		}
 	case *journaletv1.Event_ImageAsked:
 		// The start that found no image is how a pull begins, and no failure.
 		p.list = slices.DeleteFunc(p.list, func(e PodEvent) bool { return e.Seq == rec.GetStep().GetCause() && e.Reason == "Failed" })

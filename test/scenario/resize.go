@@ -91,6 +91,13 @@ func (n *names) resize(e *journaletv1.Event) string {
 			return "allocate resources of pod/" + n.of(d.GetUid())
 		}
 		return "defer resources of pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
+	case *journaletv1.Event_ResizeHeld:
+		h := k.ResizeHeld
+		text := "hold resources of pod/" + n.of(h.GetUid()) + " " + h.GetReason() + ": " + h.GetMessage()
+		for _, uid := range h.GetPreempts() {
+			text += ", end pod/" + n.of(uid)
+		}
+		return text
 	}
 	return "resize is done"
 }

@@ -16,6 +16,8 @@ import (
 type Books struct {
 	node *Node
 	pods map[string]*booked
+	// preempted counts the pods that ended for others.
+	preempted int
 }
 
 type booked struct {
@@ -58,7 +60,7 @@ func (b *Books) End(uid string) error {
 	return b.tell(&journaletv1.Event{Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{Uid: uid}}})
 }
 
-// tell hands the node one event, and keeps what it answers.
+// tell hands the node one event, keeps what it answers, and ends who has to end for another pod.
 func (b *Books) tell(body *journaletv1.Event) error {
 	n := b.node
 	n.seq++
@@ -66,7 +68,12 @@ func (b *Books) tell(body *journaletv1.Event) error {
 	if err := n.actor.Evolve(e); err != nil {
 		return err
 	}
-	return n.actor.Decide(actors.Input{Seq: n.seq, Time: e.Time, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+	var ends []string
+	err := n.actor.Decide(actors.Input{Seq: n.seq, Time: e.Time, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+		if h := d.GetResizeHeld(); h != nil {
+			b.pods[h.GetUid()].waits = h.GetMessage()
+			ends = append(ends, h.GetPreempts()...)
+		}
 		if r := d.GetResizeDecided(); r != nil {
 			k := b.pods[r.GetUid()]
 			k.waits = r.GetMessage()
@@ -76,7 +83,17 @@ func (b *Books) tell(body *journaletv1.Event) error {
 		}
 		return n.actor.Evolve(actors.Event{ID: fmt.Sprint("n", n.seq), Seq: n.seq, Time: e.Time, Author: messages.Node, Body: d})
 	})
+	b.preempted += len(ends)
+	for _, uid := range ends {
+		if err == nil {
+			err = b.End(uid)
+		}
+	}
+	return err
 }
+
+// Preempted is how many pods have ended for others.
+func (b *Books) Preempted() int { return b.preempted }
 
 // Has is what a pod's only container requests, and why its resize waits.
 func (b *Books) Has(uid string) string {

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
+	"k8s.io/kubernetes/pkg/kubelet/preemption"
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -46,9 +48,19 @@ func NewBooks(o Options) *Books {
 	none := func(*framework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
 	b.manager = allocation.NewInMemoryManager(klog.Background(), b.status, func(context.Context, *v1.Pod) {}, b.running, b.pods.GetPodByUID,
 		config.NewSourcesReady(func(sets.Set[string]) bool { return true }), &record.FakeRecorder{})
+	kill := func(pod *v1.Pod, _ bool, _ *int64, _ func(*v1.PodStatus)) error {
+		b.remove(pod.UID)
+		return nil
+	}
+	// In the kubelet the order of the pods is that of a map; which of two pods that are alike ends is left to it.
+	all := func() []*v1.Pod {
+		return slices.SortedFunc(slices.Values(b.manager.GetAllocatedPods()), func(x, y *v1.Pod) int {
+			return cmp.Or(cmp.Compare(*y.Spec.Priority, *x.Spec.Priority), cmp.Compare(x.UID, y.UID))
+		})
+	}
 	b.manager.AddPodAdmitHandlers(lifecycle.PodAdmitHandlers{
 		allocation.NewPodResizesAdmitHandler(cm.NewFakeContainerManager(klog.Background()), withoutSwap{}, b.manager),
-		lifecycle.NewPredicateAdmitHandler(find, lifecycle.NewAdmissionFailureHandlerStub(), none),
+		lifecycle.NewPredicateAdmitHandler(find, preemption.NewCriticalPodAdmissionHandler(all, kill, &record.FakeRecorder{}), none),
 	})
 	return b
 }
@@ -86,12 +98,16 @@ func (b *Books) Resize(pod *v1.Pod) {
 
 // End ends a pod, as HandlePodRemoves does.
 func (b *Books) End(uid types.UID) {
+	b.remove(uid)
+	b.retry()
+}
+
+func (b *Books) remove(uid types.UID) {
 	if p, ok := b.pods.GetPodByUID(uid); ok {
 		b.pods.RemovePod(p)
 	}
 	b.active = slices.DeleteFunc(b.active, func(other types.UID) bool { return other == uid })
 	b.manager.RemovePod(klog.Background(), uid)
-	b.retry()
 }
 
 // retry tries what is pending as often as the kubelet would: what has shrunk frees resources, and it tries again.
