@@ -133,7 +133,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionAsked, emit actors.Emit) error {
 		return emit(decided(q.GetUid(), a.shortage(q.GetDemand())))
 	case len(victims) > 0 || len(a.lacks(q.GetDemand(), a.used())) > 0:
 		// Without victims there is room once those have ended that were told to before.
-		h := &journaletv1.AdmissionHeld{Uid: q.GetUid()}
+		h := &journaletv1.AdmissionHeld{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
 		for _, v := range victims {
 			h.Preempts = append(h.Preempts, v.UID)
 		}

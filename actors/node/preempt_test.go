@@ -18,6 +18,13 @@ func tell(t *testing.T, a *Actor, events ...*journaletv1.Event) []string {
 			t.Fatal(err)
 		}
 		err := a.Decide(actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+			for uid, name := range map[string]string{
+				d.GetAdmissionHeld().GetUid(): d.GetAdmissionHeld().GetFullName(), d.GetResizeHeld().GetUid(): d.GetResizeHeld().GetFullName(),
+			} {
+				if uid != "" && name != "/"+uid {
+					t.Errorf("%s is called %q", uid, name)
+				}
+			}
 			switch x := d.GetAdmissionDecided(); {
 			case x.GetAdmitted():
 				out = append(out, "admit "+x.GetUid())

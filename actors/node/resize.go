@@ -143,7 +143,7 @@ func (a *Actor) answerResize(uid string) *journaletv1.Event {
 	}
 	if w.GetPriority() >= systemCritical {
 		if victims, err := Victims(a.candidates(w.GetPriority()), a.lacks(want, a.usedAfter().minus(mine))); err == nil {
-			h := &journaletv1.ResizeHeld{Uid: uid, Digest: w.GetDigest(), Reason: r.reason, Message: r.message}
+			h := &journaletv1.ResizeHeld{Uid: uid, Digest: w.GetDigest(), Reason: r.reason, Message: r.message, FullName: p.GetFullName()}
 			for _, v := range victims {
 				h.Preempts = append(h.Preempts, v.UID)
 			}

@@ -33,6 +33,9 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		shown[c.GetId()] = true
 	}
 	s.Observed = o
+	if s.GetPod() == nil && o.GetPodName() != "" {
+		s.Shown = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
+	}
 	if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 {
 		s.Touched = true
 	}

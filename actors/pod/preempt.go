@@ -2,6 +2,7 @@ package pod
 
 import (
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
@@ -38,11 +39,11 @@ func (a *Actor) evolveHeld(e actors.Event, k *journaletv1.AdmissionHeld) {
 	if k.GetUid() == a.self.ID {
 		a.state.HolderUid = ""
 	}
-	a.evolvePreempts(e, k.GetPreempts())
+	a.evolvePreempts(e, k.GetPreempts(), k.GetUid(), k.GetFullName())
 }
 
-// evolvePreempts begins the pod's end if it is among those that make room.
-func (a *Actor) evolvePreempts(e actors.Event, preempts []string) {
+// evolvePreempts begins the pod's end if it is among those that make room for another one.
+func (a *Actor) evolvePreempts(e actors.Event, preempts []string, uid, fullName string) {
 	s := a.state
 	if s.GetStage() != runningPod || !slices.Contains(preempts, a.self.ID) {
 		return
@@ -50,6 +51,8 @@ func (a *Actor) evolvePreempts(e actors.Event, preempts []string) {
 	s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
 	s.EndingFailed, s.Preempted = true, true
 	s.Reason, s.Message = ReasonPreempting, MessagePreempting
+	namespace, name, _ := strings.Cut(fullName, "/")
+	s.PreemptedFor = &journaletv1.PodRef{Uid: uid, Namespace: namespace, Name: name}
 }
 
 // disruption is the condition of a pod that was ended for another one.

@@ -114,7 +114,7 @@ func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
 
 // evolveResizeHeld takes up that others end for the resize, or that this pod ends for another one's.
 func (a *Actor) evolveResizeHeld(e actors.Event, k *journaletv1.ResizeHeld) {
-	a.evolvePreempts(e, k.GetPreempts())
+	a.evolvePreempts(e, k.GetPreempts(), k.GetUid(), k.GetFullName())
 	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetAskedDigest() {
 		a.resizing().Deferred = k.GetMessage()
 	}

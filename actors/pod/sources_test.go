@@ -72,10 +72,14 @@ func TestATimerOfAnOlderVersionStillEndsAPodThatNobodyNames(t *testing.T) {
 func TestAPodThatNobodyNamesSaysWhatItWaitsFor(t *testing.T) {
 	a := New("u")
 	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
-		Uid: "u", Sandboxes: []*journaletv1.SandboxObservation{{Id: "s"}},
+		Uid: "u", Sandboxes: []*journaletv1.SandboxObservation{{Id: "s"}}, PodNamespace: "shop", PodName: "web",
 	}}})
-	if w := a.Waits(); len(w) > 0 {
+	const first = "a source to name it: what none has named 1m0s later is cleared away once every configured source has been read"
+	if w := a.Waits(); len(w) != 1 || w[0].For != first || w[0].Since.Year() != 2026 {
 		t.Errorf("at first it waits for %v", w)
+	}
+	if p := a.View(Node{}); p.Namespace != "shop" || p.Name != "web" || p.UID != "u" || p.Status.Reason != ReasonOrphan || p.DeletionTimestamp != nil {
+		t.Errorf("it is shown as %v", p)
 	}
 	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_TimerFired{TimerFired: &journaletv1.TimerFired{Name: orphanTimer, Generation: 1}}})
 	if w := a.Waits(); len(w) != 1 || w[0].Since.Year() != 2026 {
@@ -84,6 +88,9 @@ func TestAPodThatNobodyNamesSaysWhatItWaitsFor(t *testing.T) {
 	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_OrphanDisowned{OrphanDisowned: &journaletv1.OrphanDisowned{Uid: "u"}}})
 	if s := a.Pod(); s.GetStage() < cleaning {
 		t.Errorf("its stage is %s", s.GetStage())
+	}
+	if p := a.View(Node{}); p.Name != "web" || p.DeletionTimestamp == nil || p.DeletionTimestamp.Year() != 2026 {
+		t.Errorf("while it is cleared away it is shown as %v", p)
 	}
 }
 

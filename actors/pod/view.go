@@ -39,6 +39,8 @@ func (a *Actor) View(on Node) *corev1.Pod {
 		p.Namespace, p.Name, p.UID = ref.GetNamespace(), ref.GetName(), typesUID(ref.GetUid())
 	} else {
 		p.UID = typesUID(a.self.ID)
+		a.viewOrphan(p)
+		return p
 	}
 	p.CreationTimestamp = when(a.state.GetCreatedAt())
 	if a.state.GetRemoved() {
@@ -48,6 +50,27 @@ func (a *Actor) View(on Node) *corev1.Pod {
 	}
 	p.Status = a.status(on)
 	return p
+}
+
+// ReasonOrphan is the status reason of a pod of ours that the runtime shows and no source names.
+const ReasonOrphan = "Orphan"
+
+// viewOrphan tells what is known of such a pod. The time of its deletion is when the node was told of it.
+func (a *Actor) viewOrphan(p *corev1.Pod) {
+	s := a.state
+	p.Namespace, p.Name = s.GetShown().GetNamespace(), s.GetShown().GetName()
+	for _, x := range s.GetObserved().GetSandboxes() {
+		if at := when(x.GetCreatedAt()); p.CreationTimestamp.IsZero() || at.Before(&p.CreationTimestamp) {
+			p.CreationTimestamp = at
+		}
+	}
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodUnknown, Reason: ReasonOrphan, Message: "the runtime shows this pod, and no source names it",
+	}
+	if s.GetStage() != unknown {
+		at := when(s.GetOrphanFoundAt())
+		p.DeletionTimestamp = &at
+	}
 }
 
 func (a *Actor) status(on Node) corev1.PodStatus {

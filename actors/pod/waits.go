@@ -28,6 +28,12 @@ func (a *Actor) Waits() []Wait {
 			For: "the first whole reading of every configured source: what none names is cleared away then", Since: s.GetOrphanFoundAt().AsTime(),
 		}}
 	}
+	if t := s.GetTimers().GetSet()[orphanTimer]; s.GetStage() == unknown && t != nil {
+		return []Wait{{
+			For:   "a source to name it: what none has named " + t.GetDuration().AsDuration().String() + " later is cleared away once every configured source has been read",
+			Since: t.GetSetAt().AsTime(),
+		}}
+	}
 	if s.GetStage() == admitting && s.GetAdmissionAsked() {
 		// The node has answered, or does so in a moment: it lets a pod in, turns it away, or tells of one of these two.
 		what := "the end of pods of lower priority, which make room for it"

@@ -110,7 +110,7 @@ func newEventView(ctx context.Context, a *app, c *query.Client) *eventView {
 	// Names are a help only: without them pods go by their UIDs.
 	if pods, err := c.Pods(ctx, ""); err == nil {
 		for i := range pods.Items {
-			v.d.Name(string(pods.Items[i].UID), pods.Items[i].Name)
+			v.d.Name(string(pods.Items[i].UID), pods.Items[i].Namespace, pods.Items[i].Name)
 		}
 	}
 	return v

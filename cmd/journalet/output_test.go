@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/query"
@@ -56,8 +57,8 @@ func somePods() *corev1.PodList {
 	crash := named(shown(corev1.PodRunning, waiting("CrashLoopBackOff")), "default", "crasher-with-a-long-name-node-1")
 	crash.Status.ContainerStatuses[0].RestartCount = 12
 	crash.Status.ContainerStatuses[0].LastTerminationState = over(1, 0, "Error")
-	orphan := named(shown(corev1.PodPending), "", "")
-	orphan.UID = "0d95812e"
+	orphan := named(shown(corev1.PodUnknown), "", "") // an older agent made it: nobody knows its name
+	orphan.UID, orphan.Status.Reason = "0d95812e", pod.ReasonOrphan
 	return &corev1.PodList{Items: []corev1.Pod{*orphan, *crash, *web}}
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/runtime/query"
 )
 
@@ -42,6 +43,9 @@ func (d *description) pod(r *query.PodReport) {
 	d.field("Phase", string(p.Status.Phase))
 	d.field("Reason", p.Status.Reason)
 	d.field("Message", p.Status.Message)
+	if r.PreemptedFor != nil {
+		d.field("Ended for", r.PreemptedFor.String())
+	}
 	d.field("QoS class", string(p.Status.QOSClass))
 	var ips []string
 	for _, ip := range p.Status.PodIPs {
@@ -54,8 +58,11 @@ func (d *description) pod(r *query.PodReport) {
 	if p.DeletionTimestamp != nil {
 		d.field("Removed", age(d.now, *p.DeletionTimestamp)+" ago")
 	}
-	if r.Orphan {
+	switch {
+	case r.Orphan:
 		d.field("Orphan", "no source has named this pod; what the runtime shows of it is taken down")
+	case r.Stage == pod.ReasonOrphan:
+		d.field("Orphan", "it runs on as the runtime shows it; if a source names it, it is taken over as it is")
 	}
 	if q := r.Quarantine; q != nil {
 		d.line("\nOut of service since record #%d (%s): %s\nIts containers run on, but nothing is decided about it; a restart of the agent tries again.", q.Cause, q.Code, q.Message)
@@ -77,7 +84,7 @@ func (d *description) waits(r *query.PodReport) {
 		return
 	}
 	head := "Its end waits for:"
-	if r.Stage == stageAdmitting {
+	if r.Stage == stageAdmitting || r.Stage == pod.ReasonOrphan {
 		head = "It waits for:"
 	}
 	d.line("\n%s", head)

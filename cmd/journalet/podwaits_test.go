@@ -5,6 +5,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/runtime/query"
 )
 
@@ -32,5 +36,25 @@ func TestWhatAPodWaitsForThatIsNotAdmittedIsNoEnd(t *testing.T) {
 	})
 	if got := out.String(); strings.Contains(got, "Its end waits") || !strings.Contains(got, "It waits for:") || !strings.Contains(got, "which has its name") {
 		t.Errorf("it says\n%s", got)
+	}
+}
+
+func TestAnOrphanSaysWhatItIsAndWhenItGoes(t *testing.T) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u"}}
+	p.Status = corev1.PodStatus{Phase: corev1.PodUnknown, Reason: pod.ReasonOrphan}
+	if s := summarize(p); s.status != "Orphan" {
+		t.Errorf("its status is %q", s.status)
+	}
+	a, out := testApp()
+	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{
+		Pod: p, Stage: pod.ReasonOrphan, Waits: []query.PodWait{{What: "a source to name it", Since: now.Add(-time.Minute)}},
+	})
+	if got := out.String(); !strings.Contains(got, "It waits for:") || !strings.Contains(got, "it is taken over as it is") || !strings.Contains(got, "60s") {
+		t.Errorf("it says\n%s", got)
+	}
+	at := metav1.NewTime(now)
+	p.DeletionTimestamp = &at
+	if s := summarize(p); s.status != "Terminating" {
+		t.Errorf("while it is cleared away its status is %q", s.status)
 	}
 }

@@ -371,7 +371,9 @@ type AdmissionHeld struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// UIDs of the pods that end to make room, all of lower priority; none for a pod that waits for what others have ended.
-	Preempts      []string `protobuf:"bytes,2,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	Preempts []string `protobuf:"bytes,2,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	// The pod's "namespace/name", for people; empty: older versions did not tell it.
+	FullName      string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,6 +420,13 @@ func (x *AdmissionHeld) GetPreempts() []string {
 		return x.Preempts
 	}
 	return nil
+}
+
+func (x *AdmissionHeld) GetFullName() string {
+	if x != nil {
+		return x.FullName
+	}
+	return ""
 }
 
 // ResizeDecided is the node's answer to ResizeAsked. A pod that waits is answered again when that changes.
@@ -511,7 +520,9 @@ type ResizeHeld struct {
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// UIDs of the pods that end to make room, all of lower priority; none for one that waits for what others have ended.
-	Preempts      []string `protobuf:"bytes,5,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	Preempts []string `protobuf:"bytes,5,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	// The pod's "namespace/name", for people.
+	FullName      string `protobuf:"bytes,6,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -579,6 +590,13 @@ func (x *ResizeHeld) GetPreempts() []string {
 		return x.Preempts
 	}
 	return nil
+}
+
+func (x *ResizeHeld) GetFullName() string {
+	if x != nil {
+		return x.FullName
+	}
+	return ""
 }
 
 // UidGranted gives a UID to a source until its UidReleased.
@@ -1274,23 +1292,25 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
-	"holder_uid\x18\x02 \x01(\tR\tholderUid\"=\n" +
+	"holder_uid\x18\x02 \x01(\tR\tholderUid\"Z\n" +
 	"\rAdmissionHeld\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
-	"\bpreempts\x18\x02 \x03(\tR\bpreempts\"\x89\x01\n" +
+	"\bpreempts\x18\x02 \x03(\tR\bpreempts\x12\x1b\n" +
+	"\tfull_name\x18\x03 \x01(\tR\bfullName\"\x89\x01\n" +
 	"\rResizeDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
 	"\tallocated\x18\x03 \x01(\bR\tallocated\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"\x84\x01\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"\xa1\x01\n" +
 	"\n" +
 	"ResizeHeld\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x1a\n" +
-	"\bpreempts\x18\x05 \x03(\tR\bpreempts\"N\n" +
+	"\bpreempts\x18\x05 \x03(\tR\bpreempts\x12\x1b\n" +
+	"\tfull_name\x18\x06 \x01(\tR\bfullName\"N\n" +
 	"\n" +
 	"UidGranted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +

@@ -1326,8 +1326,12 @@ type PodState struct {
 	// No source has named it for a while, and the node was told.
 	OrphanWaited  bool                   `protobuf:"varint,60,opt,name=orphan_waited,json=orphanWaited,proto3" json:"orphan_waited,omitempty"`
 	OrphanFoundAt *timestamppb.Timestamp `protobuf:"bytes,61,opt,name=orphan_found_at,json=orphanFoundAt,proto3" json:"orphan_found_at,omitempty"`
+	// Its namespace and name as the runtime shows them, while no source has named it.
+	Shown *PodRef `protobuf:"bytes,75,opt,name=shown,proto3" json:"shown,omitempty"`
 	// It ends so that a pod of higher priority fits.
 	Preempted bool `protobuf:"varint,64,opt,name=preempted,proto3" json:"preempted,omitempty"`
+	// Which one, without its digest; a journal of an older version may tell the UID alone.
+	PreemptedFor *PodRef `protobuf:"bytes,74,opt,name=preempted_for,json=preemptedFor,proto3" json:"preempted_for,omitempty"`
 	// From GatesSet and GatesRead.
 	GatesSet []string         `protobuf:"bytes,65,rep,name=gates_set,json=gatesSet,proto3" json:"gates_set,omitempty"`
 	Gates    []*GateCondition `protobuf:"bytes,66,rep,name=gates,proto3" json:"gates,omitempty"`
@@ -1665,11 +1669,25 @@ func (x *PodState) GetOrphanFoundAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *PodState) GetShown() *PodRef {
+	if x != nil {
+		return x.Shown
+	}
+	return nil
+}
+
 func (x *PodState) GetPreempted() bool {
 	if x != nil {
 		return x.Preempted
 	}
 	return false
+}
+
+func (x *PodState) GetPreemptedFor() *PodRef {
+	if x != nil {
+		return x.PreemptedFor
+	}
+	return nil
 }
 
 func (x *PodState) GetGatesSet() []string {
@@ -2465,7 +2483,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xa3\x13\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\x8a\x14\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2519,8 +2537,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\rpast_deadline\x18/ \x01(\bR\fpastDeadline\x12+\n" +
 	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x12#\n" +
 	"\rorphan_waited\x18< \x01(\bR\forphanWaited\x12B\n" +
-	"\x0forphan_found_at\x18= \x01(\v2\x1a.google.protobuf.TimestampR\rorphanFoundAt\x12\x1c\n" +
-	"\tpreempted\x18@ \x01(\bR\tpreempted\x12\x1b\n" +
+	"\x0forphan_found_at\x18= \x01(\v2\x1a.google.protobuf.TimestampR\rorphanFoundAt\x12*\n" +
+	"\x05shown\x18K \x01(\v2\x14.journalet.v1.PodRefR\x05shown\x12\x1c\n" +
+	"\tpreempted\x18@ \x01(\bR\tpreempted\x129\n" +
+	"\rpreempted_for\x18J \x01(\v2\x14.journalet.v1.PodRefR\fpreemptedFor\x12\x1b\n" +
 	"\tgates_set\x18A \x03(\tR\bgatesSet\x121\n" +
 	"\x05gates\x18B \x03(\v2\x1b.journalet.v1.GateConditionR\x05gates\x12B\n" +
 	"\x0erestarting_all\x18C \x01(\v2\x1b.journalet.v1.RestartingAllR\rrestartingAll\x12)\n" +
@@ -2706,40 +2726,42 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	30, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
 	32, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
 	31, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	16, // 31: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
-	13, // 32: journalet.v1.PodState.restarting_all:type_name -> journalet.v1.RestartingAll
-	20, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	31, // 34: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	37, // 35: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	37, // 36: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 37: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	25, // 38: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	31, // 39: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 40: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	24, // 41: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	23, // 42: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	38, // 43: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
-	38, // 44: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
-	22, // 45: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
-	31, // 46: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	32, // 47: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
-	2,  // 48: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 49: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 50: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 51: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	32, // 52: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	31, // 53: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	39, // 54: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	31, // 55: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	5,  // 56: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	21, // 57: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	26, // 58: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 59: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	34, // 31: journalet.v1.PodState.shown:type_name -> journalet.v1.PodRef
+	34, // 32: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
+	16, // 33: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
+	13, // 34: journalet.v1.PodState.restarting_all:type_name -> journalet.v1.RestartingAll
+	20, // 35: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	31, // 36: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	37, // 37: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	37, // 38: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 39: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
+	25, // 40: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	31, // 41: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 42: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
+	24, // 43: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	23, // 44: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	38, // 45: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
+	38, // 46: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
+	22, // 47: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
+	31, // 48: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	32, // 49: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	2,  // 50: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 51: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 52: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 53: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	32, // 54: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	31, // 55: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	39, // 56: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	31, // 57: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	5,  // 58: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	21, // 59: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	26, // 60: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 61: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }

@@ -2246,7 +2246,10 @@ type PodObserved struct {
 	// By attempt.
 	Sandboxes []*SandboxObservation `protobuf:"bytes,3,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
 	// By name, then attempt.
-	Containers    []*ContainerObservation `protobuf:"bytes,4,rep,name=containers,proto3" json:"containers,omitempty"`
+	Containers []*ContainerObservation `protobuf:"bytes,4,rep,name=containers,proto3" json:"containers,omitempty"`
+	// What the labels of its objects call it. It never changes, and is told with the first look of a pod that no look was known of.
+	PodNamespace  string `protobuf:"bytes,6,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	PodName       string `protobuf:"bytes,7,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2307,6 +2310,20 @@ func (x *PodObserved) GetContainers() []*ContainerObservation {
 		return x.Containers
 	}
 	return nil
+}
+
+func (x *PodObserved) GetPodNamespace() string {
+	if x != nil {
+		return x.PodNamespace
+	}
+	return ""
+}
+
+func (x *PodObserved) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
 }
 
 // Call is an intent in the runtime actor's books.
@@ -2937,7 +2954,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x05image\x18\f \x01(\tR\x05image\x12\x1b\n" +
 	"\timage_ref\x18\r \x01(\tR\bimageRef\x12\x12\n" +
 	"\x04hash\x18\x0e \x01(\tR\x04hash\x12\x1b\n" +
-	"\tintent_id\x18\x0f \x01(\tR\bintentId\"\xe0\x01\n" +
+	"\tintent_id\x18\x0f \x01(\tR\bintentId\"\xa0\x02\n" +
 	"\vPodObserved\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12;\n" +
 	"\vobserved_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -2945,7 +2962,9 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tsandboxes\x18\x03 \x03(\v2 .journalet.v1.SandboxObservationR\tsandboxes\x12B\n" +
 	"\n" +
 	"containers\x18\x04 \x03(\v2\".journalet.v1.ContainerObservationR\n" +
-	"containers\"\xdb\x02\n" +
+	"containers\x12#\n" +
+	"\rpod_namespace\x18\x06 \x01(\tR\fpodNamespace\x12\x19\n" +
+	"\bpod_name\x18\a \x01(\tR\apodName\"\xdb\x02\n" +
 	"\x04Call\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x14\n" +
 	"\x05asker\x18\x02 \x01(\tR\x05asker\x125\n" +

@@ -42,6 +42,7 @@ func (p *PLEG) look(ctx context.Context, uid string, last *journaletv1.PodObserv
 		}
 		if o != nil {
 			now.Sandboxes = append(now.Sandboxes, o)
+			nameOf(now, last, s.GetLabels())
 		}
 	}
 	for _, c := range containers.GetContainers() {
@@ -54,6 +55,7 @@ func (p *PLEG) look(ctx context.Context, uid string, last *journaletv1.PodObserv
 		}
 		if o != nil {
 			now.Containers = append(now.Containers, o)
+			nameOf(now, last, c.GetLabels())
 		}
 	}
 	Order(now)
@@ -61,6 +63,13 @@ func (p *PLEG) look(ctx context.Context, uid string, last *journaletv1.PodObserv
 		return nil, nil
 	}
 	return now, nil
+}
+
+// nameOf notes what a pod is called, in its first look.
+func nameOf(now, last *journaletv1.PodObserved, labels map[string]string) {
+	if last == nil && now.GetPodName() == "" {
+		now.PodNamespace, now.PodName = labels[cri.LabelPodNamespace], labels[cri.LabelPodName]
+	}
 }
 
 // sandbox observes one sandbox; nil if it has gone meanwhile.

@@ -156,7 +156,7 @@ func must[T any](t *testing.T) func(T, error) T {
 func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig)) (sandbox, container string) {
 	r.t.Helper()
 	ctx := context.Background()
-	labels := map[string]string{cri.LabelPodUID: uid}
+	labels := map[string]string{cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: "name-of-" + uid}
 	annotations := map[string]string{cri.AnnotationIntent: "i-" + uid, cri.AnnotationAgent: owner, cri.AnnotationHash: "cafe"}
 	sc := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid}, Labels: labels, Annotations: annotations,
@@ -183,6 +183,9 @@ func TestAPodsLifeIsToldAndOthersAreNot(t *testing.T) {
 	r.run()
 	o := r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
 	s, c := o.GetSandboxes()[0], o.GetContainers()[0]
+	if o.GetPodNamespace() != "default" || o.GetPodName() != "name-of-u1" {
+		t.Errorf("in its first look it is called %s/%s", o.GetPodNamespace(), o.GetPodName())
+	}
 	if o.GetUid() != "u1" || s.GetId() != sandbox || s.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY || len(s.GetIps()) == 0 || s.GetIntentId() != "i-u1" {
 		t.Errorf("sandbox %v", s)
 	}
@@ -193,7 +196,11 @@ func TestAPodsLifeIsToldAndOthersAreNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.pleg.Hint("u1")
-	c = r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED)).GetContainers()[0]
+	o = r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED))
+	c = o.GetContainers()[0]
+	if o.GetPodName() != "" {
+		t.Error("a later look tells its name again")
+	}
 	if c.GetExitCode() != 7 || c.GetFinishedAt() == nil || c.GetReason() == "" {
 		t.Errorf("container %v", c)
 	}

@@ -25,6 +25,7 @@ const (
 // words of an event that it meets alone are poorer, never wrong. It is not safe for concurrent use.
 type Describer struct {
 	names    memory[string]
+	full     memory[string] // namespace/name
 	calls    memory[string] // by intent id
 	observed memory[*journaletv1.PodObserved]
 }
@@ -52,11 +53,21 @@ func (m *memory[V]) put(k string, v V) {
 	m.m[k] = v
 }
 
-// Name tells the name of the pod with a UID.
-func (d *Describer) Name(uid, name string) {
+// Name tells the namespace and name of the pod with a UID.
+func (d *Describer) Name(uid, namespace, name string) {
 	if uid != "" && name != "" {
 		d.names.put(uid, name)
+		d.full.put(uid, namespace+"/"+name)
 	}
+}
+
+// which tells a pod that another one is told of: by namespace and name, as far as they are known, and by its UID, since a name
+// may be another pod's by now.
+func (d *Describer) which(uid string) string {
+	if name := d.full.m[uid]; name != "" {
+		return name + " (UID " + uid + ")"
+	}
+	return uid
 }
 
 // Actor is an actor for people: a pod by its name where that is known.
@@ -93,7 +104,7 @@ func Describe(author messages.Ref, e *journaletv1.Event) string {
 // Describe tells one event in a short line. id is the decision's, empty for a fact.
 func (d *Describer) Describe(id string, author messages.Ref, e *journaletv1.Event) string {
 	for _, p := range namedPods(e) {
-		d.Name(p.GetUid(), p.GetName())
+		d.Name(p.GetUid(), p.GetNamespace(), p.GetName())
 	}
 	for _, f := range []func(string, messages.Ref, *journaletv1.Event) string{d.agentEvent, d.podEvent, d.callEvent, d.imageOrNode, d.resizeEvent} {
 		if s := f(id, author, e); s != "" {

@@ -155,7 +155,9 @@ func (d *Describer) imageOrNode(_ string, _ messages.Ref, e *journaletv1.Event) 
 }
 
 func (d *Describer) admissionHeld(h *journaletv1.AdmissionHeld) string {
-	return fmt.Sprintf("pod %s is admitted when others have ended", d.podName(h.GetUid())) + d.victims(h.GetPreempts())
+	namespace, name, _ := strings.Cut(h.GetFullName(), "/")
+	d.Name(h.GetUid(), namespace, name)
+	return fmt.Sprintf("pod %s is admitted when others have ended", d.which(h.GetUid())) + d.victims(h.GetPreempts())
 }
 
 // victims tells which pods were told to end.
@@ -165,7 +167,7 @@ func (d *Describer) victims(preempts []string) string {
 		if text += ", "; i == 0 {
 			text += "told to end for it: "
 		}
-		text += d.podName(uid)
+		text += d.which(uid)
 	}
 	return text
 }

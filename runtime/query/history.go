@@ -17,8 +17,9 @@ const (
 	maxPodEvents = 50
 )
 
-// history tells a pod's newest decisions, what each follows from, and the events in them.
-func (s *server) history(ctx context.Context, v seen, lines int, r *PodReport) error {
+// history tells a pod's newest decisions, what each follows from, and the events in them. Others are named by what is known of them
+// now.
+func (s *server) history(ctx context.Context, v seen, pods []seen, lines int, r *PodReport) error {
 	recs, err := s.Journal.Tail(ctx, messages.ActorFilter(s.Node, v.ref), historyRecords)
 	if err != nil {
 		return err
@@ -32,7 +33,9 @@ func (s *server) history(ctx context.Context, v seen, lines int, r *PodReport) e
 		return err
 	}
 	d := NewDescriber()
-	d.Name(v.ref.ID, v.pod.Name)
+	for _, p := range pods {
+		d.Name(p.ref.ID, p.pod.Namespace, p.pod.Name)
+	}
 	told := map[uint64]string{}
 	events := newPodEvents(v.ref)
 	for _, rec := range all {

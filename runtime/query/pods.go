@@ -34,6 +34,7 @@ type podFacts struct {
 	stage          journaletv1.PodStage
 	orphan         bool
 	waits          []PodWait
+	preemptedFor   *PodName
 	// bare: the actor has handled nothing that tells of its pod; it was born a moment ago.
 	bare bool
 }
@@ -62,7 +63,8 @@ func (s *server) look(ctx context.Context, ref messages.Ref, on pod.Node, p *pat
 		st := a.Pod()
 		out <- seen{ref: ref, pod: a.View(on), state: podFacts{
 			source: st.GetSource(), digest: st.GetPod().GetDigest(), stage: st.GetStage(), orphan: st.GetOrphan(), waits: podWaits(a.Waits()),
-			bare: st.GetPod() == nil && len(st.GetObserved().GetSandboxes()) == 0 && len(st.GetObserved().GetContainers()) == 0,
+			preemptedFor: podNameOf(st.GetPreemptedFor()),
+			bare:         st.GetPod() == nil && len(st.GetObserved().GetSandboxes()) == 0 && len(st.GetObserved().GetContainers()) == 0,
 		}}
 	})
 	if err != nil {
@@ -74,6 +76,14 @@ func (s *server) look(ctx context.Context, ref messages.Ref, on pod.Node, p *pat
 	default:
 		return seen{ref: ref}, fmt.Errorf("%s is no pod", ref)
 	}
+}
+
+// podNameOf is nil for none.
+func podNameOf(p *journaletv1.PodRef) *PodName {
+	if p == nil {
+		return nil
+	}
+	return &PodName{Namespace: p.GetNamespace(), Name: p.GetName(), UID: p.GetUid()}
 }
 
 func podWaits(waits []pod.Wait) (out []PodWait) {
@@ -173,22 +183,21 @@ func (s *server) listPods(ctx context.Context, q ListRequest) (*rawList, error) 
 	return list, nil
 }
 
-// find is the pod of a name, namespace/name or UID.
-func (s *server) find(ctx context.Context, name, namespace string) (seen, error) {
+// find is the pod of a name, namespace/name or UID, and all pods.
+func (s *server) find(ctx context.Context, name, namespace string) (v seen, all []seen, err error) {
 	if name == "" {
-		return seen{}, badRequest("no pod is named: give its name, namespace/name or UID")
+		return v, nil, badRequest("no pod is named: give its name, namespace/name or UID")
 	}
-	views, err := s.views(ctx)
-	if err != nil {
-		return seen{}, err
+	if all, err = s.views(ctx); err != nil {
+		return v, nil, err
 	}
 	var hits []seen
-	for _, v := range views {
+	for _, v := range all {
 		if namespace != "" && v.pod.Namespace != namespace {
 			continue
 		}
 		if v.ref.ID == name {
-			return v, nil
+			return v, all, nil
 		}
 		if isNamed(name, s.Node, v.pod.Namespace, v.pod.Name) {
 			hits = append(hits, v)
@@ -196,15 +205,15 @@ func (s *server) find(ctx context.Context, name, namespace string) (seen, error)
 	}
 	switch len(hits) {
 	case 0:
-		return seen{}, notFound("there is no pod %q on node %s: `journalet pods` lists what there is", name, s.Node)
+		return v, nil, notFound("there is no pod %q on node %s: `journalet pods` lists what there is", name, s.Node)
 	case 1:
-		return hits[0], nil
+		return hits[0], all, nil
 	}
 	var which []string
 	for _, h := range hits {
 		which = append(which, fmt.Sprintf("%s/%s (UID %s)", h.pod.Namespace, h.pod.Name, h.ref.ID))
 	}
-	return seen{}, badRequest("%d pods go by %q: %s; give namespace/name or the UID", len(hits), name, strings.Join(which, ", "))
+	return v, nil, badRequest("%d pods go by %q: %s; give namespace/name or the UID", len(hits), name, strings.Join(which, ", "))
 }
 
 func (s *server) getPod(ctx context.Context, q PodRequest) (*PodReport, error) {
@@ -214,19 +223,27 @@ func (s *server) getPod(ctx context.Context, q PodRequest) (*PodReport, error) {
 	if q.Lines > maxLines {
 		return nil, badRequest("%d lines are wanted, and %d are the most: read the rest with `journalet observe --pod`", q.Lines, maxLines)
 	}
-	v, err := s.find(ctx, q.Pod, q.Namespace)
+	v, all, err := s.find(ctx, q.Pod, q.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	r := &PodReport{
-		Pod: v.pod, Source: v.state.source, Digest: v.state.digest, Orphan: v.state.orphan, Waits: v.state.waits,
-		Stage: enumName(v.state.stage.String(), "POD_STAGE_"), Decisions: []Line{}, Events: []PodEvent{},
+		Pod: v.pod, Source: v.state.source, Digest: v.state.digest, Orphan: v.state.orphan, Waits: v.state.waits, PreemptedFor: v.state.preemptedFor,
+		Stage: stageName(v.state.stage), Decisions: []Line{}, Events: []PodEvent{},
 	}
 	if k := s.Host.Quarantines()[v.ref]; k != nil {
 		r.Quarantine = &Quarantine{Cause: k.GetCause(), Code: decisionError(k.GetCode()), Message: k.GetMessage()}
 	}
 	if q.Lines > 0 {
-		err = s.history(ctx, v, q.Lines, r)
+		err = s.history(ctx, v, all, q.Lines, r)
 	}
 	return r, err
+}
+
+// stageName is a stage for people. A pod that no source has named has not begun any.
+func stageName(s journaletv1.PodStage) string {
+	if s == journaletv1.PodStage_POD_STAGE_UNSPECIFIED {
+		return pod.ReasonOrphan
+	}
+	return enumName(s.String(), "POD_STAGE_")
 }

@@ -129,6 +129,8 @@ type PodReport struct {
 	Stage      string      `json:"stage,omitempty"`
 	Orphan     bool        `json:"orphan,omitempty"`
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	// PreemptedFor is the pod for which it ended, or ends; it may be gone.
+	PreemptedFor *PodName `json:"preemptedFor,omitempty"`
 	// Waits is what a pod that is not admitted yet, or ends, waits for, the oldest first.
 	Waits []PodWait `json:"waits,omitempty"`
 	// Decisions are the newest ones, oldest first; Events follow from the same records.
@@ -137,6 +139,21 @@ type PodReport struct {
 	// FirstSeq and LastSeq are the oldest and newest record looked at; 0 if there was none.
 	FirstSeq uint64 `json:"firstSeq"`
 	LastSeq  uint64 `json:"lastSeq"`
+}
+
+// PodName names another pod. Namespace and name are empty where an older version kept the UID alone.
+type PodName struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       string `json:"uid"`
+}
+
+// String is namespace/name (UID uid), or the UID.
+func (p PodName) String() string {
+	if p.Name == "" {
+		return p.UID
+	}
+	return p.Namespace + "/" + p.Name + " (UID " + p.UID + ")"
 }
 
 // ReadRequest asks for a page of events.

@@ -94,7 +94,7 @@ func (s *server) knowPod(ctx context.Context, f *Filter) error {
 	if f.Pod == "" || len(f.UIDs) > 0 {
 		return nil
 	}
-	v, err := s.find(ctx, f.Pod, "")
+	v, _, err := s.find(ctx, f.Pod, "")
 	switch {
 	case IsNotFound(err):
 		return nil // a pod of the past: its name is learnt from the journal

@@ -26,7 +26,9 @@ func (d *Describer) resizeEvent(_ string, _ messages.Ref, e *journaletv1.Event) 
 		return withMessage(fmt.Sprintf("pod %s waits for its new resources (%s)", d.podName(r.GetUid()), r.GetReason()), r.GetMessage())
 	case *journaletv1.Event_ResizeHeld:
 		h := k.ResizeHeld
-		return fmt.Sprintf("pod %s gets its new resources when others have ended", d.podName(h.GetUid())) + d.victims(h.GetPreempts())
+		namespace, name, _ := strings.Cut(h.GetFullName(), "/")
+		d.Name(h.GetUid(), namespace, name)
+		return fmt.Sprintf("pod %s gets its new resources when others have ended", d.which(h.GetUid())) + d.victims(h.GetPreempts())
 	case *journaletv1.Event_ResizeFinished:
 		return "the resize is done"
 	}

