@@ -11,7 +11,15 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		var err error
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_AdmissionAsked:
+			if a.asked(k.AdmissionAsked.GetUid()) == nil {
+				break // it was answered before it was asked anew
+			}
 			err = a.answer(e, k.AdmissionAsked, emit)
+			if again := k.AdmissionAsked.GetAgain(); err == nil && again {
+				if err = a.release(emit); err == nil {
+					err = a.decideResizes(emit)
+				}
+			}
 		case *journaletv1.Event_PodFinished:
 			if err = a.next(emit); err == nil {
 				err = a.release(emit)
@@ -51,7 +59,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 // name is taken waits for the other one's end.
 func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionAsked, emit actors.Emit) error {
 	if r := a.never(e.Manifest, q.GetDemand()); r != nil {
-		return emit(decided(q.GetUid(), r))
+		return emit(decided(q, r))
 	}
 	name := q.GetNamespace() + "/" + q.GetName()
 	if holder := a.state.Names[name]; holder != "" {
@@ -84,8 +92,11 @@ func deferred(q *journaletv1.AdmissionAsked, holder string) *journaletv1.Event {
 	}}
 }
 
-func decided(uid string, r *rejection) *journaletv1.Event {
-	d := &journaletv1.AdmissionDecided{Uid: uid, Admitted: r == nil}
+func decided(q *journaletv1.AdmissionAsked, r *rejection) *journaletv1.Event {
+	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Admitted: r == nil}
+	if q.GetAgain() {
+		d.Digest = q.GetDigest()
+	}
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message
 	}

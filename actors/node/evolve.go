@@ -14,14 +14,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_AgentStarted:
 		s.Config = k.AgentStarted.GetConfig()
 	case *journaletv1.Event_AdmissionAsked:
-		q := k.AdmissionAsked
-		name := q.GetNamespace() + "/" + q.GetName()
-		if s.Waiting[name] == nil {
-			s.Waiting[name] = new(journaletv1.WaitingPods)
-		}
-		s.Waiting[name].Asked = append(s.Waiting[name].Asked, q)
-		s.WaitsFor[q.GetUid()] = name
-		a.noOrphan(q.GetUid())
+		a.evolveAsked(k.AdmissionAsked)
 	case *journaletv1.Event_AdmissionHeld:
 		a.evolveHeld(k.AdmissionHeld)
 	case *journaletv1.Event_AdmissionDecided:
@@ -41,6 +34,28 @@ func (a *Actor) Evolve(e actors.Event) error {
 	}
 	a.evolveSources(e)
 	return nil
+}
+
+// evolveAsked takes in a question. One that is asked anew has the place of the one before in the queue for its name, and what was
+// kept for that is given back.
+func (a *Actor) evolveAsked(q *journaletv1.AdmissionAsked) {
+	s := a.state
+	a.noOrphan(q.GetUid())
+	name := q.GetNamespace() + "/" + q.GetName()
+	if before := a.asked(q.GetUid()); before != nil {
+		a.unhold(q.GetUid())
+		w := s.Waiting[s.WaitsFor[q.GetUid()]]
+		w.Asked[slices.Index(w.Asked, before)] = q
+		return
+	}
+	if q.GetAgain() {
+		return // it was answered before it was asked anew
+	}
+	if s.Waiting[name] == nil {
+		s.Waiting[name] = new(journaletv1.WaitingPods)
+	}
+	s.Waiting[name].Asked = append(s.Waiting[name].Asked, q)
+	s.WaitsFor[q.GetUid()] = name
 }
 
 // decided takes the pod out of the queue for its name, and gives it the name. A rejected pod holds

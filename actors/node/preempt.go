@@ -121,7 +121,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionAsked, emit actors.Emit) error {
 	short := a.lacks(q.GetDemand(), a.usedAfter())
 	if !a.portsFree(q.GetDemand()) {
 		// Nobody ends for a pod that could not run all the same.
-		return emit(decided(q.GetUid(), a.shortage(q.GetDemand())))
+		return emit(decided(q, a.shortage(q.GetDemand())))
 	}
 	var victims []Candidate
 	var err error
@@ -130,7 +130,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionAsked, emit actors.Emit) error {
 	}
 	switch {
 	case err != nil:
-		return emit(decided(q.GetUid(), a.shortage(q.GetDemand())))
+		return emit(decided(q, a.shortage(q.GetDemand())))
 	case len(victims) > 0 || len(a.lacks(q.GetDemand(), a.used())) > 0:
 		// Without victims there is room once those have ended that were told to before.
 		h := &journaletv1.AdmissionHeld{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
@@ -139,7 +139,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionAsked, emit actors.Emit) error {
 		}
 		return emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionHeld{AdmissionHeld: h}})
 	}
-	return emit(decided(q.GetUid(), nil))
+	return emit(decided(q, nil))
 }
 
 // release allocates the held resizes and then admits the held pods for which there is room now, these first come first. A pod
@@ -156,7 +156,7 @@ func (a *Actor) release(emit actors.Emit) error {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue
 		}
-		if err := emit(decided(q.GetUid(), a.outOf(short, q.GetDemand(), used))); err != nil {
+		if err := emit(decided(q, a.outOf(short, q.GetDemand(), used))); err != nil {
 			return err
 		}
 	}

@@ -117,9 +117,10 @@ func (d *step) unnamed() error {
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanFound{OrphanFound: &journaletv1.OrphanFound{Uid: d.self.ID}}})
 }
 
-// ask puts the pod before the node, once.
+// ask puts the pod before the node, and once more when its manifest has changed before there is an answer.
 func (d *step) ask() error {
-	if d.state.GetAdmissionAsked() {
+	again := d.state.GetAdmissionAsked()
+	if asked := d.state.GetAskedDigest(); again && (asked == "" || asked == d.state.GetPod().GetDigest()) {
 		return nil
 	}
 	for _, name := range []string{oldOrphanTimer, orphanTimer} {
@@ -127,7 +128,9 @@ func (d *step) ask() error {
 			return err
 		}
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: Question(d.state.GetPod(), d.manifest)}})
+	q := Question(d.state.GetPod(), d.wanted)
+	q.Again = again
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: q}})
 }
 
 // call requests one call for this pod.

@@ -40,7 +40,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_AdmissionAsked:
-		s.AdmissionAsked = true
+		a.evolveAdmissionAsked(k.AdmissionAsked)
 	case *journaletv1.Event_AdmissionDeferred:
 		s.HolderUid = k.AdmissionDeferred.GetHolderUid()
 	case *journaletv1.Event_AdmissionHeld:
@@ -133,6 +133,9 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 			// Nothing of it has begun that could change. It is added again, too, and the node asked about what it is now.
 			a.evolveRemoved(e)
 		default:
+			if s.GetStage() == admitting && s.GetAdmissionAsked() && s.GetAskedDigest() == "" {
+				s.AskedDigest = s.GetPod().GetDigest() // a snapshot of an older version does not tell
+			}
 			a.evolveChanged(e.Manifest)
 			a.evolveGrace(e.Manifest, nil)
 			a.evolveWanted(u, e.Manifest)
@@ -208,16 +211,31 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	return nil
 }
 
+func (a *Actor) evolveAdmissionAsked(q *journaletv1.AdmissionAsked) {
+	s := a.state
+	s.AdmissionAsked, s.AskedAgain = true, q.GetAgain()
+	if s.GetStage() == admitting {
+		s.AskedDigest = q.GetDigest()
+	}
+}
+
 func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided) error {
 	s := a.state
 	s.HolderUid = ""
+	// The answer may be to an earlier question than the last.
+	stale := s.GetAskedDigest() != s.GetPod().GetDigest() || s.GetAskedAgain() && d.GetDigest() != s.GetAskedDigest()
+	known := s.GetAskedDigest() != ""
+	s.AskedDigest, s.AskedAgain = "", false
 	switch {
 	case s.GetStage() != admitting:
 		// The pod was removed while the question was open: its end is under way and stays so.
 		return nil
 	case d.GetAdmitted():
 		s.Stage, s.AdmittedAt = runningPod, timestamppb.New(e.Time)
-	case s.GetAllocatedDigest() != "":
+		if s.GetAllocatedDigest() != "" && d.GetDigest() != "" {
+			a.allocate(d.GetDigest(), e.Manifest)
+		}
+	case s.GetAllocatedDigest() != "" && !known, known && stale:
 		// The question was about what it asked for before. It is added again, and the node asked about what it is now.
 		a.evolveRemoved(e)
 	default:

@@ -87,8 +87,10 @@ type AdmissionAsked struct {
 	Digest    string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	Demand    *PodDemand             `protobuf:"bytes,5,opt,name=demand,proto3" json:"demand,omitempty"`
 	// spec.priority.
-	Priority      int32    `protobuf:"varint,20,opt,name=priority,proto3" json:"priority,omitempty"`
-	Qos           QosClass `protobuf:"varint,21,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
+	Priority int32    `protobuf:"varint,20,opt,name=priority,proto3" json:"priority,omitempty"`
+	Qos      QosClass `protobuf:"varint,21,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
+	// The pod's manifest has changed while it waited: this question replaces the one before, unless that has been answered.
+	Again         bool `protobuf:"varint,22,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -172,6 +174,13 @@ func (x *AdmissionAsked) GetQos() QosClass {
 	return QosClass_QOS_CLASS_UNSPECIFIED
 }
 
+func (x *AdmissionAsked) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
 // PodDemand is what a pod takes of the node, from its manifest.
 type PodDemand struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
@@ -248,8 +257,10 @@ type AdmissionDecided struct {
 	Uid      string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Admitted bool                   `protobuf:"varint,2,opt,name=admitted,proto3" json:"admitted,omitempty"`
 	// The kubelet's reason: OutOfcpu, OutOfmemory, OutOfpods, NodePorts, NodeAffinity, ...
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// The manifest that was asked about last; empty: that of the first question.
+	Digest        string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,6 +319,13 @@ func (x *AdmissionDecided) GetReason() string {
 func (x *AdmissionDecided) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *AdmissionDecided) GetDigest() string {
+	if x != nil {
+		return x.Digest
 	}
 	return ""
 }
@@ -1269,7 +1287,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\xe3\x01\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\xf9\x01\n" +
 	"\x0eAdmissionAsked\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1277,18 +1295,20 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x05 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
 	"\bpriority\x18\x14 \x01(\x05R\bpriority\x12(\n" +
-	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\"\xa2\x01\n" +
+	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x14\n" +
+	"\x05again\x18\x16 \x01(\bR\x05again\"\xa2\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
 	"\x17ephemeral_storage_bytes\x18\x03 \x01(\x03R\x15ephemeralStorageBytes\x12\x1d\n" +
 	"\n" +
-	"host_ports\x18\x04 \x03(\tR\thostPorts\"r\n" +
+	"host_ports\x18\x04 \x03(\tR\thostPorts\"\x8a\x01\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"D\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\tR\x06digest\"D\n" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +

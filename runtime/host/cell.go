@@ -146,6 +146,10 @@ func digestOf(e *journaletv1.Event) string {
 		return k.PodUpdated.GetPod().GetDigest()
 	case *journaletv1.Event_AdmissionAsked:
 		return k.AdmissionAsked.GetDigest()
+	case *journaletv1.Event_AdmissionDecided:
+		if k.AdmissionDecided.GetAdmitted() {
+			return k.AdmissionDecided.GetDigest()
+		}
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
 			return k.ResizeDecided.GetDigest()

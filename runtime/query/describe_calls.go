@@ -139,6 +139,9 @@ func (d *Describer) imageOrNode(_ string, _ messages.Ref, e *journaletv1.Event) 
 		p := k.PullProgressed
 		return fmt.Sprintf("pulling image %s for %s, %s so far", p.GetImage(), span(p.GetElapsed().AsDuration()), Size(p.GetBytes()))
 	case *journaletv1.Event_AdmissionAsked:
+		if k.AdmissionAsked.GetAgain() {
+			return "ask the node anew to admit pod " + k.AdmissionAsked.GetName() + ", which has changed"
+		}
 		return "ask the node to admit pod " + k.AdmissionAsked.GetName()
 	case *journaletv1.Event_AdmissionDecided:
 		a := k.AdmissionDecided

@@ -51,6 +51,9 @@ func (n *names) event(e *journaletv1.Event) string {
 	case *journaletv1.Event_PodForgotten:
 		return "forget pod/" + n.of(k.PodForgotten.GetUid())
 	case *journaletv1.Event_AdmissionAsked:
+		if k.AdmissionAsked.GetAgain() {
+			return "ask for admission anew"
+		}
 		return "ask for admission"
 	case *journaletv1.Event_AdmissionDeferred:
 		return "defer pod/" + n.of(k.AdmissionDeferred.GetUid()) + " until the end of pod/" + n.of(k.AdmissionDeferred.GetHolderUid())
