@@ -40,6 +40,7 @@ type run struct {
 	performer *performer
 	watcher   *watcher
 	reader    *reader
+	fetcher   *fetcher // nil without a manifest URL
 	prober    *prober
 }
 
@@ -100,6 +101,9 @@ func (s *sim) start() {
 	s.clock.start(r.life, monitor(r, last))
 	s.clock.start(r.life, r.watcher.relist)
 	s.clock.start(r.life, r.reader.loop)
+	if r.fetcher != nil {
+		s.clock.start(r.life, r.fetcher.loop)
+	}
 }
 
 func (s *sim) started() *journaletv1.AgentStarted {
@@ -108,15 +112,26 @@ func (s *sim) started() *journaletv1.AgentStarted {
 		Config: &journaletv1.AgentConfig{
 			NodeName: nodeName, NodeLabels: map[string]string{"kubernetes.io/hostname": nodeName},
 			Allocatable: &journaletv1.NodeCapacity{MilliCpu: 64_000, MemoryBytes: 128 << 30, EphemeralStorageBytes: 1 << 40},
-			MaxPods:     s.config.maxPods, StartConcurrency: s.config.concurrency, StopConcurrency: s.config.concurrency,
+			Sources:     s.sources(), MaxPods: s.config.maxPods, StartConcurrency: s.config.concurrency, StopConcurrency: s.config.concurrency,
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
 		},
 	}
 }
 
+// sources is that of runtime/agent.
+func (s *sim) sources() []string {
+	if s.config.url == "" {
+		return nil
+	}
+	return []string{messages.FileSource, messages.HTTPSource}
+}
+
 func (r *run) makeDrivers() {
 	r.performer = &performer{run: r, under: map[*proc]context.Context{}}
 	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
+	if r.config.url != "" {
+		r.fetcher = newFetcher(r)
+	}
 	r.timers = timer.New(runClock{r.clock, r.life}, r.outcome)
 	r.calls = calls.New(calls.Options{
 		Performer: r.performer, Outcome: r.outcome, Finished: r.finished,
@@ -131,12 +146,7 @@ func (r *run) seedDrivers() {
 		r.timers.Seed(ref, d.Timers())
 		switch d := d.(type) {
 		case *source.Actor:
-			r.reader.seed(d.Source())
-			r.cells.Open(ref, func(rec *journaletv1.Record) {
-				if fact := rec.GetFact().GetManifestsRead(); fact != nil {
-					r.reader.seedOpen(fact)
-				}
-			})
+			r.seedSource(ref, d)
 		case *runtime.Actor:
 			r.calls.Seed(d.Runtime().GetCalls())
 			r.cells.Open(ref, r.calls.Stored)
@@ -144,6 +154,27 @@ func (r *run) seedDrivers() {
 			r.seedPod(ref, d)
 		}
 	}
+}
+
+func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
+	var driver interface {
+		seed(*journaletv1.SourceState)
+		seedOpen(*journaletv1.ManifestsRead)
+	}
+	switch {
+	case ref == messages.Source(messages.FileSource):
+		driver = r.reader
+	case r.fetcher != nil:
+		driver = r.fetcher
+	default:
+		return
+	}
+	driver.seed(d.Source())
+	r.cells.Open(ref, func(rec *journaletv1.Record) {
+		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
+			driver.seedOpen(fact)
+		}
+	})
 }
 
 func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/runtime"
-	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/pleg"
@@ -102,10 +101,11 @@ func (s *sim) endFaults() {
 		s.start()
 	}
 	for _, path := range slices.Sorted(maps.Keys(s.folder.files)) {
-		if s.folder.files[path].GetUnreadable() {
+		if len(s.folder.files[path].GetProblems()) > 0 {
 			s.folder.remove(path)
 		}
 	}
+	s.site.mend()
 }
 
 // unsatisfied tells what is not as it should be, and of which pod the first of it is.
@@ -125,17 +125,14 @@ func (s *sim) unsatisfied() (uid string, wrong []string) {
 	if n := len(s.agent.cells.Decider(messages.Image).Timers().GetSet()); n > 0 {
 		say("", "%d pulls wait for their next try", n)
 	}
-	wanted := s.wanted()
-	src := s.agent.cells.Decider(messages.Source(messages.FileSource)).(*source.Actor).Source()
-	for uid, p := range src.GetPods() {
-		if p.GetWanted() != (wanted[uid] == p.GetPod().GetDigest()) {
-			say(uid, "%s: the source wants %t of %s, the files say %s; %v; %v", s.manifests.names[uid], p.GetWanted(), p.GetPod().GetDigest(), wanted[uid], s.folder.files, src.GetFiles())
-		}
-	}
+	wanted := s.judgeSources(say)
 	for _, uid := range slices.Sorted(maps.Keys(wanted)) {
 		a, _ := s.agent.cells.Decider(messages.Pod(uid)).(*pod.Actor)
 		if a == nil {
 			say(uid, "%s is wanted and has no actor", s.manifests.names[uid])
+			continue
+		}
+		if s.waitsForNamesake(uid, a, wanted) {
 			continue
 		}
 		s.judgePod(uid, a, wanted[uid], func(format string, args ...any) { say(uid, s.manifests.names[uid]+": "+format, args...) })
@@ -153,8 +150,8 @@ func (s *sim) unsatisfied() (uid string, wrong []string) {
 	return uid, wrong
 }
 
-// wanted is what the files say: the digest by UID. Of two pods with one name or one UID the first by path has it.
-func (s *sim) wanted() map[string]string {
+// filed is what the files say: the digest by UID. Of two pods with one name or one UID the first by path has it.
+func (s *sim) filed() map[string]string {
 	all, names := map[string]string{}, map[string]bool{}
 	for _, path := range slices.Sorted(maps.Keys(s.folder.files)) {
 		for _, p := range s.folder.files[path].GetPods() {

@@ -43,20 +43,18 @@ type folder struct {
 	changed func()
 }
 
-// write puts a manifest into the folder. A body without pods is a file that cannot be read.
-func (f *folder) write(l *library, path string, body []byte) {
-	pods, problems := manifest.Decode("/pods/"+path, body, manifest.Options{NodeName: nodeName})
-	m := &journaletv1.ManifestFile{Path: path, Unreadable: len(pods) == 0 && len(problems) > 0}
+// put keeps manifests.
+func (l *library) put(pods []manifest.Parsed) {
 	for _, p := range pods {
 		l.byDigest[p.Digest], l.canonical[p.Digest] = p.Pod, p.Canonical
 		l.names[string(p.Pod.UID)] = p.Pod.Name
-		m.Pods = append(m.Pods, &journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest})
 	}
-	for _, p := range problems {
-		m.Problems = append(m.Problems, &journaletv1.ManifestProblem{
-			Line: uint32(p.Line), Field: p.Field, Code: string(p.Code), Message: p.Message,
-		})
-	}
+}
+
+// write puts a manifest into the folder. A body without pods is a file that cannot be read.
+func (f *folder) write(l *library, path string, body []byte) {
+	m, pods := reading.Decode(path, "/pods/"+path, body, manifest.Options{NodeName: nodeName})
+	l.put(pods)
 	f.files[path] = m
 	f.changed()
 }
@@ -91,12 +89,15 @@ func (f *reader) seedOpen(m *journaletv1.ManifestsRead) {
 	f.note(m)
 }
 
-func (f *reader) note(m *journaletv1.ManifestsRead) {
+func (f *reader) note(m *journaletv1.ManifestsRead) { note(f.told, m) }
+
+// note takes in what was told.
+func note(told map[string]*journaletv1.ManifestFile, m *journaletv1.ManifestsRead) {
 	for _, x := range m.GetChanged() {
-		if folded := reading.Fold(f.told[x.GetPath()], x); folded != nil {
-			f.told[x.GetPath()] = folded
+		if folded := reading.Fold(told[x.GetPath()], x); folded != nil {
+			told[x.GetPath()] = folded
 		} else {
-			delete(f.told, x.GetPath())
+			delete(told, x.GetPath())
 		}
 	}
 }

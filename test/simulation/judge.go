@@ -37,6 +37,7 @@ const (
 	withinBounds    = "queues within their bounds"
 	replayIsLive    = "the replayed state is the live state"
 	noActorFails    = "no actor fails"
+	oneSource       = "a pod has one source at a time"
 	withinNode      = "admitted pods fit the node"
 	convergence     = "without faults everything becomes as the files say"
 	rest            = "what has come to rest stays so"
@@ -184,7 +185,10 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 			j.history(k.PodObserved.GetUid()).shown[c.GetId()] = true
 		}
 	case *journaletv1.Event_PodUpdated:
+		j.ofOneSource(author, k.PodUpdated.GetPod().GetUid(), j.history(k.PodUpdated.GetPod().GetUid()))
 		j.history(k.PodUpdated.GetPod().GetUid()).updated(j.sim, at, k.PodUpdated)
+	case *journaletv1.Event_PodForgotten:
+		j.history(k.PodForgotten.GetUid()).source = ""
 	case *journaletv1.Event_PodEnding:
 		j.history(author.ID).ends(at, k.PodEnding.GetGrace())
 	case *journaletv1.Event_PodFinished:

@@ -21,6 +21,8 @@ import (
 type podHistory struct {
 	// gone: nothing of it may be made any more, until its source adds it again.
 	gone bool
+	// source is the one that added it and has not forgotten it, empty for none.
+	source string
 	// name is that of this life, digest what its source wants now.
 	name, digest string
 	born         time.Time
@@ -64,9 +66,18 @@ func (j *judge) history(uid string) *podHistory {
 
 // forgetRecords forgets what was read off records.
 func (h *podHistory) forgetRecords() {
+	h.source = ""
 	h.gone, h.name, h.digest, h.endsAt, h.grace, h.told, h.open = false, "", "", -1, time.Hour, told{}, nil
 	clear(h.endAsked)
 	clear(h.shown)
+}
+
+// ofOneSource: no two sources have a pod of one UID at once.
+func (j *judge) ofOneSource(author messages.Ref, uid string, h *podHistory) {
+	if h.source != "" && h.source != author.ID {
+		j.broken(oneSource, uid, "source %s tells of it, and source %s has it", author.ID, h.source)
+	}
+	h.source = author.ID
 }
 
 // updated takes note of what the source wants.

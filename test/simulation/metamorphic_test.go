@@ -18,7 +18,7 @@ var timely = []string{"activeDeadlineSeconds", "hostPort", "resources"}
 // quietPlan is a short history without faults: pods come, change and go, and their programs do well.
 func quietPlan(seed uint64) *Plan {
 	p := PlanOf(seed)
-	p.end, p.config.maxPods = 2*time.Minute, 110
+	p.end, p.config.maxPods, p.config.url, p.config.urls = 2*time.Minute, 110, "", false
 	var ops []Op
 	for _, o := range p.Ops {
 		depends := slices.ContainsFunc(timely, func(part string) bool { return bytes.Contains(o.body, []byte(part)) })

@@ -57,6 +57,9 @@ type config struct {
 	failing     int
 	// syncs is how late the journal may be forced to disk (--journal-sync=interval), 0 for at once.
 	syncs time.Duration
+	// url is the manifest URL that is configured, empty for none; urls tells whether it is ever one, etags whether it gives ETags.
+	url         string
+	urls, etags bool
 }
 
 // PlanOf makes the plan of a seed.
@@ -72,6 +75,7 @@ func PlanOf(seed uint64) *Plan {
 		p.config.files, p.config.concurrency = 50, 8
 	}
 	p.workload(stream(seed, "plan of files"))
+	p.urlWorkload(stream(seed, "plan of the URL"))
 	p.faults(stream(seed, "plan of faults"))
 	slices.SortStableFunc(p.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Ops {
@@ -147,6 +151,8 @@ var mischief = map[string]struct {
 	"the clock is set back":    {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(-o.lasts) }},
 	"the disk stalls":          {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = s.clock.uptime + o.lasts }},
 	"an actor is slow":         {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
+	"the URL fails":            {3, time.Second, 4 * time.Minute, (*sim).urlFails},
+	"another URL":              {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
 }
 
 func (p *Plan) faults(r *rand.Rand) {
@@ -173,6 +179,8 @@ func (s *sim) do(o Op) {
 		s.folder.write(s.manifests, o.file, o.body)
 	case "remove":
 		s.folder.remove(o.file)
+	case "serve":
+		s.site.body = o.body
 	default:
 		mischief[o.Kind].do(s, o)
 	}

@@ -15,6 +15,7 @@ type sim struct {
 	journal   *journal
 	manifests *library
 	folder    *folder
+	site      *site
 	judge     *judge
 	// agent is the run that goes on, nil while it is down.
 	agent *run
@@ -62,6 +63,8 @@ type Options struct {
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
 	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), folder: &folder{files: map[string]*journaletv1.ManifestFile{}, changed: func() {}}}
+	s.site = newSite()
+	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)
 	s.judge = newJudge(s)
 	s.world = newWorld(s.clock, p.Seed, s.judge)

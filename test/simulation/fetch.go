@@ -1,0 +1,316 @@
+package simulation
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/source"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fetch"
+	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/reading"
+)
+
+// site is the server behind the manifest URLs: all of them give what it holds.
+type site struct {
+	body []byte
+	// etags: its answers carry one.
+	etags bool
+	// Until a moment of uptime it gives no answer in time, none at all, one with another status, or the body of something else.
+	hangsUntil, downUntil, brokenUntil, wrongUntil time.Duration
+	wrong                                          []byte
+}
+
+// places are the URLs that the agent may be given.
+var places = []string{"http://manifests.example/a", "http://manifests.example/b"}
+
+// emptyList is the content that names no pod, and says so.
+const emptyList = `{"apiVersion":"v1","kind":"PodList","items":[]}`
+
+func newSite() *site { return &site{body: []byte(emptyList)} }
+
+// mend ends everything that is wrong with the server, and with what it gives.
+func (s *site) mend() {
+	s.hangsUntil, s.downUntil, s.brokenUntil, s.wrongUntil = 0, 0, 0, 0
+	if file, _ := decodeURL(places[0], s.body); len(file.GetProblems()) > 0 {
+		s.body = []byte(emptyList)
+	}
+}
+
+func decodeURL(place string, body []byte) (*journaletv1.ManifestFile, []manifest.Parsed) {
+	return reading.Decode(place, place, body, manifest.Options{NodeName: nodeName, Source: manifest.SourceHTTP})
+}
+
+// answer is fetch.answer: what the URL gave.
+type answer struct {
+	unchanged bool
+	body      []byte
+	etag      string
+}
+
+// Bounds and codes of runtime/fetch.
+const (
+	outageAfter     = 3
+	codeUnreachable = "unreachable"
+	codeStatus      = "status"
+)
+
+// get is one request with the ETag of what was read last. An error has one of the two codes as its text.
+func (s *site) get(p *proc, noise *rand.Rand, etag string) (answer, error) {
+	c := p.clock
+	if c.uptime < s.hangsUntil {
+		p.sleep(fetch.DefaultTimeout)
+		return answer{}, failedCall(codeUnreachable)
+	}
+	p.sleep(between(noise, time.Millisecond, 200*time.Millisecond))
+	body := s.body
+	switch {
+	case c.uptime < s.downUntil:
+		return answer{}, failedCall(codeUnreachable)
+	case c.uptime < s.brokenUntil:
+		return answer{}, failedCall(codeStatus)
+	case c.uptime < s.wrongUntil:
+		body = s.wrong
+	}
+	a := answer{body: body}
+	if s.etags {
+		a.etag = fmt.Sprintf("%x", sha256.Sum256(body))
+	}
+	if etag != "" && a.etag == etag {
+		return answer{unchanged: true}, nil
+	}
+	return a, nil
+}
+
+// fetcher stands for runtime/fetch: it asks for the URL every 20 s and hands over what differs from what it told before.
+type fetcher struct {
+	run             *run
+	noise           *rand.Rand
+	place           string
+	told            map[string]*journaletv1.ManifestFile
+	complete, first bool
+	failures        int
+	etag            string
+	sum             [sha256.Size]byte
+	content, outage *journaletv1.ManifestFile
+	parsed          []manifest.Parsed
+	whole           bool
+}
+
+func newFetcher(r *run) *fetcher {
+	return &fetcher{
+		run: r, noise: stream(r.seed, "url", r.name()), place: r.config.url, told: map[string]*journaletv1.ManifestFile{}, first: true,
+	}
+}
+
+func (f *fetcher) seed(s *journaletv1.SourceState) {
+	maps.Copy(f.told, s.GetFiles())
+	f.complete = s.GetComplete()
+}
+
+func (f *fetcher) seedOpen(m *journaletv1.ManifestsRead) { f.note(m) }
+
+func (f *fetcher) note(m *journaletv1.ManifestsRead) {
+	f.complete = f.complete || m.GetComplete()
+	note(f.told, m)
+}
+
+func (f *fetcher) loop(p *proc) {
+	for {
+		f.read(p)
+		f.handOver(p)
+		p.sleep(fetch.DefaultEvery)
+	}
+}
+
+func (f *fetcher) read(p *proc) {
+	a, err := f.run.site.get(p, f.noise, f.etag)
+	if err != nil {
+		f.fail(err)
+		return
+	}
+	f.failures, f.outage = 0, nil
+	if a.unchanged {
+		return
+	}
+	if sum := sha256.Sum256(a.body); f.content == nil || sum != f.sum {
+		f.sum = sum
+		f.content, f.parsed = decodeURL(f.place, a.body)
+		f.whole = !f.content.GetUnreadable() || len(a.body) == 0
+	}
+	f.etag = a.etag
+}
+
+func (f *fetcher) fail(err error) {
+	f.failures++
+	if f.failures < outageAfter || f.outage != nil {
+		return
+	}
+	if before := f.told[f.place]; isOutage(before) && f.content == nil {
+		f.outage = before
+		return
+	}
+	f.outage = reading.Whole(f.place, err.Error(), "there are no manifests")
+}
+
+func isOutage(f *journaletv1.ManifestFile) bool {
+	return len(f.GetProblems()) == 1 && (f.GetProblems()[0].GetCode() == codeUnreachable || f.GetProblems()[0].GetCode() == codeStatus)
+}
+
+func (f *fetcher) handOver(p *proc) {
+	now, parsed, whole := f.content, f.parsed, f.whole
+	if f.outage != nil {
+		now, parsed, whole = f.outage, nil, false
+	}
+	if now == nil {
+		return
+	}
+	fact := &journaletv1.ManifestsRead{Source: messages.HTTPSource}
+	if !proto.Equal(reading.Fold(f.told[f.place], now), f.told[f.place]) {
+		f.run.manifests.put(parsed)
+		fact.Changed = append(fact.Changed, now)
+	}
+	if whole {
+		for _, place := range slices.Sorted(maps.Keys(f.told)) {
+			if place != f.place {
+				fact.Changed = append(fact.Changed, &journaletv1.ManifestFile{Path: place})
+			}
+		}
+	}
+	fact.Complete = whole && (!f.complete || f.first && len(fact.Changed) > 0)
+	if fact.Complete || len(fact.Changed) > 0 {
+		// Manifests are on disk before a fact names them.
+		p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
+		f.run.fact(p, messages.Source(messages.HTTPSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
+		f.note(fact)
+	}
+	f.first = f.first && !whole
+}
+
+// served is what the configured URL says: the digest by UID.
+func (s *sim) served() map[string]string {
+	all := map[string]string{}
+	if s.config.url != "" {
+		file, _ := decodeURL(s.config.url, s.site.body)
+		for _, p := range file.GetPods() {
+			all[p.GetUid()] = p.GetDigest()
+		}
+	}
+	return all
+}
+
+// judgeSources holds the sources against what files and URL say, and gives the digests of the pods that are to be, by UID. Where
+// both name a UID, it is for the one that was given it.
+func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]string {
+	wanted := s.filed()
+	for _, name := range []string{messages.FileSource, messages.HTTPSource} {
+		says := s.filed()
+		if name == messages.HTTPSource {
+			says = s.served()
+		}
+		a, _ := s.agent.cells.Decider(messages.Source(name)).(*source.Actor)
+		if a == nil {
+			if len(says) > 0 {
+				say("", "source %s names %d pods and has no actor", name, len(says))
+			}
+			continue
+		}
+		for _, uid := range slices.Sorted(maps.Keys(a.Source().GetPods())) {
+			p := a.Source().GetPods()[uid]
+			if p.GetWanted() != (says[uid] == p.GetPod().GetDigest()) {
+				say(uid, "%s: source %s wants %t of %s, and is told %s; %v", s.manifests.names[uid], name, p.GetWanted(), p.GetPod().GetDigest(), says[uid], a.Source().GetFiles())
+			}
+		}
+		for _, uid := range slices.Sorted(maps.Keys(says)) {
+			p := a.Source().GetPods()[uid]
+			if p == nil {
+				say(uid, "%s: source %s does not have it", s.manifests.names[uid], name)
+			}
+			if wanted[uid] == "" || p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED {
+				wanted[uid] = says[uid]
+			}
+		}
+	}
+	return wanted
+}
+
+// waitsForNamesake tells whether a pod waits for the end of a wanted one of the same name, of the other source.
+func (s *sim) waitsForNamesake(uid string, a *pod.Actor, wanted map[string]string) bool {
+	holder := a.Pod().GetHolderUid()
+	if a.Pod().GetStage() != journaletv1.PodStage_POD_STAGE_ADMITTING || wanted[holder] == "" {
+		return false
+	}
+	return s.manifests.byDigest[wanted[uid]].Name == s.manifests.byDigest[wanted[holder]].Name
+}
+
+// urlWorkload plans what the manifest URL gives: lists of pods, some of which have names or UIDs that files have too.
+func (p *Plan) urlWorkload(r *rand.Rand) {
+	if !chance(r, 3) {
+		return
+	}
+	p.config.urls, p.config.url, p.config.etags = true, places[0], chance(r, 2)
+	pods := 1 + r.IntN(4)
+	serve := func(at time.Duration) {
+		var items []string
+		for i := range pods {
+			if chance(r, 4) {
+				continue
+			}
+			name, uid := fmt.Sprintf("h%d", i), ""
+			switch {
+			case chance(r, 6):
+				name = fmt.Sprintf("p%d", i) // one of a file's
+			case chance(r, 3):
+				uid = fmt.Sprintf("uid-%d", 3*i) // the same
+			case chance(r, 2):
+				uid = fmt.Sprintf("uid-h%d", i)
+			}
+			body := manifestOf(r, name, uid)
+			if file, _ := decodeURL(places[0], body); len(file.GetProblems()) > 0 && !chance(r, 10) {
+				continue // one of them spoils the whole list
+			}
+			items = append(items, string(body))
+		}
+		p.Ops = append(p.Ops, Op{
+			At: at, Kind: "serve", body: []byte(`{"apiVersion":"v1","kind":"PodList","items":[` + strings.Join(items, ",") + `]}`),
+		})
+	}
+	serve(between(r, 0, time.Minute))
+	for range int(p.end/time.Minute) / 2 {
+		serve(between(r, 20*time.Second, p.end))
+	}
+}
+
+// urlFails is what goes wrong with the manifest URL for a while.
+func (s *sim) urlFails(o Op) {
+	until := s.clock.uptime + o.lasts
+	switch o.pick % 4 {
+	case 0:
+		s.site.downUntil = until
+	case 1:
+		s.site.hangsUntil = until
+	case 2:
+		s.site.brokenUntil = until
+	default:
+		s.site.wrongUntil = until
+		s.site.wrong = [][]byte{nil, []byte("{"), []byte("<html>welcome</html>"), []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{}}`)}[o.pick/4%4]
+	}
+}
+
+// otherURL has the agent started with another URL, or none.
+func (s *sim) otherURL(o Op) {
+	if !s.config.urls {
+		return
+	}
+	s.config.url = slices.Concat([]string{""}, places, places)[o.pick%5]
+	s.restartAgent(o)
+}
