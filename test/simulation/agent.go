@@ -111,7 +111,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 		Epoch: s.epoch, Version: "simulation", BootId: fmt.Sprintf("boot-%d", s.boots), AgentId: "agent",
 		Config: &journaletv1.AgentConfig{
 			NodeName: nodeName, NodeLabels: map[string]string{"kubernetes.io/hostname": nodeName},
-			Allocatable: &journaletv1.NodeCapacity{MilliCpu: 64_000, MemoryBytes: 128 << 30, EphemeralStorageBytes: 1 << 40},
+			Allocatable: &journaletv1.NodeCapacity{MilliCpu: s.config.cpu, MemoryBytes: s.config.memory, EphemeralStorageBytes: 1 << 40},
 			Sources:     s.sources(), MaxPods: s.config.maxPods, StartConcurrency: s.config.concurrency, StopConcurrency: s.config.concurrency,
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
 		},

@@ -23,6 +23,8 @@ type behaviour struct {
 	up, sickFrom time.Duration
 	// flaps is how often readiness changes, 0 for never.
 	flaps time.Duration
+	// uses is the memory that it uses, in bytes.
+	uses int64
 	// postStart and preStop are how long a hook by exec or HTTP takes; negative: it fails after that.
 	postStart, preStop time.Duration
 }
@@ -60,6 +62,9 @@ func (w *world) behaviourOf(c *container) behaviour {
 	if chance(r, 6) {
 		b.preStop = -b.preStop
 	}
+	if b.uses = 1<<20 + r.Int64N(2<<30); c.has.GetMemoryLimitBytes() > 0 {
+		b.uses = min(b.uses, c.has.GetMemoryLimitBytes()*3/4)
+	}
 	if c.once {
 		b.runs = between(r, 5*time.Millisecond, 10*time.Second)
 		if chance(r, 2) {
@@ -76,7 +81,7 @@ func (w *world) behaviourOf(c *container) behaviour {
 func (b *behaviour) pacify(c *container) {
 	b.code, b.reason, b.up, b.sickFrom, b.flaps, b.ignoresTerm = 0, "Completed", 0, 0, 0, false
 	b.postStart, b.preStop = max(b.postStart, -b.postStart), max(b.preStop, -b.preStop)
-	b.runs = 0
+	b.runs, b.uses = 0, 0
 	if c.once {
 		b.runs = time.Second
 	}

@@ -44,6 +44,7 @@ type call struct {
 
 type result struct {
 	sandboxID, containerID, imageRef string
+	actual                           *journaletv1.Resources
 }
 
 // failure is a definite outcome that is not success.
@@ -69,7 +70,7 @@ func (f *performer) Perform(ctx context.Context, intentID, asker string, req *jo
 		return nil
 	}
 	out := &journaletv1.CallFinished{
-		IntentId: intentID, Asker: asker, SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef,
+		IntentId: intentID, Asker: asker, SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, Actual: res.actual,
 	}
 	switch {
 	case errors.As(err, &failed):
@@ -110,6 +111,8 @@ func (c *call) do(req *journaletv1.CallRequested) (result, error) {
 		})
 	case *journaletv1.CallRequested_PullImage:
 		return c.pull(k.PullImage.GetImage())
+	case *journaletv1.CallRequested_UpdateContainer:
+		return c.updateContainer(k.UpdateContainer)
 	case *journaletv1.CallRequested_RunHook:
 		return c.runHook(k.RunHook)
 	}
@@ -257,8 +260,7 @@ func (c *call) laterSandbox(attempt uint32) string {
 }
 
 func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
-	m := c.run.manifests.byDigest[k.GetDigest()]
-	spec := findSpec(m, k.GetContainer())
+	m, spec := c.sized(k.GetDigest(), k.GetAllocatedDigest(), k.GetContainer())
 	if spec == nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, "the manifest has no container "+k.GetContainer())
 	}

@@ -100,7 +100,7 @@ func (s *sim) endFaults() {
 	if s.agent == nil {
 		s.start()
 	}
-	for _, path := range slices.Sorted(maps.Keys(s.folder.files)) {
+	for _, path := range s.folder.names() {
 		if len(s.folder.files[path].GetProblems()) > 0 {
 			s.folder.remove(path)
 		}
@@ -153,7 +153,7 @@ func (s *sim) unsatisfied() (uid string, wrong []string) {
 // filed is what the files say: the digest by UID. Of two pods with one name or one UID the first by path has it.
 func (s *sim) filed() map[string]string {
 	all, names := map[string]string{}, map[string]bool{}
-	for _, path := range slices.Sorted(maps.Keys(s.folder.files)) {
+	for _, path := range s.folder.names() {
 		for _, p := range s.folder.files[path].GetPods() {
 			name := p.GetNamespace() + "/" + p.GetName()
 			if names[name] || all[p.GetUid()] != "" {
@@ -204,6 +204,7 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 			say("it runs with phase %s and %d ready sandboxes", v.Status.Phase, ready)
 		}
 		s.judgeContainers(o, v, say)
+		s.judgeResources(uid, a, o, v, say)
 	default:
 		say("it is in stage %s", st.GetStage())
 	}

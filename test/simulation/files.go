@@ -39,8 +39,14 @@ func (l *library) get(digest string) (*corev1.Pod, error) {
 // folder is the folder of manifests: what stands in it now, whoever reads it.
 type folder struct {
 	files map[string]*journaletv1.ManifestFile
+	// bodies is what was written.
+	bodies map[string][]byte
 	// changed hears of a write; notifications may be lost.
 	changed func()
+}
+
+func newFolder() *folder {
+	return &folder{files: map[string]*journaletv1.ManifestFile{}, bodies: map[string][]byte{}, changed: func() {}}
 }
 
 // put keeps manifests.
@@ -55,14 +61,17 @@ func (l *library) put(pods []manifest.Parsed) {
 func (f *folder) write(l *library, path string, body []byte) {
 	m, pods := reading.Decode(path, "/pods/"+path, body, manifest.Options{NodeName: nodeName})
 	l.put(pods)
-	f.files[path] = m
+	f.files[path], f.bodies[path] = m, body
 	f.changed()
 }
 
 func (f *folder) remove(path string) {
 	delete(f.files, path)
+	delete(f.bodies, path)
 	f.changed()
 }
+
+func (f *folder) names() []string { return slices.Sorted(maps.Keys(f.files)) }
 
 // reader stands for runtime/file: it reads the folder when told to and every 20 s, and hands over what differs from what it
 // told before.

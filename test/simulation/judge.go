@@ -38,6 +38,7 @@ const (
 	replayIsLive    = "the replayed state is the live state"
 	noActorFails    = "no actor fails"
 	oneSource       = "a pod has one source at a time"
+	aboveUse        = "no memory limit falls to what is used, or below"
 	withinNode      = "admitted pods fit the node"
 	convergence     = "without faults everything becomes as the files say"
 	rest            = "what has come to rest stays so"
@@ -158,6 +159,7 @@ func (j *judge) secrets(rec *journaletv1.Record, encoded []byte) {
 func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec *journaletv1.Record) {
 	seq, cause, at := rec.GetSeq(), rec.GetStep().GetCause(), j.uptimeOf(rec)
 	j.covered[messages.EventName(e)]++
+	j.booked(e)
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_CallRequested:
 		h := j.history(author.ID)

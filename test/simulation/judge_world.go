@@ -47,6 +47,9 @@ type podHistory struct {
 	told  told
 	// starts are the last moments at which each container was started.
 	starts map[string][]time.Duration
+	// share is what the node gave it, and asks what it asked for; holds tells whether it is still counted.
+	share, asks share
+	holds       bool
 	// open are its calls that have no outcome yet.
 	open []*intent
 }

@@ -57,6 +57,8 @@ type config struct {
 	failing     int
 	// syncs is how late the journal may be forced to disk (--journal-sync=interval), 0 for at once.
 	syncs time.Duration
+	// cpu, in thousandths, and memory, in bytes, are what the node has for pods.
+	cpu, memory int64
 	// url is the manifest URL that is configured, empty for none; urls tells whether it is ever one, etags whether it gives ETags.
 	url         string
 	urls, etags bool
@@ -74,6 +76,7 @@ func PlanOf(seed uint64) *Plan {
 	if chance(r, 16) {
 		p.config.files, p.config.concurrency = 50, 8
 	}
+	p.config.cpu, p.config.memory = 64_000, 128<<30
 	p.workload(stream(seed, "plan of files"))
 	p.urlWorkload(stream(seed, "plan of the URL"))
 	p.faults(stream(seed, "plan of faults"))
@@ -108,7 +111,9 @@ func (p *Plan) workload(r *rand.Rand) {
 	}
 	for range int(p.end/time.Minute) * (1 + p.config.files/8) {
 		at, i := between(r, 20*time.Second, p.end), r.IntN(p.config.files)
-		switch r.IntN(4) {
+		switch r.IntN(6) {
+		case 4, 5:
+			p.Ops = append(p.Ops, Op{At: at, Kind: "resize", pick: r.Uint64()})
 		case 0:
 			p.Ops = append(p.Ops, Op{At: at, Kind: "remove", file: fmt.Sprintf("f%d.json", i)})
 		case 1:
@@ -179,6 +184,8 @@ func (s *sim) do(o Op) {
 		s.folder.write(s.manifests, o.file, o.body)
 	case "remove":
 		s.folder.remove(o.file)
+	case "resize":
+		s.resizeSome(o)
 	case "serve":
 		s.site.body = o.body
 	default:

@@ -62,7 +62,7 @@ type Options struct {
 
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
-	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), folder: &folder{files: map[string]*journaletv1.ManifestFile{}, changed: func() {}}}
+	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), folder: newFolder()}
 	s.site = newSite()
 	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)

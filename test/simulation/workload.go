@@ -69,8 +69,11 @@ func containerOf(r *rand.Rand, name string, volumes bool, k kind) string {
 	if volumes && chance(r, 2) {
 		c = append(c, `"volumeMounts":[{"name":"data","mountPath":"/data"}]`)
 	}
-	if chance(r, 6) {
-		c = append(c, fmt.Sprintf(`"resources":{"requests":{"cpu":"%dm","memory":"%dMi"}}`, 1+r.IntN(8000), 1+r.IntN(16000)))
+	if chance(r, 3) {
+		c = append(c, `"resources":`+resourcesOf(r))
+		if chance(r, 2) {
+			c = append(c, `"resizePolicy":`+resizePolicyOf(r))
+		}
 	}
 	if k == main && chance(r, 20) {
 		c = append(c, fmt.Sprintf(`"ports":[{"containerPort":80,"hostPort":%d}]`, 8000+r.IntN(10)))

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/resize"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -78,6 +79,7 @@ type container struct {
 	manifest                                            *corev1.Pod
 	spec                                                *corev1.Container
 	once                                                bool // an init container that is to end
+	has                                                 *journaletv1.Resources
 	does                                                behaviour
 	// end is its own end, kill the SIGKILL of a stop under way.
 	end, kill *event
@@ -171,6 +173,7 @@ func (w *world) makeContainer(uid, intent string, k *journaletv1.StartContainer,
 	c := &container{
 		id: w.id("c"), uid: uid, name: k.GetContainer(), intent: intent, sandbox: k.GetSandboxId(), hash: pod.ContainerHash(spec),
 		image: spec.Image, digest: k.GetDigest(), attempt: k.GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec,
+		has: resize.Of(&spec.Resources),
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.containerMade(c, gone)

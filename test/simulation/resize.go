@@ -1,0 +1,235 @@
+package simulation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// CPU and memory: what manifests say, what the runtime gives to containers that run (runtime/cri's update.go), and what must hold of both.
+
+// resourcesOf makes up what a container asks for and may use.
+func resourcesOf(r *rand.Rand) string {
+	cpu, memory := 1+r.IntN(4000), 1+r.IntN(8000)
+	asks, bounds := fmt.Sprintf(`{"cpu":"%dm","memory":"%dMi"}`, cpu, memory), fmt.Sprintf(`{"cpu":"%dm","memory":"%dMi"}`, cpu+r.IntN(1000), memory+r.IntN(1000))
+	return pick(r, `{"requests":`+asks+`}`, `{"requests":`+asks+`,"limits":`+bounds+`}`, `{"limits":`+bounds+`}`, `{"requests":{"cpu":"100m"}}`)
+}
+
+func resizePolicyOf(r *rand.Rand) string {
+	return pick(r, `[{"resourceName":"cpu","restartPolicy":"NotRequired"}]`,
+		`[{"resourceName":"cpu","restartPolicy":"NotRequired"},{"resourceName":"memory","restartPolicy":"NotRequired"}]`,
+		`[{"resourceName":"cpu","restartPolicy":"NotRequired"},{"resourceName":"memory","restartPolicy":"RestartContainer"}]`)
+}
+
+// resizeSome writes a manifest again with other CPU and memory, and nothing else changed: of a file, or of what the URL gives.
+func (s *sim) resizeSome(o Op) {
+	r := stream(s.seed, "resize", fmt.Sprint(o.pick))
+	files := s.folder.names()
+	if n := len(files); n > 0 && (s.config.url == "" || !chance(r, 4)) {
+		path := files[r.IntN(n)]
+		if body := resized(r, s.folder.bodies[path]); body != nil {
+			s.folder.write(s.manifests, path, body)
+		}
+		return
+	}
+	if body := resized(r, s.site.body); body != nil {
+		s.site.body = body
+	}
+}
+
+// resized is a manifest with other values of CPU and memory, nil if there are none.
+func resized(r *rand.Rand, body []byte) []byte {
+	var m any
+	if json.Unmarshal(body, &m) != nil {
+		return nil
+	}
+	changed := false
+	var change func(v any)
+	change = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, x := range v {
+				change(x)
+			}
+		case map[string]any:
+			if res, ok := v["resources"].(map[string]any); ok && !chance(r, 4) {
+				v["resources"] = otherResources(r, res)
+				changed = true
+			}
+			for _, key := range []string{"items", "spec", "initContainers", "containers"} {
+				change(v[key])
+			}
+		}
+	}
+	change(m)
+	out, err := json.Marshal(m)
+	if err != nil || !changed {
+		return nil
+	}
+	return out
+}
+
+// otherResources has other values where there are some. Requests stay below limits most of the time.
+func otherResources(r *rand.Rand, res map[string]any) map[string]any {
+	out := map[string]any{}
+	cpu, memory := 1+r.IntN(6000), 1+r.IntN(8000)
+	for _, part := range []string{"requests", "limits"} {
+		old, ok := res[part].(map[string]any)
+		if !ok || chance(r, 30) {
+			continue
+		}
+		now := map[string]any{}
+		for _, name := range []string{"cpu", "memory"} {
+			if _, ok := old[name]; !ok {
+				continue
+			}
+			if name == "cpu" {
+				now[name] = fmt.Sprintf("%dm", cpu)
+			} else {
+				now[name] = fmt.Sprintf("%dMi", memory)
+			}
+		}
+		out[part] = now
+		cpu, memory = cpu+r.IntN(1000), memory+r.IntN(1000)
+	}
+	return out
+}
+
+// sized is a container's spec with what is allocated to its pod (cri's sized).
+func (c *call) sized(digest, allocated, name string) (*corev1.Pod, *corev1.Container) {
+	m := c.run.manifests.byDigest[digest]
+	if allocated != "" {
+		m = resize.Allocated(m, c.run.manifests.byDigest[allocated])
+	}
+	return m, findSpec(m, name)
+}
+
+// updateContainer gives a running container other resources. In doubt it is made again.
+func (c *call) updateContainer(k *journaletv1.UpdateContainer) (result, error) {
+	res := result{containerID: k.GetContainerId(), sandboxID: k.GetSandboxId()}
+	if _, spec := c.sized(k.GetDigest(), k.GetAllocatedDigest(), k.GetContainer()); spec == nil {
+		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, "the manifest has no container "+k.GetContainer())
+	}
+	if err := c.checkMemory(k.GetFallingLimits()); err != nil {
+		return res, err
+	}
+	if err := c.settle(tookLook, callTimeout, func(bool) error { return c.unlessMishap(func() {}) }); err != nil {
+		return res, err // the sandbox
+	}
+	err := c.settle(tookMaking, callTimeout, func(bool) error {
+		x := c.w.findContainer(c.uid, k.GetContainerId())
+		switch {
+		case x == nil:
+			return errNotFound
+		case x.state != running && x.state != created:
+			return failedCall("container is in state " + x.state.String())
+		case c.w.mishap():
+			return failedCall("runc update: device or resource busy")
+		}
+		c.w.judge.given(x, k.GetResources())
+		x.has = proto.CloneOf(k.GetResources())
+		return nil
+	})
+	var shown *journaletv1.Resources
+	if err == nil {
+		err = c.settle(tookLook, lookTimeout, func(bool) error {
+			x := c.w.findContainer(c.uid, k.GetContainerId())
+			if x == nil {
+				return errNotFound
+			}
+			shown = shownResources(x.has)
+			return nil
+		})
+	}
+	if errors.Is(err, errNotFound) {
+		return res, fail(journaletv1.CallError_CALL_ERROR_NOT_DONE, "container "+k.GetContainerId()+" is gone")
+	}
+	res.actual = shown
+	return res, err
+}
+
+// checkMemory is cri's: no limit is set that is not above what is used.
+func (c *call) checkMemory(limits []*journaletv1.MemoryLimit) error {
+	var low []string
+	for _, limit := range limits {
+		err := c.settle(tookLook, lookTimeout, func(bool) error {
+			x := c.w.findContainer(c.uid, limit.GetContainerId())
+			switch {
+			case x == nil:
+				return errNotFound
+			case x.alive() && x.does.uses >= limit.GetBytes():
+				low = append(low, fmt.Sprintf("%s uses %d", limit.GetContainer(), x.does.uses))
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errNotFound) {
+			return err
+		}
+	}
+	if len(low) > 0 {
+		return fail(journaletv1.CallError_CALL_ERROR_RUNTIME, "cannot decrease memory limits: "+strings.Join(low, ", "))
+	}
+	return nil
+}
+
+// shownResources is what a runtime shows of what it gave: shares of CPU, and no memory request.
+func shownResources(r *journaletv1.Resources) *journaletv1.Resources {
+	shares := max(r.GetCpuRequestMillis()*1024/1000, 2)
+	return &journaletv1.Resources{
+		CpuRequestMillis: (shares*1000 + 1023) / 1024, MemoryLimitBytes: r.GetMemoryLimitBytes(), CpuLimitMillis: r.GetCpuLimitMillis(),
+	}
+}
+
+// given: a container gets what the agent's records say, and its memory limit not below what it uses.
+func (j *judge) given(c *container, to *journaletv1.Resources) {
+	limit, had := to.GetMemoryLimitBytes(), c.has.GetMemoryLimitBytes()
+	if c.alive() && limit != 0 && (had == 0 || limit < had) && limit <= c.does.uses {
+		j.broken(aboveUse, c.uid, "%s uses %d, and its limit becomes %d", c.id, c.does.uses, limit)
+	}
+}
+
+// judgeResources: in a world that does well what runs has what is allocated to its pod, which is what its manifest says unless its status says why not.
+func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod, say func(string, ...any)) {
+	st := a.Pod()
+	wanted, allocated := s.manifests.byDigest[st.GetPod().GetDigest()], s.manifests.byDigest[st.GetPod().GetDigest()]
+	if d := st.GetAllocatedDigest(); d != "" {
+		allocated = resize.Allocated(wanted, s.manifests.byDigest[d])
+	}
+	for _, c := range o.containers {
+		spec := findSpec(allocated, c.name)
+		// Of one that was started before the journal was lost nobody knows what it was given. One that was added while a resize waits is
+		// in no manifest that was allocated.
+		added := st.GetAllocatedDigest() != "" && findSpec(s.manifests.byDigest[st.GetAllocatedDigest()], c.name) == nil
+		if spec == nil || added || !c.alive() || s.judge.intents[c.intent] == nil {
+			continue
+		}
+		if want := resize.Of(&spec.Resources); !resize.Equal(c.has, want) {
+			say("%s has %v, and %v is allocated to it", c.name, c.has, want)
+		}
+	}
+	i := slices.IndexFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
+	switch {
+	case resize.Same(wanted, allocated) && i < 0:
+	case i < 0:
+		say("it does not have the resources of its manifest, and its status does not say why")
+	case resize.Same(wanted, allocated):
+		say("it has the resources of its manifest, and its status says that it waits for them: %v", v.Status.Conditions[i])
+	case v.Status.Conditions[i].Reason == corev1.PodReasonDeferred:
+		if have, need := s.allocatable(), s.taken(uid).plus(demandOf(wanted)); need.within(have) {
+			say("its resize is deferred, and would fit: %v of %v", need, have)
+		}
+	}
+	if slices.ContainsFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress }) {
+		say("its resize does not end")
+	}
+}
