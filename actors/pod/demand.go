@@ -66,19 +66,26 @@ func hostPorts(c *corev1.Container) []string {
 }
 
 // QOS is a pod's quality-of-service class: Guaranteed where every container, init containers too, has limits for CPU and
-// memory and requests as much or says nothing, BestEffort where none has either, else Burstable.
+// memory and requests as much or says nothing, BestEffort where none has either, else Burstable. Where the pod has resources of its own, these
+// alone count.
 func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p == nil {
 		return corev1.PodQOSBestEffort
 	}
 	guaranteed, asks := true, false
-	for c := range (&Actor{manifest: p}).all() {
-		r := &c.Resources
+	see := func(r *corev1.ResourceRequirements) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			request, said := r.Requests[name]
 			limit := r.Limits[name]
 			asks = asks || !request.IsZero() || !limit.IsZero()
 			guaranteed = guaranteed && !limit.IsZero() && (!said || request.Equal(limit))
+		}
+	}
+	if resource.IsPodLevelResourcesSet(p) {
+		see(p.Spec.Resources)
+	} else {
+		for c := range (&Actor{manifest: p}).all() {
+			see(&c.Resources)
 		}
 	}
 	switch {

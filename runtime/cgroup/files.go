@@ -1,0 +1,191 @@
+package cgroup
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+)
+
+// orphanAge is how old an empty cgroup of an unknown pod must be to be removed: a younger one may be another agent's, which is about to use it.
+const orphanAge = time.Minute
+
+// noLimit is what a limit of cgroup v1 reads as that was never set, less what rounding to pages takes.
+const noLimit = 1 << 62
+
+// manager is the library's view of a cgroup.
+func (t *Tree) manager(at name, v Values) (cgroups.Manager, *cgroups.Resources, error) {
+	config := &cgroups.Cgroup{Systemd: t.layout.Systemd, Resources: v.resources(t.unified)}
+	if !t.layout.Systemd {
+		path, err := t.layout.path(at)
+		if err != nil {
+			return nil, nil, err
+		}
+		config.Path = path
+		// The library changes the map that it is given.
+		m, err := manager.NewWithPaths(config, maps.Clone(t.folders(at)))
+		return m, config.Resources, err
+	}
+	config.Name, config.Parent = sliceName(at), "-.slice"
+	if len(at) > 1 {
+		config.Parent = sliceName(at[:len(at)-1])
+	}
+	m, err := manager.New(config)
+	return m, config.Resources, err
+}
+
+// make makes a cgroup with those above it, and gives it its values. One that is there takes the values.
+func (t *Tree) make(at name, v Values) error {
+	m, r, err := t.manager(at, v)
+	if err == nil {
+		// No process is put into it: the library's way to make one without.
+		err = m.Apply(-1)
+	}
+	if err == nil {
+		err = m.Set(r)
+	}
+	if err != nil {
+		return fmt.Errorf("make the cgroup %s: %w; %s", strings.Join(at, "/"), err, without)
+	}
+	return nil
+}
+
+// set gives a cgroup values; those that are zero stay.
+func (t *Tree) set(at name, v Values) error {
+	m, r, err := t.manager(at, v)
+	if err == nil {
+		err = m.Set(r)
+	}
+	if err != nil {
+		return fmt.Errorf("set the limits of the cgroup %s: %w", strings.Join(at, "/"), err)
+	}
+	return nil
+}
+
+// destroy removes a cgroup with what is below it. It fails while a process is in one of them.
+func (t *Tree) destroy(at name) error {
+	m, _, err := t.manager(at, Values{})
+	if err == nil {
+		err = m.Destroy()
+	}
+	if err == nil && t.layout.Systemd {
+		// A slice ends with its last process; folders that systemd left, or did not know of, go as well.
+		err = cgroups.RemovePaths(t.folders(at))
+	}
+	if err != nil {
+		return fmt.Errorf("remove the cgroup %s: %w", strings.Join(at, "/"), err)
+	}
+	return nil
+}
+
+// empty tells whether neither a process nor another cgroup is in a cgroup. What cannot be read is not empty.
+func (t *Tree) empty(at name) bool {
+	path, err := t.layout.path(at)
+	if err != nil {
+		return false
+	}
+	for _, dir := range t.checked(path) {
+		entries, err := os.ReadDir(dir)
+		if os.IsNotExist(err) {
+			continue
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				return false
+			}
+		}
+		pids, perr := cgroups.GetPids(dir)
+		if err != nil || perr != nil || len(pids) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sweep removes the empty cgroups of pods that nobody knows.
+func (t *Tree) sweep() {
+	for _, qos := range classes {
+		above := t.layout.class(qos)
+		path, err := t.layout.path(above)
+		if err != nil {
+			continue
+		}
+		for _, dir := range t.checked(path) {
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.log.Warn("cgroups of pods that are no more cannot be looked for", "error", err)
+				continue
+			}
+			for _, e := range entries {
+				uid := t.layout.uidOf(above, e.Name())
+				info, err := e.Info()
+				if !e.IsDir() || err != nil || uid == "" || t.known[uid] || time.Since(info.ModTime()) < orphanAge {
+					continue
+				}
+				at := t.layout.pod(uid, qos)
+				if !t.empty(at) {
+					continue
+				}
+				if err := t.destroy(at); err != nil {
+					t.log.Warn("the cgroup of a pod that nobody knows stays", "pod", uid, "error", err)
+					continue
+				}
+				t.log.Info("removed the empty cgroup of a pod that nobody knows", "pod", uid)
+			}
+		}
+	}
+}
+
+// read gives the limits that a cgroup has; 0 for none. Shares are not read: on v2 they cannot be told from the weight.
+func (t *Tree) read(at name) Values {
+	var v Values
+	if t.unified {
+		dir := t.folders(at)[""]
+		quota, period, _ := strings.Cut(text(dir, "cpu.max"), " ")
+		v.QuotaMicros, v.MemoryBytes = number(quota), number(text(dir, "memory.max"))
+		if v.QuotaMicros > 0 {
+			v.PeriodMicros = uint64(max(0, number(period))) //nolint:gosec // not negative
+		}
+		return v
+	}
+	dirs := t.folders(at)
+	v.QuotaMicros = max(0, number(text(dirs["cpu"], "cpu.cfs_quota_us")))
+	if v.QuotaMicros > 0 {
+		v.PeriodMicros = uint64(max(0, number(text(dirs["cpu"], "cpu.cfs_period_us")))) //nolint:gosec // not negative
+	}
+	if limit := number(text(dirs["memory"], "memory.limit_in_bytes")); limit < noLimit {
+		v.MemoryBytes = limit
+	}
+	return v
+}
+
+// memoryUsed is the memory that a cgroup uses, in bytes; 0 where it cannot be read.
+func (t *Tree) memoryUsed(at name) int64 {
+	if t.unified {
+		return number(text(t.folders(at)[""], "memory.current"))
+	}
+	return number(text(t.folders(at)["memory"], "memory.usage_in_bytes"))
+}
+
+func text(dir, file string) string {
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// number reads a number; what is none, as max, is 0.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,122 @@
+package cgroup
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/opencontainers/cgroups/systemd"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors/pod"
+)
+
+// Names of the tree, as the kubelet's.
+const (
+	topName   = "kubepods"
+	podPrefix = "pod"
+	slice     = ".slice"
+)
+
+// The drivers, as CRI and the kubelet call them.
+const (
+	Cgroupfs = "cgroupfs"
+	Systemd  = "systemd"
+)
+
+// Layout is where cgroups stand.
+type Layout struct {
+	// Root is the cgroup above kubepods, in the form of cgroupfs; "" and "/" are the topmost one.
+	Root string
+	// Systemd makes slices of them.
+	Systemd bool
+}
+
+// name is a cgroup from the topmost one down, without the forms of a driver.
+type name []string
+
+func (n name) below(parts ...string) name { return append(append(name{}, n...), parts...) }
+
+func (l Layout) root() name {
+	root := strings.Trim(path.Clean("/"+l.Root), "/")
+	if root == "" {
+		return nil
+	}
+	return strings.Split(root, "/")
+}
+
+func (l Layout) top() name { return l.root().below(topName) }
+
+// class is the cgroup of a class of service; that of Guaranteed is the tree's own.
+func (l Layout) class(qos corev1.PodQOSClass) name {
+	if qos == corev1.PodQOSGuaranteed {
+		return l.top()
+	}
+	return l.top().below(strings.ToLower(string(qos)))
+}
+
+// classes are all of them, the one with most pods first.
+var classes = []corev1.PodQOSClass{corev1.PodQOSBurstable, corev1.PodQOSBestEffort, corev1.PodQOSGuaranteed}
+
+func (l Layout) pod(uid string, qos corev1.PodQOSClass) name {
+	return l.class(qos).below(podPrefix + uid)
+}
+
+// Pod is a pod's cgroup as CRI takes it for a parent. The error names a UID that cannot be part of one.
+func (l Layout) Pod(p *corev1.Pod) (string, error) {
+	if err := l.check(string(p.UID)); err != nil {
+		return "", err
+	}
+	return l.path(l.pod(string(p.UID), pod.QOS(p)))
+}
+
+// check refuses a UID that would lead elsewhere, or be another one's: systemd has _ stand for -.
+func (l Layout) check(uid string) error {
+	switch {
+	case uid == "", uid == ".", uid == "..", strings.ContainsAny(uid, "/\x00"):
+		return fmt.Errorf("pod UID %q cannot be part of a cgroup's name", uid)
+	case l.Systemd && strings.Contains(uid, "_"):
+		return fmt.Errorf("pod UID %q cannot be part of a slice's name; leave the _ out of metadata.uid, or run with --cgroups-per-qos=false", uid)
+	}
+	return nil
+}
+
+// path is a cgroup's path below the mount point of a hierarchy.
+func (l Layout) path(n name) (string, error) {
+	if !l.Systemd {
+		return "/" + path.Join(n...), nil
+	}
+	if len(n) == 0 {
+		return "/", nil
+	}
+	full, err := systemd.ExpandSlice(sliceName(n))
+	if err != nil {
+		return "", fmt.Errorf("the cgroup %s cannot be a slice: %w", path.Join(n...), err)
+	}
+	return full, nil
+}
+
+// sliceName is a cgroup's name as a unit of systemd: {kubepods, burstable, pod1-2} is kubepods-burstable-pod1_2.slice.
+func sliceName(n name) string {
+	parts := make([]string, len(n))
+	for i, part := range n {
+		parts[i] = strings.ReplaceAll(part, "-", "_")
+	}
+	return strings.Join(parts, "-") + slice
+}
+
+// uidOf is the UID of the pod whose cgroup is called so within its class; "" if it is no pod's.
+func (l Layout) uidOf(of name, dir string) string {
+	if l.Systemd {
+		rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(sliceName(of), slice)+"-")
+		if !ok || !strings.HasSuffix(rest, slice) {
+			return ""
+		}
+		dir = strings.ReplaceAll(strings.TrimSuffix(rest, slice), "_", "-")
+	}
+	uid, ok := strings.CutPrefix(dir, podPrefix)
+	if !ok {
+		return ""
+	}
+	return uid
+}

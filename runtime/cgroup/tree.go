@@ -1,0 +1,397 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/journalet/journalet/actors/pod"
+)
+
+// without is what to do on a machine whose cgroups are not the agent's.
+const without = "run as root with /sys/fs/cgroup writable, or run with --cgroups-per-qos=false, which leaves pods without a cgroup of their own"
+
+// needed are the hierarchies of cgroup v1 that must hold a cgroup for it to exist.
+var needed = []string{"cpu", "cpuset", "memory", "pids"}
+
+// Options configure a Tree.
+type Options struct {
+	// Root is the cgroup above kubepods, in the form of cgroupfs; "" and "/" are the topmost one.
+	Root string
+	// Node is what all pods together may have; a zero sets no bound.
+	Node Values
+	// PodPids is how many processes a pod may have; 0 and less set no bound.
+	PodPids int64
+	Log     *slog.Logger
+}
+
+// Tree is the cgroups of all pods of an agent. Its methods may be called concurrently, and each may be called again.
+type Tree struct {
+	opts    Options
+	log     *slog.Logger
+	unified bool
+	// mounts are where hierarchies are mounted, by controller; on v2 it is one, under "".
+	mounts map[string]string
+
+	beginning sync.Mutex
+
+	mu     sync.Mutex
+	layout Layout
+	ready  bool
+	seeds  []*corev1.Pod
+	known  map[string]bool // UIDs
+	pods   map[string]*entry
+
+	sharing sync.Mutex
+	asked   int64  // thousandths of a CPU that the Burstable pods ask for in sum
+	shares  uint64 // as last written for them; 0: never
+}
+
+// entry is what is known of a pod's cgroup.
+type entry struct {
+	mu sync.Mutex
+	at name // nil: not made, or gone
+	// has is what was last written; the zero value: not known.
+	has Values
+	// milli is the pod's part of Tree.asked, guarded by Tree.sharing.
+	milli int64
+}
+
+// New makes a tree and touches nothing yet. It fails where cgroups cannot be made.
+func New(opts Options) (*Tree, error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	t := &Tree{
+		opts: opts, log: opts.Log, unified: cgroups.IsCgroup2UnifiedMode(),
+		known: map[string]bool{}, pods: map[string]*entry{},
+	}
+	top, err := manager.New(&cgroups.Cgroup{Path: "/", Resources: &cgroups.Resources{SkipDevices: true}})
+	if err != nil {
+		return nil, fmt.Errorf("find the cgroups of this machine: %w; %s", err, without)
+	}
+	if t.unified {
+		t.mounts = map[string]string{"": top.Path("")}
+	} else {
+		t.mounts = top.GetPaths()
+	}
+	for _, dir := range t.checked("/" + strings.Trim(opts.Root, "/")) {
+		// A root that is not there is told once the driver is known, which has its own names for it.
+		if err := unix.Access(dir, unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("cgroups cannot be made in %s: %w; %s", dir, err, without)
+		}
+	}
+	return t, nil
+}
+
+// checked are the folders of a cgroup that must be there.
+func (t *Tree) checked(path string) []string {
+	if t.unified {
+		return []string{filepath.Join(t.mounts[""], path)}
+	}
+	var dirs []string
+	for _, controller := range needed {
+		if at := t.mounts[controller]; at != "" {
+			dirs = append(dirs, filepath.Join(at, path))
+		}
+	}
+	return dirs
+}
+
+// Seed tells, before Begin, of a pod that runs.
+func (t *Tree) Seed(p *corev1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seeds = append(t.seeds, p)
+}
+
+// Known tells, before Begin, of a pod of the journal: its cgroup is not an orphan's.
+func (t *Tree) Known(uid string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known[uid] = true
+}
+
+// Ready tells whether Begin has succeeded.
+func (t *Tree) Ready() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ready
+}
+
+// Begin makes the tree above the pods, in the form of a driver, Cgroupfs or Systemd, takes up the cgroups of the pods that were told, and
+// removes those of orphans. After the first success it does nothing.
+func (t *Tree) Begin(driver string) error {
+	t.beginning.Lock()
+	defer t.beginning.Unlock()
+	if t.Ready() {
+		return nil
+	}
+	t.layout = Layout{Root: t.opts.Root, Systemd: driver == Systemd}
+	if root := t.layout.root(); len(root) > 0 && !t.exists(root) {
+		path, err := t.layout.path(root)
+		return errors.Join(err, fmt.Errorf("the cgroup %s is not there; make it, or give another one with --cgroup-root", path))
+	}
+	if err := t.make(t.layout.top(), Values{Shares: t.opts.Node.Shares}); err != nil {
+		return err
+	}
+	if err := t.make(t.layout.class(corev1.PodQOSBestEffort), Values{Shares: minShares}); err != nil {
+		return err
+	}
+	for _, p := range t.seeds {
+		at := t.layout.pod(string(p.UID), pod.QOS(p))
+		// A pod of a version that made none stays as it is.
+		if t.layout.check(string(p.UID)) == nil && t.exists(at) {
+			t.pods[string(p.UID)] = &entry{at: at, milli: asks(p)}
+			t.asked += asks(p)
+		}
+	}
+	t.shares = sharesOf(t.asked)
+	if err := t.make(t.layout.class(corev1.PodQOSBurstable), Values{Shares: t.shares}); err != nil {
+		return err
+	}
+	t.sweep()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ready, t.seeds = true, nil
+	return nil
+}
+
+// Enforce bounds what all pods together may have. It fails while they use more memory than that; try again later.
+func (t *Tree) Enforce() error {
+	if err := t.set(t.layout.top(), t.opts.Node); err != nil {
+		return fmt.Errorf("bound all pods together: %w", err)
+	}
+	return nil
+}
+
+// asks is what a pod adds to the shares of Burstable pods, in thousandths of a CPU.
+func asks(p *corev1.Pod) int64 {
+	if pod.QOS(p) != corev1.PodQOSBurstable {
+		return 0
+	}
+	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	return requests.Cpu().MilliValue()
+}
+
+// Parent is a pod's cgroup as CRI takes it for a parent, whether it exists or not. The tree must be ready.
+func (t *Tree) Parent(p *corev1.Pod) (string, error) { return t.layout.Pod(p) }
+
+// Ensure sees to it that a pod has its cgroup with the values that are its own. One that is there and cannot take other values keeps those that it
+// has, which is logged. The tree must be ready.
+func (t *Tree) Ensure(p *corev1.Pod) error {
+	if err := t.layout.check(string(p.UID)); err != nil {
+		return err
+	}
+	e := t.entry(string(p.UID))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at, want := t.layout.pod(string(p.UID), pod.QOS(p)), t.valuesOf(p)
+	there := t.exists(at)
+	switch {
+	case there && e.has == want:
+		return nil
+	case there:
+		if err := t.set(at, want); err != nil {
+			t.log.Warn("a pod's cgroup keeps the limits that it has", "pod", p.UID, "error", err)
+			want = Values{}
+		}
+	default:
+		if err := t.make(at, want); err != nil {
+			return errors.Join(err, t.destroy(at)) // what was made of it must not stand without limits
+		}
+	}
+	e.at, e.has = at, want
+	t.share(e, asks(p))
+	return nil
+}
+
+func (t *Tree) valuesOf(p *corev1.Pod) Values {
+	v := OfPod(p)
+	v.Pids = max(0, t.opts.PodPids)
+	return v
+}
+
+// Widen gives a pod's cgroup what its pod is to have, as far as that is more: before its containers are changed. It fails where the pod uses
+// the memory already that it is not to have any more. A pod without a cgroup is done.
+func (t *Tree) Widen(p *corev1.Pod) error {
+	return t.change(p, func(e *entry, from, to Values) (Values, error) {
+		if falls := to.MemoryBytes != 0 && (from.MemoryBytes == 0 || to.MemoryBytes < from.MemoryBytes); falls {
+			if used := t.memoryUsed(e.at); used >= to.MemoryBytes {
+				return to, fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)", to.MemoryBytes, used)
+			}
+		}
+		return widened(from, to), nil
+	})
+}
+
+// Fit gives a pod's cgroup what its pod is to have, after its containers were changed. A pod without a cgroup is done.
+func (t *Tree) Fit(p *corev1.Pod) error {
+	return t.change(p, func(e *entry, _, to Values) (Values, error) {
+		t.share(e, asks(p))
+		return to, nil
+	})
+}
+
+func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Values, error)) error {
+	e := t.entry(string(p.UID))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.at == nil || !t.exists(e.at) {
+		return nil
+	}
+	from := e.has
+	if from == (Values{}) {
+		from = t.read(e.at)
+	}
+	to, err := next(e, from, t.valuesOf(p))
+	if err != nil || to == e.has {
+		return err
+	}
+	if err := t.set(e.at, to); err != nil {
+		e.has = Values{}
+		return err
+	}
+	e.has = to
+	return nil
+}
+
+// Release removes the cgroup of a pod if nothing is in it, and takes its part of the shares away. It is for a pod of which nothing is to run for now.
+func (t *Tree) Release(uid string) {
+	e := t.entry(uid)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.share(e, 0)
+	if e.at == nil || !t.empty(e.at) {
+		return
+	}
+	if err := t.destroy(e.at); err != nil {
+		t.log.Warn("the cgroup of a pod that has ended stays until the pod goes", "pod", uid, "error", err)
+		return
+	}
+	e.at, e.has = nil, Values{}
+}
+
+// Remove removes the cgroup of a pod that is no more, and kills what still runs in it.
+func (t *Tree) Remove(uid string) error {
+	if err := t.layout.check(uid); err != nil {
+		return nil //nolint:nilerr // no pod of such a name has a cgroup
+	}
+	e := t.entry(uid)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t.share(e, 0)
+	for _, qos := range classes {
+		at := t.layout.pod(uid, qos)
+		if !t.anywhere(at) {
+			continue
+		}
+		if err := t.kill(uid, at); err != nil {
+			return err
+		}
+		if err := t.destroy(at); err != nil {
+			return err
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.pods, uid)
+	return nil
+}
+
+func (t *Tree) entry(uid string) *entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.pods[uid]
+	if e == nil {
+		e = new(entry)
+		t.pods[uid] = e
+	}
+	return e
+}
+
+// share makes a pod's part of the shares of its class another one.
+func (t *Tree) share(e *entry, milli int64) {
+	t.sharing.Lock()
+	defer t.sharing.Unlock()
+	t.asked += milli - e.milli
+	e.milli = milli
+	shares := sharesOf(t.asked)
+	if shares == t.shares {
+		return
+	}
+	at := t.layout.class(corev1.PodQOSBurstable)
+	if err := t.set(at, Values{Shares: shares}); err != nil {
+		t.log.Warn("the shares of Burstable pods stay as they were", "error", err)
+		return
+	}
+	t.shares = shares
+}
+
+// kill ends what runs in a pod's cgroup after its sandboxes are gone: what the runtime lost. The runtime has had its say then.
+func (t *Tree) kill(uid string, at name) error {
+	for _, dir := range t.folders(at) {
+		pids, err := cgroups.GetAllPids(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look for what runs in the cgroup of pod %s: %w", uid, err)
+		}
+		for _, pid := range pids {
+			t.log.Warn("a process of a pod that is gone is killed", "pod", uid, "pid", pid)
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("end process %d in the cgroup of pod %s: %w", pid, uid, err)
+			}
+		}
+	}
+	return nil
+}
+
+// folders are a cgroup's folders in all hierarchies.
+func (t *Tree) folders(at name) map[string]string {
+	path, err := t.layout.path(at)
+	if err != nil {
+		return nil
+	}
+	dirs := map[string]string{}
+	for controller, mount := range t.mounts {
+		dirs[controller] = filepath.Join(mount, path)
+	}
+	return dirs
+}
+
+// exists tells whether a cgroup is there in every hierarchy that counts.
+func (t *Tree) exists(at name) bool {
+	path, err := t.layout.path(at)
+	if err != nil {
+		return false
+	}
+	for _, dir := range t.checked(path) {
+		if _, err := os.Stat(dir); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// anywhere tells whether anything is left of a cgroup.
+func (t *Tree) anywhere(at name) bool {
+	for _, dir := range t.folders(at) {
+		if _, err := os.Lstat(dir); err == nil {
+			return true
+		}
+	}
+	return false
+}

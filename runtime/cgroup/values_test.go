@@ -1,0 +1,147 @@
+package cgroup
+
+import (
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func list(cpu, memory string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	if cpu != "" {
+		l[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+	if memory != "" {
+		l[corev1.ResourceMemory] = resource.MustParse(memory)
+	}
+	return l
+}
+
+func size(cpu, memory, cpuLimit, memoryLimit string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: list(cpu, memory), Limits: list(cpuLimit, memoryLimit)}
+}
+
+func podOf(whole *corev1.ResourceRequirements, containers ...corev1.ResourceRequirements) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "12-34"}}
+	p.Spec.Resources = whole
+	for _, r := range containers {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Resources: r})
+	}
+	return p
+}
+
+func TestAPodsCgroupHoldsTheSumOfItsContainers(t *testing.T) {
+	whole := size("1", "1Gi", "2", "2Gi")
+	overhead := podOf(nil, size("1", "1Gi", "1", "1Gi"))
+	overhead.Spec.Overhead = list("500m", "64Mi")
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want Values
+	}{
+		"nothing asked for": {podOf(nil, size("", "", "", "")), Values{Shares: 2}},
+		"guaranteed": {podOf(nil, size("1", "1Gi", "1", "1Gi"), size("500m", "1Gi", "500m", "1Gi")),
+			Values{Shares: 1536, QuotaMicros: 150_000, PeriodMicros: 100_000, MemoryBytes: 2 << 30}},
+		"overhead counts": {overhead, Values{Shares: 1536, QuotaMicros: 150_000, PeriodMicros: 100_000, MemoryBytes: 1<<30 + 64<<20}},
+		"one container without a limit": {podOf(nil, size("1", "1Gi", "1", "2Gi"), size("100m", "", "", "1Gi")),
+			Values{Shares: 1126, MemoryBytes: 3 << 30}},
+		"the least": {podOf(nil, size("1m", "", "1m", "")), Values{Shares: 2, QuotaMicros: 1000, PeriodMicros: 100_000}},
+		"the pod's own, whatever its containers lack": {podOf(&whole, size("", "", "", ""), size("100m", "", "1", "")),
+			Values{Shares: 1024, QuotaMicros: 200_000, PeriodMicros: 100_000, MemoryBytes: 2 << 30}},
+	} {
+		if got := OfPod(c.pod); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestValuesAreWrittenAsTheHierarchyTakesThem(t *testing.T) {
+	v := Values{Shares: 1024, QuotaMicros: 50_000, PeriodMicros: 100_000, MemoryBytes: 1 << 20, Pids: 7}
+	one, two := v.resources(false), v.resources(true)
+	if one.CpuShares != 1024 || one.CpuWeight != 0 || one.CpuQuota != 50_000 || one.CpuPeriod != 100_000 || one.Memory != 1<<20 || *one.PidsLimit != 7 {
+		t.Errorf("cgroup v1: %+v", one)
+	}
+	if two.CpuShares != 0 || two.CpuWeight != 39 || two.CpuQuota != 50_000 || two.Memory != 1<<20 || *two.PidsLimit != 7 {
+		t.Errorf("cgroup v2: %+v", two)
+	}
+	for shares, weight := range map[uint64]uint64{2: 1, 1024: 39, 262144: 10000} {
+		if got := weightOf(shares); got != weight {
+			t.Errorf("%d shares weigh %d, want %d", shares, got, weight)
+		}
+	}
+	if none := (Values{}).resources(true); none.CpuWeight != 0 || none.PidsLimit != nil || none.Memory != 0 {
+		t.Errorf("without values: %+v", none)
+	}
+}
+
+func TestWhatGrowsComesBeforeTheContainersAndWhatShrinksAfter(t *testing.T) {
+	from := Values{Shares: 100, QuotaMicros: 50_000, PeriodMicros: 100_000, MemoryBytes: 10}
+	to := Values{Shares: 50, QuotaMicros: 80_000, PeriodMicros: 100_000, MemoryBytes: 5}
+	if got, want := widened(from, to), (Values{Shares: 100, QuotaMicros: 80_000, PeriodMicros: 100_000, MemoryBytes: 10}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got, want := widened(Values{Shares: 2}, to), (Values{Shares: 50}); got != want {
+		t.Errorf("a first limit is not for before: %+v, want %+v", got, want)
+	}
+}
+
+func TestCgroupsStandWhereTheKubeletPutsThem(t *testing.T) {
+	guaranteed, burstable, none := podOf(nil, size("1", "1Gi", "1", "1Gi")), podOf(nil, size("1", "", "", "")), podOf(nil)
+	for _, c := range []struct {
+		layout Layout
+		pod    *corev1.Pod
+		want   string
+	}{
+		{Layout{}, guaranteed, "/kubepods/pod12-34"},
+		{Layout{Root: "/"}, burstable, "/kubepods/burstable/pod12-34"},
+		{Layout{Root: "/a/b/"}, none, "/a/b/kubepods/besteffort/pod12-34"},
+		{Layout{Systemd: true}, guaranteed, "/kubepods.slice/kubepods-pod12_34.slice"},
+		{Layout{Systemd: true}, burstable, "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice"},
+		{Layout{Systemd: true, Root: "/a"}, none, "/a.slice/a-kubepods.slice/a-kubepods-besteffort.slice/a-kubepods-besteffort-pod12_34.slice"},
+	} {
+		got, err := c.layout.Pod(c.pod)
+		if err != nil || got != c.want {
+			t.Errorf("%+v: %s (%v), want %s", c.layout, got, err, c.want)
+		}
+	}
+}
+
+func TestAUIDThatCannotBePartOfANameIsRefused(t *testing.T) {
+	for uid, layouts := range map[string][]Layout{
+		"a_b": {{Systemd: true}}, "": {{}, {Systemd: true}}, "..": {{}}, "a/b": {{}, {Systemd: true}},
+	} {
+		for _, l := range layouts {
+			if err := l.check(uid); err == nil {
+				t.Errorf("%+v takes %q", l, uid)
+			}
+		}
+	}
+	if err := (Layout{}).check("a_b"); err != nil {
+		t.Errorf("as cgroupfs: %v", err)
+	}
+}
+
+func TestThePodOfACgroupIsFoundByItsName(t *testing.T) {
+	for _, l := range []Layout{{}, {Systemd: true}} {
+		found := map[string]string{}
+		for _, qos := range classes {
+			above := l.class(qos)
+			for _, dir := range []string{
+				"pod12-34", "burstable", "other", "kubepods-pod12_34.slice", "kubepods-burstable-pod12_34.slice", "kubepods-burstable.slice", "kubepods-pod.mount",
+			} {
+				if uid := l.uidOf(above, dir); uid != "" {
+					found[string(qos)+" "+dir] = uid
+				}
+			}
+		}
+		want := map[string]string{"Guaranteed pod12-34": "12-34", "Burstable pod12-34": "12-34", "BestEffort pod12-34": "12-34"}
+		if l.Systemd {
+			want = map[string]string{"Guaranteed kubepods-pod12_34.slice": "12-34", "Burstable kubepods-burstable-pod12_34.slice": "12-34"}
+		}
+		if !reflect.DeepEqual(found, want) {
+			t.Errorf("%+v: %v, want %v", l, found, want)
+		}
+	}
+}
