@@ -22,6 +22,8 @@ const (
 	resizeTimer = "resize"
 	// messageQOS is why a resize is infeasible that would make another pod of it (as the API server's ValidatePodResize).
 	messageQOS = "the pod's QoS class may not change by a resize"
+	// messagePodLevel is why a resize is infeasible that would change what the pod as a whole has: not carried out yet.
+	messagePodLevel = "spec.resources cannot be changed by a resize"
 )
 
 // carryOut works out the manifest that is carried out: the wanted one with what is allocated.
@@ -179,6 +181,8 @@ func (a *Actor) infeasible() string {
 		return ""
 	case QOS(a.manifest) != QOS(a.wanted):
 		return messageQOS
+	case !resize.SameOfPod(a.manifest, a.wanted):
+		return messagePodLevel
 	}
 	if what := resize.Removed(a.manifest, a.wanted); what != "" {
 		return what + " cannot be removed by a resize"

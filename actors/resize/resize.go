@@ -59,8 +59,23 @@ func Restarts(c *corev1.Container, from, to *journaletv1.Resources) bool {
 	return false
 }
 
-// Same tells whether the containers that two pods have in common have the same CPU and memory in both.
+// SameOfPod tells whether two pods have the same CPU and memory as a whole.
+func SameOfPod(a, b *corev1.Pod) bool {
+	x, y := a.Spec.Resources, b.Spec.Resources
+	if x == nil {
+		x = new(corev1.ResourceRequirements)
+	}
+	if y == nil {
+		y = new(corev1.ResourceRequirements)
+	}
+	return same(x.Requests, y.Requests) && same(x.Limits, y.Limits)
+}
+
+// Same tells whether two pods, and the containers that they have in common, have the same CPU and memory in both.
 func Same(a, b *corev1.Pod) bool {
+	if !SameOfPod(a, b) {
+		return false
+	}
 	for _, of := range containers(a) {
 		if in := find(b, of.Name); in != nil && !(same(of.Resources.Requests, in.Resources.Requests) && same(of.Resources.Limits, in.Resources.Limits)) {
 			return false
@@ -80,13 +95,13 @@ func same(a, b corev1.ResourceList) bool {
 	return true
 }
 
-// Allocated is a pod whose containers have the CPU and memory that the containers of the same names have in another
-// manifest. The pod itself is given back where nothing differs, and never changed.
+// Allocated is a pod that has the CPU and memory of another manifest, as a whole and in the containers of the same names. The pod itself is given back where nothing differs, and never changed.
 func Allocated(pod, allocated *corev1.Pod) *corev1.Pod {
 	if pod == nil || allocated == nil || Same(pod, allocated) {
 		return pod
 	}
 	pod = pod.DeepCopy()
+	pod.Spec.Resources = allocated.Spec.Resources.DeepCopy()
 	for _, c := range containers(pod) {
 		if from := find(allocated, c.Name); from != nil {
 			c.Resources.Requests = with(c.Resources.Requests, from.Resources.Requests)

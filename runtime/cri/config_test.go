@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	podactor "github.com/journalet/journalet/actors/pod"
 )
 
 func testDriver() *Driver {
@@ -160,6 +162,30 @@ func list(cpu, memory string) corev1.ResourceList {
 	return l
 }
 
+func TestAContainerInheritsThePodsLimits(t *testing.T) {
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("1", "8Gi"), Limits: list("2", "8Gi")}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "own"})
+		p.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: list("500m", "2Gi"), Limits: list("1", "4Gi")}
+	})
+	for i, want := range [][4]int64{
+		// The 6 GiB that no container asks for are shared by the two of them.
+		{2048, 200000, 8 << 30, 1000 - 1000*3/16},
+		{512, 100000, 4 << 30, 1000 - 1000*5/16},
+	} {
+		r := testDriver().containerResources(pod, &pod.Spec.Containers[i])
+		if got := [4]int64{r.CpuShares, r.CpuQuota, r.MemoryLimitInBytes, r.OomScoreAdj}; got != want {
+			t.Errorf("container %d: %v, want %v", i, got, want)
+		}
+	}
+	if r := testDriver().sandboxResources(pod); r.CpuShares != 1024 || r.CpuQuota != 200000 || r.MemoryLimitInBytes != 8<<30 {
+		t.Errorf("the sandbox: %v", r)
+	}
+	if len(pod.Spec.Containers[0].Resources.Limits) != 0 {
+		t.Error("the manifest was changed")
+	}
+}
+
 func TestResourcesAndOOMScoresAreTheKubelets(t *testing.T) {
 	for _, c := range []struct {
 		name                         string
@@ -179,7 +205,7 @@ func TestResourcesAndOOMScoresAreTheKubelets(t *testing.T) {
 		pod := testPod(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: c.requests, Limits: c.limits}
 		})
-		if got := qosClass(pod); got != c.class {
+		if got := podactor.QOS(pod); got != c.class {
 			t.Errorf("%s: class %s, want %s", c.name, got, c.class)
 		}
 		r := testDriver().containerResources(pod, &pod.Spec.Containers[0])

@@ -138,8 +138,7 @@ func (d *Driver) limitOf(pod *corev1.Pod, container *corev1.Container, name core
 		return q
 	}
 	if pod.Spec.Resources != nil {
-		limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
-		if q, ok := limits[name]; ok {
+		if q := pod.Spec.Resources.Limits[name]; !q.IsZero() && resourcehelper.IsSupportedPodLevelResource(name) {
 			return q
 		}
 	}

@@ -2,7 +2,10 @@ package cri
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	podactor "github.com/journalet/journalet/actors/pod"
 )
 
 // Bounds of the CPU controller, as the kernel and the kubelet have them.
@@ -57,7 +60,7 @@ func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeap
 }
 
 func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container) *runtimeapi.LinuxContainerResources {
-	r := d.linuxResources(container.Resources.Requests, container.Resources.Limits)
+	r := d.linuxResources(container.Resources.Requests, inherited(pod, container))
 	r.OomScoreAdj = oomScore(pod, container, d.opts.MemoryCapacity)
 	for _, size := range d.opts.Cgroups.HugePages {
 		r.HugepageLimits = append(r.HugepageLimits, &runtimeapi.HugepageLimit{PageSize: size}) // none: no pod may ask for them yet
@@ -79,19 +82,20 @@ func oomScore(pod *corev1.Pod, container *corev1.Container, capacity int64) int6
 	if pod.Spec.PriorityClassName == classNodeCritical {
 		return oomGuaranteed
 	}
-	switch qosClass(pod) {
+	switch podactor.QOS(pod) {
 	case corev1.PodQOSGuaranteed:
 		return oomGuaranteed
 	case corev1.PodQOSBestEffort:
 		return oomBestEffort
 	}
-	score := burstableScore(container, capacity)
+	share := unrequested(pod)
+	score := burstableScore(container, share, capacity)
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == container.Name && isSidecar(c) {
 			// A sidecar must not die before the first of those that it serves, which is the one that asked for least.
 			first := int64(0)
 			for j := range pod.Spec.Containers {
-				first = max(first, burstableScore(&pod.Spec.Containers[j], capacity))
+				first = max(first, burstableScore(&pod.Spec.Containers[j], share, capacity))
 			}
 			score = min(score, first)
 		}
@@ -99,44 +103,42 @@ func oomScore(pod *corev1.Pod, container *corev1.Container, capacity int64) int6
 	return score
 }
 
-func burstableScore(container *corev1.Container, capacity int64) int64 {
+// inherited are a container's limits, and those of the pod for CPU and memory that it has none for.
+func inherited(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
+	limits := container.Resources.Limits
+	if !resourcehelper.IsPodLevelResourcesSet(pod) {
+		return limits
+	}
+	limits = limits.DeepCopy()
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		own, of := limits[name], pod.Spec.Resources.Limits[name]
+		if !own.IsZero() || of.IsZero() {
+			continue
+		}
+		if limits == nil {
+			limits = corev1.ResourceList{}
+		}
+		limits[name] = of.DeepCopy()
+	}
+	return limits
+}
+
+// unrequested is a container's part of the memory, in bytes, that a pod asks for beyond what its containers do (KEP-2837).
+func unrequested(pod *corev1.Pod) int64 {
+	n := int64(len(pod.Spec.Containers) + len(pod.Spec.InitContainers))
+	if n == 0 || !resourcehelper.IsPodLevelRequestsSet(pod) {
+		return 0
+	}
+	containers := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
+	return max(0, pod.Spec.Resources.Requests.Memory().Value()-containers.Memory().Value()) / n
+}
+
+// burstableScore is the score of a container that asks for so many bytes of memory more than it says.
+func burstableScore(container *corev1.Container, more, capacity int64) int64 {
 	if capacity <= 0 {
 		return oomMaxBurstable
 	}
-	request := min(container.Resources.Requests.Memory().Value(), capacity)
+	request := min(container.Resources.Requests.Memory().Value()+more, capacity)
 	score := oomBestEffort - oomBestEffort*request/capacity
 	return min(max(score, oomMinBurstable), oomMaxBurstable)
-}
-
-// qosClass is the class that the pod's own requests and limits give it.
-func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
-	asked, guaranteed := false, true
-	see := func(r corev1.ResourceRequirements) {
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			request, limit := r.Requests[name], r.Limits[name]
-			if !request.IsZero() || !limit.IsZero() {
-				asked = true
-			}
-			// A request that is not given is the limit.
-			if _, given := r.Requests[name]; limit.IsZero() || given && request.Cmp(limit) != 0 {
-				guaranteed = false
-			}
-		}
-	}
-	if pod.Spec.Resources != nil {
-		see(*pod.Spec.Resources)
-	} else {
-		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range list {
-				see(list[i].Resources)
-			}
-		}
-	}
-	switch {
-	case !asked:
-		return corev1.PodQOSBestEffort
-	case guaranteed:
-		return corev1.PodQOSGuaranteed
-	}
-	return corev1.PodQOSBurstable
 }

@@ -37,6 +37,7 @@ func applyDefaults(pod *corev1.Pod) {
 	for i := range spec.Containers {
 		defaultContainer(&spec.Containers[i], spec.HostNetwork)
 	}
+	defaultPodResources(pod)
 }
 
 func defaultVolume(v *corev1.Volume) {
@@ -74,14 +75,19 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 	defaultLifecycle(c.Lifecycle)
 }
 
-// defaultResources rounds to whole thousandths, the finest the API server keeps, and requests what is limited.
-func defaultResources(res *corev1.ResourceRequirements) {
+// roundResources rounds to whole thousandths, the finest the API server keeps.
+func roundResources(res *corev1.ResourceRequirements) {
 	for _, list := range []corev1.ResourceList{res.Limits, res.Requests} {
 		for name, quantity := range list {
 			quantity.RoundUp(resource.Milli)
 			list[name] = quantity
 		}
 	}
+}
+
+// defaultResources rounds, and requests what is limited.
+func defaultResources(res *corev1.ResourceRequirements) {
+	roundResources(res)
 	for name, quantity := range res.Limits {
 		if res.Requests == nil {
 			res.Requests = corev1.ResourceList{}

@@ -22,7 +22,7 @@ var carriedOut = newFieldSet(alsoForInit(withHooks(withProbes(
 	"spec.restartPolicy", "spec.terminationGracePeriodSeconds", "spec.activeDeadlineSeconds",
 	"spec.dnsPolicy", "spec.dnsConfig.nameservers", "spec.dnsConfig.searches",
 	"spec.dnsConfig.options[].name", "spec.dnsConfig.options[].value",
-	"spec.runtimeClassName", "spec.overhead",
+	"spec.runtimeClassName", "spec.overhead", "spec.resources.limits", "spec.resources.requests",
 	"spec.nodeName", "spec.nodeSelector", "spec.affinity.nodeAffinity",
 	"spec.hostNetwork", "spec.hostPID", "spec.hostIPC", "spec.shareProcessNamespace",
 	"spec.hostname", "spec.subdomain", "spec.setHostnameAsFQDN",

@@ -130,14 +130,7 @@ func portNumber(at *field.Path, port int32) (errs field.ErrorList) {
 func (s *containerScope) resources(res *corev1.ResourceRequirements, at *field.Path) {
 	s.resourceList(res.Limits, nil, at.Child("limits"))
 	s.resourceList(res.Requests, res.Limits, at.Child("requests"))
-	for _, resourceName := range sortedNames(res.Requests) {
-		limit, limited := res.Limits[resourceName]
-		request := res.Requests[resourceName]
-		if limited && request.Cmp(limit) > 0 {
-			s.report.invalid(field.ErrorList{field.Invalid(at.Child("requests").Key(string(resourceName)), request.String(),
-				fmt.Sprintf("must be at most the limit, %s", limit.String()))})
-		}
-	}
+	withinLimits(s.report, res, at)
 }
 
 // resourceList checks a list, save for what is equal in reported: requests are copied from limits by default, and what

@@ -72,6 +72,7 @@ func validatePod(r *report, pod *corev1.Pod) {
 	validateOS(r, s.OS)
 	volumes := validateVolumes(r, s.Volumes, spec.Child("volumes"))
 	validateContainers(r, s, volumes, spec)
+	validatePodResources(r, s, spec.Child("resources"))
 }
 
 func validateMeta(pod *corev1.Pod) field.ErrorList {
