@@ -20,7 +20,9 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/calls"
+	"github.com/journalet/journalet/runtime/cgroup"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/fetch"
 	"github.com/journalet/journalet/runtime/file"
 	"github.com/journalet/journalet/runtime/gate"
@@ -55,6 +57,9 @@ type agent struct {
 	url     *fetch.Driver // nil without a manifest URL
 	health  *health.Monitor
 	metrics *server.Metrics
+
+	cgroups   *cgroup.Tree // nil where pods get none
+	criDriver *cri.Driver
 }
 
 // Run runs the agent until ctx ends, then stops it cleanly: no container is touched by a stop. An
@@ -173,6 +178,7 @@ func (a *agent) seed(r *host.Recovered) {
 			})
 			a.health = health.New(a.healthOptions(last))
 		case *pod.Actor:
+			a.seedCgroups(ref, d)
 			a.seedProbes(r, ref, d)
 			a.seedGates(r, ref, d)
 			last, certain := d.Pod().GetObserved(), d.Observed()
@@ -209,6 +215,7 @@ func (a *agent) serve(ctx context.Context) error {
 	g, run := errgroup.WithContext(ctx)
 	drivers := map[string]func(context.Context) error{
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run, "file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain,
+		"cgroups": a.keepCgroups,
 	}
 	if a.url != nil {
 		drivers["http source"] = a.url.Run

@@ -126,13 +126,18 @@ func (a *agent) makeDrivers() error {
 	volumes := volume.New(volume.Options{
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir, Log: a.log,
 	})
-	driver := cri.New(cri.Options{
+	var err error
+	if a.cgroups, err = a.newCgroups(); err != nil {
+		return err
+	}
+	a.criDriver = cri.New(cri.Options{
 		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.library.get, Hash: pod.ContainerHash,
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
 		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"), MemoryCapacity: a.facts.Capacity.MemoryBytes,
 		Volumes: volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
+		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroupV2(), Cgroups: cri.DetectCgroups("/", cgroupV2()), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
 		Progress: func(p *journaletv1.PullProgressed) {
@@ -150,7 +155,7 @@ func (a *agent) makeDrivers() error {
 	a.probes, a.gates = a.newProbes(), a.newGates()
 	a.timers = timer.New(timer.Wall{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
-		Performer: driver, Outcome: a.host.Outcome, Finished: a.finished,
+		Performer: a.criDriver, Outcome: a.host.Outcome, Finished: a.finished,
 		Observe: func(operation string, took time.Duration, failed bool) {
 			var err error
 			if failed {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/journalet/journalet/runtime/cgroup"
 )
 
 // Defaults that flags and files override.
@@ -86,6 +88,16 @@ type Config struct {
 	ImageServiceEndpoint string
 	// RuntimeRequestTimeout bounds a call on the runtime other than a pull.
 	RuntimeRequestTimeout time.Duration
+	// CgroupsPerQOS gives pods cgroups of their own below CgroupRoot. It is off with the simulated runtime.
+	CgroupsPerQOS bool
+	// CgroupRoot is the cgroup above the pods', in the form of cgroupfs; empty: the topmost one.
+	CgroupRoot string
+	// CgroupDriver is cgroupfs or systemd, for a runtime that does not tell.
+	CgroupDriver string
+	// EnforceNodeAllocatable names what is bounded: EnforcePods, or nothing with EnforceNone.
+	EnforceNodeAllocatable []string
+	// PodPidsLimit is how many processes a pod may have; 0 and less: no bound.
+	PodPidsLimit int64
 	// CRIConcurrency is how many start calls may be under way at once; 1 serializes all calls.
 	CRIConcurrency int
 
@@ -137,6 +149,12 @@ type Config struct {
 	AllowBesideKubelet bool
 }
 
+// The values of --enforce-node-allocatable that are carried out.
+const (
+	EnforcePods = "pods"
+	EnforceNone = "none"
+)
+
 // The values of --sandbox-seccomp-profile.
 const (
 	SandboxSeccompMinimal        = "minimal"
@@ -147,6 +165,7 @@ const (
 func Defaults() *Config {
 	return &Config{
 		RootDir: DefaultRootDir, StaticPodPath: DefaultStaticPodPath, FileCheckFrequency: DefaultFileCheck, HTTPCheckFrequency: DefaultHTTPCheck,
+		CgroupsPerQOS: true, CgroupDriver: cgroup.Cgroupfs, EnforceNodeAllocatable: []string{EnforcePods}, PodPidsLimit: -1,
 		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout, CRIConcurrency: defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
@@ -186,6 +205,11 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.RuntimeClassPath, "runtime-class-path", c.RuntimeClassPath, "file or folder of RuntimeClass objects that pods may name; empty: none")
 	fs.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "socket of the CRI runtime, or sim:// for a simulated one")
 	fs.StringVar(&c.ImageServiceEndpoint, "image-service-endpoint", c.ImageServiceEndpoint, "must be the runtime's endpoint, if given")
+	fs.BoolVar(&c.CgroupsPerQOS, "cgroups-per-qos", c.CgroupsPerQOS, "give pods cgroups of their own, by class of service")
+	fs.StringVar(&c.CgroupRoot, "cgroup-root", c.CgroupRoot, "cgroup above the pods'; empty: the topmost one")
+	fs.StringVar(&c.CgroupDriver, "cgroup-driver", c.CgroupDriver, "cgroupfs or systemd, for a runtime that does not tell which it uses")
+	fs.StringSliceVar(&c.EnforceNodeAllocatable, "enforce-node-allocatable", c.EnforceNodeAllocatable, "what is bounded by a cgroup: pods, for all pods together, or none")
+	fs.Int64Var(&c.PodPidsLimit, "pod-max-pids", c.PodPidsLimit, "how many processes a pod may have; -1: no bound")
 	fs.IntVar(&c.CRIConcurrency, "cri-concurrency", c.CRIConcurrency, "start calls under way at once; 1 serializes all calls on the runtime")
 	fs.StringVar(&c.HostnameOverride, "hostname-override", c.HostnameOverride, "name of this node instead of the host's")
 	fs.StringVar(&c.NodeIP, "node-ip", c.NodeIP, "address of this node, or an IPv4 and an IPv6 one separated by a comma")

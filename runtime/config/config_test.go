@@ -107,7 +107,7 @@ func TestDefaultsAreValidAndFieldsWrittenOutAsDefaultsGiveNoWarning(t *testing.T
 
 func TestAnExistingKubeletConfigurationLoads(t *testing.T) {
 	c, problems := mustLoad(t, "--config", "testdata/kubeadm.yaml")
-	if got, want := named(problems), []string{"authentication", "cgroupDriver", "rotateCertificates"}; !slices.Equal(got, want) {
+	if got, want := named(problems), []string{"authentication", "rotateCertificates"}; !slices.Equal(got, want) {
 		t.Errorf("warnings on %v, want %v", got, want)
 	}
 	if c.StaticPodPath != "/etc/kubernetes/manifests" || c.ResolvConf != "/run/systemd/resolve/resolv.conf" ||
@@ -152,7 +152,7 @@ logging: {verbosity: 3, format: json, vmodule: [{filePattern: a, verbosity: 2}]}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
-	if got := named(problems); !slices.Equal(got, []string{"logging.vmodule", "systemReserved.pid"}) {
+	if got := named(problems); !slices.Equal(got, []string{"logging.vmodule"}) {
 		t.Errorf("warnings on %v", got)
 	}
 }

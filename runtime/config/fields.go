@@ -79,7 +79,14 @@ var fields = map[string]field{
 		}
 		return nil
 	}},
-	"logging": {apply: nothing}, // two flags win over its parts: applyLogging
+	"cgroupRoot":    {flag: "cgroup-root", apply: set(func(c *Config, k *kubeletconfig.KubeletConfiguration) { c.CgroupRoot = k.CgroupRoot })},
+	"cgroupsPerQOS": {flag: "cgroups-per-qos", apply: set(func(c *Config, k *kubeletconfig.KubeletConfiguration) { c.CgroupsPerQOS = *k.CgroupsPerQOS })},
+	"cgroupDriver":  {flag: "cgroup-driver", apply: set(func(c *Config, k *kubeletconfig.KubeletConfiguration) { c.CgroupDriver = k.CgroupDriver })},
+	"enforceNodeAllocatable": {flag: "enforce-node-allocatable", apply: set(func(c *Config, k *kubeletconfig.KubeletConfiguration) {
+		c.EnforceNodeAllocatable = k.EnforceNodeAllocatable
+	})},
+	"podPidsLimit": {flag: "pod-max-pids", apply: set(func(c *Config, k *kubeletconfig.KubeletConfiguration) { c.PodPidsLimit = *k.PodPidsLimit })},
+	"logging":      {apply: nothing}, // two flags win over its parts: applyLogging
 
 	"syncFrequency": {ignored: "nothing is synced by the clock here, ignored", def: `"1m"`},
 
@@ -126,13 +133,10 @@ var fields = map[string]field{
 	"volumePluginDir":                        {ignored: notYet, def: `"/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"`},
 	"localStorageCapacityIsolation":          {ignored: notYet, def: `true`},
 
-	"kubeletCgroups": {ignored: notYet}, "systemCgroups": {ignored: notYet}, "cgroupRoot": {ignored: notYet},
-	"cgroupsPerQOS": {ignored: notYet, def: `true`}, "cgroupDriver": {ignored: ours + ": the runtime says", def: `"cgroupfs"`},
-	"systemReservedCgroup": {ignored: notYet}, "kubeReservedCgroup": {ignored: notYet},
-	"enforceNodeAllocatable": {ignored: notYet, def: `["pods"]`}, "reservedSystemCPUs": {ignored: notYet},
+	"kubeletCgroups": {ignored: notYet}, "systemCgroups": {ignored: notYet},
+	"systemReservedCgroup": {ignored: notYet}, "kubeReservedCgroup": {ignored: notYet}, "reservedSystemCPUs": {ignored: notYet},
 	"qosReserved": {ignored: notYet}, "singleProcessOOMKill": {ignored: notYet, def: `false`},
-	"podPidsLimit": {ignored: notYet + ": a pod may use as many processes as the system lets it", def: `-1`},
-	"cpuCFSQuota":  {ignored: notYet, def: `true`}, "cpuCFSQuotaPeriod": {ignored: notYet, def: `"100ms"`},
+	"cpuCFSQuota": {ignored: notYet, def: `true`}, "cpuCFSQuotaPeriod": {ignored: notYet, def: `"100ms"`},
 	"cpuManagerPolicy": {ignored: notYet, def: `"none"`}, "cpuManagerPolicyOptions": {ignored: notYet},
 	"cpuManagerReconcilePeriod": {ignored: notYet, def: `"10s"`}, "memoryManagerPolicy": {ignored: notYet, def: `"None"`},
 	"topologyManagerPolicy": {ignored: notYet, def: `"none"`}, "topologyManagerScope": {ignored: notYet, def: `"container"`},

@@ -232,9 +232,6 @@ func (c *Config) take(m *merged, given func(string) bool) ([]Problem, error) {
 			if err := f.apply(c, all, file); err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
-			if reserved, ok := m.values[name].(map[string]any); ok && reserved["pid"] != nil {
-				problems = append(problems, Problem{File: file, Field: name + ".pid", Message: notYet})
-			}
 		}
 	}
 	return problems, nil

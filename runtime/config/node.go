@@ -21,6 +21,8 @@ import (
 // Capacity is what there is, or what pods may ask for in sum.
 type Capacity struct {
 	MilliCPU, MemoryBytes, EphemeralStorageBytes int64
+	// Pids are processes; 0: not known.
+	Pids int64
 }
 
 // NodeFacts is what the machine says, together with what was configured about it.
@@ -148,7 +150,21 @@ func capacity(root, rootDir string) (Capacity, error) {
 		return out, fmt.Errorf("measure the file system of %s: %w; see to it that the agent may reach it", rootDir, err)
 	}
 	out.EphemeralStorageBytes = int64(st.Blocks) * st.Bsize
+	out.Pids = maxPids(root)
 	return out, nil
+}
+
+// maxPids is how many processes the kernel can have, which two settings bound; 0 if it does not tell.
+func maxPids(root string) int64 {
+	var least int64
+	for _, file := range []string{"pid_max", "threads-max"} {
+		data, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel", file))
+		n, perr := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+		if err == nil && perr == nil && n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
 }
 
 // onlineCPUs reads the kernel's list and not this process's share of it, which the agent's own unit may narrow.
@@ -208,12 +224,16 @@ func (c *Config) allocatable(has Capacity) (Capacity, error) {
 				left.MemoryBytes -= q.Value()
 			case "ephemeral-storage":
 				left.EphemeralStorageBytes -= q.Value()
+			case "pid":
+				if has.Pids > 0 {
+					left.Pids -= q.Value()
+				}
 			}
 		}
 	}
-	if left.MilliCPU < 0 || left.MemoryBytes < 0 || left.EphemeralStorageBytes < 0 {
-		return left, fmt.Errorf("reserved is more than there is: %dm CPU, %d bytes of memory, %d bytes of storage; lower systemReserved or kubeReserved",
-			has.MilliCPU, has.MemoryBytes, has.EphemeralStorageBytes)
+	if left.MilliCPU < 0 || left.MemoryBytes < 0 || left.EphemeralStorageBytes < 0 || left.Pids < 0 {
+		return left, fmt.Errorf("reserved is more than there is: %dm CPU, %d bytes of memory, %d bytes of storage, %d processes; lower systemReserved or kubeReserved",
+			has.MilliCPU, has.MemoryBytes, has.EphemeralStorageBytes, has.Pids)
 	}
 	return left, nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/runtime/cgroup"
 )
 
 // Bounds of what may be set.
@@ -86,11 +87,33 @@ func (c *Config) Validate() error {
 	if _, err := c.Retention(); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, c.validateCgroups()...)
 	errs = append(errs, c.validateNetwork()...)
 	errs = append(errs, c.validateURL()...)
 	errs = append(errs, c.validateNode()...)
 	slices.SortStableFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
+}
+
+// enforcements are the values of --enforce-node-allocatable that the kubelet knows; those beside pods and none are not carried out.
+var enforcements = []string{
+	EnforceNone, EnforcePods, "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible",
+}
+
+func (c *Config) validateCgroups() []error {
+	var errs []error
+	if c.CgroupDriver != cgroup.Cgroupfs && c.CgroupDriver != cgroup.Systemd {
+		errs = append(errs, fmt.Errorf("cgroupDriver (--cgroup-driver): found %q, want %s or %s", c.CgroupDriver, cgroup.Cgroupfs, cgroup.Systemd))
+	}
+	for _, what := range c.EnforceNodeAllocatable {
+		switch {
+		case !slices.Contains(enforcements, what):
+			errs = append(errs, fmt.Errorf("enforceNodeAllocatable (--enforce-node-allocatable): %q is none of %s", what, strings.Join(enforcements, ", ")))
+		case what == EnforceNone && len(c.EnforceNodeAllocatable) > 1:
+			errs = append(errs, errors.New("enforceNodeAllocatable (--enforce-node-allocatable): none stands alone; drop it or the others"))
+		}
+	}
+	return errs
 }
 
 // Retention is what is to be kept of the journal. An error names the flag that is out of bounds.

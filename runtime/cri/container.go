@@ -129,6 +129,10 @@ func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Co
 	if err := verifyNonRoot(in); err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
+	// That of a pod of an older version was never made.
+	if err := c.ensureCgroup(ctx, pod); err != nil {
+		return "", err
+	}
 	logDir, err := c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, "")
 	if err == nil {
 		_, err = c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, container.Name)

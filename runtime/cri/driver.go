@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cgroup"
 	"github.com/journalet/journalet/runtime/volume"
 )
 
@@ -80,8 +81,10 @@ type Options struct {
 	SandboxSeccomp string
 	// SeccompRoot is where profiles of type Localhost are.
 	SeccompRoot string
-	// CgroupRoot is the cgroup under which a pod's cgroup stands. Empty leaves the parent to the runtime.
-	CgroupRoot string
+	// PodCgroups are the pods' cgroups; nil: they get none, and the runtime puts them where it likes.
+	PodCgroups *cgroup.Tree
+	// CgroupDriver is for a runtime that does not tell its own, cgroup.Cgroupfs or cgroup.Systemd. Default cgroup.Cgroupfs.
+	CgroupDriver string
 	// CgroupV2 lets cgroup v2 settings be sent (memory.oom.group).
 	CgroupV2 bool
 	// Cgroups is what else containers are held to: no swap (kubelet memorySwap: NoSwap) and no huge pages.
@@ -139,6 +142,7 @@ func setDefaults(o *Options) {
 	orDefault(&o.PodLogDir, DefaultPodLogDir)
 	orDefault(&o.ContainerLogDir, DefaultContainerLogDir)
 	orDefault(&o.HostsFile, "/etc/hosts")
+	orDefault(&o.CgroupDriver, cgroup.Cgroupfs)
 	orDefault(&o.PullQPS, DefaultPullQPS)
 	orDefault(&o.PullBurst, DefaultPullBurst)
 	t := &o.Timeouts
@@ -260,7 +264,10 @@ func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (result,
 	if err != nil {
 		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
-	return result{}, nil
+	if req.GetAll() {
+		err = c.removeCgroup(ctx)
+	}
+	return result{}, err
 }
 
 // manifest reads the pod that an intent is about. A manifest of another pod would start the wrong thing: refused.

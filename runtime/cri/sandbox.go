@@ -23,6 +23,9 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	if err != nil {
 		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
+	if err := c.ensureCgroup(ctx, pod); err != nil {
+		return result{}, err
+	}
 	config, err := c.sandboxConfig(pod, req.GetAttempt(), c.intent, logDir)
 	if err != nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
@@ -106,6 +109,7 @@ func (c *call) stopSandbox(ctx context.Context, id string) (result, error) {
 	if err != nil && !isNotFound(err) {
 		return result{}, err
 	}
+	c.releaseCgroup()
 	return result{sandboxID: id}, nil
 }
 

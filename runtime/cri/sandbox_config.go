@@ -140,16 +140,18 @@ func (d *Driver) sandboxHostname(pod *corev1.Pod) (string, error) {
 	return fqdn, nil
 }
 
-// linuxSandboxConfig leaves the cgroup parent empty unless CgroupRoot is set: the agent does not make the tree of
-// cgroups by QoS class yet, and naming a parent that nobody made would put pods under no bound while it looks as if.
 func (d *Driver) linuxSandboxConfig(pod *corev1.Pod) (*runtimeapi.LinuxPodSandboxConfig, error) {
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(pod),
 		Privileged:       anyPrivileged(pod),
 		Seccomp:          d.sandboxProfile(),
 	}
+	parent, err := d.cgroupParent(pod)
+	if err != nil {
+		return nil, err
+	}
 	out := &runtimeapi.LinuxPodSandboxConfig{
-		CgroupParent: d.opts.CgroupRoot, SecurityContext: sc, Sysctls: map[string]string{},
+		CgroupParent: parent, SecurityContext: sc, Sysctls: map[string]string{},
 		Resources: d.sandboxResources(pod), Overhead: d.overhead(pod),
 	}
 	psc := pod.Spec.SecurityContext
@@ -164,7 +166,6 @@ func (d *Driver) linuxSandboxConfig(pod *corev1.Pod) (*runtimeapi.LinuxPodSandbo
 		// CRI refuses a group without a user; containers get their group from their own configuration.
 		sc.RunAsGroup = nil
 	}
-	var err error
 	sc.SupplementalGroups, sc.SupplementalGroupsPolicy, err = supplementalGroups(psc)
 	return out, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/journalet/journalet/actors/resize"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cgroup"
 )
 
 // allocated is the pod that an intent is about, with the CPU and memory of another manifest where one is named.
@@ -59,6 +60,9 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	if err := c.checkMemory(ctx, req.GetFallingLimits()); err != nil {
 		return res, err
 	}
+	if err := c.resizeCgroup(ctx, pod, (*cgroup.Tree).Widen); err != nil {
+		return res, err
+	}
 	if err := c.updateSandbox(ctx, pod, req.GetSandboxId()); err != nil {
 		return res, err
 	}
@@ -71,6 +75,9 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	})
 	if err != nil {
 		return res, goneError(err, req.GetContainerId())
+	}
+	if err := c.resizeCgroup(ctx, pod, (*cgroup.Tree).Fit); err != nil {
+		return res, err
 	}
 	shown, err := c.containerStatus(ctx, req.GetContainerId())
 	if err != nil {

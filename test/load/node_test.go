@@ -196,7 +196,7 @@ func (n *node) startWith(more ...string) {
 		"--root-dir", filepath.Join(n.dir, "root"), "--static-pod-path", n.pods, "--container-runtime-endpoint", "unix://" + n.socket(),
 		"--healthz-port", strconv.Itoa(n.port), "--max-pods", strconv.Itoa(maxPods), "--hostname-override", "load",
 		"--pod-log-dir", filepath.Join(n.dir, "logs"), "--container-log-dir", filepath.Join(n.dir, "links"),
-		"--resolv-conf", "", "--allow-beside-kubelet",
+		"--resolv-conf", "", "--allow-beside-kubelet", "--cgroups-per-qos=false",
 	}, more...)...)
 	n.cmd.Env = append(os.Environ(), agentEnv+"=1")
 	n.cmd.Stderr, n.cmd.Stdout = log, log

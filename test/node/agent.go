@@ -33,6 +33,7 @@ type Agent struct {
 	Node, Endpoint         string
 	Program                string
 	Flags                  []string
+	CgroupRoot             string              // the name of a cgroup of its own; empty: the flags say
 	User                   *syscall.Credential // nil: this process's
 	Process                *Process            // nil before the first start
 	Client                 *query.Client       // nil before the first answer; it outlives restarts
@@ -63,6 +64,8 @@ func (s *Setup) NewAgent(t *testing.T, settle time.Duration, tell func(), flags 
 	if err := errors.Join(err, os.Mkdir(a.Manifests, 0o755)); err != nil {
 		t.Fatal(err)
 	}
+	a.CgroupRoot = a.Node
+	a.makeCgroupRoot()
 	t.Cleanup(func() { a.cleanUp(settle, tell) })
 	return a
 }
@@ -72,11 +75,15 @@ func (a *Agent) AtTheEnd(f func()) { a.closers = append(a.closers, f) }
 
 // Args are the command line of `journalet run`.
 func (a *Agent) Args() []string {
+	flags := a.Flags
+	if a.CgroupRoot != "" {
+		flags = append([]string{"--cgroup-root", "/" + a.CgroupRoot}, flags...)
+	}
 	return append([]string{
 		"run", "--root-dir", a.Root, "--static-pod-path", a.Manifests, "--container-runtime-endpoint", a.Endpoint,
 		"--hostname-override", a.Node, "--pod-log-dir", a.PodLogs, "--container-log-dir", a.ContainerLogs,
 		"--healthz-port", "0", "-v", "2",
-	}, a.Flags...)
+	}, flags...)
 }
 
 // Spawn runs the agent, in its own folder, and waits for nothing.
@@ -277,6 +284,9 @@ func (a *Agent) clearAway(tell func()) {
 	}
 	for _, s := range left {
 		a.runtime.RemoveSandbox(s.GetId())
+	}
+	if a.CgroupRoot != "" {
+		a.removeCgroups()
 	}
 	unmountBelow(a.Dir)
 	_ = a.Log.file.Close()

@@ -122,7 +122,7 @@ func newAgent(t *testing.T, program string, rt server) *node.Agent {
 	}
 	t.Cleanup(func() { _ = runtime.Conn().Close() })
 	a := (&node.Setup{Program: program, Runtime: runtime}).NewAgent(t, settle, nil,
-		"--static-pod-path", manifests, "--allow-beside-kubelet", "--resolv-conf", "")
+		"--static-pod-path", manifests, "--allow-beside-kubelet", "--resolv-conf", "", "--cgroups-per-qos=false")
 	a.Node = nodeName
 	return a
 }
