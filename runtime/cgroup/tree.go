@@ -236,12 +236,18 @@ func (t *Tree) Widen(p *corev1.Pod) error {
 	})
 }
 
-// Fit gives a pod's cgroup what its pod is to have, after its containers were changed. A pod without a cgroup is done.
+// Fit gives a pod's cgroup what its pod is to have, after one of its containers was changed. A quota that another container's still exceeds, which
+// the kernel refuses on cgroup v1, is left for when that one was changed. A pod without a cgroup is done.
 func (t *Tree) Fit(p *corev1.Pod) error {
-	return t.change(p, func(e *entry, _, to Values) (Values, error) {
+	err := t.change(p, func(e *entry, _, to Values) (Values, error) {
 		t.share(e, asks(p))
 		return to, nil
 	})
+	if errors.Is(err, unix.EINVAL) {
+		t.log.Debug("a pod's cgroup waits for other containers of the pod", "pod", p.UID, "error", err)
+		return nil
+	}
+	return err
 }
 
 func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Values, error)) error {
