@@ -212,9 +212,13 @@ func heldBy(twin string) error {
 }
 
 func (c *call) runSandbox(k *journaletv1.RunSandbox) (result, error) {
+	looked := c.w.clock.uptime
 	if !c.inDoubt {
 		later := ""
-		if err := c.settle(tookLook, lookTimeout, func(bool) error { later = c.laterSandbox(k.GetAttempt()); return nil }); err != nil {
+		if err := c.settle(tookLook, lookTimeout, func(bool) error {
+			later, looked = c.laterSandbox(k.GetAttempt()), c.w.clock.uptime
+			return nil
+		}); err != nil {
 			return result{}, err
 		}
 		if err := heldBy(later); err != nil {
@@ -227,12 +231,13 @@ func (c *call) runSandbox(k *journaletv1.RunSandbox) (result, error) {
 			if c.w.mishap() {
 				return failedCall("failed to set up the sandbox's network")
 			}
-			id, err = c.w.makeSandbox(c.uid, c.intent, k, gone)
+			id, err = c.w.makeSandbox(c.uid, c.intent, k, gone, looked)
 			return err
 		})
 		return id, err
 	}, func() (string, bool, error) {
 		twin := ""
+		looked = c.w.clock.uptime
 		for _, x := range c.w.of(c.uid).sandboxes {
 			switch {
 			case x.intent == c.intent:

@@ -154,8 +154,8 @@ func (h *podHistory) mayRunAgain(container string) {
 }
 
 // sandboxMade: one sandbox at a time, and its intent first. What a runtime does for an agent that is dead, or has given up
-// waiting, comes at its own time, and nobody can keep it from it.
-func (j *judge) sandboxMade(o *objects, x *sandbox, gone bool) {
+// waiting, comes at its own time, and nobody can keep it from it; nor can who looked before it came.
+func (j *judge) sandboxMade(o *objects, x *sandbox, gone bool, looked time.Duration) {
 	j.performs(x.intent)
 	if gone {
 		return
@@ -164,7 +164,7 @@ func (j *judge) sandboxMade(o *objects, x *sandbox, gone bool) {
 		j.broken(noneOfGonePods, x.uid, "sandbox %s is made", x.id)
 	}
 	for _, other := range o.sandboxes {
-		if other.ready || !other.stopped {
+		if late := other.late > 0 && other.late >= looked; !late && (other.ready || !other.stopped) {
 			j.broken(oneSandbox, x.uid, "sandbox %s is made beside %s (ready %t, stopped %t)", x.id, other.id, other.ready, other.stopped)
 		}
 	}

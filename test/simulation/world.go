@@ -66,6 +66,8 @@ type sandbox struct {
 	hostNetwork     bool
 	created         time.Time
 	ips             []string
+	// late is when it was made for an agent that was gone, 0 for one made while its asker waited.
+	late time.Duration
 }
 
 type container struct {
@@ -136,8 +138,8 @@ func (w *world) findContainer(uid, id string) *container {
 	return nil
 }
 
-// makeSandbox is RunPodSandbox. gone: nobody waits for it any more.
-func (w *world) makeSandbox(uid, intent string, k *journaletv1.RunSandbox, gone bool) (string, error) {
+// makeSandbox is RunPodSandbox. gone: nobody waits for it any more. looked is when the asker last looked at the pod's sandboxes.
+func (w *world) makeSandbox(uid, intent string, k *journaletv1.RunSandbox, gone bool, looked time.Duration) (string, error) {
 	o := w.of(uid)
 	for _, x := range o.sandboxes {
 		if x.attempt == k.GetAttempt() {
@@ -153,7 +155,10 @@ func (w *world) makeSandbox(uid, intent string, k *journaletv1.RunSandbox, gone 
 	if !x.hostNetwork {
 		x.ips = []string{fmt.Sprintf("10.0.%d.%d", w.ids/250, w.ids%250+1)}
 	}
-	w.judge.sandboxMade(o, x, gone)
+	if gone {
+		x.late = w.clock.uptime
+	}
+	w.judge.sandboxMade(o, x, gone, looked)
 	o.sandboxes = append(o.sandboxes, x)
 	slices.SortStableFunc(o.sandboxes, func(a, b *sandbox) int { return cmp.Compare(a.attempt, b.attempt) })
 	return x.id, nil
