@@ -138,7 +138,7 @@ var mischief = map[string]struct {
 	"other settings":           {2, 10 * time.Millisecond, time.Second, (*sim).otherSettings},
 	"snapshot":                 {4, 0, 0, func(s *sim, _ Op) { s.snapshot() }},
 	"kill the runtime":         {5, 100 * time.Millisecond, 2 * time.Minute, (*sim).killRuntime},
-	"the runtime hangs":        {4, time.Second, 4 * time.Minute, func(s *sim, o Op) { s.world.hungUntil = s.clock.uptime + o.lasts }},
+	"the runtime hangs":        {4, time.Second, 4 * time.Minute, func(s *sim, o Op) { s.world.hungUntil = max(s.world.hungUntil, s.clock.uptime+o.lasts) }},
 	"the runtime is slow":      {4, 10 * time.Second, 3 * time.Minute, func(s *sim, o Op) { s.world.slowUntil = s.clock.uptime + o.lasts }},
 	"no network":               {2, time.Second, 2 * time.Minute, (*sim).noNetwork},
 	"no registry":              {3, time.Second, 5 * time.Minute, (*sim).noRegistry},
