@@ -42,8 +42,8 @@ func (a *Actor) onlyOnce(c *corev1.Container) bool {
 	return a.never(c) && a.manifest.Annotations[AnnotationStartGuarantee] != AtLeastOnce
 }
 
-// made is the instance of a container that waits for its start, nil if there is none: one for another sandbox or from
-// another manifest will not be started.
+// made is the instance of a container that waits for its start, nil if there is none: one for another sandbox
+// will not be started, nor one from a manifest that an older version took for another (keepMade).
 func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.MadeContainer {
 	m := r.GetMade()
 	if m.GetContainerId() == "" || m.GetSandboxId() != a.state.GetSandboxId() || m.GetDigest() != a.state.GetPod().GetDigest() {
@@ -72,8 +72,9 @@ func evolveMade(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f
 	}
 }
 
-// keepMade has instances that were made for one manifest, or are being made, started for another one that differs in CPU and
-// memory only: they get these when they run. Another instance would count as a restart.
+// keepMade has instances that were made for one manifest, or are being made, started for the next one of the pod, as if one call had
+// made and started them. What is new they get as one that runs does: CPU and memory in place, another image by a restart, another
+// runtime class with the next sandbox. Another instance would count as a restart whatever has changed.
 func (a *Actor) keepMade(from, to string) {
 	for _, name := range slices.Sorted(maps.Keys(a.state.GetContainers())) {
 		r := a.state.Containers[name]

@@ -44,10 +44,17 @@ func inSandbox(c *journaletv1.ContainerObservation, name string) string {
 	return c.GetSandboxId() + " " + name
 }
 
+// define gives a container what its manifest says of it when it is made. A later manifest changes nothing of that.
+func define(c *journaletv1.ContainerObservation, spec *corev1.Container) {
+	if c.GetHash() == "" {
+		c.Image, c.ImageRef, c.Hash = spec.Image, "sha256:"+spec.Image, pod.ContainerHash(spec)
+	}
+}
+
 // watchStart gives a container that starts what its manifest says of it, and judges its turn.
 func (w *world) watchStart(o *objects, alias string, c *journaletv1.ContainerObservation, m *corev1.Pod) {
 	known := func(spec *corev1.Container, once string) {
-		c.Image, c.ImageRef, c.Hash = spec.Image, "sha256:"+spec.Image, pod.ContainerHash(spec)
+		define(c, spec)
 		o.sizes[c.GetId()] = resize.Of(&spec.Resources)
 		once += c.GetName() + " " + c.GetHash()
 		o.began[once]++

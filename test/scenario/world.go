@@ -213,6 +213,10 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 	if k.GetPart() == journaletv1.StartPart_START_PART_MAKE {
 		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_CREATED, nil
 		o.madeFor[c.GetId()] = k.GetDigest()
+		specs := slices.Concat(manifest.Spec.InitContainers, manifest.Spec.Containers)
+		if i := slices.IndexFunc(specs, func(s corev1.Container) bool { return s.Name == c.GetName() }); i >= 0 {
+			define(c, &specs[i])
+		}
 	} else {
 		w.watchStart(o, alias, c, manifest)
 	}
