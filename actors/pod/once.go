@@ -124,3 +124,25 @@ func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, w *journaletv1.Star
 	}
 	takeBackOffBack(r)
 }
+
+// known is the pod as far as it is certain: without the instances that are seen to have ended without having run while their start
+// is under way. Whether they have not run, and so have not been, is known when the start has its outcome; what was told
+// of them before might have to be taken back.
+func (a *Actor) known() *Actor {
+	var uncertain []string
+	for _, name := range slices.Sorted(maps.Keys(a.state.GetContainers())) {
+		r := a.state.Containers[name]
+		if cur := r.GetCurrent(); exited(cur) && cur.GetStartedAt() == nil && a.calling(beginning(r)) {
+			uncertain = append(uncertain, name)
+		}
+	}
+	if len(uncertain) == 0 {
+		return a
+	}
+	k := *a
+	k.state = proto.CloneOf(a.state)
+	for _, name := range uncertain {
+		k.state.Containers[name].Current, k.state.Containers[name].Last = k.state.Containers[name].GetLast(), nil
+	}
+	return &k
+}

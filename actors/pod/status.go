@@ -25,6 +25,7 @@ var conditionTypes = []corev1.PodConditionType{
 
 // tellStatus decides a PodStatusChanged if what the pod reports is not what it last told.
 func (d *step) tellStatus() error {
+	d = &step{actor: d.known(), in: d.in, now: d.now, emit: d.emit}
 	s := d.state
 	c := &journaletv1.PodStatusChanged{Phase: d.phase(), Reason: s.GetReason(), Message: s.GetMessage()}
 	changed := c.GetPhase() != s.GetPhase()

@@ -48,7 +48,7 @@ func (a *Actor) View(on Node) *corev1.Pod {
 		p.DeletionTimestamp = &at
 		p.DeletionGracePeriodSeconds = p.Spec.TerminationGracePeriodSeconds
 	}
-	p.Status = a.status(on)
+	p.Status = a.known().status(on)
 	return p
 }
 

@@ -287,6 +287,8 @@ func (s *Story) disturb(d *datadriven.TestData) (string, error) {
 			return "", nil
 		}
 		c.State = journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
+	case "gives-up":
+		c.State, c.StartedAt, c.FinishedAt, c.ExitCode, c.Reason = journaletv1.ContainerState_CONTAINER_STATE_EXITED, nil, timestamppb.New(s.g.now), 128, "StartError"
 	case "only-created":
 		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_CREATED, nil
 	default:
