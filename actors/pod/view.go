@@ -2,6 +2,8 @@ package pod
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
@@ -120,7 +122,26 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 	for i := range a.containers() {
 		st.ContainerStatuses = append(st.ContainerStatuses, a.containerStatus(on, &a.containers()[i]))
 	}
+	shareMessages(st.InitContainerStatuses, st.ContainerStatuses)
 	return st
+}
+
+// podMessageBytes is how long the termination messages of a pod's containers may be in sum, the same for each
+// (kubelet: MaxPodTerminationMessageLogLength).
+const podMessageBytes = 12 << 10
+
+// shareMessages cuts termination messages, and those of the instances before, to their container's share.
+func shareMessages(lists ...[]corev1.ContainerStatus) {
+	most := podMessageBytes / max(len(slices.Concat(lists...)), 1)
+	for _, list := range lists {
+		for i := range list {
+			for _, t := range []*corev1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
+				if t != nil && len(t.Message) > most {
+					t.Message = strings.ToValidUTF8(t.Message[:most], "")
+				}
+			}
+		}
+	}
 }
 
 func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerStatus {

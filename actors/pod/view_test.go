@@ -1,6 +1,8 @@
 package pod_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -59,5 +61,50 @@ func TestAStatusNamesTheContainersOwnImage(t *testing.T) {
 		if got := a.View(pod.Node{}).Status.ContainerStatuses[i].Image; got != want {
 			t.Errorf("container %d has image %s, want %s", i, got, want)
 		}
+	}
+}
+
+// As the kubelet's: 12 KiB for all containers of a pod, each the same, so that a status does not grow with their number.
+func TestTerminationMessagesShareWhatAPodMaySay(t *testing.T) {
+	state := &journaletv1.PodState{
+		Pod: &journaletv1.PodRef{Uid: "a", Digest: "sha256:1"}, Stage: journaletv1.PodStage_POD_STAGE_RUNNING,
+		Containers: map[string]*journaletv1.ContainerRecord{},
+	}
+	ended := func(id, message string) *journaletv1.ContainerObservation {
+		return &journaletv1.ContainerObservation{Id: id, State: journaletv1.ContainerState_CONTAINER_STATE_EXITED, ExitCode: 1, Message: message}
+	}
+	p := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, InitContainers: []corev1.Container{{Name: "init"}}}}
+	for _, name := range []string{"init", "b", "c", "d"} {
+		if name != "init" {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name})
+		}
+		state.Containers[name] = &journaletv1.ContainerRecord{
+			Name: name, Current: ended(name+"-1", strings.Repeat("x", 3071)+"é and more"), Last: ended(name+"-0", strings.Repeat("y", 4096)),
+		}
+	}
+	stored, err := proto.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := func() corev1.PodStatus {
+		a := pod.New("a")
+		if err := a.Restore(stored); err != nil {
+			t.Fatal(err)
+		}
+		a.Resolve("sha256:1", p)
+		return a.View(pod.Node{}).Status
+	}
+	st := view()
+	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses) {
+		if got := c.State.Terminated.Message; got != strings.Repeat("x", 3071) {
+			t.Errorf("%s says %d bytes, ending in %q", c.Name, len(got), got[len(got)-4:])
+		}
+		if got := len(c.LastTerminationState.Terminated.Message); got != 3072 {
+			t.Errorf("before, %s said %d bytes", c.Name, got)
+		}
+	}
+	p.Spec.InitContainers, p.Spec.Containers = nil, p.Spec.Containers[:1]
+	if got := len(view().ContainerStatuses[0].LastTerminationState.Terminated.Message); got != 4096 {
+		t.Errorf("alone it said %d bytes", got)
 	}
 }

@@ -97,6 +97,38 @@ func TestTheEnvironmentReadsThePodAndItsOwnEarlierVariables(t *testing.T) {
 	}
 }
 
+// As the kubelet's: a limit that is not set, or is 0, is what the node has for pods; a request is 0. The result is rounded up.
+func TestALimitThatIsNotSetIsReadAsWhatTheNodeHas(t *testing.T) {
+	d := testDriver()
+	d.opts.Allocatable = func() corev1.ResourceList {
+		return corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("3500m"), corev1.ResourceMemory: resource.MustParse("7Gi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("50Gi"),
+		}
+	}
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0")}
+		p.Spec.InitContainers = []corev1.Container{{Name: "first", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1001m")},
+		}}}
+	})
+	for _, c := range []struct{ container, of, divisor, want string }{
+		{"", "limits.cpu", "", "4"}, {"", "limits.cpu", "0", "4"}, {"", "limits.cpu", "1", "4"}, {"", "limits.cpu", "1m", "3500"},
+		{"", "limits.memory", "", "7516192768"}, {"", "limits.memory", "1Gi", "7"}, {"", "limits.memory", "4Gi", "2"},
+		{"", "limits.ephemeral-storage", "1Gi", "50"}, {"", "requests.cpu", "1m", "0"}, {"", "requests.ephemeral-storage", "", "0"},
+		{"first", "limits.cpu", "", "2"}, {"first", "requests.cpu", "1m", "1001"}, {"first", "limits.memory", "1Gi", "7"},
+	} {
+		ref := &corev1.ResourceFieldSelector{ContainerName: c.container, Resource: c.of}
+		if c.divisor != "" {
+			ref.Divisor = resource.MustParse(c.divisor)
+		}
+		got, err := d.resourceValue(containerInput{pod: pod, container: &pod.Spec.Containers[0]}, ref)
+		if err != nil || got != c.want {
+			t.Errorf("%+v: %s, %v", c, got, err)
+		}
+	}
+}
+
 func TestDNSFollowsThePolicy(t *testing.T) {
 	host := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"corp"}, Options: []string{"ndots:2", "rotate"}}
 	five := "5"
