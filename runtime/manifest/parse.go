@@ -64,7 +64,7 @@ func parseYAML(data []byte) ([]document, *fault) {
 			if !errors.As(err, &f) {
 				f = syntaxFault(err, data)
 			}
-			docs = append(docs, document{fault: f})
+			docs = append(docs, document{fault: f.hint(data)})
 		case !tree.isNull():
 			docs = append(docs, checkLimits(tree))
 		}
@@ -91,8 +91,28 @@ func syntaxFault(err error, data []byte) *fault {
 	if line == 0 {
 		line = lineOfBadByte(data)
 	}
-	return &fault{line: min(line, 1+bytes.Count(data, []byte("\n"))), code: CodeSyntax,
+	f := &fault{line: min(line, 1+bytes.Count(data, []byte("\n"))), code: CodeSyntax,
 		message: "not valid YAML: " + text, remedy: "mend the YAML; until then nothing in this file is read"}
+	return f.hint(data)
+}
+
+// hint says more of a mistake that many make: tabs, and a template that nobody has filled in.
+func (f *fault) hint(data []byte) *fault {
+	if f.code != CodeSyntax {
+		return f
+	}
+	lines := bytes.SplitN(data, []byte("\n"), f.line+1)
+	if f.line < 1 || f.line > len(lines) {
+		return f
+	}
+	line := lines[f.line-1]
+	switch {
+	case bytes.Contains(line, []byte("{{")):
+		f.message, f.remedy = "a template that has not been filled in: "+f.message, "put in the values first, and write what comes out"
+	case bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("\t")):
+		f.remedy = "indent with spaces: this line begins with a tab"
+	}
+	return f
 }
 
 // lineOfBadByte is the line of the first byte that YAML cannot contain, or 1: complaints about line 1 name no line.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -43,7 +44,17 @@ const (
 	notYetRemedy  = "remove it, or run this pod with an agent that carries it out"
 )
 
+// serverFields are those that nobody but an API server makes something of: mostly of a pod that was read from one and written into a file.
+var serverFields = []string{
+	"metadata.generateName", "metadata.selfLink", "metadata.resourceVersion", "metadata.generation", "metadata.deletionTimestamp",
+	"metadata.deletionGracePeriodSeconds", "metadata.ownerReferences", "metadata.managedFields", "metadata.finalizers",
+}
+
 func (r *report) notYet(at, what string) {
+	if slices.Contains(serverFields, at) {
+		r.addAt(at, CodeNotYet, "it means something to an API server only", "remove it")
+		return
+	}
 	message := notYetMessage
 	if what != "" {
 		message = what + " is " + notYetMessage
@@ -90,12 +101,19 @@ func (r *report) sorted() []Problem {
 		if p.Code == CodeStaticPod || p.Code == CodeNotYet {
 			key = p.Field
 		}
-		if !seen[key] {
+		if !seen[key] && !r.within(p) {
 			seen[key] = true
 			kept = append(kept, p)
 		}
 	}
 	return kept
+}
+
+// within tells whether a problem is with the value of a field that has to go anyway.
+func (r *report) within(p Problem) bool {
+	return p.Code != CodeStaticPod && p.Code != CodeNotYet && p.Code != CodeUnknownField && slices.ContainsFunc(r.problems, func(q Problem) bool {
+		return q.Code == CodeNotYet && (strings.HasPrefix(p.Field, q.Field+"[") || strings.HasPrefix(p.Field, q.Field+"."))
+	})
 }
 
 // specificity puts the static pod rules first, for they say more than the list of what is carried out.

@@ -88,13 +88,7 @@ func (s *shape) fields(n *node, t reflect.Type, path string) {
 			s.check(e.val, fieldType, at)
 			continue
 		}
-		remedy := "remove it, or check its spelling and its indentation"
-		for name := range known {
-			if strings.EqualFold(name, e.key) {
-				remedy = "write " + name
-			}
-		}
-		s.report.add(e.line, at, CodeUnknownField, "no such field", remedy)
+		s.report.add(e.line, at, CodeUnknownField, "no such field", s.meant(e.key, known))
 	}
 }
 
@@ -108,7 +102,11 @@ func (s *shape) want(n *node, kind nodeKind, name, path string) bool {
 	if n.kind == kind {
 		return true
 	}
-	s.misfit(n, path, "wants "+name+", found "+n.typeName(), "")
+	remedy := "write it as key: value"
+	if kind == listNode {
+		remedy = `begin each item with "- " on a line of its own, or write [a, b]`
+	}
+	s.misfit(n, path, "wants "+name+", found "+n.typeName(), remedy)
 	return false
 }
 
@@ -125,10 +123,10 @@ func (s *shape) scalar(n *node, t reflect.Type, path string) {
 	case reflect.Bool:
 		want, remedy = "true or false", "write it without quotes"
 	case reflect.Int32, reflect.Int64, reflect.Int:
-		want, remedy = "a whole number of "+fmt.Sprint(t.Bits())+" bits", "write it without quotes and without a fraction"
+		want, remedy = "a whole number of "+fmt.Sprint(t.Bits())+" bits", "write a bare number, without quotes, unit or fraction"
 	}
 	if n.kind != scalarNode {
-		s.misfit(n, path, "wants "+want+", found "+n.typeName(), "")
+		s.misfit(n, path, "wants "+want+", found "+n.typeName(), "write one value, on the same line")
 		return
 	}
 	if json.Unmarshal(n.raw, reflect.New(t).Interface()) != nil {
@@ -147,7 +145,7 @@ func (s *shape) opaque(n *node, t reflect.Type, path string) {
 		return
 	}
 	if json.Unmarshal(raw, reflect.New(t).Interface()) != nil {
-		s.misfit(n, path, "cannot be read as "+t.Name()+", found "+n.typeName(), "")
+		s.misfit(n, path, "cannot be read as "+t.Name()+", found "+n.typeName(), "correct the value")
 	}
 }
 

@@ -35,6 +35,9 @@ func warnContainer(r *report, c *corev1.Container, at string) {
 	if memory := c.Resources.Limits.Memory(); memory.MilliValue()%1000 != 0 {
 		r.warn(at+".resources.limits[memory]", fmt.Sprintf("%s has a fraction of a byte; m means thousandths, Mi mebibytes", memory))
 	}
+	if memory := c.Resources.Requests.Memory(); memory.MilliValue()%1000 != 0 && !memory.Equal(*c.Resources.Limits.Memory()) {
+		r.warn(at+".resources.requests[memory]", fmt.Sprintf("%s has a fraction of a byte; m means thousandths, Mi mebibytes", memory))
+	}
 	if c.StdinOnce && !c.Stdin {
 		r.warn(at+".stdinOnce", "has no effect without stdin")
 	}

@@ -1,0 +1,81 @@
+package manifest
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// mostTypos is how many letters of a field's name may be wrong, missing or too many for it to be recognized.
+const mostTypos = 2
+
+// meant is the remedy for a field that does not exist: the one that is spelt almost so, or the place to which it belongs.
+func (s *shape) meant(key string, known map[string]reflect.Type) string {
+	names := slices.Sorted(maps.Keys(known))
+	for _, name := range names {
+		if strings.EqualFold(name, key) {
+			return "write " + name
+		}
+	}
+	if under := s.under(key, known, names); under != "" {
+		return "move it under " + under
+	}
+	best, typos := "", mostTypos+1
+	for _, name := range names {
+		if n := distance(key, name); n < typos && n < len(key)/2 {
+			best, typos = name, n
+		}
+	}
+	if best != "" {
+		return "write " + best + " if that is meant, or remove it"
+	}
+	return "remove it, or check its spelling and its indentation"
+}
+
+// under is the one field beside a misplaced one that has it, "" if there is none or several. Of the lists of containers the main
+// one is meant.
+func (s *shape) under(key string, known map[string]reflect.Type, names []string) string {
+	var all []string
+	for _, name := range names {
+		t := known[name]
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct || name == "status" || name == "initContainers" || name == "ephemeralContainers" {
+			continue
+		}
+		if _, has := s.known.of(t)[key]; has {
+			all = append(all, name)
+		}
+	}
+	switch {
+	case len(all) == 1:
+		return all[0]
+	case slices.Contains(all, "containers"):
+		return "containers"
+	}
+	return ""
+}
+
+// distance is how many letters have to be put in, left out or changed to make one word of the other, case aside.
+func distance(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
