@@ -39,6 +39,8 @@ const (
 	noActorFails    = "no actor fails"
 	oneSource       = "a pod has one source at a time"
 	aboveUse        = "no memory limit falls to what is used, or below"
+	oneShare        = "what runs has together no more than the node"
+	lowerEnds       = "a pod ends only for one of higher priority"
 	withinNode      = "admitted pods fit the node"
 	convergence     = "without faults everything becomes as the files say"
 	rest            = "what has come to rest stays so"
@@ -191,6 +193,8 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.history(k.PodUpdated.GetPod().GetUid()).updated(j.sim, at, k.PodUpdated)
 	case *journaletv1.Event_PodForgotten:
 		j.history(k.PodForgotten.GetUid()).source = ""
+	case *journaletv1.Event_AdmissionHeld:
+		j.preempted(at, k.AdmissionHeld)
 	case *journaletv1.Event_PodEnding:
 		j.history(author.ID).ends(at, k.PodEnding.GetGrace())
 	case *journaletv1.Event_PodFinished:

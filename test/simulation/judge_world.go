@@ -50,6 +50,8 @@ type podHistory struct {
 	// share is what the node gave it, and asks what it asked for; holds tells whether it is still counted.
 	share, asks share
 	holds       bool
+	// admitted is the manifest that it was put before the node with.
+	admitted string
 	// open are its calls that have no outcome yet.
 	open []*intent
 }
@@ -202,6 +204,7 @@ func (j *judge) containerStarted(o *objects, c *container) {
 	if n := h.begins(c); n > 1 && !j.forgiving {
 		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
 	}
+	j.oneShareEach(o)
 	j.spaced(h, c)
 	j.inOrder(h, c)
 	h.first[c.inSandbox(c.name)] = true

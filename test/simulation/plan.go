@@ -76,7 +76,7 @@ func PlanOf(seed uint64) *Plan {
 	if chance(r, 16) {
 		p.config.files, p.config.concurrency = 50, 8
 	}
-	p.config.cpu, p.config.memory = 64_000, 128<<30
+	p.nodeSize(stream(seed, "plan of the node"))
 	p.workload(stream(seed, "plan of files"))
 	p.urlWorkload(stream(seed, "plan of the URL"))
 	p.faults(stream(seed, "plan of faults"))

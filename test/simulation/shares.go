@@ -1,9 +1,13 @@
 package simulation
 
 import (
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // share is a part of the node: CPU in thousandths, memory in bytes, pods.
@@ -20,6 +24,17 @@ func (x share) within(y share) bool {
 	return x.cpu <= y.cpu && x.memory <= y.memory && x.pods <= y.pods
 }
 
+// largeCPU, in thousandths, is more than most plans' pods ask for.
+const largeCPU = 64_000
+
+// nodeSize makes the node a small one now and then, on which pods have to make room for those of higher priority.
+func (p *Plan) nodeSize(r *rand.Rand) {
+	p.config.cpu, p.config.memory = largeCPU, 128<<30
+	if chance(r, 4) {
+		p.config.cpu, p.config.memory = 4000+r.Int64N(8000), (8+r.Int64N(16))<<30
+	}
+}
+
 // allocatable is what the node has for pods.
 func (s *sim) allocatable() share {
 	return share{s.config.cpu, s.config.memory, int64(s.config.maxPods)}
@@ -30,7 +45,8 @@ func (j *judge) booked(e *journaletv1.Event) {
 	manifests := j.sim.manifests.byDigest
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionAsked:
-		j.history(k.AdmissionAsked.GetUid()).asks = demandOf(manifests[k.AdmissionAsked.GetDigest()])
+		h := j.history(k.AdmissionAsked.GetUid())
+		h.asks, h.admitted = demandOf(manifests[k.AdmissionAsked.GetDigest()]), k.AdmissionAsked.GetDigest()
 	case *journaletv1.Event_AdmissionDecided:
 		if h := j.history(k.AdmissionDecided.GetUid()); k.AdmissionDecided.GetAdmitted() {
 			h.share, h.holds = h.asks, true
@@ -46,6 +62,21 @@ func (j *judge) booked(e *journaletv1.Event) {
 	}
 }
 
+// preempted: pods end for another one, and their priority is lower.
+func (j *judge) preempted(at time.Duration, k *journaletv1.AdmissionHeld) {
+	priority := func(uid string) int32 {
+		if m := j.sim.manifests.byDigest[j.history(uid).admitted]; m != nil && m.Spec.Priority != nil {
+			return *m.Spec.Priority
+		}
+		return 0
+	}
+	for _, uid := range k.GetPreempts() {
+		if j.history(uid).ends(at, nil); priority(uid) >= priority(k.GetUid()) {
+			j.broken(lowerEnds, uid, "it ends for %s: %d and %d", j.sim.manifests.names[k.GetUid()], priority(uid), priority(k.GetUid()))
+		}
+	}
+}
+
 // taken is what all pods but one hold of the node, by the judge's books.
 func (s *sim) taken(but string) share {
 	var sum share
@@ -55,4 +86,20 @@ func (s *sim) taken(but string) share {
 		}
 	}
 	return sum
+}
+
+// oneShareEach: what runs has together no more than the node, whatever the node's actor believes.
+func (j *judge) oneShareEach(o *objects) {
+	var sum share
+	for _, x := range j.sim.world.objects {
+		for _, c := range x.containers {
+			if c.alive() || x == o {
+				sum = sum.plus(j.history(x.uid).share)
+				break
+			}
+		}
+	}
+	if have := j.sim.allocatable(); !sum.within(have) && !j.forgiving {
+		j.broken(oneShare, o.uid, "with it what runs has %+v of %+v", sum, have)
+	}
 }

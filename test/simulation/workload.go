@@ -22,6 +22,9 @@ func manifestOf(r *rand.Rand, name, uid string) []byte {
 	if chance(r, 12) {
 		spec = append(spec, fmt.Sprintf(`"activeDeadlineSeconds":%d`, pick(r, 5, 60, 300, 900)))
 	}
+	if chance(r, 3) {
+		spec = append(spec, fmt.Sprintf(`"priority":%d`, pick(r, -5, 10, 10, 1000, 100_000)))
+	}
 	volumes := chance(r, 3)
 	if volumes {
 		spec = append(spec, `"volumes":[{"name":"data","emptyDir":{}}]`)
