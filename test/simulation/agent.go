@@ -42,6 +42,7 @@ type run struct {
 	reader    *reader
 	fetcher   *fetcher // nil without a manifest URL
 	prober    *prober
+	gates     *gates
 }
 
 func (r *run) name() string { return fmt.Sprint(r.epoch) }
@@ -91,7 +92,7 @@ func (s *sim) start() {
 		r.schedule(ref)
 	}
 	s.world.tell = r.watcher.event
-	s.folder.changed = r.reader.notify
+	s.folder.changed, s.world.saidChanged = r.reader.notify, r.gates.changed
 	last := r.cells.Decider(messages.Runtime).(*runtime.Actor).Runtime().GetHealth()
 	r.cells.Open(messages.Runtime, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
@@ -129,6 +130,7 @@ func (s *sim) sources() []string {
 func (r *run) makeDrivers() {
 	r.performer = &performer{run: r, under: map[*proc]context.Context{}}
 	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
+	r.gates = newGates(r)
 	if r.config.url != "" {
 		r.fetcher = newFetcher(r)
 	}
@@ -179,6 +181,7 @@ func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
 
 func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 	r.prober.seed(ref.ID, d.Probed())
+	r.seedGates(ref, d)
 	last, certain := d.Pod().GetObserved(), d.Observed()
 	r.cells.Open(ref, func(rec *journaletv1.Record) {
 		if o := rec.GetFact().GetPodObserved(); o != nil {
@@ -231,6 +234,7 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		r.timers.Stored(rec)
 		r.calls.Stored(rec)
 		r.prober.stored(rec)
+		r.gates.stored(rec)
 		for _, e := range rec.GetStep().GetDecisions() {
 			if e.GetCallWithdrawn() != nil {
 				r.performer.cut()
@@ -283,7 +287,7 @@ func (s *sim) crash() {
 	}
 	s.agent.life.end()
 	s.agent = nil
-	s.world.tell, s.folder.changed = func(string) {}, func() {}
+	s.world.tell, s.folder.changed, s.world.saidChanged = func(string) {}, func() {}, func(string) {}
 	lost := s.journal.crash()
 	for i, rec := range lost.records {
 		s.judge.record(rec, lost.encoded[i])

@@ -121,6 +121,9 @@ func (c *call) do(req *journaletv1.CallRequested) (result, error) {
 	if c.w.mishap() {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_VOLUME, "device or resource busy")
 	}
+	if req.GetCleanPod() != nil {
+		c.w.say(c.uid, nil)
+	}
 	return result{}, nil
 }
 

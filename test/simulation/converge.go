@@ -109,6 +109,7 @@ func (s *sim) endFaults() {
 		}
 	}
 	s.site.mend()
+	w.mendConditions()
 }
 
 // unsatisfied tells what is not as it should be, and of which pod the first of it is.
@@ -208,6 +209,7 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 		}
 		s.judgeContainers(o, v, say)
 		s.judgeResources(uid, a, o, v, say)
+		s.judgeGates(uid, v, say)
 	default:
 		say("it is in stage %s", st.GetStage())
 	}

@@ -156,6 +156,7 @@ var mischief = map[string]struct {
 	"the clock is set back":    {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(-o.lasts) }},
 	"the disk stalls":          {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = s.clock.uptime + o.lasts }},
 	"an actor is slow":         {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
+	"other conditions":         {5, 0, 0, (*sim).otherConditions},
 	"the URL fails":            {3, time.Second, 4 * time.Minute, (*sim).urlFails},
 	"another URL":              {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
 }

@@ -25,6 +25,10 @@ func manifestOf(r *rand.Rand, name, uid string) []byte {
 	if chance(r, 3) {
 		spec = append(spec, fmt.Sprintf(`"priority":%d`, pick(r, -5, 10, 10, 1000, 100_000)))
 	}
+	if chance(r, 5) {
+		gates := []string{`{"conditionType":"` + gateTypes[0] + `"}`, `{"conditionType":"` + gateTypes[1] + `"}`}
+		spec = append(spec, `"readinessGates":[`+strings.Join(gates[:1+r.IntN(2)], ",")+`]`)
+	}
 	volumes := chance(r, 3)
 	if volumes {
 		spec = append(spec, `"volumes":[{"name":"data","emptyDir":{}}]`)

@@ -48,6 +48,9 @@ type world struct {
 	calm    bool
 	// events are lost, late or doubled until then.
 	eventsBadUntil time.Duration
+	// said is what stands in the files of conditions, by UID; saidChanged hears of a change.
+	said        map[string]*conditions
+	saidChanged func(uid string)
 	// tell hears that something of a pod has ended.
 	tell func(uid string)
 }
@@ -94,6 +97,7 @@ func newWorld(c *clock, seed uint64, j *judge) *world {
 	return &world{
 		clock: c, seed: seed, noise: stream(seed, "noise"), judge: j, byUID: map[string]*objects{}, images: map[string]bool{},
 		up: true, networkReady: true, registryUp: true, tell: func(string) {},
+		said: map[string]*conditions{}, saidChanged: func(string) {},
 	}
 }
 
