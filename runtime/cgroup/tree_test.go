@@ -1,0 +1,313 @@
+//go:build integration
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var trees atomic.Int32
+
+// newTree is a tree below a cgroup of its own, which goes at the end. It needs root, and cgroups that can be written.
+func newTree(t *testing.T, seeds ...*corev1.Pod) *Tree {
+	t.Helper()
+	root := fmt.Sprintf("jltree%d-%d", os.Getpid(), trees.Add(1))
+	tree := reopened(t, root)
+	l := Layout{Root: root}
+	for _, dir := range tree.folders(l.root()) {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatalf("%v; run as root with /sys/fs/cgroup writable", err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := tree.destroy(l.root()); err != nil {
+			t.Error(err)
+		}
+	})
+	begin(t, tree, seeds...)
+	return tree
+}
+
+// reopened is the tree as a next run of the agent has it, before it begins.
+func reopened(t *testing.T, root string) *Tree {
+	t.Helper()
+	tree, err := New(Options{Root: root, PodPids: 100, Node: OfNode(1500, 1<<30, 5000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func begin(t *testing.T, tree *Tree, seeds ...*corev1.Pod) {
+	t.Helper()
+	for _, p := range seeds {
+		tree.Known(string(p.UID))
+		tree.Seed(p)
+	}
+	if err := errors.Join(tree.Begin(Cgroupfs), tree.Enforce()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// says reads a value of a cgroup, from the file of cgroup v1 or of v2.
+func (t *Tree) says(at name, controller, one, two string) string {
+	if t.unified {
+		return text(t.folders(at)[""], two)
+	}
+	return text(t.folders(at)[controller], one)
+}
+
+func (t *Tree) memoryOf(at name) string {
+	return t.says(at, "memory", "memory.limit_in_bytes", "memory.max")
+}
+
+func (t *Tree) quotaOf(at name) string {
+	return strings.Fields(t.says(at, "cpu", "cpu.cfs_quota_us", "cpu.max") + " -")[0]
+}
+
+func (t *Tree) sharesOf(at name) string { return t.says(at, "cpu", "cpu.shares", "cpu.weight") }
+
+func equal(t *testing.T, what, is, want string) {
+	t.Helper()
+	if is != want {
+		t.Errorf("%s: %s, want %s", what, is, want)
+	}
+}
+
+func called(uid string, r corev1.ResourceRequirements) *corev1.Pod {
+	p := podOf(nil, r)
+	p.UID = types.UID(uid)
+	return p
+}
+
+// inside runs a process in a cgroup until the end of the test.
+func inside(t *testing.T, tree *Tree, at name) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	for _, dir := range tree.folders(at) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, cmd.Process.Pid), 0o600); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	return cmd
+}
+
+func ensure(t *testing.T, tree *Tree, pods ...*corev1.Pod) {
+	t.Helper()
+	for _, p := range pods {
+		if err := tree.Ensure(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTheTreeHoldsWhatPodsMayHaveTogether(t *testing.T) {
+	tree := newTree(t)
+	top := tree.layout.top()
+	equal(t, "memory", tree.memoryOf(top), fmt.Sprint(1<<30))
+	equal(t, "processes", tree.says(top, "pids", "pids.max", "pids.max"), "5000")
+	shares := map[bool][]string{false: {"1536", "2", "2"}, true: {"59", "1", "1"}}[tree.unified]
+	equal(t, "shares of all", tree.sharesOf(top), shares[0])
+	equal(t, "shares of BestEffort", tree.sharesOf(tree.layout.class(corev1.PodQOSBestEffort)), shares[1])
+	equal(t, "shares of Burstable", tree.sharesOf(tree.layout.class(corev1.PodQOSBurstable)), shares[2])
+	other := reopened(t, "no-such-cgroup")
+	if err := other.Begin(Cgroupfs); err == nil || !strings.Contains(err.Error(), "--cgroup-root") {
+		t.Errorf("below a root that is not there: %v", err)
+	}
+}
+
+func TestSharesOfBurstablePodsFollowThemOverARestart(t *testing.T) {
+	tree := newTree(t)
+	one, two := called("one", size("1", "", "", "")), called("two", size("500m", "", "", ""))
+	ended := called("ended", size("4", "", "", ""))
+	ensure(t, tree, one, two, ended, called("none", size("", "", "", "")))
+	tree.Release("ended")
+	class := tree.layout.class(corev1.PodQOSBurstable)
+	want := map[bool][]string{false: {"1536", "1024", "2"}, true: {"59", "39", "1"}}[tree.unified]
+	equal(t, "two pods", tree.sharesOf(class), want[0])
+
+	again := reopened(t, tree.opts.Root)
+	old := called("old", size("8", "", "", "")) // of a version that made none
+	begin(t, again, one, two, old)
+	equal(t, "after a restart", again.sharesOf(class), want[0])
+	if again.exists(again.layout.pod("old", corev1.PodQOSBurstable)) {
+		t.Error("a pod of an older version was given a cgroup")
+	}
+	for i, uid := range []string{"two", "one"} {
+		if err := again.Remove(uid); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "without pod "+uid, again.sharesOf(class), want[i+1])
+	}
+}
+
+func TestAPodsCgroupFollowsItsContainers(t *testing.T) {
+	tree := newTree(t)
+	small, large := called("a", size("100m", "32Mi", "200m", "64Mi")), called("a", size("200m", "32Mi", "400m", "128Mi"))
+	at := tree.layout.pod("a", corev1.PodQOSBurstable)
+	ensure(t, tree, small)
+	equal(t, "processes", tree.says(at, "pids", "pids.max", "pids.max"), "100")
+	for _, tree := range []*Tree{tree, reopened(t, tree.opts.Root)} { // what it has is read where it is not known
+		if !tree.Ready() {
+			begin(t, tree, large)
+		}
+		for _, step := range []struct {
+			do            func(*corev1.Pod) error
+			pod           *corev1.Pod
+			quota, memory int
+		}{
+			{tree.Widen, large, 40_000, 128 << 20}, {tree.Fit, large, 40_000, 128 << 20},
+			{tree.Widen, small, 40_000, 128 << 20}, {tree.Fit, small, 20_000, 64 << 20},
+		} {
+			if err := step.do(step.pod); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "quota", tree.quotaOf(at), fmt.Sprint(step.quota))
+			equal(t, "memory", tree.memoryOf(at), fmt.Sprint(step.memory))
+		}
+	}
+	// Nothing is made for a pod that has none.
+	if err := tree.Widen(called("other", size("1", "", "", ""))); err != nil || tree.anywhere(tree.layout.pod("other", corev1.PodQOSBurstable)) {
+		t.Errorf("a pod without a cgroup: %v", err)
+	}
+}
+
+func TestAQuotaWaitsForAContainerThatHasMore(t *testing.T) {
+	tree := newTree(t)
+	ensure(t, tree, called("a", size("100m", "32Mi", "400m", "64Mi")))
+	at := tree.layout.pod("a", corev1.PodQOSBurstable)
+	container := at.below("container")
+	if err := tree.make(container, Values{QuotaMicros: 40_000, PeriodMicros: 100_000}); err != nil {
+		t.Fatal(err)
+	}
+	small := called("a", size("100m", "32Mi", "200m", "32Mi"))
+	if err := tree.Fit(small); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "memory, which does not wait", tree.memoryOf(at), fmt.Sprint(32<<20))
+	if !tree.unified { // v2 lets a cgroup have less than what is below it
+		equal(t, "the quota before", tree.quotaOf(at), "40000")
+	}
+	if err := errors.Join(tree.set(container, Values{QuotaMicros: 20_000, PeriodMicros: 100_000}), tree.Fit(small)); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "the quota after", tree.quotaOf(at), "20000")
+}
+
+func TestAMemoryLimitBelowWhatThePodUsesChangesNothing(t *testing.T) {
+	tree := newTree(t)
+	p := called("a", size("100m", "32Mi", "200m", "64Mi"))
+	ensure(t, tree, p)
+	at := tree.layout.pod("a", corev1.PodQOSBurstable)
+	// A program that is started in the cgroup uses some pages of it.
+	held := exec.CommandContext(t.Context(), "sh", "-c", "read go; exec sleep 1000")
+	in, err := held.StdinPipe()
+	if err == nil {
+		err = held.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = held.Process.Kill(), held.Wait() })
+	for _, dir := range tree.folders(at) {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, held.Process.Pid), 0o600)
+	}
+	if _, err := in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); tree.memoryUsed(at) < 8<<10; {
+		if time.Now().After(deadline) {
+			t.Fatalf("the pod uses %d bytes", tree.memoryUsed(at))
+		}
+	}
+	err = tree.Widen(called("a", size("100m", "4Ki", "300m", "4Ki")))
+	if err == nil || !strings.Contains(err.Error(), "below current usage") {
+		t.Errorf("%v", err)
+	}
+	equal(t, "the quota", tree.quotaOf(at), "20000")
+	equal(t, "memory", tree.memoryOf(at), fmt.Sprint(64<<20))
+}
+
+func TestACgroupGoesOnlyWithItsPod(t *testing.T) {
+	tree := newTree(t)
+	p := called("a", size("", "", "", ""))
+	ensure(t, tree, p)
+	at := tree.layout.pod("a", corev1.PodQOSBestEffort)
+	container := at.below("container")
+	if err := tree.make(container, Values{}); err != nil {
+		t.Fatal(err)
+	}
+	tree.Release("a")
+	if !tree.exists(at) {
+		t.Fatal("a cgroup with a container in it was released")
+	}
+	left := inside(t, tree, container)
+	if err := tree.Remove("a"); err != nil {
+		t.Fatal(err)
+	}
+	if tree.anywhere(at) {
+		t.Error("something is left of the cgroup")
+	}
+	if err := left.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("what ran in it ended with %v", err)
+	}
+	// And again, from nothing, whatever class it had.
+	if err := errors.Join(tree.Remove("a"), tree.Remove("never"), tree.Ensure(p)); err != nil {
+		t.Fatal(err)
+	}
+	tree.Release("a")
+	if tree.anywhere(at) {
+		t.Error("an empty cgroup was not released")
+	}
+}
+
+func TestEmptyCgroupsOfPodsThatNobodyKnowsAreRemoved(t *testing.T) {
+	tree := newTree(t)
+	known := called("known", size("1", "", "", ""))
+	var all []*corev1.Pod
+	for _, uid := range []string{"known", "gone", "busy", "young"} {
+		all = append(all, called(uid, size("1", "", "", "")))
+	}
+	ensure(t, tree, all...)
+	place := func(uid string) name { return tree.layout.pod(uid, corev1.PodQOSBurstable) }
+	inside(t, tree, place("busy"))
+	other := tree.layout.class(corev1.PodQOSBurstable).below("other")
+	if err := tree.make(other, Values{}); err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now().Add(-2 * orphanAge)
+	for _, at := range []name{place("known"), place("gone"), place("busy"), other} {
+		for _, dir := range tree.folders(at) {
+			if err := os.Chtimes(dir, before, before); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+		}
+	}
+	again := reopened(t, tree.opts.Root)
+	begin(t, again, known)
+	var stay []string
+	for _, at := range []name{place("known"), place("gone"), place("busy"), place("young"), other} {
+		if again.anywhere(at) {
+			stay = append(stay, at[len(at)-1])
+		}
+	}
+	if want := []string{"podknown", "podbusy", "podyoung", "other"}; !slices.Equal(stay, want) {
+		t.Errorf("%v stay, want %v", stay, want)
+	}
+}
