@@ -411,11 +411,10 @@ func (j *judge) statusTold(author messages.Ref, rec *journaletv1.Record) {
 		if c.State.Waiting != nil {
 			reason = c.State.Waiting.Reason
 		}
-		if c.LastTerminationState.Terminated != nil && (reason == "ContainerCreating" || reason == "PodInitializing") {
-			reason = "" // a restart that needs no waiting is told as none, from terminated straight to running
-			delete(t.waiting, c.Name)
-		}
-		if was := t.waiting[c.Name].GetReason(); was != reason {
+		// A restart that needs no waiting is told as none, from terminated straight to running. What is told stays told when the runtime
+		// forgets the instance before.
+		again := c.LastTerminationState.Terminated != nil && (reason == "ContainerCreating" || reason == "PodInitializing")
+		if was := t.waiting[c.Name].GetReason(); was != reason && !(again && was == "") {
 			j.broken(statusIsFold, author.ID, "record %d: %s was told to wait for %q, and waits for %q", rec.GetSeq(), c.Name, was, reason)
 		}
 	}
