@@ -89,7 +89,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodTerminated:
 		a.evolveTerminated()
 	case *journaletv1.Event_PodFinished:
-		s.Stage = finished
+		// What is observed from now on is of the next life.
+		s.Stage, s.Observed = finished, nil
 	}
 	return nil
 }
@@ -200,9 +201,11 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 		CreatedAt: timestamppb.New(e.Time), MaxBackOff: s.GetMaxBackOff(),
 		Timers: &journaletv1.Timers{Generation: s.GetTimers().GetGeneration()},
 	})
-	if s.GetStage() == unknown {
-		next.Observed, next.Containers, next.SandboxId = s.GetObserved(), s.GetContainers(), s.GetSandboxId()
+	if o := s.GetObserved(); s.GetStage() == unknown || len(o.GetSandboxes())+len(o.GetContainers()) > 0 {
+		next.Observed, next.Containers, next.SandboxId = o, s.GetContainers(), s.GetSandboxId()
 		next.NextSandboxAttempt, next.Touched = s.GetNextSandboxAttempt(), s.GetTouched()
+	}
+	if s.GetStage() == unknown {
 		next.Timers = s.GetTimers()
 	}
 	a.state, a.wanted = withMaps(next), e.Manifest

@@ -25,6 +25,10 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	if old != nil && o.GetObservedAt().AsTime().Before(old.GetObservedAt().AsTime()) {
 		return
 	}
+	if s.GetStage() == finished && old == nil {
+		// The runtime did something late for an earlier run of the agent, or for a lost journal.
+		s.Containers, s.SandboxId, s.NextSandboxAttempt = map[string]*journaletv1.ContainerRecord{}, "", 0
+	}
 	shown := map[string]bool{}
 	for _, x := range old.GetSandboxes() {
 		shown[x.GetId()] = true

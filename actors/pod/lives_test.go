@@ -1,0 +1,49 @@
+package pod
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// TestWhatIsShownBetweenTwoLivesBelongsToTheNext: a look that differs is told once, and one may show, after a pod has finished and before
+// it is added again, a sandbox that the runtime made for a journal that was lost.
+func TestWhatIsShownBetweenTwoLivesBelongsToTheNext(t *testing.T) {
+	a, at := New("u"), time.Unix(1000, 0)
+	fold := func(e *journaletv1.Event) {
+		t.Helper()
+		at = at.Add(time.Second)
+		if err := a.Evolve(actors.Event{Time: at, Body: e, Manifest: new(corev1.Pod)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	observed := func(sandboxes ...*journaletv1.SandboxObservation) *journaletv1.Event {
+		return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{
+			PodObserved: &journaletv1.PodObserved{Uid: "u", ObservedAt: timestamppb.New(at), Sandboxes: sandboxes},
+		}}
+	}
+	add := &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+		Operation: journaletv1.PodOperation_POD_OPERATION_ADD, Pod: &journaletv1.PodRef{Uid: "u", Name: "p", Digest: "d"},
+	}}}
+	finish := &journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: "u"}}}
+	ready := &journaletv1.SandboxObservation{Id: "late", Attempt: 4, State: journaletv1.SandboxState_SANDBOX_STATE_READY}
+
+	fold(add)
+	fold(observed(&journaletv1.SandboxObservation{Id: "first", Attempt: 7, State: journaletv1.SandboxState_SANDBOX_STATE_NOT_READY}))
+	fold(finish)
+	fold(add)
+	if s := a.Pod(); s.GetNextSandboxAttempt() != 0 || len(s.GetObserved().GetSandboxes()) != 0 {
+		t.Fatalf("a new life began with what the last one had: %v", s)
+	}
+	fold(finish)
+	fold(observed(ready))
+	fold(add)
+	if s := a.Pod(); s.GetSandboxId() != "late" || s.GetNextSandboxAttempt() != 5 || len(s.GetObserved().GetSandboxes()) != 1 {
+		t.Fatalf("a new life began without the sandbox that was shown: %v", s)
+	}
+}
