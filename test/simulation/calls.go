@@ -170,7 +170,7 @@ func (c *call) settle(took, timeout time.Duration, do func(gone bool) error) err
 // discover brings an intent that makes something to its end (runtime/cri/doubt.go).
 func (c *call) discover(perform func() (string, error), look func() (string, bool, error)) (string, error) {
 	var last error
-	var twinEnd time.Time
+	var twinEnd time.Duration
 	d := pause(0)
 	for performed := 0; ; {
 		if c.inDoubt || last != nil {
@@ -190,9 +190,9 @@ func (c *call) discover(perform func() (string, error), look func() (string, boo
 		case c.ctx.Err() != nil:
 			return "", c.ctx.Err()
 		case isReserved(err):
-			if now := c.w.clock.Now(); twinEnd.IsZero() {
-				twinEnd = now.Add(twinTimeout)
-			} else if now.After(twinEnd) {
+			if now := c.w.clock.uptime; twinEnd == 0 {
+				twinEnd = now + twinTimeout
+			} else if now > twinEnd {
 				return "", fail(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
 			}
 		case isDoubt(err):

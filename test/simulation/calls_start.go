@@ -54,7 +54,7 @@ func lostStart(why string) error { return fail(journaletv1.CallError_CALL_ERROR_
 
 // settleStart tells what became of a start whose answer is lost.
 func (c *call) settleStart(id string) error {
-	end := c.w.clock.Now().Add(drainTimeout)
+	end := c.w.clock.uptime + drainTimeout
 	for d := pause(0); ; {
 		x, err := c.lookAt(id)
 		switch {
@@ -63,7 +63,7 @@ func (c *call) settleStart(id string) error {
 		case err != nil:
 			return err
 		case x.state == created:
-			if c.w.clock.Now().After(end) {
+			if c.w.clock.uptime > end {
 				return lostStart("the runtime shows the container as created, and its start was in doubt")
 			}
 		case x.state == exited && x.started.IsZero():
@@ -109,7 +109,7 @@ func (c *call) lookAt(id string) (x container, err error) {
 
 // start starts a container that was made, and looks first at one that is not fresh from this call.
 func (c *call) start(id string, fresh bool) error {
-	twinEnd := c.w.clock.Now().Add(twinTimeout)
+	twinEnd := c.w.clock.uptime + twinTimeout
 	var last error
 	performed := 0
 	for d := pause(0); ; {
@@ -118,7 +118,7 @@ func (c *call) start(id string, fresh bool) error {
 				return err
 			}
 		}
-		if performed == maxPerforms || last != nil && !isDoubt(last) && c.w.clock.Now().After(twinEnd) {
+		if performed == maxPerforms || last != nil && !isDoubt(last) && c.w.clock.uptime > twinEnd {
 			return fail(journaletv1.CallError_CALL_ERROR_START, "the runtime did not start it: "+last.Error())
 		}
 		err := c.w.rpc(c.p, tookMaking, callTimeout, func(gone bool) error { return c.w.startContainer(c.uid, id, gone) })
