@@ -1,15 +1,20 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/runtime"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/query"
@@ -31,8 +36,8 @@ func refuseBesideKubelet(cfg *config.Config) error {
 	return fmt.Errorf("a kubelet (pid %d) runs on this node with the same container runtime: stop it first, or give --allow-beside-kubelet", pid)
 }
 
-// checks are what health depends on, by name. None takes another down: each tells only of itself.
-func (a *agent) checks() *server.Checks {
+// checks are what health depends on, by name, and more. None takes another down: each tells only of itself.
+func (a *agent) checks(more ...server.Check) *server.Checks {
 	checks := []server.Check{
 		{Name: "journal", Probe: func() error {
 			since, err := a.bus.Journal().Stalled()
@@ -47,7 +52,56 @@ func (a *agent) checks() *server.Checks {
 	if a.url != nil {
 		checks = append(checks, server.Check{Name: "http source", Probe: a.url.Healthy})
 	}
-	return server.NewChecks(checks...)
+	return server.NewChecks(append(checks, more...)...)
+}
+
+// What takes longer than these is not well. A decision takes microseconds. A call to the runtime has two minutes or four (RunPodSandbox)
+// and is looked up after that; volume work takes as long as a disk does.
+const (
+	longestDecision = 10 * time.Second
+	longestCall     = 10 * time.Minute
+)
+
+// healthz is checks, and what is a trouble of single pods or of the runtime: it is told, but no reason to start the agent again, which
+// would go on from where it stood.
+func (a *agent) healthz() *server.Checks {
+	return a.checks(server.Check{Name: "actors", Probe: a.actorsMove}, server.Check{Name: "calls", Probe: a.callsEnd})
+}
+
+func (a *agent) actorsMove() error { return hanging(a.host.Hanging(longestDecision)) }
+
+// hanging names the actors that are at one record for too long, the one that began first.
+func hanging(all map[messages.Ref]time.Time) error {
+	if len(all) == 0 {
+		return nil
+	}
+	refs := slices.SortedFunc(maps.Keys(all), func(x, y messages.Ref) int {
+		return cmp.Or(all[x].Compare(all[y]), cmp.Compare(x.String(), y.String()))
+	})
+	return fmt.Errorf("%s has been at one record since %s%s; the agent's log and a restart of it tell more",
+		refs[0], all[refs[0]].Format(time.TimeOnly), andMore(len(refs)-1, "actor"))
+}
+
+func (a *agent) callsEnd() error { return overdue(a.calls.Overdue(longestCall)) }
+
+// overdue names the call that has been under way for longest.
+func overdue(all []calls.Overdue) error {
+	if len(all) == 0 {
+		return nil
+	}
+	uid := all[0].Request.GetPodUid()
+	return fmt.Errorf("%s of pod %s has been under way since %s%s; `journalet pod %s` shows what the pod waits for",
+		calls.Operation(all[0].Request), uid, all[0].Since.Format(time.TimeOnly), andMore(len(all)-1, "call"), uid)
+}
+
+func andMore(n int, what string) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", and 1 more " + what
+	}
+	return fmt.Sprintf(", and %d more %ss", n, what)
 }
 
 // ready is what a first reading of everything depends on.
@@ -80,7 +134,7 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 	a.metrics.Count(a.counts)
 	s, err := server.Listen(server.Options{
 		Address: net.JoinHostPort(a.cfg.HealthzBindAddress, strconv.Itoa(int(a.cfg.HealthzPort))), Flag: "--healthz-port",
-		Health: a.checks(), Ready: a.ready(), Metrics: a.metrics, Profiling: a.cfg.Profiling, Log: a.log,
+		Health: a.healthz(), Ready: a.ready(), Metrics: a.metrics, Profiling: a.cfg.Profiling, Log: a.log,
 	})
 	if err != nil {
 		return err

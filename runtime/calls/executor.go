@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ type Executor struct {
 
 	mu      sync.Mutex
 	intents map[string]*intent
-	// under are the calls under way that may be cut short.
+	// under are the calls under way.
 	under map[string]*intent
 }
 
@@ -50,6 +51,8 @@ type intent struct {
 	// ctx ends when the call is cut short, is over, or the executor is closed.
 	ctx context.Context
 	end context.CancelFunc
+	// began is when its call was made.
+	began time.Time
 }
 
 func (x *Executor) newIntent(asker messages.Ref, req *journaletv1.CallRequested) *intent {
@@ -124,12 +127,34 @@ func (x *Executor) take(id string) *intent {
 // begin takes an intent for its call to be made.
 func (x *Executor) begin(id string) *intent {
 	in := x.take(id)
-	if in != nil && in.mayBeCut() {
+	if in != nil {
 		x.mu.Lock()
 		defer x.mu.Unlock()
+		in.began = time.Now()
 		x.under[id] = in
 	}
 	return in
+}
+
+// Overdue is a call that has been under way for too long.
+type Overdue struct {
+	Request *journaletv1.CallRequested
+	Since   time.Time
+}
+
+// Overdue are the calls that have been under way for longer than a time, the oldest first. Those that take as long as a
+// container's program or a registry does are left out: stops, hooks and pulls.
+func (x *Executor) Overdue(longer time.Duration) []Overdue {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var all []Overdue
+	for _, in := range x.under {
+		if !in.mayBeCut() && in.req.GetPullImage() == nil && time.Since(in.began) > longer {
+			all = append(all, Overdue{in.req, in.began})
+		}
+	}
+	slices.SortFunc(all, func(a, b Overdue) int { return a.Since.Compare(b.Since) })
+	return all
 }
 
 // cut ends a call that was withdrawn, if it is one that may be cut short; one that has not begun yet will not do so.

@@ -212,3 +212,40 @@ func TestAHookOfTheLastRunGetsTheTimeThatIsLeft(t *testing.T) {
 		t.Fatalf("performed %+v", p)
 	}
 }
+
+// A stop takes as long as its grace, a hook as its program, a pull as its registry: only what should be quick is overdue.
+func TestACallThatTakesTooLongIsOverdueUntilItHasItsOutcome(t *testing.T) {
+	x, f, outcomes, _ := newExecutor(t)
+	p := messages.Pod("u1")
+	asked := step(2, 1, p,
+		&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_SetUpVolumes{
+			SetUpVolumes: &journaletv1.SetUpVolumes{}}}}},
+		&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_PullImage{
+			PullImage: &journaletv1.PullImage{}}}}},
+		&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_StopContainer{
+			StopContainer: &journaletv1.StopContainer{}}}}},
+	)
+	x.Stored(asked)
+	if all := x.Overdue(0); len(all) > 0 {
+		t.Errorf("before its dispatch: %v", all)
+	}
+	for i := range 3 {
+		x.Stored(step(uint64(3+i), 2, messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_CallDispatched{
+			CallDispatched: &journaletv1.CallDispatched{IntentId: messages.DecisionID(1, 1, p, i)},
+		}}))
+		<-f.began
+	}
+	if all := x.Overdue(0); len(all) != 1 || all[0].Request.GetSetUpVolumes() == nil || all[0].Since.IsZero() {
+		t.Errorf("overdue are %v", all)
+	}
+	if all := x.Overdue(time.Hour); len(all) > 0 {
+		t.Errorf("after no hour: %v", all)
+	}
+	for range 3 {
+		f.end <- &journaletv1.CallFinished{}
+		<-outcomes
+	}
+	if all := x.Overdue(0); len(all) > 0 {
+		t.Errorf("after its outcome: %v", all)
+	}
+}

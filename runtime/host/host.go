@@ -102,6 +102,9 @@ type Host struct {
 type member struct {
 	box *mailbox
 
+	// since is when it began to handle a record, nil between two.
+	since atomic.Pointer[time.Time]
+
 	mu    sync.Mutex
 	cell  *cell
 	pid   *actor.PID
@@ -285,6 +288,19 @@ func (h *Host) Quarantines() map[messages.Ref]*journaletv1.Quarantined {
 		if m := h.member(ref); m != nil {
 			if q := m.current().quarantined; q != nil {
 				all[ref] = q
+			}
+		}
+	}
+	return all
+}
+
+// Hanging are the actors that have been at one record for longer than a time, and since when. A decision takes microseconds.
+func (h *Host) Hanging(longer time.Duration) map[messages.Ref]time.Time {
+	all := map[messages.Ref]time.Time{}
+	for _, ref := range h.everybody() {
+		if m := h.member(ref); m != nil {
+			if since := m.since.Load(); since != nil && time.Since(*since) > longer {
+				all[ref] = *since
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
@@ -66,10 +67,20 @@ func TestAnActorThatFallsBehindCatchesUpFromTheJournal(t *testing.T) {
 	if !h.member(messages.Pod("slow")).box.behind() {
 		t.Error("the slow actor does not lag")
 	}
+	count(t, h, "quick") // it has left its last record
+	if all := h.Hanging(0); all[messages.Pod("slow")].IsZero() || !all[messages.Pod("quick")].IsZero() {
+		t.Errorf("hanging are %v", all)
+	}
+	if all := h.Hanging(time.Hour); len(all) > 0 {
+		t.Errorf("after no hour: %v", all)
+	}
 	close(gate)
 	m.await(t, "the slow one is done", statusOf("slow", n+1))
 	if got := count(t, h, "slow"); got != n+1 {
 		t.Fatalf("the slow actor handled %d events, want %d", got, n+1)
+	}
+	if all := h.Hanging(0); len(all) > 0 {
+		t.Errorf("at the end %v hang", all)
 	}
 }
 

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -48,6 +49,9 @@ type memberActor struct {
 func (a *memberActor) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {
 	case *delivery:
+		now := time.Now()
+		a.m.since.Store(&now)
+		defer a.m.since.Store(nil)
 		a.h.handle(a.m.current(), msg)
 	case *question:
 		msg.answer(a.m.current().decider)
