@@ -380,11 +380,12 @@ const (
 )
 
 // actual is what a container has: what is allocated, and what the runtime showed where it was resized.
-func actual(c *corev1.Container, r *journaletv1.ContainerRecord) *corev1.ResourceRequirements {
+func (a *Actor) actual(c *corev1.Container, r *journaletv1.ContainerRecord) *corev1.ResourceRequirements {
 	out := c.Resources.DeepCopy()
 	if !running(r.GetCurrent()) {
 		return out
 	}
+	a.inherit(out)
 	has := proto.CloneOf(r.GetActuated())
 	if has != nil {
 		has.CpuRequestMillis = max(has.GetCpuRequestMillis(), leastCPURequestMillis)
@@ -408,4 +409,25 @@ func actual(c *corev1.Container, r *journaletv1.ContainerRecord) *corev1.Resourc
 	put(out.Limits, is.Limits, corev1.ResourceCPU, leastCPULimitMillis)
 	put(out.Limits, is.Limits, corev1.ResourceMemory, 0)
 	return out
+}
+
+// inherit adds to what a running container has what it has from its pod as a whole, beside what it has of its own (kubelet: it shows what the runtime
+// does of a list that is there). Without a CPU request a container has shares by its limit.
+func (a *Actor) inherit(has *corev1.ResourceRequirements) {
+	whole := a.manifest.Spec.Resources
+	if whole == nil {
+		return
+	}
+	put := func(list corev1.ResourceList, name corev1.ResourceName, least int64) {
+		own, of := list[name], whole.Limits[name]
+		if list != nil && own.IsZero() && of.MilliValue() > least {
+			list[name] = of.DeepCopy()
+		}
+	}
+	_, asks := has.Requests[corev1.ResourceCPU]
+	if limit := has.Limits[corev1.ResourceCPU]; !asks && limit.IsZero() {
+		put(has.Requests, corev1.ResourceCPU, leastCPURequestMillis)
+	}
+	put(has.Limits, corev1.ResourceCPU, leastCPULimitMillis)
+	put(has.Limits, corev1.ResourceMemory, 0)
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -116,6 +117,12 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 		})
 	}
 	st.Conditions = append(st.Conditions, a.gateConditions(st.ObservedGeneration)...)
+	if a.manifest != nil {
+		// Of static pods the kubelet tells what is allocated and never what their cgroup says.
+		all := resource.PodResourcesOptions{}
+		st.AllocatedResources = resource.PodRequests(a.manifest, all)
+		st.Resources = &corev1.ResourceRequirements{Requests: resource.PodRequests(a.manifest, all), Limits: resource.PodLimits(a.manifest, all)}
+	}
 	for i := range a.initContainers() {
 		st.InitContainerStatuses = append(st.InitContainerStatuses, a.containerStatus(on, &a.initContainers()[i]))
 	}
@@ -158,7 +165,7 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	if cur.GetId() != "" {
 		st.ContainerID = on.containerID(cur)
 		st.AllocatedResources = c.Resources.DeepCopy().Requests
-		st.Resources = actual(c, r)
+		st.Resources = a.actual(c, r)
 	}
 	st.State = a.containerState(on, cur, a.waiting(c))
 	if a.presumedDone(c) {

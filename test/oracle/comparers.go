@@ -5,6 +5,7 @@ func comparers() []comparer {
 	return []comparer{
 		{name: "decode", share: 300, make: makeManifest, compare: compareDecode, kept: keptIn("decode")},
 		{name: "config", share: 100, make: makeGood, compare: compareConfigs, kept: keptIn("config")},
+		{name: "cgroup", share: 100, make: makeGood, compare: compareCgroups},
 		{name: "history", share: 100, make: makeStory, compare: compareHistories, kept: keptIn("history")},
 		{name: "lifecycle", share: 50, make: makeLater, compare: compareHistories, kept: keptIn("lifecycle")},
 		{name: "restarts", share: 50, make: makeLife, compare: compareRestarts},

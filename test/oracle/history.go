@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
@@ -178,6 +179,7 @@ func containerOf(p *corev1.Pod, spec *corev1.Container, past pods.ContainerPast)
 				cri.AnnotationTerminationMessagePath: "/dev/termination-log", cri.AnnotationTerminationMessagePolicy: "File",
 				cri.AnnotationAgent: agent.ID,
 			},
+			Linux: &runtimeapi.LinuxContainerConfig{Resources: inheritedBy(p, spec)},
 		},
 	}
 	if past.State != pods.Created {
@@ -338,10 +340,40 @@ func kind(d string) string {
 	return what
 }
 
-// statusTree is a status without times, and without what is said of the resources of the pod as a whole, which the agent does
-// not report yet.
+// inheritedBy is what the runtime shows of a container that runs with limits of its pod; nil for one that has none of them, of which it
+// shows what is in the manifest.
+func inheritedBy(p *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerResources {
+	if p.Spec.Resources == nil {
+		return nil
+	}
+	limit := func(name corev1.ResourceName) resource.Quantity {
+		if own := c.Resources.Limits[name]; !own.IsZero() {
+			return own
+		}
+		return p.Spec.Resources.Limits[name]
+	}
+	cpu, memory := limit(corev1.ResourceCPU), limit(corev1.ResourceMemory)
+	asks := cpu
+	if request, said := c.Resources.Requests[corev1.ResourceCPU]; said {
+		asks = request
+	}
+	out := &runtimeapi.LinuxContainerResources{
+		CpuShares: max(2, asks.MilliValue()*1024/1000), CpuPeriod: 100_000, CpuQuota: cpu.MilliValue() * 100, MemoryLimitInBytes: memory.Value(),
+	}
+	if out.CpuQuota > 0 {
+		out.CpuQuota = max(1000, out.CpuQuota)
+	}
+	return out
+}
+
+// statusTree is a status without times.
 func statusTree(s corev1.PodStatus) map[string]any {
-	s.StartTime, s.AllocatedResources, s.Resources, s.ObservedGeneration = nil, nil, nil, 0
+	s.StartTime, s.ObservedGeneration = nil, 0
+	canonical(s.AllocatedResources)
+	if s.Resources != nil {
+		canonical(s.Resources.Requests)
+		canonical(s.Resources.Limits)
+	}
 	conditions := map[string]any{}
 	for _, x := range s.Conditions {
 		conditions[string(x.Type)] = map[string]any{"status": string(x.Status), "reason": x.Reason, "message": x.Message}

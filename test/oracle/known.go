@@ -31,6 +31,7 @@ var known = map[string]string{
 	"decode: only we refuse spec.dnsConfig.searches[]":                                      "with policy None the kubelet looks no further than at a missing nameserver",
 	"decode: only we refuse spec.dnsConfig.options[].name":                                  "the same",
 	"decode: only we refuse spec.volumes[].hostPath.type":                                   "the kubelet looks at the type only once there is a path",
+	"decode: only we refuse spec.containers[].resources.limits[]":                           "a limit above the pod's: the kubelet names a field below spec.resources that does not exist",
 	"decode: only the kubelet refuses spec.containers[].volumeMounts[].name":                "for the kubelet a bad volume does not exist, which it tells of each mount as well",
 	"decode: only the kubelet refuses spec.containers[].ports[].hostPort":                   "with hostNetwork it is the containerPort, of which we say it",
 

@@ -52,9 +52,11 @@ func tryDecodeSinglePod(logger klog.Logger, data []byte, defaults func(klog.Logg
 //go:linkname applyDefaults k8s.io/kubernetes/pkg/kubelet/config.applyDefaults
 func applyDefaults(logger klog.Logger, pod *api.Pod, source string, isFile bool, nodeName types.NodeName) error
 
-// Decode reads the manifest of one static pod as the kubelet reads a file of its folder.
+// Decode reads the manifest of one static pod as the kubelet reads a file of its folder. What a pod as a whole does not say of its resources is filled
+// in as the API server does when a pod is created: kubelet 1.37 leaves it out for static pods, which we do not.
 func Decode(path string, data []byte, node string) Decoded {
 	defaults := func(l klog.Logger, pod *api.Pod) error {
+		podutil.DefaultPodLevelResources(pod)
 		return applyDefaults(l, pod, path, true, types.NodeName(node))
 	}
 	out := Decoded{}

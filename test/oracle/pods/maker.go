@@ -78,6 +78,9 @@ func (m *Maker) Pod() *corev1.Pod {
 	p.Labels = m.labels()
 	p.Annotations = m.annotations()
 	m.spec(&p.Spec)
+	if m.Chance(20) {
+		m.podResources(p)
+	}
 	return p
 }
 
@@ -287,6 +290,9 @@ func (m *Maker) Small() *corev1.Pod {
 			m.resources(&c.Resources)
 		}
 		s.Containers = append(s.Containers, c)
+	}
+	if m.Chance(10) {
+		m.podResources(p)
 	}
 	return p
 }

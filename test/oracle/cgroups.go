@@ -1,0 +1,36 @@
+package oracle
+
+import (
+	"fmt"
+
+	"github.com/journalet/journalet/runtime/cgroup"
+	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/test/oracle/kubelet"
+)
+
+// compareCgroups holds a pod's cgroup, where it stands and what it holds the pod to, to the kubelet's.
+func compareCgroups(c *testCase) {
+	parsed, problems := manifest.Decode(manifestPath, []byte(c.text), manifest.Options{NodeName: nodeName})
+	if len(problems) > 0 || len(parsed) != 1 {
+		c.count("refused")
+		return
+	}
+	pod := parsed[0].Pod
+	ours, theirs := cgroup.OfPod(pod), kubelet.CgroupOf(pod)
+	c.differs("shares", ours.Shares, theirs.Shares)
+	c.differs("quota", fmt.Sprint(ours.QuotaMicros, ours.PeriodMicros), fmt.Sprint(theirs.Quota, theirs.Period))
+	c.differs("memory", ours.MemoryBytes, theirs.Memory)
+	c.count("class " + theirs.Class)
+	if ours.QuotaMicros > 0 {
+		c.count("with a quota")
+	}
+	for _, systemd := range []bool{false, true} {
+		for _, root := range []string{"/", "/a/b"} {
+			at, err := (cgroup.Layout{Root: root, Systemd: systemd}).Pod(pod)
+			if err != nil {
+				at = err.Error()
+			}
+			c.differs(fmt.Sprintf("place, systemd %t", systemd), at, kubelet.CgroupPath(pod, root, systemd))
+		}
+	}
+}
