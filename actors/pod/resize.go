@@ -235,12 +235,13 @@ func (a *Actor) changes() []change {
 				continue
 			}
 			next := proto.CloneOf(from)
+			was, will := a.inherits(from), a.inherits(to)
 			var by int64
 			if memory {
-				by = firstNot0(to.GetMemoryLimitBytes()-from.GetMemoryLimitBytes(), to.GetMemoryRequestBytes()-from.GetMemoryRequestBytes())
+				by = firstNot0(will.GetMemoryLimitBytes()-was.GetMemoryLimitBytes(), to.GetMemoryRequestBytes()-from.GetMemoryRequestBytes())
 				next.MemoryLimitBytes, next.MemoryRequestBytes = to.GetMemoryLimitBytes(), to.GetMemoryRequestBytes()
 			} else {
-				by = firstNot0(to.GetCpuLimitMillis()-from.GetCpuLimitMillis(), to.GetCpuRequestMillis()-from.GetCpuRequestMillis())
+				by = firstNot0(will.GetCpuLimitMillis()-was.GetCpuLimitMillis(), to.GetCpuRequestMillis()-from.GetCpuRequestMillis())
 				next.CpuLimitMillis, next.CpuRequestMillis = to.GetCpuLimitMillis(), to.GetCpuRequestMillis()
 			}
 			one := change{container: c, id: r.GetCurrent().GetId(), to: next}
@@ -264,6 +265,18 @@ func firstNot0(x, y int64) int64 {
 		return x
 	}
 	return y
+}
+
+// inherits are a container's resources with the pod's limits where it has none.
+func (a *Actor) inherits(r *journaletv1.Resources) *journaletv1.Resources {
+	if a.manifest.Spec.Resources == nil {
+		return r
+	}
+	whole := resize.Of(a.manifest.Spec.Resources)
+	r = proto.CloneOf(r)
+	r.MemoryLimitBytes = firstNot0(r.GetMemoryLimitBytes(), whole.GetMemoryLimitBytes())
+	r.CpuLimitMillis = firstNot0(r.GetCpuLimitMillis(), whole.GetCpuLimitMillis())
+	return r
 }
 
 // limitFalls tells whether a container gets a lower memory limit, or its first one.
