@@ -3,9 +3,13 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,4 +127,18 @@ func TestPodsLeaveNothingInTheTreeOfCgroups(t *testing.T) {
 		t.Errorf("cgroups are left: %v", left)
 	}
 	equal(t, "the shares of no Burstable pods", a.Cgroup("cpu", "kubepods/burstable", "cpu.shares")+a.Cgroup("", "kubepods/burstable", "cpu.weight"), "2")
+}
+
+func TestCgroupsThatCannotBeWrittenAreToldWithTheirFlag(t *testing.T) {
+	t.Parallel()
+	const nobody = 65534
+	a := newAgent(t)
+	if err := errors.Join(chownAll(a.Dir, nobody), os.Chmod(filepath.Dir(setup.Program), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	as := &syscall.Credential{Uid: nobody, Gid: nobody}
+	r := node.Run(t, a.Dir, as, nil, setup.Program, a.Args()...)
+	if code := r.Ended(t); code <= 0 || !strings.Contains(r.Text(), "/sys/fs/cgroup") || !strings.Contains(r.Text(), "--cgroups-per-qos=false") {
+		t.Errorf("it ended with %d and says:\n%s", code, r.Text())
+	}
 }
