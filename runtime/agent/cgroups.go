@@ -18,9 +18,9 @@ const (
 	lastCgroupPause  = time.Minute
 )
 
-// newCgroups makes the pods' cgroups; nil where pods get none. It fails where they are asked for and cannot be made.
+// newCgroups makes the pods' cgroups; nil where no pod gets one. It fails where all are to have one and none can be made.
 func (a *agent) newCgroups() (*cgroup.Tree, error) {
-	if simulated(a.cfg) || !a.cfg.CgroupsPerQOS {
+	if simulated(a.cfg) {
 		return nil, nil
 	}
 	has, enforced := a.facts.Capacity, a.cfg.EnforceNodeAllocatable
@@ -33,7 +33,7 @@ func (a *agent) newCgroups() (*cgroup.Tree, error) {
 		}
 	}
 	return cgroup.New(cgroup.Options{
-		Root: a.cfg.CgroupRoot, PodPids: a.cfg.PodPidsLimit, Log: a.log,
+		All: a.cfg.CgroupsPerQOS, Root: a.cfg.CgroupRoot, PodPids: a.cfg.PodPidsLimit, Log: a.log,
 		Node: cgroup.OfNode(has.MilliCPU, has.MemoryBytes, has.Pids),
 	})
 }
@@ -51,7 +51,7 @@ func (a *agent) seedCgroups(ref messages.Ref, d *pod.Actor) {
 
 // keepCgroups makes the tree of cgroups once the runtime answers, and bounds all pods together.
 func (a *agent) keepCgroups(ctx context.Context) error {
-	if a.cgroups == nil {
+	if a.cgroups == nil || !a.cgroups.Due() {
 		return nil
 	}
 	for pause := firstCgroupPause; ; pause = min(2*pause, lastCgroupPause) {

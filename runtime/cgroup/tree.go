@@ -19,14 +19,19 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 )
 
-// without is what to do on a machine whose cgroups are not the agent's.
-const without = "run as root with /sys/fs/cgroup writable, or run with --cgroups-per-qos=false, which leaves pods without a cgroup of their own"
+// What to do on a machine whose cgroups are not the agent's, with and without Options.All.
+const (
+	without    = "run as root with /sys/fs/cgroup writable, or run with --cgroups-per-qos=false, which leaves pods without a cgroup of their own"
+	withoutOne = "run as root with /sys/fs/cgroup writable, or leave spec.resources out of the pod"
+)
 
 // needed are the hierarchies of cgroup v1 that must hold a cgroup for it to exist.
 var needed = []string{"cpu", "cpuset", "memory", "pids"}
 
 // Options configure a Tree.
 type Options struct {
+	// All gives every pod a cgroup. Otherwise only those get one that have resources as a whole, which nothing else can hold.
+	All bool
 	// Root is the cgroup above kubepods, in the form of cgroupfs; "" and "/" are the topmost one.
 	Root string
 	// Node is what all pods together may have; a zero sets no bound.
@@ -43,6 +48,9 @@ type Tree struct {
 	unified bool
 	// mounts are where hierarchies are mounted, by controller; on v2 it is one, under "".
 	mounts map[string]string
+
+	// unusable is why there can be no cgroups, where not every pod is to have one.
+	unusable error
 
 	beginning sync.Mutex
 
@@ -68,7 +76,11 @@ type entry struct {
 	milli int64
 }
 
-// New makes a tree and touches nothing yet. It fails where cgroups cannot be made.
+// AllByDefault tells whether every pod is to have a cgroup where nobody says: yes with cgroup v2, no with v1. There containerd 2.4 reads
+// the statistics of every pod's cgroup each second, from ten hierarchies, at 1 ms of CPU each (ADR 021).
+func AllByDefault() bool { return cgroups.IsCgroup2UnifiedMode() }
+
+// New makes a tree and touches nothing yet. It fails where cgroups cannot be made and every pod is to have one.
 func New(opts Options) (*Tree, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -77,22 +89,57 @@ func New(opts Options) (*Tree, error) {
 		opts: opts, log: opts.Log, unified: cgroups.IsCgroup2UnifiedMode(),
 		known: map[string]bool{}, pods: map[string]*entry{},
 	}
+	err := t.find()
+	switch {
+	case err == nil:
+		return t, nil
+	case opts.All:
+		return nil, fmt.Errorf("%w; %s", err, without)
+	}
+	t.unusable = fmt.Errorf("%w; %s", err, withoutOne)
+	return t, nil
+}
+
+// find finds where cgroups are made.
+func (t *Tree) find() error {
 	top, err := manager.New(&cgroups.Cgroup{Path: "/", Resources: &cgroups.Resources{SkipDevices: true}})
 	if err != nil {
-		return nil, fmt.Errorf("find the cgroups of this machine: %w; %s", err, without)
+		return fmt.Errorf("find the cgroups of this machine: %w", err)
 	}
 	if t.unified {
 		t.mounts = map[string]string{"": top.Path("")}
 	} else {
 		t.mounts = top.GetPaths()
 	}
-	for _, dir := range t.checked("/" + strings.Trim(opts.Root, "/")) {
+	for _, dir := range t.checked("/" + strings.Trim(t.opts.Root, "/")) {
 		// A root that is not there is told once the driver is known, which has its own names for it.
 		if err := unix.Access(dir, unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("cgroups cannot be made in %s: %w; %s", dir, err, without)
+			return fmt.Errorf("cgroups cannot be made in %s: %w", dir, err)
 		}
 	}
-	return t, nil
+	return nil
+}
+
+// Wants tells whether a pod is to have a cgroup.
+func (t *Tree) Wants(p *corev1.Pod) bool {
+	return t.opts.All || resourcehelper.IsPodLevelResourcesSet(p)
+}
+
+// Due tells whether the tree is to be there before a pod asks for it: if every pod has a cgroup, and if an earlier run left some.
+func (t *Tree) Due() bool {
+	if t.opts.All || t.Ready() {
+		return true
+	}
+	for _, systemd := range []bool{false, true} {
+		l := Layout{Root: t.opts.Root, Systemd: systemd}
+		path, err := l.path(l.top())
+		for _, dir := range t.checked(path) {
+			if _, serr := os.Lstat(dir); err == nil && serr == nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // checked are the folders of a cgroup that must be there.
@@ -135,8 +182,8 @@ func (t *Tree) Ready() bool {
 func (t *Tree) Begin(driver string) error {
 	t.beginning.Lock()
 	defer t.beginning.Unlock()
-	if t.Ready() {
-		return nil
+	if t.Ready() || t.unusable != nil {
+		return t.unusable
 	}
 	t.layout = Layout{Root: t.opts.Root, Systemd: driver == Systemd}
 	if root := t.layout.root(); len(root) > 0 && !t.exists(root) {
@@ -168,8 +215,11 @@ func (t *Tree) Begin(driver string) error {
 	return nil
 }
 
-// Enforce bounds what all pods together may have. It fails while they use more memory than that; try again later.
+// Enforce bounds what all pods together may have, if each has a cgroup. It fails while they use more memory than that; try again later.
 func (t *Tree) Enforce() error {
+	if !t.opts.All {
+		return nil
+	}
 	if err := t.set(t.layout.top(), t.opts.Node); err != nil {
 		return fmt.Errorf("bound all pods together: %w", err)
 	}
@@ -185,12 +235,20 @@ func asks(p *corev1.Pod) int64 {
 	return requests.Cpu().MilliValue()
 }
 
-// Parent is a pod's cgroup as CRI takes it for a parent, whether it exists or not. The tree must be ready.
-func (t *Tree) Parent(p *corev1.Pod) (string, error) { return t.layout.Pod(p) }
+// Parent is a pod's cgroup as CRI takes it for a parent, whether it exists or not; "" for a pod that is to have none. The tree must be ready.
+func (t *Tree) Parent(p *corev1.Pod) (string, error) {
+	if !t.Wants(p) {
+		return "", nil
+	}
+	return t.layout.Pod(p)
+}
 
-// Ensure sees to it that a pod has its cgroup with the values that are its own. One that is there and cannot take other values keeps those that it
+// Ensure sees to it that a pod that is to have a cgroup has it with the values that are its own. One that is there and cannot take other values keeps those that it
 // has, which is logged. The tree must be ready.
 func (t *Tree) Ensure(p *corev1.Pod) error {
+	if !t.Wants(p) {
+		return nil
+	}
 	if err := t.layout.check(string(p.UID)); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func newTree(t *testing.T, seeds ...*corev1.Pod) *Tree {
 // reopened is the tree as a next run of the agent has it, before it begins.
 func reopened(t *testing.T, root string) *Tree {
 	t.Helper()
-	tree, err := New(Options{Root: root, PodPids: 100, Node: OfNode(1500, 1<<30, 5000)})
+	tree, err := New(Options{All: true, Root: root, PodPids: 100, Node: OfNode(1500, 1<<30, 5000)})
 	if err != nil {
 		t.Fatal(err)
 	}

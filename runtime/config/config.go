@@ -88,7 +88,8 @@ type Config struct {
 	ImageServiceEndpoint string
 	// RuntimeRequestTimeout bounds a call on the runtime other than a pull.
 	RuntimeRequestTimeout time.Duration
-	// CgroupsPerQOS gives pods cgroups of their own below CgroupRoot. It is off with the simulated runtime.
+	// CgroupsPerQOS gives every pod a cgroup of its own below CgroupRoot; otherwise those get one that have resources as a whole. With the
+	// simulated runtime none has.
 	CgroupsPerQOS bool
 	// CgroupRoot is the cgroup above the pods', in the form of cgroupfs; empty: the topmost one.
 	CgroupRoot string
@@ -165,7 +166,7 @@ const (
 func Defaults() *Config {
 	return &Config{
 		RootDir: DefaultRootDir, StaticPodPath: DefaultStaticPodPath, FileCheckFrequency: DefaultFileCheck, HTTPCheckFrequency: DefaultHTTPCheck,
-		CgroupsPerQOS: true, CgroupDriver: cgroup.Cgroupfs, EnforceNodeAllocatable: []string{EnforcePods}, PodPidsLimit: -1,
+		CgroupsPerQOS: cgroup.AllByDefault(), CgroupDriver: cgroup.Cgroupfs, EnforceNodeAllocatable: []string{EnforcePods}, PodPidsLimit: -1,
 		ContainerRuntimeEndpoint: DefaultEndpoint, RuntimeRequestTimeout: DefaultRequestTimeout, CRIConcurrency: defaultConcurrency(),
 		RegistryPullQPS: DefaultPullQPS, RegistryBurst: DefaultPullBurst, MaxParallelImagePulls: DefaultParallelPulls,
 		MaxPods: DefaultMaxPods, PodLogDir: DefaultPodLogDir, ContainerLogDir: DefaultContainerLogDir,
@@ -205,7 +206,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.RuntimeClassPath, "runtime-class-path", c.RuntimeClassPath, "file or folder of RuntimeClass objects that pods may name; empty: none")
 	fs.StringVar(&c.ContainerRuntimeEndpoint, "container-runtime-endpoint", c.ContainerRuntimeEndpoint, "socket of the CRI runtime, or sim:// for a simulated one")
 	fs.StringVar(&c.ImageServiceEndpoint, "image-service-endpoint", c.ImageServiceEndpoint, "must be the runtime's endpoint, if given")
-	fs.BoolVar(&c.CgroupsPerQOS, "cgroups-per-qos", c.CgroupsPerQOS, "give pods cgroups of their own, by class of service")
+	fs.BoolVar(&c.CgroupsPerQOS, "cgroups-per-qos", c.CgroupsPerQOS, "give every pod a cgroup of its own, by class of service, and bound all together; else only pods with spec.resources. Default: true on cgroup v2")
 	fs.StringVar(&c.CgroupRoot, "cgroup-root", c.CgroupRoot, "cgroup above the pods'; empty: the topmost one")
 	fs.StringVar(&c.CgroupDriver, "cgroup-driver", c.CgroupDriver, "cgroupfs or systemd, for a runtime that does not tell which it uses")
 	fs.StringSliceVar(&c.EnforceNodeAllocatable, "enforce-node-allocatable", c.EnforceNodeAllocatable, "what is bounded by a cgroup: pods, for all pods together, or none")

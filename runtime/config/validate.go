@@ -105,6 +105,9 @@ func (c *Config) validateCgroups() []error {
 	if c.CgroupDriver != cgroup.Cgroupfs && c.CgroupDriver != cgroup.Systemd {
 		errs = append(errs, fmt.Errorf("cgroupDriver (--cgroup-driver): found %q, want %s or %s", c.CgroupDriver, cgroup.Cgroupfs, cgroup.Systemd))
 	}
+	if c.PodPidsLimit > 0 && !c.CgroupsPerQOS {
+		errs = append(errs, errors.New("podPidsLimit (--pod-max-pids): bounds pods by their cgroups; add --cgroups-per-qos"))
+	}
 	for _, what := range c.EnforceNodeAllocatable {
 		switch {
 		case !slices.Contains(enforcements, what):

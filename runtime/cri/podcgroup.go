@@ -16,7 +16,7 @@ import (
 // away; try again later. A first pod that comes earlier makes the tree itself.
 func (d *Driver) BeginCgroups(ctx context.Context) error {
 	t := d.opts.PodCgroups
-	if t == nil {
+	if t == nil || !t.Due() {
 		return nil
 	}
 	asking, cancel := context.WithTimeout(ctx, d.opts.Timeouts.Look)
@@ -48,11 +48,14 @@ func (d *Driver) cgroupDriver(ctx context.Context) (string, error) {
 	return cgroup.Cgroupfs, nil
 }
 
-// cgroups are the pods' cgroups, ready to be used; nil where pods have none.
-func (c *call) cgroups(ctx context.Context) (*cgroup.Tree, error) {
+// cgroups are the pods' cgroups, ready to be used; nil where pods have none and this one is not to have the first.
+func (c *call) cgroups(ctx context.Context, wants bool) (*cgroup.Tree, error) {
 	t := c.opts.PodCgroups
-	if t == nil || t.Ready() {
+	switch {
+	case t == nil || t.Ready():
 		return t, nil
+	case !wants && !t.Due():
+		return nil, nil
 	}
 	driver, err := settle(ctx, c, "RuntimeConfig", c.opts.Timeouts.Look, c.cgroupDriver)
 	if err != nil {
@@ -66,8 +69,11 @@ func (c *call) cgroups(ctx context.Context) (*cgroup.Tree, error) {
 
 // ensureCgroup sees to it that the pod has its cgroup.
 func (c *call) ensureCgroup(ctx context.Context, pod *corev1.Pod) error {
-	t, err := c.cgroups(ctx)
-	if t == nil || err != nil {
+	if t := c.opts.PodCgroups; t == nil || !t.Wants(pod) {
+		return nil
+	}
+	t, err := c.cgroups(ctx, true)
+	if err != nil {
 		return err
 	}
 	if err := t.Ensure(pod); err != nil {
@@ -86,7 +92,7 @@ func (d *Driver) cgroupParent(pod *corev1.Pod) (string, error) {
 
 // resizeCgroup makes one of the two steps in which the pod's cgroup follows its containers.
 func (c *call) resizeCgroup(ctx context.Context, pod *corev1.Pod, step func(*cgroup.Tree, *corev1.Pod) error) error {
-	t, err := c.cgroups(ctx)
+	t, err := c.cgroups(ctx, false)
 	if t == nil || err != nil {
 		return err
 	}
@@ -105,7 +111,7 @@ func (c *call) releaseCgroup() {
 
 // removeCgroup removes the pod's cgroup for certain.
 func (c *call) removeCgroup(ctx context.Context) error {
-	t, err := c.cgroups(ctx)
+	t, err := c.cgroups(ctx, false)
 	if t == nil || err != nil {
 		return err
 	}

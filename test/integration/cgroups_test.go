@@ -80,6 +80,39 @@ func TestAPodsLimitHoldsAllItsContainersTogether(t *testing.T) {
 	equal(t, "the inherited limit", strings.Fields(inCgroup(t, first))[2], fmt.Sprint(96<<20))
 }
 
+func TestOnlyPodsThatNeedACgroupGetOneWhereNotAllDo(t *testing.T) {
+	t.Parallel()
+	whole := newPod("whole", idle, func(p *corev1.Pod) {
+		r := size("100m/32Mi", "500m/96Mi")
+		p.Spec.Resources = &r
+	})
+	small := newPod("small", idle, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = size("50m/16Mi", "50m/16Mi") })
+	a := newAgent(t, "--cgroups-per-qos=false")
+	a.Put("small.yaml", manifest(small))
+	a.start()
+	a.pod("small", "ready", ready)
+	if tree := a.PodCgroups(true); len(tree) > 0 {
+		t.Errorf("cgroups were made for nobody: %v", tree)
+	}
+	a.Put("whole.yaml", manifest(whole))
+	p := a.pod("whole", "ready", ready)
+	equal(t, "the limits of the pod", a.limits(cgroupOf(p)), fmt.Sprint("50000 ", 96<<20))
+	for _, path := range a.PodCgroups(false) {
+		if !strings.Contains(path, string(p.UID)) {
+			t.Errorf("%s is another pod's", path)
+		}
+	}
+	a.Kill()
+	a.Remove("whole.yaml")
+	a.start()
+	node.Eventually(t, settle, "the pod's cgroup to be gone, though the agent that made it is", func() error {
+		if left := a.PodCgroups(false); len(left) > 0 {
+			return fmt.Errorf("%v are there", left)
+		}
+		return nil
+	})
+}
+
 func TestPodsLeaveNothingInTheTreeOfCgroups(t *testing.T) {
 	t.Parallel()
 	small := func(p *corev1.Pod) { p.Spec.Containers[0].Resources = size("50m/16Mi", "50m/16Mi") }

@@ -77,7 +77,7 @@ func (a *Agent) AtTheEnd(f func()) { a.closers = append(a.closers, f) }
 func (a *Agent) Args() []string {
 	flags := a.Flags
 	if a.CgroupRoot != "" {
-		flags = append([]string{"--cgroup-root", "/" + a.CgroupRoot}, flags...)
+		flags = append([]string{"--cgroups-per-qos", "--cgroup-root", "/" + a.CgroupRoot}, flags...)
 	}
 	return append([]string{
 		"run", "--root-dir", a.Root, "--static-pod-path", a.Manifests, "--container-runtime-endpoint", a.Endpoint,
