@@ -150,14 +150,14 @@ func (t *Tree) read(at name) Values {
 		quota, period, _ := strings.Cut(text(dir, "cpu.max"), " ")
 		v.QuotaMicros, v.MemoryBytes = number(quota), number(text(dir, "memory.max"))
 		if v.QuotaMicros > 0 {
-			v.PeriodMicros = uint64(max(0, number(period))) //nolint:gosec // not negative
+			v.PeriodMicros = uint64(max(0, number(period)))
 		}
 		return v
 	}
 	dirs := t.folders(at)
 	v.QuotaMicros = max(0, number(text(dirs["cpu"], "cpu.cfs_quota_us")))
 	if v.QuotaMicros > 0 {
-		v.PeriodMicros = uint64(max(0, number(text(dirs["cpu"], "cpu.cfs_period_us")))) //nolint:gosec // not negative
+		v.PeriodMicros = uint64(max(0, number(text(dirs["cpu"], "cpu.cfs_period_us"))))
 	}
 	if limit := number(text(dirs["memory"], "memory.limit_in_bytes")); limit < noLimit {
 		v.MemoryBytes = limit

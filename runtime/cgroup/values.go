@@ -76,7 +76,7 @@ func limited(p *corev1.Pod, of corev1.ResourceName) bool {
 }
 
 func sharesOf(milli int64) uint64 {
-	return uint64(min(max(milli*sharesPerCPU/milliPerCPU, minShares), maxShares)) //nolint:gosec // within 2 and 262144
+	return uint64(min(max(milli*sharesPerCPU/milliPerCPU, minShares), maxShares))
 }
 
 func quotaOf(milli int64) int64 {
