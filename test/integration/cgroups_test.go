@@ -29,9 +29,9 @@ func cgroupOf(p *corev1.Pod) string {
 
 // limits are what a pod's cgroup is held to: CPU quota and memory, as cgroup v1 and v2 write them.
 func (a *agent) limits(path string) string {
-	if max := a.Cgroup("", path, "memory.max"); max != "" {
+	if limit := a.Cgroup("", path, "memory.max"); limit != "" {
 		quota, _, _ := strings.Cut(a.Cgroup("", path, "cpu.max"), " ")
-		return quota + " " + max
+		return quota + " " + limit
 	}
 	return a.Cgroup("cpu", path, "cpu.cfs_quota_us") + " " + a.Cgroup("memory", path, "memory.limit_in_bytes")
 }
