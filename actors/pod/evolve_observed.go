@@ -36,10 +36,15 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	for _, c := range old.GetContainers() {
 		shown[c.GetId()] = true
 	}
-	s.Observed = o
-	if s.GetPod() == nil && o.GetPodName() != "" {
-		s.Shown = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
+	if o.GetPodName() != "" {
+		if s.GetPod() == nil {
+			s.Shown = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
+		}
+		// Nobody else needs it, and an older version refuses states with a field that it does not know.
+		o = proto.CloneOf(o)
+		o.PodNamespace, o.PodName = "", ""
 	}
+	s.Observed = o
 	if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 {
 		s.Touched = true
 	}

@@ -78,6 +78,9 @@ func TestAPodThatNobodyNamesSaysWhatItWaitsFor(t *testing.T) {
 	if w := a.Waits(); len(w) != 1 || w[0].For != first || w[0].Since.Year() != 2026 {
 		t.Errorf("at first it waits for %v", w)
 	}
+	if o := a.Pod().GetObserved(); o.GetPodName()+o.GetPodNamespace() != "" {
+		t.Errorf("the name stays in what was observed: %v", o)
+	}
 	if p := a.View(Node{}); p.Namespace != "shop" || p.Name != "web" || p.UID != "u" || p.Status.Reason != ReasonOrphan || p.DeletionTimestamp != nil {
 		t.Errorf("it is shown as %v", p)
 	}
