@@ -258,6 +258,29 @@ func TestALostJournalCostsNoContainer(t *testing.T) {
 	}
 }
 
+func TestAPodOfALostJournalThatNoSourceNamesIsShownByItsName(t *testing.T) {
+	t.Parallel()
+	a := started(t, onePod("orphan", idle, scratch))
+	uid := a.pod("orphan", "ready", ready).UID
+	a.Kill()
+	a.forget()
+	if err := os.RemoveAll(filepath.Join(a.Root, "bus")); err != nil {
+		t.Fatal(err)
+	}
+	a.Remove("orphan.yaml")
+	a.start()
+	p := a.pod("orphan", "shown as an orphan", func(p *corev1.Pod) bool { return p != nil && p.Status.Reason == "Orphan" })
+	if p.UID != uid || p.Namespace != "default" || p.CreationTimestamp.IsZero() {
+		t.Errorf("it is shown as %s/%s, UID %s, of %s", p.Namespace, p.Name, p.UID, p.CreationTimestamp)
+	}
+	before := a.fingerprint()
+	a.Put("orphan.yaml", manifest(newPod("orphan", idle, scratch)))
+	a.pod("orphan", "taken over", ready)
+	if after := a.fingerprint(); !maps.Equal(before, after) {
+		t.Errorf("a source named it, and that changed the runtime's objects:\n%v\n%v", before, after)
+	}
+}
+
 // runsOnce fails the test unless every pod runs once and nothing of it ever ran before.
 func runsOnce(t *testing.T, a *agent, n int) {
 	t.Helper()
