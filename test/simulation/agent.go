@@ -30,7 +30,9 @@ type run struct {
 	life  *life
 	cells *host.Cells
 	// turns is who of the actors waits how long for its turn.
-	turns     *rand.Rand
+	turns *rand.Rand
+	// late is which timers are late to tell.
+	late      *rand.Rand
 	scheduled map[messages.Ref]bool
 	// wedged actors handle nothing until a moment of uptime.
 	wedged map[messages.Ref]time.Duration
@@ -50,16 +52,7 @@ func (r *run) name() string { return fmt.Sprint(r.epoch) }
 // runClock is time for what dies with a run.
 type runClock struct {
 	*clock
-	of *life
-}
-
-func (c runClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
-	e := c.after(c.of, d, f)
-	return func() bool {
-		was := e.do != nil
-		e.do = nil
-		return was
-	}
+	run *run
 }
 
 // start begins a run, unless one goes on: it folds what is stored, gives the drivers what the journal knows, and goes on.
@@ -69,7 +62,8 @@ func (s *sim) start() {
 	}
 	s.epoch++
 	r := &run{
-		sim: s, epoch: s.epoch, life: &life{}, turns: stream(s.seed, "turns", fmt.Sprint(s.epoch)), scheduled: map[messages.Ref]bool{},
+		sim: s, epoch: s.epoch, life: &life{}, turns: stream(s.seed, "turns", fmt.Sprint(s.epoch)),
+		late: stream(s.seed, "late timers", fmt.Sprint(s.epoch)), scheduled: map[messages.Ref]bool{},
 		wedged: map[messages.Ref]time.Duration{},
 	}
 	var err error
@@ -134,7 +128,7 @@ func (r *run) makeDrivers() {
 	if r.config.url != "" {
 		r.fetcher = newFetcher(r)
 	}
-	r.timers = timer.New(runClock{r.clock, r.life}, r.outcome)
+	r.timers = timer.New(runClock{r.clock, r}, r.outcome)
 	r.calls = calls.New(calls.Options{
 		Performer: r.performer, Outcome: r.outcome, Finished: r.finished,
 		Go: func(f func()) { r.clock.start(r.life, func(*proc) { f() }) },
@@ -228,6 +222,9 @@ func (r *run) record(about messages.Ref, e *journaletv1.Event) *journaletv1.Reco
 func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 	for i, rec := range recs {
 		r.judge.record(rec, encoded[i])
+		if rec.GetFact().GetTimerFired() != nil {
+			r.reached(timerRecorded)
+		}
 		for _, ref := range r.cells.Stored(rec) {
 			r.schedule(ref)
 		}

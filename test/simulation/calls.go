@@ -63,6 +63,9 @@ func (f *performer) Perform(ctx context.Context, intentID, asker string, req *jo
 	f.under[c.p] = ctx
 	defer delete(f.under, c.p)
 	f.run.judge.begins(intentID)
+	once := c.runsOnce(req.GetStartContainer())
+	c.at(once, onceBegins)
+	defer c.at(once, onceUnrecorded)
 	defer f.run.judge.isOver(intentID)
 	res, err := c.do(req)
 	var failed *failure
@@ -300,7 +303,7 @@ func (c *call) makeAndStart(k *journaletv1.StartContainer, m *corev1.Pod, spec *
 	if err != nil {
 		return res, err
 	}
-	return res, c.start(res.containerID, fresh)
+	return res, c.start(res.containerID, fresh, neverAgain(m, spec))
 }
 
 // makeContainer makes a container, or finds the one that this intent made.
@@ -345,12 +348,14 @@ func (c *call) create(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1
 	case !has:
 		return "", fail(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT, "image "+spec.Image+" is not present on the node")
 	}
-	id := ""
+	id, once := "", neverAgain(m, spec)
+	c.at(once, onceUnderWay)
 	err := c.w.rpc(c.p, tookMaking, callTimeout, func(gone bool) (err error) {
 		if c.w.mishap() {
 			return failedCall("failed to make the container's snapshot")
 		}
 		id, err = c.w.makeContainer(c.uid, c.intent, k, m, spec, gone)
+		c.at(once, onceDone)
 		return err
 	})
 	return id, err

@@ -36,7 +36,7 @@ func (c *call) startMade(k *journaletv1.StartContainer) (result, error) {
 	if err := c.checkSandbox(k.GetSandboxId()); err != nil {
 		return result{}, err
 	}
-	err := c.w.rpc(c.p, tookMaking, callTimeout, func(gone bool) error { return c.w.startContainer(c.uid, id, gone) })
+	err := c.startOnce(id, true)
 	switch {
 	case err == nil:
 		return res, nil
@@ -107,8 +107,18 @@ func (c *call) lookAt(id string) (x container, err error) {
 	return x, err
 }
 
+// startOnce is one StartContainer.
+func (c *call) startOnce(id string, once bool) error {
+	c.at(once, onceUnderWay)
+	return c.w.rpc(c.p, tookMaking, callTimeout, func(gone bool) error {
+		err := c.w.startContainer(c.uid, id, gone)
+		c.at(once, onceDone)
+		return err
+	})
+}
+
 // start starts a container that was made, and looks first at one that is not fresh from this call.
-func (c *call) start(id string, fresh bool) error {
+func (c *call) start(id string, fresh, once bool) error {
 	twinEnd := c.w.clock.uptime + twinTimeout
 	var last error
 	performed := 0
@@ -121,7 +131,7 @@ func (c *call) start(id string, fresh bool) error {
 		if performed == maxPerforms || last != nil && !isDoubt(last) && c.w.clock.uptime > twinEnd {
 			return fail(journaletv1.CallError_CALL_ERROR_START, "the runtime did not start it: "+last.Error())
 		}
-		err := c.w.rpc(c.p, tookMaking, callTimeout, func(gone bool) error { return c.w.startContainer(c.uid, id, gone) })
+		err := c.startOnce(id, once)
 		switch {
 		case err == nil:
 			return nil

@@ -96,7 +96,7 @@ func (s *sim) endFaults() {
 	w.pacify()
 	// A hang ends at its own time: what waits for an answer waits until then. So does a stall of the disk.
 	w.slowUntil, w.eventsBadUntil, w.networkReady, w.registryUp = 0, 0, true, true
-	s.journal.failing = 0
+	s.journal.failing, s.trap = 0, noMoment
 	if !w.up {
 		w.startRuntime()
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,6 +42,7 @@ const (
 	aboveUse        = "no memory limit falls to what is used, or below"
 	oneShare        = "what runs has together no more than the node"
 	lowerEnds       = "a pod ends only for one of higher priority"
+	timerTime       = "no timer counts before its time"
 	withinNode      = "admitted pods fit the node"
 	convergence     = "without faults everything becomes as the files say"
 	rest            = "what has come to rest stays so"
@@ -70,7 +72,9 @@ type judge struct {
 	fold    *host.Fold
 	states  map[decided][]byte
 	intents map[string]*intent
-	pods    map[string]*podHistory
+	// timers are those that each actor had set after what it handled last.
+	timers map[messages.Ref]map[string]*journaletv1.Timer
+	pods   map[string]*podHistory
 	// under are the calls that are being made.
 	under []string
 	// clockSet is when the clock was last set.
@@ -261,7 +265,9 @@ func stateBytes(m proto.Message) []byte {
 
 // recovered: what a start folds from snapshots and the records behind them is what the whole journal folds to.
 func (j *judge) recovered(cells *host.Cells) {
+	j.timers = map[messages.Ref]map[string]*journaletv1.Timer{}
 	for _, ref := range cells.Refs() {
+		j.timers[ref] = maps.Clone(cells.Decider(ref).Timers().GetSet())
 		// A snapshot holds records that led to no step, too: none is handled again.
 		err := j.fold.CatchUp(ref, cells.Handled(ref))
 		d, failed := j.fold.Decider(ref)
@@ -349,6 +355,9 @@ func excludes(a, b *journaletv1.CallRequested) bool {
 // handled judges an actor that has just handled a record.
 func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
 	j.bounds(r, ref)
+	if d := r.cells.Decider(ref); d != nil {
+		j.timersKept(r, ref, d)
+	}
 	if step == nil {
 		return
 	}

@@ -122,7 +122,7 @@ func (h *podHistory) updated(s *sim, at time.Duration, u *journaletv1.PodUpdated
 // ends takes note that the pod ends.
 func (h *podHistory) ends(at time.Duration, grace *durationpb.Duration) {
 	if h.endsAt < 0 {
-		h.endsAt = at
+		h.endsAt = max(at, 0) // the clock may have been set forward since
 	}
 	if grace != nil {
 		h.grace = min(h.grace, grace.AsDuration())

@@ -157,6 +157,8 @@ var mischief = map[string]struct {
 	"the disk stalls":          {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = s.clock.uptime + o.lasts }},
 	"an actor is slow":         {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
 	"other conditions":         {5, 0, 0, (*sim).otherConditions},
+	"kill around a start":      {8, time.Millisecond, 10 * time.Second, killAt(onceBegins, onceUnderWay, onceDone, onceUnrecorded)},
+	"kill around a timer":      {3, time.Millisecond, 10 * time.Second, killAt(timerFired, timerRecorded)},
 	"the URL fails":            {3, time.Second, 4 * time.Minute, (*sim).urlFails},
 	"another URL":              {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
 }

@@ -26,6 +26,9 @@ type sim struct {
 	barrier   int
 	// damage is what the next opening of the journal finds wrong, nil for nothing.
 	damage *journaletv1.JournalDamaged
+	// trap is the moment at which the agent is killed next, and for how long.
+	trap      moment
+	trapLasts time.Duration
 }
 
 // Result is what became of a run.

@@ -211,7 +211,7 @@ func (w *world) startContainer(uid, id string, clientGone bool) error {
 		w.fail(c, "OCI runtime create failed")
 		return failedCall("OCI runtime create failed")
 	}
-	if clientGone && chance(w.noise, 4) {
+	if clientGone && chance(w.noise, 2) {
 		// Its process was there for a moment.
 		w.judge.containerStarted(w.of(uid), c)
 		w.judge.cutShort(c)

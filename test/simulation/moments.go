@@ -1,0 +1,98 @@
+package simulation
+
+import (
+	"maps"
+	"time"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Moments at which a crash tells most: around the start of a container that runs once, and around a timer that fires. An op waits for
+// one, and has the agent killed there.
+
+// moment is a point in the work of the agent.
+type moment int
+
+const (
+	noMoment moment = iota
+	// A call that makes or starts a container of restartPolicy Never: dispatched and not begun, on its way to the runtime, just
+	// carried out, or answered without a record of it.
+	onceBegins
+	onceUnderWay
+	onceDone
+	onceUnrecorded
+	// A timer: it has fired and no record says so, or that is recorded and nothing has followed from it.
+	timerFired
+	timerRecorded
+)
+
+// killAt has the agent killed at the next moment of a kind.
+func killAt(kinds ...moment) func(*sim, Op) {
+	return func(s *sim, o Op) {
+		s.trap, s.trapLasts = kinds[o.pick%uint64(len(kinds))], o.lasts
+	}
+}
+
+// reached is called at a moment. The agent dies before anything else that takes time.
+func (s *sim) reached(m moment) {
+	if s.trap != m || s.agent == nil {
+		return
+	}
+	s.trap = noMoment
+	of := s.agent
+	s.clock.after(of.life, 0, func() {
+		s.crash()
+		s.later(s.trapLasts, s.start)
+	})
+}
+
+// lateness is how long at most it may take until a timer that has fired is told: its goroutine has to run first.
+const lateness = 3 * time.Second
+
+// AfterFunc is clock.AfterFunc for what dies with a run. Now and then what fires is late to tell, and can be stopped no more.
+func (c runClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	fired := func() { f(); c.run.reached(timerFired) }
+	e := c.after(c.run.life, d, func() {
+		if chance(c.run.late, 10) {
+			c.after(c.run.life, between(c.run.late, 0, lateness), fired)
+			return
+		}
+		fired()
+	})
+	return func() bool {
+		was := e.do != nil
+		e.do = nil
+		return was
+	}
+}
+
+// timersKept: a timer that counts as fired has had its time.
+func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider) {
+	last, was := int(r.cells.Handled(ref)), j.timers[ref]
+	set := d.Timers().GetSet()
+	if last > 0 && last <= len(j.sim.journal.stored) {
+		rec := j.sim.journal.stored[last-1]
+		name := rec.GetFact().GetTimerFired().GetName()
+		if t := was[name]; t != nil && messages.RefOf(rec.GetActor()) == ref && set[name] != t && j.clockSet < j.sim.clock.uptime-time.Hour {
+			if due := t.GetSetAt().AsTime().Add(t.GetDuration().AsDuration()); rec.GetTime().AsTime().Before(due) {
+				j.broken(timerTime, ref.ID, "timer %q counts as fired at %s, and is due at %s", name, rec.GetTime().AsTime(), due)
+			}
+		}
+	}
+	j.timers[ref] = maps.Clone(set)
+}
+
+// runsOnce tells whether a call makes or starts a container that is to run but once.
+func (c *call) runsOnce(k *journaletv1.StartContainer) bool {
+	m, spec := c.sized(k.GetDigest(), "", k.GetContainer())
+	return spec != nil && neverAgain(m, spec)
+}
+
+// at is call.run.reached where the call is about a container that is to run but once.
+func (c *call) at(once bool, m moment) {
+	if once {
+		c.run.reached(m)
+	}
+}
