@@ -65,7 +65,10 @@ type config struct {
 }
 
 // PlanOf makes the plan of a seed.
-func PlanOf(seed uint64) *Plan {
+func PlanOf(seed uint64) *Plan { return planWith(seed, 0) }
+
+// planWith is a plan for so many pods in files; 0: as many as the seed says.
+func planWith(seed uint64, pods int) *Plan {
 	r := stream(seed, "plan")
 	p := &Plan{Seed: seed, end: between(r, 5*time.Minute, 20*time.Minute)}
 	p.config = config{
@@ -75,6 +78,9 @@ func PlanOf(seed uint64) *Plan {
 	}
 	if chance(r, 16) {
 		p.config.files, p.config.concurrency = 50, 8
+	}
+	if pods > 0 {
+		p.config.files, p.config.concurrency = pods, 8
 	}
 	p.nodeSize(stream(seed, "plan of the node"))
 	p.workload(stream(seed, "plan of files"))

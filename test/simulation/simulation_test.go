@@ -21,6 +21,7 @@ var (
 	first    = flag.Uint64("sim.first", 0, "the first fresh seed; 0: another one each time")
 	stop     = flag.Bool("sim.stop", false, "begin no further seed after a failure")
 	shrink   = flag.Bool("sim.shrink", true, "leave out of a plan that fails whatever can be left out")
+	pods     = flag.Int("sim.pods", 0, "how many files of pods each plan has; 0: as the seed says")
 	duration = flag.Duration("sim.for", 0, "begin no further seed after so long; 0: no bound")
 )
 
@@ -64,7 +65,7 @@ func seedsOf(t *testing.T) []uint64 {
 
 func planOf(t *testing.T, seed uint64) *Plan {
 	t.Helper()
-	p := PlanOf(seed)
+	p := planWith(seed, *pods)
 	if *keepOps == "" {
 		return p
 	}
