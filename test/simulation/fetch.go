@@ -208,6 +208,20 @@ func (s *sim) served() map[string]string {
 	return all
 }
 
+// takesNothing: a reading that found nothing but problems removes no pod.
+func (j *judge) takesNothing(rec *journaletv1.Record, u *journaletv1.PodUpdated) {
+	cause := int(rec.GetStep().GetCause())
+	if u.GetOperation() != journaletv1.PodOperation_POD_OPERATION_REMOVE || cause < 1 || cause > len(j.sim.journal.stored) {
+		return
+	}
+	changed := j.sim.journal.stored[cause-1].GetFact().GetManifestsRead().GetChanged()
+	if len(changed) > 0 && !slices.ContainsFunc(changed, func(f *journaletv1.ManifestFile) bool {
+		return len(f.GetPods()) > 0 || len(f.GetProblems()) == 0 && !f.GetUnreadable()
+	}) {
+		j.broken(doubtKeeps, u.GetPod().GetUid(), "%s is removed because of %v", u.GetPod().GetName(), changed)
+	}
+}
+
 // judgeSources holds the sources against what files and URL say, and gives the digests of the pods that are to be, by UID. Where
 // both name a UID, it is for the one that was given it.
 func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]string {

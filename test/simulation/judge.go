@@ -38,6 +38,7 @@ const (
 	withinBounds    = "queues within their bounds"
 	replayIsLive    = "the replayed state is the live state"
 	noActorFails    = "no actor fails"
+	doubtKeeps      = "what cannot be read takes no pod away"
 	oneSource       = "a pod has one source at a time"
 	aboveUse        = "no memory limit falls to what is used, or below"
 	oneShare        = "what runs has together no more than the node"
@@ -193,6 +194,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 			j.history(k.PodObserved.GetUid()).shown[c.GetId()] = true
 		}
 	case *journaletv1.Event_PodUpdated:
+		j.takesNothing(rec, k.PodUpdated)
 		j.ofOneSource(author, k.PodUpdated.GetPod().GetUid(), j.history(k.PodUpdated.GetPod().GetUid()))
 		j.history(k.PodUpdated.GetPod().GetUid()).updated(j.sim, at, k.PodUpdated)
 	case *journaletv1.Event_PodForgotten:
