@@ -160,7 +160,7 @@ var mischief = map[string]struct {
 	"the journal is lost":      {1, time.Millisecond, time.Minute, (*sim).loseJournal},
 	"the clock is set forward": {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(o.lasts) }},
 	"the clock is set back":    {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(-o.lasts) }},
-	"the disk stalls":          {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = s.clock.uptime + o.lasts }},
+	"the disk stalls":          {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = max(s.journal.stalledUntil, s.clock.uptime+o.lasts) }},
 	"an actor is slow":         {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
 	"other conditions":         {5, 0, 0, (*sim).otherConditions},
 	"kill around a start":      {8, time.Millisecond, 10 * time.Second, killAt(onceBegins, onceUnderWay, onceDone, onceUnrecorded)},
