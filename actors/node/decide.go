@@ -93,7 +93,7 @@ func deferred(q *journaletv1.AdmissionAsked, holder string) *journaletv1.Event {
 }
 
 func decided(q *journaletv1.AdmissionAsked, r *rejection) *journaletv1.Event {
-	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Admitted: r == nil}
+	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Admitted: r == nil, Question: q.GetQuestion()}
 	if q.GetAgain() {
 		d.Digest = q.GetDigest()
 	}

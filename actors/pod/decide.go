@@ -129,7 +129,9 @@ func (d *step) ask() error {
 		}
 	}
 	q := Question(d.state.GetPod(), d.wanted)
-	q.Again = again
+	if q.Again, q.Question = again, d.state.GetQuestion(); !again {
+		q.Question = d.in.Seq
+	}
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: q}})
 }
 

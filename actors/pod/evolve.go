@@ -216,7 +216,7 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 
 func (a *Actor) evolveAdmissionAsked(q *journaletv1.AdmissionAsked) {
 	s := a.state
-	s.AdmissionAsked, s.AskedAgain = true, q.GetAgain()
+	s.AdmissionAsked, s.AskedAgain, s.Question = true, q.GetAgain(), q.GetQuestion()
 	if s.GetStage() == admitting {
 		s.AskedDigest = q.GetDigest()
 	}
@@ -224,6 +224,9 @@ func (a *Actor) evolveAdmissionAsked(q *journaletv1.AdmissionAsked) {
 
 func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided) error {
 	s := a.state
+	if q := d.GetQuestion(); q != 0 && q != s.GetQuestion() {
+		return nil // a life before asked, and ended before it was answered
+	}
 	s.HolderUid = ""
 	// The answer may be to an earlier question than the last.
 	stale := s.GetAskedDigest() != s.GetPod().GetDigest() || s.GetAskedAgain() && d.GetDigest() != s.GetAskedDigest()

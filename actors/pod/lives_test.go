@@ -47,3 +47,52 @@ func TestWhatIsShownBetweenTwoLivesBelongsToTheNext(t *testing.T) {
 		t.Fatalf("a new life began without the sandbox that was shown: %v", s)
 	}
 }
+
+// TestAnAnswerToALifeBeforeAdmitsNobody: the node hears of questions and ends in their order, so that the answer to the first question may
+// come when a second one, of another life, is open.
+func TestAnAnswerToALifeBeforeAdmitsNobody(t *testing.T) {
+	a, at := New("u"), time.Unix(1000, 0)
+	fold := func(e *journaletv1.Event) {
+		t.Helper()
+		at = at.Add(time.Second)
+		if err := a.Evolve(actors.Event{Time: at, Body: e, Manifest: new(corev1.Pod)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add := &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+		Operation: journaletv1.PodOperation_POD_OPERATION_ADD, Pod: &journaletv1.PodRef{Uid: "u", Name: "p", Digest: "d"},
+	}}}
+	// begin adds the pod at a record, and gives the question that follows from it.
+	begin := func(seq uint64) uint64 {
+		t.Helper()
+		fold(add)
+		var asked *journaletv1.AdmissionAsked
+		err := a.Decide(actors.Input{Seq: seq, Time: at}, func(e *journaletv1.Event) error {
+			if q := e.GetAdmissionAsked(); q != nil {
+				asked = q
+			}
+			return a.Evolve(actors.Event{Seq: seq, Time: at, Body: e, Manifest: new(corev1.Pod)})
+		})
+		if err != nil || asked == nil {
+			t.Fatalf("the pod asks %v, %v", asked, err)
+		}
+		return asked.GetQuestion()
+	}
+	answer := func(question uint64) *journaletv1.Event {
+		return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
+			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Question: question},
+		}}
+	}
+
+	first := begin(7)
+	fold(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: "u"}}})
+	second := begin(9)
+	fold(answer(first))
+	if a.Pod().GetStage() != admitting {
+		t.Fatalf("the answer to the first life leads to %v", a.Pod().GetStage())
+	}
+	fold(answer(second))
+	if a.Pod().GetStage() != runningPod {
+		t.Fatalf("the answer to the second life leads to %v", a.Pod().GetStage())
+	}
+}

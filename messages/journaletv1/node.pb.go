@@ -90,7 +90,9 @@ type AdmissionAsked struct {
 	Priority int32    `protobuf:"varint,20,opt,name=priority,proto3" json:"priority,omitempty"`
 	Qos      QosClass `protobuf:"varint,21,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
 	// The pod's manifest has changed while it waited: this question replaces the one before, unless that has been answered.
-	Again         bool `protobuf:"varint,22,opt,name=again,proto3" json:"again,omitempty"`
+	Again bool `protobuf:"varint,22,opt,name=again,proto3" json:"again,omitempty"`
+	// The record that led to the pod's first question in this life, which tells its questions from those of a life before; 0: older journals.
+	Question      uint64 `protobuf:"varint,23,opt,name=question,proto3" json:"question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -181,6 +183,13 @@ func (x *AdmissionAsked) GetAgain() bool {
 	return false
 }
 
+func (x *AdmissionAsked) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
 // PodDemand is what a pod takes of the node, from its manifest.
 type PodDemand struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
@@ -260,7 +269,9 @@ type AdmissionDecided struct {
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// The manifest that was asked about last; empty: that of the first question.
-	Digest        string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	// That of the question.
+	Question      uint64 `protobuf:"varint,6,opt,name=question,proto3" json:"question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +339,13 @@ func (x *AdmissionDecided) GetDigest() string {
 		return x.Digest
 	}
 	return ""
+}
+
+func (x *AdmissionDecided) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
 }
 
 // AdmissionDeferred tells a pod that another one of its full name has not ended yet.
@@ -1287,7 +1305,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\xf9\x01\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\x95\x02\n" +
 	"\x0eAdmissionAsked\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1296,19 +1314,21 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06demand\x18\x05 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
 	"\bpriority\x18\x14 \x01(\x05R\bpriority\x12(\n" +
 	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x14\n" +
-	"\x05again\x18\x16 \x01(\bR\x05again\"\xa2\x01\n" +
+	"\x05again\x18\x16 \x01(\bR\x05again\x12\x1a\n" +
+	"\bquestion\x18\x17 \x01(\x04R\bquestion\"\xa2\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
 	"\x17ephemeral_storage_bytes\x18\x03 \x01(\x03R\x15ephemeralStorageBytes\x12\x1d\n" +
 	"\n" +
-	"host_ports\x18\x04 \x03(\tR\thostPorts\"\x8a\x01\n" +
+	"host_ports\x18\x04 \x03(\tR\thostPorts\"\xa6\x01\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\tR\x06digest\"D\n" +
+	"\x06digest\x18\x05 \x01(\tR\x06digest\x12\x1a\n" +
+	"\bquestion\x18\x06 \x01(\x04R\bquestion\"D\n" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +

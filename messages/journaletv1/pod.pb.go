@@ -1335,6 +1335,8 @@ type PodState struct {
 	// While it is not admitted: the manifest of its last question, and whether that was not the first.
 	AskedDigest string `protobuf:"bytes,76,opt,name=asked_digest,json=askedDigest,proto3" json:"asked_digest,omitempty"`
 	AskedAgain  bool   `protobuf:"varint,77,opt,name=asked_again,json=askedAgain,proto3" json:"asked_again,omitempty"`
+	// AdmissionAsked.question of this life.
+	Question uint64 `protobuf:"varint,78,opt,name=question,proto3" json:"question,omitempty"`
 	// From GatesSet and GatesRead.
 	GatesSet []string         `protobuf:"bytes,65,rep,name=gates_set,json=gatesSet,proto3" json:"gates_set,omitempty"`
 	Gates    []*GateCondition `protobuf:"bytes,66,rep,name=gates,proto3" json:"gates,omitempty"`
@@ -1705,6 +1707,13 @@ func (x *PodState) GetAskedAgain() bool {
 		return x.AskedAgain
 	}
 	return false
+}
+
+func (x *PodState) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
 }
 
 func (x *PodState) GetGatesSet() []string {
@@ -2500,7 +2509,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xce\x14\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xea\x14\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2560,7 +2569,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\rpreempted_for\x18J \x01(\v2\x14.journalet.v1.PodRefR\fpreemptedFor\x12!\n" +
 	"\fasked_digest\x18L \x01(\tR\vaskedDigest\x12\x1f\n" +
 	"\vasked_again\x18M \x01(\bR\n" +
-	"askedAgain\x12\x1b\n" +
+	"askedAgain\x12\x1a\n" +
+	"\bquestion\x18N \x01(\x04R\bquestion\x12\x1b\n" +
 	"\tgates_set\x18A \x03(\tR\bgatesSet\x121\n" +
 	"\x05gates\x18B \x03(\v2\x1b.journalet.v1.GateConditionR\x05gates\x12B\n" +
 	"\x0erestarting_all\x18C \x01(\v2\x1b.journalet.v1.RestartingAllR\rrestartingAll\x12)\n" +

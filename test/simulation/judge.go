@@ -82,9 +82,6 @@ type judge struct {
 	clockSet time.Duration
 	// forgiving is set where the journal lost what it had acknowledged: what was counted there is counted anew.
 	forgiving bool
-	// crossed is set where a pod asked the node anew, in another life, before it had its answer: it takes the first answer for that to its
-	// second question (see "Known to fail" in docs/SIMULATION.md).
-	crossed bool
 	// steps, ran and instances are counted for reports.
 	steps, instances int
 	covered          map[string]int

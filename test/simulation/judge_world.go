@@ -50,8 +50,8 @@ type podHistory struct {
 	// share is what the node gave it, and asks what it asked for; holds tells whether it is still counted.
 	share, asks share
 	holds       bool
-	// questions are its questions to the node since the last answer.
-	questions int
+	// question is AdmissionAsked.question of its newest life.
+	question uint64
 	// admitted is the manifest that it was put before the node with.
 	admitted string
 	// open are its calls that have no outcome yet.

@@ -46,13 +46,17 @@ func (j *judge) booked(e *journaletv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionAsked:
 		h := j.history(k.AdmissionAsked.GetUid())
-		h.asks, h.admitted = demandOf(manifests[k.AdmissionAsked.GetDigest()]), k.AdmissionAsked.GetDigest()
-		h.questions++
+		h.admitted = k.AdmissionAsked.GetDigest()
+		if !k.AdmissionAsked.GetAgain() {
+			h.asks, h.question = demandOf(manifests[h.admitted]), k.AdmissionAsked.GetQuestion()
+		}
 	case *journaletv1.Event_AdmissionDecided:
 		h := j.history(k.AdmissionDecided.GetUid())
-		j.crossed = j.crossed || h.questions > 1
-		if h.questions = 0; k.AdmissionDecided.GetAdmitted() {
-			h.share, h.holds = h.asks, true
+		if !k.AdmissionDecided.GetAdmitted() || k.AdmissionDecided.GetQuestion() != h.question {
+			return
+		}
+		if h.share, h.holds = h.asks, true; k.AdmissionDecided.GetDigest() != "" {
+			h.share = demandOf(manifests[k.AdmissionDecided.GetDigest()])
 		}
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
@@ -102,7 +106,7 @@ func (j *judge) oneShareEach(o *objects) {
 			}
 		}
 	}
-	if have := j.sim.allocatable(); !sum.within(have) && !j.forgiving && !j.crossed {
+	if have := j.sim.allocatable(); !sum.within(have) && !j.forgiving {
 		j.broken(oneShare, o.uid, "with it what runs has %+v of %+v", sum, have)
 	}
 }
