@@ -202,6 +202,9 @@ func (d *step) conclude() error {
 	if d.anyAtWork() {
 		return d.beginEnd(new(journaletv1.PodEnding))
 	}
+	if d.anyAlive() {
+		return nil // it is no longer in the manifest, and is being stopped; until then it has the pod's share
+	}
 	return d.tellTerminated()
 }
 
