@@ -68,6 +68,7 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		} else {
 			s.SandboxFailures++
 			s.SandboxFailedAt, s.SandboxError = now, f.GetMessage()
+			a.evolveGivenUp(w.RunSandbox, f)
 		}
 	case *journaletv1.CallRequested_SetUpVolumes:
 		s.VolumesReady = ok && w.SetUpVolumes.GetDigest() == s.GetPod().GetDigest()
@@ -106,6 +107,16 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 	if f.GetError() != journaletv1.CallError_CALL_ERROR_WITHDRAWN {
 		a.evolveTearDown(call.GetRequest(), ok, now)
 	}
+}
+
+// evolveGivenUp folds that a call which failed left a sandbox in which nothing can run: it is to be removed, and the next one has
+// the next number.
+func (a *Actor) evolveGivenUp(w *journaletv1.RunSandbox, f *journaletv1.CallFinished) {
+	if f.GetSandboxId() == "" {
+		return
+	}
+	a.state.SandboxId, a.state.NextSandboxAttempt = f.GetSandboxId(), w.GetAttempt()+1
+	a.stopSandbox(f.GetSandboxId())
 }
 
 // evolveTearDown counts failures of the calls that take a pod down: they share one delay.

@@ -288,6 +288,19 @@ func TestAnAnswerThatNeverComesLeadsToTheObjectThatWasMade(t *testing.T) {
 	}
 }
 
+func TestASandboxThatWasGivenUpIsNamedByItsFailedCall(t *testing.T) {
+	r := newRig(t, nil)
+	sandbox := r.sandbox()
+	r.done("t", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{StopSandbox: &journaletv1.StopSandbox{SandboxId: sandbox}}}, false)
+	out := r.perform("s", runSandbox(0), true)
+	if out.GetError() != journaletv1.CallError_CALL_ERROR_SANDBOX_GONE || out.GetSandboxId() != sandbox || !out.GetRetryable() {
+		t.Errorf("outcome %v, want one that names %s as gone", out, sandbox)
+	}
+	if n := len(r.sandboxes()); n != 1 {
+		t.Errorf("%d sandboxes", n)
+	}
+}
+
 func TestAnIntentOfAnEarlierRunGoesOnFromWhereItStands(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()

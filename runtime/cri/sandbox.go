@@ -42,10 +42,7 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 		}
 		return resp.GetPodSandboxId(), err
 	}, func(ctx context.Context) (string, bool, error) { return c.lookForSandbox(ctx, req.GetAttempt()) })
-	if err != nil {
-		return result{}, err
-	}
-	return result{sandboxID: id}, nil
+	return result{sandboxID: id}, err
 }
 
 // noLaterSandbox fails a call that is made for the first time while the pod has a sandbox of this attempt or a later one: the
@@ -74,8 +71,9 @@ func (c *call) sandboxesOfPod(ctx context.Context) ([]*runtimeapi.PodSandbox, er
 	return resp.GetItems(), err
 }
 
-// lookForSandbox finds the sandbox that carries this intent. One that has died since counts: it was made. Another one that
-// holds the attempt, or a later one, ends the call.
+// lookForSandbox finds the sandbox that carries this intent. One that is not ready ends the call, which names it all the same:
+// containerd keeps such a one of a call that it gave up because its caller went away, and one that died since is no better.
+// Another one that holds the attempt, or a later one, ends the call too.
 func (c *call) lookForSandbox(ctx context.Context, attempt uint32) (string, bool, error) {
 	list, err := c.sandboxesOfPod(ctx)
 	if err != nil {
@@ -84,6 +82,9 @@ func (c *call) lookForSandbox(ctx context.Context, attempt uint32) (string, bool
 	twin := ""
 	for _, s := range list {
 		switch {
+		case s.GetAnnotations()[AnnotationIntent] == c.intent && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
+			return s.GetId(), false, retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE,
+				fmt.Sprintf("sandbox %s was given up while it was made, or has died since", s.GetId()))
 		case s.GetAnnotations()[AnnotationIntent] == c.intent:
 			return s.GetId(), true, nil
 		case s.GetMetadata().GetAttempt() >= attempt:

@@ -285,8 +285,9 @@ func TestAPodOfALostJournalThatNoSourceNamesIsShownByItsName(t *testing.T) {
 func runsOnce(t *testing.T, a *agent, n int) {
 	t.Helper()
 	boxes, aborted, running := a.sandboxes(), map[string]uint32{}, 0
+	givenUp := sandboxesGivenUp(t, a)
 	for _, s := range boxes {
-		if s.GetState() != cri.PodSandboxState_SANDBOX_READY || s.GetMetadata().GetAttempt() != 0 {
+		if s.GetState() != cri.PodSandboxState_SANDBOX_READY || s.GetMetadata().GetAttempt() != givenUp[s.GetMetadata().GetUid()] {
 			t.Errorf("sandbox of %s: %s, attempt %d", s.GetMetadata().GetName(), s.GetState(), s.GetMetadata().GetAttempt())
 		}
 	}
@@ -312,6 +313,21 @@ func runsOnce(t *testing.T, a *agent, n int) {
 	if len(boxes) != n || running != n {
 		t.Errorf("%d sandboxes and %d running containers are there, want %d of each", len(boxes), running, n)
 	}
+}
+
+// sandboxesGivenUp counts, for each pod, the sandboxes that the runtime gave up while it made them because the agent was killed.
+func sandboxesGivenUp(t *testing.T, a *agent) map[string]uint32 {
+	t.Helper()
+	n := map[string]uint32{}
+	events, _ := a.journal.seen()
+	for _, f := range events {
+		out := event(t, f).GetCallFinished()
+		if uid, of := strings.CutPrefix(out.GetAsker(), "pod/"); of && strings.Contains(out.GetMessage(), "was given up while it was made") {
+			t.Logf("the runtime gave up sandbox %s when the agent was killed", out.GetSandboxId())
+			n[uid]++
+		}
+	}
+	return n
 }
 
 // How containerd marks a container whose start it gave up.

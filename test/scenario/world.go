@@ -158,6 +158,9 @@ func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandb
 	for _, x := range o.sandboxes {
 		if x.GetIntentId() == id {
 			out.SandboxId = x.GetId()
+			if x.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY {
+				out.Error, out.Message = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+x.GetId()+" was given up while it was made, or has died since"
+			}
 			return
 		}
 		if x.GetAttempt() >= k.GetAttempt() {

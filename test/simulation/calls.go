@@ -246,6 +246,8 @@ func (c *call) runSandbox(k *journaletv1.RunSandbox) (result, error) {
 		looked = c.w.clock.uptime
 		for _, x := range c.w.of(c.uid).sandboxes {
 			switch {
+			case x.intent == c.intent && !x.ready:
+				return x.id, false, fail(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+x.id+" was given up or has died")
 			case x.intent == c.intent:
 				return x.id, true, nil
 			case x.attempt >= k.GetAttempt():
@@ -254,10 +256,7 @@ func (c *call) runSandbox(k *journaletv1.RunSandbox) (result, error) {
 		}
 		return "", false, heldBy(twin)
 	})
-	if err != nil {
-		return result{}, err
-	}
-	return result{sandboxID: id}, nil
+	return result{sandboxID: id}, err
 }
 
 // laterSandbox is one of the pod's of this attempt or a later one, empty if there is none (cri's noLaterSandbox).

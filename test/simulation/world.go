@@ -160,7 +160,8 @@ func (w *world) makeSandbox(uid, intent string, k *journaletv1.RunSandbox, gone 
 		x.ips = []string{fmt.Sprintf("10.0.%d.%d", w.ids/250, w.ids%250+1)}
 	}
 	if gone {
-		x.late = w.clock.uptime
+		// containerd makes it all the same, or gives it up and keeps what it has of it.
+		x.late, x.ready = w.clock.uptime, !chance(w.noise, 2)
 	}
 	w.judge.sandboxMade(o, x, gone, looked)
 	o.sandboxes = append(o.sandboxes, x)
