@@ -56,9 +56,16 @@ func (c *call) removeContainer(ctx context.Context, id string) (result, error) {
 		// A container in a state that has no status must still be removable.
 		c.log.Warn("the log of a container that is removed cannot be told", "container", id, "error", messageOf(err))
 	}
-	_, err = settle(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.RemoveContainerResponse, error) {
+	remove := func(ctx context.Context) (*runtimeapi.RemoveContainerResponse, error) {
 		return c.rt.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
-	})
+	}
+	_, err = settle(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, remove)
+	if isTaskKept(err) {
+		if err := c.deleteTask(ctx, id); err != nil {
+			return result{containerID: id}, err
+		}
+		_, err = settle(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, remove)
+	}
 	if err != nil && !isNotFound(err) {
 		return result{containerID: id}, err
 	}

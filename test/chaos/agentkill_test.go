@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"fmt"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -40,7 +39,6 @@ func TestAgentKilledAtRandomMomentsWhilePodsChurn(t *testing.T) {
 		a.Spawn()
 	}
 	a.Connect()
-	a.freeHalfStarted()
 	t.Logf("%d kills, pods: %s", n, c)
 	a.recovered(c.wanted, before)
 }
@@ -68,7 +66,6 @@ func TestAgentKilledWhileContainersStart(t *testing.T) {
 		}
 	}
 	a.Connect()
-	a.freeHalfStarted()
 	a.recovered(c.wanted, before)
 }
 
@@ -84,42 +81,4 @@ func (a *agent) starts() error {
 		}
 	}
 	return fmt.Errorf("none of %d containers is about to start", len(containers))
-}
-
-// halfStarted is how containerd 2.4 tells that a start was given up between the making of a task and the question for its
-// process. It calls the container exited and keeps the task, and then refuses each removal of the container: "cannot delete
-// running task". Of CRI no call helps. When it starts the next time it finds a task that is created and a container that is
-// exited, ends the task, and calls the container unknown, which can be removed. Of starts that are cancelled at a random
-// moment about one in a hundred ends so.
-const halfStarted = "failed to get task pid"
-
-// freeHalfStarted restarts containerd if it holds such tasks, which the agent cannot make it give up. That they are free
-// shows when their pods end: none of them could be removed.
-func (a *agent) freeHalfStarted() {
-	a.T.Helper()
-	held := a.halfStarted()
-	if len(held) == 0 {
-		return
-	}
-	if _, err := lab("restart-containerd"); err != nil {
-		a.T.Fatal(err)
-	}
-	a.T.Logf("containerd kept the tasks of %v and was restarted", held)
-}
-
-// halfStarted names the pods with containers that were given up within their start, by id.
-func (a *agent) halfStarted() map[string]string {
-	a.T.Helper()
-	_, containers, err := a.OnRuntime()
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	held := map[string]string{}
-	for _, c := range containers {
-		s, err := setup.Runtime.Container(c.GetId())
-		if err == nil && strings.Contains(s.GetMessage(), halfStarted) {
-			held[c.GetId()] = c.GetLabels()[node.PodNameLabel]
-		}
-	}
-	return held
 }

@@ -40,7 +40,6 @@ type Agent struct {
 	Log                    *Log                // of all runs
 
 	runtime *Runtime
-	excused bool // containerd keeps what is left of its pods, see kept
 	closers []func()
 }
 
@@ -224,11 +223,6 @@ func (a *Agent) Gone() error {
 	if err != nil {
 		return err
 	}
-	if len(pods) > 0 && a.kept() {
-		a.T.Logf("containerd keeps the task of a start that it gave up: %d pods stay until it is restarted, %s first", len(pods), pods[0].Name)
-		a.excused = true
-		return nil
-	}
 	if len(pods) > 0 {
 		return fmt.Errorf("the agent knows of %d pods, %s first", len(pods), pods[0].Name)
 	}
@@ -279,7 +273,7 @@ func (a *Agent) clearAway(tell func()) {
 		f()
 	}
 	left, _, err := a.OnRuntime()
-	if err != nil || len(left) > 0 && !a.excused && !a.T.Failed() {
+	if err != nil || len(left) > 0 && !a.T.Failed() {
 		a.T.Errorf("%d sandboxes are left at the end (%v)", len(left), err)
 	}
 	for _, s := range left {

@@ -68,7 +68,7 @@ func (a *Agent) Cgroup(controller, path, file string) string {
 
 // removeCgroups removes the agent's cgroups. Those of pods must have gone before.
 func (a *Agent) removeCgroups() {
-	if left := a.PodCgroups(false); len(left) > 0 && !a.excused && !a.T.Failed() {
+	if left := a.PodCgroups(false); len(left) > 0 && !a.T.Failed() {
 		a.T.Errorf("%d cgroups of pods are left at the end, %s first", len(left), left[0])
 	}
 	all := a.PodCgroups(true)
@@ -78,7 +78,7 @@ func (a *Agent) removeCgroups() {
 	}
 	for _, dir := range all {
 		// One of a test that failed may be in use.
-		if err := os.Remove(dir); err != nil && !os.IsNotExist(err) && !a.excused && !a.T.Failed() {
+		if err := os.Remove(dir); err != nil && !os.IsNotExist(err) && !a.T.Failed() {
 			a.T.Errorf("remove the test's cgroup: %v", err)
 		}
 	}

@@ -157,41 +157,6 @@ func (a *Agent) OnRuntime() ([]*cri.PodSandbox, []*cri.Container, error) {
 	return sandboxes, containers, err
 }
 
-// Words of containerd 2.4: of a start that it gave up since its caller was killed, and of a removal that it refuses for good
-// where the task of such a container is still there. No call of CRI frees it, so that no agent can.
-const (
-	startGivenUp = "context canceled"
-	taskKept     = "cannot delete running task"
-)
-
-// kept tells whether all that is left of the agent's pods are containers that containerd will not let go.
-func (a *Agent) kept() bool {
-	sandboxes, containers, err := a.OnRuntime()
-	if err != nil || len(containers) == 0 {
-		return false
-	}
-	stuck := map[string]bool{}
-	for _, c := range containers {
-		s, err := a.runtime.Container(c.GetId())
-		if err != nil || s.GetState() != cri.ContainerState_CONTAINER_EXITED || !strings.Contains(s.GetMessage(), startGivenUp) {
-			return false
-		}
-		ctx, cancel := Bounded()
-		_, err = a.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()})
-		cancel()
-		if err == nil || !strings.Contains(err.Error(), taskKept) {
-			return false
-		}
-		stuck[c.GetPodSandboxId()] = true
-	}
-	for _, s := range sandboxes {
-		if !stuck[s.GetId()] {
-			return false
-		}
-	}
-	return true
-}
-
 // Container is what the runtime tells of a container, named as in a pod's status or without the runtime's name.
 func (r *Runtime) Container(id string) (*cri.ContainerStatus, error) {
 	ctx, cancel := Bounded()
