@@ -247,6 +247,9 @@ func (j *judge) replayed(author messages.Ref, rec *journaletv1.Record) {
 	want, ok := j.states[key]
 	delete(j.states, key)
 	d, err := j.fold.Decider(author)
+	if d, is := d.(*pod.Actor); is && err == nil {
+		j.counts(author, d)
+	}
 	switch {
 	case err != nil:
 		j.broken(replayIsLive, author.ID, "record %d: %v", rec.GetSeq(), err)
@@ -369,7 +372,6 @@ func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
 	switch d := d.(type) {
 	case *pod.Actor:
 		j.startsOnlyWhileItRuns(ref, d, step)
-		j.counts(ref, d)
 	default:
 		j.fits(d)
 	}
@@ -403,7 +405,8 @@ func (j *judge) startsOnlyWhileItRuns(ref messages.Ref, d *pod.Actor, step *jour
 	}
 }
 
-// counts: the restart count of a container never goes down within a life of its pod.
+// counts: the restart count of a container never goes down within a life of its pod. It is what a stored step leads to: an actor
+// whose step is lost takes it again, from where it stood before, and nobody has heard of it.
 func (j *judge) counts(ref messages.Ref, d *pod.Actor) {
 	h := j.history(ref.ID)
 	s := d.Pod()
