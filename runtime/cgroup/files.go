@@ -51,7 +51,7 @@ func (t *Tree) make(at name, v Values) error {
 		err = m.Set(r)
 	}
 	if err != nil {
-		return fmt.Errorf("make the cgroup %s: %w; %s", strings.Join(at, "/"), err, without)
+		return fmt.Errorf("make the cgroup %s: %w; %s", strings.Join(at, "/"), err, t.remedy())
 	}
 	return nil
 }

@@ -5,28 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/opencontainers/cgroups"
-	"github.com/opencontainers/cgroups/manager"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/journalet/journalet/actors/pod"
 )
-
-// What to do on a machine whose cgroups are not the agent's, with and without Options.All.
-const (
-	without    = "run as root with /sys/fs/cgroup writable, or run with --cgroups-per-qos=false, which leaves pods without a cgroup of their own"
-	withoutOne = "run as root with /sys/fs/cgroup writable, or leave spec.resources out of the pod"
-)
-
-// needed are the hierarchies of cgroup v1 that must hold a cgroup for it to exist.
-var needed = []string{"cpu", "cpuset", "memory", "pids"}
 
 // Options configure a Tree.
 type Options struct {
@@ -94,66 +81,15 @@ func New(opts Options) (*Tree, error) {
 	case err == nil:
 		return t, nil
 	case opts.All:
-		return nil, fmt.Errorf("%w; %s", err, without)
+		return nil, fmt.Errorf("%w; %s", err, t.remedy())
 	}
-	t.unusable = fmt.Errorf("%w; %s", err, withoutOne)
+	t.unusable = fmt.Errorf("%w; %s", err, t.remedy())
 	return t, nil
-}
-
-// find finds where cgroups are made.
-func (t *Tree) find() error {
-	top, err := manager.New(&cgroups.Cgroup{Path: "/", Resources: &cgroups.Resources{SkipDevices: true}})
-	if err != nil {
-		return fmt.Errorf("find the cgroups of this machine: %w", err)
-	}
-	if t.unified {
-		t.mounts = map[string]string{"": top.Path("")}
-	} else {
-		t.mounts = top.GetPaths()
-	}
-	for _, dir := range t.checked("/" + strings.Trim(t.opts.Root, "/")) {
-		// A root that is not there is told once the driver is known, which has its own names for it.
-		if err := unix.Access(dir, unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cgroups cannot be made in %s: %w", dir, err)
-		}
-	}
-	return nil
 }
 
 // Wants tells whether a pod is to have a cgroup.
 func (t *Tree) Wants(p *corev1.Pod) bool {
 	return t.opts.All || resourcehelper.IsPodLevelResourcesSet(p)
-}
-
-// Due tells whether the tree is to be there before a pod asks for it: if every pod has a cgroup, and if an earlier run left some.
-func (t *Tree) Due() bool {
-	if t.opts.All || t.Ready() {
-		return true
-	}
-	for _, systemd := range []bool{false, true} {
-		l := Layout{Root: t.opts.Root, Systemd: systemd}
-		path, err := l.path(l.top())
-		for _, dir := range t.checked(path) {
-			if _, serr := os.Lstat(dir); err == nil && serr == nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// checked are the folders of a cgroup that must be there.
-func (t *Tree) checked(path string) []string {
-	if t.unified {
-		return []string{filepath.Join(t.mounts[""], path)}
-	}
-	var dirs []string
-	for _, controller := range needed {
-		if at := t.mounts[controller]; at != "" {
-			dirs = append(dirs, filepath.Join(at, path))
-		}
-	}
-	return dirs
 }
 
 // Seed tells, before Begin, of a pod that runs.
@@ -421,41 +357,4 @@ func (t *Tree) kill(uid string, at name) error {
 		}
 	}
 	return nil
-}
-
-// folders are a cgroup's folders in all hierarchies.
-func (t *Tree) folders(at name) map[string]string {
-	path, err := t.layout.path(at)
-	if err != nil {
-		return nil
-	}
-	dirs := map[string]string{}
-	for controller, mount := range t.mounts {
-		dirs[controller] = filepath.Join(mount, path)
-	}
-	return dirs
-}
-
-// exists tells whether a cgroup is there in every hierarchy that counts.
-func (t *Tree) exists(at name) bool {
-	path, err := t.layout.path(at)
-	if err != nil {
-		return false
-	}
-	for _, dir := range t.checked(path) {
-		if _, err := os.Stat(dir); err != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// anywhere tells whether anything is left of a cgroup.
-func (t *Tree) anywhere(at name) bool {
-	for _, dir := range t.folders(at) {
-		if _, err := os.Lstat(dir); err == nil {
-			return true
-		}
-	}
-	return false
 }

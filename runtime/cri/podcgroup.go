@@ -48,13 +48,13 @@ func (d *Driver) cgroupDriver(ctx context.Context) (string, error) {
 	return cgroup.Cgroupfs, nil
 }
 
-// cgroups are the pods' cgroups, ready to be used; nil where pods have none and this one is not to have the first.
+// cgroups are the pods' cgroups, ready to be used; nil where they are not made yet and this pod neither has one nor is to have one.
 func (c *call) cgroups(ctx context.Context, wants bool) (*cgroup.Tree, error) {
 	t := c.opts.PodCgroups
 	switch {
 	case t == nil || t.Ready():
 		return t, nil
-	case !wants && !t.Due():
+	case !wants && !t.Has(c.uid):
 		return nil, nil
 	}
 	driver, err := settle(ctx, c, "RuntimeConfig", c.opts.Timeouts.Look, c.cgroupDriver)

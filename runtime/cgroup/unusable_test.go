@@ -1,0 +1,63 @@
+package cgroup
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// found is a tree that was never begun, in a folder that stands for the hierarchy of cgroup v2 and has these cgroups in it.
+func found(t *testing.T, opts Options, has ...string) *Tree {
+	t.Helper()
+	top := t.TempDir()
+	for _, path := range has {
+		if err := os.MkdirAll(filepath.Join(top, path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &Tree{opts: opts, log: slog.New(slog.DiscardHandler), unified: true, mounts: map[string]string{"": top}, known: map[string]bool{}, pods: map[string]*entry{}}
+}
+
+func TestATreeThatCannotBeMadeIsNeverDue(t *testing.T) {
+	tree := found(t, Options{}, "kubepods/burstable/poda")
+	if !tree.Due() || !tree.Has("a") {
+		t.Error("what an earlier run left is not seen")
+	}
+	tree.unusable = errors.New("read-only")
+	if tree.Due() || tree.Has("a") {
+		t.Error("a pod waits for a tree that cannot be made")
+	}
+}
+
+func TestAPodThatHasNoCgroupIsToldFromOneThatHas(t *testing.T) {
+	tree := found(t, Options{All: true}, "kubepods/burstable/poda", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podb_c.slice")
+	for uid, want := range map[string]bool{"a": true, "b-c": true, "b_c": false, "b": false, "..": false, "": false} {
+		if tree.Has(uid) != want {
+			t.Errorf("pod %q: %t", uid, !want)
+		}
+	}
+}
+
+func TestACgroupThatCannotBeMadeNamesWhatIsLeftToTry(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for all, want := range map[bool]string{true: "--cgroups-per-qos=false", false: "leave spec.resources out"} {
+		tree := found(t, Options{All: all})
+		tree.mounts = map[string]string{"": file, "cpu": file}
+		if err := tree.make(tree.layout.top(), Values{Shares: minShares}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("all %t: %v", all, err)
+		}
+	}
+}
+
+func TestWithoutAHierarchyThereIsNoCgroup(t *testing.T) {
+	tree := &Tree{mounts: map[string]string{"devices": t.TempDir()}}
+	if err := tree.writable(); err == nil || !strings.Contains(err.Error(), "cpu, cpuset, memory, pids") {
+		t.Errorf("%v", err)
+	}
+}
