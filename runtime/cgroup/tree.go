@@ -132,6 +132,7 @@ func (t *Tree) Begin(driver string) error {
 	if err := t.make(t.layout.class(corev1.PodQOSBestEffort), Values{Shares: minShares}); err != nil {
 		return err
 	}
+	t.asked = 0 // a try that failed may have counted
 	for _, p := range t.seeds {
 		at := t.layout.pod(string(p.UID), pod.QOS(p))
 		// A pod of a version that made none stays as it is.

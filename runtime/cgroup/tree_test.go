@@ -157,6 +157,17 @@ func TestSharesOfBurstablePodsFollowThemOverARestart(t *testing.T) {
 	}
 }
 
+func TestATreeThatIsBegunAgainAfterAFailureCountsItsPodsOnce(t *testing.T) {
+	tree := newTree(t)
+	p := called("a", size("1", "", "", ""))
+	ensure(t, tree, p)
+	again := reopened(t, tree.opts.Root)
+	begin(t, again, p)
+	again.ready, again.seeds = false, []*corev1.Pod{p} // as after a failure of its last step
+	begin(t, again)
+	equal(t, "shares", again.sharesOf(again.layout.class(corev1.PodQOSBurstable)), map[bool]string{false: "1024", true: "39"}[again.unified])
+}
+
 func TestAPodsCgroupFollowsItsContainers(t *testing.T) {
 	tree := newTree(t)
 	small, large := called("a", size("100m", "32Mi", "200m", "64Mi")), called("a", size("200m", "32Mi", "400m", "128Mi"))
