@@ -351,6 +351,10 @@ func (t *Tree) kill(uid string, at name) error {
 			return fmt.Errorf("look for what runs in the cgroup of pod %s: %w", uid, err)
 		}
 		for _, pid := range pids {
+			if pid < 1 {
+				// To kill(2) it would be this process's own group.
+				return fmt.Errorf("a process in the cgroup of pod %s is of another PID namespace; end it, or run the agent in the host's", uid)
+			}
 			t.log.Warn("a process of a pod that is gone is killed", "pod", uid, "pid", pid)
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("end process %d in the cgroup of pod %s: %w", pid, uid, err)

@@ -6,7 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/opencontainers/cgroups"
 )
 
 // found is a tree that was never begun, in a folder that stands for the hierarchy of cgroup v2 and has these cgroups in it.
@@ -58,6 +61,23 @@ func TestACgroupThatCannotBeMadeNamesWhatIsLeftToTry(t *testing.T) {
 func TestWithoutAHierarchyThereIsNoCgroup(t *testing.T) {
 	tree := &Tree{mounts: map[string]string{"devices": t.TempDir()}}
 	if err := tree.writable(); err == nil || !strings.Contains(err.Error(), "cpu, cpuset, memory, pids") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAProcessThatCannotBeNamedIsNotKilled: cgroup v2 shows those outside of the agent's PID namespace as 0, which is its own group to kill(2).
+func TestAProcessThatCannotBeNamedIsNotKilled(t *testing.T) {
+	// Should the signal be sent, it ends this program only.
+	if err := syscall.Setpgid(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	cgroups.TestMode = true
+	t.Cleanup(func() { cgroups.TestMode = false })
+	tree := found(t, Options{}, "kubepods/poda")
+	if err := os.WriteFile(filepath.Join(tree.mounts[""], "kubepods/poda/cgroup.procs"), []byte("0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.kill("a", tree.layout.top().below("poda")); err == nil || !strings.Contains(err.Error(), "PID namespace") {
 		t.Errorf("%v", err)
 	}
 }
