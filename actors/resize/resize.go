@@ -95,7 +95,8 @@ func same(a, b corev1.ResourceList) bool {
 	return true
 }
 
-// Allocated is a pod that has the CPU and memory of another manifest, as a whole and in the containers of the same names. The pod itself is given back where nothing differs, and never changed.
+// Allocated is a pod that has the CPU and memory of another manifest, as a whole and in the containers of the same names. The pod itself is
+// given back where nothing differs, and never changed.
 func Allocated(pod, allocated *corev1.Pod) *corev1.Pod {
 	if pod == nil || allocated == nil || Same(pod, allocated) {
 		return pod

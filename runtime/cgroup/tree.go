@@ -180,8 +180,8 @@ func (t *Tree) Parent(p *corev1.Pod) (string, error) {
 	return t.layout.Pod(p)
 }
 
-// Ensure sees to it that a pod that is to have a cgroup has it with the values that are its own. One that is there and cannot take other values keeps those that it
-// has, which is logged. The tree must be ready.
+// Ensure sees to it that a pod that is to have a cgroup has it with the values that are its own. One that is there and cannot take other values
+// keeps those that it has, which is logged. The tree must be ready.
 func (t *Tree) Ensure(p *corev1.Pod) error {
 	if !t.Wants(p) {
 		return nil
@@ -268,7 +268,8 @@ func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Value
 	return nil
 }
 
-// Release removes the cgroup of a pod if nothing is in it, and takes its part of the shares away. It is for a pod of which nothing is to run for now.
+// Release removes the cgroup of a pod if nothing is in it, and takes its part of the shares away. It is for a pod whose sandbox was stopped; with
+// the next one, Ensure makes it anew.
 func (t *Tree) Release(uid string) {
 	e := t.entry(uid)
 	e.mu.Lock()
