@@ -196,7 +196,6 @@ func (t *Tree) Ensure(p *corev1.Pod) error {
 	there := t.exists(at)
 	switch {
 	case there && e.has == want:
-		return nil
 	case there:
 		if err := t.set(at, want); err != nil {
 			t.log.Warn("a pod's cgroup keeps the limits that it has", "pod", p.UID, "error", err)

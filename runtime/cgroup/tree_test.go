@@ -157,6 +157,18 @@ func TestSharesOfBurstablePodsFollowThemOverARestart(t *testing.T) {
 	}
 }
 
+func TestAPodThatRunsAgainInWhatWasNotReleasedHasItsShare(t *testing.T) {
+	tree := newTree(t)
+	p := called("a", size("1", "", "", ""))
+	ensure(t, tree, p)
+	if err := tree.make(tree.layout.pod("a", corev1.PodQOSBurstable).below("container"), Values{}); err != nil {
+		t.Fatal(err)
+	}
+	tree.Release("a")
+	ensure(t, tree, p)
+	equal(t, "shares", tree.sharesOf(tree.layout.class(corev1.PodQOSBurstable)), map[bool]string{false: "1024", true: "39"}[tree.unified])
+}
+
 func TestATreeThatIsBegunAgainAfterAFailureCountsItsPodsOnce(t *testing.T) {
 	tree := newTree(t)
 	p := called("a", size("1", "", "", ""))
