@@ -141,7 +141,7 @@ func (t *Tree) Begin(driver string) error {
 			t.asked += asks(p)
 		}
 	}
-	t.shares = sharesOf(t.asked)
+	t.shares = SharesOf(t.asked)
 	if err := t.make(t.layout.class(corev1.PodQOSBurstable), Values{Shares: t.shares}); err != nil {
 		return err
 	}
@@ -328,7 +328,7 @@ func (t *Tree) share(e *entry, milli int64) {
 	defer t.sharing.Unlock()
 	t.asked += milli - e.milli
 	e.milli = milli
-	shares := sharesOf(t.asked)
+	shares := SharesOf(t.asked)
 	if shares == t.shares {
 		return
 	}

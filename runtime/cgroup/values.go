@@ -8,15 +8,21 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 )
 
-// Bounds of the CPU controller, as the kernel and the kubelet have them.
+// Units of the CPU controller (kubelet: SharesPerCPU, MilliCPUToCPU, QuotaPeriod).
 const (
-	minShares    = 2
-	maxShares    = 262144
-	sharesPerCPU = 1024
-	milliPerCPU  = 1000
-	periodMicros = 100_000
-	minQuota     = 1_000
-	maxWeight    = 10_000
+	SharesPerCPU = 1024
+	MilliPerCPU  = 1000
+	// PeriodMicros is the time to which every quota is, in microseconds.
+	PeriodMicros = 100_000
+)
+
+// Bounds of the CPU controller: of shares and weights and, in microseconds, of a quota, as the kernel has them (kubelet:
+// MinShares, MaxShares, MinQuotaPeriod).
+const (
+	minShares = 2
+	maxShares = 262144
+	maxWeight = 10_000
+	minQuota  = 1_000
 )
 
 // Values is what a cgroup holds its processes to. A zero is not written, so that a new cgroup has no such limit.
@@ -33,7 +39,7 @@ type Values struct {
 // OfNode are the values of the cgroup of all pods together: thousandths of a CPU, bytes of memory, processes. Zero bytes or processes set no
 // bound.
 func OfNode(milliCPU, memoryBytes, pids int64) Values {
-	return Values{Shares: sharesOf(milliCPU), MemoryBytes: memoryBytes, Pids: pids}
+	return Values{Shares: SharesOf(milliCPU), MemoryBytes: memoryBytes, Pids: pids}
 }
 
 // OfPod are the values of a pod's cgroup, from what is allocated to it (kubelet: ResourceConfigForPod). A limit of the sum counts only where
@@ -41,15 +47,15 @@ func OfNode(milliCPU, memoryBytes, pids int64) Values {
 func OfPod(p *corev1.Pod) Values {
 	all := resourcehelper.PodResourcesOptions{}
 	requests, limits := resourcehelper.PodRequests(p, all), resourcehelper.PodLimits(p, all)
-	v := Values{Shares: sharesOf(requests.Cpu().MilliValue())}
+	v := Values{Shares: SharesOf(requests.Cpu().MilliValue())}
 	switch pod.QOS(p) {
 	case corev1.PodQOSBestEffort:
 		return Values{Shares: minShares}
 	case corev1.PodQOSGuaranteed:
-		v.QuotaMicros, v.PeriodMicros, v.MemoryBytes = quotaOf(limits.Cpu().MilliValue()), periodMicros, limits.Memory().Value()
+		v.QuotaMicros, v.PeriodMicros, v.MemoryBytes = QuotaOf(limits.Cpu().MilliValue()), PeriodMicros, limits.Memory().Value()
 	default:
 		if limited(p, corev1.ResourceCPU) {
-			v.QuotaMicros, v.PeriodMicros = quotaOf(limits.Cpu().MilliValue()), periodMicros
+			v.QuotaMicros, v.PeriodMicros = QuotaOf(limits.Cpu().MilliValue()), PeriodMicros
 		}
 		if limited(p, corev1.ResourceMemory) {
 			v.MemoryBytes = limits.Memory().Value()
@@ -75,15 +81,17 @@ func limited(p *corev1.Pod, of corev1.ResourceName) bool {
 	return true
 }
 
-func sharesOf(milli int64) uint64 {
-	return uint64(min(max(milli*sharesPerCPU/milliPerCPU, minShares), maxShares))
+// SharesOf are the shares, 2 to 262144, that stand for thousandths of a CPU.
+func SharesOf(milli int64) uint64 {
+	return uint64(min(max(milli*SharesPerCPU/MilliPerCPU, minShares), maxShares))
 }
 
-func quotaOf(milli int64) int64 {
+// QuotaOf is the CPU time in each PeriodMicros, in microseconds, that thousandths of a CPU are: at least 1000, and 0, no bound, for none.
+func QuotaOf(milli int64) int64 {
 	if milli == 0 {
 		return 0
 	}
-	return max(milli*periodMicros/milliPerCPU, minQuota)
+	return max(milli*PeriodMicros/MilliPerCPU, minQuota)
 }
 
 // weightOf is the weight of cgroup v2, 1 to 10000, that stands for shares of v1 (KEP-2254).

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/cgroup"
 )
 
 // environment makes a container's variables in the order of the manifest. A value may refer to those before it.
@@ -156,7 +158,7 @@ func divide(q, divisor resource.Quantity, milli bool) string {
 	if divisor.IsZero() || by <= 0 {
 		by = 1
 		if milli {
-			by = milliPerCPU
+			by = cgroup.MilliPerCPU
 		}
 	}
 	n := value / by

@@ -6,16 +6,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	podactor "github.com/journalet/journalet/actors/pod"
-)
-
-// Bounds of the CPU controller, as the kernel and the kubelet have them.
-const (
-	minCPUShares    = 2
-	maxCPUShares    = 262144
-	sharesPerCPU    = 1024
-	milliPerCPU     = 1000
-	cpuPeriodMicros = 100_000
-	minQuotaMicros  = 1_000
+	"github.com/journalet/journalet/runtime/cgroup"
 )
 
 // OOM scores of the kubelet. Between the two of Burstable lies what a container's memory request earns it.
@@ -29,17 +20,6 @@ const (
 // classNodeCritical is the priority class of what a node cannot do without.
 const classNodeCritical = "system-node-critical"
 
-func sharesOf(milli int64) int64 {
-	return min(max(milli*sharesPerCPU/milliPerCPU, minCPUShares), maxCPUShares)
-}
-
-func quotaOf(milli int64) int64 {
-	if milli == 0 {
-		return 0
-	}
-	return max(milli*cpuPeriodMicros/milliPerCPU, minQuotaMicros)
-}
-
 // linuxResources turns requests and limits into cgroup settings. A CPU request that is not given is the limit.
 func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeapi.LinuxContainerResources {
 	cpu := requests.Cpu().MilliValue()
@@ -47,9 +27,9 @@ func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeap
 		cpu = limits.Cpu().MilliValue()
 	}
 	r := &runtimeapi.LinuxContainerResources{
-		CpuShares:          sharesOf(cpu),
-		CpuPeriod:          cpuPeriodMicros,
-		CpuQuota:           quotaOf(limits.Cpu().MilliValue()),
+		CpuShares:          int64(cgroup.SharesOf(cpu)),
+		CpuPeriod:          cgroup.PeriodMicros,
+		CpuQuota:           cgroup.QuotaOf(limits.Cpu().MilliValue()),
 		MemoryLimitInBytes: limits.Memory().Value(),
 	}
 	if d.opts.CgroupV2 {

@@ -156,10 +156,10 @@ func shownResources(r *runtimeapi.LinuxContainerResources) *journaletv1.Resource
 	}
 	out := &journaletv1.Resources{MemoryLimitBytes: max(0, r.GetMemoryLimitInBytes())}
 	if r.GetCpuShares() > 0 {
-		out.CpuRequestMillis = (r.GetCpuShares()*milliPerCPU + sharesPerCPU - 1) / sharesPerCPU
+		out.CpuRequestMillis = (r.GetCpuShares()*cgroup.MilliPerCPU + cgroup.SharesPerCPU - 1) / cgroup.SharesPerCPU
 	}
 	if r.GetCpuPeriod() > 0 {
-		out.CpuLimitMillis = max(0, r.GetCpuQuota()*milliPerCPU/r.GetCpuPeriod())
+		out.CpuLimitMillis = max(0, r.GetCpuQuota()*cgroup.MilliPerCPU/r.GetCpuPeriod())
 	}
 	return out
 }
