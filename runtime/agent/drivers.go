@@ -21,6 +21,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/calls"
+	"github.com/journalet/journalet/runtime/cgroup"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/health"
@@ -138,7 +139,7 @@ func (a *agent) makeDrivers() error {
 		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"), MemoryCapacity: a.facts.Capacity.MemoryBytes,
 		Volumes: volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
-		CgroupV2: cgroupV2(), Cgroups: cri.DetectCgroups("/", cgroupV2()), Allocatable: a.allocatable,
+		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
 		Progress: func(p *journaletv1.PullProgressed) {
 			a.host.Outcome(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_PullProgressed{PullProgressed: p}})
@@ -184,12 +185,6 @@ func (a *agent) allocatable() corev1.ResourceList {
 		corev1.ResourceMemory:           *resource.NewQuantity(c.MemoryBytes, resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(c.EphemeralStorageBytes, resource.BinarySI),
 	}
-}
-
-// cgroupV2 tells whether the node has the unified cgroup hierarchy.
-func cgroupV2() bool {
-	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	return err == nil
 }
 
 // pullQPS turns the kubelet's 0, no bound, into the driver's.

@@ -65,7 +65,10 @@ type entry struct {
 
 // AllByDefault tells whether every pod is to have a cgroup where nobody says: yes with cgroup v2, no with v1. There containerd 2.4 reads
 // the statistics of every pod's cgroup each second, from ten hierarchies, at 1 ms of CPU each (ADR 021).
-func AllByDefault() bool { return cgroups.IsCgroup2UnifiedMode() }
+func AllByDefault() bool { return V2() }
+
+// V2 tells whether this machine has cgroup v2 alone. It is asked once in a run.
+func V2() bool { return cgroups.IsCgroup2UnifiedMode() }
 
 // New makes a tree and touches nothing yet. It fails where cgroups cannot be made and every pod is to have one.
 func New(opts Options) (*Tree, error) {
@@ -73,7 +76,7 @@ func New(opts Options) (*Tree, error) {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Tree{
-		opts: opts, log: opts.Log, unified: cgroups.IsCgroup2UnifiedMode(),
+		opts: opts, log: opts.Log, unified: V2(),
 		known: map[string]bool{}, pods: map[string]*entry{},
 	}
 	err := t.find()
