@@ -66,17 +66,16 @@ type Driver struct {
 	place string
 
 	// Run's alone from here to mu.
-	told     map[string]*journaletv1.ManifestFile // by place: another one is of a URL that was configured before
-	complete bool                                 // a whole reading has been told
-	first    bool                                 // this run's first reading has not been told as a whole
-	failures int                                  // in a row
-	etag     string                               // of the content that was decoded last; empty: none
-	sum      [sha256.Size]byte                    // of that content
-	content  *journaletv1.ManifestFile            // what it holds; nil: nothing was read in this run
-	classes  *manifest.RuntimeClasses             // that it was decoded with
-	parsed   []manifest.Parsed                    // its pods, as long as they were not handed over
-	whole    bool                                 // it says what is wanted
-	outage   *journaletv1.ManifestFile            // told, or to be told, instead of content; nil: none
+	told     reading.Told              // by place: another one is of a URL that was configured before
+	first    bool                      // this run's first reading has not been told as a whole
+	failures int                       // in a row
+	etag     string                    // of the content that was decoded last; empty: none
+	sum      [sha256.Size]byte         // of that content
+	content  *journaletv1.ManifestFile // what it holds; nil: nothing was read in this run
+	classes  *manifest.RuntimeClasses  // that it was decoded with
+	parsed   []manifest.Parsed         // its pods, as long as they were not handed over
+	whole    bool                      // it says what is wanted
+	outage   *journaletv1.ManifestFile // told, or to be told, instead of content; nil: none
 
 	mu      sync.Mutex
 	beat    time.Time // last turn of Run; zero: not running
@@ -114,7 +113,7 @@ func New(opts Options) (*Driver, error) {
 	place := Place(at)
 	return &Driver{
 		opts: opts, log: opts.Log.With("source", messages.HTTPSource, "url", place), clock: opts.Clock, place: place,
-		client: newClient(opts.Timeout), told: map[string]*journaletv1.ManifestFile{}, first: true,
+		client: newClient(opts.Timeout), first: true,
 	}, nil
 }
 
@@ -155,15 +154,12 @@ func Once(ctx context.Context, at string, header http.Header, opts manifest.Opti
 
 // Seed gives the source's state as the journal has it, so that only what differs from it is handed over.
 func (d *Driver) Seed(state *journaletv1.SourceState) {
-	for place, f := range state.GetFiles() {
-		d.told[place] = f
-	}
-	d.complete = state.GetComplete()
+	d.told.Seed(state)
 }
 
 // SeedOpen adds a fact that the journal holds and the source's state does not have yet.
 func (d *Driver) SeedOpen(fact *journaletv1.ManifestsRead) {
-	d.note(fact)
+	d.told.Note(fact)
 }
 
 // Run asks and hands over until ctx ends, whose error it returns. It may be called once.
@@ -236,7 +232,7 @@ func (d *Driver) fail(err error) {
 	if d.failures < outageAfter || d.outage != nil {
 		return
 	}
-	if before := d.told[d.place]; isOutage(before) && d.content == nil {
+	if before := d.told.Files[d.place]; isOutage(before) && d.content == nil {
 		// It began in an earlier run, and is not told again.
 		d.outage = before
 		return

@@ -3,10 +3,6 @@ package fetch
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -24,27 +20,23 @@ func (d *Driver) handOver(ctx context.Context) error {
 		return nil
 	}
 	fact := &journaletv1.ManifestsRead{Source: messages.HTTPSource}
-	if !proto.Equal(reading.Fold(d.told[d.place], now), d.told[d.place]) {
-		if err := reading.Store(ctx, pods, d.told[d.place], d.opts.Store, d.opts.Prime); err != nil {
+	if d.told.News(now) {
+		if err := reading.Store(ctx, pods, d.told.Files[d.place], d.opts.Store, d.opts.Prime); err != nil {
 			return d.failSend(err)
 		}
 		fact.Changed = append(fact.Changed, now)
 	}
 	if whole {
 		// What another URL named is wanted until this one has said what is wanted now.
-		for _, place := range slices.Sorted(maps.Keys(d.told)) {
-			if place != d.place {
-				fact.Changed = append(fact.Changed, &journaletv1.ManifestFile{Path: place})
-			}
-		}
+		fact.Changed = append(fact.Changed, d.told.GoneBut(d.place)...)
 	}
-	fact.Complete = whole && (!d.complete || d.first && len(fact.Changed) > 0)
+	fact.Complete = whole && (!d.told.Complete || d.first && len(fact.Changed) > 0)
 	if fact.Complete || len(fact.Changed) > 0 {
 		if err := d.opts.Sink(ctx, fact); err != nil {
 			return d.failSend(fmt.Errorf("hand over what changed: %w", err))
 		}
 		d.report(fact, pods)
-		d.note(fact)
+		d.told.Note(fact)
 	}
 	d.first = d.first && !whole
 	if d.outage == nil {
@@ -59,18 +51,6 @@ func (d *Driver) report(fact *journaletv1.ManifestsRead, pods []manifest.Parsed)
 			pods = nil
 		}
 		reading.Report(d.log, f, pods)
-	}
-}
-
-// note takes in what was told.
-func (d *Driver) note(fact *journaletv1.ManifestsRead) {
-	d.complete = d.complete || fact.GetComplete()
-	for _, f := range fact.GetChanged() {
-		if folded := reading.Fold(d.told[f.GetPath()], f); folded != nil {
-			d.told[f.GetPath()] = folded
-		} else {
-			delete(d.told, f.GetPath())
-		}
 	}
 }
 

@@ -64,18 +64,17 @@ type Driver struct {
 	clock cri.Clock
 
 	// Run's alone from here to mu.
-	watch    *watch
-	files    map[string]*file // by name: what stands in the folder now
-	told     map[string]*journaletv1.ManifestFile
-	pending  map[string]bool // names whose result may differ from what was told
-	folder   stamp           // of the folder when it was last listed
-	classes  *manifest.RuntimeClasses
-	listed   bool            // files is the listing that folder belongs to
-	said     map[string]bool // names that were logged as not usable
-	tooMany  bool            // more files than maxFiles were said
-	scanned  bool            // a whole reading has been made
-	complete bool            // and told
-	first    bool            // this run's first reading has not been told as a whole
+	watch   *watch
+	files   map[string]*file // by name: what stands in the folder now
+	told    reading.Told
+	pending map[string]bool // names whose result may differ from what was told
+	folder  stamp           // of the folder when it was last listed
+	classes *manifest.RuntimeClasses
+	listed  bool            // files is the listing that folder belongs to
+	said    map[string]bool // names that were logged as not usable
+	tooMany bool            // more files than maxFiles were said
+	scanned bool            // a whole reading has been made
+	first   bool            // this run's first reading has not been told as a whole
 
 	mu      sync.Mutex
 	beat    time.Time // last turn of Run; zero: not running
@@ -110,31 +109,25 @@ func New(opts Options) *Driver {
 	}
 	return &Driver{
 		opts: opts, log: opts.Log.With("source", opts.Source, "path", opts.Path), clock: opts.Clock,
-		files: map[string]*file{}, told: map[string]*journaletv1.ManifestFile{}, pending: map[string]bool{},
+		files: map[string]*file{}, pending: map[string]bool{},
 		said: map[string]bool{}, first: true,
 	}
 }
 
 // Seed gives the source's state as the journal has it, so that only what differs from it is handed over.
 func (d *Driver) Seed(state *journaletv1.SourceState) {
-	for name, f := range state.GetFiles() {
-		d.told[name] = f
+	d.told.Seed(state)
+	for name := range state.GetFiles() {
 		d.pending[name] = true
 	}
-	d.complete = state.GetComplete()
 }
 
 // SeedOpen adds a fact that the journal holds and the source's state does not have yet.
 func (d *Driver) SeedOpen(fact *journaletv1.ManifestsRead) {
+	d.told.Note(fact)
 	for _, f := range fact.GetChanged() {
-		if folded := reading.Fold(d.told[f.GetPath()], f); folded != nil {
-			d.told[f.GetPath()] = folded
-		} else {
-			delete(d.told, f.GetPath())
-		}
 		d.pending[f.GetPath()] = true
 	}
-	d.complete = d.complete || fact.GetComplete()
 }
 
 // Run reads, watches and hands over until ctx ends, whose error it returns. It may be called once.

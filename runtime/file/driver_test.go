@@ -146,12 +146,12 @@ func (w *world) start() *world {
 // agrees checks that the driver knows what the source's actor holds: what it compares with is worth no more than that.
 func (w *world) agrees() {
 	held := w.actor.Source().GetFiles()
-	if len(held) != len(w.told) {
-		w.t.Errorf("the actor holds %d files, the driver believes %d", len(held), len(w.told))
+	if len(held) != len(w.told.Files) {
+		w.t.Errorf("the actor holds %d files, the driver believes %d", len(held), len(w.told.Files))
 	}
 	for name, f := range held {
-		if !proto.Equal(f, w.told[name]) {
-			w.t.Errorf("the actor holds %v, the driver believes %v", f, w.told[name])
+		if !proto.Equal(f, w.told.Files[name]) {
+			w.t.Errorf("the actor holds %v, the driver believes %v", f, w.told.Files[name])
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (d *Driver) handOver(ctx context.Context) error {
 	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(d.pending)) {
 		now := d.resultOf(name)
-		if proto.Equal(reading.Fold(d.told[name], now), d.told[name]) {
+		if !d.told.News(now) {
 			d.settled(name)
 			continue
 		}
@@ -46,7 +46,7 @@ func (d *Driver) handOver(ctx context.Context) error {
 		}
 	}
 	// A reading is whole only when all of it has been told.
-	fact.Complete = len(failed) == 0 && (!d.complete || d.first && changed)
+	fact.Complete = len(failed) == 0 && (!d.told.Complete || d.first && changed)
 	if fact.Complete || len(fact.Changed) > 0 {
 		if err := d.tell(ctx, fact); err != nil {
 			return d.failSend(err)
@@ -74,7 +74,7 @@ func (d *Driver) settled(name string) {
 // store keeps the file's new manifests, before any fact names them.
 func (d *Driver) store(ctx context.Context, name string) error {
 	if f := d.files[name]; f != nil {
-		return reading.Store(ctx, f.parsed, d.told[name], d.opts.Store, d.opts.Prime)
+		return reading.Store(ctx, f.parsed, d.told.Files[name], d.opts.Store, d.opts.Prime)
 	}
 	return nil
 }
@@ -84,16 +84,10 @@ func (d *Driver) tell(ctx context.Context, fact *journaletv1.ManifestsRead) erro
 	if err := d.opts.Sink(ctx, fact); err != nil {
 		return fmt.Errorf("hand over what changed: %w", err)
 	}
-	d.complete = d.complete || fact.GetComplete()
+	d.told.Note(fact)
 	for _, f := range fact.GetChanged() {
-		name := f.GetPath()
 		d.report(f)
-		if folded := reading.Fold(d.told[name], f); folded != nil {
-			d.told[name] = folded
-		} else {
-			delete(d.told, name)
-		}
-		d.settled(name)
+		d.settled(f.GetPath())
 	}
 	return nil
 }

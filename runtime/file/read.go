@@ -146,7 +146,7 @@ func (d *Driver) read(f *file, name, path string) {
 // forget takes a name out that is gone.
 func (d *Driver) forget(name string) {
 	delete(d.said, name)
-	if _, ok := d.files[name]; ok || d.told[name] != nil {
+	if _, ok := d.files[name]; ok || d.told.Files[name] != nil {
 		delete(d.files, name)
 		d.pending[name] = true
 	}

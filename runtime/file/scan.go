@@ -143,7 +143,7 @@ func (d *Driver) take(names map[string]bool) {
 			d.forget(name)
 		}
 	}
-	for name := range d.told {
+	for name := range d.told.Files {
 		if !names[name] {
 			d.forget(name)
 		}
@@ -158,7 +158,7 @@ func (d *Driver) take(names map[string]bool) {
 	}
 	// Those that the journal knows come first: a flood of new files must not stop a running pod.
 	for name := range names {
-		if d.files[name] != nil || d.told[name] != nil {
+		if d.files[name] != nil || d.told.Files[name] != nil {
 			d.lookAt(name, false)
 		}
 	}
@@ -175,7 +175,7 @@ func (d *Driver) room(name string) bool {
 		d.sayOnce(name, "its name is not UTF-8, ignored; rename it")
 		return false
 	}
-	if len(d.files) < maxFiles || d.told[name] != nil {
+	if len(d.files) < maxFiles || d.told.Files[name] != nil {
 		return true
 	}
 	if !d.tooMany {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -43,28 +42,4 @@ func Report(log *slog.Logger, f *journaletv1.ManifestFile, pods []manifest.Parse
 		}
 	}
 	log.Info("manifest read", "file", f.GetPath(), "pods", len(f.GetPods()), "problems", len(f.GetProblems()))
-}
-
-// Fold is the source actor's reading of a fact (actors/source keeps files so): a file in doubt takes no pod away. What
-// the actor will hold, and not only what was read, tells whether a fact would change anything, also after a restart.
-func Fold(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
-	if len(now.GetPods()) == 0 && len(now.GetProblems()) == 0 && !now.GetUnreadable() {
-		return nil
-	}
-	out := &journaletv1.ManifestFile{
-		Path: now.GetPath(), Pods: slices.Clone(now.GetPods()), Problems: now.GetProblems(), Unreadable: now.GetUnreadable(),
-	}
-	if len(now.GetProblems()) == 0 && !now.GetUnreadable() {
-		return out
-	}
-	named := map[string]bool{}
-	for _, p := range now.GetPods() {
-		named[p.GetNamespace()+"/"+p.GetName()] = true
-	}
-	for _, p := range before.GetPods() {
-		if !named[p.GetNamespace()+"/"+p.GetName()] {
-			out.Pods = append(out.Pods, p)
-		}
-	}
-	return out
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/calls"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/reading"
 	"github.com/journalet/journalet/runtime/timer"
 )
 
@@ -153,22 +154,19 @@ func (r *run) seedDrivers() {
 }
 
 func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
-	var driver interface {
-		seed(*journaletv1.SourceState)
-		seedOpen(*journaletv1.ManifestsRead)
-	}
+	var told *reading.Told
 	switch {
 	case ref == messages.Source(messages.FileSource):
-		driver = r.reader
+		told = &r.reader.told
 	case r.fetcher != nil:
-		driver = r.fetcher
+		told = &r.fetcher.told
 	default:
 		return
 	}
-	driver.seed(d.Source())
+	told.Seed(d.Source())
 	r.cells.Open(ref, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
-			driver.seedOpen(fact)
+			told.Note(fact)
 		}
 	})
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
@@ -96,8 +94,8 @@ type fetcher struct {
 	run             *run
 	noise           *rand.Rand
 	place           string
-	told            map[string]*journaletv1.ManifestFile
-	complete, first bool
+	told            reading.Told
+	first           bool
 	failures        int
 	etag            string
 	sum             [sha256.Size]byte
@@ -107,21 +105,7 @@ type fetcher struct {
 }
 
 func newFetcher(r *run) *fetcher {
-	return &fetcher{
-		run: r, noise: stream(r.seed, "url", r.name()), place: r.config.url, told: map[string]*journaletv1.ManifestFile{}, first: true,
-	}
-}
-
-func (f *fetcher) seed(s *journaletv1.SourceState) {
-	maps.Copy(f.told, s.GetFiles())
-	f.complete = s.GetComplete()
-}
-
-func (f *fetcher) seedOpen(m *journaletv1.ManifestsRead) { f.note(m) }
-
-func (f *fetcher) note(m *journaletv1.ManifestsRead) {
-	f.complete = f.complete || m.GetComplete()
-	note(f.told, m)
+	return &fetcher{run: r, noise: stream(r.seed, "url", r.name()), place: r.config.url, first: true}
 }
 
 func (f *fetcher) loop(p *proc) {
@@ -155,7 +139,7 @@ func (f *fetcher) fail(err error) {
 	if f.failures < outageAfter || f.outage != nil {
 		return
 	}
-	if before := f.told[f.place]; isOutage(before) && f.content == nil {
+	if before := f.told.Files[f.place]; isOutage(before) && f.content == nil {
 		f.outage = before
 		return
 	}
@@ -175,23 +159,19 @@ func (f *fetcher) handOver(p *proc) {
 		return
 	}
 	fact := &journaletv1.ManifestsRead{Source: messages.HTTPSource}
-	if !proto.Equal(reading.Fold(f.told[f.place], now), f.told[f.place]) {
+	if f.told.News(now) {
 		f.run.manifests.put(parsed)
 		fact.Changed = append(fact.Changed, now)
 	}
 	if whole {
-		for _, place := range slices.Sorted(maps.Keys(f.told)) {
-			if place != f.place {
-				fact.Changed = append(fact.Changed, &journaletv1.ManifestFile{Path: place})
-			}
-		}
+		fact.Changed = append(fact.Changed, f.told.GoneBut(f.place)...)
 	}
-	fact.Complete = whole && (!f.complete || f.first && len(fact.Changed) > 0)
+	fact.Complete = whole && (!f.told.Complete || f.first && len(fact.Changed) > 0)
 	if fact.Complete || len(fact.Changed) > 0 {
 		// Manifests are on disk before a fact names them.
 		p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
 		f.run.fact(p, messages.Source(messages.HTTPSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
-		f.note(fact)
+		f.told.Note(fact)
 	}
 	f.first = f.first && !whole
 }

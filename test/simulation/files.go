@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages"
@@ -76,39 +75,15 @@ func (f *folder) names() []string { return slices.Sorted(maps.Keys(f.files)) }
 // reader stands for runtime/file: it reads the folder when told to and every 20 s, and hands over what differs from what it
 // told before.
 type reader struct {
-	run      *run
-	noise    *rand.Rand
-	told     map[string]*journaletv1.ManifestFile
-	complete bool
-	first    bool
-	p        *proc
+	run   *run
+	noise *rand.Rand
+	told  reading.Told
+	first bool
+	p     *proc
 }
 
 func newReader(r *run) *reader {
-	return &reader{run: r, noise: stream(r.seed, "files", r.name()), told: map[string]*journaletv1.ManifestFile{}, first: true}
-}
-
-func (f *reader) seed(s *journaletv1.SourceState) {
-	maps.Copy(f.told, s.GetFiles())
-	f.complete = s.GetComplete()
-}
-
-func (f *reader) seedOpen(m *journaletv1.ManifestsRead) {
-	f.complete = f.complete || m.GetComplete()
-	f.note(m)
-}
-
-func (f *reader) note(m *journaletv1.ManifestsRead) { note(f.told, m) }
-
-// note takes in what was told.
-func note(told map[string]*journaletv1.ManifestFile, m *journaletv1.ManifestsRead) {
-	for _, x := range m.GetChanged() {
-		if folded := reading.Fold(told[x.GetPath()], x); folded != nil {
-			told[x.GetPath()] = folded
-		} else {
-			delete(told, x.GetPath())
-		}
-	}
+	return &reader{run: r, noise: stream(r.seed, "files", r.name()), first: true}
 }
 
 // notify is inotify: now and then what it says is lost, and the reread finds it.
@@ -131,7 +106,7 @@ func (f *reader) loop(p *proc) {
 func (f *reader) read(p *proc) {
 	fact := &journaletv1.ManifestsRead{Source: messages.FileSource}
 	paths := map[string]bool{}
-	for path := range f.told {
+	for path := range f.told.Files {
 		paths[path] = true
 	}
 	for path := range f.run.folder.files {
@@ -142,11 +117,11 @@ func (f *reader) read(p *proc) {
 		if now == nil {
 			now = &journaletv1.ManifestFile{Path: path}
 		}
-		if !proto.Equal(reading.Fold(f.told[path], now), f.told[path]) {
+		if f.told.News(now) {
 			fact.Changed = append(fact.Changed, now)
 		}
 	}
-	fact.Complete = !f.complete || f.first && len(fact.Changed) > 0
+	fact.Complete = !f.told.Complete || f.first && len(fact.Changed) > 0
 	f.first = false
 	if !fact.Complete && len(fact.Changed) == 0 {
 		return
@@ -154,6 +129,5 @@ func (f *reader) read(p *proc) {
 	// Manifests are on disk before a fact names them.
 	p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
 	f.run.fact(p, messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
-	f.complete = f.complete || fact.GetComplete()
-	f.note(fact)
+	f.told.Note(fact)
 }
