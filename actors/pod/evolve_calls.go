@@ -1,9 +1,8 @@
 package pod
 
 import (
-	"time"
-
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"

@@ -29,13 +29,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		// The runtime did something late for an earlier run of the agent, or for a lost journal.
 		s.Containers, s.SandboxId, s.NextSandboxAttempt = map[string]*journaletv1.ContainerRecord{}, "", 0
 	}
-	shown := map[string]bool{}
-	for _, x := range old.GetSandboxes() {
-		shown[x.GetId()] = true
-	}
-	for _, c := range old.GetContainers() {
-		shown[c.GetId()] = true
-	}
+	shown := idsIn(old)
 	if o.GetPodName() != "" {
 		if s.GetPod() == nil {
 			s.Shown = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
@@ -68,6 +62,18 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 			a.vanish(r, o.GetObservedAt(), shown[r.GetCurrent().GetId()])
 		}
 	}
+}
+
+// idsIn are the ids of the sandboxes and containers that a look shows.
+func idsIn(o *journaletv1.PodObserved) map[string]bool {
+	shown := map[string]bool{}
+	for _, x := range o.GetSandboxes() {
+		shown[x.GetId()] = true
+	}
+	for _, c := range o.GetContainers() {
+		shown[c.GetId()] = true
+	}
+	return shown
 }
 
 // evolveSandboxes finds the sandbox that containers are to run in: the newest that is ready. One that
@@ -117,13 +123,7 @@ func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
 
 // sureToBeShown has the looks of this run miss what an earlier one made and they do not show, at whatever time they are made.
 func (a *Actor) sureToBeShown() {
-	shown := map[string]bool{}
-	for _, x := range a.state.GetObserved().GetSandboxes() {
-		shown[x.GetId()] = true
-	}
-	for _, c := range a.state.GetObserved().GetContainers() {
-		shown[c.GetId()] = true
-	}
+	shown := idsIn(a.state.GetObserved())
 	if id := a.state.GetSandboxId(); id != "" && !shown[id] {
 		a.state.SandboxMadeAt = nil
 	}
