@@ -11,38 +11,58 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
+// lives is a pod that is added and finished again and again, a second from one event to the next.
+type lives struct {
+	*Actor
+	t  *testing.T
+	at time.Time
+}
+
+func newLives(t *testing.T) *lives {
+	return &lives{Actor: New("u"), t: t, at: time.Unix(1000, 0)}
+}
+
+func (l *lives) fold(e *journaletv1.Event) {
+	l.t.Helper()
+	l.at = l.at.Add(time.Second)
+	if err := l.Evolve(actors.Event{Time: l.at, Body: e, Manifest: new(corev1.Pod)}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lives) add() {
+	l.t.Helper()
+	l.fold(&journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+		Operation: journaletv1.PodOperation_POD_OPERATION_ADD, Pod: &journaletv1.PodRef{Uid: "u", Name: "p", Digest: "d"},
+	}}})
+}
+
+func (l *lives) finish() {
+	l.t.Helper()
+	l.fold(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: "u"}}})
+}
+
 // TestWhatIsShownBetweenTwoLivesBelongsToTheNext: a look that differs is told once, and one may show, after a pod has finished and before
 // it is added again, a sandbox that the runtime made for a journal that was lost.
 func TestWhatIsShownBetweenTwoLivesBelongsToTheNext(t *testing.T) {
-	a, at := New("u"), time.Unix(1000, 0)
-	fold := func(e *journaletv1.Event) {
-		t.Helper()
-		at = at.Add(time.Second)
-		if err := a.Evolve(actors.Event{Time: at, Body: e, Manifest: new(corev1.Pod)}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	a := newLives(t)
 	observed := func(sandboxes ...*journaletv1.SandboxObservation) *journaletv1.Event {
 		return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{
-			PodObserved: &journaletv1.PodObserved{Uid: "u", ObservedAt: timestamppb.New(at), Sandboxes: sandboxes},
+			PodObserved: &journaletv1.PodObserved{Uid: "u", ObservedAt: timestamppb.New(a.at), Sandboxes: sandboxes},
 		}}
 	}
-	add := &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
-		Operation: journaletv1.PodOperation_POD_OPERATION_ADD, Pod: &journaletv1.PodRef{Uid: "u", Name: "p", Digest: "d"},
-	}}}
-	finish := &journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: "u"}}}
 	ready := &journaletv1.SandboxObservation{Id: "late", Attempt: 4, State: journaletv1.SandboxState_SANDBOX_STATE_READY}
 
-	fold(add)
-	fold(observed(&journaletv1.SandboxObservation{Id: "first", Attempt: 7, State: journaletv1.SandboxState_SANDBOX_STATE_NOT_READY}))
-	fold(finish)
-	fold(add)
+	a.add()
+	a.fold(observed(&journaletv1.SandboxObservation{Id: "first", Attempt: 7, State: journaletv1.SandboxState_SANDBOX_STATE_NOT_READY}))
+	a.finish()
+	a.add()
 	if s := a.Pod(); s.GetNextSandboxAttempt() != 0 || len(s.GetObserved().GetSandboxes()) != 0 {
 		t.Fatalf("a new life began with what the last one had: %v", s)
 	}
-	fold(finish)
-	fold(observed(ready))
-	fold(add)
+	a.finish()
+	a.fold(observed(ready))
+	a.add()
 	if s := a.Pod(); s.GetSandboxId() != "late" || s.GetNextSandboxAttempt() != 5 || len(s.GetObserved().GetSandboxes()) != 1 {
 		t.Fatalf("a new life began without the sandbox that was shown: %v", s)
 	}
@@ -51,27 +71,17 @@ func TestWhatIsShownBetweenTwoLivesBelongsToTheNext(t *testing.T) {
 // TestAnAnswerToALifeBeforeAdmitsNobody: the node hears of questions and ends in their order, so that the answer to the first question may
 // come when a second one, of another life, is open.
 func TestAnAnswerToALifeBeforeAdmitsNobody(t *testing.T) {
-	a, at := New("u"), time.Unix(1000, 0)
-	fold := func(e *journaletv1.Event) {
-		t.Helper()
-		at = at.Add(time.Second)
-		if err := a.Evolve(actors.Event{Time: at, Body: e, Manifest: new(corev1.Pod)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	add := &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
-		Operation: journaletv1.PodOperation_POD_OPERATION_ADD, Pod: &journaletv1.PodRef{Uid: "u", Name: "p", Digest: "d"},
-	}}}
+	a := newLives(t)
 	// begin adds the pod at a record, and gives the question that follows from it.
 	begin := func(seq uint64) uint64 {
 		t.Helper()
-		fold(add)
+		a.add()
 		var asked *journaletv1.AdmissionAsked
-		err := a.Decide(actors.Input{Seq: seq, Time: at}, func(e *journaletv1.Event) error {
+		err := a.Decide(actors.Input{Seq: seq, Time: a.at}, func(e *journaletv1.Event) error {
 			if q := e.GetAdmissionAsked(); q != nil {
 				asked = q
 			}
-			return a.Evolve(actors.Event{Seq: seq, Time: at, Body: e, Manifest: new(corev1.Pod)})
+			return a.Evolve(actors.Event{Seq: seq, Time: a.at, Body: e, Manifest: new(corev1.Pod)})
 		})
 		if err != nil || asked == nil {
 			t.Fatalf("the pod asks %v, %v", asked, err)
@@ -85,13 +95,13 @@ func TestAnAnswerToALifeBeforeAdmitsNobody(t *testing.T) {
 	}
 
 	first := begin(7)
-	fold(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: "u"}}})
+	a.finish()
 	second := begin(9)
-	fold(answer(first))
+	a.fold(answer(first))
 	if a.Pod().GetStage() != admitting {
 		t.Fatalf("the answer to the first life leads to %v", a.Pod().GetStage())
 	}
-	fold(answer(second))
+	a.fold(answer(second))
 	if a.Pod().GetStage() != runningPod {
 		t.Fatalf("the answer to the second life leads to %v", a.Pod().GetStage())
 	}
