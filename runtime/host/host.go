@@ -71,6 +71,7 @@ var singletons = []messages.Ref{messages.Runtime, messages.Node, messages.Image,
 // Host runs the actors of one node.
 type Host struct {
 	opts   Options
+	made   time.Time
 	system *actor.ActorSystem
 	root   *actor.PID
 
@@ -102,8 +103,8 @@ type Host struct {
 type member struct {
 	box *mailbox
 
-	// since is when it began to handle a record, nil between two.
-	since atomic.Pointer[time.Time]
+	// since is when it began to handle a record, in nanoseconds after the host was made; 0 between two.
+	since atomic.Int64
 
 	mu    sync.Mutex
 	cell  *cell
@@ -153,7 +154,7 @@ func New(o Options) *Host {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{opts: o, members: map[messages.Ref]*member{}}
+	h := &Host{opts: o, made: time.Now(), members: map[messages.Ref]*member{}}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
@@ -296,11 +297,12 @@ func (h *Host) Quarantines() map[messages.Ref]*journaletv1.Quarantined {
 
 // Hanging are the actors that have been at one record for longer than a time, and since when. A decision takes microseconds.
 func (h *Host) Hanging(longer time.Duration) map[messages.Ref]time.Time {
-	all := map[messages.Ref]time.Time{}
+	all, now := map[messages.Ref]time.Time{}, time.Now()
 	for _, ref := range h.everybody() {
 		if m := h.member(ref); m != nil {
-			if since := m.since.Load(); since != nil && time.Since(*since) > longer {
-				all[ref] = *since
+			since := time.Duration(m.since.Load())
+			if took := now.Sub(h.made) - since; since != 0 && took > longer {
+				all[ref] = now.Add(-took)
 			}
 		}
 	}

@@ -49,9 +49,8 @@ type memberActor struct {
 func (a *memberActor) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {
 	case *delivery:
-		now := time.Now()
-		a.m.since.Store(&now)
-		defer a.m.since.Store(nil)
+		a.m.since.Store(int64(time.Since(a.h.made)))
+		defer a.m.since.Store(0)
 		a.h.handle(a.m.current(), msg)
 	case *question:
 		msg.answer(a.m.current().decider)
