@@ -189,6 +189,9 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.outcome(k.CallDropped.GetIntentId())
 	case *journaletv1.Event_CallFinished:
 		j.outcome(k.CallFinished.GetIntentId())
+		if in := j.intents[k.CallFinished.GetIntentId()]; in != nil && k.CallFinished.GetError() == journaletv1.CallError_CALL_ERROR_START_LOST {
+			j.history(in.req.GetPodUid()).startLost(in.req.GetStartContainer().GetContainerId())
+		}
 	case *journaletv1.Event_PodObserved:
 		for _, c := range k.PodObserved.GetContainers() {
 			j.history(k.PodObserved.GetUid()).shown[c.GetId()] = true

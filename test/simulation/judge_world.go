@@ -30,6 +30,9 @@ type podHistory struct {
 	counts map[string]uint32
 	// made are the containers that ran, by name and attempt; began counts runs of those that may run but once.
 	made, began map[string]int
+	// once are the instances, by id, that are to run but once, with the key of began; counted are those that began counts.
+	once    map[string]string
+	counted map[string]bool
 	// instances counts what was made, by sandbox and name.
 	instances map[string]int
 	// first and doneWell hold, by sandbox and name, what was started and what ended with 0.
@@ -63,6 +66,7 @@ func (j *judge) history(uid string) *podHistory {
 	if h == nil {
 		h = &podHistory{
 			counts: map[string]uint32{}, made: map[string]int{}, began: map[string]int{}, first: map[string]bool{}, doneWell: map[string]bool{},
+			once: map[string]string{}, counted: map[string]bool{},
 			begun: map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
 			endAsked: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
 		}
@@ -95,6 +99,7 @@ func (h *podHistory) updated(s *sim, at time.Duration, u *journaletv1.PodUpdated
 		for _, counted := range []map[string]int{h.made, h.began} {
 			clear(counted)
 		}
+		clear(h.once)
 	}
 	if u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
 		h.name = u.GetPod().GetName()
@@ -155,6 +160,7 @@ func (h *podHistory) asked(at time.Duration, c *journaletv1.CallRequested) {
 // mayRunAgain forgets how often a container ran that is to run but once.
 func (h *podHistory) mayRunAgain(container string) {
 	maps.DeleteFunc(h.began, func(key string, _ int) bool { return strings.HasPrefix(key, container+" ") })
+	maps.DeleteFunc(h.once, func(_, key string) bool { return strings.HasPrefix(key, container+" ") })
 }
 
 // sandboxMade: one sandbox at a time, and its intent first. What a runtime does for an agent that is dead, or has given up
@@ -180,6 +186,9 @@ func (j *judge) containerMade(c *container, gone bool) {
 	h := j.history(c.uid)
 	h.begun[c.inSandbox(c.name)] = true
 	h.instances[c.inSandbox(c.name)]++
+	if neverAgain(c.manifest, c.spec) {
+		h.once[c.id] = c.onceKey()
+	}
 	if h.gone && !gone {
 		j.broken(noneOfGonePods, c.uid, "container %s is made", c.id)
 	}
@@ -237,17 +246,36 @@ func neverAgain(m *corev1.Pod, c *corev1.Container) bool {
 	return m.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
-// begins counts the runs of a container that is to run but once: an init container in each sandbox.
-func (h *podHistory) begins(c *container) int {
-	if !neverAgain(c.manifest, c.spec) {
-		return 0
-	}
+// onceKey is what a container may run but once of: an init container in each sandbox.
+func (c *container) onceKey() string {
 	key := c.name + " " + c.hash
 	if isInit(c.manifest, c.name) {
 		key += " " + c.sandbox
 	}
-	h.began[key]++
-	return h.began[key]
+	return key
+}
+
+// begins counts the runs of a container that is to run but once.
+func (h *podHistory) begins(c *container) int {
+	if !neverAgain(c.manifest, c.spec) {
+		return 0
+	}
+	h.count(c.id, c.onceKey())
+	return h.began[c.onceKey()]
+}
+
+func (h *podHistory) count(id, key string) {
+	if !h.counted[id] {
+		h.counted[id] = true
+		h.began[key]++
+	}
+}
+
+// startLost: a start of which nobody can tell whether it ran counts as a run.
+func (h *podHistory) startLost(id string) {
+	if key, ok := h.once[id]; ok {
+		h.count(id, key)
+	}
 }
 
 // inOrder: what stands before a container in its manifest has ended well, or, as a sidecar, was started. One behind which

@@ -92,10 +92,15 @@ func Run(p *Plan, o Options) *Result {
 	if s.judge.first == nil {
 		s.converge(o.CrashAfter)
 	}
-	return &Result{
+	r := &Result{
 		Plan: p, Broken: s.judge.first, Hash: s.journal.digest(), Records: len(s.journal.stored), Runs: int(s.epoch),
 		Instances: s.judge.instances, Events: s.clock.happened, Virtual: s.clock.uptime, Final: s.final(), Covered: s.judge.covered, sim: s,
 	}
+	if s.agent != nil {
+		// What waits for ever would keep the whole world in memory.
+		s.agent.life.end()
+	}
+	return r
 }
 
 // play lets things happen until a moment, or until something must not have happened.

@@ -139,6 +139,15 @@ func each(seeds []uint64, do func(seed uint64)) {
 	wg.Wait()
 }
 
+// TestARunLeavesNothingBehind: thousands of runs follow each other in one process.
+func TestARunLeavesNothingBehind(t *testing.T) {
+	before := runtime.NumGoroutine()
+	Run(PlanOf(1), Options{})
+	if after := runtime.NumGoroutine(); after > before {
+		t.Errorf("%d goroutines are left", after-before)
+	}
+}
+
 // TestTheSameSeedGivesTheSameJournal: every seed again, beside others, gives the same bytes.
 func TestTheSameSeedGivesTheSameJournal(t *testing.T) {
 	const seeds, times = 4, 3
