@@ -3,7 +3,7 @@
 // It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred, AdmissionHeld, ResizeDecided and ResizeHeld of the node,
 // PodObserved, CallFinished and CallDropped of its own calls, ImageAnswered, ProbeResult, GatesRead,
 // TimerFired, OrphanDisowned and AgentStarted, and decides CallRequested, CallWithdrawn, ImageAsked, ImageReleased, timers,
-// BackOffStarted, ProbesSet, GatesSet, RestartingAll, ResizeAsked, ResizeFinished, PodStatusChanged, PodEnding,
+// BackOffStarted, ProbesSet, GatesSet, RestartingAll, ResizeAsked, ResizeResumed, ResizeFinished, PodStatusChanged, PodEnding,
 // PodTerminated, PodFinished and OrphanFound. It compares what the manifest
 // wants with what was observed and what is under way, and asks only for what is missing, so that a
 // repeated event, a lost hint or a restart all lead to the same end. It makes no call itself.

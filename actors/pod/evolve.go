@@ -82,7 +82,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveGates(e, k.GatesRead)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
-	case *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeHeld, *journaletv1.Event_ResizeFinished:
+	case *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeHeld, *journaletv1.Event_ResizeResumed,
+		*journaletv1.Event_ResizeFinished:
 		a.evolveResize(e)
 	case *journaletv1.Event_PodEnding:
 		a.evolveEnding(e, k.PodEnding)
@@ -241,6 +242,7 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 		if s.GetAllocatedDigest() != "" && d.GetDigest() != "" {
 			a.allocate(d.GetDigest(), e.Manifest)
 		}
+		a.evolveFoundAll()
 	case s.GetAllocatedDigest() != "" && !known, known && stale:
 		// The question was about what it asked for before. It is added again, and the node asked about what it is now.
 		a.evolveRemoved(e)

@@ -38,6 +38,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		o = proto.CloneOf(o)
 		o.PodNamespace, o.PodName = "", ""
 	}
+	o, sizes := takeShown(o)
 	s.Observed = o
 	if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 {
 		s.Touched = true
@@ -54,7 +55,11 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		}
 	}
 	for _, name := range names {
-		a.evolveContainer(newest[name])
+		c := newest[name]
+		ours := a.ours(c)
+		if a.evolveContainer(c); !ours {
+			a.evolveFound(c, sizes[c.GetId()])
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
 		r := s.Containers[name]

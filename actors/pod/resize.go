@@ -81,6 +81,8 @@ func (a *Actor) evolveResize(e actors.Event) {
 		a.evolveResized(e, k.ResizeDecided)
 	case *journaletv1.Event_ResizeHeld:
 		a.evolveResizeHeld(e, k.ResizeHeld)
+	case *journaletv1.Event_ResizeResumed:
+		a.resizing().InProgress = true
 	case *journaletv1.Event_ResizeFinished:
 		a.state.Resize.InProgress, a.state.Resize.Error = false, ""
 		a.tidyResize()
@@ -323,8 +325,16 @@ func (a *Actor) unresized() bool {
 
 // actuate gives running containers what is allocated to them, one call after the other.
 func (d *step) actuate() error {
+	if d.calling(updateCall) {
+		return nil
+	}
+	if !d.state.GetResize().GetInProgress() && d.unresized() {
+		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeResumed{ResizeResumed: &journaletv1.ResizeResumed{Uid: d.self.ID}}}); err != nil {
+			return err
+		}
+	}
 	r := d.state.GetResize()
-	if !r.GetInProgress() || d.calling(updateCall) {
+	if !r.GetInProgress() {
 		return nil
 	}
 	if !d.unresized() {

@@ -65,6 +65,7 @@ type Event struct {
 	//	*Event_ResizeFinished
 	//	*Event_OrphanFound
 	//	*Event_RestartingAll
+	//	*Event_ResizeResumed
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
@@ -445,6 +446,15 @@ func (x *Event) GetRestartingAll() *RestartingAll {
 	return nil
 }
 
+func (x *Event) GetResizeResumed() *ResizeResumed {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ResizeResumed); ok {
+			return x.ResizeResumed
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionDecided() *AdmissionDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDecided); ok {
@@ -722,6 +732,10 @@ type Event_RestartingAll struct {
 	RestartingAll *RestartingAll `protobuf:"bytes,63,opt,name=restarting_all,json=restartingAll,proto3,oneof"`
 }
 
+type Event_ResizeResumed struct {
+	ResizeResumed *ResizeResumed `protobuf:"bytes,90,opt,name=resize_resumed,json=resizeResumed,proto3,oneof"`
+}
+
 type Event_AdmissionDecided struct {
 	// Decisions of the node.
 	AdmissionDecided *AdmissionDecided `protobuf:"bytes,64,opt,name=admission_decided,json=admissionDecided,proto3,oneof"`
@@ -854,6 +868,8 @@ func (*Event_OrphanFound) isEvent_Kind() {}
 
 func (*Event_RestartingAll) isEvent_Kind() {}
 
+func (*Event_ResizeResumed) isEvent_Kind() {}
+
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
@@ -886,7 +902,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xac\x1a\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xf2\x1a\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -930,7 +946,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\fresize_asked\x18< \x01(\v2\x19.journalet.v1.ResizeAskedH\x00R\vresizeAsked\x12G\n" +
 	"\x0fresize_finished\x18= \x01(\v2\x1c.journalet.v1.ResizeFinishedH\x00R\x0eresizeFinished\x12>\n" +
 	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12D\n" +
-	"\x0erestarting_all\x18? \x01(\v2\x1b.journalet.v1.RestartingAllH\x00R\rrestartingAll\x12M\n" +
+	"\x0erestarting_all\x18? \x01(\v2\x1b.journalet.v1.RestartingAllH\x00R\rrestartingAll\x12D\n" +
+	"\x0eresize_resumed\x18Z \x01(\v2\x1b.journalet.v1.ResizeResumedH\x00R\rresizeResumed\x12M\n" +
 	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
 	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12D\n" +
@@ -1000,20 +1017,21 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*ResizeFinished)(nil),       // 34: journalet.v1.ResizeFinished
 	(*OrphanFound)(nil),          // 35: journalet.v1.OrphanFound
 	(*RestartingAll)(nil),        // 36: journalet.v1.RestartingAll
-	(*AdmissionDecided)(nil),     // 37: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),    // 38: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),        // 39: journalet.v1.ResizeDecided
-	(*AdmissionHeld)(nil),        // 40: journalet.v1.AdmissionHeld
-	(*UidGranted)(nil),           // 41: journalet.v1.UidGranted
-	(*UidDeferred)(nil),          // 42: journalet.v1.UidDeferred
-	(*OrphanDisowned)(nil),       // 43: journalet.v1.OrphanDisowned
-	(*SourceAsked)(nil),          // 44: journalet.v1.SourceAsked
-	(*ResizeHeld)(nil),           // 45: journalet.v1.ResizeHeld
-	(*ImageAnswered)(nil),        // 46: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 47: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 48: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 49: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 50: journalet.v1.TimerCleared
+	(*ResizeResumed)(nil),        // 37: journalet.v1.ResizeResumed
+	(*AdmissionDecided)(nil),     // 38: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),    // 39: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),        // 40: journalet.v1.ResizeDecided
+	(*AdmissionHeld)(nil),        // 41: journalet.v1.AdmissionHeld
+	(*UidGranted)(nil),           // 42: journalet.v1.UidGranted
+	(*UidDeferred)(nil),          // 43: journalet.v1.UidDeferred
+	(*OrphanDisowned)(nil),       // 44: journalet.v1.OrphanDisowned
+	(*SourceAsked)(nil),          // 45: journalet.v1.SourceAsked
+	(*ResizeHeld)(nil),           // 46: journalet.v1.ResizeHeld
+	(*ImageAnswered)(nil),        // 47: journalet.v1.ImageAnswered
+	(*CallDispatched)(nil),       // 48: journalet.v1.CallDispatched
+	(*CallDropped)(nil),          // 49: journalet.v1.CallDropped
+	(*TimerSet)(nil),             // 50: journalet.v1.TimerSet
+	(*TimerCleared)(nil),         // 51: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1052,25 +1070,26 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	34, // 33: journalet.v1.Event.resize_finished:type_name -> journalet.v1.ResizeFinished
 	35, // 34: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
 	36, // 35: journalet.v1.Event.restarting_all:type_name -> journalet.v1.RestartingAll
-	37, // 36: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	38, // 37: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	39, // 38: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	40, // 39: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
-	41, // 40: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	42, // 41: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	43, // 42: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
-	44, // 43: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
-	45, // 44: journalet.v1.Event.resize_held:type_name -> journalet.v1.ResizeHeld
-	46, // 45: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	47, // 46: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	48, // 47: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	49, // 48: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	50, // 49: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	37, // 36: journalet.v1.Event.resize_resumed:type_name -> journalet.v1.ResizeResumed
+	38, // 37: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	39, // 38: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	40, // 39: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	41, // 40: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
+	42, // 41: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	43, // 42: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	44, // 43: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
+	45, // 44: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
+	46, // 45: journalet.v1.Event.resize_held:type_name -> journalet.v1.ResizeHeld
+	47, // 46: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	48, // 47: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	49, // 48: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	50, // 49: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	51, // 50: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1121,6 +1140,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_ResizeFinished)(nil),
 		(*Event_OrphanFound)(nil),
 		(*Event_RestartingAll)(nil),
+		(*Event_ResizeResumed)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),

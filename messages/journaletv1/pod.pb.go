@@ -840,6 +840,52 @@ func (x *ResizeAsked) GetWithdrawn() bool {
 	return false
 }
 
+// ResizeResumed tells that containers run that do not have what is allocated to the pod, though no resize is under way: the journal
+// that told what they were given was lost. They get it as in a resize; left by ResizeFinished.
+type ResizeResumed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeResumed) Reset() {
+	*x = ResizeResumed{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeResumed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeResumed) ProtoMessage() {}
+
+func (x *ResizeResumed) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeResumed.ProtoReflect.Descriptor instead.
+func (*ResizeResumed) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ResizeResumed) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 // ResizeFinished tells that every container that runs has the resources that are allocated to it.
 type ResizeFinished struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -850,7 +896,7 @@ type ResizeFinished struct {
 
 func (x *ResizeFinished) Reset() {
 	*x = ResizeFinished{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +908,7 @@ func (x *ResizeFinished) String() string {
 func (*ResizeFinished) ProtoMessage() {}
 
 func (x *ResizeFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +921,7 @@ func (x *ResizeFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeFinished.ProtoReflect.Descriptor instead.
 func (*ResizeFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResizeFinished) GetUid() string {
@@ -895,7 +941,7 @@ type OrphanFound struct {
 
 func (x *OrphanFound) Reset() {
 	*x = OrphanFound{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +953,7 @@ func (x *OrphanFound) String() string {
 func (*OrphanFound) ProtoMessage() {}
 
 func (x *OrphanFound) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +966,7 @@ func (x *OrphanFound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanFound.ProtoReflect.Descriptor instead.
 func (*OrphanFound) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OrphanFound) GetUid() string {
@@ -945,7 +991,7 @@ type RestartingAll struct {
 
 func (x *RestartingAll) Reset() {
 	*x = RestartingAll{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1003,7 @@ func (x *RestartingAll) String() string {
 func (*RestartingAll) ProtoMessage() {}
 
 func (x *RestartingAll) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1016,7 @@ func (x *RestartingAll) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartingAll.ProtoReflect.Descriptor instead.
 func (*RestartingAll) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RestartingAll) GetContainer() string {
@@ -1005,7 +1051,7 @@ type GatesSet struct {
 
 func (x *GatesSet) Reset() {
 	*x = GatesSet{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1063,7 @@ func (x *GatesSet) String() string {
 func (*GatesSet) ProtoMessage() {}
 
 func (x *GatesSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1076,7 @@ func (x *GatesSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesSet.ProtoReflect.Descriptor instead.
 func (*GatesSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GatesSet) GetTypes() []string {
@@ -1052,7 +1098,7 @@ type GatesRead struct {
 
 func (x *GatesRead) Reset() {
 	*x = GatesRead{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1110,7 @@ func (x *GatesRead) String() string {
 func (*GatesRead) ProtoMessage() {}
 
 func (x *GatesRead) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1123,7 @@ func (x *GatesRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatesRead.ProtoReflect.Descriptor instead.
 func (*GatesRead) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GatesRead) GetUid() string {
@@ -1108,7 +1154,7 @@ type GateCondition struct {
 
 func (x *GateCondition) Reset() {
 	*x = GateCondition{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1166,7 @@ func (x *GateCondition) String() string {
 func (*GateCondition) ProtoMessage() {}
 
 func (x *GateCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1179,7 @@ func (x *GateCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateCondition.ProtoReflect.Descriptor instead.
 func (*GateCondition) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GateCondition) GetType() string {
@@ -1168,7 +1214,7 @@ type PodTerminated struct {
 
 func (x *PodTerminated) Reset() {
 	*x = PodTerminated{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1226,7 @@ func (x *PodTerminated) String() string {
 func (*PodTerminated) ProtoMessage() {}
 
 func (x *PodTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1239,7 @@ func (x *PodTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodTerminated.ProtoReflect.Descriptor instead.
 func (*PodTerminated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PodTerminated) GetUid() string {
@@ -1221,7 +1267,7 @@ type PodFinished struct {
 
 func (x *PodFinished) Reset() {
 	*x = PodFinished{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1279,7 @@ func (x *PodFinished) String() string {
 func (*PodFinished) ProtoMessage() {}
 
 func (x *PodFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1292,7 @@ func (x *PodFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodFinished.ProtoReflect.Descriptor instead.
 func (*PodFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PodFinished) GetUid() string {
@@ -1352,7 +1398,7 @@ type PodState struct {
 
 func (x *PodState) Reset() {
 	*x = PodState{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1410,7 @@ func (x *PodState) String() string {
 func (*PodState) ProtoMessage() {}
 
 func (x *PodState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1423,7 @@ func (x *PodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodState.ProtoReflect.Descriptor instead.
 func (*PodState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PodState) GetPod() *PodRef {
@@ -1770,7 +1816,7 @@ type PodResize struct {
 
 func (x *PodResize) Reset() {
 	*x = PodResize{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1828,7 @@ func (x *PodResize) String() string {
 func (*PodResize) ProtoMessage() {}
 
 func (x *PodResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1841,7 @@ func (x *PodResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodResize.ProtoReflect.Descriptor instead.
 func (*PodResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PodResize) GetAskedDigest() string {
@@ -1878,7 +1924,7 @@ type ContainerRecord struct {
 	Ending *ContainerEnding `protobuf:"bytes,18,opt,name=ending,proto3" json:"ending,omitempty"`
 	// What the newest instance was given last, where that is not what is allocated to it.
 	Actuated *Resources `protobuf:"bytes,30,opt,name=actuated,proto3" json:"actuated,omitempty"`
-	// What the runtime showed after the newest instance was resized; unset: it was not.
+	// What the runtime showed after the newest instance was resized, or when it was found without a record of its start; unset: neither.
 	Actual *Resources `protobuf:"bytes,31,opt,name=actual,proto3" json:"actual,omitempty"`
 	// The instance that was made and whose start has not been asked for, or has no outcome yet.
 	Made *MadeContainer `protobuf:"bytes,40,opt,name=made,proto3" json:"made,omitempty"`
@@ -1892,7 +1938,7 @@ type ContainerRecord struct {
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +1950,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +1963,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -2096,7 +2142,7 @@ type MadeContainer struct {
 
 func (x *MadeContainer) Reset() {
 	*x = MadeContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2154,7 @@ func (x *MadeContainer) String() string {
 func (*MadeContainer) ProtoMessage() {}
 
 func (x *MadeContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2167,7 @@ func (x *MadeContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MadeContainer.ProtoReflect.Descriptor instead.
 func (*MadeContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MadeContainer) GetContainerId() string {
@@ -2167,7 +2213,7 @@ type ContainerEnding struct {
 
 func (x *ContainerEnding) Reset() {
 	*x = ContainerEnding{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2225,7 @@ func (x *ContainerEnding) String() string {
 func (*ContainerEnding) ProtoMessage() {}
 
 func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2238,7 @@ func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerEnding.ProtoReflect.Descriptor instead.
 func (*ContainerEnding) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ContainerEnding) GetContainerId() string {
@@ -2239,7 +2285,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2297,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2310,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -2314,7 +2360,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2372,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2385,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BackOff) GetKey() string {
@@ -2375,7 +2421,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2433,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2446,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -2484,7 +2530,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
 	"guaranteed\x18\x05 \x01(\bR\n" +
 	"guaranteed\x12\x1c\n" +
-	"\twithdrawn\x18\x06 \x01(\bR\twithdrawn\"\"\n" +
+	"\twithdrawn\x18\x06 \x01(\bR\twithdrawn\"!\n" +
+	"\rResizeResumed\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\"\n" +
 	"\x0eResizeFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x1f\n" +
 	"\vOrphanFound\x12\x10\n" +
@@ -2681,7 +2729,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                 // 0: journalet.v1.PodStage
 	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
@@ -2694,98 +2742,99 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*ProbesSet)(nil),             // 8: journalet.v1.ProbesSet
 	(*ProbeResult)(nil),           // 9: journalet.v1.ProbeResult
 	(*ResizeAsked)(nil),           // 10: journalet.v1.ResizeAsked
-	(*ResizeFinished)(nil),        // 11: journalet.v1.ResizeFinished
-	(*OrphanFound)(nil),           // 12: journalet.v1.OrphanFound
-	(*RestartingAll)(nil),         // 13: journalet.v1.RestartingAll
-	(*GatesSet)(nil),              // 14: journalet.v1.GatesSet
-	(*GatesRead)(nil),             // 15: journalet.v1.GatesRead
-	(*GateCondition)(nil),         // 16: journalet.v1.GateCondition
-	(*PodTerminated)(nil),         // 17: journalet.v1.PodTerminated
-	(*PodFinished)(nil),           // 18: journalet.v1.PodFinished
-	(*PodState)(nil),              // 19: journalet.v1.PodState
-	(*PodResize)(nil),             // 20: journalet.v1.PodResize
-	(*ContainerRecord)(nil),       // 21: journalet.v1.ContainerRecord
-	(*MadeContainer)(nil),         // 22: journalet.v1.MadeContainer
-	(*ContainerEnding)(nil),       // 23: journalet.v1.ContainerEnding
-	(*ContainerProbes)(nil),       // 24: journalet.v1.ContainerProbes
-	(*BackOff)(nil),               // 25: journalet.v1.BackOff
-	(*PodCall)(nil),               // 26: journalet.v1.PodCall
-	nil,                           // 27: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                           // 28: journalet.v1.PodState.ContainersEntry
-	nil,                           // 29: journalet.v1.PodState.CallsEntry
-	nil,                           // 30: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
-	(*PodDemand)(nil),             // 33: journalet.v1.PodDemand
-	(*PodRef)(nil),                // 34: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 35: journalet.v1.PodObserved
-	(*Timers)(nil),                // 36: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 37: journalet.v1.ContainerObservation
-	(*Resources)(nil),             // 38: journalet.v1.Resources
-	(*CallRequested)(nil),         // 39: journalet.v1.CallRequested
+	(*ResizeResumed)(nil),         // 11: journalet.v1.ResizeResumed
+	(*ResizeFinished)(nil),        // 12: journalet.v1.ResizeFinished
+	(*OrphanFound)(nil),           // 13: journalet.v1.OrphanFound
+	(*RestartingAll)(nil),         // 14: journalet.v1.RestartingAll
+	(*GatesSet)(nil),              // 15: journalet.v1.GatesSet
+	(*GatesRead)(nil),             // 16: journalet.v1.GatesRead
+	(*GateCondition)(nil),         // 17: journalet.v1.GateCondition
+	(*PodTerminated)(nil),         // 18: journalet.v1.PodTerminated
+	(*PodFinished)(nil),           // 19: journalet.v1.PodFinished
+	(*PodState)(nil),              // 20: journalet.v1.PodState
+	(*PodResize)(nil),             // 21: journalet.v1.PodResize
+	(*ContainerRecord)(nil),       // 22: journalet.v1.ContainerRecord
+	(*MadeContainer)(nil),         // 23: journalet.v1.MadeContainer
+	(*ContainerEnding)(nil),       // 24: journalet.v1.ContainerEnding
+	(*ContainerProbes)(nil),       // 25: journalet.v1.ContainerProbes
+	(*BackOff)(nil),               // 26: journalet.v1.BackOff
+	(*PodCall)(nil),               // 27: journalet.v1.PodCall
+	nil,                           // 28: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                           // 29: journalet.v1.PodState.ContainersEntry
+	nil,                           // 30: journalet.v1.PodState.CallsEntry
+	nil,                           // 31: journalet.v1.PodState.ConditionsEntry
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*PodDemand)(nil),             // 34: journalet.v1.PodDemand
+	(*PodRef)(nil),                // 35: journalet.v1.PodRef
+	(*PodObserved)(nil),           // 36: journalet.v1.PodObserved
+	(*Timers)(nil),                // 37: journalet.v1.Timers
+	(*ContainerObservation)(nil),  // 38: journalet.v1.ContainerObservation
+	(*Resources)(nil),             // 39: journalet.v1.Resources
+	(*CallRequested)(nil),         // 40: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	31, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	32, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	27, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	32, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	32, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	28, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	33, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	33, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	31, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	32, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	33, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
-	16, // 10: journalet.v1.GatesRead.conditions:type_name -> journalet.v1.GateCondition
-	31, // 11: journalet.v1.GateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	34, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
+	17, // 10: journalet.v1.GatesRead.conditions:type_name -> journalet.v1.GateCondition
+	32, // 11: journalet.v1.GateCondition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	34, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	35, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	32, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	31, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	31, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	31, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	35, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	28, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	29, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	31, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	31, // 23: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	31, // 24: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	31, // 25: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
-	36, // 26: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	33, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	32, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	32, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	32, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	36, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	29, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	30, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	32, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	32, // 23: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	32, // 24: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	32, // 25: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	37, // 26: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 27: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	30, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	32, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
-	31, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	34, // 31: journalet.v1.PodState.shown:type_name -> journalet.v1.PodRef
-	34, // 32: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
-	16, // 33: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
-	13, // 34: journalet.v1.PodState.restarting_all:type_name -> journalet.v1.RestartingAll
-	20, // 35: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	31, // 36: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	37, // 37: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	37, // 38: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	31, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	33, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	32, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	35, // 31: journalet.v1.PodState.shown:type_name -> journalet.v1.PodRef
+	35, // 32: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
+	17, // 33: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
+	14, // 34: journalet.v1.PodState.restarting_all:type_name -> journalet.v1.RestartingAll
+	21, // 35: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	32, // 36: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	38, // 37: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	38, // 38: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
 	5,  // 39: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	25, // 40: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	31, // 41: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	26, // 40: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	32, // 41: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
 	5,  // 42: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	24, // 43: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	23, // 44: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	38, // 45: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
-	38, // 46: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
-	22, // 47: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
-	31, // 48: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	32, // 49: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	25, // 43: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	24, // 44: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	39, // 45: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
+	39, // 46: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
+	23, // 47: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
+	32, // 48: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	33, // 49: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 50: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
 	9,  // 51: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
 	9,  // 52: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
 	9,  // 53: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	32, // 54: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	31, // 55: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	39, // 56: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	31, // 57: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	33, // 54: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	32, // 55: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	40, // 56: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	32, // 57: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
 	5,  // 58: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	21, // 59: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	26, // 60: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	22, // 59: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	27, // 60: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
 	3,  // 61: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
 	62, // [62:62] is the sub-list for method output_type
 	62, // [62:62] is the sub-list for method input_type
@@ -2809,7 +2858,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

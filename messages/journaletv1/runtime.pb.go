@@ -2096,8 +2096,11 @@ type ContainerObservation struct {
 	Image    string `protobuf:"bytes,12,opt,name=image,proto3" json:"image,omitempty"`
 	ImageRef string `protobuf:"bytes,13,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	// The kubelet's container hash, in hex.
-	Hash          string `protobuf:"bytes,14,opt,name=hash,proto3" json:"hash,omitempty"`
-	IntentId      string `protobuf:"bytes,15,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
+	Hash     string `protobuf:"bytes,14,opt,name=hash,proto3" json:"hash,omitempty"`
+	IntentId string `protobuf:"bytes,15,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
+	// What the runtime shows of its CPU and memory; it shows no memory request. Only of one that runs and that nothing in the
+	// journal's run of this agent started: what it was given stands in a journal that is lost. PodState keeps it elsewhere.
+	Resources     *Resources `protobuf:"bytes,18,opt,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2235,6 +2238,13 @@ func (x *ContainerObservation) GetIntentId() string {
 		return x.IntentId
 	}
 	return ""
+}
+
+func (x *ContainerObservation) GetResources() *Resources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
 }
 
 // PodObserved is what the runtime shows of one pod, when it differs from what it showed before.
@@ -2933,7 +2943,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x03ips\x18\x05 \x03(\tR\x03ips\x12\x1b\n" +
 	"\tintent_id\x18\x06 \x01(\tR\bintentId\x12&\n" +
 	"\fhost_network\x18\a \x01(\bH\x00R\vhostNetwork\x88\x01\x01B\x0f\n" +
-	"\r_host_network\"\x8d\x04\n" +
+	"\r_host_network\"\xc4\x04\n" +
 	"\x14ContainerObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2954,7 +2964,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x05image\x18\f \x01(\tR\x05image\x12\x1b\n" +
 	"\timage_ref\x18\r \x01(\tR\bimageRef\x12\x12\n" +
 	"\x04hash\x18\x0e \x01(\tR\x04hash\x12\x1b\n" +
-	"\tintent_id\x18\x0f \x01(\tR\bintentId\"\xa0\x02\n" +
+	"\tintent_id\x18\x0f \x01(\tR\bintentId\x125\n" +
+	"\tresources\x18\x12 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\"\xa0\x02\n" +
 	"\vPodObserved\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12;\n" +
 	"\vobserved_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -3165,31 +3176,32 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	42, // 23: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
 	42, // 24: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
 	42, // 25: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	42, // 26: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	26, // 27: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	27, // 28: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	7,  // 29: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	5,  // 30: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	6,  // 31: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	42, // 32: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	32, // 33: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	35, // 34: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	36, // 35: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	37, // 36: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	25, // 37: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	38, // 38: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	39, // 39: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
-	43, // 40: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	40, // 41: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	29, // 42: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	33, // 43: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	34, // 44: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	31, // 45: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	8,  // 26: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	42, // 27: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	26, // 28: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	27, // 29: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	7,  // 30: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	5,  // 31: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	6,  // 32: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	42, // 33: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	32, // 34: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	35, // 35: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	36, // 36: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	37, // 37: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	25, // 38: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	38, // 39: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	39, // 40: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
+	43, // 41: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	40, // 42: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	29, // 43: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	33, // 44: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	34, // 45: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	31, // 46: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }

@@ -145,7 +145,10 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.library.Stored(rec)
 	a.metrics.Record()
 	a.metrics.Appended(time.Since(rec.GetTime().AsTime()))
-	for _, e := range rec.GetStep().GetDecisions() {
+	for i, e := range rec.GetStep().GetDecisions() {
+		if k := e.GetCallRequested(); k.GetStartContainer() != nil {
+			a.starts(messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()), i), k)
+		}
 		if k := e.GetPodForgotten(); k != nil {
 			a.pleg.Forget(k.GetUid())
 		}
@@ -155,6 +158,13 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	}
 	if a.bus.Observers().Wanted() {
 		a.bus.Observers().Publish(rec)
+	}
+}
+
+// starts tells the PLEG of a call that makes a container.
+func (a *agent) starts(intent string, req *journaletv1.CallRequested) {
+	if k := req.GetStartContainer(); k != nil && k.GetPart() != journaletv1.StartPart_START_PART_START {
+		a.pleg.Starts(req.GetPodUid(), k.GetContainer(), intent)
 	}
 }
 
@@ -192,8 +202,14 @@ func (a *agent) seed(r *host.Recovered) {
 			switch {
 			case !certain:
 				a.pleg.Expect(ref.ID)
+				for name, c := range d.Pod().GetContainers() {
+					a.pleg.Starts(ref.ID, name, c.GetCurrent().GetIntentId())
+				}
 			case last != nil:
 				seen = append(seen, last)
+			}
+			for id, call := range d.Pod().GetCalls() {
+				a.starts(id, call.GetRequest())
 			}
 		}
 	})

@@ -83,7 +83,7 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	if err != nil {
 		return res, goneError(err, req.GetContainerId())
 	}
-	res.actual = shownResources(shown.GetResources().GetLinux())
+	res.actual = ShownResources(shown.GetResources().GetLinux())
 	return res, nil
 }
 
@@ -149,8 +149,8 @@ func (c *call) updateSandbox(ctx context.Context, pod *corev1.Pod, id string) er
 	return nil
 }
 
-// shownResources are the CPU and memory that a runtime shows of a container; nil for none. It does not show a memory request.
-func shownResources(r *runtimeapi.LinuxContainerResources) *journaletv1.Resources {
+// ShownResources are the CPU and memory that a runtime shows of a container; nil for none. It does not show a memory request.
+func ShownResources(r *runtimeapi.LinuxContainerResources) *journaletv1.Resources {
 	if r == nil {
 		return nil
 	}

@@ -49,7 +49,7 @@ func (p *PLEG) look(ctx context.Context, uid string, last *journaletv1.PodObserv
 		if c.GetAnnotations()[cri.AnnotationAgent] != p.opts.AgentID {
 			continue
 		}
-		o, err := p.container(ctx, c, last)
+		o, err := p.container(ctx, uid, c, last)
 		if err != nil {
 			return nil, err
 		}
@@ -112,7 +112,7 @@ func (p *PLEG) sandbox(ctx context.Context, s *runtimeapi.PodSandbox, last *jour
 }
 
 // container observes one container; nil if it has gone meanwhile.
-func (p *PLEG) container(ctx context.Context, c *runtimeapi.Container, last *journaletv1.PodObserved) (*journaletv1.ContainerObservation, error) {
+func (p *PLEG) container(ctx context.Context, uid string, c *runtimeapi.Container, last *journaletv1.PodObserved) (*journaletv1.ContainerObservation, error) {
 	state := containerState(c.GetState())
 	var before *journaletv1.ContainerObservation
 	for _, o := range last.GetContainers() {
@@ -147,6 +147,10 @@ func (p *PLEG) container(ctx context.Context, c *runtimeapi.Container, last *jou
 	}
 	if st.GetImageRef() != "" {
 		out.ImageRef = st.GetImageRef()
+	}
+	first := before == nil || before.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED
+	if first && out.State == journaletv1.ContainerState_CONTAINER_STATE_RUNNING && !p.startedHere(uid, out.GetName(), out.GetIntentId()) {
+		out.Resources = cri.ShownResources(st.GetResources().GetLinux())
 	}
 	if out.State == journaletv1.ContainerState_CONTAINER_STATE_EXITED {
 		out.FinishedAt = timeOf(st.GetFinishedAt())

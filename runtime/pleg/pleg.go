@@ -87,6 +87,7 @@ type pod struct {
 	again   bool                     // a hint came while a looker had it
 	owed    bool                     // what the next look sees is told, even if it is nothing new
 	quiet   bool                     // the runtime's events about it are no reason to look
+	starts  map[string]string        // the newest start by container, as Starts tells it
 }
 
 // New makes a PLEG that does nothing before Run.
@@ -139,6 +140,26 @@ func (p *PLEG) Expect(uid string) {
 	defer p.mu.Unlock()
 	s := p.known(uid)
 	s.owed = true
+}
+
+// Starts tells, before it is made, of the intent that a container's next instance is made for; before Run, of the newest
+// instances of pods that Seed was not given. Of an instance that was made for another one a look tells what it may use.
+func (p *PLEG) Starts(uid, container, intent string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.known(uid)
+	if s.starts == nil {
+		s.starts = map[string]string{}
+	}
+	s.starts[container] = intent
+}
+
+// startedHere tells whether a container was made for the newest intent that Starts told of.
+func (p *PLEG) startedHere(uid, container, intent string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.pods[uid]
+	return s != nil && s.starts[container] == intent && intent != ""
 }
 
 // Hint asks for a look at this pod soon. It never blocks; hints for one pod that are not yet served are one.
@@ -212,13 +233,13 @@ func (p *PLEG) Forget(uid string) {
 		return
 	}
 	p.unindex(s.last)
-	s.last, s.owed = nil, false
+	s.last, s.owed, s.starts = nil, false, nil
 	p.drop(uid, s)
 }
 
 // drop forgets a pod of which nothing is known and nothing is under way; p.mu is held.
 func (p *PLEG) drop(uid string, s *pod) {
-	if s.last == nil && !s.queued && !s.looking && !s.owed {
+	if s.last == nil && !s.queued && !s.looking && !s.owed && s.starts == nil {
 		delete(p.pods, uid)
 	}
 }

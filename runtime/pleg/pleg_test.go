@@ -471,3 +471,32 @@ func TestTerminationMessages(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatAContainerMayUseIsToldOfOneThatNoCallIsKnownToHaveMade(t *testing.T) {
+	r := newRig(t)
+	limited := func(c *runtimeapi.ContainerConfig) {
+		c.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuShares: 204, CpuPeriod: 100_000, CpuQuota: 30_000, MemoryLimitInBytes: 64 << 20}
+	}
+	r.start("found", agent, limited)
+	r.start("silent", agent, nil)
+	r.pleg.Starts("known", "main", "i-known")
+	r.start("known", agent, limited)
+	r.run()
+	got := map[string]*journaletv1.Resources{}
+	for len(got) < 3 {
+		o := r.next()
+		got[o.GetUid()] = o.GetContainers()[0].GetResources()
+	}
+	want := &journaletv1.Resources{CpuRequestMillis: 200, CpuLimitMillis: 300, MemoryLimitBytes: 64 << 20}
+	if !proto.Equal(got["found"], want) {
+		t.Errorf("of the one that was found it tells %v, want %v", got["found"], want)
+	}
+	if got["known"] != nil || got["silent"] != nil {
+		t.Errorf("it tells %v of one that a call of this journal made, and %v of one of which the runtime shows nothing", got["known"], got["silent"])
+	}
+	r.pleg.Forget("known")
+	r.relist()
+	if o := r.next(); o.GetUid() != "known" || !proto.Equal(o.GetContainers()[0].GetResources(), want) {
+		t.Errorf("after the pod was forgotten it tells %v", o)
+	}
+}

@@ -75,6 +75,8 @@ func (p *podEvents) note(rec *journaletv1.Record, id string, e *journaletv1.Even
 		if d := k.ResizeDecided; d.GetAllocated() && d.GetUid() == p.ref.ID {
 			add(corev1.EventTypeNormal, "ResizeStarted", "the node has allocated the new resources")
 		}
+	case *journaletv1.Event_ResizeResumed:
+		add(corev1.EventTypeNormal, "ResizeStarted", "containers that were found do not have the resources that are allocated to them")
 	case *journaletv1.Event_ResizeFinished:
 		if k.ResizeFinished.GetUid() == p.ref.ID {
 			add(corev1.EventTypeNormal, "ResizeCompleted", "every container that runs has its new resources")

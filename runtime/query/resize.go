@@ -29,6 +29,8 @@ func (d *Describer) resizeEvent(_ string, _ messages.Ref, e *journaletv1.Event) 
 		namespace, name, _ := strings.Cut(h.GetFullName(), "/")
 		d.Name(h.GetUid(), namespace, name)
 		return fmt.Sprintf("pod %s gets its new resources when others have ended", d.which(h.GetUid())) + d.victims(h.GetPreempts())
+	case *journaletv1.Event_ResizeResumed:
+		return "what runs does not have what is allocated to it; it gets it as in a resize"
 	case *journaletv1.Event_ResizeFinished:
 		return "the resize is done"
 	}

@@ -37,6 +37,7 @@ func TestAResizeShowsAsTheKubeletsEvents(t *testing.T) {
 		{"1", call}, {"", ended("1", journaletv1.CallError_CALL_ERROR_RUNTIME, "no")},
 		{"", status("PodResizeInProgress", "Error", "no")},
 		{"", &ev{Kind: &journaletv1.Event_ResizeFinished{ResizeFinished: &journaletv1.ResizeFinished{Uid: "a"}}}},
+		{"", &ev{Kind: &journaletv1.Event_ResizeResumed{ResizeResumed: &journaletv1.ResizeResumed{Uid: "a"}}}},
 	} {
 		p.note(&journaletv1.Record{Seq: uint64(i + 1), Time: timestamppb.Now()}, e.id, e.e)
 	}
@@ -50,6 +51,7 @@ func TestAResizeShowsAsTheKubeletsEvents(t *testing.T) {
 		"#5 Normal ResizeStarted: the node has allocated the new resources",
 		"#9 Warning ResizeError: no",
 		"#10 Normal ResizeCompleted: every container that runs has its new resources",
+		"#11 Normal ResizeStarted: containers that were found do not have the resources that are allocated to them",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("events\n%q\nwant\n%q", got, want)

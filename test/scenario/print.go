@@ -95,7 +95,7 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "read conditions: " + strings.Join(k.GatesSet.GetTypes(), " ")
 	case *journaletv1.Event_PodStatusChanged:
 		return changed(k.PodStatusChanged)
-	case *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeHeld, *journaletv1.Event_ResizeFinished:
+	case *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeHeld, *journaletv1.Event_ResizeResumed, *journaletv1.Event_ResizeFinished:
 		return n.resize(e)
 	case *journaletv1.Event_PodEnding:
 		return ending(k.PodEnding)

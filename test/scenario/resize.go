@@ -29,10 +29,31 @@ func (w *world) updateContainer(o *objects, alias string, k *journaletv1.UpdateC
 	out.ContainerId = k.GetContainerId()
 	out.Actual = proto.CloneOf(after)
 	out.Actual.MemoryRequestBytes = 0
+	if c := o.containers[i]; c.GetResources() != nil {
+		c.Resources = shown(after)
+	}
+}
+
+// shown is what a runtime shows of what it gave: shares of CPU, of which a cgroup has 2 at least, and no memory request.
+func shown(r *journaletv1.Resources) *journaletv1.Resources {
+	r = proto.CloneOf(r)
+	r.CpuRequestMillis, r.MemoryRequestBytes = max(r.GetCpuRequestMillis(), 2), 0
+	return r
+}
+
+// forgetStarts has the looks from now on show what the containers have that run: no record tells who started them.
+func (w *world) forgetStarts() {
+	for _, o := range w.pods {
+		for _, c := range o.containers {
+			if size := o.sizes[c.GetId()]; size != nil && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
+				c.Resources = shown(size)
+			}
+		}
+	}
 }
 
 // judgeSize tells whether a container of a pod that has come to rest does not have what is allocated to it. Of one that an
-// agent without its journal found nothing is known.
+// agent without its journal found it cannot know more than the runtime shows.
 func (g *engine) judgeSize(a *pod.Actor, c *journaletv1.ContainerObservation, say func(string, ...any)) {
 	size := g.world.of(a.Pod().GetObserved().GetUid()).sizes[c.GetId()]
 	if !alive(c) || size == nil || a.Manifest() == nil {
@@ -40,8 +61,12 @@ func (g *engine) judgeSize(a *pod.Actor, c *journaletv1.ContainerObservation, sa
 	}
 	for _, list := range [][]corev1.Container{a.Manifest().Spec.InitContainers, a.Manifest().Spec.Containers} {
 		for i := range list {
-			if list[i].Name == c.GetName() && !resize.Equal(size, resize.Of(&list[i].Resources)) {
-				say("container %s has %s, and allocated is %s", c.GetId(), sizes(size), sizes(resize.Of(&list[i].Resources)))
+			want := resize.Of(&list[i].Resources)
+			if c.GetResources() != nil {
+				size, want = shown(size), shown(want)
+			}
+			if list[i].Name == c.GetName() && !resize.Equal(size, want) {
+				say("container %s has %s, and allocated is %s", c.GetId(), sizes(size), sizes(want))
 			}
 		}
 	}
@@ -98,6 +123,8 @@ func (n *names) resize(e *journaletv1.Event) string {
 			text += ", end pod/" + n.of(uid)
 		}
 		return text
+	case *journaletv1.Event_ResizeResumed:
+		return "what runs does not have what is allocated"
 	}
 	return "resize is done"
 }

@@ -228,6 +228,7 @@ func (s *Story) loseJournal(*datadriven.TestData) (string, error) {
 	clear(s.g.world.told)
 	clear(s.g.world.owed)
 	clear(s.g.probed)
+	s.g.world.forgetStarts()
 	return "", nil
 }
 

@@ -187,8 +187,14 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 	switch {
 	case !certain:
 		r.watcher.expect(ref.ID)
+		for name, c := range d.Pod().GetContainers() {
+			r.watcher.startsFor(ref.ID, name, c.GetCurrent().GetIntentId())
+		}
 	case last != nil:
 		r.watcher.seed(last)
+	}
+	for id, c := range d.Pod().GetCalls() {
+		r.watcher.starts(id, c.GetRequest())
 	}
 }
 
@@ -230,7 +236,10 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		r.calls.Stored(rec)
 		r.prober.stored(rec)
 		r.gates.stored(rec)
-		for _, e := range rec.GetStep().GetDecisions() {
+		for i, e := range rec.GetStep().GetDecisions() {
+			if k := e.GetCallRequested(); k != nil {
+				r.watcher.starts(messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()), i), k)
+			}
 			if e.GetCallWithdrawn() != nil {
 				r.performer.cut()
 			}

@@ -36,6 +36,7 @@ type watcher struct {
 type watched struct {
 	last                                       *journaletv1.PodObserved
 	failed, queued, looking, again, owed, mute bool
+	starts                                     map[string]string
 }
 
 func newWatcher(r *run) *watcher {
@@ -55,6 +56,21 @@ func (w *watcher) seed(o *journaletv1.PodObserved) {
 	o = proto.CloneOf(o)
 	o.ObservedAt = nil
 	w.known(o.GetUid()).last = o
+}
+
+// starts tells of a call that makes a container.
+func (w *watcher) starts(intent string, req *journaletv1.CallRequested) {
+	if k := req.GetStartContainer(); k != nil && k.GetPart() != journaletv1.StartPart_START_PART_START {
+		w.startsFor(req.GetPodUid(), k.GetContainer(), intent)
+	}
+}
+
+func (w *watcher) startsFor(uid, container, intent string) {
+	s := w.known(uid)
+	if s.starts == nil {
+		s.starts = map[string]string{}
+	}
+	s.starts[container] = intent
 }
 
 func (w *watcher) expect(uid string) { w.known(uid).owed = true }
@@ -109,13 +125,13 @@ func (w *watcher) quiet(uid string) {
 
 func (w *watcher) forget(uid string) {
 	if s := w.pods[uid]; s != nil {
-		s.last, s.owed = nil, false
+		s.last, s.owed, s.starts = nil, false, nil
 		w.drop(uid, s)
 	}
 }
 
 func (w *watcher) drop(uid string, s *watched) {
-	if s.last == nil && !s.queued && !s.looking && !s.owed {
+	if s.last == nil && !s.queued && !s.looking && !s.owed && s.starts == nil {
 		delete(w.pods, uid)
 	}
 }
@@ -353,6 +369,11 @@ func (w *watcher) container(p *proc, c *container, last, now *journaletv1.PodObs
 		out.State = pleg.Advance(before.GetState(), pleg.Advance(c.state, live.state))
 		if !live.started.IsZero() {
 			out.StartedAt = timestamppb.New(live.started)
+		}
+		s := w.known(c.uid)
+		first := before == nil || before.GetState() == created
+		if first && out.State == running && (s.starts[c.name] != c.intent || c.intent == "") {
+			out.Resources = shownResources(live.has)
 		}
 		if out.State == exited {
 			out.FinishedAt, out.ExitCode, out.Reason = timestamppb.New(live.finished), live.code, live.reason

@@ -182,12 +182,19 @@ func (c *call) checkMemory(limits []*journaletv1.MemoryLimit) error {
 	return nil
 }
 
-// shownResources is what a runtime shows of what it gave: shares of CPU, and no memory request.
+// leastCPULimit is the least CPU that a cgroup can be held to, in thousandths.
+const leastCPULimit = 10
+
+// shownResources is what a runtime shows of what it gave: shares of CPU, the quota of a cgroup, and no memory request.
 func shownResources(r *journaletv1.Resources) *journaletv1.Resources {
 	shares := max(r.GetCpuRequestMillis()*1024/1000, 2)
-	return &journaletv1.Resources{
+	shown := &journaletv1.Resources{
 		CpuRequestMillis: (shares*1000 + 1023) / 1024, MemoryLimitBytes: r.GetMemoryLimitBytes(), CpuLimitMillis: r.GetCpuLimitMillis(),
 	}
+	if shown.CpuLimitMillis > 0 {
+		shown.CpuLimitMillis = max(shown.CpuLimitMillis, leastCPULimit)
+	}
+	return shown
 }
 
 // given: a container gets what the agent's records say, and its memory limit not below what it uses.
@@ -207,14 +214,18 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 	}
 	for _, c := range o.containers {
 		spec := findSpec(allocated, c.name)
-		// Of one that was started before the journal was lost nobody knows what it was given. One that was added while a resize waits is
-		// in no manifest that was allocated.
+		// One that was added while a resize waits is in no manifest that was allocated.
 		added := st.GetAllocatedDigest() != "" && findSpec(s.manifests.byDigest[st.GetAllocatedDigest()], c.name) == nil
-		if spec == nil || added || !c.alive() || s.judge.intents[c.intent] == nil {
+		if spec == nil || added || !c.alive() {
 			continue
 		}
-		if want := resize.Of(&spec.Resources); !resize.Equal(c.has, want) {
-			say("%s has %v, and %v is allocated to it", c.name, c.has, want)
+		has, want := c.has, resize.Of(&spec.Resources)
+		if s.judge.intents[c.intent] == nil {
+			// The journal that told what it was given is lost, and a runtime shows no memory request.
+			has, want = shownResources(has), shownResources(want)
+		}
+		if !resize.Equal(has, want) {
+			say("%s has %v, and %v is allocated to it", c.name, has, want)
 		}
 	}
 	i := slices.IndexFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
