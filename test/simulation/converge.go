@@ -23,6 +23,9 @@ const (
 	convergeWithin = 40 * time.Minute
 	// convergeStep is how often it is looked whether everything is as it should be.
 	convergeStep = 5 * time.Second
+	// missedWithin bounds how long a container counts as running that the runtime has forgotten: some relists, an actor that gets no
+	// turn, and a look that fails.
+	missedWithin = 2 * time.Minute
 	// restFor is how long it then has to stay so.
 	restFor = 2 * time.Minute
 )
@@ -44,6 +47,7 @@ func (s *sim) converge(crashAfter uint64) {
 			return
 		}
 		s.play(s.clock.uptime+convergeStep, crashAfter)
+		s.missesWhatIsGone(from)
 		if s.judge.first != nil {
 			return
 		}
@@ -63,6 +67,26 @@ func (s *sim) converge(crashAfter uint64) {
 		if !s.mayStillHappen(rec) {
 			s.judge.broken(rest, rec.GetActor().GetId(), "record %d has no reason: %v", rec.GetSeq(), rec)
 			return
+		}
+	}
+}
+
+// missesWhatIsGone: what ran, and was forgotten by the runtime before or after faults were over, counts as running no longer.
+func (s *sim) missesWhatIsGone(faultless time.Duration) {
+	if s.agent == nil {
+		return
+	}
+	for _, ref := range s.agent.cells.Refs() {
+		a, _ := s.agent.cells.Decider(ref).(*pod.Actor)
+		if a == nil {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(a.Pod().GetContainers())) {
+			c := a.Pod().GetContainers()[name].GetCurrent()
+			at, gone := s.judge.lostAt[c.GetId()]
+			if since := s.clock.uptime - max(at, faultless); gone && c.GetState() == running && since > missedWithin {
+				s.judge.broken(missed, ref.ID, "%s was forgotten by the runtime, and counts as running for %s", c.GetId(), since)
+			}
 		}
 	}
 }
@@ -96,7 +120,7 @@ func (s *sim) endFaults() {
 	w.pacify()
 	// A hang ends at its own time: what waits for an answer waits until then. So does a stall of the disk.
 	w.slowUntil, w.eventsBadUntil, w.networkReady, w.registryUp = 0, 0, true, true
-	s.journal.failing, s.trap = 0, noMoment
+	s.journal.failing, s.trap, w.atStart = 0, noMoment, nil
 	if !w.up {
 		w.startRuntime()
 	}

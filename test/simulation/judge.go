@@ -47,6 +47,7 @@ const (
 	withinNode      = "admitted pods fit the node"
 	convergence     = "without faults everything becomes as the files say"
 	rest            = "what has come to rest stays so"
+	missed          = "what ran and is gone is missed"
 )
 
 // secret stands in every place of a manifest that may hold one.
@@ -76,6 +77,8 @@ type judge struct {
 	// timers are those that each actor had set after what it handled last.
 	timers map[messages.Ref]map[string]*journaletv1.Timer
 	pods   map[string]*podHistory
+	// lostAt is when the runtime forgot a container that ran, by id.
+	lostAt map[string]time.Duration
 	// under are the calls that are being made.
 	under []string
 	// clockSet is when the clock was last set.
@@ -102,7 +105,7 @@ type intent struct {
 }
 
 func newJudge(s *sim) *judge {
-	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, clockSet: -time.Hour}
+	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, lostAt: map[string]time.Duration{}, clockSet: -time.Hour}
 	j.forgetRecords()
 	return j
 }

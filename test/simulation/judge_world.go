@@ -335,6 +335,7 @@ func (j *judge) vanished(c *container) {
 	delete(h.made, fmt.Sprint(c.name, " ", c.attempt))
 	h.mayRunAgain(c.name)
 	h.forgotten = append(h.forgotten, c)
+	j.lostAt[c.id] = j.sim.clock.uptime
 	if j.forgiving {
 		j.unlearn(h)
 	}

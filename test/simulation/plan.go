@@ -86,6 +86,7 @@ func planWith(seed uint64, pods int) *Plan {
 	p.workload(stream(seed, "plan of files"))
 	p.urlWorkload(stream(seed, "plan of the URL"))
 	p.faults(stream(seed, "plan of faults"))
+	p.clockAndStarts(stream(seed, "plan of clock and starts"))
 	slices.SortStableFunc(p.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Ops {
 		p.Ops[i].N = i
@@ -139,34 +140,36 @@ var mischief = map[string]struct {
 	min, max time.Duration
 	do       func(*sim, Op)
 }{
-	"kill the agent":           {12, time.Millisecond, time.Minute, (*sim).killAgent},
-	"restart the agent":        {4, 10 * time.Millisecond, 10 * time.Second, (*sim).restartAgent},
-	"other settings":           {2, 10 * time.Millisecond, time.Second, (*sim).otherSettings},
-	"snapshot":                 {4, 0, 0, func(s *sim, _ Op) { s.snapshot() }},
-	"kill the runtime":         {5, 100 * time.Millisecond, 2 * time.Minute, (*sim).killRuntime},
-	"the runtime hangs":        {4, time.Second, 4 * time.Minute, func(s *sim, o Op) { s.world.hungUntil = max(s.world.hungUntil, s.clock.uptime+o.lasts) }},
-	"the runtime is slow":      {4, 10 * time.Second, 3 * time.Minute, func(s *sim, o Op) { s.world.slowUntil = s.clock.uptime + o.lasts }},
-	"no network":               {2, time.Second, 2 * time.Minute, (*sim).noNetwork},
-	"no registry":              {3, time.Second, 5 * time.Minute, (*sim).noRegistry},
-	"images are gone":          {2, 0, 0, func(s *sim, _ Op) { clear(s.world.images) }},
-	"events go astray":         {4, 10 * time.Second, 5 * time.Minute, func(s *sim, o Op) { s.world.eventsBadUntil = s.clock.uptime + o.lasts }},
-	"a container is forgotten": {3, 0, 0, (*sim).forgetContainer},
-	"a pod is forgotten":       {2, 0, 0, (*sim).forgetPod},
-	"a container dies":         {5, 0, 0, (*sim).containerDies},
-	"a sandbox dies":           {4, 0, 0, (*sim).sandboxDies},
-	"track of one is lost":     {2, 0, 0, (*sim).loseTrack},
-	"reboot":                   {2, time.Second, time.Minute, (*sim).rebootNode},
-	"the power is cut":         {2, time.Second, time.Minute, (*sim).cutPower},
-	"the journal is lost":      {1, time.Millisecond, time.Minute, (*sim).loseJournal},
-	"the clock is set forward": {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(o.lasts) }},
-	"the clock is set back":    {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(-o.lasts) }},
-	"the disk stalls":          {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = max(s.journal.stalledUntil, s.clock.uptime+o.lasts) }},
-	"an actor is slow":         {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
-	"other conditions":         {5, 0, 0, (*sim).otherConditions},
-	"kill around a start":      {8, time.Millisecond, 10 * time.Second, killAt(onceBegins, onceUnderWay, onceDone, onceUnrecorded)},
-	"kill around a timer":      {3, time.Millisecond, 10 * time.Second, killAt(timerFired, timerRecorded)},
-	"the URL fails":            {3, time.Second, 4 * time.Minute, (*sim).urlFails},
-	"another URL":              {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
+	"kill the agent":            {12, time.Millisecond, time.Minute, (*sim).killAgent},
+	"restart the agent":         {4, 10 * time.Millisecond, 10 * time.Second, (*sim).restartAgent},
+	"other settings":            {2, 10 * time.Millisecond, time.Second, (*sim).otherSettings},
+	"snapshot":                  {4, 0, 0, func(s *sim, _ Op) { s.snapshot() }},
+	"kill the runtime":          {5, 100 * time.Millisecond, 2 * time.Minute, (*sim).killRuntime},
+	"the runtime hangs":         {4, time.Second, 4 * time.Minute, func(s *sim, o Op) { s.world.hungUntil = max(s.world.hungUntil, s.clock.uptime+o.lasts) }},
+	"the runtime is slow":       {4, 10 * time.Second, 3 * time.Minute, func(s *sim, o Op) { s.world.slowUntil = s.clock.uptime + o.lasts }},
+	"no network":                {2, time.Second, 2 * time.Minute, (*sim).noNetwork},
+	"no registry":               {3, time.Second, 5 * time.Minute, (*sim).noRegistry},
+	"images are gone":           {2, 0, 0, func(s *sim, _ Op) { clear(s.world.images) }},
+	"events go astray":          {4, 10 * time.Second, 5 * time.Minute, func(s *sim, o Op) { s.world.eventsBadUntil = s.clock.uptime + o.lasts }},
+	"a container is forgotten":  {3, 0, 0, (*sim).forgetContainer},
+	"a pod is forgotten":        {2, 0, 0, (*sim).forgetPod},
+	"a container dies":          {5, 0, 0, (*sim).containerDies},
+	"a sandbox dies":            {4, 0, 0, (*sim).sandboxDies},
+	"track of one is lost":      {2, 0, 0, (*sim).loseTrack},
+	"reboot":                    {2, time.Second, time.Minute, (*sim).rebootNode},
+	"the power is cut":          {2, time.Second, time.Minute, (*sim).cutPower},
+	"the journal is lost":       {1, time.Millisecond, time.Minute, (*sim).loseJournal},
+	"the clock is set forward":  {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(o.lasts) }},
+	"the clock is set back":     {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(-o.lasts) }},
+	"the disk stalls":           {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = max(s.journal.stalledUntil, s.clock.uptime+o.lasts) }},
+	"an actor is slow":          {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
+	"the next start vanishes":   {0, 0, 0, func(s *sim, _ Op) { s.world.atStart = s.world.vanish }},
+	"the clock goes at a start": {0, 0, 0, func(s *sim, o Op) { s.world.atStart = func(*container) { s.setClock(-o.lasts) } }},
+	"other conditions":          {5, 0, 0, (*sim).otherConditions},
+	"kill around a start":       {8, time.Millisecond, 10 * time.Second, killAt(onceBegins, onceUnderWay, onceDone, onceUnrecorded)},
+	"kill around a timer":       {3, time.Millisecond, 10 * time.Second, killAt(timerFired, timerRecorded)},
+	"the URL fails":             {3, time.Second, 4 * time.Minute, (*sim).urlFails},
+	"another URL":               {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
 }
 
 func (p *Plan) faults(r *rand.Rand) {
@@ -184,6 +187,27 @@ func (p *Plan) faults(r *rand.Rand) {
 			lasts = between(r, m.min, min(m.max, m.min*10))
 		}
 		p.Ops = append(p.Ops, Op{At: at, Kind: kind, lasts: lasts, pick: r.Uint64()})
+	}
+}
+
+// clockAndStarts has, in some plans, what is started while the clock is behind vanish before it is seen, and in others the
+// clock set back between a start and its answer.
+func (p *Plan) clockAndStarts(r *rand.Rand) {
+	switch r.IntN(6) {
+	case 0, 1:
+	case 2:
+		for range 2 + r.IntN(8) {
+			p.Ops = append(p.Ops, Op{At: between(r, 0, p.end), Kind: "the clock goes at a start", lasts: between(r, time.Millisecond, pick(r, 50*time.Millisecond, 10*time.Second))})
+		}
+		return
+	default:
+		return
+	}
+	at := between(r, time.Minute, p.end)
+	p.Ops = append(p.Ops, Op{At: at, Kind: "the clock is set back", lasts: between(r, time.Second, pick(r, time.Minute, 2*time.Hour))})
+	for range 1 + r.IntN(3) {
+		at += between(r, 0, 30*time.Second)
+		p.Ops = append(p.Ops, Op{At: min(at, p.end), Kind: "the next start vanishes"})
 	}
 }
 

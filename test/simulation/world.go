@@ -48,6 +48,8 @@ type world struct {
 	calm    bool
 	// events are lost, late or doubled until then.
 	eventsBadUntil time.Duration
+	// atStart is what happens to the container that is started next, before its start is answered; nil: nothing.
+	atStart func(c *container)
 	// said is what stands in the files of conditions, by UID; saidChanged hears of a change.
 	said        map[string]*conditions
 	saidChanged func(uid string)
@@ -223,6 +225,10 @@ func (w *world) startContainer(uid, id string, clientGone bool) error {
 	c.does = w.behaviourOf(c)
 	w.judge.containerStarted(w.of(uid), c)
 	w.scheduleEnd(c)
+	if do := w.atStart; do != nil {
+		w.atStart = nil
+		w.clock.after(nil, 0, func() { do(c) })
+	}
 	return nil
 }
 
