@@ -62,7 +62,7 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		s.NextSandboxAttempt = max(s.NextSandboxAttempt, w.RunSandbox.GetAttempt())
 		if ok {
 			s.SandboxId, s.SandboxFailures, s.SandboxError = f.GetSandboxId(), 0, ""
-			s.NextSandboxAttempt, s.SandboxMadeAt = w.RunSandbox.GetAttempt()+1, a.afterLooks(now)
+			s.NextSandboxAttempt, s.SandboxMadeAt = w.RunSandbox.GetAttempt()+1, a.madeAt(f, now)
 			a.forgetStarts()
 		} else {
 			s.SandboxFailures++
@@ -158,7 +158,7 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 		if !seen && r.GetCurrent().GetAttempt() <= w.GetAttempt() {
 			a.succeed(r, &journaletv1.ContainerObservation{
 				Id: f.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
-				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: a.afterLooks(now),
+				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: a.madeAt(f, now),
 				ImageRef: f.GetImageRef(), IntentId: f.GetIntentId(),
 			})
 		}
@@ -187,9 +187,18 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	}
 }
 
-// afterLooks is a moment as looks count time, which goes up even where the clock was set back. There it is later than every
-// look that may be under way or on its way, so that none is taken to have missed what was made at that moment; a look that
-// did miss it is not told from those until the clock has caught up.
+// madeAt is when a call ended that made something, in the order of looks (ADR 022): a look with a later stamp began after that, and what
+// it does not show is gone.
+func (a *Actor) madeAt(f *journaletv1.CallFinished, now *timestamppb.Timestamp) *timestamppb.Timestamp {
+	if f.GetEndedAt() != nil {
+		return f.GetEndedAt()
+	}
+	return a.afterLooks(now)
+}
+
+// afterLooks is madeAt in a journal of a version that did not record ended_at (ADR 022); elsewhere it is now. Where the clock was set back
+// it is later than every look that may be under way or on its way, so that none is taken to have missed what was made at that moment; a
+// look that did miss it is not told from those until the clock has caught up.
 func (a *Actor) afterLooks(now *timestamppb.Timestamp) *timestamppb.Timestamp {
 	last := a.state.GetObserved().GetObservedAt()
 	switch {

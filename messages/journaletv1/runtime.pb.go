@@ -1801,7 +1801,10 @@ type CallFinished struct {
 	ImageRef    string `protobuf:"bytes,8,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	ImageBytes  int64  `protobuf:"varint,9,opt,name=image_bytes,json=imageBytes,proto3" json:"image_bytes,omitempty"`
 	// Of an UpdateContainer: what the runtime shows afterwards.
-	Actual        *Resources `protobuf:"bytes,16,opt,name=actual,proto3" json:"actual,omitempty"`
+	Actual *Resources `protobuf:"bytes,16,opt,name=actual,proto3" json:"actual,omitempty"`
+	// When it ended, as PodObserved.observed_at counts: a look that began later began after it. Unset: at the time of its record,
+	// which is so unless the clock was set back in this run of the agent (or an older version ran).
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1902,6 +1905,13 @@ func (x *CallFinished) GetImageBytes() int64 {
 func (x *CallFinished) GetActual() *Resources {
 	if x != nil {
 		return x.Actual
+	}
+	return nil
+}
+
+func (x *CallFinished) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
 	}
 	return nil
 }
@@ -2251,7 +2261,8 @@ func (x *ContainerObservation) GetResources() *Resources {
 type PodObserved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// When the request behind it began; an older observation never replaces a newer one.
+	// When the request behind it began; an older observation never replaces a newer one. Within one run of the agent these times
+	// only go up: where the clock was set back, by a nanosecond from the one before.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
 	// By attempt.
 	Sandboxes []*SandboxObservation `protobuf:"bytes,3,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
@@ -2914,7 +2925,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"@\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x14\n" +
-	"\x05asker\x18\x02 \x01(\tR\x05asker\"\xd9\x02\n" +
+	"\x05asker\x18\x02 \x01(\tR\x05asker\"\x90\x03\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x14\n" +
 	"\x05asker\x18\x02 \x01(\tR\x05asker\x12-\n" +
@@ -2927,7 +2938,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\timage_ref\x18\b \x01(\tR\bimageRef\x12\x1f\n" +
 	"\vimage_bytes\x18\t \x01(\x03R\n" +
 	"imageBytes\x12/\n" +
-	"\x06actual\x18\x10 \x01(\v2\x17.journalet.v1.ResourcesR\x06actual\"\xc6\x01\n" +
+	"\x06actual\x18\x10 \x01(\v2\x17.journalet.v1.ResourcesR\x06actual\x125\n" +
+	"\bended_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xc6\x01\n" +
 	"\x14RuntimeHealthChanged\x12#\n" +
 	"\rruntime_ready\x18\x01 \x01(\bR\fruntimeReady\x12#\n" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
@@ -3170,38 +3182,39 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	41, // 17: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
 	2,  // 18: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
 	8,  // 19: journalet.v1.CallFinished.actual:type_name -> journalet.v1.Resources
-	3,  // 20: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	42, // 21: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 22: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	42, // 23: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	42, // 24: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	42, // 25: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	8,  // 26: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	42, // 27: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	26, // 28: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	27, // 29: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	7,  // 30: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	5,  // 31: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	6,  // 32: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	42, // 33: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	32, // 34: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	35, // 35: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	36, // 36: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	37, // 37: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	25, // 38: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	38, // 39: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	39, // 40: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
-	43, // 41: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	40, // 42: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	29, // 43: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	33, // 44: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	34, // 45: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	31, // 46: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	42, // 20: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	3,  // 21: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	42, // 22: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 23: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	42, // 24: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	42, // 25: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	42, // 26: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	8,  // 27: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	42, // 28: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	26, // 29: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	27, // 30: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	7,  // 31: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	5,  // 32: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	6,  // 33: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	42, // 34: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	32, // 35: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	35, // 36: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	36, // 37: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	37, // 38: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	25, // 39: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	38, // 40: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	39, // 41: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
+	43, // 42: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	40, // 43: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	29, // 44: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	33, // 45: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	34, // 46: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	31, // 47: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }

@@ -156,7 +156,7 @@ func (a *agent) makeDrivers() error {
 	a.probes, a.gates = a.newProbes(), a.newGates()
 	a.timers = timer.New(timer.Wall{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
-		Performer: a.criDriver, Outcome: a.host.Outcome, Finished: a.finished,
+		Performer: a.criDriver, Outcome: a.ended, Finished: a.finished,
 		Observe: func(operation string, took time.Duration, failed bool) {
 			var err error
 			if failed {
@@ -166,6 +166,13 @@ func (a *agent) makeDrivers() error {
 		},
 	})
 	return a.makeSources()
+}
+
+// ended records what became of a call, with its place among the looks.
+func (a *agent) ended(about messages.Ref, e *journaletv1.Event) {
+	at, ended := a.pleg.Ended()
+	e.GetCallFinished().EndedAt = ended
+	a.host.OutcomeAt(at, about, e)
 }
 
 // finished has a pod looked at after a call. What was started has to be seen: an instance that the runtime shows no more

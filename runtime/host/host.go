@@ -165,18 +165,23 @@ func (h *Host) manifest(digest string) (*corev1.Pod, error) { return h.opts.Mani
 
 // Fact appends something learnt from outside, about one actor. It waits while the journal is behind.
 func (h *Host) Fact(ctx context.Context, about messages.Ref, e *journaletv1.Event) error {
-	return h.opts.Journal.AppendFact(ctx, h.fact(about, e))
+	return h.opts.Journal.AppendFact(ctx, fact(h.opts.Now(), about, e))
 }
 
 // Outcome appends a fact that must never be refused: what became of an intent, a timer, the host's
 // own words.
 func (h *Host) Outcome(about messages.Ref, e *journaletv1.Event) {
-	h.opts.Journal.Append(h.fact(about, e))
+	h.OutcomeAt(h.opts.Now(), about, e)
 }
 
-func (h *Host) fact(about messages.Ref, e *journaletv1.Event) *journaletv1.Record {
+// OutcomeAt is Outcome for one that is to have a time that its driver has read off the clock.
+func (h *Host) OutcomeAt(at time.Time, about messages.Ref, e *journaletv1.Event) {
+	h.opts.Journal.Append(fact(at, about, e))
+}
+
+func fact(at time.Time, about messages.Ref, e *journaletv1.Event) *journaletv1.Record {
 	return &journaletv1.Record{
-		Time: timestamppb.New(h.opts.Now()), Actor: about.Proto(), Body: &journaletv1.Record_Fact{Fact: e},
+		Time: timestamppb.New(at), Actor: about.Proto(), Body: &journaletv1.Record_Fact{Fact: e},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -15,10 +16,10 @@ import (
 
 // look sees what the runtime shows of one pod. It returns nil if that is what was told last. Statuses are asked for only
 // where they can tell more than the list and the last observation.
-func (p *PLEG) look(ctx context.Context, uid string, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
+func (p *PLEG) look(ctx context.Context, uid string, began *timestamppb.Timestamp, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.LookTimeout)
 	defer cancel()
-	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: Stamp(p.clock.Now(), last)}
+	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: began}
 	selector := map[string]string{cri.LabelPodUID: uid}
 	sandboxes, err := p.rt.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: selector},

@@ -127,27 +127,6 @@ func Order(o *journaletv1.PodObserved) {
 	})
 }
 
-// Stamp is the time of an observation that began then. Observations of one pod come one after the other here, so
-// their times go up even where the machine's clock was set back; otherwise its pods would be lost sight of.
-func Stamp(began time.Time, last *journaletv1.PodObserved) *timestamppb.Timestamp {
-	if last.GetObservedAt() != nil && !began.After(last.GetObservedAt().AsTime()) {
-		began = last.GetObservedAt().AsTime().Add(1)
-	}
-	return timestamppb.New(began)
-}
-
-// AfterAny is the time of an observation that was expected: later than any look may be stamped that was under way when it was
-// asked for, also where the clock was set back. Who asked counts on that (pod.Actor.afterLooks).
-func AfterAny(at *timestamppb.Timestamp, last *journaletv1.PodObserved) *timestamppb.Timestamp {
-	if last.GetObservedAt() == nil {
-		return at
-	}
-	if least := last.GetObservedAt().AsTime().Add(2); at.AsTime().Before(least) {
-		return timestamppb.New(least)
-	}
-	return at
-}
-
 func timeOf(nanos int64) *timestamppb.Timestamp {
 	if nanos <= 0 {
 		return nil

@@ -3,9 +3,6 @@ package pleg
 import (
 	"strings"
 	"testing"
-	"time"
-
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -26,16 +23,6 @@ func TestAContainersStateNeverGoesBack(t *testing.T) {
 		if got := Advance(c.before, c.now); got != c.want {
 			t.Errorf("%s then %s gives %s, want %s", c.before, c.now, got, c.want)
 		}
-	}
-}
-
-func TestObservationTimesGoUpThoughTheClockGoesBack(t *testing.T) {
-	last := &journaletv1.PodObserved{ObservedAt: timestamppb.New(time.Unix(100, 0))}
-	if got := Stamp(time.Unix(50, 0), last).AsTime(); !got.After(time.Unix(100, 0)) {
-		t.Errorf("got %s", got)
-	}
-	if got := Stamp(time.Unix(200, 0), last).AsTime(); !got.Equal(time.Unix(200, 0)) {
-		t.Errorf("got %s", got)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -61,10 +61,11 @@ type Options struct {
 
 // PLEG watches the pods of one agent.
 type PLEG struct {
-	opts  Options
-	log   *slog.Logger
-	clock cri.Clock
-	rt    runtimeapi.RuntimeServiceClient
+	opts   Options
+	log    *slog.Logger
+	clock  cri.Clock
+	stamps *Stamps
+	rt     runtimeapi.RuntimeServiceClient
 
 	mu       sync.Mutex // guards everything below
 	pods     map[string]*pod
@@ -107,7 +108,7 @@ func New(opts Options) *PLEG {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	return &PLEG{
-		opts: opts, log: opts.Log, clock: opts.Clock, rt: runtimeapi.NewRuntimeServiceClient(opts.Conn),
+		opts: opts, log: opts.Log, clock: opts.Clock, stamps: NewStamps(opts.Clock.Now), rt: runtimeapi.NewRuntimeServiceClient(opts.Conn),
 		pods: map[string]*pod{}, uidOf: map[string]string{},
 		queue: make(chan string, maxQueued), doubts: make(chan string, maxQueued), relist: make(chan struct{}, 1),
 	}
@@ -126,9 +127,6 @@ func (p *PLEG) Seed(obs []*journaletv1.PodObserved) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range obs {
-		// No look of an earlier run is still to come, and the clock may have been set back since.
-		o = proto.CloneOf(o)
-		o.ObservedAt = nil
 		p.remember(o)
 	}
 }
@@ -161,6 +159,9 @@ func (p *PLEG) startedHere(uid, container, intent string) bool {
 	s := p.pods[uid]
 	return s != nil && s.starts[container] == intent && intent != ""
 }
+// Ended is called once for each call on the runtime whose outcome is known, before that is recorded and before Expect and Hint: looks
+// that begin from now on come after it, and others do not. The record is to have the time at; ended is CallFinished.ended_at.
+func (p *PLEG) Ended() (at time.Time, ended *timestamppb.Timestamp) { return p.stamps.Ended() }
 
 // Hint asks for a look at this pod soon. It never blocks; hints for one pod that are not yet served are one.
 func (p *PLEG) Hint(uid string) {
@@ -368,18 +369,17 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	s := p.pods[uid]
 	s.queued, s.looking = false, true
-	last, owed, began := s.last, s.owed, p.clock.Now()
+	last, owed := s.last, s.owed
 	s.owed = false
 	p.mu.Unlock()
 
-	now, err := p.look(ctx, uid, last)
+	// Whoever expects this look has told so before it is given its stamp.
+	began := p.stamps.Began()
+	now, err := p.look(ctx, uid, began, last)
 	if err == nil && now == nil && owed {
 		now = &journaletv1.PodObserved{
-			Uid: uid, ObservedAt: Stamp(began, last), Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
+			Uid: uid, ObservedAt: began, Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
 		}
-	}
-	if err == nil && now != nil && owed {
-		now.ObservedAt = AfterAny(now.GetObservedAt(), last)
 	}
 	if err == nil && now != nil {
 		if err = p.opts.Sink(ctx, now); err != nil {

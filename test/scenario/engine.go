@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/image"
@@ -204,6 +205,9 @@ func (g *engine) finish(out *journaletv1.CallFinished) error {
 	if req := g.names.intents[out.GetIntentId()]; req.GetStartContainer() != nil {
 		g.world.owed[req.GetPodUid()] = true
 	}
+	if at := g.world.stamp(g.now); !at.Equal(g.now) {
+		out.EndedAt = timestamppb.New(at)
+	}
 	return g.put(about, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
 }
 
@@ -279,6 +283,7 @@ func (g *engine) fork(last int, w *world, started *journaletv1.AgentStarted, ahe
 	}
 	if started != nil {
 		f.epoch++
+		f.world.stamped = time.Time{}
 	}
 	f.core = host.RecoverCore(host.AllDeciders, g.names.manifest, f.epoch, g.core.Records()[:last])
 	if started != nil {
@@ -305,8 +310,6 @@ func (g *engine) reseedLook(uid string, a *pod.Actor) {
 	case !certain:
 		g.world.owed[uid] = true
 	case last != nil:
-		last = proto.CloneOf(last)
-		last.ObservedAt = nil
 		g.world.told[uid] = last
 	}
 }

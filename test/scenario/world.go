@@ -23,6 +23,8 @@ type world struct {
 	told map[string]*journaletv1.PodObserved
 	// owed are the pods of which the next look is told whatever it shows, as by pleg.Expect.
 	owed map[string]bool
+	// stamped is the newest stamp of this run of the agent.
+	stamped time.Time
 	// made counts objects by id: a runtime gives no id twice.
 	made map[string]int
 	// sins are broken rules: two instances of a container at once, a pod that must not start again.
@@ -80,6 +82,7 @@ func (w *world) clone() *world {
 	maps.Copy(c.told, w.told)
 	maps.Copy(c.owed, w.owed)
 	maps.Copy(c.made, w.made)
+	c.stamped = w.stamped
 	return c
 }
 
@@ -307,16 +310,19 @@ func (o *objects) newest(name string) *journaletv1.ContainerObservation {
 	return n
 }
 
+// stamp is the next place in the order of looks and ends of calls (pleg.Stamps).
+func (w *world) stamp(now time.Time) time.Time {
+	if !now.After(w.stamped) {
+		now = w.stamped.Add(1)
+	}
+	w.stamped = now
+	return now
+}
+
 // look is what a look at a pod shows now; nil if that is what the last one showed.
 func (w *world) look(uid string, now time.Time) *journaletv1.PodObserved {
 	last := w.told[uid]
-	if last != nil && !now.After(last.GetObservedAt().AsTime()) {
-		now = last.GetObservedAt().AsTime().Add(1)
-		if w.owed[uid] {
-			now = now.Add(1) // pleg's afterAny
-		}
-	}
-	seen := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(now)}
+	seen := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(w.stamp(now))}
 	if o := w.pods[uid]; o != nil {
 		for _, x := range o.sandboxes {
 			seen.Sandboxes = append(seen.Sandboxes, proto.CloneOf(x))

@@ -131,7 +131,7 @@ func (r *run) makeDrivers() {
 	}
 	r.timers = timer.New(runClock{r.clock, r}, r.outcome)
 	r.calls = calls.New(calls.Options{
-		Performer: r.performer, Outcome: r.outcome, Finished: r.finished,
+		Performer: r.performer, Outcome: r.ended, Finished: r.finished,
 		Go: func(f func()) { r.clock.start(r.life, func(*proc) { f() }) },
 	})
 }
@@ -196,6 +196,12 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 	for id, c := range d.Pod().GetCalls() {
 		r.watcher.starts(id, c.GetRequest())
 	}
+}
+
+// ended is that of runtime/agent.
+func (r *run) ended(about messages.Ref, e *journaletv1.Event) {
+	_, e.GetCallFinished().EndedAt = r.watcher.stamps.Ended() // no time passes here: the record has the time that this was read at
+	r.outcome(about, e)
 }
 
 // finished is that of runtime/agent.

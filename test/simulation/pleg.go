@@ -23,7 +23,9 @@ const (
 type watcher struct {
 	run   *run
 	noise *rand.Rand
-	pods  map[string]*watched
+	// stamps are the real ones.
+	stamps *pleg.Stamps
+	pods   map[string]*watched
 	// queue are the pods to be looked at, doubts those whose last look failed.
 	queue, doubts     []string
 	looking, doubting int
@@ -40,7 +42,7 @@ type watched struct {
 }
 
 func newWatcher(r *run) *watcher {
-	return &watcher{run: r, noise: stream(r.seed, "looks", r.name()), pods: map[string]*watched{}}
+	return &watcher{run: r, noise: stream(r.seed, "looks", r.name()), pods: map[string]*watched{}, stamps: pleg.NewStamps(r.clock.Now)}
 }
 
 func (w *watcher) known(uid string) *watched {
@@ -53,8 +55,6 @@ func (w *watcher) known(uid string) *watched {
 }
 
 func (w *watcher) seed(o *journaletv1.PodObserved) {
-	o = proto.CloneOf(o)
-	o.ObservedAt = nil
 	w.known(o.GetUid()).last = o
 }
 
@@ -249,16 +249,14 @@ func same(l map[string]int32, o *journaletv1.PodObserved) bool {
 func (w *watcher) serve(p *proc, uid string) {
 	s := w.pods[uid]
 	s.queued, s.looking = false, true
-	last, owed, began := s.last, s.owed, w.run.clock.Now()
+	last, owed := s.last, s.owed
 	s.owed = false
-	now, err := w.look(p, uid, last)
+	began := w.stamps.Began()
+	now, err := w.look(p, uid, began, last)
 	if err == nil && now == nil && owed {
 		now = &journaletv1.PodObserved{
-			Uid: uid, ObservedAt: pleg.Stamp(began, last), Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
+			Uid: uid, ObservedAt: began, Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
 		}
-	}
-	if err == nil && now != nil && owed {
-		now.ObservedAt = pleg.AfterAny(now.GetObservedAt(), last)
 	}
 	if err == nil && now != nil {
 		w.run.fact(p, podRef(uid), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: now}})
@@ -278,9 +276,9 @@ func (w *watcher) serve(p *proc, uid string) {
 
 // look sees what the runtime shows of one pod: a list of sandboxes, one of containers, statuses, each at a moment of its
 // own. It is nil if that is what was told last (pleg.look).
-func (w *watcher) look(p *proc, uid string, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
+func (w *watcher) look(p *proc, uid string, began *timestamppb.Timestamp, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
 	world := w.run.world
-	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: pleg.Stamp(world.clock.Now(), last)}
+	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: began}
 	var sandboxes []sandbox
 	var containers []container
 	err := world.rpc(p, tookLook, pleg.LookTimeout, func(bool) error {

@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/pleg"
+)
+
+// setClock is a clock that somebody sets.
+type setClock struct {
+	cri.RealClock
+	now time.Time
+}
+
+func (c *setClock) Now() time.Time { return c.now }
+
+// TestTheOutcomeOfACallIsRecordedWithItsPlaceAmongTheLooks: by the record's time where the clock goes forward, by ended_at where it was
+// set back.
+func TestTheOutcomeOfACallIsRecordedWithItsPlaceAmongTheLooks(t *testing.T) {
+	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
+	var err error
+	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n", Log: a.log}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
+	a.host = host.New(host.Options{
+		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: host.AllDeciders,
+		Effects: noEffects{}, Now: time.Now, Log: a.log,
+	})
+	a.bus.Journal().OnStored(a.host.Stored)
+	clock := &setClock{now: time.Unix(1000, 0)}
+	a.pleg = pleg.New(pleg.Options{
+		Conn: struct{ grpc.ClientConnInterface }{}, AgentID: "a", Clock: clock,
+		Sink: func(context.Context, *journaletv1.PodObserved) error { return nil },
+	})
+	for _, at := range []int64{1000, 400} {
+		clock.now = time.Unix(at, 0)
+		a.ended(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: &journaletv1.CallFinished{
+			IntentId: "1.1.image/0.0", Asker: messages.Image.String(),
+		}}})
+	}
+	if err := a.bus.Journal().Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for seq, want := range map[uint64]struct{ at, ended time.Time }{
+		1: {at: time.Unix(1000, 0)}, 2: {time.Unix(400, 0), time.Unix(1000, 1)},
+	} {
+		rec, err := a.bus.Journal().Get(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := rec.GetFact().GetCallFinished().GetEndedAt()
+		if !rec.GetTime().AsTime().Equal(want.at) || (ended == nil) != want.ended.IsZero() || ended != nil && !ended.AsTime().Equal(want.ended) {
+			t.Errorf("record %d has the time %s and ended_at %v, want %+v", seq, rec.GetTime().AsTime(), ended, want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package pleg
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestTheOrderOfLooksAndCallsDoesNotFollowTheClock: a look that began after a call ended has the greater stamp, and one that began
+// before it the smaller one, wherever the clock is set in between.
+func TestTheOrderOfLooksAndCallsDoesNotFollowTheClock(t *testing.T) {
+	wall := time.Unix(100, 0)
+	s := NewStamps(func() time.Time { return wall })
+	ended := func() time.Time {
+		at, ended := s.Ended()
+		if !at.Equal(wall) {
+			t.Errorf("the record's time is %s, and it is %s", at, wall)
+		}
+		if ended != nil {
+			return ended.AsTime()
+		}
+		return at
+	}
+	var all []time.Time
+	for _, to := range []int64{100, 100, 50, 51, 200, 199, 201} {
+		wall = time.Unix(to, 0)
+		all = append(all, s.Began().AsTime(), ended(), s.Began().AsTime(), ended(), ended())
+	}
+	for i := 1; i < len(all); i++ {
+		if !all[i].After(all[i-1]) {
+			t.Errorf("stamp %d is %s, after %s", i, all[i], all[i-1])
+		}
+	}
+	if newest := all[len(all)-1]; newest.Sub(wall) > time.Microsecond {
+		t.Errorf("the newest stamp is %s, and the clock has caught up: %s", newest, wall)
+	}
+}
+
+// TestAnOutcomeCarriesAStampOnlyWhereTheClockDoesNotTell: usually the record's own time says it, and the stamp costs nothing.
+func TestAnOutcomeCarriesAStampOnlyWhereTheClockDoesNotTell(t *testing.T) {
+	wall := time.Unix(100, 0)
+	s := NewStamps(func() time.Time { return wall })
+	for range 3 {
+		s.Began()
+		wall = wall.Add(time.Nanosecond)
+		if _, ended := s.Ended(); ended != nil {
+			t.Errorf("stamp %s at %s", ended.AsTime(), wall)
+		}
+		wall = wall.Add(time.Nanosecond)
+	}
+	wall = wall.Add(-time.Hour)
+	if _, ended := s.Ended(); ended == nil {
+		t.Error("no stamp after the clock was set back")
+	}
+	wall = wall.Add(2 * time.Hour)
+	if _, ended := s.Ended(); ended != nil {
+		t.Errorf("stamp %s at %s, after the clock was set forward", ended.AsTime(), wall)
+	}
+}
+
+// TestStampsCompareTheTimeOfDay: two readings of the real clock compare by their monotonic parts, which nobody sets; in the journal
+// they have none.
+func TestStampsCompareTheTimeOfDay(t *testing.T) {
+	s := NewStamps(time.Now)
+	s.Began()
+	if s.last != s.last.Round(0) {
+		t.Errorf("%s keeps a monotonic reading", s.last)
+	}
+	if at, _ := s.Ended(); at != at.Round(0) {
+		t.Errorf("%s keeps a monotonic reading", at)
+	}
+}
+
+// TestNoTwoStampsAreOne, given on several goroutines.
+func TestNoTwoStampsAreOne(t *testing.T) {
+	s := NewStamps(func() time.Time { return time.Unix(1, 0) })
+	var mu sync.Mutex
+	seen := map[time.Time]bool{}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 1000 {
+				at := s.Began().AsTime()
+				mu.Lock()
+				if seen[at] {
+					t.Errorf("%s was given twice", at)
+				}
+				seen[at] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
