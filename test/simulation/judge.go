@@ -42,6 +42,7 @@ const (
 	oneSource       = "a pod has one source at a time"
 	aboveUse        = "no memory limit falls to what is used, or below"
 	oneShare        = "what runs has together no more than the node"
+	onePort         = "no two pods that run have one host port"
 	lowerEnds       = "a pod ends only for one of higher priority"
 	timerTime       = "no timer counts before its time"
 	withinNode      = "admitted pods fit the node"

@@ -53,6 +53,8 @@ type podHistory struct {
 	// share is what the node gave it, and asks what it asked for; holds tells whether it is still counted.
 	share, asks share
 	holds       bool
+	// ports are the host ports that it was given, and portsAsked those that it asked for.
+	ports, portsAsked []hostPort
 	// question is AdmissionAsked.question of its newest life.
 	question uint64
 	// admitted is the manifest that it was put before the node with.
@@ -216,6 +218,7 @@ func (j *judge) containerStarted(o *objects, c *container) {
 		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
 	}
 	j.oneShareEach(o)
+	j.onePortEach(o)
 	j.spaced(h, c)
 	j.inOrder(h, c)
 	h.first[c.inSandbox(c.name)] = true

@@ -85,6 +85,7 @@ func planWith(seed uint64, pods int) *Plan {
 	p.nodeSize(stream(seed, "plan of the node"))
 	p.workload(stream(seed, "plan of files"))
 	p.urlWorkload(stream(seed, "plan of the URL"))
+	p.hostPorts(stream(seed, "plan of host ports"))
 	p.faults(stream(seed, "plan of faults"))
 	p.clockAndStarts(stream(seed, "plan of clock and starts"))
 	slices.SortStableFunc(p.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })

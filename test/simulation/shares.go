@@ -48,15 +48,16 @@ func (j *judge) booked(e *journaletv1.Event) {
 		h := j.history(k.AdmissionAsked.GetUid())
 		h.admitted = k.AdmissionAsked.GetDigest()
 		if !k.AdmissionAsked.GetAgain() {
-			h.asks, h.question = demandOf(manifests[h.admitted]), k.AdmissionAsked.GetQuestion()
+			h.asks, h.portsAsked, h.question = demandOf(manifests[h.admitted]), portsOf(manifests[h.admitted]), k.AdmissionAsked.GetQuestion()
 		}
 	case *journaletv1.Event_AdmissionDecided:
 		h := j.history(k.AdmissionDecided.GetUid())
 		if !k.AdmissionDecided.GetAdmitted() || k.AdmissionDecided.GetQuestion() != h.question {
 			return
 		}
-		if h.share, h.holds = h.asks, true; k.AdmissionDecided.GetDigest() != "" {
-			h.share = demandOf(manifests[k.AdmissionDecided.GetDigest()])
+		h.share, h.ports, h.holds = h.asks, h.portsAsked, true
+		if digest := k.AdmissionDecided.GetDigest(); digest != "" {
+			h.share, h.ports = demandOf(manifests[digest]), portsOf(manifests[digest])
 		}
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
