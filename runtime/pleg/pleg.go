@@ -159,6 +159,7 @@ func (p *PLEG) startedHere(uid, container, intent string) bool {
 	s := p.pods[uid]
 	return s != nil && s.starts[container] == intent && intent != ""
 }
+
 // Ended is called once for each call on the runtime whose outcome is known, before that is recorded and before Expect and Hint: looks
 // that begin from now on come after it, and others do not. The record is to have the time at; ended is CallFinished.ended_at.
 func (p *PLEG) Ended() (at time.Time, ended *timestamppb.Timestamp) { return p.stamps.Ended() }
