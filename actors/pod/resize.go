@@ -124,12 +124,12 @@ func (a *Actor) evolveResizeHeld(e actors.Event, k *journaletv1.ResizeHeld) {
 	}
 }
 
-// evolveActuated notes what containers have that run, or are being started, when other resources are allocated.
+// evolveActuated notes what containers have that run, are made, or are being started, when other resources are allocated.
 func (a *Actor) evolveActuated(before *corev1.Pod) {
 	old := &Actor{manifest: before}
 	for c := range a.all() {
 		was, r := old.spec(c.Name), a.state.Containers[c.Name]
-		if was == nil || r == nil || !alive(r.GetCurrent()) && !a.calling(startOf(c.Name)) {
+		if was == nil || r == nil || !alive(r.GetCurrent()) && !a.onItsWay(r) {
 			continue
 		}
 		if r.Actuated == nil {
@@ -312,11 +312,16 @@ func (a *Actor) restartsToResize(c *corev1.Container) bool {
 	return from != nil && resize.Restarts(c, from, resize.Of(&c.Resources))
 }
 
-// unresized tells whether a container that runs, or is about to again, does not have what is allocated to it.
+// onItsWay tells whether an instance of a container waits for its start, or is being made or started: it has what was allocated then.
+func (a *Actor) onItsWay(r *journaletv1.ContainerRecord) bool {
+	return a.made(r) != nil || a.calling(startOf(r.GetName()))
+}
+
+// unresized tells whether a container that runs, or is about to, does not have what is allocated to it.
 func (a *Actor) unresized() bool {
 	for c := range a.all() {
 		r := a.record(c.Name)
-		if r.GetActuated() != nil && (alive(r.GetCurrent()) || r.GetReplacing() || a.calling(startOf(c.Name))) {
+		if r.GetActuated() != nil && (alive(r.GetCurrent()) || r.GetReplacing() || a.onItsWay(r)) {
 			return true
 		}
 	}
