@@ -64,9 +64,19 @@ func (a *Actor) begun(c *corev1.Container) bool {
 // init containers are through, whatever became of them, or of the manifest, since.
 func (a *Actor) initialized() bool {
 	for i := range a.containers() {
+		if a.starting(&a.containers()[i]) {
+			return true
+		}
+	}
+	return a.mainHasBegun()
+}
+
+// mainHasBegun tells whether a main container has had an instance in the pod's sandbox.
+func (a *Actor) mainHasBegun() bool {
+	for i := range a.containers() {
 		c := &a.containers()[i]
 		m := a.record(c.Name).GetMade()
-		if a.begun(c) || a.starting(c) || m.GetContainerId() != "" && m.GetSandboxId() == a.state.GetSandboxId() {
+		if a.begun(c) || m.GetContainerId() != "" && m.GetSandboxId() == a.state.GetSandboxId() {
 			return true
 		}
 	}
@@ -81,14 +91,24 @@ func (a *Actor) starting(c *corev1.Container) bool {
 	})
 }
 
-// turn is the index of the init container that holds up those after it; the number of them if none does. The newest one
-// that has begun counts: those before it were through when it began, and a sidecar among them that has died since is
-// started again without holding up anything.
+// turn is the index of the init container that holds up those after it; the number of them if none does.
 func (a *Actor) turn() int {
-	inits := a.initContainers()
-	if len(inits) == 0 || a.initialized() {
+	if inits := a.initContainers(); len(inits) == 0 || a.initialized() {
 		return len(inits)
 	}
+	return a.turnOfInits()
+}
+
+// unsure tells whether it is open if the pod is initialized: a main container was being started when the manifest got init containers. If
+// that start comes to nothing, it is their turn.
+func (a *Actor) unsure() bool {
+	return !a.mainHasBegun() && a.initialized() && a.turnOfInits() < len(a.initContainers())
+}
+
+// turnOfInits is turn as far as init containers tell. The newest one that has begun counts: those before it were through when it began,
+// and a sidecar among them that has died since is started again without holding up anything.
+func (a *Actor) turnOfInits() int {
+	inits := a.initContainers()
 	newest := 0
 	for i := range inits {
 		if a.begun(&inits[i]) {
@@ -159,6 +179,9 @@ func (a *Actor) atTurn(c *corev1.Container) bool {
 
 // initialize brings the init containers to where they should be, and tells whether the main ones may start.
 func (d *step) initialize() (bool, error) {
+	if d.unsure() {
+		return false, nil
+	}
 	inits, turn := d.initContainers(), d.turn()
 	for i := range inits {
 		if i > turn || i < turn && !isSidecar(&inits[i]) {
