@@ -34,7 +34,7 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 
 	case *journaletv1.Event_PodUpdated:
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
-	case *journaletv1.Event_AdmissionAsked, *journaletv1.Event_ResizeAsked, *journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased,
+	case *journaletv1.Event_AdmissionAsked, *journaletv1.Event_ResizeAsked, *journaletv1.Event_AdditionAsked, *journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased,
 		*journaletv1.Event_SourceSettled, *journaletv1.Event_OrphanFound:
 		return []Ref{Node}, false
 	case *journaletv1.Event_UidGranted:
@@ -57,6 +57,8 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 		return []Ref{Pod(k.AdmissionDecided.GetUid())}, false
 	case *journaletv1.Event_ResizeDecided:
 		return []Ref{Pod(k.ResizeDecided.GetUid())}, false
+	case *journaletv1.Event_AdditionDecided:
+		return []Ref{Pod(k.AdditionDecided.GetUid())}, false
 	case *journaletv1.Event_AdmissionDeferred:
 		return []Ref{Pod(k.AdmissionDeferred.GetUid())}, false
 	case *journaletv1.Event_AdmissionHeld:

@@ -61,7 +61,7 @@ func TestEveryEventHasASetAudience(t *testing.T) {
 		"admission_decided": "pod/u", "admission_deferred": "pod/u", "admission_held": "pod/u pod/v", "resize_held": "pod/u pod/v", "image_answered": "pod/u",
 		"agent_stopped": "", "journal_damaged": "", "quarantined": "", "released": "", "pull_progressed": "",
 		"manifest_ignored": "", "source_ready": "", "pod_forgotten": "", "pod_status_changed": "", "back_off_started": "",
-		"pod_ending": "", "probes_set": "", "gates_set": "", "restarting_all": "", "call_dispatched": "", "resize_asked": "node/0", "resize_decided": "pod/u", "resize_resumed": "", "resize_finished": "", "timer_set": "", "timer_cleared": "",
+		"pod_ending": "", "probes_set": "", "gates_set": "", "restarting_all": "", "call_dispatched": "", "resize_asked": "node/0", "resize_decided": "pod/u", "resize_resumed": "", "addition_asked": "node/0", "addition_decided": "pod/u", "resize_finished": "", "timer_set": "", "timer_cleared": "",
 	}
 	kinds := (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
 	for i := range kinds.Len() {

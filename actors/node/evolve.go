@@ -20,9 +20,13 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_AdmissionDecided:
 		a.decided(k.AdmissionDecided)
 	case *journaletv1.Event_ResizeAsked:
-		a.evolveResizeAsked(k.ResizeAsked)
+		a.evolveResizeAsked(k.ResizeAsked, false)
+	case *journaletv1.Event_AdditionAsked:
+		a.evolveResizeAsked(k.AdditionAsked, true)
 	case *journaletv1.Event_ResizeDecided:
 		a.evolveResized(e, k.ResizeDecided)
+	case *journaletv1.Event_AdditionDecided:
+		a.evolveResized(e, k.AdditionDecided)
 	case *journaletv1.Event_ResizeHeld:
 		a.evolveResizeHeld(e, k.ResizeHeld)
 	case *journaletv1.Event_PodTerminated:

@@ -13,7 +13,7 @@ import (
 )
 
 // evolveResizeAsked takes in a question. One that replaces another waits since the first.
-func (a *Actor) evolveResizeAsked(q *journaletv1.ResizeAsked) {
+func (a *Actor) evolveResizeAsked(q *journaletv1.ResizeAsked, added bool) {
 	s := a.state
 	p := s.Pods[q.GetUid()]
 	if q.GetWithdrawn() || p == nil || p.GetTerminated() {
@@ -22,7 +22,7 @@ func (a *Actor) evolveResizeAsked(q *journaletv1.ResizeAsked) {
 	}
 	s.Resizes[q.GetUid()] = &journaletv1.WaitingResize{
 		Digest: q.GetDigest(), Demand: q.GetDemand(), Priority: q.GetPriority(), Guaranteed: q.GetGuaranteed(),
-		Since: s.Resizes[q.GetUid()].GetSince(),
+		Since: s.Resizes[q.GetUid()].GetSince(), Added: added,
 	}
 }
 
@@ -38,9 +38,10 @@ func (a *Actor) evolveResized(e actors.Event, d *journaletv1.ResizeDecided) {
 		waitsResized(e, w, d.GetMessage())
 		return
 	}
-	s.Used.MilliCpu += w.GetDemand().GetMilliCpu() - p.GetDemand().GetMilliCpu()
-	s.Used.MemoryBytes += w.GetDemand().GetMemoryBytes() - p.GetDemand().GetMemoryBytes()
-	p.Demand = a.resized(p, w)
+	want := a.resized(p, w)
+	s.Used.MilliCpu += want.GetMilliCpu() - p.GetDemand().GetMilliCpu()
+	s.Used.MemoryBytes += want.GetMemoryBytes() - p.GetDemand().GetMemoryBytes()
+	p.Demand = want
 	delete(s.Resizes, d.GetUid())
 }
 
@@ -64,6 +65,11 @@ func (a *Actor) evolveResizeHeld(e actors.Event, h *journaletv1.ResizeHeld) {
 // resized is what a pod would take of the node.
 func (a *Actor) resized(p *journaletv1.AdmittedPod, w *journaletv1.WaitingResize) *journaletv1.PodDemand {
 	d := proto.CloneOf(p.GetDemand())
+	if w.GetAdded() {
+		d.MilliCpu += w.GetDemand().GetMilliCpu()
+		d.MemoryBytes += w.GetDemand().GetMemoryBytes()
+		return d
+	}
 	d.MilliCpu, d.MemoryBytes = w.GetDemand().GetMilliCpu(), w.GetDemand().GetMemoryBytes()
 	return d
 }
@@ -123,7 +129,7 @@ func (a *Actor) decideResizes(emit actors.Emit) error {
 			if answer == nil {
 				continue
 			}
-			again = again || answer.GetResizeDecided().GetAllocated()
+			again = again || answer.GetResizeDecided().GetAllocated() || answer.GetAdditionDecided().GetAllocated()
 			if err := emit(answer); err != nil {
 				return err
 			}
@@ -162,6 +168,9 @@ func (a *Actor) resizeDecided(uid string, r *rejection) *journaletv1.Event {
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message
 	}
+	if a.state.Resizes[uid].GetAdded() {
+		return &journaletv1.Event{Kind: &journaletv1.Event_AdditionDecided{AdditionDecided: d}}
+	}
 	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: d}}
 }
 
@@ -195,6 +204,6 @@ func first(x, y bool) int {
 
 // grows tells whether a pod asks for more than it has.
 func (a *Actor) grows(uid string) bool {
-	want, has := a.state.Resizes[uid].GetDemand(), a.state.Pods[uid].GetDemand()
+	want, has := a.resized(a.state.Pods[uid], a.state.Resizes[uid]), a.state.Pods[uid].GetDemand()
 	return want.GetMilliCpu() > has.GetMilliCpu() || want.GetMemoryBytes() > has.GetMemoryBytes()
 }

@@ -36,6 +36,7 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 		if w.StartContainer.GetPart() != journaletv1.StartPart_START_PART_START {
 			// What was made before keeps what it was made with, and the node may have allocated more since.
 			r.Actuated, r.Actual, r.Made = nil, nil, nil
+			a.evolveAddedWith(w.StartContainer)
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		if w.RemoveContainer.GetLast() {

@@ -27,27 +27,32 @@ const (
 )
 
 // carryOut works out the manifest that is carried out: the wanted one with what is allocated.
-func (a *Actor) carryOut() { a.manifest = resize.Allocated(a.wanted, a.allocated) }
+func (a *Actor) carryOut() {
+	a.manifest = resize.Allocated(a.wanted, a.allocated, a.state.AllocatedAdded)
+}
 
 // allocate makes the CPU and memory of a manifest the pod's.
 func (a *Actor) allocate(digest string, m *corev1.Pod) {
 	s := a.state
-	if m == nil || digest == s.GetPod().GetDigest() || resize.Same(m, a.wanted) {
+	if m == nil || digest == s.GetPod().GetDigest() || a.covers(m) {
 		digest, m = "", nil
 	}
 	s.AllocatedDigest, a.allocated = digest, m
+	a.keepLeft()
+	a.tidyAdded()
 	a.carryOut()
 }
 
 // evolveWanted takes up another manifest of a pod. What was allocated before stays so until the node says otherwise.
 func (a *Actor) evolveWanted(u *journaletv1.PodUpdated, m *corev1.Pod) {
 	s := a.state
+	a.tidyAdded()
 	before := s.GetPod().GetDigest()
 	digest, have := before, a.wanted
 	if a.allocated != nil {
 		digest, have = s.GetAllocatedDigest(), a.allocated
 	}
-	s.Pod, a.wanted = u.GetPod(), m
+	s.Pod, a.wanted, s.Additions = u.GetPod(), m, u.GetAdditions()
 	if u.GetResize() {
 		a.keepMade(before, u.GetPod().GetDigest())
 	}
@@ -76,7 +81,11 @@ func (a *Actor) tidyResize() {
 func (a *Actor) evolveResize(e actors.Event) {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_ResizeAsked:
-		a.evolveResizeAsked(k.ResizeAsked)
+		a.evolveResizeAsked(k.ResizeAsked, false)
+	case *journaletv1.Event_AdditionAsked:
+		a.evolveResizeAsked(k.AdditionAsked, true)
+	case *journaletv1.Event_AdditionDecided:
+		a.evolveAdditionDecided(e, k.AdditionDecided)
 	case *journaletv1.Event_ResizeDecided:
 		a.evolveResized(e, k.ResizeDecided)
 	case *journaletv1.Event_ResizeHeld:
@@ -89,9 +98,9 @@ func (a *Actor) evolveResize(e actors.Event) {
 	}
 }
 
-func (a *Actor) evolveResizeAsked(k *journaletv1.ResizeAsked) {
+func (a *Actor) evolveResizeAsked(k *journaletv1.ResizeAsked, added bool) {
 	r := a.resizing()
-	r.AskedDigest = k.GetDigest()
+	r.AskedDigest, r.AskedAdded = k.GetDigest(), added
 	if k.GetWithdrawn() {
 		r.AskedDigest, r.Deferred = "", ""
 	}
@@ -107,7 +116,7 @@ func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
 		a.allocate(k.GetDigest(), e.Manifest)
 		a.evolveActuated(before)
 		a.state.Resize = &journaletv1.PodResize{InProgress: true}
-		if asked := r.GetAskedDigest(); asked != k.GetDigest() {
+		if asked := r.GetAskedDigest(); asked != k.GetDigest() && !r.GetAskedAdded() {
 			a.state.Resize.AskedDigest = asked
 		}
 	case k.GetDigest() == r.GetAskedDigest():
@@ -192,25 +201,33 @@ func (a *Actor) infeasible() string {
 	return ""
 }
 
-// askResize asks the node for the wanted resources, or takes the question back.
+// askResize asks the node for the wanted resources, or takes the question back. Where they can never be the pod's, it asks for those
+// of the containers that were added.
 func (d *step) askResize() error {
 	asked, want := d.state.GetResize().GetAskedDigest(), d.state.GetPod().GetDigest()
 	q := &journaletv1.ResizeAsked{Uid: d.self.ID}
+	added := d.infeasible() != ""
 	switch {
-	case d.state.GetAllocatedDigest() == "" || d.infeasible() != "":
+	case d.state.GetAllocatedDigest() == "" || added && len(d.uncounted()) == 0:
 		if asked == "" {
 			return nil
 		}
 		q.Withdrawn = true
-	case asked == want:
+		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeAsked{ResizeAsked: q}})
+	case asked == want && added == d.state.GetResize().GetAskedAdded(), d.state.GetAdditions() && d.anyStray():
 		return nil
-	default:
-		q.Digest, q.Demand = want, Demand(d.wanted)
-		q.Demand.HostPorts = nil
-		if p := d.wanted.Spec.Priority; p != nil {
-			q.Priority = *p
-		}
-		q.Guaranteed = QOS(d.wanted) == corev1.PodQOSGuaranteed
+	}
+	q.Digest, q.Demand = want, Demand(d.wanted)
+	if added {
+		q.Demand = d.addedDemand()
+	}
+	q.Demand.HostPorts = nil
+	if p := d.wanted.Spec.Priority; p != nil {
+		q.Priority = *p
+	}
+	q.Guaranteed = QOS(d.wanted) == corev1.PodQOSGuaranteed
+	if added {
+		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdditionAsked{AdditionAsked: q}})
 	}
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeAsked{ResizeAsked: q}})
 }
@@ -361,6 +378,7 @@ func (d *step) actuate() error {
 	w := &journaletv1.UpdateContainer{
 		Container: list[0].container.Name, ContainerId: list[0].id, Resources: list[0].to,
 		Digest: d.state.GetPod().GetDigest(), AllocatedDigest: d.state.GetAllocatedDigest(), SandboxId: d.state.GetSandboxId(),
+		AllocatedAdded: d.added(),
 	}
 	for _, c := range list {
 		if c.falls != nil {

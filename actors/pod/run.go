@@ -113,7 +113,7 @@ func (d *step) setUp() error {
 	}
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{RunSandbox: &journaletv1.RunSandbox{
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
-		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
+		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(), AllocatedAdded: d.added(),
 	}}})
 }
 
@@ -164,7 +164,7 @@ func (d *step) container(c *corev1.Container) error {
 		return d.probe(c)
 	case d.made(r) != nil:
 		return d.startMade(c, d.made(r))
-	case cur != nil && !d.restarts(c, r):
+	case cur != nil && !d.restarts(c, r), d.notCounted(c):
 		return nil
 	}
 	return d.start(c, r)
@@ -204,7 +204,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	start := &journaletv1.StartContainer{
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), Pulled: r.GetImageReady(),
-		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(),
+		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(), AllocatedAdded: d.addedWith(c),
 	}
 	if d.onlyOnce(c) {
 		start.Part = journaletv1.StartPart_START_PART_MAKE

@@ -120,8 +120,9 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 	if a.manifest != nil {
 		// Of static pods the kubelet tells what is allocated and never what their cgroup says.
 		all := resource.PodResourcesOptions{}
-		st.AllocatedResources = resource.PodRequests(a.manifest, all)
-		st.Resources = &corev1.ResourceRequirements{Requests: resource.PodRequests(a.manifest, all), Limits: resource.PodLimits(a.manifest, all)}
+		has := a.counted()
+		st.AllocatedResources = resource.PodRequests(has, all)
+		st.Resources = &corev1.ResourceRequirements{Requests: resource.PodRequests(has, all), Limits: resource.PodLimits(has, all)}
 	}
 	for i := range a.initContainers() {
 		st.InitContainerStatuses = append(st.InitContainerStatuses, a.containerStatus(on, &a.initContainers()[i]))

@@ -78,6 +78,9 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.Waiting {
 		// A restart that needs no waiting shows none: from terminated straight to running.
 		return nil
 	}
+	if a.notCounted(c) {
+		return &journaletv1.Waiting{Reason: a.creating(), Message: messageNotCounted}
+	}
 	return &journaletv1.Waiting{Reason: a.creating()}
 }
 

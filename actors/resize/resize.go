@@ -1,6 +1,8 @@
 package resize
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -95,10 +97,34 @@ func same(a, b corev1.ResourceList) bool {
 	return true
 }
 
-// Allocated is a pod that has the CPU and memory of another manifest, as a whole and in the containers of the same names. The pod itself is
-// given back where nothing differs, and never changed.
-func Allocated(pod, allocated *corev1.Pod) *corev1.Pod {
-	if pod == nil || allocated == nil || Same(pod, allocated) {
+// Covers tells whether a pod has what it is to have where another manifest is allocated to it: it has the CPU and memory of that one,
+// and its containers that are not in there have what was added for them. One that asks for nothing needs nothing.
+func Covers(allocated, pod *corev1.Pod, added map[string]*journaletv1.Resources) bool {
+	if !Same(allocated, pod) {
+		return false
+	}
+	for _, c := range containers(pod) {
+		switch has, ok := added[c.Name]; {
+		case Has(allocated, c.Name):
+		case ok && !Equal(has, Of(&c.Resources)), !ok && Asks(c):
+			return false
+		}
+	}
+	return true
+}
+
+// Has tells whether a pod has a container of this name.
+func Has(pod *corev1.Pod, name string) bool { return pod != nil && find(pod, name) != nil }
+
+// Asks tells whether a container takes CPU or memory of the node.
+func Asks(c *corev1.Container) bool {
+	return !c.Resources.Requests.Cpu().IsZero() || !c.Resources.Requests.Memory().IsZero()
+}
+
+// Allocated is a pod that has the CPU and memory of another manifest, as a whole and in the containers of the same names, and in others what was
+// added for them by name. What is in neither keeps its own. The pod itself is given back where nothing differs, and never changed.
+func Allocated(pod, allocated *corev1.Pod, added map[string]*journaletv1.Resources) *corev1.Pod {
+	if pod == nil || allocated == nil || Same(pod, allocated) && len(added) == 0 {
 		return pod
 	}
 	pod = pod.DeepCopy()
@@ -107,9 +133,19 @@ func Allocated(pod, allocated *corev1.Pod) *corev1.Pod {
 		if from := find(allocated, c.Name); from != nil {
 			c.Resources.Requests = with(c.Resources.Requests, from.Resources.Requests)
 			c.Resources.Limits = with(c.Resources.Limits, from.Resources.Limits)
+		} else if has, ok := added[c.Name]; ok && !Equal(has, Of(&c.Resources)) {
+			from := Requirements(has)
+			c.Resources.Requests = with(c.Resources.Requests, positive(from.Requests))
+			c.Resources.Limits = with(c.Resources.Limits, positive(from.Limits))
 		}
 	}
 	return pod
+}
+
+// positive is a list without what is 0.
+func positive(list corev1.ResourceList) corev1.ResourceList {
+	maps.DeleteFunc(list, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
+	return list
 }
 
 // with is list with the CPU and memory of another one.

@@ -112,6 +112,6 @@ func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 	}
 	return emit(&journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
 		Operation: op, Pod: p.GetPod(), Source: a.state.GetName(),
-		Resize: op == journaletv1.PodOperation_POD_OPERATION_UPDATE,
+		Resize: op == journaletv1.PodOperation_POD_OPERATION_UPDATE, Additions: op == journaletv1.PodOperation_POD_OPERATION_UPDATE,
 	}}})
 }

@@ -66,6 +66,7 @@ type Event struct {
 	//	*Event_OrphanFound
 	//	*Event_RestartingAll
 	//	*Event_ResizeResumed
+	//	*Event_AdditionAsked
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
@@ -75,6 +76,7 @@ type Event struct {
 	//	*Event_OrphanDisowned
 	//	*Event_SourceAsked
 	//	*Event_ResizeHeld
+	//	*Event_AdditionDecided
 	//	*Event_ImageAnswered
 	//	*Event_CallDispatched
 	//	*Event_CallDropped
@@ -455,6 +457,15 @@ func (x *Event) GetResizeResumed() *ResizeResumed {
 	return nil
 }
 
+func (x *Event) GetAdditionAsked() *ResizeAsked {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_AdditionAsked); ok {
+			return x.AdditionAsked
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionDecided() *AdmissionDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDecided); ok {
@@ -531,6 +542,15 @@ func (x *Event) GetResizeHeld() *ResizeHeld {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ResizeHeld); ok {
 			return x.ResizeHeld
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetAdditionDecided() *ResizeDecided {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_AdditionDecided); ok {
+			return x.AdditionDecided
 		}
 	}
 	return nil
@@ -736,6 +756,10 @@ type Event_ResizeResumed struct {
 	ResizeResumed *ResizeResumed `protobuf:"bytes,90,opt,name=resize_resumed,json=resizeResumed,proto3,oneof"`
 }
 
+type Event_AdditionAsked struct {
+	AdditionAsked *ResizeAsked `protobuf:"bytes,91,opt,name=addition_asked,json=additionAsked,proto3,oneof"`
+}
+
 type Event_AdmissionDecided struct {
 	// Decisions of the node.
 	AdmissionDecided *AdmissionDecided `protobuf:"bytes,64,opt,name=admission_decided,json=admissionDecided,proto3,oneof"`
@@ -771,6 +795,10 @@ type Event_SourceAsked struct {
 
 type Event_ResizeHeld struct {
 	ResizeHeld *ResizeHeld `protobuf:"bytes,76,opt,name=resize_held,json=resizeHeld,proto3,oneof"`
+}
+
+type Event_AdditionDecided struct {
+	AdditionDecided *ResizeDecided `protobuf:"bytes,92,opt,name=addition_decided,json=additionDecided,proto3,oneof"`
 }
 
 type Event_ImageAnswered struct {
@@ -870,6 +898,8 @@ func (*Event_RestartingAll) isEvent_Kind() {}
 
 func (*Event_ResizeResumed) isEvent_Kind() {}
 
+func (*Event_AdditionAsked) isEvent_Kind() {}
+
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
@@ -888,6 +918,8 @@ func (*Event_SourceAsked) isEvent_Kind() {}
 
 func (*Event_ResizeHeld) isEvent_Kind() {}
 
+func (*Event_AdditionDecided) isEvent_Kind() {}
+
 func (*Event_ImageAnswered) isEvent_Kind() {}
 
 func (*Event_CallDispatched) isEvent_Kind() {}
@@ -902,7 +934,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xf2\x1a\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\x80\x1c\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -947,7 +979,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x0fresize_finished\x18= \x01(\v2\x1c.journalet.v1.ResizeFinishedH\x00R\x0eresizeFinished\x12>\n" +
 	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12D\n" +
 	"\x0erestarting_all\x18? \x01(\v2\x1b.journalet.v1.RestartingAllH\x00R\rrestartingAll\x12D\n" +
-	"\x0eresize_resumed\x18Z \x01(\v2\x1b.journalet.v1.ResizeResumedH\x00R\rresizeResumed\x12M\n" +
+	"\x0eresize_resumed\x18Z \x01(\v2\x1b.journalet.v1.ResizeResumedH\x00R\rresizeResumed\x12B\n" +
+	"\x0eaddition_asked\x18[ \x01(\v2\x19.journalet.v1.ResizeAskedH\x00R\radditionAsked\x12M\n" +
 	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
 	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12D\n" +
@@ -958,7 +991,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x0forphan_disowned\x18F \x01(\v2\x1c.journalet.v1.OrphanDisownedH\x00R\x0eorphanDisowned\x12>\n" +
 	"\fsource_asked\x18G \x01(\v2\x19.journalet.v1.SourceAskedH\x00R\vsourceAsked\x12;\n" +
 	"\vresize_held\x18L \x01(\v2\x18.journalet.v1.ResizeHeldH\x00R\n" +
-	"resizeHeld\x12D\n" +
+	"resizeHeld\x12H\n" +
+	"\x10addition_decided\x18\\ \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\x0fadditionDecided\x12D\n" +
 	"\x0eimage_answered\x18H \x01(\v2\x1b.journalet.v1.ImageAnsweredH\x00R\rimageAnswered\x12G\n" +
 	"\x0fcall_dispatched\x18P \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
 	"\fcall_dropped\x18Q \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
@@ -1071,25 +1105,27 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	35, // 34: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
 	36, // 35: journalet.v1.Event.restarting_all:type_name -> journalet.v1.RestartingAll
 	37, // 36: journalet.v1.Event.resize_resumed:type_name -> journalet.v1.ResizeResumed
-	38, // 37: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	39, // 38: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	40, // 39: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	41, // 40: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
-	42, // 41: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	43, // 42: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	44, // 43: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
-	45, // 44: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
-	46, // 45: journalet.v1.Event.resize_held:type_name -> journalet.v1.ResizeHeld
-	47, // 46: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
-	48, // 47: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	49, // 48: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	50, // 49: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	51, // 50: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	33, // 37: journalet.v1.Event.addition_asked:type_name -> journalet.v1.ResizeAsked
+	38, // 38: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	39, // 39: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	40, // 40: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	41, // 41: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
+	42, // 42: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	43, // 43: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	44, // 44: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
+	45, // 45: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
+	46, // 46: journalet.v1.Event.resize_held:type_name -> journalet.v1.ResizeHeld
+	40, // 47: journalet.v1.Event.addition_decided:type_name -> journalet.v1.ResizeDecided
+	47, // 48: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	48, // 49: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	49, // 50: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	50, // 51: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	51, // 52: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1141,6 +1177,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_OrphanFound)(nil),
 		(*Event_RestartingAll)(nil),
 		(*Event_ResizeResumed)(nil),
+		(*Event_AdditionAsked)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),
@@ -1150,6 +1187,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_OrphanDisowned)(nil),
 		(*Event_SourceAsked)(nil),
 		(*Event_ResizeHeld)(nil),
+		(*Event_AdditionDecided)(nil),
 		(*Event_ImageAnswered)(nil),
 		(*Event_CallDispatched)(nil),
 		(*Event_CallDropped)(nil),

@@ -465,7 +465,7 @@ func (x *AdmissionHeld) GetFullName() string {
 	return ""
 }
 
-// ResizeDecided is the node's answer to ResizeAsked. A pod that waits is answered again when that changes.
+// ResizeDecided is the node's answer to ResizeAsked; to one that was told as addition_asked it is told as addition_decided. A pod that waits is answered again when that changes.
 type ResizeDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1030,7 +1030,9 @@ type WaitingResize struct {
 	Since   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	Message string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// Others end for it, and what it asks for is kept.
-	Held          bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
+	Held bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
+	// It asked by addition_asked: for the demand beside what it has.
+	Added         bool `protobuf:"varint,8,opt,name=added,proto3" json:"added,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1110,6 +1112,13 @@ func (x *WaitingResize) GetMessage() string {
 func (x *WaitingResize) GetHeld() bool {
 	if x != nil {
 		return x.Held
+	}
+	return false
+}
+
+func (x *WaitingResize) GetAdded() bool {
+	if x != nil {
+		return x.Added
 	}
 	return false
 }
@@ -1402,7 +1411,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.WaitingResizeR\x05value:\x028\x01\x1aP\n" +
 	"\tUidsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xf4\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\x8a\x02\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -1412,7 +1421,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"guaranteed\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x12\n" +
-	"\x04held\x18\a \x01(\bR\x04held\"\xdf\x01\n" +
+	"\x04held\x18\a \x01(\bR\x04held\x12\x14\n" +
+	"\x05added\x18\b \x01(\bR\x05added\"\xdf\x01\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +

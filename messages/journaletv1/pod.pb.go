@@ -751,13 +751,14 @@ func (x *ProbeResult) GetMessage() string {
 	return ""
 }
 
-// ResizeAsked asks the node for other resources for an admitted pod. A later one replaces it.
+// ResizeAsked asks the node for other resources for an admitted pod. A later one replaces it. Told as addition_asked it asks for more than
+// the pod has, for containers that its manifest did not have: the rest of the manifest can never be allocated.
 type ResizeAsked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The manifest that wants them.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What the pod would take of the node; only CPU and memory count.
+	// What the pod would take of the node, as addition_asked beside what it has; only CPU and memory count.
 	Demand *PodDemand `protobuf:"bytes,3,opt,name=demand,proto3" json:"demand,omitempty"`
 	// The pod's priority, and whether its QoS class is Guaranteed: they order the pods that wait.
 	Priority   int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
@@ -1391,9 +1392,14 @@ type PodState struct {
 	// The manifest whose CPU and memory are allocated to the pod; empty: the pod's own.
 	AllocatedDigest string `protobuf:"bytes,70,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// What is known of its resize; unset: nothing is to be done.
-	Resize        *PodResize `protobuf:"bytes,71,opt,name=resize,proto3" json:"resize,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Resize *PodResize `protobuf:"bytes,71,opt,name=resize,proto3" json:"resize,omitempty"`
+	// From the last PodUpdated.
+	Additions bool `protobuf:"varint,79,opt,name=additions,proto3" json:"additions,omitempty"`
+	// What containers have, by name, that the allocated manifest lacks: what the node gave for them, of one that asks for nothing what it was
+	// started with, of one that is being stopped what it had.
+	AllocatedAdded map[string]*Resources `protobuf:"bytes,80,rep,name=allocated_added,json=allocatedAdded,proto3" json:"allocated_added,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
@@ -1797,6 +1803,20 @@ func (x *PodState) GetResize() *PodResize {
 	return nil
 }
 
+func (x *PodState) GetAdditions() bool {
+	if x != nil {
+		return x.Additions
+	}
+	return false
+}
+
+func (x *PodState) GetAllocatedAdded() map[string]*Resources {
+	if x != nil {
+		return x.AllocatedAdded
+	}
+	return nil
+}
+
 // PodResize is a resize that waits or is being carried out.
 type PodResize struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1807,9 +1827,11 @@ type PodResize struct {
 	// Resources were allocated and are being carried out. Left by ResizeFinished.
 	InProgress bool `protobuf:"varint,3,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
 	// Failed calls in a row, and the newest failure's words, which stay until the resize has ended.
-	Failures      uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
-	FailedAt      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
-	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	Failures uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
+	FailedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
+	Error    string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	// The node was asked by addition_asked.
+	AskedAdded    bool `protobuf:"varint,7,opt,name=asked_added,json=askedAdded,proto3" json:"asked_added,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1884,6 +1906,13 @@ func (x *PodResize) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *PodResize) GetAskedAdded() bool {
+	if x != nil {
+		return x.AskedAdded
+	}
+	return false
 }
 
 // ContainerRecord is what is known of one container name over all its instances.
@@ -2557,7 +2586,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xea\x14\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xb9\x16\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2623,7 +2652,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05gates\x18B \x03(\v2\x1b.journalet.v1.GateConditionR\x05gates\x12B\n" +
 	"\x0erestarting_all\x18C \x01(\v2\x1b.journalet.v1.RestartingAllR\rrestartingAll\x12)\n" +
 	"\x10allocated_digest\x18F \x01(\tR\x0fallocatedDigest\x12/\n" +
-	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x1a\\\n" +
+	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x12\x1c\n" +
+	"\tadditions\x18O \x01(\bR\tadditions\x12S\n" +
+	"\x0fallocated_added\x18P \x03(\v2*.journalet.v1.PodState.AllocatedAddedEntryR\x0eallocatedAdded\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -2633,7 +2664,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.PodCallR\x05value:\x028\x01\x1aV\n" +
 	"\x0fConditionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\xd6\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\x1aZ\n" +
+	"\x13AllocatedAddedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\xf7\x01\n" +
 	"\tPodResize\x12!\n" +
 	"\fasked_digest\x18\x01 \x01(\tR\vaskedDigest\x12\x1a\n" +
 	"\bdeferred\x18\x02 \x01(\tR\bdeferred\x12\x1f\n" +
@@ -2641,7 +2675,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"inProgress\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\rR\bfailures\x127\n" +
 	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\x90\b\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\x12\x1f\n" +
+	"\vasked_added\x18\a \x01(\bR\n" +
+	"askedAdded\"\x90\b\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -2729,7 +2765,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                 // 0: journalet.v1.PodStage
 	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
@@ -2763,84 +2799,87 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	nil,                           // 29: journalet.v1.PodState.ContainersEntry
 	nil,                           // 30: journalet.v1.PodState.CallsEntry
 	nil,                           // 31: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
-	(*PodDemand)(nil),             // 34: journalet.v1.PodDemand
-	(*PodRef)(nil),                // 35: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 36: journalet.v1.PodObserved
-	(*Timers)(nil),                // 37: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 38: journalet.v1.ContainerObservation
-	(*Resources)(nil),             // 39: journalet.v1.Resources
-	(*CallRequested)(nil),         // 40: journalet.v1.CallRequested
+	nil,                           // 32: journalet.v1.PodState.AllocatedAddedEntry
+	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*PodDemand)(nil),             // 35: journalet.v1.PodDemand
+	(*PodRef)(nil),                // 36: journalet.v1.PodRef
+	(*PodObserved)(nil),           // 37: journalet.v1.PodObserved
+	(*Timers)(nil),                // 38: journalet.v1.Timers
+	(*ContainerObservation)(nil),  // 39: journalet.v1.ContainerObservation
+	(*Resources)(nil),             // 40: journalet.v1.Resources
+	(*CallRequested)(nil),         // 41: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	32, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	33, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
 	28, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	33, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	33, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	34, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	34, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	32, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	33, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	34, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
+	35, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
 	17, // 10: journalet.v1.GatesRead.conditions:type_name -> journalet.v1.GateCondition
-	32, // 11: journalet.v1.GateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	33, // 11: journalet.v1.GateCondition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	35, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	36, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	33, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	32, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	32, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	32, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	36, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	34, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	33, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	33, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	33, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	37, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
 	29, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
 	30, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	32, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	32, // 23: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	32, // 24: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	32, // 25: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
-	37, // 26: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	33, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	33, // 23: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	33, // 24: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	33, // 25: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	38, // 26: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 27: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
 	31, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	33, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
-	32, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	35, // 31: journalet.v1.PodState.shown:type_name -> journalet.v1.PodRef
-	35, // 32: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
+	34, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	33, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	36, // 31: journalet.v1.PodState.shown:type_name -> journalet.v1.PodRef
+	36, // 32: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
 	17, // 33: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
 	14, // 34: journalet.v1.PodState.restarting_all:type_name -> journalet.v1.RestartingAll
 	21, // 35: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	32, // 36: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	38, // 37: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	38, // 38: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 39: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
-	26, // 40: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	32, // 41: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 42: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
-	25, // 43: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	24, // 44: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	39, // 45: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
-	39, // 46: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
-	23, // 47: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
-	32, // 48: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	33, // 49: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
-	2,  // 50: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 51: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 52: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 53: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	33, // 54: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	32, // 55: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	40, // 56: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	32, // 57: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	5,  // 58: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
-	22, // 59: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	27, // 60: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 61: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	32, // 36: journalet.v1.PodState.allocated_added:type_name -> journalet.v1.PodState.AllocatedAddedEntry
+	33, // 37: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	39, // 38: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	39, // 39: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 40: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
+	26, // 41: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	33, // 42: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 43: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
+	25, // 44: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	24, // 45: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
+	40, // 46: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
+	40, // 47: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
+	23, // 48: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
+	33, // 49: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
+	34, // 50: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	2,  // 51: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 52: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 53: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 54: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	34, // 55: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	33, // 56: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	41, // 57: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	33, // 58: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
+	5,  // 59: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	22, // 60: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	27, // 61: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 62: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	40, // 63: journalet.v1.PodState.AllocatedAddedEntry.value:type_name -> journalet.v1.Resources
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -2858,7 +2897,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -786,8 +786,10 @@ type RunSandbox struct {
 	HostNetwork bool `protobuf:"varint,3,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
 	// The manifest whose CPU and memory the pod has; empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,8,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What containers have that the manifest of allocated_digest lacks, by name.
+	AllocatedAdded map[string]*Resources `protobuf:"bytes,12,rep,name=allocated_added,json=allocatedAdded,proto3" json:"allocated_added,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RunSandbox) Reset() {
@@ -848,6 +850,13 @@ func (x *RunSandbox) GetAllocatedDigest() string {
 	return ""
 }
 
+func (x *RunSandbox) GetAllocatedAdded() map[string]*Resources {
+	if x != nil {
+		return x.AllocatedAdded
+	}
+	return nil
+}
+
 // StartContainer makes and starts one container, or one of the two. Discoverable: the container carries the intent's id.
 type StartContainer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -869,8 +878,10 @@ type StartContainer struct {
 	MayRepeat bool `protobuf:"varint,22,opt,name=may_repeat,json=mayRepeat,proto3" json:"may_repeat,omitempty"`
 	// The manifest whose CPU and memory the pod has; empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,12,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What containers have that the manifest of allocated_digest lacks, by name; this one too, if it does.
+	AllocatedAdded map[string]*Resources `protobuf:"bytes,23,rep,name=allocated_added,json=allocatedAdded,proto3" json:"allocated_added,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StartContainer) Reset() {
@@ -980,6 +991,13 @@ func (x *StartContainer) GetAllocatedDigest() string {
 	return ""
 }
 
+func (x *StartContainer) GetAllocatedAdded() map[string]*Resources {
+	if x != nil {
+		return x.AllocatedAdded
+	}
+	return nil
+}
+
 // MemoryLimit is the memory limit that a container is to have.
 type MemoryLimit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1055,9 +1073,11 @@ type UpdateContainer struct {
 	// of one, nothing is changed.
 	FallingLimits []*MemoryLimit `protobuf:"bytes,6,rep,name=falling_limits,json=fallingLimits,proto3" json:"falling_limits,omitempty"`
 	// The sandbox is told what the pod has as a whole, where the runtime takes it.
-	SandboxId     string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	SandboxId string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// What containers have that the manifest of allocated_digest lacks, by name.
+	AllocatedAdded map[string]*Resources `protobuf:"bytes,9,rep,name=allocated_added,json=allocatedAdded,proto3" json:"allocated_added,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *UpdateContainer) Reset() {
@@ -1137,6 +1157,13 @@ func (x *UpdateContainer) GetSandboxId() string {
 		return x.SandboxId
 	}
 	return ""
+}
+
+func (x *UpdateContainer) GetAllocatedAdded() map[string]*Resources {
+	if x != nil {
+		return x.AllocatedAdded
+	}
+	return nil
 }
 
 // StopContainer stops one container. Idempotent.
@@ -2851,13 +2878,17 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
 	"\x10cpu_limit_millis\x18\x02 \x01(\x03R\x0ecpuLimitMillis\x120\n" +
 	"\x14memory_request_bytes\x18\x03 \x01(\x03R\x12memoryRequestBytes\x12,\n" +
-	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\x8c\x01\n" +
+	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\xbf\x02\n" +
 	"\n" +
 	"RunSandbox\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
-	"\x10allocated_digest\x18\b \x01(\tR\x0fallocatedDigest\"\xde\x02\n" +
+	"\x10allocated_digest\x18\b \x01(\tR\x0fallocatedDigest\x12U\n" +
+	"\x0fallocated_added\x18\f \x03(\v2,.journalet.v1.RunSandbox.AllocatedAddedEntryR\x0eallocatedAdded\x1aZ\n" +
+	"\x13AllocatedAddedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\x95\x04\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -2871,11 +2902,15 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x1d\n" +
 	"\n" +
 	"may_repeat\x18\x16 \x01(\bR\tmayRepeat\x12)\n" +
-	"\x10allocated_digest\x18\f \x01(\tR\x0fallocatedDigest\"d\n" +
+	"\x10allocated_digest\x18\f \x01(\tR\x0fallocatedDigest\x12Y\n" +
+	"\x0fallocated_added\x18\x17 \x03(\v20.journalet.v1.StartContainer.AllocatedAddedEntryR\x0eallocatedAdded\x1aZ\n" +
+	"\x13AllocatedAddedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"d\n" +
 	"\vMemoryLimit\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xad\x02\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xe5\x03\n" +
 	"\x0fUpdateContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x16\n" +
@@ -2884,7 +2919,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tresources\x18\x05 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\x12@\n" +
 	"\x0efalling_limits\x18\x06 \x03(\v2\x19.journalet.v1.MemoryLimitR\rfallingLimits\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\a \x01(\tR\tsandboxId\"\x99\x01\n" +
+	"sandbox_id\x18\a \x01(\tR\tsandboxId\x12Z\n" +
+	"\x0fallocated_added\x18\t \x03(\v21.journalet.v1.UpdateContainer.AllocatedAddedEntryR\x0eallocatedAdded\x1aZ\n" +
+	"\x13AllocatedAddedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\x99\x01\n" +
 	"\rStopContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12/\n" +
@@ -3114,7 +3153,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -3151,15 +3190,18 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*LaneLimits)(nil),            // 32: journalet.v1.LaneLimits
 	(*CallQueue)(nil),             // 33: journalet.v1.CallQueue
 	(*PodCalls)(nil),              // 34: journalet.v1.PodCalls
-	nil,                           // 35: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 36: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 37: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 38: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 39: journalet.v1.RuntimeState.OpeningsEntry
-	nil,                           // 40: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*Timers)(nil),                // 43: journalet.v1.Timers
+	nil,                           // 35: journalet.v1.RunSandbox.AllocatedAddedEntry
+	nil,                           // 36: journalet.v1.StartContainer.AllocatedAddedEntry
+	nil,                           // 37: journalet.v1.UpdateContainer.AllocatedAddedEntry
+	nil,                           // 38: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 39: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 40: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 41: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 42: journalet.v1.RuntimeState.OpeningsEntry
+	nil,                           // 43: journalet.v1.PodCalls.ContainersEntry
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
+	(*Timers)(nil),                // 46: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	9,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -3173,48 +3215,54 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	20, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
 	14, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
 	12, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
-	0,  // 11: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	8,  // 12: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	11, // 13: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	41, // 14: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 15: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	41, // 16: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	41, // 17: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 18: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	8,  // 19: journalet.v1.CallFinished.actual:type_name -> journalet.v1.Resources
-	42, // 20: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	3,  // 21: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	42, // 22: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 23: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	42, // 24: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	42, // 25: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	42, // 26: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	8,  // 27: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	42, // 28: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	26, // 29: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	27, // 30: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	7,  // 31: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	5,  // 32: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	6,  // 33: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	42, // 34: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	32, // 35: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	35, // 36: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	36, // 37: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	37, // 38: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	25, // 39: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	38, // 40: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	39, // 41: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
-	43, // 42: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	40, // 43: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	29, // 44: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	33, // 45: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	34, // 46: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	31, // 47: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	35, // 11: journalet.v1.RunSandbox.allocated_added:type_name -> journalet.v1.RunSandbox.AllocatedAddedEntry
+	0,  // 12: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	36, // 13: journalet.v1.StartContainer.allocated_added:type_name -> journalet.v1.StartContainer.AllocatedAddedEntry
+	8,  // 14: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	11, // 15: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	37, // 16: journalet.v1.UpdateContainer.allocated_added:type_name -> journalet.v1.UpdateContainer.AllocatedAddedEntry
+	44, // 17: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 18: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	44, // 19: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	44, // 20: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 21: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	8,  // 22: journalet.v1.CallFinished.actual:type_name -> journalet.v1.Resources
+	45, // 23: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	3,  // 24: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	45, // 25: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 26: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	45, // 27: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	45, // 28: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	45, // 29: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	8,  // 30: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	45, // 31: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	26, // 32: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	27, // 33: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	7,  // 34: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	5,  // 35: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	6,  // 36: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	45, // 37: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	32, // 38: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	38, // 39: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	39, // 40: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	40, // 41: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	25, // 42: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	41, // 43: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	42, // 44: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
+	46, // 45: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	43, // 46: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	8,  // 47: journalet.v1.RunSandbox.AllocatedAddedEntry.value:type_name -> journalet.v1.Resources
+	8,  // 48: journalet.v1.StartContainer.AllocatedAddedEntry.value:type_name -> journalet.v1.Resources
+	8,  // 49: journalet.v1.UpdateContainer.AllocatedAddedEntry.value:type_name -> journalet.v1.Resources
+	29, // 50: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	33, // 51: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	34, // 52: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	31, // 53: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -3243,7 +3291,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   34,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -440,7 +440,10 @@ type PodUpdated struct {
 	Source    string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
 	// Of an UPDATE: other CPU and memory of its containers are a resize. Older versions knew none: what they told folds as it
 	// did then, and counts from a container's next start.
-	Resize        bool `protobuf:"varint,8,opt,name=resize,proto3" json:"resize,omitempty"`
+	Resize bool `protobuf:"varint,8,opt,name=resize,proto3" json:"resize,omitempty"`
+	// Of an UPDATE: what containers ask for that it adds is asked of the node before they start. Older versions did not ask: what
+	// they told folds as it did then.
+	Additions     bool `protobuf:"varint,9,opt,name=additions,proto3" json:"additions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -499,6 +502,13 @@ func (x *PodUpdated) GetSource() string {
 func (x *PodUpdated) GetResize() bool {
 	if x != nil {
 		return x.Resize
+	}
+	return false
+}
+
+func (x *PodUpdated) GetAdditions() bool {
+	if x != nil {
+		return x.Additions
 	}
 	return false
 }
@@ -1136,13 +1146,14 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\rManifestsRead\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
 	"\achanged\x18\x02 \x03(\v2\x1a.journalet.v1.ManifestFileR\achanged\x12\x1a\n" +
-	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"\x9e\x01\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"\xbc\x01\n" +
 	"\n" +
 	"PodUpdated\x128\n" +
 	"\toperation\x18\x01 \x01(\x0e2\x1a.journalet.v1.PodOperationR\toperation\x12&\n" +
 	"\x03pod\x18\x02 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x03 \x01(\tR\x06source\x12\x16\n" +
-	"\x06resize\x18\b \x01(\bR\x06resize\"\x7f\n" +
+	"\x06resize\x18\b \x01(\bR\x06resize\x12\x1c\n" +
+	"\tadditions\x18\t \x01(\bR\tadditions\"\x7f\n" +
 	"\x0fManifestIgnored\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12&\n" +
 	"\x03pod\x18\x02 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +

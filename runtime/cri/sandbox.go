@@ -12,7 +12,7 @@ import (
 
 // runSandbox makes a pod's sandbox, or finds the one that this intent made before.
 func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (result, error) {
-	pod, err := c.allocated(ctx, req.GetDigest(), req.GetAllocatedDigest())
+	pod, err := c.allocated(ctx, req)
 	if err != nil {
 		return result{}, err
 	}

@@ -15,29 +15,35 @@ import (
 	"github.com/journalet/journalet/runtime/cgroup"
 )
 
+// ofPod are the intents about what is made of a pod.
+type ofPod interface {
+	GetDigest() string
+	GetAllocatedDigest() string
+	GetAllocatedAdded() map[string]*journaletv1.Resources
+}
+
 // allocated is the pod that an intent is about, with the CPU and memory of another manifest where one is named.
-func (c *call) allocated(ctx context.Context, digest, allocated string) (*corev1.Pod, error) {
-	pod, err := c.manifest(ctx, digest)
-	if err != nil || allocated == "" {
+func (c *call) allocated(ctx context.Context, req ofPod) (*corev1.Pod, error) {
+	pod, err := c.manifest(ctx, req.GetDigest())
+	if err != nil || req.GetAllocatedDigest() == "" {
 		return pod, err
 	}
-	from, err := c.manifest(ctx, allocated)
+	from, err := c.manifest(ctx, req.GetAllocatedDigest())
 	if err != nil {
 		return nil, err
 	}
-	return resize.Allocated(pod, from), nil
+	return resize.Allocated(pod, from, req.GetAllocatedAdded()), nil
 }
 
 // ofContainer are the intents about one container of a pod.
 type ofContainer interface {
-	GetDigest() string
-	GetAllocatedDigest() string
+	ofPod
 	GetContainer() string
 }
 
 // sized is the container that an intent is about, and its pod, with the resources that are allocated to them.
 func (c *call) sized(ctx context.Context, req ofContainer) (*corev1.Pod, *corev1.Container, error) {
-	pod, err := c.allocated(ctx, req.GetDigest(), req.GetAllocatedDigest())
+	pod, err := c.allocated(ctx, req)
 	if err != nil {
 		return nil, nil, err
 	}

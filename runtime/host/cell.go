@@ -154,6 +154,10 @@ func digestOf(e *journaletv1.Event) string {
 		if k.ResizeDecided.GetAllocated() {
 			return k.ResizeDecided.GetDigest()
 		}
+	case *journaletv1.Event_AdditionDecided:
+		if k.AdditionDecided.GetAllocated() {
+			return k.AdditionDecided.GetDigest()
+		}
 	}
 	return ""
 }

@@ -18,6 +18,15 @@ func (d *Describer) resizeEvent(_ string, _ messages.Ref, e *journaletv1.Event) 
 		}
 		demand := k.ResizeAsked.GetDemand()
 		return fmt.Sprintf("ask the node for cpu %dm, memory %s", demand.GetMilliCpu(), Size(demand.GetMemoryBytes()))
+	case *journaletv1.Event_AdditionAsked:
+		demand := k.AdditionAsked.GetDemand()
+		return fmt.Sprintf("ask the node for cpu %dm, memory %s more, for containers that were added", demand.GetMilliCpu(), Size(demand.GetMemoryBytes()))
+	case *journaletv1.Event_AdditionDecided:
+		r := k.AdditionDecided
+		if r.GetAllocated() {
+			return "allocate what was added to pod " + d.podName(r.GetUid())
+		}
+		return withMessage(fmt.Sprintf("what was added to pod %s waits (%s)", d.podName(r.GetUid()), r.GetReason()), r.GetMessage())
 	case *journaletv1.Event_ResizeDecided:
 		r := k.ResizeDecided
 		if r.GetAllocated() {

@@ -268,7 +268,7 @@ func TestABadQuestionIsToldWhatIsWrong(t *testing.T) {
 		{PodsList, `{} {}`, 400, "more follows"},
 		{RecordsRead, `{"limit":501}`, 400, "1 to 500"},
 		{RecordsRead, `{"kind":"pots"}`, 400, "no kind of actor"},
-		{RecordsRead, `{"event":"pod_exploded"}`, 400, "want one of admission_asked"},
+		{RecordsRead, `{"event":"pod_exploded"}`, 400, "want one of addition_asked"},
 		{RecordsRead, `{"from":1,"since":"2026-01-01T00:00:00Z"}`, 400, "one of them"},
 		{RecordsGet, `{}`, 400, "no record is named"},
 		{RecordsGet, `{"seq":99}`, 404, "there is no record 99"},

@@ -80,12 +80,12 @@ func (g *engine) judge(a *pod.Actor, name string, say func(string, ...any)) {
 			say("pod/%s has terminated with phase %s", name, v.Status.Phase)
 		}
 	case journaletv1.PodStage_POD_STAGE_RUNNING:
-		if v.Status.Phase != corev1.PodRunning {
+		if v.Status.Phase != corev1.PodRunning && !waitsForShare(v) {
 			say("pod/%s runs with phase %s", name, v.Status.Phase)
 		}
 		ended := 0
 		for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
-			if c.State.Waiting != nil {
+			if c.State.Waiting != nil && !waitsForShare(v) {
 				say("pod/%s: container %s waits for nothing: %s", name, c.Name, c.State.Waiting.Reason)
 			}
 			if c.State.Running != nil && !c.Ready {

@@ -189,7 +189,7 @@ func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 	}
 	var m *corev1.Pod
 	if start := c.GetRequest().GetStartContainer(); start != nil {
-		m = resize.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()])
+		m = resize.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()], start.GetAllocatedAdded())
 		g.world.of(uid).expect(g.dispatched(), start, uid)
 	}
 	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)

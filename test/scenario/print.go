@@ -95,8 +95,6 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "read conditions: " + strings.Join(k.GatesSet.GetTypes(), " ")
 	case *journaletv1.Event_PodStatusChanged:
 		return changed(k.PodStatusChanged)
-	case *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeHeld, *journaletv1.Event_ResizeResumed, *journaletv1.Event_ResizeFinished:
-		return n.resize(e)
 	case *journaletv1.Event_PodEnding:
 		return ending(k.PodEnding)
 	case *journaletv1.Event_PodTerminated:
@@ -104,7 +102,7 @@ func (n *names) event(e *journaletv1.Event) string {
 	case *journaletv1.Event_PodFinished:
 		return "finished"
 	}
-	return n.claim(e)
+	return n.resize(e)
 }
 
 // claim is what sources and the node say of each other's UIDs and of pods that no source names.

@@ -72,6 +72,14 @@ func (g *engine) judgeSize(a *pod.Actor, c *journaletv1.ContainerObservation, sa
 	}
 }
 
+// waitsForShare tells whether something of a pod waits for what it asks for, and the pod says that this is not to be had.
+func waitsForShare(v *corev1.Pod) bool {
+	return slices.ContainsFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending }) &&
+		slices.ContainsFunc(slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
+			return c.State.Waiting != nil && strings.Contains(c.State.Waiting.Message, "new resources are not allocated")
+		})
+}
+
 // resources shows what containers want, have been allocated, are told to have, and have.
 func (s *Story) resources(d *datadriven.TestData) (string, error) {
 	uid, err := s.uid(d)
@@ -102,7 +110,7 @@ func sizes(r *journaletv1.Resources) string {
 	return fmt.Sprintf("%dm/%dMi<=%dm/%dMi", r.GetCpuRequestMillis(), r.GetMemoryRequestBytes()>>20, r.GetCpuLimitMillis(), r.GetMemoryLimitBytes()>>20)
 }
 
-// resize tells the decisions on resizes.
+// resize tells the decisions on resizes, and claim the rest.
 func (n *names) resize(e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_ResizeAsked:
@@ -125,6 +133,15 @@ func (n *names) resize(e *journaletv1.Event) string {
 		return text
 	case *journaletv1.Event_ResizeResumed:
 		return "what runs does not have what is allocated"
+	case *journaletv1.Event_AdditionAsked:
+		return fmt.Sprintf("ask for %dm/%dMi more", k.AdditionAsked.GetDemand().GetMilliCpu(), k.AdditionAsked.GetDemand().GetMemoryBytes()>>20)
+	case *journaletv1.Event_AdditionDecided:
+		if d := k.AdditionDecided; !d.GetAllocated() {
+			return "defer what was added to pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
+		}
+		return "allocate what was added to pod/" + n.of(k.AdditionDecided.GetUid())
+	case *journaletv1.Event_ResizeFinished:
+		return "resize is done"
 	}
-	return "resize is done"
+	return n.claim(e)
 }

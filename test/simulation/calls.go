@@ -270,7 +270,7 @@ func (c *call) laterSandbox(attempt uint32) string {
 }
 
 func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
-	m, spec := c.sized(k.GetDigest(), k.GetAllocatedDigest(), k.GetContainer())
+	m, spec := c.sized(k)
 	if spec == nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, "the manifest has no container "+k.GetContainer())
 	}

@@ -228,10 +228,11 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 			}
 		}
 	case journaletv1.PodStage_POD_STAGE_RUNNING:
-		if v.Status.Phase != corev1.PodRunning || ready != 1 {
+		waits := s.waitsForShare(a, v)
+		if v.Status.Phase != corev1.PodRunning && len(waits) == 0 || ready != 1 {
 			say("it runs with phase %s and %d ready sandboxes", v.Status.Phase, ready)
 		}
-		s.judgeContainers(o, v, say)
+		s.judgeContainers(o, v, waits, say)
 		s.judgeResources(uid, a, o, v, say)
 		s.judgeGates(uid, v, say)
 	default:
@@ -240,8 +241,8 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 	s.judgeDead(o, say)
 }
 
-// judgeContainers holds what runs against the manifest and against what is told of it.
-func (s *sim) judgeContainers(o *objects, v *corev1.Pod, say func(string, ...any)) {
+// judgeContainers holds what runs against the manifest and against what is told of it. Some may wait for what they ask for.
+func (s *sim) judgeContainers(o *objects, v *corev1.Pod, waits []string, say func(string, ...any)) {
 	alive := map[string]*container{}
 	for _, c := range o.containers {
 		if c.alive() {
@@ -259,7 +260,7 @@ func (s *sim) judgeContainers(o *objects, v *corev1.Pod, say func(string, ...any
 			if list[i].RestartPolicy != nil {
 				policy = corev1.RestartPolicy(*list[i].RestartPolicy)
 			}
-			if c == nil && policy == corev1.RestartPolicyAlways && (isSidecar(&list[i]) || !isInit(v, list[i].Name)) {
+			if c == nil && !slices.Contains(waits, list[i].Name) && policy == corev1.RestartPolicyAlways && (isSidecar(&list[i]) || !isInit(v, list[i].Name)) {
 				say("%s does not run", list[i].Name)
 			}
 		}
@@ -268,7 +269,7 @@ func (s *sim) judgeContainers(o *objects, v *corev1.Pod, say func(string, ...any
 		say("%s runs and is not in the manifest", name)
 	}
 	for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
-		if c.State.Waiting != nil {
+		if c.State.Waiting != nil && !slices.Contains(waits, c.Name) {
 			say("%s waits: %s %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
 		}
 		if c.State.Running != nil && !c.Ready {

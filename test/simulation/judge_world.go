@@ -55,6 +55,8 @@ type podHistory struct {
 	holds       bool
 	// ports are the host ports that it was given, and portsAsked those that it asked for.
 	ports, portsAsked []hostPort
+	// shareOf is the manifest that share is of, asksOf the one that asks is of.
+	shareOf, asksOf *corev1.Pod
 	// question is AdmissionAsked.question of its newest life.
 	question uint64
 	// admitted is the manifest that it was put before the node with.
@@ -219,6 +221,7 @@ func (j *judge) containerStarted(o *objects, c *container) {
 	}
 	j.oneShareEach(o)
 	j.onePortEach(o)
+	j.counted(c)
 	j.spaced(h, c)
 	j.inOrder(h, c)
 	h.first[c.inSandbox(c.name)] = true

@@ -86,7 +86,7 @@ func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider) {
 
 // runsOnce tells whether a call makes or starts a container that is to run but once.
 func (c *call) runsOnce(k *journaletv1.StartContainer) bool {
-	m, spec := c.sized(k.GetDigest(), "", k.GetContainer())
+	m, spec := c.sized(k)
 	return spec != nil && neverAgain(m, spec)
 }
 

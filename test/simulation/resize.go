@@ -106,18 +106,23 @@ func otherResources(r *rand.Rand, res map[string]any) map[string]any {
 }
 
 // sized is a container's spec with what is allocated to its pod (cri's sized).
-func (c *call) sized(digest, allocated, name string) (*corev1.Pod, *corev1.Container) {
-	m := c.run.manifests.byDigest[digest]
-	if allocated != "" {
-		m = resize.Allocated(m, c.run.manifests.byDigest[allocated])
+func (c *call) sized(k interface {
+	GetDigest() string
+	GetAllocatedDigest() string
+	GetAllocatedAdded() map[string]*journaletv1.Resources
+	GetContainer() string
+}) (*corev1.Pod, *corev1.Container) {
+	m := c.run.manifests.byDigest[k.GetDigest()]
+	if allocated := k.GetAllocatedDigest(); allocated != "" {
+		m = resize.Allocated(m, c.run.manifests.byDigest[allocated], k.GetAllocatedAdded())
 	}
-	return m, findSpec(m, name)
+	return m, findSpec(m, k.GetContainer())
 }
 
 // updateContainer gives a running container other resources. In doubt it is made again.
 func (c *call) updateContainer(k *journaletv1.UpdateContainer) (result, error) {
 	res := result{containerID: k.GetContainerId(), sandboxID: k.GetSandboxId()}
-	if _, spec := c.sized(k.GetDigest(), k.GetAllocatedDigest(), k.GetContainer()); spec == nil {
+	if _, spec := c.sized(k); spec == nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, "the manifest has no container "+k.GetContainer())
 	}
 	if err := c.checkMemory(k.GetFallingLimits()); err != nil {
@@ -205,18 +210,47 @@ func (j *judge) given(c *container, to *journaletv1.Resources) {
 	}
 }
 
+// uncounted are the containers that wait for what they ask for: what is allocated to the pod does not have them.
+func (s *sim) uncounted(a *pod.Actor) (names []string) {
+	st := a.Pod()
+	wanted, allocated := s.manifests.byDigest[st.GetPod().GetDigest()], s.manifests.byDigest[st.GetAllocatedDigest()]
+	if allocated == nil {
+		return nil
+	}
+	for _, list := range [][]corev1.Container{wanted.Spec.InitContainers, wanted.Spec.Containers} {
+		for i := range list {
+			if c := &list[i]; resize.Asks(c) && findSpec(allocated, c.Name) == nil && st.GetAllocatedAdded()[c.Name] == nil {
+				names = append(names, c.Name)
+			}
+		}
+	}
+	return names
+}
+
+// waitsForShare are the containers that are not started before the node gives their pod what they ask for: they, and where one of them is an
+// init container, all.
+func (s *sim) waitsForShare(a *pod.Actor, v *corev1.Pod) []string {
+	names := s.uncounted(a)
+	if !slices.ContainsFunc(names, func(name string) bool { return isInit(v, name) }) {
+		return names
+	}
+	for _, c := range slices.Concat(v.Spec.InitContainers, v.Spec.Containers) {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 // judgeResources: in a world that does well what runs has what is allocated to its pod, which is what its manifest says unless its status says why not.
 func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod, say func(string, ...any)) {
 	st := a.Pod()
 	wanted, allocated := s.manifests.byDigest[st.GetPod().GetDigest()], s.manifests.byDigest[st.GetPod().GetDigest()]
 	if d := st.GetAllocatedDigest(); d != "" {
-		allocated = resize.Allocated(wanted, s.manifests.byDigest[d])
+		allocated = resize.Allocated(wanted, s.manifests.byDigest[d], st.GetAllocatedAdded())
 	}
+	var runs share
 	for _, c := range o.containers {
 		spec := findSpec(allocated, c.name)
-		// One that was added while a resize waits is in no manifest that was allocated.
-		added := st.GetAllocatedDigest() != "" && findSpec(s.manifests.byDigest[st.GetAllocatedDigest()], c.name) == nil
-		if spec == nil || added || !c.alive() {
+		if spec == nil || !c.alive() {
 			continue
 		}
 		has, want := c.has, resize.Of(&spec.Resources)
@@ -227,17 +261,30 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 		if !resize.Equal(has, want) {
 			say("%s has %v, and %v is allocated to it", c.name, has, want)
 		}
+		if !c.once {
+			runs = runs.plus(share{cpu: has.GetCpuRequestMillis(), memory: has.GetMemoryRequestBytes()})
+		}
 	}
+	// A runtime shows a request of 2 where there is none.
+	if has := s.judge.history(uid).share.plus(share{cpu: 2 * int64(len(o.containers))}); !runs.within(has) {
+		say("what of it runs asks for %+v, and the node gave it %+v", runs, s.judge.history(uid).share)
+	}
+	has := resize.Same(wanted, allocated) && len(s.uncounted(a)) == 0
 	i := slices.IndexFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 	switch {
-	case resize.Same(wanted, allocated) && i < 0:
+	case has && i < 0:
 	case i < 0:
 		say("it does not have the resources of its manifest, and its status does not say why")
-	case resize.Same(wanted, allocated):
+	case has:
 		say("it has the resources of its manifest, and its status says that it waits for them: %v", v.Status.Conditions[i])
 	case v.Status.Conditions[i].Reason == corev1.PodReasonDeferred:
 		if have, need := s.allocatable(), s.taken(uid).plus(demandOf(wanted)); need.within(have) {
 			say("its resize is deferred, and would fit: %v of %v", need, have)
+		}
+	case len(s.uncounted(a)) > 0:
+		counted := s.judge.history(uid).shareOf
+		if have, need := s.allocatable(), s.taken(uid).plus(demandOf(withAdded(counted, wanted))); counted != nil && need.within(have) {
+			say("what was added to it waits, and would fit: %v of %v", need, have)
 		}
 	}
 	if slices.ContainsFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress }) {

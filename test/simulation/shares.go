@@ -48,26 +48,63 @@ func (j *judge) booked(e *journaletv1.Event) {
 		h := j.history(k.AdmissionAsked.GetUid())
 		h.admitted = k.AdmissionAsked.GetDigest()
 		if !k.AdmissionAsked.GetAgain() {
-			h.asks, h.portsAsked, h.question = demandOf(manifests[h.admitted]), portsOf(manifests[h.admitted]), k.AdmissionAsked.GetQuestion()
+			h.asks, h.asksOf, h.question = demandOf(manifests[h.admitted]), manifests[h.admitted], k.AdmissionAsked.GetQuestion()
+			h.portsAsked = portsOf(manifests[h.admitted])
 		}
 	case *journaletv1.Event_AdmissionDecided:
 		h := j.history(k.AdmissionDecided.GetUid())
 		if !k.AdmissionDecided.GetAdmitted() || k.AdmissionDecided.GetQuestion() != h.question {
 			return
 		}
-		h.share, h.ports, h.holds = h.asks, h.portsAsked, true
+		h.share, h.shareOf, h.ports, h.holds = h.asks, h.asksOf, h.portsAsked, true
 		if digest := k.AdmissionDecided.GetDigest(); digest != "" {
-			h.share, h.ports = demandOf(manifests[digest]), portsOf(manifests[digest])
+			h.shareOf = manifests[digest]
+			h.share, h.ports = demandOf(h.shareOf), portsOf(h.shareOf)
 		}
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
-			j.history(k.ResizeDecided.GetUid()).share = demandOf(manifests[k.ResizeDecided.GetDigest()])
+			h := j.history(k.ResizeDecided.GetUid())
+			j.leavesOut(k.ResizeDecided.GetUid(), h.shareOf, manifests[k.ResizeDecided.GetDigest()])
+			h.shareOf = manifests[k.ResizeDecided.GetDigest()]
+			h.share = demandOf(h.shareOf)
+		}
+	case *journaletv1.Event_AdditionDecided:
+		if k.AdditionDecided.GetAllocated() {
+			h := j.history(k.AdditionDecided.GetUid())
+			h.shareOf = withAdded(h.shareOf, manifests[k.AdditionDecided.GetDigest()])
+			h.share = demandOf(h.shareOf)
 		}
 	case *journaletv1.Event_PodTerminated:
 		j.history(k.PodTerminated.GetUid()).holds = false
 	case *journaletv1.Event_PodFinished:
 		j.history(k.PodFinished.GetUid()).holds = false
 	}
+}
+
+// leavesOut: what runs of a pod and was counted in its share is not left out of a new one.
+func (j *judge) leavesOut(uid string, before, now *corev1.Pod) {
+	for _, c := range j.sim.world.of(uid).containers {
+		asks := c.has.GetCpuRequestMillis() > 0 || c.has.GetMemoryRequestBytes() > 0
+		if asks && c.alive() && before != nil && findSpec(before, c.name) != nil && findSpec(now, c.name) == nil && !j.forgiving {
+			j.broken(oneShare, uid, "%s runs and asks for %v, and the pod's new share is given without it", c.name, c.has)
+		}
+	}
+}
+
+// withAdded is what the node counts of a pod with the containers that another manifest adds to it.
+func withAdded(counted, m *corev1.Pod) *corev1.Pod {
+	counted = counted.DeepCopy()
+	for i := range m.Spec.InitContainers {
+		if c := m.Spec.InitContainers[i]; findSpec(counted, c.Name) == nil {
+			counted.Spec.InitContainers = append(counted.Spec.InitContainers, c)
+		}
+	}
+	for i := range m.Spec.Containers {
+		if c := m.Spec.Containers[i]; findSpec(counted, c.Name) == nil {
+			counted.Spec.Containers = append(counted.Spec.Containers, c)
+		}
+	}
+	return counted
 }
 
 // preempted: pods end for another one, and their priority is lower.
@@ -94,6 +131,14 @@ func (s *sim) taken(but string) share {
 		}
 	}
 	return sum
+}
+
+// counted: what is started is a part of what the node gave to its pod, if it asks for anything.
+func (j *judge) counted(c *container) {
+	asks := c.has.GetCpuRequestMillis() > 0 || c.has.GetMemoryRequestBytes() > 0
+	if h := j.history(c.uid); asks && h.shareOf != nil && findSpec(h.shareOf, c.name) == nil && !j.forgiving {
+		j.broken(oneShare, c.uid, "%s is started and asks for %v, and the pod's share was given without it", c.name, c.has)
+	}
 }
 
 // oneShareEach: what runs has together no more than the node, whatever the node's actor believes.
