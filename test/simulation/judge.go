@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/prototext"
@@ -45,6 +46,8 @@ const (
 	onePort         = "no two pods that run have one host port"
 	lowerEnds       = "a pod ends only for one of higher priority"
 	timerTime       = "no timer counts before its time"
+	timerLate       = "no timer fires late"
+	newsOnly        = "a probe's result is told when it has changed"
 	withinNode      = "admitted pods fit the node"
 	convergence     = "without faults everything becomes as the files say"
 	rest            = "what has come to rest stays so"
@@ -77,7 +80,12 @@ type judge struct {
 	intents map[string]*intent
 	// timers are those that each actor had set after what it handled last.
 	timers map[messages.Ref]map[string]*journaletv1.Timer
-	pods   map[string]*podHistory
+	// due is when what is set has to fire, and results are what probes were told to find last.
+	due     map[string]due
+	results map[string]bool
+	// runSince is when the run of the agent began that goes on.
+	runSince time.Duration
+	pods     map[string]*podHistory
 	// lostAt is when the runtime forgot a container that ran, by id.
 	lostAt map[string]time.Duration
 	// under are the calls that are being made.
@@ -114,6 +122,7 @@ func newJudge(s *sim) *judge {
 func (j *judge) forgetRecords() {
 	j.fold = host.NewFold(host.AllDeciders, j.sim.manifests.get)
 	j.states, j.intents = map[decided][]byte{}, map[string]*intent{}
+	j.due, j.results = map[string]due{}, map[string]bool{}
 }
 
 // broken notes the first thing that must not have happened.
@@ -170,7 +179,7 @@ func (j *judge) secrets(rec *journaletv1.Record, encoded []byte) {
 func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec *journaletv1.Record) {
 	seq, cause, at := rec.GetSeq(), rec.GetStep().GetCause(), j.uptimeOf(rec)
 	j.covered[messages.EventName(e)]++
-	j.booked(e)
+	j.booked(seq, e)
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_CallRequested:
 		h := j.history(author.ID)
@@ -204,10 +213,21 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.takesNothing(rec, k.PodUpdated)
 		j.ofOneSource(author, k.PodUpdated.GetPod().GetUid(), j.history(k.PodUpdated.GetPod().GetUid()))
 		j.history(k.PodUpdated.GetPod().GetUid()).updated(j.sim, at, k.PodUpdated)
+	case *journaletv1.Event_TimerSet:
+		j.timerSet(author, rec, k.TimerSet)
+	case *journaletv1.Event_TimerFired:
+		j.timerFired(author, rec, k.TimerFired)
+	case *journaletv1.Event_ProbeResult:
+		j.isNews(k.ProbeResult)
+	case *journaletv1.Event_ProbesSet:
+		// What is told of other probes, or of the same in another form, is news.
+		maps.DeleteFunc(j.results, func(key string, _ bool) bool {
+			return strings.HasPrefix(key, author.ID+" "+k.ProbesSet.GetContainer()+" ")
+		})
 	case *journaletv1.Event_PodForgotten:
 		j.history(k.PodForgotten.GetUid()).source = ""
 	case *journaletv1.Event_AdmissionHeld:
-		j.preempted(at, k.AdmissionHeld)
+		j.preempted(at, cause, k.AdmissionHeld)
 	case *journaletv1.Event_PodEnding:
 		j.history(author.ID).ends(at, k.PodEnding.GetGrace())
 	case *journaletv1.Event_PodFinished:
@@ -277,7 +297,7 @@ func stateBytes(m proto.Message) []byte {
 
 // recovered: what a start folds from snapshots and the records behind them is what the whole journal folds to.
 func (j *judge) recovered(cells *host.Cells) {
-	j.timers = map[messages.Ref]map[string]*journaletv1.Timer{}
+	j.timers, j.runSince = map[messages.Ref]map[string]*journaletv1.Timer{}, j.sim.clock.uptime
 	for _, ref := range cells.Refs() {
 		j.timers[ref] = maps.Clone(cells.Decider(ref).Timers().GetSet())
 		// A snapshot holds records that led to no step, too: none is handled again.

@@ -59,8 +59,8 @@ type podHistory struct {
 	shareOf, asksOf *corev1.Pod
 	// question is AdmissionAsked.question of its newest life.
 	question uint64
-	// admitted is the manifest that it was put before the node with.
-	admitted string
+	// questions are the manifests that it was put before the node with, in order.
+	questions []question
 	// open are its calls that have no outcome yet.
 	open []*intent
 }
@@ -83,6 +83,7 @@ func (j *judge) history(uid string) *podHistory {
 func (h *podHistory) forgetRecords() {
 	h.source = ""
 	h.gone, h.name, h.digest, h.endsAt, h.grace, h.told, h.open = false, "", "", -1, time.Hour, told{}, nil
+	h.questions = nil
 	clear(h.endAsked)
 	clear(h.shown)
 }

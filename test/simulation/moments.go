@@ -84,6 +84,40 @@ func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider) {
 	j.timers[ref] = maps.Clone(set)
 }
 
+// due is when a timer has to fire.
+type due struct {
+	generation uint64
+	// set is when it was set, at when its time is over, and stored when the driver heard of it, in uptime.
+	set, at, stored time.Duration
+}
+
+func (j *judge) timerSet(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerSet) {
+	set := j.sim.clock.uptime - j.sim.clock.Now().Sub(rec.GetTime().AsTime())
+	j.due[ref.String()+" "+t.GetName()] = due{t.GetGeneration(), set, set + t.GetDuration().AsDuration(), j.sim.clock.uptime}
+}
+
+// timerFired: what was set fires when its time is over, or when the next run of the agent begins. Where the clock was set since, nobody
+// can tell.
+func (j *judge) timerFired(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerFired) {
+	d, known := j.due[ref.String()+" "+t.GetName()]
+	if !known || d.generation != t.GetGeneration() || j.clockSet >= min(d.set, d.stored) || j.forgiving {
+		return
+	}
+	fired := j.sim.clock.uptime - j.sim.clock.Now().Sub(rec.GetTime().AsTime())
+	if late := fired - max(d.at, d.stored, j.runSince); late > lateness {
+		j.broken(timerLate, ref.ID, "timer %q of %s fires %s too late", t.GetName(), ref, late)
+	}
+}
+
+// isNews: a result is told when it differs from the one before of that probe and instance, whichever run of the agent told that.
+func (j *judge) isNews(p *journaletv1.ProbeResult) {
+	key := p.GetUid() + " " + p.GetContainer() + " " + p.GetContainerId() + " " + p.GetKind().String()
+	if was, told := j.results[key]; told && was == p.GetSuccess() {
+		j.broken(newsOnly, p.GetUid(), "%s of %s was told before: success %t", p.GetKind(), p.GetContainerId(), was)
+	}
+	j.results[key] = p.GetSuccess()
+}
+
 // runsOnce tells whether a call makes or starts a container that is to run but once.
 func (c *call) runsOnce(k *journaletv1.StartContainer) bool {
 	m, spec := c.sized(k)

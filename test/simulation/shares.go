@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,15 +42,16 @@ func (s *sim) allocatable() share {
 }
 
 // booked takes note of what the node gives to pods, or takes back.
-func (j *judge) booked(e *journaletv1.Event) {
+func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 	manifests := j.sim.manifests.byDigest
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionAsked:
 		h := j.history(k.AdmissionAsked.GetUid())
-		h.admitted = k.AdmissionAsked.GetDigest()
+		digest := k.AdmissionAsked.GetDigest()
+		h.questions = append(h.questions, question{seq, digest})
 		if !k.AdmissionAsked.GetAgain() {
-			h.asks, h.asksOf, h.question = demandOf(manifests[h.admitted]), manifests[h.admitted], k.AdmissionAsked.GetQuestion()
-			h.portsAsked = portsOf(manifests[h.admitted])
+			h.asks, h.asksOf, h.question = demandOf(manifests[digest]), manifests[digest], k.AdmissionAsked.GetQuestion()
+			h.portsAsked = portsOf(manifests[digest])
 		}
 	case *journaletv1.Event_AdmissionDecided:
 		h := j.history(k.AdmissionDecided.GetUid())
@@ -107,11 +109,24 @@ func withAdded(counted, m *corev1.Pod) *corev1.Pod {
 	return counted
 }
 
-// preempted: pods end for another one, and their priority is lower.
-func (j *judge) preempted(at time.Duration, k *journaletv1.AdmissionHeld) {
+// question is a manifest that a pod was put before the node with, and the record of that.
+type question struct {
+	seq    uint64
+	digest string
+}
+
+// preempted: pods end for another one, and their priority is lower. The node decided on record cause: what was asked behind that it did
+// not know yet.
+func (j *judge) preempted(at time.Duration, cause uint64, k *journaletv1.AdmissionHeld) {
 	priority := func(uid string) int32 {
-		if m := j.sim.manifests.byDigest[j.history(uid).admitted]; m != nil && m.Spec.Priority != nil {
-			return *m.Spec.Priority
+		for _, q := range slices.Backward(j.history(uid).questions) {
+			if q.seq > cause {
+				continue
+			}
+			if m := j.sim.manifests.byDigest[q.digest]; m != nil && m.Spec.Priority != nil {
+				return *m.Spec.Priority
+			}
+			break
 		}
 		return 0
 	}
