@@ -231,6 +231,7 @@ func TestAnEventMakesItLookAtOnce(t *testing.T) {
 		<-time.After(time.Millisecond) // the simulated runtime does not tell when a stream opens
 	}
 	_, container := r.start("u1", agent, nil)
+	r.pleg.Hint("u1") // as the end of the agent's call is; that something was started is no reason to look
 	r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
 	if err := r.runtime.Kill(container, 1); err != nil {
 		t.Fatal(err)
