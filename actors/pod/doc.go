@@ -1,14 +1,14 @@
 // Package pod decides for one pod: the heart of the agent.
 //
-// It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred, AdmissionHeld, ResizeDecided and ResizeHeld of the node,
+// It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred, AdmissionHeld, ResizeDecided, AdditionDecided and ResizeHeld of the node,
 // PodObserved, CallFinished and CallDropped of its own calls, ImageAnswered, ProbeResult, GatesRead,
 // TimerFired, OrphanDisowned and AgentStarted, and decides CallRequested, CallWithdrawn, ImageAsked, ImageReleased, timers,
-// BackOffStarted, ProbesSet, GatesSet, RestartingAll, ResizeAsked, ResizeResumed, ResizeFinished, PodStatusChanged, PodEnding,
+// BackOffStarted, ProbesSet, GatesSet, RestartingAll, ResizeAsked, AdditionAsked, ResizeResumed, ResizeFinished, PodStatusChanged, PodEnding,
 // PodTerminated, PodFinished and OrphanFound. It compares what the manifest
 // wants with what was observed and what is under way, and asks only for what is missing, so that a
 // repeated event, a lost hint or a restart all lead to the same end. It makes no call itself.
 //
-// Read state.go, evolve.go and decide.go in this order, then run.go and order.go for how a pod comes up, resize.go for
+// Read state.go, evolve.go and decide.go in this order, then run.go and order.go for how a pod comes up, resize.go, found.go and added.go for
 // how it gets other resources;
 // the stages are explained in proto/journalet/v1/pod.proto.
 package pod

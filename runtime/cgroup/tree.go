@@ -251,6 +251,9 @@ func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Value
 	e := t.entry(string(p.UID))
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.at == nil {
+		e.at = t.of(string(p.UID)) // nobody told of it where the journal was lost
+	}
 	if e.at == nil || !t.exists(e.at) {
 		return nil
 	}
@@ -267,6 +270,19 @@ func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Value
 		return err
 	}
 	e.has = to
+	return nil
+}
+
+// of is the cgroup that there is of a pod, nil for none.
+func (t *Tree) of(uid string) name {
+	if t.layout.check(uid) != nil {
+		return nil
+	}
+	for _, qos := range classes {
+		if at := t.layout.pod(uid, qos); t.exists(at) {
+			return at
+		}
+	}
 	return nil
 }
 

@@ -211,6 +211,25 @@ func TestAPodsCgroupFollowsItsContainers(t *testing.T) {
 	}
 }
 
+func TestTheCgroupOfAPodOfWhichNobodyToldFollowsItsContainers(t *testing.T) {
+	tree := newTree(t)
+	ensure(t, tree, called("a", size("100m", "32Mi", "200m", "64Mi")))
+	at := tree.layout.pod("a", corev1.PodQOSBurstable)
+	inside(t, tree, at)
+	again := reopened(t, tree.opts.Root)
+	begin(t, again)
+	if err := again.Widen(called("a", size("200m", "32Mi", "400m", "128Mi"))); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "quota", again.quotaOf(at), "40000")
+	equal(t, "memory", again.memoryOf(at), fmt.Sprint(128<<20))
+	for _, uid := range []string{"other", "not/a/uid"} {
+		if err := again.Widen(called(uid, size("1", "", "", ""))); err != nil {
+			t.Errorf("a pod without a cgroup: %v", err)
+		}
+	}
+}
+
 func TestAQuotaWaitsForAContainerThatHasMore(t *testing.T) {
 	tree := newTree(t)
 	ensure(t, tree, called("a", size("100m", "32Mi", "400m", "64Mi")))

@@ -4,6 +4,8 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +97,69 @@ func TestResourcesOfARunningContainerChangeWithoutARestart(t *testing.T) {
 		if !strings.Contains(out, reason) {
 			t.Errorf("no event %s in\n%s", reason, out)
 		}
+	}
+}
+
+func TestAnAgentWithoutItsJournalGivesWhatIsAllocatedByNow(t *testing.T) {
+	t.Parallel()
+	a := started(t, map[string]string{
+		"found.yaml": manifest(newPod("found", idle, sized("100m/32Mi", "200m/64Mi"))),
+		"equal.yaml": manifest(newPod("equal", idle, sized("5m/32Mi", "5m/64Mi"))),
+	})
+	was := container(a.pod("found", "ready", ready), "main")
+	a.pod("equal", "ready", ready)
+	a.Kill()
+	a.forget()
+	if err := os.RemoveAll(filepath.Join(a.Root, "bus")); err != nil {
+		t.Fatal(err)
+	}
+	a.Put("found.yaml", manifest(newPod("found", idle, sized("500m/32Mi", "600m/128Mi"))))
+	a.start()
+	p := a.pod("found", "resized", func(p *corev1.Pod) bool { return ready(p) && resized(p) })
+	now := container(p, "main")
+	if now.ContainerID != was.ContainerID || now.RestartCount != 0 {
+		t.Errorf("it is %s with %d restarts, and was %s", now.ContainerID, now.RestartCount, was.ContainerID)
+	}
+	if got := inCgroup(t, now.ContainerID); !strings.HasSuffix(got, fmt.Sprint(128<<20)) || !strings.Contains(got, "60000") {
+		t.Errorf("the cgroup says %q", got)
+	}
+	a.pod("equal", "ready", ready)
+	a.quiet()
+	if n := a.journal.count(named("resize_resumed")); n != 1 {
+		t.Errorf("%d pods were found to have something else than what is allocated, want the one that was changed", n)
+	}
+}
+
+func TestAContainerThatIsAddedStartsWhenTheNodeHasRoomForIt(t *testing.T) {
+	t.Parallel()
+	grown := func(cpu string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.UID = "grows-by-one"
+			sized("50m/16Mi", "100m/64Mi")(p)
+			if cpu == "" {
+				return
+			}
+			more := shell("more", idle)
+			more.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+			p.Spec.Containers = append(p.Spec.Containers, more)
+		}
+	}
+	a := started(t, onePod("grows", idle, grown("")))
+	was := container(a.pod("grows", "ready", ready), "main").ContainerID
+	a.Put("grows.yaml", manifest(newPod("grows", idle, grown("1000"))))
+	p := a.pod("grows", "a container that waits", func(p *corev1.Pod) bool {
+		return node.Condition(p, corev1.PodResizePending) == corev1.ConditionTrue && len(p.Status.ContainerStatuses) == 2
+	})
+	if more := container(p, "more"); more.State.Waiting == nil || !strings.Contains(more.State.Waiting.Message, "not allocated") {
+		t.Errorf("its state is %v", more.State)
+	}
+	a.Put("grows.yaml", manifest(newPod("grows", idle, grown("30m"))))
+	p = a.pod("grows", "ready with both", func(p *corev1.Pod) bool { return ready(p) && len(p.Status.ContainerStatuses) == 2 && resized(p) })
+	if now := container(p, "main"); now.ContainerID != was || now.RestartCount != 0 {
+		t.Errorf("main is %s with %d restarts, and was %s", now.ContainerID, now.RestartCount, was)
+	}
+	if got := inCgroup(t, container(p, "more").ContainerID); !strings.HasPrefix(got, "30 ") && !strings.HasPrefix(got, "2 ") {
+		t.Errorf("the cgroup of the one that was added says %q", got)
 	}
 }
 
