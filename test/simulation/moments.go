@@ -91,7 +91,13 @@ type due struct {
 	set, at, stored time.Duration
 }
 
+// timerSet: one that was set by the clock of before, when that had been set back by the time that its step was taken, is due when nobody
+// can tell.
 func (j *judge) timerSet(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerSet) {
+	if cause := j.sim.journal.stored[rec.GetStep().GetCause()-1]; rec.GetTime().AsTime().Before(cause.GetTime().AsTime()) {
+		delete(j.due, ref.String()+" "+t.GetName())
+		return
+	}
 	set := j.sim.clock.uptime - j.sim.clock.Now().Sub(rec.GetTime().AsTime())
 	j.due[ref.String()+" "+t.GetName()] = due{t.GetGeneration(), set, set + t.GetDuration().AsDuration(), j.sim.clock.uptime}
 }
