@@ -93,7 +93,11 @@ func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved, known bool) {
 			newest = x
 		}
 	}
+	// A look from before the last one was made shows what was there then.
+	before := s.GetSandboxId() != "" && newest.GetAttempt()+1 < s.GetNextSandboxAttempt() &&
+		!o.GetObservedAt().AsTime().After(s.GetSandboxMadeAt().AsTime())
 	switch {
+	case before:
 	case newest.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY:
 		s.SandboxId = newest.GetId()
 	case known || o.GetObservedAt().AsTime().After(s.GetSandboxMadeAt().AsTime()):
