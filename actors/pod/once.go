@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/resize"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -74,10 +75,14 @@ func evolveMade(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f
 
 // keepMade has instances that were made for one manifest, or are being made, started for the next one of the pod, as if one call had
 // made and started them. What is new they get as one that runs does: CPU and memory in place, another image by a restart, another
-// runtime class with the next sandbox. Another instance would count as a restart whatever has changed.
+// runtime class with the next sandbox. Another instance would count as a restart whatever has changed. What was made of a container that
+// has left the manifest is not started when that comes back: nothing tells any more what it was made with.
 func (a *Actor) keepMade(from, to string) {
 	for _, name := range slices.Sorted(maps.Keys(a.state.GetContainers())) {
 		r := a.state.Containers[name]
+		if a.state.GetAdditions() && !resize.Has(a.wanted, name) {
+			continue
+		}
 		making := a.calling(func(req *journaletv1.CallRequested) bool {
 			w := req.GetStartContainer()
 			return w.GetContainer() == name && w.GetPart() == journaletv1.StartPart_START_PART_MAKE && w.GetDigest() == from
