@@ -55,6 +55,8 @@ type podHistory struct {
 	holds       bool
 	// ports are the host ports that it was given, and portsAsked those that it asked for.
 	ports, portsAsked []hostPort
+	// adds is what it asked for beside, by manifest.
+	adds map[string]share
 	// shareOf is the manifest that share is of, asksOf the one that asks is of.
 	shareOf, asksOf *corev1.Pod
 	// question is AdmissionAsked.question of its newest life.
@@ -70,7 +72,7 @@ func (j *judge) history(uid string) *podHistory {
 	if h == nil {
 		h = &podHistory{
 			counts: map[string]uint32{}, made: map[string]int{}, began: map[string]int{}, first: map[string]bool{}, doneWell: map[string]bool{},
-			once: map[string]string{}, counted: map[string]bool{},
+			once: map[string]string{}, counted: map[string]bool{}, adds: map[string]share{},
 			begun: map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
 			endAsked: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
 		}

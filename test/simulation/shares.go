@@ -70,11 +70,15 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 			h.shareOf = manifests[k.ResizeDecided.GetDigest()]
 			h.share = demandOf(h.shareOf)
 		}
+	case *journaletv1.Event_AdditionAsked:
+		d := k.AdditionAsked.GetDemand()
+		j.history(k.AdditionAsked.GetUid()).adds[k.AdditionAsked.GetDigest()] = share{cpu: d.GetMilliCpu(), memory: d.GetMemoryBytes()}
 	case *journaletv1.Event_AdditionDecided:
 		if k.AdditionDecided.GetAllocated() {
 			h := j.history(k.AdditionDecided.GetUid())
 			h.shareOf = withAdded(h.shareOf, manifests[k.AdditionDecided.GetDigest()])
-			h.share = demandOf(h.shareOf)
+			// What it is asked for beside stands in the question alone: what left the manifest is counted until the pod asks as a whole.
+			h.share = h.share.plus(h.adds[k.AdditionDecided.GetDigest()])
 		}
 	case *journaletv1.Event_PodTerminated:
 		j.history(k.PodTerminated.GetUid()).holds = false
