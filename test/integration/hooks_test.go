@@ -135,8 +135,9 @@ func TestAFailedPostStartHookRestartsItsContainer(t *testing.T) {
 func TestAPreStopHookByHTTPIsAskedForWithinTheGrace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	// It answers when it has been asked: an answer that comes before the question ends a client's connection.
 	a := started(t, map[string]string{"web.yaml": manifest(newPod("web",
-		`trap '' TERM; ((printf 'HTTP/1.0 200 OK\r\n\r\n'; sleep 1) | nc -l -p 8080 >/h/asked) & until cat /proc/net/tcp* | grep -q ':1F90 '; do sleep 0.1; done; touch /h/up; while true; do sleep 1; done`,
+		`trap '' TERM; mkfifo /answer; (nc -l -p 8080 </answer | (while read -r l; do echo "$l"; [ ${#l} -le 1 ] && break; done >/h/asked; printf 'HTTP/1.0 200 OK\r\n\r\n') >/answer) & until cat /proc/net/tcp* | grep -q ':1F90 '; do sleep 0.1; done; touch /h/up; while true; do sleep 1; done`,
 		func(p *corev1.Pod) {
 			p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}
 		},
