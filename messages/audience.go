@@ -34,8 +34,8 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 
 	case *journaletv1.Event_PodUpdated:
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
-	case *journaletv1.Event_AdmissionAsked, *journaletv1.Event_ResizeAsked, *journaletv1.Event_AdditionAsked, *journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased,
-		*journaletv1.Event_SourceSettled, *journaletv1.Event_OrphanFound:
+	case *journaletv1.Event_AdmissionAsked, *journaletv1.Event_ResizeAsked, *journaletv1.Event_AdditionAsked,
+		*journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased, *journaletv1.Event_SourceSettled, *journaletv1.Event_OrphanFound:
 		return []Ref{Node}, false
 	case *journaletv1.Event_UidGranted:
 		return []Ref{Source(k.UidGranted.GetSource())}, false

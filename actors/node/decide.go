@@ -45,7 +45,8 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			return err
 		}
 		switch e.Body.GetKind().(type) {
-		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeAsked, *journaletv1.Event_AdditionAsked, *journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
+		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeAsked, *journaletv1.Event_AdditionAsked,
+			*journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
 			// What the node has, or who asks for it, may have changed.
 			if err := a.decideResizes(emit); err != nil {
 				return err

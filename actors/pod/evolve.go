@@ -82,7 +82,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveGates(e, k.GatesRead)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
-	case *journaletv1.Event_AdditionAsked, *journaletv1.Event_AdditionDecided, *journaletv1.Event_ResizeAsked, *journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeHeld, *journaletv1.Event_ResizeResumed,
+	case *journaletv1.Event_AdditionAsked, *journaletv1.Event_AdditionDecided, *journaletv1.Event_ResizeAsked,
+		*journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeHeld, *journaletv1.Event_ResizeResumed,
 		*journaletv1.Event_ResizeFinished:
 		a.evolveResize(e)
 	case *journaletv1.Event_PodEnding:

@@ -62,13 +62,16 @@ func (a *Actor) begun(c *corev1.Container) bool {
 
 // initialized tells whether a main container has had an instance in the pod's sandbox, or is being started in it: then the
 // init containers are through, whatever became of them, or of the manifest, since.
-func (a *Actor) initialized() bool {
+func (a *Actor) initialized() bool { return a.mainIsStarting() || a.mainHasBegun() }
+
+// mainIsStarting tells whether a main container is being started in the pod's sandbox.
+func (a *Actor) mainIsStarting() bool {
 	for i := range a.containers() {
 		if a.starting(&a.containers()[i]) {
 			return true
 		}
 	}
-	return a.mainHasBegun()
+	return false
 }
 
 // mainHasBegun tells whether a main container has had an instance in the pod's sandbox.
@@ -102,7 +105,7 @@ func (a *Actor) turn() int {
 // unsure tells whether it is open if the pod is initialized: a main container was being started when the manifest got init containers. If
 // that start comes to nothing, it is their turn.
 func (a *Actor) unsure() bool {
-	return !a.mainHasBegun() && a.initialized() && a.turnOfInits() < len(a.initContainers())
+	return a.turnOfInits() < len(a.initContainers()) && !a.mainHasBegun() && a.mainIsStarting()
 }
 
 // turnOfInits is turn as far as init containers tell. The newest one that has begun counts: those before it were through when it began,

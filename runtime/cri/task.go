@@ -33,23 +33,23 @@ func (c *call) deleteTask(ctx context.Context, container string) error {
 	c.log.Warn("containerd keeps the task of a container that it calls exited; it is ended", "container", container)
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceHeader, criNamespace)
 	api := tasks.NewTasksClient(c.opts.Conn)
-	_, err := settle(ctx, c, "Tasks.Kill", c.opts.Timeouts.Call, func(ctx context.Context) (any, error) {
-		return api.Kill(ctx, &tasks.KillRequest{ContainerID: container, Signal: uint32(unix.SIGKILL), All: true})
-	})
-	if err != nil && !isNotFound(err) {
-		return fmt.Errorf("kill the task of container %s: %w", container, err)
-	}
-	_, err = settle(ctx, c, "Tasks.Wait", c.opts.Timeouts.Call, func(ctx context.Context) (any, error) {
-		return api.Wait(ctx, &tasks.WaitRequest{ContainerID: container})
-	})
-	if err != nil && !isNotFound(err) {
-		return fmt.Errorf("wait for the end of the task of container %s: %w", container, err)
-	}
-	_, err = settle(ctx, c, "Tasks.Delete", c.opts.Timeouts.Call, func(ctx context.Context) (any, error) {
-		return api.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: container})
-	})
-	if err != nil && !isNotFound(err) {
-		return fmt.Errorf("delete the task of container %s: %w", container, err)
+	for _, step := range []struct {
+		what, method string
+		do           func(context.Context) (any, error)
+	}{
+		{"kill the task", "Tasks.Kill", func(ctx context.Context) (any, error) {
+			return api.Kill(ctx, &tasks.KillRequest{ContainerID: container, Signal: uint32(unix.SIGKILL), All: true})
+		}},
+		{"wait for the end of the task", "Tasks.Wait", func(ctx context.Context) (any, error) {
+			return api.Wait(ctx, &tasks.WaitRequest{ContainerID: container})
+		}},
+		{"delete the task", "Tasks.Delete", func(ctx context.Context) (any, error) {
+			return api.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: container})
+		}},
+	} {
+		if _, err := settle(ctx, c, step.method, c.opts.Timeouts.Call, step.do); err != nil && !isNotFound(err) {
+			return fmt.Errorf("%s of container %s: %w", step.what, container, err)
+		}
 	}
 	return nil
 }
