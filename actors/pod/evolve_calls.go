@@ -156,7 +156,11 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 		// A look may have shown it already, even before it was started.
 		seen := r.GetCurrent().GetId() == f.GetContainerId() &&
 			r.GetCurrent().GetState() != journaletv1.ContainerState_CONTAINER_STATE_CREATED
-		if !seen && r.GetCurrent().GetAttempt() <= w.GetAttempt() {
+		switch {
+		case seen:
+			// It may have been seen as made, and have vanished since: it has run, and what it was to replace is replaced.
+			r.Replacing = false
+		case r.GetCurrent().GetAttempt() <= w.GetAttempt():
 			a.succeed(r, &journaletv1.ContainerObservation{
 				Id: f.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
 				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: a.madeAt(f, now),

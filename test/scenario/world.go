@@ -45,6 +45,8 @@ type objects struct {
 	expected map[string]bool
 	// madeFor are the manifests, by container id, for which containers were made that another call starts.
 	madeFor map[string]string
+	// ran are those of them, by id, that were started, there still or not.
+	ran map[string]bool
 	// sizes are the resources of containers, by id.
 	sizes map[string]*journaletv1.Resources
 	// stopped are the sandboxes, by id, that a call stopped: only these have given back their address and host ports.
@@ -54,7 +56,7 @@ type objects struct {
 func newObjects() *objects {
 	return &objects{
 		began: map[string]int{}, inits: map[string]bool{}, first: map[string]bool{}, doneWell: map[string]bool{},
-		expected: map[string]bool{}, stopped: map[string]bool{}, sizes: map[string]*journaletv1.Resources{}, madeFor: map[string]string{},
+		expected: map[string]bool{}, stopped: map[string]bool{}, sizes: map[string]*journaletv1.Resources{}, madeFor: map[string]string{}, ran: map[string]bool{},
 	}
 }
 
@@ -69,7 +71,7 @@ func (w *world) clone() *world {
 	for uid, o := range w.pods {
 		n := &objects{
 			began: maps.Clone(o.began), inits: maps.Clone(o.inits), first: maps.Clone(o.first), doneWell: maps.Clone(o.doneWell),
-			expected: map[string]bool{}, stopped: maps.Clone(o.stopped), sizes: maps.Clone(o.sizes), madeFor: maps.Clone(o.madeFor),
+			expected: map[string]bool{}, stopped: maps.Clone(o.stopped), sizes: maps.Clone(o.sizes), madeFor: maps.Clone(o.madeFor), ran: maps.Clone(o.ran),
 		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
@@ -234,7 +236,12 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 // a start is taken to have been on its way, so that a crash at any moment leads to the same end. Stories tell of lost ones.
 func (w *world) startMade(o *objects, alias string, k *journaletv1.StartContainer, manifest *corev1.Pod, out *journaletv1.CallFinished, now time.Time) {
 	i := slices.IndexFunc(o.containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == k.GetContainerId() })
-	if i < 0 {
+	switch {
+	case i < 0 && o.ran[k.GetContainerId()]:
+		// Its start was carried out, and the answer comes late.
+		out.ContainerId, out.SandboxId = k.GetContainerId(), k.GetSandboxId()
+		return
+	case i < 0:
 		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_NOT_DONE, "container "+k.GetContainerId()+" is gone before it was started"
 		return
 	}
@@ -253,6 +260,7 @@ func (w *world) startMade(o *objects, alias string, k *journaletv1.StartContaine
 		}
 	}
 	c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_RUNNING, timestamppb.New(now)
+	o.ran[c.GetId()] = true
 	if o.madeFor[c.GetId()] != k.GetDigest() {
 		// With a main container that was made the pod is initialized, as with the kubelet: its manifest was changed since.
 		o.expected[inSandbox(c, c.GetName())] = true

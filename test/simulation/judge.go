@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/prototext"
@@ -80,9 +79,11 @@ type judge struct {
 	intents map[string]*intent
 	// timers are those that each actor had set after what it handled last.
 	timers map[messages.Ref]map[string]*journaletv1.Timer
-	// due is when what is set has to fire, and results are what probes were told to find last.
-	due     map[string]due
-	results map[string]bool
+	// due is when what is set has to fire, and results are what probes were told to find last; onTheirWay counts what those found that
+	// were set before, as long as it is not stored.
+	due        map[string]due
+	results    map[string]bool
+	onTheirWay map[string]int
 	// runSince is when the run of the agent began that goes on.
 	runSince time.Duration
 	pods     map[string]*podHistory
@@ -122,7 +123,7 @@ func newJudge(s *sim) *judge {
 func (j *judge) forgetRecords() {
 	j.fold = host.NewFold(host.AllDeciders, j.sim.manifests.get)
 	j.states, j.intents = map[decided][]byte{}, map[string]*intent{}
-	j.due, j.results = map[string]due{}, map[string]bool{}
+	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
 // broken notes the first thing that must not have happened.
@@ -220,10 +221,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_ProbeResult:
 		j.isNews(k.ProbeResult)
 	case *journaletv1.Event_ProbesSet:
-		// What is told of other probes, or of the same in another form, is news.
-		maps.DeleteFunc(j.results, func(key string, _ bool) bool {
-			return strings.HasPrefix(key, author.ID+" "+k.ProbesSet.GetContainer()+" ")
-		})
+		j.probesSet(seq, author.ID, k.ProbesSet)
 	case *journaletv1.Event_PodForgotten:
 		j.history(k.PodForgotten.GetUid()).source = ""
 	case *journaletv1.Event_AdmissionHeld:
@@ -346,6 +344,7 @@ func difference(a, b proto.Message) string {
 // crashed forgets what was decided and never stored, and the calls that nobody waits for any more.
 func (j *judge) crashed() {
 	clear(j.states)
+	clear(j.onTheirWay)
 	j.under = nil
 }
 

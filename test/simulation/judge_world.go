@@ -57,8 +57,10 @@ type podHistory struct {
 	ports, portsAsked []hostPort
 	// adds is what it asked for beside, by manifest.
 	adds map[string]share
-	// shareOf is the manifest that share is of, asksOf the one that asks is of.
-	shareOf, asksOf *corev1.Pod
+	// shareOf is the manifest that share is of, asksOf the one that asks is of, admittedAs the one that it was admitted with.
+	shareOf, asksOf, admittedAs *corev1.Pod
+	// askedFirst are the manifests of its lives' first questions, by AdmissionAsked.question.
+	askedFirst map[uint64]*corev1.Pod
 	// question is AdmissionAsked.question of its newest life.
 	question uint64
 	// questions are the manifests that it was put before the node with, in order.
@@ -72,7 +74,7 @@ func (j *judge) history(uid string) *podHistory {
 	if h == nil {
 		h = &podHistory{
 			counts: map[string]uint32{}, made: map[string]int{}, began: map[string]int{}, first: map[string]bool{}, doneWell: map[string]bool{},
-			once: map[string]string{}, counted: map[string]bool{}, adds: map[string]share{},
+			once: map[string]string{}, counted: map[string]bool{}, adds: map[string]share{}, askedFirst: map[uint64]*corev1.Pod{},
 			begun: map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
 			endAsked: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
 		}
@@ -338,11 +340,10 @@ func (j *judge) containerEnded(c *container) {
 	}
 }
 
-// vanished: what the runtime forgot may run again, since nobody knows that it ran.
+// vanished: what the runtime forgot has run all the same. Its number may be given again, since the agent may not have seen it.
 func (j *judge) vanished(c *container) {
 	h := j.history(c.uid)
 	delete(h.made, fmt.Sprint(c.name, " ", c.attempt))
-	h.mayRunAgain(c.name)
 	h.forgotten = append(h.forgotten, c)
 	j.lostAt[c.id] = j.sim.clock.uptime
 	if j.forgiving {

@@ -2,6 +2,8 @@ package simulation
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/journalet/journalet/actors"
@@ -115,13 +117,33 @@ func (j *judge) timerFired(ref messages.Ref, rec *journaletv1.Record, t *journal
 	}
 }
 
+// probesSet: what is told of other probes, or of the same in another form, is news. What those of before found may be on its way.
+func (j *judge) probesSet(seq uint64, uid string, set *journaletv1.ProbesSet) {
+	of := uid + " " + set.GetContainer() + " "
+	maps.DeleteFunc(j.results, func(key string, _ bool) bool { return strings.HasPrefix(key, of) })
+	maps.DeleteFunc(j.onTheirWay, func(key string, _ int) bool { return strings.HasPrefix(key, of) })
+	for _, rec := range slices.Concat(j.sim.journal.stored[seq:], j.sim.journal.pending) {
+		if key := resultKey(rec.GetFact().GetProbeResult()); strings.HasPrefix(key, of) {
+			j.onTheirWay[key]++
+		}
+	}
+}
+
 // isNews: a result is told when it differs from the one before of that probe and instance, whichever run of the agent told that.
 func (j *judge) isNews(p *journaletv1.ProbeResult) {
-	key := p.GetUid() + " " + p.GetContainer() + " " + p.GetContainerId() + " " + p.GetKind().String()
-	if was, told := j.results[key]; told && was == p.GetSuccess() {
+	key := resultKey(p)
+	if j.onTheirWay[key] > 0 {
+		j.onTheirWay[key]--
+		return
+	}
+	if was, told := j.results[key]; told && was == p.GetSuccess() && !j.forgiving {
 		j.broken(newsOnly, p.GetUid(), "%s of %s was told before: success %t", p.GetKind(), p.GetContainerId(), was)
 	}
 	j.results[key] = p.GetSuccess()
+}
+
+func resultKey(p *journaletv1.ProbeResult) string {
+	return p.GetUid() + " " + p.GetContainer() + " " + p.GetContainerId() + " " + p.GetKind().String()
 }
 
 // runsOnce tells whether a call makes or starts a container that is to run but once.

@@ -51,15 +51,21 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 		h.questions = append(h.questions, question{seq, digest})
 		if !k.AdmissionAsked.GetAgain() {
 			h.asks, h.asksOf, h.question = demandOf(manifests[digest]), manifests[digest], k.AdmissionAsked.GetQuestion()
-			h.portsAsked = portsOf(manifests[digest])
+			h.portsAsked, h.askedFirst[h.question] = portsOf(manifests[digest]), manifests[digest]
 		}
 	case *journaletv1.Event_AdmissionDecided:
-		h := j.history(k.AdmissionDecided.GetUid())
-		if !k.AdmissionDecided.GetAdmitted() || k.AdmissionDecided.GetQuestion() != h.question {
+		h, digest := j.history(k.AdmissionDecided.GetUid()), k.AdmissionDecided.GetDigest()
+		if !k.AdmissionDecided.GetAdmitted() {
+			return
+		}
+		if h.admittedAs = h.askedFirst[k.AdmissionDecided.GetQuestion()]; digest != "" {
+			h.admittedAs = manifests[digest]
+		}
+		if k.AdmissionDecided.GetQuestion() != h.question {
 			return
 		}
 		h.share, h.shareOf, h.ports, h.holds = h.asks, h.asksOf, h.portsAsked, true
-		if digest := k.AdmissionDecided.GetDigest(); digest != "" {
+		if digest != "" {
 			h.shareOf = manifests[digest]
 			h.share, h.ports = demandOf(h.shareOf), portsOf(h.shareOf)
 		}
@@ -119,26 +125,30 @@ type question struct {
 	digest string
 }
 
-// preempted: pods end for another one, and their priority is lower. The node decided on record cause: what was asked behind that it did
-// not know yet.
+// preempted: pods end for another one, and their priority, with which they were admitted, is lower. The node decided on record cause: what
+// the other one asked behind that it did not know yet.
 func (j *judge) preempted(at time.Duration, cause uint64, k *journaletv1.AdmissionHeld) {
-	priority := func(uid string) int32 {
-		for _, q := range slices.Backward(j.history(uid).questions) {
-			if q.seq > cause {
-				continue
-			}
-			if m := j.sim.manifests.byDigest[q.digest]; m != nil && m.Spec.Priority != nil {
-				return *m.Spec.Priority
-			}
+	mine := int32(0)
+	for _, q := range slices.Backward(j.history(k.GetUid()).questions) {
+		if q.seq <= cause {
+			mine = priorityOf(j.sim.manifests.byDigest[q.digest])
 			break
 		}
-		return 0
 	}
 	for _, uid := range k.GetPreempts() {
-		if j.history(uid).ends(at, nil); priority(uid) >= priority(k.GetUid()) {
-			j.broken(lowerEnds, uid, "it ends for %s: %d and %d", j.sim.manifests.names[k.GetUid()], priority(uid), priority(k.GetUid()))
+		h := j.history(uid)
+		h.ends(at, nil)
+		if its := priorityOf(h.admittedAs); its >= mine {
+			j.broken(lowerEnds, uid, "it ends for %s: %d and %d", j.sim.manifests.names[k.GetUid()], its, mine)
 		}
 	}
+}
+
+func priorityOf(m *corev1.Pod) int32 {
+	if m == nil || m.Spec.Priority == nil {
+		return 0
+	}
+	return *m.Spec.Priority
 }
 
 // taken is what all pods but one hold of the node, by the judge's books.
