@@ -50,10 +50,13 @@ type Driver struct {
 	pods map[string]*pod // by UID
 }
 
-// pod is a pod with readiness gates. types and told are only replaced, never changed.
+// pod is a pod with readiness gates, or one that had some: without types nothing is read. types and told are only replaced, never changed.
 type pod struct {
 	types []string
 	told  map[string]string
+	// untold: it is not known what the pod was told last, since it takes nothing while it has no gates. The next reading is told whatever
+	// it says.
+	untold bool
 	// failed is the last error that was logged.
 	failed string
 }
@@ -72,7 +75,13 @@ func New(o Options) *Driver {
 // Seed takes in what was read of a pod when the agent ended.
 func (d *Driver) Seed(uid string, types []string, said []*journaletv1.GateCondition) {
 	d.set(uid, types)
-	d.SeedOpen(&journaletv1.GatesRead{Uid: uid, Conditions: said})
+	if len(types) > 0 {
+		d.SeedOpen(&journaletv1.GatesRead{Uid: uid, Conditions: said})
+	} else if len(said) > 0 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.pods[uid] = &pod{untold: true}
+	}
 }
 
 // SeedOpen takes in what the journal has of it that the pod has not heard of yet.
@@ -94,21 +103,33 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 		case *journaletv1.Event_GatesSet:
 			d.set(messages.RefOf(rec.GetActor()).ID, k.GatesSet.GetTypes())
 		case *journaletv1.Event_PodForgotten:
-			d.set(k.PodForgotten.GetUid(), nil)
+			d.forget(k.PodForgotten.GetUid())
+		case *journaletv1.Event_PodFinished:
+			d.forget(k.PodFinished.GetUid())
 		}
 	}
+}
+
+// forget ends what is known of a pod: its next life was told nothing.
+func (d *Driver) forget(uid string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.pods, uid)
 }
 
 func (d *Driver) set(uid string, types []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	old := d.pods[uid]
 	if len(types) == 0 {
-		delete(d.pods, uid)
+		if old != nil {
+			d.pods[uid] = &pod{untold: true}
+		}
 		return
 	}
 	p := &pod{types: types}
-	if old := d.pods[uid]; old != nil {
-		p.told = old.told
+	if old != nil {
+		p.told, p.untold = old.told, old.untold
 	}
 	d.pods[uid] = p
 	select {
@@ -138,6 +159,7 @@ func (d *Driver) readAll(ctx context.Context) bool {
 	d.mu.Lock()
 	pods := maps.Clone(d.pods)
 	d.mu.Unlock()
+	maps.DeleteFunc(pods, func(_ string, p *pod) bool { return len(p.types) == 0 })
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		d.read(ctx, uid, pods[uid])
 	}
@@ -165,15 +187,15 @@ func (d *Driver) read(ctx context.Context, uid string, p *pod) {
 		}
 	}
 	d.mu.Lock()
-	told := p.told
+	told, untold := p.told, p.untold
 	d.mu.Unlock()
-	if maps.Equal(now, told) || d.opts.Sink(ctx, r) != nil {
+	if maps.Equal(now, told) && !untold || d.opts.Sink(ctx, r) != nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if cur := d.pods[uid]; cur != nil {
-		cur.told = now
+		cur.told, cur.untold = now, cur.untold && cur != p
 	}
 }
 

@@ -40,8 +40,12 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) set(uid string, types ...string) {
+	r.stored(uid, &journaletv1.Event{Kind: &journaletv1.Event_GatesSet{GatesSet: &journaletv1.GatesSet{Types: types}}})
+}
+
+func (r *rig) stored(uid string, decision *journaletv1.Event) {
 	r.d.Stored(&journaletv1.Record{Actor: messages.Pod(uid).Proto(), Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
-		Decisions: []*journaletv1.Event{{Kind: &journaletv1.Event_GatesSet{GatesSet: &journaletv1.GatesSet{Types: types}}}},
+		Decisions: []*journaletv1.Event{decision},
 	}}})
 }
 
@@ -103,6 +107,31 @@ func TestWhatWasToldBeforeARestartIsNotToldAgain(t *testing.T) {
 	r.d.SeedOpen(&journaletv1.GatesRead{Uid: "v", Conditions: []*journaletv1.GateCondition{{Type: "a", Status: "True"}}})
 	r.d.Seed("w", nil, said) // it has terminated
 	r.tells("u: a=True")
+}
+
+// A pod takes nothing while it has no gates: when it has some again, what it knows may be old.
+func TestAPodThatHasGatesAgainIsToldInAnyCase(t *testing.T) {
+	r := newRig(t)
+	r.write("u", "a: True\n")
+	r.set("u", "a")
+	r.tells("u: a=True")
+	r.set("u")
+	if err := os.Remove(filepath.Join(r.root, "pods", "u", FileName)); err != nil {
+		t.Fatal(err)
+	}
+	r.tells()
+	r.set("u", "a")
+	r.tells("u:")
+	r.tells()
+	// Its next life knows of nothing.
+	r.set("u")
+	r.stored("u", &journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: "u"}}})
+	r.set("u", "a")
+	r.tells()
+	// The agent was restarted meanwhile.
+	r.d.Seed("v", nil, []*journaletv1.GateCondition{{Type: "a", Status: "True"}})
+	r.set("v", "a")
+	r.tells("v:")
 }
 
 func TestNoLinkLeadsOutOfAPodsFolder(t *testing.T) {

@@ -74,7 +74,9 @@ type gates struct {
 type gated struct {
 	types []string
 	told  map[string]string
-	due   bool
+	// untold, as in runtime/gate: the next reading is told whatever it says.
+	untold bool
+	due    bool
 }
 
 func newGates(r *run) *gates {
@@ -83,7 +85,11 @@ func newGates(r *run) *gates {
 
 func (g *gates) seed(uid string, types []string, said []*journaletv1.GateCondition) {
 	g.set(uid, types)
-	g.seedOpen(&journaletv1.GatesRead{Uid: uid, Conditions: said})
+	if len(types) > 0 {
+		g.seedOpen(&journaletv1.GatesRead{Uid: uid, Conditions: said})
+	} else if len(said) > 0 {
+		g.pods[uid] = &gated{untold: true}
+	}
 }
 
 func (g *gates) seedOpen(r *journaletv1.GatesRead) {
@@ -100,20 +106,22 @@ func (g *gates) stored(rec *journaletv1.Record) {
 		if k := e.GetGatesSet(); k != nil {
 			g.set(rec.GetActor().GetId(), k.GetTypes())
 		}
-		if k := e.GetPodForgotten(); k != nil {
-			g.set(k.GetUid(), nil)
-		}
+		delete(g.pods, e.GetPodForgotten().GetUid())
+		delete(g.pods, e.GetPodFinished().GetUid())
 	}
 }
 
 func (g *gates) set(uid string, types []string) {
+	old := g.pods[uid]
 	if len(types) == 0 {
-		delete(g.pods, uid)
+		if old != nil {
+			g.pods[uid] = &gated{untold: true}
+		}
 		return
 	}
 	p := &gated{types: types}
-	if old := g.pods[uid]; old != nil {
-		p.told = old.told
+	if old != nil {
+		p.told, p.untold = old.told, old.untold
 	}
 	g.pods[uid] = p
 	g.look(uid, p, 0)
@@ -121,7 +129,7 @@ func (g *gates) set(uid string, types []string) {
 
 // changed is called when a file has changed: the next look of the period finds it.
 func (g *gates) changed(uid string) {
-	if p := g.pods[uid]; p != nil {
+	if p := g.pods[uid]; p != nil && len(p.types) > 0 {
 		g.look(uid, p, between(g.noise, 0, gate.Period))
 	}
 }
@@ -153,12 +161,12 @@ func (g *gates) read(q *proc, uid string, p *gated) {
 		now[kind] = file.said[kind]
 		fact.Conditions = append(fact.Conditions, &journaletv1.GateCondition{Type: kind, Status: now[kind]})
 	}
-	if maps.Equal(now, p.told) {
+	if maps.Equal(now, p.told) && !p.untold {
 		return
 	}
 	g.run.fact(q, messages.Pod(uid), &journaletv1.Event{Kind: &journaletv1.Event_GatesRead{GatesRead: fact}})
 	if cur := g.pods[uid]; cur != nil {
-		cur.told = now
+		cur.told, cur.untold = now, cur.untold && cur != p
 	}
 }
 
