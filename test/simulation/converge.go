@@ -219,6 +219,9 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 		if v.Status.Phase != corev1.PodSucceeded && v.Status.Phase != corev1.PodFailed {
 			say("it has terminated with phase %s", v.Status.Phase)
 		}
+		if name, code := failed(o, v); name != "" && v.Status.Phase == corev1.PodSucceeded {
+			say("it has succeeded, and %s has failed with %d", name, code)
+		}
 		if ready > 0 {
 			say("it has ended and keeps a ready sandbox")
 		}
@@ -228,6 +231,9 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 			}
 		}
 	case journaletv1.PodStage_POD_STAGE_RUNNING:
+		if late := s.pastDeadline(uid, v); late > deadlineTolerance {
+			say("it runs %s beyond its deadline", late)
+		}
 		waits := s.waitsForShare(a, v)
 		if v.Status.Phase != corev1.PodRunning && len(waits) == 0 || ready != 1 {
 			say("it runs with phase %s and %d ready sandboxes", v.Status.Phase, ready)
@@ -239,6 +245,35 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 		say("it is in stage %s", st.GetStage())
 	}
 	s.judgeDead(o, say)
+}
+
+// deadlineTolerance is what an actor may take to end a pod whose deadline has passed.
+const deadlineTolerance = time.Minute
+
+// pastDeadline is for how long a pod should have ended that may be active only for some time. Where the clock was set since it was admitted,
+// nobody can tell.
+func (s *sim) pastDeadline(uid string, v *corev1.Pod) time.Duration {
+	h, seconds := s.judge.history(uid), v.Spec.ActiveDeadlineSeconds
+	if seconds == nil || !h.holds || s.judge.clockSet >= h.admittedAt {
+		return 0
+	}
+	return s.clock.uptime - h.admittedAt - time.Duration(*seconds)*time.Second
+}
+
+// failed is a main container whose newest instance, as the world has it, ended with another code than 0; "" for none.
+func failed(o *objects, v *corev1.Pod) (name string, code int32) {
+	for i := range v.Spec.Containers {
+		var newest *container
+		for _, c := range o.containers {
+			if c.name == v.Spec.Containers[i].Name && (newest == nil || c.attempt > newest.attempt) {
+				newest = c
+			}
+		}
+		if newest != nil && newest.code != 0 {
+			return newest.name, newest.code
+		}
+	}
+	return "", 0
 }
 
 // judgeContainers holds what runs against the manifest and against what is told of it. Some may wait for what they ask for.

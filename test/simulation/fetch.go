@@ -21,6 +21,8 @@ import (
 // site is the server behind the manifest URLs: all of them give what it holds.
 type site struct {
 	body []byte
+	// changedAt is when it got another body last.
+	changedAt time.Duration
 	// etags: its answers carry one.
 	etags bool
 	// Until a moment of uptime it gives no answer in time, none at all, one with another status, or the body of something else.
@@ -283,6 +285,9 @@ func (p *Plan) urlWorkload(r *rand.Rand) {
 		serve(between(r, 20*time.Second, p.end))
 	}
 }
+
+// serve has the URL give something else.
+func (s *sim) serve(body []byte) { s.site.body, s.site.changedAt = body, s.clock.uptime }
 
 // urlFails is what goes wrong with the manifest URL for a while.
 func (s *sim) urlFails(o Op) {

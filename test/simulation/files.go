@@ -40,12 +40,14 @@ type folder struct {
 	files map[string]*journaletv1.ManifestFile
 	// bodies is what was written.
 	bodies map[string][]byte
-	// changed hears of a write; notifications may be lost.
-	changed func()
+	// changed hears of a write; notifications may be lost. changedAt is when there was one last.
+	changed   func()
+	clock     *clock
+	changedAt time.Duration
 }
 
-func newFolder() *folder {
-	return &folder{files: map[string]*journaletv1.ManifestFile{}, bodies: map[string][]byte{}, changed: func() {}}
+func newFolder(c *clock) *folder {
+	return &folder{clock: c, files: map[string]*journaletv1.ManifestFile{}, bodies: map[string][]byte{}, changed: func() {}}
 }
 
 // put keeps manifests.
@@ -60,13 +62,14 @@ func (l *library) put(pods []manifest.Parsed) {
 func (f *folder) write(l *library, path string, body []byte) {
 	m, pods := reading.Decode(path, "/pods/"+path, body, manifest.Options{NodeName: nodeName})
 	l.put(pods)
-	f.files[path], f.bodies[path] = m, body
+	f.files[path], f.bodies[path], f.changedAt = m, body, f.clock.uptime
 	f.changed()
 }
 
 func (f *folder) remove(path string) {
 	delete(f.files, path)
 	delete(f.bodies, path)
+	f.changedAt = f.clock.uptime
 	f.changed()
 }
 

@@ -28,6 +28,9 @@ const (
 	oneAtATime      = "calls that exclude each other are not made at once"
 	takenBack       = "what was taken back in time is not done"
 	oneOutcome      = "one outcome of an intent at most"
+	withinLimits    = "no more calls at once than the configuration allows"
+	onePull         = "an image is pulled once at a time"
+	namedStays      = "no pod is cleared away that a source names"
 	graceKept       = "no container is killed before its grace is over"
 	countsGrow      = "restart counts never go down"
 	newAttempts     = "an attempt number is used once"
@@ -77,6 +80,11 @@ type judge struct {
 	fold    *host.Fold
 	states  map[decided][]byte
 	intents map[string]*intent
+	// config is that of the run that began last, busy counts the calls under way by what bounds them.
+	config *journaletv1.AgentConfig
+	busy   map[bound]int
+	// read is when each source was first read as a whole.
+	read map[string]time.Duration
 	// timers are those that each actor had set after what it handled last.
 	timers map[messages.Ref]map[string]*journaletv1.Timer
 	// due is when what is set has to fire, and results are what probes were told to find last; onTheirWay counts what those found that
@@ -95,6 +103,8 @@ type judge struct {
 	clockSet time.Duration
 	// forgiving is set where the journal lost what it had acknowledged: what was counted there is counted anew.
 	forgiving bool
+	// rebuilding is set while records are booked again: they have been judged.
+	rebuilding bool
 	// steps, ran and instances are counted for reports.
 	steps, instances int
 	covered          map[string]int
@@ -122,13 +132,14 @@ func newJudge(s *sim) *judge {
 
 func (j *judge) forgetRecords() {
 	j.fold = host.NewFold(host.AllDeciders, j.sim.manifests.get)
-	j.states, j.intents = map[decided][]byte{}, map[string]*intent{}
+	j.states, j.intents, j.busy = map[decided][]byte{}, map[string]*intent{}, map[bound]int{}
+	j.read = map[string]time.Duration{}
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
 // broken notes the first thing that must not have happened.
 func (j *judge) broken(invariant, uid, format string, args ...any) {
-	if j.first == nil {
+	if j.first == nil && !j.rebuilding {
 		j.first = &Broken{
 			Invariant: invariant, UID: uid, Text: fmt.Sprintf(format, args...), At: j.sim.clock.uptime, Record: len(j.sim.journal.stored),
 		}
@@ -186,11 +197,12 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		h := j.history(author.ID)
 		in := &intent{req: k.CallRequested, overtaken: h.overtaken(k.CallRequested.GetStartContainer())}
 		j.intents[id] = in
+		j.onePull(h, in)
 		h.open = append(h.open, in)
 		h.asked(at, k.CallRequested)
 	case *journaletv1.Event_CallDispatched:
 		if in := j.intents[k.CallDispatched.GetIntentId()]; in != nil {
-			in.dispatched = true
+			j.dispatched(in, k.CallDispatched)
 			if in.withdrawn > 0 && cause >= in.withdrawn && !k.CallDispatched.GetInDoubt() {
 				j.broken(takenBack, in.req.GetPodUid(), "taken back by record %d, and begun for record %d: %v", in.withdrawn, cause, in.req)
 			}
@@ -199,6 +211,12 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		if in := j.intents[k.CallWithdrawn.GetIntentId()]; in != nil && !in.dispatched && in.withdrawn == 0 {
 			in.withdrawn = seq
 		}
+	case *journaletv1.Event_AgentStarted:
+		j.began(k.AgentStarted.GetConfig())
+	case *journaletv1.Event_SourceReady:
+		j.read[k.SourceReady.GetSource()] = j.sim.journal.storedAt[seq-1]
+	case *journaletv1.Event_OrphanDisowned:
+		j.disowned(k.OrphanDisowned.GetUid())
 	case *journaletv1.Event_CallDropped:
 		j.outcome(k.CallDropped.GetIntentId())
 	case *journaletv1.Event_CallFinished:
@@ -225,7 +243,9 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_PodForgotten:
 		j.history(k.PodForgotten.GetUid()).source = ""
 	case *journaletv1.Event_AdmissionHeld:
-		j.preempted(at, cause, k.AdmissionHeld)
+		j.held(at, cause, k.AdmissionHeld)
+	case *journaletv1.Event_ResizeHeld:
+		j.preempted(at, k.ResizeHeld.GetUid(), k.ResizeHeld.GetDigest(), k.ResizeHeld.GetPreempts())
 	case *journaletv1.Event_PodEnding:
 		j.history(author.ID).ends(at, k.PodEnding.GetGrace())
 	case *journaletv1.Event_PodFinished:
@@ -243,7 +263,9 @@ func (j *judge) outcome(id string) {
 	case in.finished:
 		j.broken(oneOutcome, in.req.GetPodUid(), "a second outcome of %s: %v", id, in.req)
 	default:
-		in.finished = true
+		if in.finished = true; in.dispatched {
+			j.busy[boundOf(in.req)]--
+		}
 		d, err := messages.ParseDecisionID(id)
 		if err != nil {
 			j.broken(oneOutcome, in.req.GetPodUid(), "%v", err)
@@ -315,7 +337,8 @@ func (j *judge) recovered(cells *host.Cells) {
 // rebuild keeps the books again from the records that are left after some were lost that had been acknowledged. What really
 // happened did happen; counts may be lower than before.
 func (j *judge) rebuild() {
-	j.forgiving = true
+	j.forgiving, j.rebuilding = true, true
+	defer func() { j.rebuilding = false }()
 	j.forgetRecords()
 	for _, h := range j.pods {
 		h.forgetRecords()

@@ -59,6 +59,8 @@ type podHistory struct {
 	adds map[string]share
 	// shareOf is the manifest that share is of, asksOf the one that asks is of, admittedAs the one that it was admitted with.
 	shareOf, asksOf, admittedAs *corev1.Pod
+	// admittedAt is when the node let it in.
+	admittedAt time.Duration
 	// askedFirst are the manifests of its lives' first questions, by AdmissionAsked.question.
 	askedFirst map[uint64]*corev1.Pod
 	// question is AdmissionAsked.question of its newest life.

@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"text/tabwriter"
 )
 
 var (
@@ -26,7 +28,7 @@ type mutant struct {
 }
 
 // TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it within 500
-// seeds.
+// seeds. It ends with a table of all: the defect, how many seeds were carried out until it was found, and by what.
 func TestEveryMutantIsFound(t *testing.T) {
 	all := readMutants(t)
 	if *someMutants > 0 {
@@ -37,12 +39,19 @@ func TestEveryMutantIsFound(t *testing.T) {
 		}
 		all = some
 	}
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "DEFECT\tSEEDS\tFOUND BY")
 	for _, m := range all {
 		if !strings.Contains(m.name, *oneMutant) {
 			continue
 		}
-		t.Run(m.name, func(t *testing.T) { m.find(t) })
+		seeds, by := "", "NOT FOUND"
+		t.Run(m.name, func(t *testing.T) { seeds, by = m.find(t) })
+		fmt.Fprintf(w, "%s\t%s\t%s\n", m.name, seeds, by)
 	}
+	_ = w.Flush()
+	t.Logf("\n%s", table.String())
 }
 
 func readMutants(t *testing.T) []mutant {
@@ -69,9 +78,13 @@ func readMutants(t *testing.T) []mutant {
 	return all
 }
 
-var foundBy = regexp.MustCompile(`seed \d+: .*`)
+var (
+	foundBy   = regexp.MustCompile(`seed (\d+: .*)`)
+	seedsDone = regexp.MustCompile(`(\d+) seeds, `)
+)
 
-func (m mutant) find(t *testing.T) {
+// find tells how many seeds it took to find the defect, and which one found it by which invariant.
+func (m mutant) find(t *testing.T) (seeds, by string) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -99,11 +112,13 @@ func (m mutant) find(t *testing.T) {
 	cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-count=1", "-run", "^TestNothingBreaksUnderFaults$",
 		".", fmt.Sprintf("-sim.seeds=%d", *mutantSeeds), "-sim.first=1", "-sim.stop", "-sim.shrink=false")
 	out, err := cmd.CombinedOutput()
-	found := foundBy.Find(out)
-	if err == nil || found == nil {
-		t.Fatalf("not found within %d seeds: %v\n%s", *mutantSeeds, err, tailOf(out))
+	found, done := foundBy.FindSubmatch(out), seedsDone.FindSubmatch(out)
+	if err == nil || found == nil || done == nil {
+		t.Errorf("not found within %d seeds: %v\n%s", *mutantSeeds, err, tailOf(out))
+		return fmt.Sprint(*mutantSeeds), "NOT FOUND"
 	}
-	t.Logf("%s", found)
+	t.Logf("found, %s seeds", done[1])
+	return string(done[1]), "seed " + string(found[1])
 }
 
 func tailOf(b []byte) []byte { return b[max(0, len(b)-2000):] }

@@ -88,6 +88,9 @@ func planWith(seed uint64, pods int) *Plan {
 	p.hostPorts(stream(seed, "plan of host ports"))
 	p.faults(stream(seed, "plan of faults"))
 	p.clockAndStarts(stream(seed, "plan of clock and starts"))
+	p.crowd(stream(seed, "plan of a crowd"))
+	p.lostStarts(stream(seed, "plan of lost starts"))
+	p.lostJournalAndURL(stream(seed, "plan of a lost journal and the URL"))
 	slices.SortStableFunc(p.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Ops {
 		p.Ops[i].N = i
@@ -165,6 +168,7 @@ var mischief = map[string]struct {
 	"the disk stalls":           {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = max(s.journal.stalledUntil, s.clock.uptime+o.lasts) }},
 	"an actor is slow":          {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
 	"the next start vanishes":   {0, 0, 0, func(s *sim, _ Op) { s.world.atStart = s.world.vanish }},
+	"the next start is lost":    {2, 10 * time.Millisecond, 30 * time.Second, (*sim).loseNextStart},
 	"the clock goes at a start": {0, 0, 0, func(s *sim, o Op) { s.world.atStart = func(*container) { s.setClock(-o.lasts) } }},
 	"other conditions":          {5, 0, 0, (*sim).otherConditions},
 	"kill around a start":       {8, time.Millisecond, 10 * time.Second, killAt(onceBegins, onceUnderWay, onceDone, onceUnrecorded)},
@@ -212,6 +216,26 @@ func (p *Plan) clockAndStarts(r *rand.Rand) {
 	}
 }
 
+// lostStarts has, in some plans, several starts lost of containers that are to run but once.
+func (p *Plan) lostStarts(r *rand.Rand) {
+	if !chance(r, 4) {
+		return
+	}
+	for range 2 + r.IntN(6) {
+		p.Ops = append(p.Ops, Op{At: between(r, 0, p.end), Kind: "the next start is lost", lasts: between(r, 10*time.Millisecond, 10*time.Second)})
+	}
+}
+
+// lostJournalAndURL has, in some plans, the agent begin without its journal while the URL gives nothing: what it named is nobody's until then.
+func (p *Plan) lostJournalAndURL(r *rand.Rand) {
+	if !p.config.urls || !chance(r, 4) {
+		return
+	}
+	at := between(r, time.Minute, p.end)
+	p.Ops = append(p.Ops, Op{At: at, Kind: "the URL fails", lasts: between(r, 10*time.Second, 4*time.Minute), pick: r.Uint64()},
+		Op{At: at + between(r, 0, 10*time.Second), Kind: "the journal is lost", lasts: between(r, time.Millisecond, 10*time.Second)})
+}
+
 func (s *sim) do(o Op) {
 	switch o.Kind {
 	case "write":
@@ -221,7 +245,7 @@ func (s *sim) do(o Op) {
 	case "resize":
 		s.resizeSome(o)
 	case "serve":
-		s.site.body = o.body
+		s.serve(o.body)
 	default:
 		mischief[o.Kind].do(s, o)
 	}
@@ -229,6 +253,21 @@ func (s *sim) do(o Op) {
 
 // later does something when an op is over, unless the faults are over before.
 func (s *sim) later(d time.Duration, do func()) { s.clock.after(nil, d, do) }
+
+// loseNextStart has the runtime die in the next start of a container that is to run but once, and forget that: nobody is left who knows
+// whether it ran.
+func (s *sim) loseNextStart(o Op) {
+	s.world.atStart = func(c *container) {
+		switch {
+		case s.world.calm:
+		case !neverAgain(c.manifest, c.spec) || !s.world.up:
+			s.loseNextStart(o)
+		default:
+			s.world.vanish(c)
+			s.killRuntime(o)
+		}
+	}
+}
 
 func (s *sim) killAgent(o Op) {
 	if s.agent != nil {

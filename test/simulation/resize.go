@@ -43,7 +43,7 @@ func (s *sim) resizeSome(o Op) {
 		return
 	}
 	if body := resized(r, s.site.body); body != nil {
-		s.site.body = body
+		s.serve(body)
 	}
 }
 

@@ -65,8 +65,8 @@ type Options struct {
 
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
-	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), folder: newFolder()}
-	s.site = newSite()
+	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite()}
+	s.folder = newFolder(s.clock)
 	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)
 	s.judge = newJudge(s)

@@ -32,8 +32,12 @@ const largeCPU = 64_000
 func (p *Plan) nodeSize(r *rand.Rand) {
 	p.config.cpu, p.config.memory = largeCPU, 128<<30
 	if chance(r, 4) {
-		p.config.cpu, p.config.memory = 4000+r.Int64N(8000), (8+r.Int64N(16))<<30
+		p.smallNode(r)
 	}
+}
+
+func (p *Plan) smallNode(r *rand.Rand) {
+	p.config.cpu, p.config.memory = 4000+r.Int64N(8000), (8+r.Int64N(16))<<30
 }
 
 // allocatable is what the node has for pods.
@@ -58,6 +62,7 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 		if !k.AdmissionDecided.GetAdmitted() {
 			return
 		}
+		h.admittedAt = j.sim.clock.uptime
 		if h.admittedAs = h.askedFirst[k.AdmissionDecided.GetQuestion()]; digest != "" {
 			h.admittedAs = manifests[digest]
 		}
@@ -125,21 +130,24 @@ type question struct {
 	digest string
 }
 
-// preempted: pods end for another one, and their priority, with which they were admitted, is lower. The node decided on record cause: what
-// the other one asked behind that it did not know yet.
-func (j *judge) preempted(at time.Duration, cause uint64, k *journaletv1.AdmissionHeld) {
-	mine := int32(0)
+// held: pods end for one that is to be admitted. The node decided on record cause: what that one asked behind that it did not know yet.
+func (j *judge) held(at time.Duration, cause uint64, k *journaletv1.AdmissionHeld) {
 	for _, q := range slices.Backward(j.history(k.GetUid()).questions) {
 		if q.seq <= cause {
-			mine = priorityOf(j.sim.manifests.byDigest[q.digest])
-			break
+			j.preempted(at, k.GetUid(), q.digest, k.GetPreempts())
+			return
 		}
 	}
-	for _, uid := range k.GetPreempts() {
+}
+
+// preempted: the priority of those that end for another one is lower, as they were admitted.
+func (j *judge) preempted(at time.Duration, by, digest string, uids []string) {
+	mine := priorityOf(j.sim.manifests.byDigest[digest])
+	for _, uid := range uids {
 		h := j.history(uid)
 		h.ends(at, nil)
 		if its := priorityOf(h.admittedAs); its >= mine {
-			j.broken(lowerEnds, uid, "it ends for %s: %d and %d", j.sim.manifests.names[k.GetUid()], its, mine)
+			j.broken(lowerEnds, uid, "it ends for %s: %d and %d", j.sim.manifests.names[by], its, mine)
 		}
 	}
 }

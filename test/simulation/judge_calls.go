@@ -1,0 +1,57 @@
+package simulation
+
+import (
+	"slices"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// What must hold of calls together: how many there are at once, and of which kind.
+
+// bound is what bounds how many calls are made at once.
+type bound int
+
+const (
+	unbounded bound = iota
+	startConcurrency
+	stopConcurrency
+	pullConcurrency
+)
+
+func boundOf(req *journaletv1.CallRequested) bound {
+	switch req.GetWork().(type) {
+	case *journaletv1.CallRequested_RunSandbox, *journaletv1.CallRequested_StartContainer, *journaletv1.CallRequested_UpdateContainer,
+		*journaletv1.CallRequested_SetUpVolumes:
+		return startConcurrency
+	case *journaletv1.CallRequested_StopSandbox, *journaletv1.CallRequested_RemoveSandbox, *journaletv1.CallRequested_RemoveContainer,
+		*journaletv1.CallRequested_CleanPod:
+		return stopConcurrency
+	case *journaletv1.CallRequested_PullImage:
+		return pullConcurrency
+	}
+	return unbounded // stops that wait for their grace, and hooks: their bounds are too high to be reached here
+}
+
+// dispatched: with each call that begins there are no more of its kind than the configuration of the run allows. Those that a run before
+// began go on, though it may have allowed more.
+func (j *judge) dispatched(in *intent, d *journaletv1.CallDispatched) {
+	of := boundOf(in.req)
+	if !in.dispatched {
+		j.busy[of]++
+	}
+	in.dispatched = true
+	most := map[bound]uint32{
+		startConcurrency: j.config.GetStartConcurrency(), stopConcurrency: j.config.GetStopConcurrency(), pullConcurrency: j.config.GetPullConcurrency(),
+	}
+	if n := j.busy[of]; of != unbounded && !d.GetInDoubt() && n > int(most[of]) && !j.forgiving {
+		j.broken(withinLimits, in.req.GetPodUid(), "%d calls at once, and %d may be: %v", n, most[of], in.req)
+	}
+}
+
+// onePull: pods that want the same image wait for the same pull.
+func (j *judge) onePull(asker *podHistory, in *intent) {
+	image := in.req.GetPullImage().GetImage()
+	if image != "" && slices.ContainsFunc(asker.open, func(other *intent) bool { return other.req.GetPullImage().GetImage() == image }) {
+		j.broken(onePull, "", "%s is being pulled", image)
+	}
+}

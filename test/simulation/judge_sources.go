@@ -1,0 +1,39 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// began takes note of what a run is configured with. A source that it leaves out is as new when it comes back.
+func (j *judge) began(c *journaletv1.AgentConfig) {
+	j.config = c
+	maps.DeleteFunc(j.read, func(source string, _ time.Duration) bool {
+		return !slices.Contains(c.GetSources(), source) && source != messages.FileSource
+	})
+}
+
+// disowned: what the agent finds and no source names is cleared away when every source that is configured has been read.
+func (j *judge) disowned(uid string) {
+	s := j.sim
+	named := s.filed()[uid] != "" && s.folder.changedAt < j.mustKnow(messages.FileSource)
+	if slices.Contains(j.config.GetSources(), messages.HTTPSource) {
+		named = named || s.served()[uid] != "" && max(s.site.changedAt, s.site.wrongUntil) < j.mustKnow(messages.HTTPSource)
+	}
+	if named {
+		j.broken(namedStays, uid, "it is taken for nobody's")
+	}
+}
+
+// mustKnow is the moment of which the agent must know what a source said then before it clears away what that does not name: when it was
+// read first as a whole, and, as long as it was not, the beginning of the run.
+func (j *judge) mustKnow(source string) time.Duration {
+	if at, ok := j.read[source]; ok {
+		return at
+	}
+	return j.runSince
+}
