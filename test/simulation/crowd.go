@@ -25,7 +25,13 @@ func (p *Plan) crowd(r *rand.Rand) {
 	}
 	for range 2 * n {
 		at, i := between(r, 20*time.Second, p.end), r.IntN(n)
-		switch r.IntN(5) {
+		switch r.IntN(6) {
+		case 5:
+			// One comes, goes and comes again as another one before the node has said a word.
+			p.Ops = append(p.Ops, Op{At: at, Kind: "the node's actor is slow", lasts: between(r, time.Second, 4*time.Second)})
+			write(at, i)
+			p.Ops = append(p.Ops, Op{At: min(at+between(r, 100*time.Millisecond, 500*time.Millisecond), p.end), Kind: "remove", file: fmt.Sprintf("c%d.json", i)})
+			write(at+between(r, 500*time.Millisecond, time.Second), i)
 		case 0, 1:
 			p.Ops = append(p.Ops, Op{At: at, Kind: "remove", file: fmt.Sprintf("c%d.json", i)})
 		case 2:

@@ -47,6 +47,7 @@ const (
 	oneShare        = "what runs has together no more than the node"
 	onePort         = "no two pods that run have one host port"
 	lowerEnds       = "a pod ends only for one of higher priority"
+	roomKept        = "a pod for which others end is let in"
 	timerTime       = "no timer counts before its time"
 	timerLate       = "no timer fires late"
 	newsOnly        = "a probe's result is told when it has changed"
@@ -80,9 +81,9 @@ type judge struct {
 	fold    *host.Fold
 	states  map[decided][]byte
 	intents map[string]*intent
-	// config is that of the run that began last, busy counts the calls under way by what bounds them.
-	config *journaletv1.AgentConfig
-	busy   map[bound]int
+	// configs are those of the runs that began, busy counts the calls under way by what bounds them.
+	configs []configured
+	busy    map[bound]int
 	// read is when each source was first read as a whole.
 	read map[string]time.Duration
 	// timers are those that each actor had set after what it handled last.
@@ -133,7 +134,7 @@ func newJudge(s *sim) *judge {
 func (j *judge) forgetRecords() {
 	j.fold = host.NewFold(host.AllDeciders, j.sim.manifests.get)
 	j.states, j.intents, j.busy = map[decided][]byte{}, map[string]*intent{}, map[bound]int{}
-	j.read = map[string]time.Duration{}
+	j.read, j.configs = map[string]time.Duration{}, nil
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
@@ -202,7 +203,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		h.asked(at, k.CallRequested)
 	case *journaletv1.Event_CallDispatched:
 		if in := j.intents[k.CallDispatched.GetIntentId()]; in != nil {
-			j.dispatched(in, k.CallDispatched)
+			j.dispatched(cause, in, k.CallDispatched)
 			if in.withdrawn > 0 && cause >= in.withdrawn && !k.CallDispatched.GetInDoubt() {
 				j.broken(takenBack, in.req.GetPodUid(), "taken back by record %d, and begun for record %d: %v", in.withdrawn, cause, in.req)
 			}
@@ -212,11 +213,11 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 			in.withdrawn = seq
 		}
 	case *journaletv1.Event_AgentStarted:
-		j.began(k.AgentStarted.GetConfig())
+		j.began(seq, k.AgentStarted.GetConfig())
 	case *journaletv1.Event_SourceReady:
 		j.read[k.SourceReady.GetSource()] = j.sim.journal.storedAt[seq-1]
 	case *journaletv1.Event_OrphanDisowned:
-		j.disowned(k.OrphanDisowned.GetUid())
+		j.disowned(cause, k.OrphanDisowned.GetUid())
 	case *journaletv1.Event_CallDropped:
 		j.outcome(k.CallDropped.GetIntentId())
 	case *journaletv1.Event_CallFinished:

@@ -32,20 +32,37 @@ func boundOf(req *journaletv1.CallRequested) bound {
 	return unbounded // stops that wait for their grace, and hooks: their bounds are too high to be reached here
 }
 
-// dispatched: with each call that begins there are no more of its kind than the configuration of the run allows. Those that a run before
-// began go on, though it may have allowed more.
-func (j *judge) dispatched(in *intent, d *journaletv1.CallDispatched) {
+// dispatched: with each call that begins there are no more of its kind than the configuration allows that the agent had when it decided so, on
+// record cause. Those that a run before began go on, though it may have allowed more.
+func (j *judge) dispatched(cause uint64, in *intent, d *journaletv1.CallDispatched) {
 	of := boundOf(in.req)
 	if !in.dispatched {
 		j.busy[of]++
 	}
 	in.dispatched = true
+	c := j.configAt(cause)
 	most := map[bound]uint32{
-		startConcurrency: j.config.GetStartConcurrency(), stopConcurrency: j.config.GetStopConcurrency(), pullConcurrency: j.config.GetPullConcurrency(),
+		startConcurrency: c.GetStartConcurrency(), stopConcurrency: c.GetStopConcurrency(), pullConcurrency: c.GetPullConcurrency(),
 	}
 	if n := j.busy[of]; of != unbounded && !d.GetInDoubt() && n > int(most[of]) && !j.forgiving {
 		j.broken(withinLimits, in.req.GetPodUid(), "%d calls at once, and %d may be: %v", n, most[of], in.req)
 	}
+}
+
+// configured is what a run of the agent began with, and the record of that.
+type configured struct {
+	seq uint64
+	*journaletv1.AgentConfig
+}
+
+// configAt is the configuration as of a record.
+func (j *judge) configAt(seq uint64) *journaletv1.AgentConfig {
+	for _, c := range slices.Backward(j.configs) {
+		if c.seq <= seq {
+			return c.AgentConfig
+		}
+	}
+	return nil
 }
 
 // onePull: pods that want the same image wait for the same pull.

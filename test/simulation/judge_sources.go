@@ -10,18 +10,18 @@ import (
 )
 
 // began takes note of what a run is configured with. A source that it leaves out is as new when it comes back.
-func (j *judge) began(c *journaletv1.AgentConfig) {
-	j.config = c
+func (j *judge) began(seq uint64, c *journaletv1.AgentConfig) {
+	j.configs = append(j.configs, configured{seq, c})
 	maps.DeleteFunc(j.read, func(source string, _ time.Duration) bool {
 		return !slices.Contains(c.GetSources(), source) && source != messages.FileSource
 	})
 }
 
 // disowned: what the agent finds and no source names is cleared away when every source that is configured has been read.
-func (j *judge) disowned(uid string) {
+func (j *judge) disowned(cause uint64, uid string) {
 	s := j.sim
 	named := s.filed()[uid] != "" && s.folder.changedAt < j.mustKnow(messages.FileSource)
-	if slices.Contains(j.config.GetSources(), messages.HTTPSource) {
+	if slices.Contains(j.configAt(cause).GetSources(), messages.HTTPSource) {
 		named = named || s.served()[uid] != "" && max(s.site.changedAt, s.site.wrongUntil) < j.mustKnow(messages.HTTPSource)
 	}
 	if named {

@@ -65,6 +65,8 @@ type podHistory struct {
 	askedFirst map[uint64]*corev1.Pod
 	// question is AdmissionAsked.question of its newest life.
 	question uint64
+	// madeRoom is the question for which others end, 0 for none, or for one that was asked anew since.
+	madeRoom uint64
 	// questions are the manifests that it was put before the node with, in order.
 	questions []question
 	// open are its calls that have no outcome yet.

@@ -168,6 +168,8 @@ var mischief = map[string]struct {
 	"the disk stalls":           {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = max(s.journal.stalledUntil, s.clock.uptime+o.lasts) }},
 	"an actor is slow":          {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
 	"the next start vanishes":   {0, 0, 0, func(s *sim, _ Op) { s.world.atStart = s.world.vanish }},
+	"a replacement vanishes":    {0, 0, 0, (*sim).vanishReplacement},
+	"the node's actor is slow":  {0, 0, 0, func(s *sim, o Op) { s.wedge(messages.Node, o.lasts) }},
 	"the next start is lost":    {2, 10 * time.Millisecond, 30 * time.Second, (*sim).loseNextStart},
 	"the clock goes at a start": {0, 0, 0, func(s *sim, o Op) { s.world.atStart = func(*container) { s.setClock(-o.lasts) } }},
 	"other conditions":          {5, 0, 0, (*sim).otherConditions},
@@ -216,13 +218,15 @@ func (p *Plan) clockAndStarts(r *rand.Rand) {
 	}
 }
 
-// lostStarts has, in some plans, several starts lost of containers that are to run but once.
+// lostStarts has, in some plans, several starts lost of containers that are to run but once, or what they started.
 func (p *Plan) lostStarts(r *rand.Rand) {
 	if !chance(r, 4) {
 		return
 	}
-	for range 2 + r.IntN(6) {
-		p.Ops = append(p.Ops, Op{At: between(r, 0, p.end), Kind: "the next start is lost", lasts: between(r, 10*time.Millisecond, 10*time.Second)})
+	for range 2 + r.IntN(8) {
+		p.Ops = append(p.Ops, Op{
+			At: between(r, 0, p.end), Kind: pick(r, "the next start is lost", "a replacement vanishes"), lasts: between(r, 10*time.Millisecond, 10*time.Second),
+		})
 	}
 }
 
@@ -233,7 +237,7 @@ func (p *Plan) lostJournalAndURL(r *rand.Rand) {
 	}
 	at := between(r, time.Minute, p.end)
 	p.Ops = append(p.Ops, Op{At: at, Kind: "the URL fails", lasts: between(r, 10*time.Second, 4*time.Minute), pick: r.Uint64()},
-		Op{At: at + between(r, 0, 10*time.Second), Kind: "the journal is lost", lasts: between(r, time.Millisecond, 10*time.Second)})
+		Op{At: min(at+between(r, 0, 10*time.Second), p.end), Kind: "the journal is lost", lasts: between(r, time.Millisecond, 10*time.Second)})
 }
 
 func (s *sim) do(o Op) {
@@ -257,14 +261,26 @@ func (s *sim) later(d time.Duration, do func()) { s.clock.after(nil, d, do) }
 // loseNextStart has the runtime die in the next start of a container that is to run but once, and forget that: nobody is left who knows
 // whether it ran.
 func (s *sim) loseNextStart(o Op) {
+	s.atNextStart(func(c *container) bool { return neverAgain(c.manifest, c.spec) && s.world.up }, func(c *container) {
+		s.world.vanish(c)
+		s.killRuntime(o)
+	})
+}
+
+// vanishReplacement has the runtime forget a container that is to run but once when it starts in the place of another one.
+func (s *sim) vanishReplacement(Op) {
+	s.atNextStart(func(c *container) bool { return neverAgain(c.manifest, c.spec) && c.attempt > 0 }, s.world.vanish)
+}
+
+// atNextStart does something to the next container of a kind that is started, before its start is answered.
+func (s *sim) atNextStart(match func(*container) bool, do func(*container)) {
 	s.world.atStart = func(c *container) {
 		switch {
 		case s.world.calm:
-		case !neverAgain(c.manifest, c.spec) || !s.world.up:
-			s.loseNextStart(o)
-		default:
-			s.world.vanish(c)
-			s.killRuntime(o)
+		case match(c):
+			do(c)
+		case s.world.atStart == nil:
+			s.atNextStart(match, do)
 		}
 	}
 }
@@ -415,8 +431,14 @@ func (s *sim) wedgeActor(o Op) {
 		return
 	}
 	refs := s.agent.cells.Refs()
-	ref := refs[o.pick%uint64(len(refs))]
-	if ref != messages.Agent {
-		s.agent.wedged[ref] = s.clock.uptime + o.lasts
+	if ref := refs[o.pick%uint64(len(refs))]; ref != messages.Agent {
+		s.wedge(ref, o.lasts)
+	}
+}
+
+// wedge has an actor handle nothing for a while.
+func (s *sim) wedge(ref messages.Ref, lasts time.Duration) {
+	if s.agent != nil {
+		s.agent.wedged[ref] = s.clock.uptime + lasts
 	}
 }

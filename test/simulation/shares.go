@@ -53,6 +53,7 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 		h := j.history(k.AdmissionAsked.GetUid())
 		digest := k.AdmissionAsked.GetDigest()
 		h.questions = append(h.questions, question{seq, digest})
+		h.madeRoom = 0
 		if !k.AdmissionAsked.GetAgain() {
 			h.asks, h.asksOf, h.question = demandOf(manifests[digest]), manifests[digest], k.AdmissionAsked.GetQuestion()
 			h.portsAsked, h.askedFirst[h.question] = portsOf(manifests[digest]), manifests[digest]
@@ -60,6 +61,9 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 	case *journaletv1.Event_AdmissionDecided:
 		h, digest := j.history(k.AdmissionDecided.GetUid()), k.AdmissionDecided.GetDigest()
 		if !k.AdmissionDecided.GetAdmitted() {
+			if h.madeRoom == k.AdmissionDecided.GetQuestion() && h.madeRoom != 0 && !j.forgiving {
+				j.broken(roomKept, k.AdmissionDecided.GetUid(), "it is rejected: %s", k.AdmissionDecided.GetMessage())
+			}
 			return
 		}
 		h.admittedAt = j.sim.clock.uptime
@@ -135,6 +139,9 @@ func (j *judge) held(at time.Duration, cause uint64, k *journaletv1.AdmissionHel
 	for _, q := range slices.Backward(j.history(k.GetUid()).questions) {
 		if q.seq <= cause {
 			j.preempted(at, k.GetUid(), q.digest, k.GetPreempts())
+			if h := j.history(k.GetUid()); len(k.GetPreempts()) > 0 && q == h.questions[len(h.questions)-1] {
+				h.madeRoom = h.question
+			}
 			return
 		}
 	}
