@@ -22,7 +22,7 @@ func (a *Actor) evolveResizeAsked(q *journaletv1.ResizeAsked, added bool) {
 	}
 	s.Resizes[q.GetUid()] = &journaletv1.WaitingResize{
 		Digest: q.GetDigest(), Demand: q.GetDemand(), Priority: q.GetPriority(), Guaranteed: q.GetGuaranteed(),
-		Since: s.Resizes[q.GetUid()].GetSince(), Added: added,
+		Since: s.Resizes[q.GetUid()].GetSince(), Added: added, Question: q.GetQuestion(),
 	}
 }
 
@@ -149,7 +149,7 @@ func (a *Actor) answerResize(uid string) *journaletv1.Event {
 	}
 	if w.GetPriority() >= systemCritical {
 		if victims, err := Victims(a.candidates(w.GetPriority()), a.lacks(want, a.usedAfter().minus(mine))); err == nil {
-			h := &journaletv1.ResizeHeld{Uid: uid, Digest: w.GetDigest(), Reason: r.reason, Message: r.message, FullName: p.GetFullName()}
+			h := &journaletv1.ResizeHeld{Uid: uid, Digest: w.GetDigest(), Reason: r.reason, Message: r.message, FullName: p.GetFullName(), Question: w.GetQuestion()}
 			for _, v := range victims {
 				h.Preempts = append(h.Preempts, v.UID)
 			}
@@ -164,11 +164,12 @@ func (a *Actor) answerResize(uid string) *journaletv1.Event {
 
 // resizeDecided allocates what a pod waits for, or tells why it cannot be now.
 func (a *Actor) resizeDecided(uid string, r *rejection) *journaletv1.Event {
-	d := &journaletv1.ResizeDecided{Uid: uid, Digest: a.state.Resizes[uid].GetDigest(), Allocated: r == nil}
+	w := a.state.Resizes[uid]
+	d := &journaletv1.ResizeDecided{Uid: uid, Digest: w.GetDigest(), Allocated: r == nil, Question: w.GetQuestion()}
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message
 	}
-	if a.state.Resizes[uid].GetAdded() {
+	if w.GetAdded() {
 		return &journaletv1.Event{Kind: &journaletv1.Event_AdditionDecided{AdditionDecided: d}}
 	}
 	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: d}}

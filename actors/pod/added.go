@@ -26,14 +26,15 @@ func (a *Actor) covers(m *corev1.Pod) bool {
 	return resize.Covers(m, a.wanted, a.state.AllocatedAdded)
 }
 
-// keepLeft notes what containers have that run, or are being started, and that the allocated manifest does not have any more: should they
-// come back before they have been stopped, they have it still. a.manifest is what was carried out until now.
+// keepLeft notes what containers have that run, or are being started, and that neither the allocated manifest nor the wanted one has any more:
+// should they come back before they have been stopped, they have it still. One that is wanted has come back while the node was asked about
+// the pod without it, and does not count in what it was given. a.manifest is what was carried out until now.
 func (a *Actor) keepLeft() {
 	if a.manifest == nil || !a.state.GetAdditions() {
 		return
 	}
 	for c := range a.all() {
-		if !resize.Has(a.allocatedOrWanted(), c.Name) && a.busy(c.Name) {
+		if !resize.Has(a.allocatedOrWanted(), c.Name) && !resize.Has(a.wanted, c.Name) && a.busy(c.Name) {
 			a.add(c.Name, resize.Of(&c.Resources))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,6 +43,23 @@ func (l *lives) finish() {
 	l.fold(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: "u"}}})
 }
 
+// begin adds the pod at a record, and gives the question to the node that follows from it.
+func (l *lives) begin(seq uint64) uint64 {
+	l.t.Helper()
+	l.add()
+	var asked *journaletv1.AdmissionAsked
+	err := l.Decide(actors.Input{Seq: seq, Time: l.at}, func(e *journaletv1.Event) error {
+		if q := e.GetAdmissionAsked(); q != nil {
+			asked = q
+		}
+		return l.Evolve(actors.Event{Seq: seq, Time: l.at, Body: e, Manifest: new(corev1.Pod)})
+	})
+	if err != nil || asked == nil {
+		l.t.Fatalf("the pod asks %v, %v", asked, err)
+	}
+	return asked.GetQuestion()
+}
+
 // TestWhatIsShownBetweenTwoLivesBelongsToTheNext: a look that differs is told once, and one may show, after a pod has finished and before
 // it is added again, a sandbox that the runtime made for a journal that was lost.
 func TestWhatIsShownBetweenTwoLivesBelongsToTheNext(t *testing.T) {
@@ -72,31 +90,15 @@ func TestWhatIsShownBetweenTwoLivesBelongsToTheNext(t *testing.T) {
 // come when a second one, of another life, is open.
 func TestAnAnswerToALifeBeforeAdmitsNobody(t *testing.T) {
 	a := newLives(t)
-	// begin adds the pod at a record, and gives the question that follows from it.
-	begin := func(seq uint64) uint64 {
-		t.Helper()
-		a.add()
-		var asked *journaletv1.AdmissionAsked
-		err := a.Decide(actors.Input{Seq: seq, Time: a.at}, func(e *journaletv1.Event) error {
-			if q := e.GetAdmissionAsked(); q != nil {
-				asked = q
-			}
-			return a.Evolve(actors.Event{Seq: seq, Time: a.at, Body: e, Manifest: new(corev1.Pod)})
-		})
-		if err != nil || asked == nil {
-			t.Fatalf("the pod asks %v, %v", asked, err)
-		}
-		return asked.GetQuestion()
-	}
 	answer := func(question uint64) *journaletv1.Event {
 		return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
 			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Question: question},
 		}}
 	}
 
-	first := begin(7)
+	first := a.begin(7)
 	a.finish()
-	second := begin(9)
+	second := a.begin(9)
 	a.fold(answer(first))
 	if a.Pod().GetStage() != admitting {
 		t.Fatalf("the answer to the first life leads to %v", a.Pod().GetStage())
@@ -104,5 +106,33 @@ func TestAnAnswerToALifeBeforeAdmitsNobody(t *testing.T) {
 	a.fold(answer(second))
 	if a.Pod().GetStage() != runningPod {
 		t.Fatalf("the answer to the second life leads to %v", a.Pod().GetStage())
+	}
+}
+
+// TestAnAnswerToALifeBeforeAllocatesNothing: the same of questions about resources.
+func TestAnAnswerToALifeBeforeAllocatesNothing(t *testing.T) {
+	before := &journaletv1.ResizeDecided{Uid: "u", Digest: "before", Allocated: true, Question: 8}
+	for name, answer := range map[string]*journaletv1.Event{
+		"a resize":    {Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: before}},
+		"an addition": {Kind: &journaletv1.Event_AdditionDecided{AdditionDecided: before}},
+	} {
+		a := newLives(t)
+		a.begin(7)
+		a.finish()
+		a.begin(9)
+		a.fold(&journaletv1.Event{Kind: &journaletv1.Event_AdditionAsked{
+			AdditionAsked: &journaletv1.ResizeAsked{Uid: "u", Digest: "now", Question: 9},
+		}})
+		was := proto.CloneOf(a.Pod())
+		a.fold(answer)
+		if !proto.Equal(was, a.Pod()) {
+			t.Errorf("the answer about %s of the first life leads to %v, from %v", name, a.Pod(), was)
+		}
+		before.Question = 9
+		a.fold(answer)
+		if proto.Equal(was, a.Pod()) {
+			t.Errorf("the answer about %s of this life leads to nothing", name)
+		}
+		before.Question = 8
 	}
 }

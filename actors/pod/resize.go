@@ -85,9 +85,13 @@ func (a *Actor) evolveResize(e actors.Event) {
 	case *journaletv1.Event_AdditionAsked:
 		a.evolveResizeAsked(k.AdditionAsked, true)
 	case *journaletv1.Event_AdditionDecided:
-		a.evolveAdditionDecided(e, k.AdditionDecided)
+		if a.askedInThisLife(k.AdditionDecided.GetQuestion()) {
+			a.evolveAdditionDecided(e, k.AdditionDecided)
+		}
 	case *journaletv1.Event_ResizeDecided:
-		a.evolveResized(e, k.ResizeDecided)
+		if a.askedInThisLife(k.ResizeDecided.GetQuestion()) {
+			a.evolveResized(e, k.ResizeDecided)
+		}
 	case *journaletv1.Event_ResizeHeld:
 		a.evolveResizeHeld(e, k.ResizeHeld)
 	case *journaletv1.Event_ResizeResumed:
@@ -96,6 +100,11 @@ func (a *Actor) evolveResize(e actors.Event) {
 		a.state.Resize.InProgress, a.state.Resize.Error = false, ""
 		a.tidyResize()
 	}
+}
+
+// askedInThisLife tells whether a question about resources was not asked in a life of the pod that ended before it was answered.
+func (a *Actor) askedInThisLife(question uint64) bool {
+	return question == 0 || question >= a.state.GetQuestion()
 }
 
 func (a *Actor) evolveResizeAsked(k *journaletv1.ResizeAsked, added bool) {
@@ -128,7 +137,7 @@ func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
 // evolveResizeHeld takes up that others end for the resize, or that this pod ends for another one's.
 func (a *Actor) evolveResizeHeld(e actors.Event, k *journaletv1.ResizeHeld) {
 	a.evolvePreempts(e, k.GetPreempts(), k.GetUid(), k.GetFullName())
-	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetAskedDigest() {
+	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetAskedDigest() && a.askedInThisLife(k.GetQuestion()) {
 		a.resizing().Deferred = k.GetMessage()
 	}
 }
@@ -205,7 +214,7 @@ func (a *Actor) infeasible() string {
 // of the containers that were added.
 func (d *step) askResize() error {
 	asked, want := d.state.GetResize().GetAskedDigest(), d.state.GetPod().GetDigest()
-	q := &journaletv1.ResizeAsked{Uid: d.self.ID}
+	q := &journaletv1.ResizeAsked{Uid: d.self.ID, Question: d.in.Seq}
 	added := d.infeasible() != ""
 	switch {
 	case d.state.GetAllocatedDigest() == "" || added && len(d.uncounted()) == 0:

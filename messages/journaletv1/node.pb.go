@@ -474,8 +474,10 @@ type ResizeDecided struct {
 	// The resources are the pod's from now on; else it waits until they are free.
 	Allocated bool `protobuf:"varint,3,opt,name=allocated,proto3" json:"allocated,omitempty"`
 	// Of a pod that waits: the kubelet's reason and words, as in AdmissionDecided.
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Reason  string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// Which question this answers (ResizeAsked.question), as it was numbered.
+	Question      uint64 `protobuf:"varint,6,opt,name=question,proto3" json:"question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -545,6 +547,13 @@ func (x *ResizeDecided) GetMessage() string {
 	return ""
 }
 
+func (x *ResizeDecided) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
 // ResizeHeld tells a critical pod that its resize will be allocated when others have ended: those that this event ends, or
 // those of an earlier one. Until then what it asks for is kept for it.
 type ResizeHeld struct {
@@ -558,7 +567,9 @@ type ResizeHeld struct {
 	// UIDs of the pods that end to make room, all of lower priority; none for one that waits for what others have ended.
 	Preempts []string `protobuf:"bytes,5,rep,name=preempts,proto3" json:"preempts,omitempty"`
 	// The pod's "namespace/name", for people.
-	FullName      string `protobuf:"bytes,6,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
+	FullName string `protobuf:"bytes,6,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
+	// Which question this answers (ResizeAsked.question), as it was numbered.
+	Question      uint64 `protobuf:"varint,7,opt,name=question,proto3" json:"question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +644,13 @@ func (x *ResizeHeld) GetFullName() string {
 		return x.FullName
 	}
 	return ""
+}
+
+func (x *ResizeHeld) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
 }
 
 // UidGranted gives a UID to a source until its UidReleased.
@@ -1032,7 +1050,9 @@ type WaitingResize struct {
 	// Others end for it, and what it asks for is kept.
 	Held bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
 	// It asked by addition_asked: for the demand beside what it has.
-	Added         bool `protobuf:"varint,8,opt,name=added,proto3" json:"added,omitempty"`
+	Added bool `protobuf:"varint,8,opt,name=added,proto3" json:"added,omitempty"`
+	// ResizeAsked.question, which the answer names.
+	Question      uint64 `protobuf:"varint,9,opt,name=question,proto3" json:"question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1121,6 +1141,13 @@ func (x *WaitingResize) GetAdded() bool {
 		return x.Added
 	}
 	return false
+}
+
+func (x *WaitingResize) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
 }
 
 // AdmittedPod is a pod that holds its name and, until it has terminated, its share of the node.
@@ -1345,13 +1372,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\rAdmissionHeld\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\bpreempts\x18\x02 \x03(\tR\bpreempts\x12\x1b\n" +
-	"\tfull_name\x18\x03 \x01(\tR\bfullName\"\x89\x01\n" +
+	"\tfull_name\x18\x03 \x01(\tR\bfullName\"\xa5\x01\n" +
 	"\rResizeDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
 	"\tallocated\x18\x03 \x01(\bR\tallocated\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"\xa1\x01\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1a\n" +
+	"\bquestion\x18\x06 \x01(\x04R\bquestion\"\xbd\x01\n" +
 	"\n" +
 	"ResizeHeld\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
@@ -1359,7 +1387,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x1a\n" +
 	"\bpreempts\x18\x05 \x03(\tR\bpreempts\x12\x1b\n" +
-	"\tfull_name\x18\x06 \x01(\tR\bfullName\"N\n" +
+	"\tfull_name\x18\x06 \x01(\tR\bfullName\x12\x1a\n" +
+	"\bquestion\x18\a \x01(\x04R\bquestion\"N\n" +
 	"\n" +
 	"UidGranted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
@@ -1411,7 +1440,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.WaitingResizeR\x05value:\x028\x01\x1aP\n" +
 	"\tUidsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\x8a\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xa6\x02\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -1422,7 +1451,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x12\n" +
 	"\x04held\x18\a \x01(\bR\x04held\x12\x14\n" +
-	"\x05added\x18\b \x01(\bR\x05added\"\xdf\x01\n" +
+	"\x05added\x18\b \x01(\bR\x05added\x12\x1a\n" +
+	"\bquestion\x18\t \x01(\x04R\bquestion\"\xdf\x01\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +

@@ -764,7 +764,10 @@ type ResizeAsked struct {
 	Priority   int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
 	Guaranteed bool  `protobuf:"varint,5,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
 	// The question is taken back; nothing else is set but the pod.
-	Withdrawn     bool `protobuf:"varint,6,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
+	Withdrawn bool `protobuf:"varint,6,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
+	// The sequence number of the record that led to it. An answer with one from before the pod's AdmissionAsked.question is to an earlier
+	// life of the pod. 0 in a journal of an older version.
+	Question      uint64 `protobuf:"varint,7,opt,name=question,proto3" json:"question,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -839,6 +842,13 @@ func (x *ResizeAsked) GetWithdrawn() bool {
 		return x.Withdrawn
 	}
 	return false
+}
+
+func (x *ResizeAsked) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
 }
 
 // ResizeResumed tells that containers run that do not have what is allocated to the pod, though no resize is under way: the journal
@@ -2550,7 +2560,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\fcontainer_id\x18\x03 \x01(\tR\vcontainerId\x12+\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x17.journalet.v1.ProbeKindR\x04kind\x12\x18\n" +
 	"\asuccess\x18\x05 \x01(\bR\asuccess\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xc2\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xde\x01\n" +
 	"\vResizeAsked\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12/\n" +
@@ -2559,7 +2569,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
 	"guaranteed\x18\x05 \x01(\bR\n" +
 	"guaranteed\x12\x1c\n" +
-	"\twithdrawn\x18\x06 \x01(\bR\twithdrawn\"!\n" +
+	"\twithdrawn\x18\x06 \x01(\bR\twithdrawn\x12\x1a\n" +
+	"\bquestion\x18\a \x01(\x04R\bquestion\"!\n" +
 	"\rResizeResumed\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\"\n" +
 	"\x0eResizeFinished\x12\x10\n" +
