@@ -294,7 +294,7 @@ func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
 
 // mayRepeat is that of runtime/cri.
 func mayRepeat(m *corev1.Pod, spec *corev1.Container, k *journaletv1.StartContainer, err error) bool {
-	return !neverAgain(m, spec) || k.GetMayRepeat() || strings.Contains(err.Error(), notYetRun)
+	return !never(m, spec) || k.GetMayRepeat() || strings.Contains(err.Error(), notYetRun)
 }
 
 func (c *call) makeAndStart(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container) (result, error) {

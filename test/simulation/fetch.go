@@ -28,6 +28,8 @@ type site struct {
 	// Until a moment of uptime it gives no answer in time, none at all, one with another status, or the body of something else.
 	hangsUntil, downUntil, brokenUntil, wrongUntil time.Duration
 	wrong                                          []byte
+	// wrongAt is when it gave that last.
+	wrongAt time.Duration
 }
 
 // places are the URLs that the agent may be given.
@@ -79,7 +81,7 @@ func (s *site) get(p *proc, noise *rand.Rand, etag string) (answer, error) {
 	case c.uptime < s.brokenUntil:
 		return answer{}, failedCall(codeStatus)
 	case c.uptime < s.wrongUntil:
-		body = s.wrong
+		body, s.wrongAt = s.wrong, c.uptime
 	}
 	a := answer{body: body}
 	if s.etags {

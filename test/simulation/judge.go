@@ -178,7 +178,7 @@ func (j *judge) uptimeOf(rec *journaletv1.Record) time.Duration {
 	if cause := int(rec.GetStep().GetCause()); cause > 0 && cause <= len(j.sim.journal.stored) && rec.GetActor().GetKind() == journaletv1.ActorKind_ACTOR_KIND_POD {
 		at = j.sim.journal.stored[cause-1].GetTime()
 	}
-	return j.sim.clock.uptime - j.sim.clock.Now().Sub(at.AsTime())
+	return min(j.sim.clock.uptime, j.sim.clock.uptime-j.sim.clock.Now().Sub(at.AsTime())) // the clock may have been set back since
 }
 
 // secrets: what a manifest holds in its environment never gets into a record.
@@ -214,6 +214,10 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		}
 	case *journaletv1.Event_AgentStarted:
 		j.began(seq, k.AgentStarted.GetConfig())
+	case *journaletv1.Event_RestartingAll:
+		if k.RestartingAll.GetStopped() && !j.rebuilding {
+			j.history(author.ID).beginAnew()
+		}
 	case *journaletv1.Event_SourceReady:
 		j.read[k.SourceReady.GetSource()] = j.sim.journal.storedAt[seq-1]
 	case *journaletv1.Event_OrphanDisowned:

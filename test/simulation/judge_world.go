@@ -39,6 +39,8 @@ type podHistory struct {
 	first, doneWell map[string]bool
 	// begun holds, in the same form, what was made, whether it ever ran or not.
 	begun map[string]bool
+	// anew: all its containers began again in a sandbox once.
+	anew bool
 	// shown are the containers, by id, that the journal tells of; forgotten what the runtime forgot.
 	shown     map[string]bool
 	forgotten []*container
@@ -59,6 +61,8 @@ type podHistory struct {
 	adds map[string]share
 	// shareOf is the manifest that share is of, asksOf the one that asks is of, admittedAs the one that it was admitted with.
 	shareOf, asksOf, admittedAs *corev1.Pod
+	// resizeAsked is when it asked for other resources, by ResizeAsked.question.
+	resizeAsked map[uint64]time.Duration
 	// admittedAt is when the node let it in.
 	admittedAt time.Duration
 	// askedFirst are the manifests of its lives' first questions, by AdmissionAsked.question.
@@ -79,7 +83,8 @@ func (j *judge) history(uid string) *podHistory {
 		h = &podHistory{
 			counts: map[string]uint32{}, made: map[string]int{}, began: map[string]int{}, first: map[string]bool{}, doneWell: map[string]bool{},
 			once: map[string]string{}, counted: map[string]bool{}, adds: map[string]share{}, askedFirst: map[uint64]*corev1.Pod{},
-			begun: map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
+			resizeAsked: map[uint64]time.Duration{},
+			begun:       map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
 			endAsked: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
 		}
 		j.pods[uid] = h
@@ -158,6 +163,9 @@ func (h *podHistory) asked(at time.Duration, c *journaletv1.CallRequested) {
 	if _, ok := h.endAsked[id]; id != "" && !ok {
 		h.endAsked[id] = at
 	}
+	if k := c.GetStopContainer(); k.GetReason() == string(corev1.ContainerRestartRuleActionRestartAllContainers) {
+		h.endAsked[id] = at - time.Hour // it has no grace
+	}
 	switch k := c.GetWork().(type) {
 	case *journaletv1.CallRequested_StopContainer:
 		// What the agent ended by itself may run again.
@@ -168,6 +176,18 @@ func (h *podHistory) asked(at time.Duration, c *journaletv1.CallRequested) {
 			h.mayRunAgain(k.RunHook.GetContainer())
 		}
 	}
+}
+
+// beginAnew: all containers begin again in the sandbox that is there, as if it were a new one. What was lost of the journal may have told
+// more than is left.
+func (h *podHistory) beginAnew() {
+	for _, facts := range []map[string]bool{h.first, h.doneWell, h.begun} {
+		clear(facts)
+	}
+	clear(h.instances)
+	clear(h.began)
+	clear(h.once)
+	h.anew = true
 }
 
 // mayRunAgain forgets how often a container ran that is to run but once.
@@ -253,12 +273,17 @@ func (j *judge) spaced(h *podHistory, c *container) {
 
 func (c *container) inSandbox(name string) string { return c.sandbox + " " + name }
 
-// neverAgain tells whether a container is to run but once. One with rules counts as one that may run again.
-func neverAgain(m *corev1.Pod, c *corev1.Container) bool {
+// never tells whether the policy of a container does not start it again.
+func never(m *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
-		return *c.RestartPolicy == corev1.ContainerRestartPolicyNever && len(c.RestartPolicyRules) == 0
+		return *c.RestartPolicy == corev1.ContainerRestartPolicyNever
 	}
 	return m.Spec.RestartPolicy == corev1.RestartPolicyNever
+}
+
+// neverAgain tells whether a container is to run but once. One with rules may run again, and one whose pod prefers a second run to none.
+func neverAgain(m *corev1.Pod, c *corev1.Container) bool {
+	return never(m, c) && len(c.RestartPolicyRules) == 0 && m.Annotations[pod.AnnotationStartGuarantee] != pod.AtLeastOnce
 }
 
 // onceKey is what a container may run but once of: an init container in each sandbox.
@@ -296,7 +321,7 @@ func (h *podHistory) startLost(id string) {
 // inOrder: what stands before a container in its manifest has ended well, or, as a sidecar, was started. One behind which
 // another has been started, or is being started for an earlier manifest, is no longer asked about.
 func (j *judge) inOrder(h *podHistory, c *container) {
-	if in := j.intents[c.intent]; in == nil || in.overtaken {
+	if in := j.intents[c.intent]; in == nil || in.overtaken || h.anew && j.forgiving {
 		return
 	}
 	m := c.manifest
@@ -356,10 +381,13 @@ func (j *judge) vanished(c *container) {
 }
 
 // unlearn forgets of what the runtime forgot, and of which no record is left, that it was started: its pod's init containers may
-// run behind it.
+// run behind it. Where a later instance was started it tells of that, too.
 func (j *judge) unlearn(h *podHistory) {
 	for _, c := range h.forgotten {
-		if j.intents[c.intent] == nil && !h.shown[c.id] {
+		later := slices.ContainsFunc(j.sim.world.of(c.uid).containers, func(x *container) bool {
+			return x.inSandbox(x.name) == c.inSandbox(c.name) && x.startedAt > 0
+		})
+		if j.intents[c.intent] == nil && !h.shown[c.id] && !later {
 			delete(h.first, c.inSandbox(c.name))
 		}
 	}

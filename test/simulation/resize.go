@@ -282,8 +282,8 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 			say("its resize is deferred, and would fit: %v of %v", need, have)
 		}
 	case len(s.uncounted(a)) > 0:
-		counted := s.judge.history(uid).shareOf
-		if have, need := s.allocatable(), s.taken(uid).plus(demandOf(withAdded(counted, wanted))); counted != nil && need.within(have) {
+		h := s.judge.history(uid)
+		if have, need := s.allocatable(), s.taken(uid).plus(h.share).plus(h.adds[st.GetPod().GetDigest()]); need.within(have) {
 			say("what was added to it waits, and would fit: %v of %v", need, have)
 		}
 	}

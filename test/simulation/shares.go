@@ -78,10 +78,12 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 			h.shareOf = manifests[digest]
 			h.share, h.ports = demandOf(h.shareOf), portsOf(h.shareOf)
 		}
+	case *journaletv1.Event_ResizeAsked:
+		j.history(k.ResizeAsked.GetUid()).resizeAsked[k.ResizeAsked.GetQuestion()] = j.sim.clock.uptime
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
 			h := j.history(k.ResizeDecided.GetUid())
-			j.leavesOut(k.ResizeDecided.GetUid(), h.shareOf, manifests[k.ResizeDecided.GetDigest()])
+			j.leavesOut(k.ResizeDecided.GetUid(), h.shareOf, manifests[k.ResizeDecided.GetDigest()], h.resizeAsked[k.ResizeDecided.GetQuestion()])
 			h.shareOf = manifests[k.ResizeDecided.GetDigest()]
 			h.share = demandOf(h.shareOf)
 		}
@@ -102,11 +104,12 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 	}
 }
 
-// leavesOut: what runs of a pod and was counted in its share is not left out of a new one.
-func (j *judge) leavesOut(uid string, before, now *corev1.Pod) {
+// leavesOut: what runs of a pod and was counted in its share is not left out of a new one. What came back into the manifest while the node was
+// asked about the pod without it is asked for by itself.
+func (j *judge) leavesOut(uid string, before, now *corev1.Pod, asked time.Duration) {
 	for _, c := range j.sim.world.of(uid).containers {
 		asks := c.has.GetCpuRequestMillis() > 0 || c.has.GetMemoryRequestBytes() > 0
-		if asks && c.alive() && before != nil && findSpec(before, c.name) != nil && findSpec(now, c.name) == nil && !j.forgiving {
+		if asks && c.alive() && c.startedAt < asked && before != nil && findSpec(before, c.name) != nil && findSpec(now, c.name) == nil && !j.forgiving {
 			j.broken(oneShare, uid, "%s runs and asks for %v, and the pod's new share is given without it", c.name, c.has)
 		}
 	}

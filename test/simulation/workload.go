@@ -4,11 +4,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+
+	"github.com/journalet/journalet/actors/pod"
 )
 
 // manifestOf makes up a pod: any shape that the agent takes. The text is JSON, which the decoder reads fastest.
 func manifestOf(r *rand.Rand, name, uid string) []byte {
-	meta := fmt.Sprintf(`"name":%q,"annotations":{"note":%q}`, name, secret)
+	notes := fmt.Sprintf(`"note":%q`, secret)
+	if chance(r, 8) {
+		notes += fmt.Sprintf(`,%q:%q`, pod.AnnotationStartGuarantee, pod.AtLeastOnce)
+	}
+	meta := fmt.Sprintf(`"name":%q,"annotations":{%s}`, name, notes)
 	if uid != "" {
 		meta += fmt.Sprintf(`,"uid":%q`, uid)
 	}
@@ -89,6 +95,7 @@ func containerOf(r *rand.Rand, name string, volumes bool, k kind) string {
 		c = append(c, `"restartPolicy":"Always"`)
 	} else if chance(r, 6) {
 		c = append(c, pick(r, `"restartPolicy":"OnFailure"`, `"restartPolicy":"Never"`,
+			`"restartPolicy":"Never","restartPolicyRules":[{"action":"RestartAllContainers","exitCodes":{"operator":"In","values":[1,42]}}]`,
 			`"restartPolicy":"Never","restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"In","values":[42]}}]`,
 			`"restartPolicy":"OnFailure","restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"NotIn","values":[1]}}]`))
 	}
