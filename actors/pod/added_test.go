@@ -45,7 +45,7 @@ func (a *asker) see(e *journaletv1.Event, digest string) {
 		id := fmt.Sprintf("%d.%d", a.seq, len(a.decided))
 		a.decided = append(a.decided, d)
 		if c := d.GetCallRequested(); c != nil {
-			a.ids[c.GetStartContainer().GetContainer()+c.GetStopContainer().GetContainer()] = id
+			a.ids[c.GetStartContainer().GetContainer()+c.GetStopContainer().GetContainer()+c.GetUpdateContainer().GetContainer()] = id
 		}
 		return a.Evolve(actors.Event{ID: id, Seq: a.seq, Time: a.at, Body: d})
 	}); err != nil {
@@ -97,31 +97,50 @@ func taking(name, cpu string, bounded bool) corev1.Container {
 	return c
 }
 
-// TestWhatComesBackWhileTheNodeIsAskedWithoutItIsAskedFor: a container leaves the manifest, the node is asked about the pod without it, and it
-// is back and started before the node has answered. The answer does not count it, so it is asked for by itself.
-func TestWhatComesBackWhileTheNodeIsAskedWithoutItIsAskedFor(t *testing.T) {
-	of := func(all ...corev1.Container) *corev1.Pod {
-		return &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: all}}
-	}
-	a := newAsker(t, map[string]*corev1.Pod{
-		"both":    of(taking("main", "100m", false), taking("side", "200m", false)),
-		"without": of(taking("main", "150m", false)),
-		// Guaranteed: a resize to it is infeasible, and the question about the pod as a whole is taken back.
-		"again": of(taking("main", "100m", true), taking("side", "200m", true)),
-	})
-	running, exited := journaletv1.ContainerState_CONTAINER_STATE_RUNNING, journaletv1.ContainerState_CONTAINER_STATE_EXITED
-	a.updated(add, "both")
+// begin adds a pod whose only container runs.
+func (a *asker) begin(digest, name string) *journaletv1.ContainerObservation {
+	a.t.Helper()
+	a.updated(add, digest)
 	a.see(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
 		AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Question: a.Pod().GetQuestion()},
 	}}, "")
 	a.done("", "s", "")
-	a.done("main", "s", "m")
+	a.done(name, "s", name+"0")
+	return a.container(name+"0", name, runningState)
+}
+
+const (
+	runningState = journaletv1.ContainerState_CONTAINER_STATE_RUNNING
+	exitedState  = journaletv1.ContainerState_CONTAINER_STATE_EXITED
+)
+
+func (a *asker) allocated(digest string, question uint64) {
+	a.t.Helper()
+	a.see(&journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{
+		ResizeDecided: &journaletv1.ResizeDecided{Uid: "u", Digest: digest, Allocated: true, Question: question},
+	}}, digest)
+}
+
+func podOf(all ...corev1.Container) *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: all}}
+}
+
+// TestWhatComesBackWhileTheNodeIsAskedWithoutItIsAskedFor: a container leaves the manifest, the node is asked about the pod without it, and it
+// is back and started before the node has answered. The answer does not count it, so it is asked for by itself.
+func TestWhatComesBackWhileTheNodeIsAskedWithoutItIsAskedFor(t *testing.T) {
+	a := newAsker(t, map[string]*corev1.Pod{
+		"both":    podOf(taking("main", "100m", false), taking("side", "200m", false)),
+		"without": podOf(taking("main", "150m", false)),
+		// Guaranteed: a resize to it is infeasible, and the question about the pod as a whole is taken back.
+		"again": podOf(taking("main", "100m", true), taking("side", "200m", true)),
+	})
+	main := a.begin("both", "main")
 	a.done("side", "s", "s0")
-	main, side := a.container("m", "main", running), a.container("s0", "side", running)
+	side := a.container("s0", "side", runningState)
 	a.observed(main, side)
 	a.updated(changed, "without")
 	a.done("side", "", "")
-	side.State = exited
+	side.State = exitedState
 	a.observed(main, side)
 	asked := a.Pod().GetResize().GetAskedDigest()
 	question := a.seq
@@ -130,13 +149,40 @@ func TestWhatComesBackWhileTheNodeIsAskedWithoutItIsAskedFor(t *testing.T) {
 		t.Fatalf("the node was asked about %q, then about %q", asked, a.Pod().GetResize().GetAskedDigest())
 	}
 	a.done("side", "s", "s1")
-	a.see(&journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{
-		ResizeDecided: &journaletv1.ResizeDecided{Uid: "u", Digest: "without", Allocated: true, Question: question},
-	}}, "without")
+	a.allocated("without", question)
 	for _, d := range a.decided {
 		if q := d.GetAdditionAsked(); q.GetDemand().GetMilliCpu() == 200 && q.GetDigest() == "again" {
 			return
 		}
 	}
 	t.Errorf("nothing asks for what side has: %v", a.decided)
+}
+
+// TestWhatWasGivenForAnOvertakenAnswerIsTakenBack: a container that asks for nothing runs when the node allocates what an earlier manifest gave
+// it, and, while the runtime carries that out, what the wanted one gives: the limit that it has then goes with a restart.
+func TestWhatWasGivenForAnOvertakenAnswerIsTakenBack(t *testing.T) {
+	a := newAsker(t, map[string]*corev1.Pod{
+		"old":  podOf(taking("main", "100m", false)),
+		"more": podOf(taking("main", "100m", false), taking("side", "200m", true)),
+		"none": podOf(taking("main", "150m", false), corev1.Container{Name: "side", Image: "app"}),
+	})
+	main := a.begin("old", "main")
+	a.observed(main)
+	a.updated(changed, "more")
+	first := a.seq
+	a.updated(changed, "none")
+	second := a.seq
+	a.done("side", "s", "s1")
+	a.observed(main, a.container("s1", "side", runningState))
+	a.allocated("more", first)
+	update := a.ids["side"]
+	a.allocated("none", second)
+	a.ids["side"] = update
+	a.done("side", "s", "s1")
+	for _, d := range a.decided {
+		if stop := d.GetCallRequested().GetStopContainer(); stop.GetContainerId() == "s1" && stop.GetReason() == reasonResize {
+			return
+		}
+	}
+	t.Errorf("nothing takes back what side was given: %v", a.decided)
 }

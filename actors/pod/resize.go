@@ -180,7 +180,8 @@ func (a *Actor) evolveContainerUpdated(e actors.Event, w *journaletv1.UpdateCont
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
 		size.Failures, size.FailedAt = 0, nil
-		if r.GetCurrent().GetId() == w.GetContainerId() && r.GetActuated() != nil {
+		if r.GetCurrent().GetId() == w.GetContainerId() {
+			// Something else may have been allocated since.
 			r.Actuated, r.Actual = w.GetResources(), f.GetActual()
 			tidyActuated(a.spec(w.GetContainer()), r)
 		}

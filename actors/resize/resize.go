@@ -49,8 +49,12 @@ func SameMemory(a, b *journaletv1.Resources) bool {
 	return a.GetMemoryRequestBytes() == b.GetMemoryRequestBytes() && a.GetMemoryLimitBytes() == b.GetMemoryLimitBytes()
 }
 
-// Restarts tells whether a container is to be restarted to get other resources. Without a policy it is not.
+// Restarts tells whether a container is to be restarted to get other resources: where its policy says so, and where a limit is to go, which
+// no runtime takes away in place.
 func Restarts(c *corev1.Container, from, to *journaletv1.Resources) bool {
+	if from.GetCpuLimitMillis() > 0 && to.GetCpuLimitMillis() == 0 || from.GetMemoryLimitBytes() > 0 && to.GetMemoryLimitBytes() == 0 {
+		return true
+	}
 	for _, p := range c.ResizePolicy {
 		differs := p.ResourceName == corev1.ResourceCPU && !SameCPU(from, to) ||
 			p.ResourceName == corev1.ResourceMemory && !SameMemory(from, to)

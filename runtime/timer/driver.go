@@ -67,6 +67,18 @@ func (d *Driver) Seed(ref messages.Ref, set *journaletv1.Timers) {
 	}
 }
 
+// SeedOpen drops a seed that a record tells to have fired which its actor will hear of, or has heard of without a step.
+func (d *Driver) SeedOpen(rec *journaletv1.Record) {
+	fired := rec.GetFact().GetTimerFired()
+	if fired == nil {
+		return
+	}
+	k := key{messages.RefOf(rec.GetActor()), fired.GetName()}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seeds = slices.DeleteFunc(d.seeds, func(s seed) bool { return s.key == k && s.set.GetGeneration() == fired.GetGeneration() })
+}
+
 // Begin arms what Seed took in and nothing has set or cleared since. It comes after the record of the run's start: what fires
 // before that is heard by no actor, and would be missing in what the actor handled.
 func (d *Driver) Begin() {

@@ -115,6 +115,24 @@ func TestASeededTimerThatIsSetClearedOrForgottenBeforeItBeginsIsNotArmed(t *test
 	}
 }
 
+func TestASeededTimerThatTheJournalTellsToHaveFiredDoesNotFireAgain(t *testing.T) {
+	clock := &hand{now: noon}
+	d := New(clock, func(messages.Ref, *journaletv1.Event) {})
+	d.Seed(messages.Pod("a"), &journaletv1.Timers{Set: map[string]*journaletv1.Timer{
+		"fired":     {Name: "fired", Generation: 1, SetAt: timestamppb.New(noon), Duration: durationpb.New(time.Second)},
+		"set since": {Name: "set since", Generation: 3, SetAt: timestamppb.New(noon), Duration: durationpb.New(time.Minute)},
+	}})
+	for name, generation := range map[string]uint64{"fired": 1, "set since": 2} {
+		d.SeedOpen(&journaletv1.Record{Actor: messages.Pod("a").Proto(), Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
+			Kind: &journaletv1.Event_TimerFired{TimerFired: &journaletv1.TimerFired{Name: name, Generation: generation}},
+		}}})
+	}
+	d.Begin()
+	if len(clock.arms) != 1 || clock.arms[0].after != time.Minute {
+		t.Fatalf("armed %d timers, want the one that was set again alone", len(clock.arms))
+	}
+}
+
 func TestClearedReplacedAndForgottenTimersDoNotFire(t *testing.T) {
 	clock := &hand{now: noon}
 	d := New(clock, func(messages.Ref, *journaletv1.Event) {})

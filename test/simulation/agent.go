@@ -141,6 +141,7 @@ func (r *run) seedDrivers() {
 	for _, ref := range r.cells.Refs() {
 		d := r.cells.Decider(ref)
 		r.timers.Seed(ref, d.Timers())
+		r.cells.Open(ref, r.timers.SeedOpen)
 		switch d := d.(type) {
 		case *source.Actor:
 			r.seedSource(ref, d)
