@@ -82,10 +82,6 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveGates(e, k.GatesRead)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
-	case *journaletv1.Event_AdditionAsked, *journaletv1.Event_AdditionDecided, *journaletv1.Event_ResizeAsked,
-		*journaletv1.Event_ResizeDecided, *journaletv1.Event_ResizeHeld, *journaletv1.Event_ResizeResumed,
-		*journaletv1.Event_ResizeFinished:
-		a.evolveResize(e)
 	case *journaletv1.Event_PodEnding:
 		a.evolveEnding(e, k.PodEnding)
 	case *journaletv1.Event_PodTerminated:
@@ -93,6 +89,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodFinished:
 		// What is observed from now on is of the next life.
 		s.Stage, s.Observed = finished, nil
+	default:
+		a.evolveResize(e)
 	}
 	return nil
 }
