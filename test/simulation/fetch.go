@@ -28,7 +28,7 @@ type site struct {
 	// Until a moment of uptime it gives no answer in time, none at all, one with another status, or the body of something else.
 	hangsUntil, downUntil, brokenUntil, wrongUntil time.Duration
 	wrong                                          []byte
-	// wrongAt is when it gave that last.
+	// wrongAt is when it gave that last, 0 for never.
 	wrongAt time.Duration
 }
 

@@ -22,7 +22,8 @@ func (j *judge) disowned(cause uint64, uid string) {
 	s := j.sim
 	named := s.filed()[uid] != "" && s.folder.changedAt < j.mustKnow(messages.FileSource)
 	if slices.Contains(j.configAt(cause).GetSources(), messages.HTTPSource) {
-		named = named || s.served()[uid] != "" && max(s.site.changedAt, s.site.wrongAt) < j.mustKnow(messages.HTTPSource)
+		// Who has read something else from the URL knows nothing of it.
+		named = named || s.served()[uid] != "" && s.site.changedAt < j.mustKnow(messages.HTTPSource) && s.site.wrongAt == 0
 	}
 	if named {
 		j.broken(namedStays, uid, "it is taken for nobody's")

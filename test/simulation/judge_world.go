@@ -332,7 +332,7 @@ func (j *judge) inOrder(h *podHistory, c *container) {
 	if c.digest != h.digest {
 		return // its manifest was changed while its start was under way
 	}
-	if c.once && slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return h.first[c.inSandbox(x.Name)] }) {
+	if c.once && slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return h.first[c.inSandbox(x.Name)] && j.mayKnow(c, x.Name) }) {
 		j.broken(initOrder, c.uid, "init container %s starts after a main container", c.name)
 	}
 	for i := range m.Spec.InitContainers {
@@ -346,6 +346,14 @@ func (j *judge) inOrder(h *podHistory, c *container) {
 			j.broken(initOrder, c.uid, "%s starts before init container %s was through", c.name, spec.Name)
 		}
 	}
+}
+
+// mayKnow tells whether an agent can know that another container was started in the sandbox of one. That of one which is gone, and which the
+// lost part of the journal told of, it cannot.
+func (j *judge) mayKnow(c *container, name string) bool {
+	return !j.forgiving || slices.ContainsFunc(j.sim.world.of(c.uid).containers, func(x *container) bool {
+		return x.inSandbox(x.name) == c.inSandbox(name)
+	})
 }
 
 // earlier tells whether an instance of a main container was made before it in the same sandbox, even if it never ran: with
