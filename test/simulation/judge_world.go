@@ -318,59 +318,6 @@ func (h *podHistory) startLost(id string) {
 	}
 }
 
-// inOrder: what stands before a container in its manifest has ended well, or, as a sidecar, was started. One behind which
-// another has been started, or is being started for an earlier manifest, is no longer asked about.
-func (j *judge) inOrder(h *podHistory, c *container) {
-	if in := j.intents[c.intent]; in == nil || in.overtaken || h.anew && j.forgiving {
-		return
-	}
-	m := c.manifest
-	begun := func(name string) bool {
-		return h.begun[c.inSandbox(name)] && name != c.name || h.first[c.inSandbox(name)]
-	}
-	mains := slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return begun(x.Name) }) || h.earlier(c)
-	if c.digest != h.digest {
-		return // its manifest was changed while its start was under way
-	}
-	if c.once && slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return h.first[c.inSandbox(x.Name)] && j.mayKnow(c, x.Name) }) {
-		j.broken(initOrder, c.uid, "init container %s starts after a main container", c.name)
-	}
-	for i := range m.Spec.InitContainers {
-		spec := &m.Spec.InitContainers[i]
-		if spec.Name == c.name {
-			return
-		}
-		behind := slices.ContainsFunc(m.Spec.InitContainers[i+1:], func(x corev1.Container) bool { return begun(x.Name) })
-		through := h.doneWell[c.inSandbox(spec.Name)] || isSidecar(spec) && h.first[c.inSandbox(spec.Name)]
-		if !through && !mains && !behind {
-			j.broken(initOrder, c.uid, "%s starts before init container %s was through", c.name, spec.Name)
-		}
-	}
-}
-
-// mayKnow tells whether an agent can know that another container was started in the sandbox of one. That of one which is gone, and which the
-// lost part of the journal told of, it cannot.
-func (j *judge) mayKnow(c *container, name string) bool {
-	return !j.forgiving || slices.ContainsFunc(j.sim.world.of(c.uid).containers, func(x *container) bool {
-		return x.inSandbox(x.name) == c.inSandbox(name)
-	})
-}
-
-// earlier tells whether an instance of a main container was made before it in the same sandbox, even if it never ran: with
-// it the pod was initialized, as with the kubelet.
-func (h *podHistory) earlier(c *container) bool {
-	return !isInit(c.manifest, c.name) && h.instances[c.inSandbox(c.name)] > 1
-}
-
-// overtaken tells whether a start was asked for while one for an earlier manifest was under way in the same sandbox: with
-// that one the pod counted as initialized.
-func (h *podHistory) overtaken(k *journaletv1.StartContainer) bool {
-	return k != nil && slices.ContainsFunc(h.open, func(in *intent) bool {
-		other := in.req.GetStartContainer()
-		return other != nil && other.GetSandboxId() == k.GetSandboxId() && other.GetDigest() != k.GetDigest()
-	})
-}
-
 func (j *judge) containerEnded(c *container) {
 	if c.code == 0 {
 		j.history(c.uid).doneWell[c.inSandbox(c.name)] = true
