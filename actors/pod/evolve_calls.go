@@ -64,6 +64,9 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		if ok {
 			s.SandboxId, s.SandboxFailures, s.SandboxError = f.GetSandboxId(), 0, ""
 			s.NextSandboxAttempt, s.SandboxMadeAt = w.RunSandbox.GetAttempt()+1, a.madeAt(f, now)
+			if a.shownDead(f.GetSandboxId()) {
+				s.SandboxId = "" // no look will tell of it again
+			}
 			a.forgetStarts()
 		} else {
 			s.SandboxFailures++
@@ -107,6 +110,13 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 	if f.GetError() != journaletv1.CallError_CALL_ERROR_WITHDRAWN {
 		a.evolveTearDown(call.GetRequest(), ok, now)
 	}
+}
+
+// shownDead tells whether a look has shown a sandbox that can run nothing any more.
+func (a *Actor) shownDead(id string) bool {
+	return slices.ContainsFunc(a.state.GetObserved().GetSandboxes(), func(x *journaletv1.SandboxObservation) bool {
+		return x.GetId() == id && !isReady(x)
+	})
 }
 
 // evolveGivenUp folds that a call which failed left a sandbox in which nothing can run: it is to be removed, and the next one has

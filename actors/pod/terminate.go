@@ -379,7 +379,7 @@ func (d *step) finish() error {
 		source = orphanSource
 	}
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{
-		PodFinished: &journaletv1.PodFinished{Uid: d.self.ID, Source: source},
+		PodFinished: &journaletv1.PodFinished{Uid: d.self.ID, Source: source, Unnamed: d.state.GetSource() == ""},
 	}})
 }
 

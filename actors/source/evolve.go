@@ -19,9 +19,12 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_PodFinished:
-		if p := s.Pods[k.PodFinished.GetUid()]; p != nil {
+		switch p := s.Pods[k.PodFinished.GetUid()]; {
+		case p != nil && k.PodFinished.GetUnnamed():
+			// What was nobody's is gone. What this source says of the UID meanwhile, the pod hears of behind that.
+		case p != nil:
 			p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED
-		} else {
+		default:
 			// A pod that the runtime showed and no file names: it is kept only to be forgotten.
 			s.Pods[k.PodFinished.GetUid()] = &journaletv1.SourcePod{
 				Pod:   &journaletv1.PodRef{Uid: k.PodFinished.GetUid()},

@@ -61,4 +61,13 @@ func TestAnAnswerToAQuestionThatWasTakenBackGivesNoUID(t *testing.T) {
 	if said := hears(granted(2)); len(said) != 1 || said[0].GetPodUpdated().GetOperation() != journaletv1.PodOperation_POD_OPERATION_ADD {
 		t.Errorf("the answer leads to %v", said)
 	}
+	// What was nobody's under this UID was cleared away at the same time.
+	end := &journaletv1.PodFinished{Uid: "u", Unnamed: true}
+	if said := hears(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(said) > 0 {
+		t.Errorf("the end of what nobody named leads to %v", said)
+	}
+	end.Unnamed = false
+	if said := hears(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(said) != 1 {
+		t.Errorf("the pod's own end leads to %v", said)
+	}
 }

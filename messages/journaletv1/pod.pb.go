@@ -1269,9 +1269,11 @@ func (x *PodTerminated) GetPhase() PodPhase {
 
 // PodFinished tells that nothing is left of a pod on this node.
 type PodFinished struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// No source had named it: what the source has begun under this UID since stands behind its end.
+	Unnamed       bool `protobuf:"varint,3,opt,name=unnamed,proto3" json:"unnamed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1318,6 +1320,13 @@ func (x *PodFinished) GetSource() string {
 		return x.Source
 	}
 	return ""
+}
+
+func (x *PodFinished) GetUnnamed() bool {
+	if x != nil {
+		return x.Unnamed
+	}
+	return false
 }
 
 // PodState is the fold of one pod's events.
@@ -2594,10 +2603,11 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0flast_transition\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\"O\n" +
 	"\rPodTerminated\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12,\n" +
-	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"7\n" +
+	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"Q\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xb9\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x18\n" +
+	"\aunnamed\x18\x03 \x01(\bR\aunnamed\"\xb9\x16\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
