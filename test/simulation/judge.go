@@ -150,6 +150,9 @@ func (j *judge) broken(invariant, uid, format string, args ...any) {
 // record judges a record that has just become part of the journal.
 func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 	j.secrets(rec, encoded)
+	if rec.GetSeq() == maxRecords {
+		j.broken(withinBounds, rec.GetActor().GetId(), "%d records: something goes round and round", maxRecords)
+	}
 	j.events(rec)
 	j.fold.Record(rec)
 	if rec.GetStep() != nil {
@@ -430,6 +433,9 @@ func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
 		j.fits(d)
 	}
 }
+
+// maxRecords bounds those of a run; the longest have some 20,000.
+const maxRecords = 200_000
 
 // maxMailbox bounds the records that may wait for one actor (host: mailboxSize).
 const maxMailbox = 1024
