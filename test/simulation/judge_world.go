@@ -67,8 +67,8 @@ type podHistory struct {
 	admittedAt time.Duration
 	// askedFirst are the manifests of its lives' first questions, by AdmissionAsked.question.
 	askedFirst map[uint64]*corev1.Pod
-	// question is AdmissionAsked.question of its newest life.
-	question uint64
+	// question is AdmissionAsked.question of its newest life, letIn that of the last admission.
+	question, letIn uint64
 	// madeRoom is the question for which others end, 0 for none, or for one that was asked anew since.
 	madeRoom uint64
 	// questions are the manifests that it was put before the node with, in order.

@@ -66,7 +66,7 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 			}
 			return
 		}
-		h.admittedAt = j.sim.clock.uptime
+		h.admittedAt, h.letIn = j.sim.clock.uptime, k.AdmissionDecided.GetQuestion()
 		if h.admittedAs = h.askedFirst[k.AdmissionDecided.GetQuestion()]; digest != "" {
 			h.admittedAs = manifests[digest]
 		}
