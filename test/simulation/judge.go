@@ -47,7 +47,7 @@ const (
 	oneShare        = "what runs has together no more than the node"
 	onePort         = "no two pods that run have one host port"
 	lowerEnds       = "a pod ends only for one of higher priority"
-	letInFirst      = "nothing is made for a pod that the node has not let in"
+	letIn           = "nothing is made for a pod that the node has not let in"
 	roomKept        = "a pod for which others end is let in"
 	timerTime       = "no timer counts before its time"
 	timerLate       = "no timer fires late"
@@ -203,9 +203,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		in := &intent{req: k.CallRequested, overtaken: h.overtaken(k.CallRequested.GetStartContainer())}
 		j.intents[id] = in
 		j.onePull(h, in)
-		if k.CallRequested.GetRunSandbox() != nil && h.letIn != h.question && !j.forgiving {
-			j.broken(letInFirst, author.ID, "it asked with record %d, and was let in for %d", h.question, h.letIn)
-		}
+		j.letInFirst(author.ID, h, in)
 		h.open = append(h.open, in)
 		h.asked(at, k.CallRequested)
 	case *journaletv1.Event_CallDispatched:

@@ -72,3 +72,10 @@ func (j *judge) onePull(asker *podHistory, in *intent) {
 		j.broken(onePull, "", "%s is being pulled", image)
 	}
 }
+
+// letInFirst: no sandbox is asked for before the node has let the pod in, in this life.
+func (j *judge) letInFirst(uid string, h *podHistory, in *intent) {
+	if in.req.GetRunSandbox() != nil && h.letIn != h.question && !j.forgiving {
+		j.broken(letIn, uid, "it asked with record %d, and was let in for %d", h.question, h.letIn)
+	}
+}
