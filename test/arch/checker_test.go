@@ -9,14 +9,16 @@ import (
 	"testing"
 )
 
-// Each case breaks one rule in an otherwise clean tree, and names the check that must say so.
-var violations = []struct {
+// violation breaks one rule in an otherwise clean tree, and names the check that must find it.
+type violation struct {
 	name  string
 	check string
 	file  string
 	src   string
 	want  string // in the one finding's line; "" where the tree is allowed
-}{
+}
+
+var violations = slices.Concat(languageViolations, []violation{
 	{
 		name: "a decider imports the bus", check: "imports run one way", file: "actors/pod/x.go",
 		src: goFile("pod", `import _ "github.com/journalet/journalet/bus"`), want: "actors/pod/x.go:2: imports github.com/journalet/journalet/bus",
@@ -195,8 +197,8 @@ var violations = []struct {
 		src: goFile("bus", "import \"time\"\n\nfunc wait() { time.Sleep(1) }"), want: "a test does not sleep",
 	},
 	{
-		name: "a new top folder", check: "top folders are the known ones", file: "pkg/x.go",
-		src: goFile("pkg", ""), want: "pkg: no such folder in the architecture",
+		name: "a new top folder", check: "top directories are known", file: "pkg/x.go",
+		src: goFile("pkg", ""), want: "pkg: no such directory in the architecture",
 	},
 	{
 		name: "a replace", check: "the module can be installed", file: "go.mod",
@@ -240,7 +242,7 @@ var violations = []struct {
 	},
 	{
 		name: "a claim whose story is gone", check: "claims name tests that exist", file: "docs/SCOPE.md",
-		src: "Shown by `a_pod.txt`.\n", want: "names a_pod.txt: no such story in test/scenario/testdata",
+		src: "Shown by `a_pod.txt`.\n", want: "names a_pod.txt: no such scenario in test/scenario/testdata",
 	},
 	{
 		name: "a claim that names a path that is gone", check: "claims name tests that exist", file: "docs/SCOPE.md",
@@ -250,7 +252,7 @@ var violations = []struct {
 		name: "claims that name what is there", check: "claims name tests that exist", file: "docs/SCOPE.md",
 		src: "See `runtime/cri/doc.go`, `/etc/hosts`, `a b.txt/c`, `TestX/y` and `spec.x`.\n",
 	},
-}
+})
 
 func TestEachRuleRefusesWhatBreaksIt(t *testing.T) {
 	for _, v := range violations {

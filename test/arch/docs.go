@@ -13,8 +13,8 @@ import (
 const (
 	// scopeFile tells what works, and names the tests that show it.
 	scopeFile = "docs/SCOPE.md"
-	// storyFolder holds the stories, which scopeFile names without their folder.
-	storyFolder = "test/scenario/testdata"
+	// scenarioDir holds the stories, which scopeFile names without their folder.
+	scenarioDir = "test/scenario/testdata"
 )
 
 var (
@@ -68,11 +68,11 @@ func checkScope(t *tree) ([]finding, error) {
 					why = "no such test: it was renamed, or the claim has lost its proof"
 				}
 			case !isPath && path.Ext(name) == ".txt":
-				if !t.exists(path.Join(storyFolder, name)) {
-					why = "no such story in " + storyFolder
+				if !t.exists(path.Join(scenarioDir, name)) {
+					why = "no such scenario in " + scenarioDir
 				}
-			case isPath && slices.Contains(topFolders, top) && !t.exists(name):
-				why = "no such file or folder"
+			case isPath && slices.Contains(topDirs, top) && !t.exists(name):
+				why = "no such file or directory"
 			}
 			if why != "" {
 				out = append(out, finding{path: scopeFile, line: line, text: "names " + name + ": " + why})

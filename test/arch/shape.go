@@ -19,14 +19,14 @@ const (
 	maxFunctionLines = 70 // of the body, comments and blank lines included
 )
 
-// topFolders are all there are: a new one is a decision about the architecture, not a convenience.
-var topFolders = []string{"actors", "bus", "cmd", "deploy", "docs", "messages", "proto", "runtime", "test"}
+// topDirs are all there are: a new one is a decision about the architecture, not a convenience.
+var topDirs = []string{"actors", "bus", "cmd", "deploy", "docs", "messages", "proto", "runtime", "test"}
 
-func checkTopFolders(t *tree) []finding {
+func checkTopDirs(t *tree) []finding {
 	var out []finding
 	for _, dir := range t.top {
-		if !slices.Contains(topFolders, dir) {
-			out = append(out, finding{path: dir, text: "no such folder in the architecture: put it below " + list(topFolders)})
+		if !slices.Contains(topDirs, dir) {
+			out = append(out, finding{path: dir, text: "no such directory in the architecture: put it below " + list(topDirs)})
 		}
 	}
 	return out

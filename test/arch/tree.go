@@ -15,13 +15,13 @@ import (
 	"strings"
 )
 
-// module is the path of the main module; the rules speak of folders below it.
+// module is the path of the main module; the rules name directories below it.
 const module = "github.com/journalet/journalet"
 
 // finding is one broken rule, placed so that an editor can jump to it.
 type finding struct {
 	path string // relative to the root, with slashes
-	line int    // 1-based; 0 where the whole file or folder is meant
+	line int    // 1-based; 0 where the whole file or directory is meant
 	text string // what is wrong and what to do instead
 }
 
@@ -50,10 +50,12 @@ type tree struct {
 	fset *token.FileSet
 	gos  []*sourceFile
 	text []string // documents, scripts and configuration, relative to the root
-	top  []string // folders right below the root, those starting with a dot left out
+	data []string // scenarios: text files of testdata directories, relative to the root
+	top  []string // directories right below the root, those starting with a dot left out
 }
 
-// load reads the checkout at root. Folders starting with a dot, bin and testdata are not looked into, except .ci.
+// load reads the checkout at root, without bin and the directories whose name starts with a dot, except .ci. Of testdata
+// it lists the scenarios.
 func load(root string) (*tree, error) {
 	t := &tree{root: root, fset: token.NewFileSet()}
 	var nested []string
@@ -72,7 +74,7 @@ func load(root string) (*tree, error) {
 		if rel == "." || rel == ".ci" {
 			return nil
 		}
-		if rel == "bin" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") {
+		if rel == "bin" || strings.HasPrefix(d.Name(), ".") {
 			return fs.SkipDir
 		}
 		if !strings.Contains(rel, "/") {
@@ -90,6 +92,11 @@ func load(root string) (*tree, error) {
 func (t *tree) add(full, rel string, d fs.DirEntry, nested *[]string) error {
 	switch {
 	case !d.Type().IsRegular():
+		return nil
+	case isData(rel):
+		if ext := path.Ext(rel); ext == ".txt" || ext == "" {
+			t.data = append(t.data, rel)
+		}
 		return nil
 	case d.Name() == "go.mod":
 		if rel != "go.mod" {
@@ -135,6 +142,8 @@ func (t *tree) at(f *sourceFile, n ast.Node, text string) finding {
 	return finding{path: f.path, line: t.fset.Position(n.Pos()).Line, text: text}
 }
 
+func isData(rel string) bool { return slices.Contains(strings.Split(rel, "/"), "testdata") }
+
 func isText(rel string) bool {
 	switch path.Ext(rel) {
 	case ".md", ".yaml", ".yml", ".toml", ".sh", ".service", ".conf", ".conflist", ".proto":
@@ -143,7 +152,7 @@ func isText(rel string) bool {
 	return rel == "Makefile" || rel == ".ci/run" || rel == ".gitignore"
 }
 
-// within tells whether p is dir or below it.
+// within reports whether p is dir or below it.
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, dir+"/")
 }

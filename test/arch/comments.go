@@ -1,0 +1,123 @@
+package arch
+
+import (
+	"go/ast"
+	"path"
+	"slices"
+	"strings"
+)
+
+// checkComments wants the comment of an exported top-level name or method to be there and to begin with the name, and
+// no comment to begin with the name of another declaration of the package: it was left behind by one that moved. In a
+// group of constants or variables the group's comment is enough. Tests are held to the second half.
+func checkComments(t *tree) []finding {
+	known := map[string]map[string]bool{} // by directory
+	for _, f := range t.gos {
+		if known[f.dir()] == nil {
+			known[f.dir()] = map[string]bool{}
+		}
+		for _, d := range f.ast.Decls {
+			for _, n := range topNames(d) {
+				known[f.dir()][n.id.Name] = true
+			}
+		}
+	}
+	var out []finding
+	for _, f := range t.gos {
+		if f.generated {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			for _, n := range topNames(d) {
+				if why := n.complain(f, known[f.dir()]); why != "" {
+					out = append(out, t.at(f, n.id, why))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// topName is a declared name with its comment.
+type topName struct {
+	id    *ast.Ident
+	doc   *ast.CommentGroup
+	group bool // in a group, whose comment speaks for it
+	of    *ast.Ident
+	typ   bool
+}
+
+func topNames(d ast.Decl) []topName {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		return []topName{{id: d.Name, doc: d.Doc, of: receiver(d)}}
+	case *ast.GenDecl:
+		var out []topName
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				doc := s.Doc
+				if doc == nil && !d.Lparen.IsValid() {
+					doc = d.Doc
+				}
+				out = append(out, topName{id: s.Name, doc: doc, typ: true})
+			case *ast.ValueSpec:
+				for _, id := range s.Names {
+					out = append(out, topName{id: id, doc: d.Doc, group: d.Lparen.IsValid() || len(s.Names) > 1})
+				}
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// receiver names the type of which d is a method, nil where d is none.
+func receiver(d *ast.FuncDecl) *ast.Ident {
+	if d.Recv == nil || len(d.Recv.List) == 0 {
+		return nil
+	}
+	e := d.Recv.List[0].Type
+	for {
+		switch x := e.(type) {
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.IndexListExpr:
+			e = x.X
+		case *ast.Ident:
+			return x
+		default:
+			return nil
+		}
+	}
+}
+
+// complain returns what is wrong with the name's comment, in a package that declares the known names.
+func (n topName) complain(f *sourceFile, known map[string]bool) string {
+	name, text := n.id.Name, ""
+	if n.doc != nil {
+		text = n.doc.Text()
+	}
+	words := strings.Fields(text)
+	if n.typ && len(words) > 1 && slices.Contains([]string{"A", "An", "The"}, words[0]) {
+		words = words[1:]
+	}
+	first := ""
+	if len(words) > 0 {
+		first = strings.TrimRight(words[0], ".,:;'")
+	}
+	exported := n.id.IsExported() && !f.test && (n.of == nil || n.of.IsExported()) && path.Base(f.dir()) != "main"
+	switch {
+	case first == name || n.group:
+		return ""
+	case exported && first == "" && n.of == nil:
+		return name + " is exported and has no comment"
+	case exported && first != "":
+		return "the comment of " + name + " begins with " + words[0] + ": begin with the name"
+	case known[first] && split(first) != first:
+		return "the comment of " + name + " begins with " + first + ", another name of the package"
+	}
+	return ""
+}
