@@ -127,7 +127,7 @@ bench-sync: build ## what syncing each append costs a burst, on this disk and on
 	N="$(N)" RUNS="$(RUNS)" ARGS="$(ARGS)" test/bench/sync.sh
 
 .PHONY: bench-trace
-bench-trace: build ## where the time of a pod's start and of a burst goes, as pictures in docs (root; N, ARGS)
+bench-trace: build ## where the time of a pod's start and of a burst goes, as tables (root; N, ARGS)
 	N="$(N)" ARGS="$(ARGS)" test/bench/trace.sh
 
 .PHONY: oracle

@@ -6,11 +6,11 @@
 //	bench -name journalet -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
 //	bench -only probes    -cri unix:///x.sock -manifests DIR -n 200 -- journalet run --container-runtime-endpoint @CRI@ ...
 //	bench -table results.jsonl
-//	bench -trace -pictures DIR -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
+//	bench -trace -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
 //
 // It prints one JSON object a scenario, in seconds, millicores, MiB and bytes, and wipes every pod of that runtime
 // before and after: give it a private one. With -table it prints results side by side (goals.go has what they are held
-// to), with -trace it draws where the time of a pod's start and of a burst goes.
+// to), with -trace it prints where the time of a pod's start and of a burst goes.
 package main
 
 import (
@@ -53,8 +53,7 @@ var (
 	delay     = flag.Duration("delay", 10*time.Millisecond, "what -slow adds to each sync")
 	table     = flag.String("table", "", "print the results in this file side by side, and measure nothing")
 	syncTable = flag.String("sync-table", "", "the same for results of bursts named \"<sync> <disk>\"")
-	traceIt   = flag.Bool("trace", false, "draw where the time goes instead of measuring")
-	pictures  = flag.String("pictures", "", "folder of the pictures that -trace draws")
+	traceIt   = flag.Bool("trace", false, "print where the time goes instead of measuring")
 	observe   = flag.String("observe", "", "with -trace: command, its words separated by spaces, that prints the agent's journal as JSON lines")
 	profiles  = flag.String("profiles", "", "with -trace: where the agent serves Go profiles, such as http://127.0.0.1:10248/debug/pprof")
 )

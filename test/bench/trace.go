@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -23,19 +22,17 @@ import (
 
 	"github.com/journalet/journalet/test/bench/criproxy"
 	"github.com/journalet/journalet/test/bench/exectrace"
-	"github.com/journalet/journalet/test/bench/picture"
 )
 
 const (
 	// proxied stands in an agent's command for the endpoint of the proxy that notes its calls.
 	proxied = "@CRI@"
-	// alone is how many pods are started alone, one after the other; the one in the middle is drawn.
+	// alone is how many pods are started alone, one after the other; the one in the middle is printed.
 	alone = 5
 	// traceRest is how long the machine gets to come to rest between the parts of a trace.
 	traceRest = 5 * time.Second
 	// execSpan is how much longer than a burst its execution trace is.
 	execSpan = 1.3
-	execBin  = 40 * time.Millisecond
 )
 
 // parts are the parts of the agent that an execution trace is cut into.
@@ -51,11 +48,8 @@ var parts = []exectrace.Part{
 	{Name: "this tracing, HTTP", Prefixes: []string{"net/http.", "runtime/trace."}},
 }
 
-// trace draws where the time goes: of one pod alone, of a burst, and of the agent in it.
+// trace prints where the time goes: of one pod alone, of a burst, and of the agent in it.
 func (c *client) trace() error {
-	if err := os.MkdirAll(*pictures, 0o750); err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
@@ -94,12 +88,12 @@ func (c *client) trace() error {
 	if err != nil {
 		return err
 	}
-	burst := c.traceBurst(*name, "pb-", a.cmd.Process.Pid, proxy, putAll)
+	ours := c.traceBurst(*name, "pb-", a.cmd.Process.Pid, proxy, putAll)
 	asked := proxy.Asked()
 	if err := c.clear(); err != nil {
 		return err
 	}
-	profile, begin, end, err := c.traceExecution(burst.Last)
+	profile, err := c.traceExecution(ours.last)
 	if err != nil {
 		return err
 	}
@@ -109,24 +103,8 @@ func (c *client) trace() error {
 	a.stop()
 	floor.like = &like{sandbox: asked.GetSandboxConfig(), container: asked.GetConfig(), dir: dir}
 	likeBurst := c.traceBurst("floor, "+*name+"'s requests", "raw-", 0, proxy, floor.rawStarts)
-	title := fmt.Sprintf("the agent in a burst of %d pods: a Go execution trace", *n)
-	if err := errors.Join(
-		draw("trace-pod.svg", func(w io.Writer) error { return picture.WriteStart(w, one) }),
-		draw("trace-burst.svg", func(w io.Writer) error { return picture.WriteBurst(w, *n, cores(), burst, floorBurst, likeBurst) }),
-		draw("trace-agent.svg", func(w io.Writer) error { return picture.WriteExec(w, title, profile, begin, end) }),
-	); err != nil {
-		return err
-	}
-	tell(os.Stdout, one, profile, burst, floorBurst, likeBurst)
+	writeTrace(os.Stdout, one, profile, ours, floorBurst, likeBurst)
 	return nil
-}
-
-func draw(name string, write func(io.Writer) error) error {
-	f, err := os.Create(filepath.Join(*pictures, name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(f), f.Close())
 }
 
 // clear removes all manifests and waits until their pods are gone.
@@ -177,61 +155,58 @@ func (c *client) startAlone() (time.Duration, error) {
 }
 
 // traceAlone has the agent start pods one after the other and gives the one in the middle.
-func (c *client) traceAlone(proxy *criproxy.Proxy, floor time.Duration) (picture.Start, error) {
-	var starts []picture.Start
+func (c *client) traceAlone(proxy *criproxy.Proxy, floor time.Duration) (podStart, error) {
+	var starts []podStart
 	for i := range alone {
 		pod := fmt.Sprintf("pb-alone-%d", i)
 		proxy.Take()
-		s := picture.Start{Written: time.Now(), Floor: floor}
+		s := podStart{written: time.Now(), floor: floor}
 		put(pod, 0)
-		xs, ok := c.collect(pod, 1, s.Written, func(string, *cri.Container) bool { return true })
+		xs, ok := c.collect(pod, 1, s.written, func(string, *cri.Container) bool { return true })
 		if !ok {
 			return s, fmt.Errorf("bench: pod %s did not run within %v", pod, *limit)
 		}
-		s.Running = s.Written.Add(time.Duration(xs[0] * float64(time.Second)))
+		s.running = s.written.Add(time.Duration(xs[0] * float64(time.Second)))
 		time.Sleep(time.Second) // what follows a start is looks and a status
-		s.Calls = proxy.Take()
-		records, err := recordsSince(s.Written)
+		s.calls = proxy.Take()
+		records, err := recordsSince(s.written)
 		if err != nil {
 			return s, err
 		}
-		s.Records = records
+		s.records = records
 		crop(&s)
 		starts = append(starts, s)
 	}
-	slices.SortFunc(starts, func(a, b picture.Start) int { return int(a.Running.Sub(a.Written) - b.Running.Sub(b.Written)) })
+	slices.SortFunc(starts, func(a, b podStart) int { return int(a.running.Sub(a.written) - b.running.Sub(b.written)) })
 	return starts[alone/2], c.clear()
 }
 
 // traceBurst runs do and collects the calls and the CPU use until its pods run; agent is the agent's process id, or 0.
-func (c *client) traceBurst(name, prefix string, agent int, proxy *criproxy.Proxy, do func()) picture.Burst {
+func (c *client) traceBurst(name, prefix string, agent int, proxy *criproxy.Proxy, do func()) burst {
 	proxy.Take()
-	b := picture.Burst{Name: name, Begin: time.Now()}
-	stop, samples := make(chan struct{}), make(chan []picture.Sample)
-	go func() { samples <- sampleUntil(stop, agent) }()
+	b := burst{name: name, begin: time.Now()}
+	before := sampleNow(agent)
 	ended := make(chan struct{})
 	go func() { do(); close(ended) }()
-	xs, _ := c.collect(prefix, *n, b.Begin, func(string, *cri.Container) bool { return true })
+	xs, _ := c.collect(prefix, *n, b.begin, func(string, *cri.Container) bool { return true })
 	<-ended
-	close(stop)
-	b.Samples = <-samples
+	b.used = sampleNow(agent).since(before)
 	if len(xs) > 0 {
-		b.Last = time.Duration(slices.Max(xs) * float64(time.Second))
+		b.last = time.Duration(slices.Max(xs) * float64(time.Second))
 	}
-	b.Calls = proxy.Take()
+	b.calls = proxy.Take()
 	return b
 }
 
-// traceExecution runs another burst under an execution trace of the agent, and tells when in the trace it began and ended.
-func (c *client) traceExecution(burst time.Duration) (p *exectrace.Profile, begin, end time.Duration, err error) {
+// traceExecution runs another burst, which takes about span, under an execution trace of the agent.
+func (c *client) traceExecution(span time.Duration) (p *exectrace.Profile, err error) {
 	type answer struct {
 		body []byte
 		err  error
 	}
 	traced := make(chan answer, 1)
-	asked := time.Now()
 	go func() {
-		body, err := get(fmt.Sprintf("%s/trace?seconds=%.0f", *profiles, math.Ceil(burst.Seconds()*execSpan)))
+		body, err := get(fmt.Sprintf("%s/trace?seconds=%.0f", *profiles, math.Ceil(span.Seconds()*execSpan)))
 		traced <- answer{body, err}
 	}()
 	time.Sleep(200 * time.Millisecond) // it begins with the burst, not behind it
@@ -240,13 +215,12 @@ func (c *client) traceExecution(burst time.Duration) (p *exectrace.Profile, begi
 	xs, _ := c.collect("pb-", *n, t0, func(string, *cri.Container) bool { return true })
 	got := <-traced
 	if got.err == nil {
-		p, got.err = exectrace.Read(bytes.NewReader(got.body), execBin, parts)
+		p, got.err = exectrace.Read(bytes.NewReader(got.body), parts)
 	}
 	if got.err != nil || len(xs) == 0 {
-		return nil, 0, 0, fmt.Errorf("bench: trace the agent in a burst in which %d pods ran: %w", len(xs), got.err)
+		return nil, fmt.Errorf("bench: trace the agent in a burst in which %d pods ran: %w", len(xs), got.err)
 	}
-	begin = t0.Sub(asked)
-	return p, begin, begin + time.Duration(slices.Max(xs)*float64(time.Second)), nil
+	return p, nil
 }
 
 // get fetches what is at a URL.
@@ -264,7 +238,7 @@ func get(url string) ([]byte, error) {
 }
 
 // recordsSince asks the agent for the records of its journal from a time on.
-func recordsSince(t time.Time) ([]picture.Record, error) {
+func recordsSince(t time.Time) ([]record, error) {
 	words := strings.Fields(*observe)
 	b, err := exec.Command(words[0], words[1:]...).Output() //nolint:gosec // who starts the bench gives the command
 	if err != nil {
@@ -274,8 +248,8 @@ func recordsSince(t time.Time) ([]picture.Record, error) {
 }
 
 // parseRecords reads events, one JSON object a line, and puts those of one record together.
-func parseRecords(b []byte, since time.Time) ([]picture.Record, error) {
-	var out []picture.Record
+func parseRecords(b []byte, since time.Time) ([]record, error) {
+	var out []record
 	lines := bufio.NewScanner(bytes.NewReader(b))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -290,11 +264,11 @@ func parseRecords(b []byte, since time.Time) ([]picture.Record, error) {
 		if e.Time.Before(since) {
 			continue
 		}
-		if last := len(out) - 1; last >= 0 && out[last].Seq == e.Seq {
-			out[last].Events = append(out[last].Events, e.Event)
+		if last := len(out) - 1; last >= 0 && out[last].seq == e.Seq {
+			out[last].events = append(out[last].events, e.Event)
 			continue
 		}
-		out = append(out, picture.Record{Seq: e.Seq, Time: e.Time, Events: []string{e.Event}})
+		out = append(out, record{e.Seq, e.Time, []string{e.Event}})
 	}
 	return out, lines.Err()
 }

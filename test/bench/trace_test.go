@@ -15,11 +15,11 @@ func TestTheEventsOfOneRecordAreOneLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(records) != 2 || records[0].Seq != 5 || strings.Join(records[0].Events, " ") != "admission_asked pod_status_changed" || records[1].Seq != 6 {
+	if len(records) != 2 || records[0].seq != 5 || strings.Join(records[0].events, " ") != "admission_asked pod_status_changed" || records[1].seq != 6 {
 		t.Errorf("records %+v", records)
 	}
-	if records[0].Time.Nanosecond() != 5e8 {
-		t.Errorf("time %v", records[0].Time)
+	if records[0].time.Nanosecond() != 5e8 {
+		t.Errorf("time %v", records[0].time)
 	}
 	if _, err := parseRecords([]byte("no agent can be reached\n"), time.Time{}); err == nil {
 		t.Error("a line that is no event passes")

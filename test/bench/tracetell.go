@@ -8,44 +8,26 @@ import (
 	"maps"
 	"math"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/journalet/journalet/test/bench/criproxy"
 	"github.com/journalet/journalet/test/bench/exectrace"
-	"github.com/journalet/journalet/test/bench/picture"
 )
-
-// sampleEvery is long enough that a process's ticks of 10 ms are a fine enough measure of it.
-const sampleEvery = 200 * time.Millisecond
-
-func cores() int { return runtime.NumCPU() }
 
 func flagArgs() []string { return slices.Clone(flag.Args()) }
 
-// sampleUntil notes who has used how much CPU, from now to the end of stop.
-func sampleUntil(stop <-chan struct{}, agent int) []picture.Sample {
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
-	out := []picture.Sample{sampleNow(agent)}
-	for {
-		select {
-		case <-tick.C:
-			out = append(out, sampleNow(agent))
-		case <-stop:
-			return append(out, sampleNow(agent))
-		}
-	}
-}
-
-func sampleNow(agent int) picture.Sample {
-	s := picture.Sample{At: time.Now(), All: cpuOfAll(), Runtime: zeroed(cpuOf(*rtpid)), Measure: zeroed(cpuOf(os.Getpid()))}
+func sampleNow(agent int) sample {
+	s := sample{all: cpuOfAll(), runtime: zeroed(cpuOf(*rtpid)), measure: zeroed(cpuOf(os.Getpid()))}
 	if agent > 0 {
-		s.Agent = zeroed(cpuOf(agent))
+		s.agent = zeroed(cpuOf(agent))
 	}
 	return s
+}
+
+func (s sample) since(t sample) sample {
+	return sample{s.all - t.all, s.agent - t.agent, s.runtime - t.runtime, s.measure - t.measure}
 }
 
 func zeroed(x float64) float64 {
@@ -70,25 +52,23 @@ func cpuOfAll() (seconds float64) {
 }
 
 // crop leaves out what came long after the container ran: the next relist, the runtime's other calls.
-func crop(s *picture.Start) {
-	end := s.Running.Add(40 * time.Millisecond)
-	s.Records = slices.DeleteFunc(s.Records, func(r picture.Record) bool { return r.Time.After(end) })
-	s.Calls = slices.DeleteFunc(s.Calls, func(c criproxy.Call) bool { return c.Begin.After(end) })
+func crop(s *podStart) {
+	end := s.running.Add(40 * time.Millisecond)
+	s.records = slices.DeleteFunc(s.records, func(r record) bool { return r.time.After(end) })
+	s.calls = slices.DeleteFunc(s.calls, func(c criproxy.Call) bool { return c.Begin.After(end) })
 }
 
-// tell writes what the pictures show in numbers.
-func tell(w io.Writer, one picture.Start, p *exectrace.Profile, bursts ...picture.Burst) {
-	rt, looks, ours := one.Share()
-	fmt.Fprintf(w, "\none pod alone, ms: %.1f; calls that make %.1f, looks alone %.1f, ours %.1f; bare calls %.1f\n",
-		millis(one.Running.Sub(one.Written)), millis(rt), millis(looks), millis(ours), millis(one.Floor))
+// writeTrace prints a trace as Markdown tables.
+func writeTrace(w io.Writer, one podStart, p *exectrace.Profile, bursts ...burst) {
+	one.write(w)
 	for _, b := range bursts {
-		making, used := b.Making(), b.Used()
-		fmt.Fprintf(w, "\n%s: %d pods, last after %.2f s; calls that make: %.2f under way on average; CPU s: all %.2f, agent %.2f, containerd %.2f, measuring %.2f, rest %.2f\n\n",
-			b.Name, *n, b.Last.Seconds(), b.Busy(making).Seconds()/b.Last.Seconds(), used.All, used.Agent, used.Runtime, used.Measure,
-			used.All-used.Agent-used.Runtime-used.Measure)
+		used := b.used
+		fmt.Fprintf(w, "\n%s: %d pods, last after %.2f s; calls that create: %.2f under way on average; CPU s: all %.2f, agent %.2f, containerd %.2f, measuring %.2f, rest %.2f\n\n",
+			b.name, *n, b.last.Seconds(), b.busy().Seconds()/b.last.Seconds(), used.all, used.agent, used.runtime, used.measure,
+			used.all-used.agent-used.runtime-used.measure)
 		lines := [][]string{{"call", "number", "a pod", "mean, ms", "sum, s", "failed"}}
 		byMethod := map[string][]criproxy.Call{}
-		for _, c := range b.Calls {
+		for _, c := range b.calls {
 			byMethod[c.Method] = append(byMethod[c.Method], c)
 		}
 		for _, m := range slices.Sorted(maps.Keys(byMethod)) {

@@ -24,13 +24,11 @@ type Group struct {
 	Running    time.Duration // on a core
 	Runnable   time.Duration // wanting one
 	Syscall    time.Duration // in a system call, on a core or waiting there
-	Bins       []time.Duration
 }
 
 // Profile is a trace summed up.
 type Profile struct {
 	Span   time.Duration
-	Bin    time.Duration
 	Groups []Group // the one that ran for longest first
 	// Collections are the garbage collections, Stopped is how long the world was stopped in all, for whatever reason.
 	Collections int
@@ -42,24 +40,21 @@ const Other = "other"
 
 // goroutine is one of the trace.
 type goroutine struct {
-	root    string
-	state   trace.GoState
-	since   trace.Time
-	spent   map[trace.GoState]time.Duration
-	running []span
+	root  string
+	state trace.GoState
+	since trace.Time
+	spent map[trace.GoState]time.Duration
 }
 
-type span struct{ from, to trace.Time }
-
-// Read sums up a trace, its running time cut into bins.
-func Read(r io.Reader, bin time.Duration, parts []Part) (*Profile, error) {
+// Read sums up a trace.
+func Read(r io.Reader, parts []Part) (*Profile, error) {
 	in, err := trace.NewReader(r)
 	if err != nil {
 		return nil, fmt.Errorf("exectrace: open the trace: %w", err)
 	}
 	all := map[trace.GoID]*goroutine{}
 	stops := map[trace.ResourceID]trace.Time{}
-	p := &Profile{Bin: bin}
+	p := &Profile{}
 	var first, last trace.Time
 	for {
 		ev, err := in.ReadEvent()
@@ -94,7 +89,7 @@ func Read(r io.Reader, bin time.Duration, parts []Part) (*Profile, error) {
 		}
 	}
 	p.Span = last.Sub(first)
-	p.sum(all, first, last, parts)
+	p.sum(all, last, parts)
 	return p, nil
 }
 
@@ -116,9 +111,6 @@ func transition(all map[trace.GoID]*goroutine, now trace.Time, st trace.StateTra
 // until ends what the goroutine did so far.
 func (g *goroutine) until(now trace.Time) {
 	g.spent[g.state] += now.Sub(g.since)
-	if g.state == trace.GoRunning {
-		g.running = append(g.running, span{g.since, now})
-	}
 	g.since = now
 }
 
@@ -139,26 +131,20 @@ func isStandard(function string) bool {
 	return !strings.Contains(function, "/") && !strings.HasPrefix(function, "main.") || strings.Contains(function, "/") && !strings.Contains(path, ".")
 }
 
-func (p *Profile) sum(all map[trace.GoID]*goroutine, first, last trace.Time, parts []Part) {
+func (p *Profile) sum(all map[trace.GoID]*goroutine, last trace.Time, parts []Part) {
 	groups := map[string]*Group{}
 	for _, g := range all {
 		g.until(last)
 		name := partOf(g.root, parts)
 		to := groups[name]
 		if to == nil {
-			to = &Group{Name: name, Bins: make([]time.Duration, int(p.Span/p.Bin)+1)}
+			to = &Group{Name: name}
 			groups[name] = to
 		}
 		to.Goroutines++
 		to.Running += g.spent[trace.GoRunning]
 		to.Runnable += g.spent[trace.GoRunnable]
 		to.Syscall += g.spent[trace.GoSyscall]
-		for _, s := range g.running {
-			from, end := s.from.Sub(first), s.to.Sub(first)
-			for i := from / p.Bin; i*p.Bin < end; i++ {
-				to.Bins[i] += min(end, (i+1)*p.Bin) - max(from, i*p.Bin)
-			}
-		}
 	}
 	for _, g := range groups {
 		p.Groups = append(p.Groups, *g)

@@ -27,7 +27,7 @@ func TestRunningTimeGoesToThePartOfTheOutermostFunction(t *testing.T) {
 	})
 	wg.Wait()
 	trace.Stop()
-	p, err := Read(&b, 10*time.Millisecond, []Part{
+	p, err := Read(&b, []Part{
 		{"ours", []string{"github.com/journalet/journalet/test/bench/exectrace."}}, {"library", []string{"testing.", "runtime.", "sync."}},
 	})
 	if err != nil {
@@ -37,15 +37,9 @@ func TestRunningTimeGoesToThePartOfTheOutermostFunction(t *testing.T) {
 		if g.Name != "ours" {
 			continue
 		}
-		// On a crowded machine it gets less of a core than it spins for, but its bins always hold all of it.
-		var sum time.Duration
-		for _, x := range g.Bins {
-			if sum += x; x > 2*p.Bin {
-				t.Errorf("a bin of %v holds %v", p.Bin, x)
-			}
-		}
-		if g.Running < 10*time.Millisecond || sum != g.Running {
-			t.Errorf("it ran for %v, %v in bins", g.Running, sum)
+		// On a crowded machine it gets less of a core than it spins for.
+		if g.Running < 10*time.Millisecond {
+			t.Errorf("it ran for %v", g.Running)
 		}
 		return
 	}
