@@ -115,8 +115,8 @@ replay: ## every story of test/scenario folded again from its journal, and the h
 
 .PHONY: fuzz
 fuzz: ## fuzz the manifest decoder for FUZZTIME (30s)
-	@$(call listed,^FuzzDecode$$,./runtime/manifest)
-	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(FUZZTIME) ./runtime/manifest
+	@$(call listed,^FuzzDecode$$,./runtime/source/manifest)
+	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(FUZZTIME) ./runtime/source/manifest
 
 .PHONY: bench
 bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS)

@@ -68,7 +68,7 @@ func newAccounts(dir string) (*accounts, error) {
 	if err != nil {
 		return nil, err
 	}
-	asker, err := publicKey(dir, QueryKeyFile)
+	requester, err := publicKey(dir, QueryKeyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func newAccounts(dir string) (*accounts, error) {
 			},
 		},
 		{
-			Nkey:    asker,
+			Nkey:    requester,
 			Account: a.query,
 			Permissions: &server.Permissions{
 				Publish:   &server.SubjectPermission{Allow: []string{queries, discovery}},
@@ -99,11 +99,11 @@ func newAccounts(dir string) (*accounts, error) {
 }
 
 func (a *accounts) exports() error {
-	listeners, askers := []*server.Account{a.observer}, []*server.Account{a.query}
+	listeners, requesters := []*server.Account{a.observer}, []*server.Account{a.query}
 	return errors.Join(
 		a.agent.AddStreamExport(messages.EventFilterAll, listeners),
-		a.agent.AddServiceExportWithResponse(queries, server.Streamed, askers),
-		a.agent.AddServiceExportWithResponse(discovery, server.Streamed, askers),
+		a.agent.AddServiceExportWithResponse(queries, server.Streamed, requesters),
+		a.agent.AddServiceExportWithResponse(discovery, server.Streamed, requesters),
 		a.observer.AddStreamImport(a.agent, messages.EventFilterAll, ""),
 		a.query.AddServiceImport(a.agent, queries, queries),
 		a.query.AddServiceImport(a.agent, discovery, discovery),

@@ -99,7 +99,7 @@ func TestNobodyReachesTheStoreTheServerOrAnotherAccount(t *testing.T) {
 	}
 }
 
-// Who asks names the subject that the answer goes to: none of them leads anywhere but to the asker's own account.
+// Who asks names the subject that the answer goes to: none of them leads anywhere but to the requester's own account.
 func TestAnAnswerCannotBeSentIntoTheAgentsAccount(t *testing.T) {
 	b := openBus(t, busDir(t))
 	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})

@@ -215,7 +215,7 @@ func TestAManifestThatNothingNamesIsFound(t *testing.T) {
 	}
 	for _, what := range []string{"in a record that goes", "in a record"} {
 		b.Journal().Append(&journaletv1.Record{Time: at(0), Actor: messages.Node.Proto(), Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
-			Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: &journaletv1.AdmissionAsked{Digest: names[what]}},
+			Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: &journaletv1.AdmissionRequested{Digest: names[what]}},
 		}}})
 	}
 	appendFacts(t, b, 1)

@@ -25,17 +25,17 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 		return []Ref{Pod(k.PodObserved.GetUid())}, false
 	case *journaletv1.Event_ProbeResult:
 		return []Ref{Pod(k.ProbeResult.GetUid())}, false
-	case *journaletv1.Event_GatesRead:
-		return []Ref{Pod(k.GatesRead.GetUid())}, false
+	case *journaletv1.Event_ReadinessGatesRead:
+		return []Ref{Pod(k.ReadinessGatesRead.GetUid())}, false
 	case *journaletv1.Event_CallFinished:
-		return withAsker(k.CallFinished.GetAsker()), false
+		return withRequester(k.CallFinished.GetRequester()), false
 	case *journaletv1.Event_RuntimeHealthChanged:
 		return []Ref{Runtime}, false
 
 	case *journaletv1.Event_PodUpdated:
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
-	case *journaletv1.Event_AdmissionAsked, *journaletv1.Event_ResizeAsked, *journaletv1.Event_AdditionAsked,
-		*journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased, *journaletv1.Event_SourceSettled, *journaletv1.Event_OrphanFound:
+	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_ResizeRequested, *journaletv1.Event_AdditionAsked,
+		*journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_SourceSettled, *journaletv1.Event_OrphanFound:
 		return []Ref{Node}, false
 	case *journaletv1.Event_UidGranted:
 		return []Ref{Source(k.UidGranted.GetSource())}, false
@@ -43,9 +43,9 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 		return []Ref{Source(k.SourceAsked.GetSource())}, false
 	case *journaletv1.Event_UidDeferred:
 		return []Ref{Source(k.UidDeferred.GetSource())}, false
-	case *journaletv1.Event_OrphanDisowned:
-		return []Ref{Pod(k.OrphanDisowned.GetUid())}, false
-	case *journaletv1.Event_ImageAsked, *journaletv1.Event_ImageReleased:
+	case *journaletv1.Event_OrphanConfirmed:
+		return []Ref{Pod(k.OrphanConfirmed.GetUid())}, false
+	case *journaletv1.Event_ImagePullRequested, *journaletv1.Event_ImagePullWithdrawn:
 		return []Ref{Image}, false
 	case *journaletv1.Event_CallRequested, *journaletv1.Event_CallWithdrawn:
 		return []Ref{Runtime}, false
@@ -61,23 +61,23 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 		return []Ref{Pod(k.AdditionDecided.GetUid())}, false
 	case *journaletv1.Event_AdmissionDeferred:
 		return []Ref{Pod(k.AdmissionDeferred.GetUid())}, false
-	case *journaletv1.Event_AdmissionHeld:
-		return withVictims(k.AdmissionHeld.GetUid(), k.AdmissionHeld.GetPreempts()), false
-	case *journaletv1.Event_ResizeHeld:
-		return withVictims(k.ResizeHeld.GetUid(), k.ResizeHeld.GetPreempts()), false
-	case *journaletv1.Event_ImageAnswered:
-		return []Ref{Pod(k.ImageAnswered.GetUid())}, false
+	case *journaletv1.Event_AdmissionPendingPreemption:
+		return withVictims(k.AdmissionPendingPreemption.GetUid(), k.AdmissionPendingPreemption.GetVictims()), false
+	case *journaletv1.Event_ResizePendingPreemption:
+		return withVictims(k.ResizePendingPreemption.GetUid(), k.ResizePendingPreemption.GetVictims()), false
+	case *journaletv1.Event_ImagePullDecided:
+		return []Ref{Pod(k.ImagePullDecided.GetUid())}, false
 	case *journaletv1.Event_CallDropped:
-		if r, err := ParseRef(k.CallDropped.GetAsker()); err == nil {
+		if r, err := ParseRef(k.CallDropped.GetRequester()); err == nil {
 			return []Ref{r}, false
 		}
 	}
 	return nil, false
 }
 
-// withAsker is the audience of an outcome: the runtime actor, whose slot it frees, and who asked.
-func withAsker(asker string) []Ref {
-	if r, err := ParseRef(asker); err == nil && r != Runtime {
+// withRequester is the audience of an outcome: the runtime actor, whose slot it frees, and who asked.
+func withRequester(requester string) []Ref {
+	if r, err := ParseRef(requester); err == nil && r != Runtime {
 		return []Ref{Runtime, r}
 	}
 	return []Ref{Runtime}

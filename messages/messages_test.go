@@ -52,23 +52,23 @@ func TestSubjectsKeepANodesNameInOneToken(t *testing.T) {
 func TestEveryEventHasASetAudience(t *testing.T) {
 	want := map[string]string{
 		"agent_started": "everyone", "timer_fired": "pod/author", "manifests_read": "source/s", "pod_observed": "pod/u",
-		"call_finished": "runtime/0 pod/p", "runtime_health_changed": "runtime/0", "probe_result": "pod/u", "gates_read": "pod/u",
-		"pod_updated": "pod/u", "admission_asked": "node/0", "image_asked": "image/0", "image_released": "image/0",
+		"call_finished": "runtime/0 pod/p", "runtime_health_changed": "runtime/0", "probe_result": "pod/u", "readiness_gates_read": "pod/u",
+		"pod_updated": "pod/u", "admission_requested": "node/0", "image_pull_requested": "image/0", "image_pull_withdrawn": "image/0",
 		"call_requested": "runtime/0", "call_withdrawn": "runtime/0", "call_dropped": "pod/p",
 		"pod_terminated": "node/0", "pod_finished": "source/s node/0 image/0",
-		"uid_asked": "node/0", "uid_released": "node/0", "uid_granted": "source/s", "uid_deferred": "source/s",
-		"source_settled": "node/0", "source_asked": "source/s", "orphan_found": "node/0", "orphan_disowned": "pod/u",
-		"admission_decided": "pod/u", "admission_deferred": "pod/u", "admission_held": "pod/u pod/v", "resize_held": "pod/u pod/v", "image_answered": "pod/u",
-		"agent_stopped": "", "journal_damaged": "", "quarantined": "", "released": "", "pull_progressed": "",
+		"uid_requested": "node/0", "uid_withdrawn": "node/0", "uid_granted": "source/s", "uid_deferred": "source/s",
+		"source_settled": "node/0", "source_asked": "source/s", "orphan_found": "node/0", "orphan_confirmed": "pod/u",
+		"admission_decided": "pod/u", "admission_deferred": "pod/u", "admission_pending_preemption": "pod/u pod/v", "resize_pending_preemption": "pod/u pod/v", "image_pull_decided": "pod/u",
+		"agent_stopped": "", "journal_damaged": "", "quarantined": "", "quarantine_lifted": "", "pull_progressed": "",
 		"manifest_ignored": "", "source_ready": "", "pod_forgotten": "", "pod_status_changed": "", "back_off_started": "",
-		"pod_ending": "", "probes_set": "", "gates_set": "", "restarting_all": "", "call_dispatched": "", "resize_asked": "node/0", "resize_decided": "pod/u", "resize_resumed": "", "addition_asked": "node/0", "addition_decided": "pod/u", "resize_finished": "", "timer_set": "", "timer_cleared": "",
+		"pod_terminating": "", "probes_set": "", "readiness_gates_set": "", "all_containers_restarting": "", "call_dispatched": "", "resize_requested": "node/0", "resize_decided": "pod/u", "resize_started": "", "addition_asked": "node/0", "addition_decided": "pod/u", "resize_completed": "", "timer_set": "", "timer_cleared": "",
 	}
 	kinds := (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
 	for i := range kinds.Len() {
 		fd := kinds.Get(i)
 		e := &journaletv1.Event{}
 		body := e.ProtoReflect().Mutable(fd).Message()
-		for name, value := range map[string]string{"uid": "u", "source": "s", "asker": "pod/p"} {
+		for name, value := range map[string]string{"uid": "u", "source": "s", "requester": "pod/p"} {
 			if f := body.Descriptor().Fields().ByName(protoreflect.Name(name)); f != nil {
 				body.Set(f, protoreflect.ValueOfString(value))
 			}
@@ -76,11 +76,11 @@ func TestEveryEventHasASetAudience(t *testing.T) {
 		if u := e.GetPodUpdated(); u != nil {
 			u.Pod = &journaletv1.PodRef{Uid: "u"}
 		}
-		if h := e.GetAdmissionHeld(); h != nil {
-			h.Preempts = []string{"v"}
+		if h := e.GetAdmissionPendingPreemption(); h != nil {
+			h.Victims = []string{"v"}
 		}
-		if h := e.GetResizeHeld(); h != nil {
-			h.Preempts = []string{"v"}
+		if h := e.GetResizePendingPreemption(); h != nil {
+			h.Victims = []string{"v"}
 		}
 		refs, all := Audience(Pod("author"), e)
 		var got []string
@@ -102,7 +102,7 @@ func TestTheSameRecordHasTheSameBytesAndHash(t *testing.T) {
 		Seq: 3, Epoch: 1, Time: timestamppb.Now(), Actor: Pod("u").Proto(), PreviousHash: []byte("0123456789abcdef"),
 		Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: 2, After: 1, Decisions: []*journaletv1.Event{{
 			Kind: &journaletv1.Event_PodStatusChanged{PodStatusChanged: &journaletv1.PodStatusChanged{
-				Waiting: map[string]*journaletv1.Waiting{"a": {Reason: "x"}, "b": {Reason: "y"}, "c": {Reason: "z"}},
+				Waiting: map[string]*journaletv1.ContainerWaiting{"a": {Reason: "x"}, "b": {Reason: "y"}, "c": {Reason: "z"}},
 			}},
 		}}}},
 	}

@@ -18,16 +18,16 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_CallFinished:
 			err = a.answer(in, k.CallFinished, emit)
-		case *journaletv1.Event_ImageAsked:
-			err = a.pull(k.ImageAsked.GetUid(), k.ImageAsked.GetImage(), emit)
+		case *journaletv1.Event_ImagePullRequested:
+			err = a.pull(k.ImagePullRequested.GetUid(), k.ImagePullRequested.GetImage(), emit)
 		case *journaletv1.Event_TimerFired:
 			if w := a.state.Waits[k.TimerFired.GetName()]; w != nil {
 				err = a.pull(w.GetUid(), w.GetImage(), emit)
 			}
 		case *journaletv1.Event_PodFinished:
 			err = a.clearTimersOf(k.PodFinished.GetUid(), emit)
-		case *journaletv1.Event_ImageReleased:
-			if ev := actors.ClearTimer(a.state.GetTimers(), key(k.ImageReleased.GetUid(), k.ImageReleased.GetImage())); ev != nil {
+		case *journaletv1.Event_ImagePullWithdrawn:
+			if ev := actors.ClearTimer(a.state.GetTimers(), key(k.ImagePullWithdrawn.GetUid(), k.ImagePullWithdrawn.GetImage())); ev != nil {
 				err = emit(ev)
 			}
 		}
@@ -72,19 +72,19 @@ func (a *Actor) answer(in actors.Input, f *journaletv1.CallFinished, emit actors
 		if w.GetImage() != image || !w.GetWaiting() || w.GetBackingOff() {
 			continue
 		}
-		r := &journaletv1.ImageAnswered{Uid: w.GetUid(), Image: image, Error: f.GetError(), Message: f.GetMessage()}
+		r := &journaletv1.ImagePullDecided{Uid: w.GetUid(), Image: image, Error: f.GetError(), Message: f.GetMessage()}
 		if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-			r.ImageRef, r.Took, r.Bytes = f.GetImageRef(), took, f.GetImageBytes()
+			r.ImageRef, r.Duration, r.Bytes = f.GetImageRef(), took, f.GetImageBytes()
 		} else {
-			r.RetryIn = nextBackOff(w)
+			r.RetryAfter = nextBackOff(w)
 		}
-		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageAnswered{ImageAnswered: r}}); err != nil {
+		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_ImagePullDecided{ImagePullDecided: r}}); err != nil {
 			return err
 		}
-		if r.GetRetryIn() == nil {
+		if r.GetRetryAfter() == nil {
 			continue
 		}
-		if ev := actors.SetTimer(a.state.GetTimers(), id, r.GetRetryIn().AsDuration()); ev != nil {
+		if ev := actors.SetTimer(a.state.GetTimers(), id, r.GetRetryAfter().AsDuration()); ev != nil {
 			if err := emit(ev); err != nil {
 				return err
 			}

@@ -20,14 +20,14 @@ func (a *Actor) Evolve(e actors.Event) error {
 		}
 	}
 	switch k := e.Body.GetKind().(type) {
-	case *journaletv1.Event_ImageAsked:
-		id := key(k.ImageAsked.GetUid(), k.ImageAsked.GetImage())
+	case *journaletv1.Event_ImagePullRequested:
+		id := key(k.ImagePullRequested.GetUid(), k.ImagePullRequested.GetImage())
 		if s.Waits[id] == nil {
-			s.Waits[id] = &journaletv1.ImageWait{Uid: k.ImageAsked.GetUid(), Image: k.ImageAsked.GetImage()}
+			s.Waits[id] = &journaletv1.ImageWait{Uid: k.ImagePullRequested.GetUid(), Image: k.ImagePullRequested.GetImage()}
 		}
 		s.Waits[id].Waiting = true
-	case *journaletv1.Event_ImageReleased:
-		a.release(k.ImageReleased.GetUid(), k.ImageReleased.GetImage())
+	case *journaletv1.Event_ImagePullWithdrawn:
+		a.release(k.ImagePullWithdrawn.GetUid(), k.ImagePullWithdrawn.GetImage())
 	case *journaletv1.Event_PodFinished:
 		for _, id := range a.waitsOf(k.PodFinished.GetUid()) {
 			delete(s.Waits, id)
@@ -36,8 +36,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		image := k.CallRequested.GetPullImage().GetImage()
 		s.Intents[e.ID] = image
 		s.Pulls[image] = &journaletv1.Pull{Image: image, IntentId: e.ID, StartedAt: timestamppb.New(e.Time)}
-	case *journaletv1.Event_ImageAnswered:
-		a.answered(e, k.ImageAnswered)
+	case *journaletv1.Event_ImagePullDecided:
+		a.answered(e, k.ImagePullDecided)
 	case *journaletv1.Event_CallFinished:
 		image := s.Intents[k.CallFinished.GetIntentId()]
 		s.Ended = s.Pulls[image]
@@ -48,7 +48,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 }
 
 // answered closes a pod's wait. A failure starts its back-off; the wait goes on behind it.
-func (a *Actor) answered(e actors.Event, r *journaletv1.ImageAnswered) {
+func (a *Actor) answered(e actors.Event, r *journaletv1.ImagePullDecided) {
 	id := key(r.GetUid(), r.GetImage())
 	w := a.state.Waits[id]
 	if w == nil {
@@ -58,10 +58,10 @@ func (a *Actor) answered(e actors.Event, r *journaletv1.ImageAnswered) {
 		delete(a.state.Waits, id)
 		return
 	}
-	if r.GetRetryIn() == nil {
+	if r.GetRetryAfter() == nil {
 		return
 	}
-	w.BackOff, w.LastFailure, w.BackingOff = r.GetRetryIn(), timestamppb.New(e.Time), true
+	w.BackOff, w.LastFailure, w.BackingOff = r.GetRetryAfter(), timestamppb.New(e.Time), true
 }
 
 // release ends a pod's wait. What it had to wait before its next try is forgotten with it: the pod

@@ -10,12 +10,12 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	for _, e := range in.Events {
 		var err error
 		switch k := e.Body.GetKind().(type) {
-		case *journaletv1.Event_AdmissionAsked:
-			if a.asked(k.AdmissionAsked.GetUid()) == nil {
+		case *journaletv1.Event_AdmissionRequested:
+			if a.asked(k.AdmissionRequested.GetUid()) == nil {
 				break // it was answered before it was asked anew
 			}
-			err = a.answer(e, k.AdmissionAsked, emit)
-			if again := k.AdmissionAsked.GetAgain(); err == nil && again {
+			err = a.answer(e, k.AdmissionRequested, emit)
+			if again := k.AdmissionRequested.GetSupersedes(); err == nil && again {
 				if err = a.release(emit); err == nil {
 					err = a.decideResizes(emit)
 				}
@@ -24,10 +24,10 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			if err = a.next(emit); err == nil {
 				err = a.release(emit)
 			}
-		case *journaletv1.Event_UidAsked:
-			err = a.answerSource(k.UidAsked, emit)
-		case *journaletv1.Event_UidReleased:
-			if err = a.grant(k.UidReleased.GetUid(), emit); err == nil {
+		case *journaletv1.Event_UidRequested:
+			err = a.answerSource(k.UidRequested, emit)
+		case *journaletv1.Event_UidWithdrawn:
+			if err = a.grant(k.UidWithdrawn.GetUid(), emit); err == nil {
 				err = a.disown(emit)
 			}
 		case *journaletv1.Event_OrphanFound:
@@ -45,7 +45,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			return err
 		}
 		switch e.Body.GetKind().(type) {
-		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeAsked, *journaletv1.Event_AdditionAsked,
+		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeRequested, *journaletv1.Event_AdditionAsked,
 			*journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
 			// What the node has, or who asks for it, may have changed.
 			if err := a.decideResizes(emit); err != nil {
@@ -58,7 +58,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 
 // answer decides on a new question: a pod that can never run here is rejected at once, one whose
 // name is taken waits for the other one's end.
-func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionAsked, emit actors.Emit) error {
+func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) error {
 	if r := a.never(e.Manifest, q.GetDemand()); r != nil {
 		return emit(decided(q, r))
 	}
@@ -73,12 +73,12 @@ func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionAsked, emit actor
 // finished pods held can have become free, and those are few: at most one an event.
 func (a *Actor) next(emit actors.Emit) error {
 	for _, name := range a.freed() {
-		q := a.state.Waiting[name].GetAsked()[0]
+		q := a.state.Waiting[name].GetRequests()[0]
 		if err := a.admit(q, emit); err != nil {
 			return err
 		}
 		// Where several sources name it, others may wait on, for another pod than before.
-		for _, q := range a.state.Waiting[name].GetAsked() {
+		for _, q := range a.state.Waiting[name].GetRequests() {
 			if err := emit(deferred(q, a.state.Names[name])); err != nil {
 				return err
 			}
@@ -87,15 +87,15 @@ func (a *Actor) next(emit actors.Emit) error {
 	return nil
 }
 
-func deferred(q *journaletv1.AdmissionAsked, holder string) *journaletv1.Event {
+func deferred(q *journaletv1.AdmissionRequested, holder string) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDeferred{
 		AdmissionDeferred: &journaletv1.AdmissionDeferred{Uid: q.GetUid(), HolderUid: holder},
 	}}
 }
 
-func decided(q *journaletv1.AdmissionAsked, r *rejection) *journaletv1.Event {
-	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Admitted: r == nil, Question: q.GetQuestion()}
-	if q.GetAgain() {
+func decided(q *journaletv1.AdmissionRequested, r *rejection) *journaletv1.Event {
+	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Admitted: r == nil, Incarnation: q.GetIncarnation()}
+	if q.GetSupersedes() {
 		d.Digest = q.GetDigest()
 	}
 	if r != nil {

@@ -13,22 +13,22 @@ func (a *Actor) Evolve(e actors.Event) error {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		s.Config = k.AgentStarted.GetConfig()
-	case *journaletv1.Event_AdmissionAsked:
-		a.evolveAsked(k.AdmissionAsked)
-	case *journaletv1.Event_AdmissionHeld:
-		a.evolveHeld(k.AdmissionHeld)
+	case *journaletv1.Event_AdmissionRequested:
+		a.evolveAsked(k.AdmissionRequested)
+	case *journaletv1.Event_AdmissionPendingPreemption:
+		a.evolveHeld(k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
 		a.decided(k.AdmissionDecided)
-	case *journaletv1.Event_ResizeAsked:
-		a.evolveResizeAsked(k.ResizeAsked, false)
+	case *journaletv1.Event_ResizeRequested:
+		a.evolveResizeAsked(k.ResizeRequested, false)
 	case *journaletv1.Event_AdditionAsked:
 		a.evolveResizeAsked(k.AdditionAsked, true)
 	case *journaletv1.Event_ResizeDecided:
 		a.evolveResized(e, k.ResizeDecided)
 	case *journaletv1.Event_AdditionDecided:
 		a.evolveResized(e, k.AdditionDecided)
-	case *journaletv1.Event_ResizeHeld:
-		a.evolveResizeHeld(e, k.ResizeHeld)
+	case *journaletv1.Event_ResizePendingPreemption:
+		a.evolveResizeHeld(e, k.ResizePendingPreemption)
 	case *journaletv1.Event_PodTerminated:
 		if p := s.Pods[k.PodTerminated.GetUid()]; p != nil {
 			a.free(k.PodTerminated.GetUid(), p)
@@ -42,23 +42,23 @@ func (a *Actor) Evolve(e actors.Event) error {
 
 // evolveAsked takes in a question. One that is asked anew has the place of the one before in the queue for its name, and what was
 // kept for that is given back.
-func (a *Actor) evolveAsked(q *journaletv1.AdmissionAsked) {
+func (a *Actor) evolveAsked(q *journaletv1.AdmissionRequested) {
 	s := a.state
 	a.noOrphan(q.GetUid())
 	name := q.GetNamespace() + "/" + q.GetName()
 	if before := a.asked(q.GetUid()); before != nil {
 		a.unhold(q.GetUid())
 		w := s.Waiting[s.WaitsFor[q.GetUid()]]
-		w.Asked[slices.Index(w.Asked, before)] = q
+		w.Requests[slices.Index(w.Requests, before)] = q
 		return
 	}
-	if q.GetAgain() {
+	if q.GetSupersedes() {
 		return // it was answered before it was asked anew
 	}
 	if s.Waiting[name] == nil {
 		s.Waiting[name] = new(journaletv1.WaitingPods)
 	}
-	s.Waiting[name].Asked = append(s.Waiting[name].Asked, q)
+	s.Waiting[name].Requests = append(s.Waiting[name].Requests, q)
 	s.WaitsFor[q.GetUid()] = name
 }
 
@@ -100,7 +100,7 @@ func (a *Actor) free(uid string, p *journaletv1.AdmittedPod) {
 	delete(s.Resizes, uid)
 	p.Terminated = true
 	if p.GetPreempted() {
-		s.Ending--
+		s.Preempting--
 	}
 	s.Running--
 	s.Used.MilliCpu -= p.GetDemand().GetMilliCpu()
@@ -127,8 +127,8 @@ func (a *Actor) finished(uid string) {
 }
 
 // asked is the question of a pod that has no answer yet, nil if there is none.
-func (a *Actor) asked(uid string) *journaletv1.AdmissionAsked {
-	for _, q := range a.state.Waiting[a.state.WaitsFor[uid]].GetAsked() {
+func (a *Actor) asked(uid string) *journaletv1.AdmissionRequested {
+	for _, q := range a.state.Waiting[a.state.WaitsFor[uid]].GetRequests() {
 		if q.GetUid() == uid {
 			return q
 		}
@@ -138,9 +138,9 @@ func (a *Actor) asked(uid string) *journaletv1.AdmissionAsked {
 
 func (a *Actor) dequeue(name, uid string) {
 	w := a.state.Waiting[name]
-	w.Asked = slices.DeleteFunc(w.GetAsked(), func(q *journaletv1.AdmissionAsked) bool { return q.GetUid() == uid })
+	w.Requests = slices.DeleteFunc(w.GetRequests(), func(q *journaletv1.AdmissionRequested) bool { return q.GetUid() == uid })
 	delete(a.state.WaitsFor, uid)
-	if len(w.Asked) == 0 {
+	if len(w.Requests) == 0 {
 		delete(a.state.Waiting, name)
 	}
 }

@@ -117,7 +117,7 @@ func (a *Actor) candidates(priority int32) []Candidate {
 }
 
 // admit answers a pod that belongs here, by whether there is room for it or can be made.
-func (a *Actor) admit(q *journaletv1.AdmissionAsked, emit actors.Emit) error {
+func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error {
 	short := a.lacks(q.GetDemand(), a.usedAfter())
 	if !a.portsFree(q.GetDemand()) {
 		// Nobody ends for a pod that could not run all the same.
@@ -133,11 +133,11 @@ func (a *Actor) admit(q *journaletv1.AdmissionAsked, emit actors.Emit) error {
 		return emit(decided(q, a.shortage(q.GetDemand())))
 	case len(victims) > 0 || len(a.lacks(q.GetDemand(), a.used())) > 0:
 		// Without victims there is room once those have ended that were told to before.
-		h := &journaletv1.AdmissionHeld{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
+		h := &journaletv1.AdmissionPendingPreemption{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
 		for _, v := range victims {
-			h.Preempts = append(h.Preempts, v.UID)
+			h.Victims = append(h.Victims, v.UID)
 		}
-		return emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionHeld{AdmissionHeld: h}})
+		return emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionPendingPreemption{AdmissionPendingPreemption: h}})
 	}
 	return emit(decided(q, nil))
 }
@@ -149,10 +149,10 @@ func (a *Actor) release(emit actors.Emit) error {
 	if err != nil {
 		return err
 	}
-	for _, q := range slices.Clone(a.state.Held) {
+	for _, q := range slices.Clone(a.state.PendingPreemption) {
 		used := a.running().plus(before)
 		short := a.lacks(q.GetDemand(), used)
-		if len(short) > 0 && a.state.GetEnding() > 0 {
+		if len(short) > 0 && a.state.GetPreempting() > 0 {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue
 		}
@@ -164,14 +164,14 @@ func (a *Actor) release(emit actors.Emit) error {
 }
 
 // evolveHeld keeps a pod's place, and that others end for it.
-func (a *Actor) evolveHeld(h *journaletv1.AdmissionHeld) {
+func (a *Actor) evolveHeld(h *journaletv1.AdmissionPendingPreemption) {
 	s := a.state
-	a.preempt(h.GetPreempts())
+	a.preempt(h.GetVictims())
 	q := a.asked(h.GetUid())
 	if q == nil {
 		return
 	}
-	s.Held = append(s.Held, q)
+	s.PendingPreemption = append(s.PendingPreemption, q)
 	s.Names[q.GetNamespace()+"/"+q.GetName()] = q.GetUid()
 	for _, port := range q.GetDemand().GetHostPorts() {
 		a.takePort(port, q.GetUid())
@@ -183,7 +183,7 @@ func (a *Actor) preempt(uids []string) {
 	for _, uid := range uids {
 		if p := a.state.Pods[uid]; p != nil && !p.GetTerminated() && !p.GetPreempted() {
 			p.Preempted = true
-			a.state.Ending++
+			a.state.Preempting++
 		}
 	}
 }
@@ -191,7 +191,7 @@ func (a *Actor) preempt(uids []string) {
 // unhold gives up the place that was kept for a pod, which is then admitted or not.
 func (a *Actor) unhold(uid string) {
 	s := a.state
-	for _, q := range s.Held {
+	for _, q := range s.PendingPreemption {
 		if q.GetUid() != uid {
 			continue
 		}
@@ -202,5 +202,5 @@ func (a *Actor) unhold(uid string) {
 			a.freePort(port, uid)
 		}
 	}
-	s.Held = slices.DeleteFunc(s.Held, func(q *journaletv1.AdmissionAsked) bool { return q.GetUid() == uid })
+	s.PendingPreemption = slices.DeleteFunc(s.PendingPreemption, func(q *journaletv1.AdmissionRequested) bool { return q.GetUid() == uid })
 }

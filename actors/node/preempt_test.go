@@ -19,7 +19,7 @@ func tell(t *testing.T, a *Actor, events ...*journaletv1.Event) []string {
 		}
 		err := a.Decide(actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
 			for uid, name := range map[string]string{
-				d.GetAdmissionHeld().GetUid(): d.GetAdmissionHeld().GetFullName(), d.GetResizeHeld().GetUid(): d.GetResizeHeld().GetFullName(),
+				d.GetAdmissionPendingPreemption().GetUid(): d.GetAdmissionPendingPreemption().GetFullName(), d.GetResizePendingPreemption().GetUid(): d.GetResizePendingPreemption().GetFullName(),
 			} {
 				if uid != "" && name != "/"+uid {
 					t.Errorf("%s is called %q", uid, name)
@@ -30,10 +30,10 @@ func tell(t *testing.T, a *Actor, events ...*journaletv1.Event) []string {
 				out = append(out, "admit "+x.GetUid())
 			case x != nil:
 				out = append(out, "reject "+x.GetUid()+" "+x.GetReason())
-			case d.GetAdmissionHeld() != nil:
-				out = append(out, fmt.Sprint("hold ", d.GetAdmissionHeld().GetUid(), d.GetAdmissionHeld().GetPreempts()))
-			case d.GetResizeHeld() != nil:
-				out = append(out, fmt.Sprint("hold resize ", d.GetResizeHeld().GetUid(), d.GetResizeHeld().GetPreempts()))
+			case d.GetAdmissionPendingPreemption() != nil:
+				out = append(out, fmt.Sprint("hold ", d.GetAdmissionPendingPreemption().GetUid(), d.GetAdmissionPendingPreemption().GetVictims()))
+			case d.GetResizePendingPreemption() != nil:
+				out = append(out, fmt.Sprint("hold resize ", d.GetResizePendingPreemption().GetUid(), d.GetResizePendingPreemption().GetVictims()))
 			case d.GetResizeDecided().GetAllocated():
 				out = append(out, "resize "+d.GetResizeDecided().GetUid())
 			case d.GetResizeDecided() != nil:
@@ -55,7 +55,7 @@ func started(milliCPU int64) *journaletv1.Event {
 }
 
 func asks(uid string, priority int32, milliCPU int64) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: &journaletv1.AdmissionAsked{
+	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: &journaletv1.AdmissionRequested{
 		Uid: uid, Name: uid, Priority: priority, Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
 	}}}
 }
@@ -74,7 +74,7 @@ func TestAHeldPodIsRejectedWhereTheNodeHasBecomeTooSmall(t *testing.T) {
 	if want := "[admit low hold high[low] reject high OutOfcpu]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if n := len(a.state.Held) + int(a.state.Ending); n != 0 {
+	if n := len(a.state.PendingPreemption) + int(a.state.Preempting); n != 0 {
 		t.Errorf("%d places are still kept", n)
 	}
 }
@@ -104,7 +104,7 @@ func TestWhoGoesWhileItIsHeldGivesItsPlaceBack(t *testing.T) {
 }
 
 func resizes(uid string, priority int32, milliCPU int64) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeAsked{ResizeAsked: &journaletv1.ResizeAsked{
+	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: &journaletv1.ResizeRequested{
 		Uid: uid, Digest: fmt.Sprint(milliCPU), Priority: priority, Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
 	}}}
 }
@@ -136,7 +136,7 @@ func TestAHeldResizeWaitsOnWhereTheNodeHasBecomeTooSmall(t *testing.T) {
 
 func again(uid string, priority int32, milliCPU int64) *journaletv1.Event {
 	q := asks(uid, priority, milliCPU)
-	q.GetAdmissionAsked().Again, q.GetAdmissionAsked().Digest = true, fmt.Sprint(milliCPU)
+	q.GetAdmissionRequested().Supersedes, q.GetAdmissionRequested().Digest = true, fmt.Sprint(milliCPU)
 	return q
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // evolveResizeAsked takes in a question. One that replaces another waits since the first.
-func (a *Actor) evolveResizeAsked(q *journaletv1.ResizeAsked, added bool) {
+func (a *Actor) evolveResizeAsked(q *journaletv1.ResizeRequested, added bool) {
 	s := a.state
 	p := s.Pods[q.GetUid()]
 	if q.GetWithdrawn() || p == nil || p.GetTerminated() {
@@ -22,7 +22,7 @@ func (a *Actor) evolveResizeAsked(q *journaletv1.ResizeAsked, added bool) {
 	}
 	s.Resizes[q.GetUid()] = &journaletv1.WaitingResize{
 		Digest: q.GetDigest(), Demand: q.GetDemand(), Priority: q.GetPriority(), Guaranteed: q.GetGuaranteed(),
-		Since: s.Resizes[q.GetUid()].GetSince(), Added: added, Question: q.GetQuestion(),
+		Since: s.Resizes[q.GetUid()].GetSince(), Added: added, RequestId: q.GetRequestId(),
 	}
 }
 
@@ -34,7 +34,7 @@ func (a *Actor) evolveResized(e actors.Event, d *journaletv1.ResizeDecided) {
 		return
 	}
 	if !d.GetAllocated() {
-		w.Held = false
+		w.PendingPreemption = false
 		waitsResized(e, w, d.GetMessage())
 		return
 	}
@@ -54,10 +54,10 @@ func waitsResized(e actors.Event, w *journaletv1.WaitingResize, message string) 
 }
 
 // evolveResizeHeld keeps what a pod asks for, and that others end for it.
-func (a *Actor) evolveResizeHeld(e actors.Event, h *journaletv1.ResizeHeld) {
-	a.preempt(h.GetPreempts())
+func (a *Actor) evolveResizeHeld(e actors.Event, h *journaletv1.ResizePendingPreemption) {
+	a.preempt(h.GetVictims())
 	if w := a.state.Resizes[h.GetUid()]; w != nil {
-		w.Held = true
+		w.PendingPreemption = true
 		waitsResized(e, w, h.GetMessage())
 	}
 }
@@ -81,7 +81,7 @@ const systemCritical = 2_000_000_000
 // kept is what is kept for a held resize beside what its pod has; nothing of a pod that is to end itself.
 func (a *Actor) kept(uid string) share {
 	w, p := a.state.Resizes[uid], a.state.Pods[uid]
-	if !w.GetHeld() || p.GetPreempted() {
+	if !w.GetPendingPreemption() || p.GetPreempted() {
 		return share{}
 	}
 	more := shareOf(a.resized(p, w)).minus(shareOf(p.GetDemand()))
@@ -93,14 +93,14 @@ func (a *Actor) kept(uid string) share {
 
 // waitsForEnds tells whether a resize is held, and some of the pods are still to end that were told to.
 func (a *Actor) waitsForEnds(uid string) bool {
-	return a.state.Resizes[uid].GetHeld() && a.state.GetEnding() > 0
+	return a.state.Resizes[uid].GetPendingPreemption() && a.state.GetPreempting() > 0
 }
 
 // releaseResizes allocates the held resizes for which there is room now, and gives what is kept for the others. They come before
 // held pods, whatever was first: a pod that is critical and runs is not to wait for the end of what others need.
 func (a *Actor) releaseResizes(emit actors.Emit) (kept share, err error) {
 	for _, uid := range a.waitingResizes() {
-		if !a.state.Resizes[uid].GetHeld() {
+		if !a.state.Resizes[uid].GetPendingPreemption() {
 			continue
 		}
 		p := a.state.Pods[uid]
@@ -109,7 +109,7 @@ func (a *Actor) releaseResizes(emit actors.Emit) (kept share, err error) {
 			if err := emit(a.resizeDecided(uid, nil)); err != nil {
 				return kept, err
 			}
-		} else if a.state.GetEnding() > 0 {
+		} else if a.state.GetPreempting() > 0 {
 			kept = kept.plus(a.kept(uid))
 		}
 	}
@@ -149,14 +149,14 @@ func (a *Actor) answerResize(uid string) *journaletv1.Event {
 	}
 	if w.GetPriority() >= systemCritical {
 		if victims, err := Victims(a.candidates(w.GetPriority()), a.lacks(want, a.usedAfter().minus(mine))); err == nil {
-			h := &journaletv1.ResizeHeld{Uid: uid, Digest: w.GetDigest(), Reason: r.reason, Message: r.message, FullName: p.GetFullName(), Question: w.GetQuestion()}
+			h := &journaletv1.ResizePendingPreemption{Uid: uid, Digest: w.GetDigest(), Reason: r.reason, Message: r.message, FullName: p.GetFullName(), RequestId: w.GetRequestId()}
 			for _, v := range victims {
-				h.Preempts = append(h.Preempts, v.UID)
+				h.Victims = append(h.Victims, v.UID)
 			}
-			return &journaletv1.Event{Kind: &journaletv1.Event_ResizeHeld{ResizeHeld: h}}
+			return &journaletv1.Event{Kind: &journaletv1.Event_ResizePendingPreemption{ResizePendingPreemption: h}}
 		}
 	}
-	if w.GetMessage() == r.message && !w.GetHeld() {
+	if w.GetMessage() == r.message && !w.GetPendingPreemption() {
 		return nil
 	}
 	return a.resizeDecided(uid, r)
@@ -165,7 +165,7 @@ func (a *Actor) answerResize(uid string) *journaletv1.Event {
 // resizeDecided allocates what a pod waits for, or tells why it cannot be now.
 func (a *Actor) resizeDecided(uid string, r *rejection) *journaletv1.Event {
 	w := a.state.Resizes[uid]
-	d := &journaletv1.ResizeDecided{Uid: uid, Digest: w.GetDigest(), Allocated: r == nil, Question: w.GetQuestion()}
+	d := &journaletv1.ResizeDecided{Uid: uid, Digest: w.GetDigest(), Allocated: r == nil, RequestId: w.GetRequestId()}
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message
 	}

@@ -72,7 +72,7 @@ func (a *Actor) running() share {
 // used is running and what is kept for pods whose admission, and for resizes that are held.
 func (a *Actor) used() share {
 	x := a.running()
-	for _, q := range a.state.GetHeld() {
+	for _, q := range a.state.GetPendingPreemption() {
 		x = x.plus(shareOf(q.GetDemand()))
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Resizes)) {
@@ -84,7 +84,7 @@ func (a *Actor) used() share {
 // usedAfter is what is used when those have ended that were told to end for others.
 func (a *Actor) usedAfter() share {
 	x := a.used()
-	if a.state.GetEnding() == 0 {
+	if a.state.GetPreempting() == 0 {
 		return x
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {

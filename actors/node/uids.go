@@ -36,24 +36,24 @@ func (a *Actor) evolveSources(e actors.Event) {
 		if !slices.Contains(s.Orphans, k.OrphanFound.GetUid()) {
 			s.Orphans = append(s.Orphans, k.OrphanFound.GetUid())
 		}
-	case *journaletv1.Event_OrphanDisowned:
-		a.noOrphan(k.OrphanDisowned.GetUid())
-	case *journaletv1.Event_UidAsked:
-		c := s.Uids[k.UidAsked.GetUid()]
+	case *journaletv1.Event_OrphanConfirmed:
+		a.noOrphan(k.OrphanConfirmed.GetUid())
+	case *journaletv1.Event_UidRequested:
+		c := s.Uids[k.UidRequested.GetUid()]
 		if c == nil {
 			c = new(journaletv1.UidClaims)
-			s.Uids[k.UidAsked.GetUid()] = c
-			if a.runs(k.UidAsked.GetUid()) && k.UidAsked.GetSource() != messages.FileSource {
+			s.Uids[k.UidRequested.GetUid()] = c
+			if a.runs(k.UidRequested.GetUid()) && k.UidRequested.GetSource() != messages.FileSource {
 				// It was added when nobody had to ask, which only that source could.
-				c.Holder = &journaletv1.UidAsked{Uid: k.UidAsked.GetUid(), Source: messages.FileSource}
+				c.Holder = &journaletv1.UidRequested{Uid: k.UidRequested.GetUid(), Source: messages.FileSource}
 			}
 		}
-		c.Waiting = append(c.Waiting, k.UidAsked)
+		c.Waiting = append(c.Waiting, k.UidRequested)
 	case *journaletv1.Event_UidGranted:
 		a.evolveGranted(k.UidGranted)
-	case *journaletv1.Event_UidReleased:
-		a.giveBack(k.UidReleased.GetUid(), func(q *journaletv1.UidAsked) bool {
-			return q.GetSource() == k.UidReleased.GetSource() && q.GetNumber() == k.UidReleased.GetNumber()
+	case *journaletv1.Event_UidWithdrawn:
+		a.giveBack(k.UidWithdrawn.GetUid(), func(q *journaletv1.UidRequested) bool {
+			return q.GetSource() == k.UidWithdrawn.GetSource() && q.GetRequestId() == k.UidWithdrawn.GetRequestId()
 		})
 	case *journaletv1.Event_PodFinished:
 		a.noOrphan(k.PodFinished.GetUid())
@@ -69,8 +69,8 @@ func (a *Actor) runs(uid string) bool { return a.state.Pods[uid] != nil || a.ask
 
 func (a *Actor) evolveGranted(g *journaletv1.UidGranted) {
 	c := a.state.Uids[g.GetUid()]
-	c.Waiting = slices.DeleteFunc(c.GetWaiting(), func(q *journaletv1.UidAsked) bool {
-		if q.GetSource() != g.GetSource() || q.GetNumber() != g.GetNumber() {
+	c.Waiting = slices.DeleteFunc(c.GetWaiting(), func(q *journaletv1.UidRequested) bool {
+		if q.GetSource() != g.GetSource() || q.GetRequestId() != g.GetRequestId() {
 			return false
 		}
 		c.Holder = q
@@ -79,7 +79,7 @@ func (a *Actor) evolveGranted(g *journaletv1.UidGranted) {
 }
 
 // giveBack ends every claim that match accepts.
-func (a *Actor) giveBack(uid string, match func(*journaletv1.UidAsked) bool) {
+func (a *Actor) giveBack(uid string, match func(*journaletv1.UidRequested) bool) {
 	c := a.state.Uids[uid]
 	if c == nil {
 		return
@@ -102,18 +102,18 @@ func (a *Actor) grant(uid string, emit actors.Emit) error {
 	}
 	q := c.GetWaiting()[0]
 	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidGranted{
-		UidGranted: &journaletv1.UidGranted{Uid: uid, Source: q.GetSource(), Number: q.GetNumber()},
+		UidGranted: &journaletv1.UidGranted{Uid: uid, Source: q.GetSource(), RequestId: q.GetRequestId()},
 	}})
 }
 
 // answerSource answers a source that has asked for a UID.
-func (a *Actor) answerSource(q *journaletv1.UidAsked, emit actors.Emit) error {
+func (a *Actor) answerSource(q *journaletv1.UidRequested, emit actors.Emit) error {
 	holder := a.state.Uids[q.GetUid()].GetHolder()
 	if holder == nil {
 		return a.grant(q.GetUid(), emit)
 	}
 	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidDeferred{UidDeferred: &journaletv1.UidDeferred{
-		Uid: q.GetUid(), Source: q.GetSource(), Number: q.GetNumber(), Holder: holder.GetSource(),
+		Uid: q.GetUid(), Source: q.GetSource(), RequestId: q.GetRequestId(), Holder: holder.GetSource(),
 	}}})
 }
 
@@ -142,8 +142,8 @@ func (a *Actor) disown(emit actors.Emit) error {
 			// A source has asked for it, and adds it next.
 			continue
 		}
-		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanDisowned{
-			OrphanDisowned: &journaletv1.OrphanDisowned{Uid: uid},
+		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanConfirmed{
+			OrphanConfirmed: &journaletv1.OrphanConfirmed{Uid: uid},
 		}}); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ func hears(t *testing.T, a *Actor, e *journaletv1.Event) []string {
 	if err := a.Decide(actors.Input{Events: []actors.Event{in}}, func(e *journaletv1.Event) error {
 		switch k := e.GetKind().(type) {
 		case *journaletv1.Event_UidGranted:
-			said = append(said, fmt.Sprintf("%s has %s by question %d", k.UidGranted.GetSource(), k.UidGranted.GetUid(), k.UidGranted.GetNumber()))
+			said = append(said, fmt.Sprintf("%s has %s by question %d", k.UidGranted.GetSource(), k.UidGranted.GetUid(), k.UidGranted.GetRequestId()))
 		case *journaletv1.Event_UidDeferred:
 			said = append(said, fmt.Sprintf("%s waits for %s", k.UidDeferred.GetSource(), k.UidDeferred.GetHolder()))
 		}
@@ -32,11 +32,11 @@ func hears(t *testing.T, a *Actor, e *journaletv1.Event) []string {
 }
 
 func asksUID(source string, number uint64) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_UidAsked{UidAsked: &journaletv1.UidAsked{Uid: "u", Source: source, Number: number}}}
+	return &journaletv1.Event{Kind: &journaletv1.Event_UidRequested{UidRequested: &journaletv1.UidRequested{Uid: "u", Source: source, RequestId: number}}}
 }
 
 func releases(source string, number uint64) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_UidReleased{UidReleased: &journaletv1.UidReleased{Uid: "u", Source: source, Number: number}}}
+	return &journaletv1.Event{Kind: &journaletv1.Event_UidWithdrawn{UidWithdrawn: &journaletv1.UidWithdrawn{Uid: "u", Source: source, RequestId: number}}}
 }
 
 func TestAUIDIsOneSourcesAtATimeFirstComeFirstServed(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -21,9 +21,9 @@ const messageNotCounted = "the pod's new resources are not allocated yet"
 // covers tells whether the pod has what it wants where a manifest is allocated to it.
 func (a *Actor) covers(m *corev1.Pod) bool {
 	if !a.state.GetAdditions() {
-		return resize.Same(m, a.wanted)
+		return resources.Same(m, a.wanted)
 	}
-	return resize.Covers(m, a.wanted, a.state.AllocatedAdded)
+	return resources.Covers(m, a.wanted, a.state.AllocatedAdded)
 }
 
 // keepLeft notes what containers have that run, or are being started, and that neither the allocated manifest nor the wanted one has any more:
@@ -34,8 +34,8 @@ func (a *Actor) keepLeft() {
 		return
 	}
 	for c := range a.all() {
-		if !resize.Has(a.allocatedOrWanted(), c.Name) && !resize.Has(a.wanted, c.Name) && a.busy(c.Name) {
-			a.add(c.Name, resize.Of(&c.Resources))
+		if !resources.Has(a.allocatedOrWanted(), c.Name) && !resources.Has(a.wanted, c.Name) && a.busy(c.Name) {
+			a.add(c.Name, resources.Of(&c.Resources))
 		}
 	}
 }
@@ -43,7 +43,7 @@ func (a *Actor) keepLeft() {
 // tidyAdded forgets what containers were given that the allocated manifest has, or that neither the manifest has nor anything runs of.
 func (a *Actor) tidyAdded() {
 	maps.DeleteFunc(a.state.AllocatedAdded, func(name string, _ *journaletv1.Resources) bool {
-		return resize.Has(a.allocatedOrWanted(), name) || !resize.Has(a.wanted, name) && !a.busy(name)
+		return resources.Has(a.allocatedOrWanted(), name) || !resources.Has(a.wanted, name) && !a.busy(name)
 	})
 	if len(a.state.AllocatedAdded) == 0 {
 		a.state.AllocatedAdded = nil
@@ -65,11 +65,11 @@ func (a *Actor) busy(name string) bool {
 // isAdded tells whether nothing is allocated to a container, not even what it was started with.
 func (a *Actor) isAdded(c *corev1.Container) bool {
 	_, has := a.state.AllocatedAdded[c.Name]
-	return a.state.GetAdditions() && a.allocated != nil && !has && !resize.Has(a.allocated, c.Name)
+	return a.state.GetAdditions() && a.allocated != nil && !has && !resources.Has(a.allocated, c.Name)
 }
 
 // notCounted tells whether a container asks for what is not in the pod's share of the node: it does not start.
-func (a *Actor) notCounted(c *corev1.Container) bool { return a.isAdded(c) && resize.Asks(c) }
+func (a *Actor) notCounted(c *corev1.Container) bool { return a.isAdded(c) && resources.Asks(c) }
 
 // uncounted are the names of such containers.
 func (a *Actor) uncounted() []string {
@@ -114,7 +114,7 @@ func (a *Actor) addedWith(c *corev1.Container) map[string]*journaletv1.Resources
 	if added == nil {
 		added = map[string]*journaletv1.Resources{}
 	}
-	added[c.Name] = resize.Of(&c.Resources)
+	added[c.Name] = resources.Of(&c.Resources)
 	return added
 }
 
@@ -142,14 +142,14 @@ func (a *Actor) evolveAdditionDecided(e actors.Event, k *journaletv1.ResizeDecid
 	switch {
 	case k.GetAllocated():
 		for c := range (&Actor{manifest: e.Manifest}).all() {
-			if a.allocated != nil && !resize.Has(a.allocated, c.Name) && resize.Asks(c) {
-				a.add(c.Name, resize.Of(&c.Resources))
+			if a.allocated != nil && !resources.Has(a.allocated, c.Name) && resources.Asks(c) {
+				a.add(c.Name, resources.Of(&c.Resources))
 			}
 		}
 		// What is asked by now may be answered already: it is asked again as far as it is not.
-		r.AskedDigest, r.AskedAdded, r.Deferred = "", false, ""
+		r.RequestedDigest, r.AskedAdded, r.Deferred = "", false, ""
 		a.carryOut()
-	case k.GetDigest() == r.GetAskedDigest():
+	case k.GetDigest() == r.GetRequestedDigest():
 		r.Deferred = k.GetMessage()
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// asker is a pod whose node and runtime a test plays, a record at a time.
-type asker struct {
+// requester is a pod whose node and runtime a test plays, a record at a time.
+type requester struct {
 	*Actor
 	t         *testing.T
 	seq       uint64
@@ -27,12 +27,12 @@ type asker struct {
 	ids map[string]string
 }
 
-func newAsker(t *testing.T, manifests map[string]*corev1.Pod) *asker {
-	return &asker{Actor: New("u"), t: t, at: time.Unix(1000, 0), manifests: manifests, ids: map[string]string{}}
+func newAsker(t *testing.T, manifests map[string]*corev1.Pod) *requester {
+	return &requester{Actor: New("u"), t: t, at: time.Unix(1000, 0), manifests: manifests, ids: map[string]string{}}
 }
 
 // see has the pod take in a record, which names a manifest or none.
-func (a *asker) see(e *journaletv1.Event, digest string) {
+func (a *requester) see(e *journaletv1.Event, digest string) {
 	a.t.Helper()
 	a.seq++
 	a.at = a.at.Add(time.Second)
@@ -53,7 +53,7 @@ func (a *asker) see(e *journaletv1.Event, digest string) {
 	}
 }
 
-func (a *asker) updated(op journaletv1.PodOperation, digest string) {
+func (a *requester) updated(op journaletv1.PodOperation, digest string) {
 	a.t.Helper()
 	a.see(&journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
 		Operation: op, Pod: &journaletv1.PodRef{Uid: "u", Name: "p", Digest: digest}, Resize: op != add, Additions: op != add,
@@ -65,14 +65,14 @@ const (
 	changed = journaletv1.PodOperation_POD_OPERATION_UPDATE
 )
 
-func (a *asker) done(of, sandbox, container string) {
+func (a *requester) done(of, sandbox, container string) {
 	a.t.Helper()
 	a.see(&journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: &journaletv1.CallFinished{
 		IntentId: a.ids[of], SandboxId: sandbox, ContainerId: container,
 	}}}, "")
 }
 
-func (a *asker) observed(containers ...*journaletv1.ContainerObservation) {
+func (a *requester) observed(containers ...*journaletv1.ContainerObservation) {
 	a.t.Helper()
 	a.see(&journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
 		Uid: "u", ObservedAt: timestamppb.New(a.at.Add(time.Second)), Containers: containers,
@@ -80,7 +80,7 @@ func (a *asker) observed(containers ...*journaletv1.ContainerObservation) {
 	}}}, "")
 }
 
-func (a *asker) container(id, name string, state journaletv1.ContainerState) *journaletv1.ContainerObservation {
+func (a *requester) container(id, name string, state journaletv1.ContainerState) *journaletv1.ContainerObservation {
 	return &journaletv1.ContainerObservation{
 		Id: id, Name: name, SandboxId: "s", State: state, StartedAt: timestamppb.New(a.at), FinishedAt: timestamppb.New(a.at),
 		Hash: ContainerHash(&a.Manifest().Spec.Containers[slices.IndexFunc(a.Manifest().Spec.Containers, func(c corev1.Container) bool { return c.Name == name })]),
@@ -98,11 +98,11 @@ func taking(name, cpu string, bounded bool) corev1.Container {
 }
 
 // begin adds a pod whose only container runs.
-func (a *asker) begin(digest, name string) *journaletv1.ContainerObservation {
+func (a *requester) begin(digest, name string) *journaletv1.ContainerObservation {
 	a.t.Helper()
 	a.updated(add, digest)
 	a.see(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
-		AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Question: a.Pod().GetQuestion()},
+		AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Incarnation: a.Pod().GetIncarnation()},
 	}}, "")
 	a.done("", "s", "")
 	a.done(name, "s", name+"0")
@@ -114,10 +114,10 @@ const (
 	exitedState  = journaletv1.ContainerState_CONTAINER_STATE_EXITED
 )
 
-func (a *asker) allocated(digest string, question uint64) {
+func (a *requester) allocated(digest string, question uint64) {
 	a.t.Helper()
 	a.see(&journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{
-		ResizeDecided: &journaletv1.ResizeDecided{Uid: "u", Digest: digest, Allocated: true, Question: question},
+		ResizeDecided: &journaletv1.ResizeDecided{Uid: "u", Digest: digest, Allocated: true, RequestId: question},
 	}}, digest)
 }
 
@@ -142,11 +142,11 @@ func TestWhatComesBackWhileTheNodeIsAskedWithoutItIsAskedFor(t *testing.T) {
 	a.done("side", "", "")
 	side.State = exitedState
 	a.observed(main, side)
-	asked := a.Pod().GetResize().GetAskedDigest()
+	asked := a.Pod().GetResize().GetRequestedDigest()
 	question := a.seq
 	a.updated(changed, "again")
-	if asked != "without" || a.Pod().GetResize().GetAskedDigest() != "" || a.ids["side"] == "" {
-		t.Fatalf("the node was asked about %q, then about %q", asked, a.Pod().GetResize().GetAskedDigest())
+	if asked != "without" || a.Pod().GetResize().GetRequestedDigest() != "" || a.ids["side"] == "" {
+		t.Fatalf("the node was asked about %q, then about %q", asked, a.Pod().GetResize().GetRequestedDigest())
 	}
 	a.done("side", "s", "s1")
 	a.allocated("without", question)

@@ -45,9 +45,9 @@ func TestAnAnswerCountsForTheManifestThatWasAskedAbout(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := a.Decide(actors.Input{Seq: 1, Time: in.Time, Events: []actors.Event{in}}, func(e *journaletv1.Event) error {
-				if q := e.GetAdmissionAsked(); q != nil {
+				if q := e.GetAdmissionRequested(); q != nil {
 					asked++
-					if q.GetAgain() != (asked > 1) || q.GetDigest() != a.Pod().GetPod().GetDigest() || q.GetDemand().GetMilliCpu() != int64(asked)*1000 {
+					if q.GetSupersedes() != (asked > 1) || q.GetDigest() != a.Pod().GetPod().GetDigest() || q.GetDemand().GetMilliCpu() != int64(asked)*1000 {
 						t.Errorf("%s: question %d is %v", name, asked, q)
 					}
 				}
@@ -67,7 +67,7 @@ func TestAnAnswerCountsForTheManifestThatWasAskedAbout(t *testing.T) {
 		if s.GetStage() != c.stage || c.admitted && s.GetAllocatedDigest() != c.allocated {
 			t.Errorf("%s: stage %s, allocated %q", name, s.GetStage(), s.GetAllocatedDigest())
 		}
-		if c.stage == runningPod && (s.GetResize().GetAskedDigest() == "3") != (c.allocated != "") {
+		if c.stage == runningPod && (s.GetResize().GetRequestedDigest() == "3") != (c.allocated != "") {
 			t.Errorf("%s: it asks for %v", name, s.GetResize())
 		}
 	}

@@ -85,7 +85,7 @@ func (a *Actor) evolveFired(timer string) {
 	s := a.state
 	switch timer {
 	case orphanTimer:
-		s.OrphanWaited = true
+		s.OrphanGraceOver = true
 	case oldOrphanTimer:
 		if s.GetStage() == unknown {
 			s.Stage, s.Orphan = cleaning, true
@@ -97,14 +97,14 @@ func (a *Actor) evolveFired(timer string) {
 	case tearDownTimer:
 		s.CleanFailedAt = nil
 	case graceTimer:
-		s.PastDeadline = true
+		s.PastGrace = true
 	case resizeTimer:
 		if s.GetResize() != nil {
 			s.Resize.FailedAt = nil
 		}
 	}
 	if name, ok := strings.CutPrefix(timer, preStopTimer); ok && s.Containers[name] != nil {
-		s.Containers[name].PreStoppedId = s.Containers[name].GetEnding().GetContainerId()
+		s.Containers[name].PreStoppedId = s.Containers[name].GetTermination().GetContainerId()
 	}
 	if name, ok := strings.CutPrefix(timer, startTimer); ok && s.Containers[name] != nil {
 		s.Containers[name].StartFailedAt = nil
@@ -123,7 +123,7 @@ func (a *Actor) forgetStarts() {
 			continue
 		}
 		r.StartFailures, r.StartFailedAt = 0, nil
-		if !r.GetImageAsked() {
+		if !r.GetImageRequested() {
 			r.StartError = nil
 		}
 		takeBackOffBack(r)
@@ -140,7 +140,7 @@ func (d *step) sandboxWait() time.Duration {
 	if before == "" || fired || d.ranIn(before) {
 		return 0
 	}
-	return d.left(d.state.GetSandboxMadeAt(), sandboxPause)
+	return d.left(d.state.GetSandboxCreatedAt(), sandboxPause)
 }
 
 // ranIn tells whether the newest instance of a container was made in a sandbox.

@@ -45,5 +45,5 @@ func (d *step) deadline() (passed bool, err error) {
 	if left := d.left(d.state.GetAdmittedAt(), time.Duration(*seconds)*time.Second); left > 0 && !fired {
 		return false, d.timer(name, left)
 	}
-	return true, d.beginEnd(&journaletv1.PodEnding{Reason: reasonDeadline, Message: messageDeadline, Failed: true})
+	return true, d.beginEnd(&journaletv1.PodTerminating{Reason: reasonDeadline, Message: messageDeadline, Failed: true})
 }

@@ -65,12 +65,12 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 // trying to pull it for good.
 func (d *step) releaseImages(in actors.Input) error {
 	for _, e := range in.Events {
-		r := e.Body.GetImageAnswered()
+		r := e.Body.GetImagePullDecided()
 		if r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED || d.asks(r.GetImage()) {
 			continue
 		}
-		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageReleased{
-			ImageReleased: &journaletv1.ImageReleased{Uid: d.self.ID, Image: r.GetImage()},
+		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImagePullWithdrawn{
+			ImagePullWithdrawn: &journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: r.GetImage()},
 		}}); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (d *step) releaseImages(in actors.Input) error {
 // asks tells whether a container of the pod waits for an image.
 func (d *step) asks(image string) bool {
 	for c := range d.all() {
-		if c.Image == image && d.record(c.Name).GetImageAsked() {
+		if c.Image == image && d.record(c.Name).GetImageRequested() {
 			return true
 		}
 	}
@@ -111,7 +111,7 @@ func (d *step) unnamed() error {
 	switch {
 	case d.state.GetOrphanFoundAt() != nil || d.state.GetTimers().GetSet()[oldOrphanTimer] != nil:
 		return nil
-	case !d.state.GetOrphanWaited():
+	case !d.state.GetOrphanGraceOver():
 		return d.timer(orphanTimer, orphanWait)
 	}
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanFound{OrphanFound: &journaletv1.OrphanFound{Uid: d.self.ID}}})
@@ -119,8 +119,8 @@ func (d *step) unnamed() error {
 
 // ask puts the pod before the node, and once more when its manifest has changed before there is an answer.
 func (d *step) ask() error {
-	again := d.state.GetAdmissionAsked()
-	if asked := d.state.GetAskedDigest(); again && (asked == "" || asked == d.state.GetPod().GetDigest()) {
+	again := d.state.GetAdmissionRequested()
+	if asked := d.state.GetRequestedDigest(); again && (asked == "" || asked == d.state.GetPod().GetDigest()) {
 		return nil
 	}
 	for _, name := range []string{oldOrphanTimer, orphanTimer} {
@@ -129,10 +129,10 @@ func (d *step) ask() error {
 		}
 	}
 	q := Question(d.state.GetPod(), d.wanted)
-	if q.Again, q.Question = again, d.state.GetQuestion(); !again {
-		q.Question = d.in.Seq
+	if q.Supersedes, q.Incarnation = again, d.state.GetIncarnation(); !again {
+		q.Incarnation = d.in.Seq
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: q}})
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: q}})
 }
 
 // call requests one call for this pod.

@@ -38,8 +38,8 @@ func Demand(p *corev1.Pod) *journaletv1.PodDemand {
 }
 
 // Question is what a pod asks the node before it runs.
-func Question(ref *journaletv1.PodRef, p *corev1.Pod) *journaletv1.AdmissionAsked {
-	return &journaletv1.AdmissionAsked{
+func Question(ref *journaletv1.PodRef, p *corev1.Pod) *journaletv1.AdmissionRequested {
+	return &journaletv1.AdmissionRequested{
 		Uid: ref.GetUid(), Namespace: ref.GetNamespace(), Name: ref.GetName(), Digest: ref.GetDigest(), Demand: Demand(p),
 		Priority: priority(p), Qos: qosClasses[QOS(p)],
 	}

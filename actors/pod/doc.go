@@ -1,9 +1,9 @@
 // Package pod decides for one pod: the heart of the agent.
 //
-// It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred, AdmissionHeld, ResizeDecided, AdditionDecided and ResizeHeld of the node,
-// PodObserved, CallFinished and CallDropped of its own calls, ImageAnswered, ProbeResult, GatesRead,
-// TimerFired, OrphanDisowned and AgentStarted, and decides CallRequested, CallWithdrawn, ImageAsked, ImageReleased, timers,
-// BackOffStarted, ProbesSet, GatesSet, RestartingAll, ResizeAsked, AdditionAsked, ResizeResumed, ResizeFinished, PodStatusChanged, PodEnding,
+// It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption, ResizeDecided, AdditionDecided and ResizePendingPreemption of the node,
+// PodObserved, CallFinished and CallDropped of its own calls, ImagePullDecided, ProbeResult, ReadinessGatesRead,
+// TimerFired, OrphanConfirmed and AgentStarted, and decides CallRequested, CallWithdrawn, ImagePullRequested, ImagePullWithdrawn, timers,
+// BackOffStarted, ProbesSet, ReadinessGatesSet, AllContainersRestarting, ResizeRequested, AdditionAsked, ResizeStarted, ResizeCompleted, PodStatusChanged, PodTerminating,
 // PodTerminated, PodFinished and OrphanFound. It compares what the manifest
 // wants with what was observed and what is under way, and asks only for what is missing, so that a
 // repeated event, a lost hint or a restart all lead to the same end. It makes no call itself.

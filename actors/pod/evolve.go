@@ -33,18 +33,18 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveAgentStarted(k.AgentStarted)
 	case *journaletv1.Event_OrphanFound:
 		s.OrphanFoundAt = timestamppb.New(e.Time)
-	case *journaletv1.Event_OrphanDisowned:
+	case *journaletv1.Event_OrphanConfirmed:
 		if s.GetStage() == unknown {
 			s.Stage, s.Orphan = cleaning, true
 		}
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
-	case *journaletv1.Event_AdmissionAsked:
-		a.evolveAdmissionAsked(k.AdmissionAsked)
+	case *journaletv1.Event_AdmissionRequested:
+		a.evolveAdmissionAsked(k.AdmissionRequested)
 	case *journaletv1.Event_AdmissionDeferred:
 		s.HolderUid = k.AdmissionDeferred.GetHolderUid()
-	case *journaletv1.Event_AdmissionHeld:
-		a.evolveHeld(e, k.AdmissionHeld)
+	case *journaletv1.Event_AdmissionPendingPreemption:
+		a.evolveHeld(e, k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
 		return a.evolveAdmission(e, k.AdmissionDecided)
 	case *journaletv1.Event_PodObserved:
@@ -59,12 +59,12 @@ func (a *Actor) Evolve(e actors.Event) error {
 		delete(s.Calls, k.CallDropped.GetIntentId())
 	case *journaletv1.Event_CallFinished:
 		a.evolveFinished(e, k.CallFinished)
-	case *journaletv1.Event_ImageAsked:
-		a.evolveAsked(k.ImageAsked.GetImage())
-	case *journaletv1.Event_ImageReleased:
-		a.eachOf(k.ImageReleased.GetImage(), func(r *journaletv1.ContainerRecord) { r.ImageAsked = false })
-	case *journaletv1.Event_ImageAnswered:
-		a.evolveAnswered(k.ImageAnswered)
+	case *journaletv1.Event_ImagePullRequested:
+		a.evolveAsked(k.ImagePullRequested.GetImage())
+	case *journaletv1.Event_ImagePullWithdrawn:
+		a.eachOf(k.ImagePullWithdrawn.GetImage(), func(r *journaletv1.ContainerRecord) { r.ImageRequested = false })
+	case *journaletv1.Event_ImagePullDecided:
+		a.evolveAnswered(k.ImagePullDecided)
 	case *journaletv1.Event_BackOffStarted:
 		b := k.BackOffStarted
 		a.keep(b.GetContainer()).BackOff = &journaletv1.BackOff{
@@ -74,16 +74,16 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveProbesSet(k.ProbesSet)
 	case *journaletv1.Event_ProbeResult:
 		a.evolveProbeResult(k.ProbeResult)
-	case *journaletv1.Event_RestartingAll:
-		a.evolveRestartingAll(k.RestartingAll)
-	case *journaletv1.Event_GatesSet:
-		s.GatesSet = k.GatesSet.GetTypes()
-	case *journaletv1.Event_GatesRead:
-		a.evolveGates(e, k.GatesRead)
+	case *journaletv1.Event_AllContainersRestarting:
+		a.evolveRestartingAll(k.AllContainersRestarting)
+	case *journaletv1.Event_ReadinessGatesSet:
+		s.ReadinessGates = k.ReadinessGatesSet.GetTypes()
+	case *journaletv1.Event_ReadinessGatesRead:
+		a.evolveGates(e, k.ReadinessGatesRead)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
-	case *journaletv1.Event_PodEnding:
-		a.evolveEnding(e, k.PodEnding)
+	case *journaletv1.Event_PodTerminating:
+		a.evolveEnding(e, k.PodTerminating)
 	case *journaletv1.Event_PodTerminated:
 		a.evolveTerminated()
 	case *journaletv1.Event_PodFinished:
@@ -134,8 +134,8 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 			// Nothing of it has begun that could change. It is added again, too, and the node asked about what it is now.
 			a.evolveRemoved(e)
 		default:
-			if s.GetStage() == admitting && s.GetAdmissionAsked() && s.GetAskedDigest() == "" {
-				s.AskedDigest = s.GetPod().GetDigest() // a snapshot of an older version does not tell
+			if s.GetStage() == admitting && s.GetAdmissionRequested() && s.GetRequestedDigest() == "" {
+				s.RequestedDigest = s.GetPod().GetDigest() // a snapshot of an older version does not tell
 			}
 			a.evolveChanged(e.Manifest)
 			a.evolveGrace(e.Manifest, nil)
@@ -161,13 +161,13 @@ func (a *Actor) evolveRemoved(e actors.Event) {
 }
 
 // evolveEnding begins the end of a pod that its source still names.
-func (a *Actor) evolveEnding(e actors.Event, k *journaletv1.PodEnding) {
+func (a *Actor) evolveEnding(e actors.Event, k *journaletv1.PodTerminating) {
 	s := a.state
 	if s.GetStage() != terminating {
 		s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
 	}
 	a.evolveGrace(a.manifest, k.GetGrace())
-	s.EndingFailed = s.EndingFailed || k.GetFailed()
+	s.Fails = s.Fails || k.GetFailed()
 	if k.GetReason() != "" {
 		s.Reason, s.Message = k.GetReason(), k.GetMessage()
 	}
@@ -179,7 +179,7 @@ func (a *Actor) evolveChanged(manifest *corev1.Pod) {
 	a.state.VolumesReady, a.state.VolumeFailures = false, 0
 	for c := range (&Actor{manifest: manifest}).all() {
 		if old, r := a.spec(c.Name), a.state.Containers[c.Name]; r != nil && (old == nil || old.Image != c.Image) {
-			r.ImageReady, r.ImageAsked, r.ImageMissing = false, false, false
+			r.ImageReady, r.ImageRequested, r.ImageMissing = false, false, false
 			r.StartFailures, r.StartError = 0, nil
 		}
 	}
@@ -203,7 +203,7 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	})
 	if o := s.GetObserved(); s.GetStage() == unknown || len(o.GetSandboxes())+len(o.GetContainers()) > 0 {
 		next.Observed, next.Containers, next.SandboxId = o, s.GetContainers(), s.GetSandboxId()
-		next.NextSandboxAttempt, next.Touched = s.GetNextSandboxAttempt(), s.GetTouched()
+		next.NextSandboxAttempt, next.UsedRuntime = s.GetNextSandboxAttempt(), s.GetUsedRuntime()
 	}
 	if s.GetStage() == unknown {
 		next.Timers = s.GetTimers()
@@ -214,24 +214,24 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	return nil
 }
 
-func (a *Actor) evolveAdmissionAsked(q *journaletv1.AdmissionAsked) {
+func (a *Actor) evolveAdmissionAsked(q *journaletv1.AdmissionRequested) {
 	s := a.state
-	s.AdmissionAsked, s.AskedAgain, s.Question = true, q.GetAgain(), q.GetQuestion()
+	s.AdmissionRequested, s.RequestSuperseded, s.Incarnation = true, q.GetSupersedes(), q.GetIncarnation()
 	if s.GetStage() == admitting {
-		s.AskedDigest = q.GetDigest()
+		s.RequestedDigest = q.GetDigest()
 	}
 }
 
 func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided) error {
 	s := a.state
-	if q := d.GetQuestion(); q != 0 && q != s.GetQuestion() {
+	if q := d.GetIncarnation(); q != 0 && q != s.GetIncarnation() {
 		return nil // a life before asked, and ended before it was answered
 	}
 	s.HolderUid = ""
 	// The answer may be to an earlier question than the last.
-	stale := s.GetAskedDigest() != s.GetPod().GetDigest() || s.GetAskedAgain() && d.GetDigest() != s.GetAskedDigest()
-	known := s.GetAskedDigest() != ""
-	s.AskedDigest, s.AskedAgain = "", false
+	stale := s.GetRequestedDigest() != s.GetPod().GetDigest() || s.GetRequestSuperseded() && d.GetDigest() != s.GetRequestedDigest()
+	known := s.GetRequestedDigest() != ""
+	s.RequestedDigest, s.RequestSuperseded = "", false
 	switch {
 	case s.GetStage() != admitting:
 		// The pod was removed while the question was open: its end is under way and stays so.
@@ -266,7 +266,7 @@ func (a *Actor) evolveStatus(e actors.Event, c *journaletv1.PodStatusChanged) {
 			Message: cond.GetMessage(), LastTransition: last,
 		}
 	}
-	for _, gone := range c.GetConditionsGone() {
+	for _, gone := range c.GetRemovedConditions() {
 		delete(s.Conditions, gone)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
@@ -293,19 +293,19 @@ func (a *Actor) evolveAsked(image string) {
 	for c := range a.all() {
 		if c.Image == image && a.atTurn(c) {
 			r := a.keep(c.Name)
-			r.ImageAsked = !running(r.GetCurrent())
+			r.ImageRequested = !running(r.GetCurrent())
 		}
 	}
 }
 
-func (a *Actor) evolveAnswered(r *journaletv1.ImageAnswered) {
+func (a *Actor) evolveAnswered(r *journaletv1.ImagePullDecided) {
 	ok := r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
 	a.eachOf(r.GetImage(), func(rec *journaletv1.ContainerRecord) {
-		if !rec.GetImageAsked() {
+		if !rec.GetImageRequested() {
 			return
 		}
 		if ok {
-			rec.ImageAsked, rec.ImageMissing, rec.ImageReady, rec.StartError = false, false, true, nil
+			rec.ImageRequested, rec.ImageMissing, rec.ImageReady, rec.StartError = false, false, true, nil
 			return
 		}
 		rec.StartError = pullError(r)

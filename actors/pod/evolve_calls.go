@@ -22,8 +22,8 @@ const reasonUnknown = "container is in an unknown state, it is started again"
 // evolveRequested keeps a call as under way.
 func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) {
 	s := a.state
-	s.Calls[e.ID] = &journaletv1.PodCall{Request: req, AskedAt: timestamppb.New(e.Time)}
-	s.Touched = true
+	s.Calls[e.ID] = &journaletv1.PodCall{Request: req, RequestedAt: timestamppb.New(e.Time)}
+	s.UsedRuntime = true
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_StopContainer:
 		a.evolveEndAsked(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
@@ -35,11 +35,11 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 		r := a.keep(w.StartContainer.GetContainer())
 		if w.StartContainer.GetPart() != journaletv1.StartPart_START_PART_START {
 			// What was made before keeps what it was made with, and the node may have allocated more since.
-			r.Actuated, r.Actual, r.Made = nil, nil, nil
+			r.Applied, r.Reported, r.Created = nil, nil, nil
 			a.evolveAddedWith(w.StartContainer)
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
-		if w.RemoveContainer.GetLast() {
+		if w.RemoveContainer.GetKeepAsLast() {
 			r := a.keep(w.RemoveContainer.GetContainer())
 			r.Last = a.last(r)
 		}
@@ -63,7 +63,7 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 		s.NextSandboxAttempt = max(s.NextSandboxAttempt, w.RunSandbox.GetAttempt())
 		if ok {
 			s.SandboxId, s.SandboxFailures, s.SandboxError = f.GetSandboxId(), 0, ""
-			s.NextSandboxAttempt, s.SandboxMadeAt = w.RunSandbox.GetAttempt()+1, a.madeAt(f, now)
+			s.NextSandboxAttempt, s.SandboxCreatedAt = w.RunSandbox.GetAttempt()+1, a.madeAt(f, now)
 			if a.shownDead(f.GetSandboxId()) {
 				s.SandboxId = "" // no look will tell of it again
 			}
@@ -154,11 +154,11 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 		r.NextAttempt = max(r.GetNextAttempt(), w.GetAttempt()+1)
 	}
 	if w.GetPart() == journaletv1.StartPart_START_PART_START {
-		r.Made = nil
+		r.Created = nil
 	}
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
-		if w.GetPart() == journaletv1.StartPart_START_PART_MAKE {
+		if w.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 			evolveMade(r, w, f)
 			return
 		}
@@ -171,7 +171,7 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 			// It may have been seen as made, and have vanished since: it has run, and what it was to replace is replaced.
 			r.Replacing = false
 		case r.GetCurrent().GetAttempt() <= w.GetAttempt():
-			a.succeed(r, &journaletv1.ContainerObservation{
+			a.setNewest(r, &journaletv1.ContainerObservation{
 				Id: f.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
 				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: a.madeAt(f, now),
 				ImageRef: f.GetImageRef(), IntentId: f.GetIntentId(),
@@ -181,7 +181,7 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 		spec := a.spec(w.GetContainer())
 		never := spec != nil && spec.ImagePullPolicy == corev1.PullNever
 		r.ImageMissing, r.StartError = true, startError(f, never)
-		if w.GetPulled() || never {
+		if w.GetPulledForStart() || never {
 			r.StartFailures++
 			r.StartFailedAt = now
 		}
@@ -228,9 +228,9 @@ func (a *Actor) afterLooks(now *timestamppb.Timestamp) *timestamppb.Timestamp {
 // aheadOfLooks is how far looks, each stamped some nanoseconds after the one before while the clock is behind, do not come.
 const aheadOfLooks = time.Second
 
-// succeed makes an instance the newest one of its container. One that was made and not started replaces none yet: should its
+// setNewest makes an instance the newest one of its container. One that was made and not started replaces none yet: should its
 // start fail, the container is started again all the same.
-func (a *Actor) succeed(r *journaletv1.ContainerRecord, c *journaletv1.ContainerObservation) {
+func (a *Actor) setNewest(r *journaletv1.ContainerRecord, c *journaletv1.ContainerObservation) {
 	if old := r.GetCurrent(); old.GetId() != c.GetId() {
 		r.StoppedAsUnhealthy = false
 		if exited(old) {

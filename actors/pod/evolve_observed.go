@@ -32,7 +32,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	shown := idsIn(old)
 	if o.GetPodName() != "" {
 		if s.GetPod() == nil {
-			s.Shown = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
+			s.ReportedAs = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
 		}
 		// Nobody else needs it, and an older version refuses states with a field that it does not know.
 		o = proto.CloneOf(o)
@@ -41,7 +41,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	o, sizes := takeShown(o)
 	s.Observed = o
 	if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 {
-		s.Touched = true
+		s.UsedRuntime = true
 	}
 	a.evolveSandboxes(o, shown[s.GetSandboxId()])
 	newest := map[string]*journaletv1.ContainerObservation{}
@@ -95,12 +95,12 @@ func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved, known bool) {
 	}
 	// A look from before the last one was made shows what was there then.
 	before := s.GetSandboxId() != "" && newest.GetAttempt()+1 < s.GetNextSandboxAttempt() &&
-		!o.GetObservedAt().AsTime().After(s.GetSandboxMadeAt().AsTime())
+		!o.GetObservedAt().AsTime().After(s.GetSandboxCreatedAt().AsTime())
 	switch {
 	case before:
 	case newest.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY:
 		s.SandboxId = newest.GetId()
-	case known || o.GetObservedAt().AsTime().After(s.GetSandboxMadeAt().AsTime()):
+	case known || o.GetObservedAt().AsTime().After(s.GetSandboxCreatedAt().AsTime()):
 		s.SandboxId = ""
 	}
 	s.StoppedSandboxes = slices.DeleteFunc(s.StoppedSandboxes, func(id string) bool {
@@ -117,14 +117,14 @@ func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
 		if cur.GetAttempt() > c.GetAttempt() && cur != nil {
 			return
 		}
-		if cur == nil && notStarted(c) && r.GetMade() == nil && !a.calling(forContainer(c.GetName())) {
+		if cur == nil && notStarted(c) && r.GetCreated() == nil && !a.calling(forContainer(c.GetName())) {
 			// It was made by a call that no record is left of, and that may start it yet. It counts as a start that came to nothing,
 			// so that the next one waits.
 			r.StartFailures, r.StartFailedAt = 1, a.state.GetObserved().GetObservedAt()
 		}
-		a.succeed(r, c)
+		a.setNewest(r, c)
 	case notStarted(cur):
-		a.succeed(r, c)
+		a.setNewest(r, c)
 	case !exited(cur) && !(running(cur) && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED):
 		r.Current = c
 	}
@@ -134,7 +134,7 @@ func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
 func (a *Actor) sureToBeShown() {
 	shown := idsIn(a.state.GetObserved())
 	if id := a.state.GetSandboxId(); id != "" && !shown[id] {
-		a.state.SandboxMadeAt = nil
+		a.state.SandboxCreatedAt = nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
 		if r := a.state.Containers[name]; running(r.GetCurrent()) && !shown[r.GetCurrent().GetId()] {

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -42,7 +42,7 @@ func takeShown(o *journaletv1.PodObserved) (*journaletv1.PodObserved, map[string
 // ours tells whether a record tells of the start of an instance, or of its making.
 func (a *Actor) ours(c *journaletv1.ContainerObservation) bool {
 	r := a.record(c.GetName())
-	return a.state.Calls[c.GetIntentId()] != nil || r.GetMade().GetContainerId() == c.GetId() ||
+	return a.state.Calls[c.GetIntentId()] != nil || r.GetCreated().GetContainerId() == c.GetId() ||
 		r.GetCurrent().GetId() == c.GetId() && !notStarted(r.GetCurrent())
 }
 
@@ -52,7 +52,7 @@ func (a *Actor) evolveFound(c *journaletv1.ContainerObservation, shown *journale
 	if shown == nil || !running(r.GetCurrent()) || r.GetCurrent().GetId() != c.GetId() {
 		return
 	}
-	r.Actuated, r.Actual = nil, shown
+	r.Applied, r.Reported = nil, shown
 	if a.state.GetStage() == runningPod {
 		a.compareFound(r)
 	}
@@ -61,7 +61,7 @@ func (a *Actor) evolveFound(c *journaletv1.ContainerObservation, shown *journale
 // evolveFoundAll compares all that was found before the pod was admitted.
 func (a *Actor) evolveFoundAll() {
 	for c := range a.all() {
-		if r := a.record(c.Name); running(r.GetCurrent()) && r.GetActual() != nil && r.GetActuated() == nil {
+		if r := a.record(c.Name); running(r.GetCurrent()) && r.GetReported() != nil && r.GetApplied() == nil {
 			a.compareFound(r)
 		}
 	}
@@ -73,15 +73,15 @@ func (a *Actor) compareFound(r *journaletv1.ContainerRecord) {
 	if c == nil {
 		return
 	}
-	if r.Actuated = a.found(c, r.GetActual()); r.Actuated == nil {
-		r.Actual = nil
+	if r.Applied = a.found(c, r.GetReported()); r.Applied == nil {
+		r.Reported = nil
 	}
 }
 
 // found is what a container has, nil if that is what is allocated to it. A memory request shows nowhere and changes nothing of
 // what runs: it is taken to be the allocated one.
 func (a *Actor) found(c *corev1.Container, shown *journaletv1.Resources) *journaletv1.Resources {
-	want := resize.Of(&c.Resources)
+	want := resources.Of(&c.Resources)
 	will, has := a.inherits(want), proto.CloneOf(want)
 	shares := func(millis int64) int64 { return min(max(millis, leastCPURequestMillis), mostCPURequestMillis) }
 	quota := will.GetCpuLimitMillis()
@@ -99,7 +99,7 @@ func (a *Actor) found(c *corev1.Container, shown *journaletv1.Resources) *journa
 	if shown.GetMemoryLimitBytes() != will.GetMemoryLimitBytes() {
 		has.MemoryLimitBytes = shown.GetMemoryLimitBytes()
 	}
-	if resize.Equal(has, want) {
+	if resources.Equal(has, want) {
 		return nil
 	}
 	return has

@@ -14,7 +14,7 @@ import (
 )
 
 // A readiness gate names a condition that somebody outside sets. What they say comes from a file beside the pod (ADR 011), read by
-// runtime/gate for as long as the pod may become ready.
+// runtime/pod/gate for as long as the pod may become ready.
 
 // reasonGates is why a pod is not ready whose containers are (pkg/kubelet/status).
 const reasonGates = "ReadinessGatesNotReady"
@@ -29,32 +29,32 @@ func (d *step) setGates() error {
 		slices.Sort(types)
 		types = slices.Compact(types)
 	}
-	if slices.Equal(types, d.state.GetGatesSet()) {
+	if slices.Equal(types, d.state.GetReadinessGates()) {
 		return nil
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_GatesSet{GatesSet: &journaletv1.GatesSet{Types: types}}})
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesSet{ReadinessGatesSet: &journaletv1.ReadinessGatesSet{Types: types}}})
 }
 
 // evolveGates takes up what is said of the conditions. Of a pod that is not asked about any more it is no news.
-func (a *Actor) evolveGates(e actors.Event, k *journaletv1.GatesRead) {
+func (a *Actor) evolveGates(e actors.Event, k *journaletv1.ReadinessGatesRead) {
 	s := a.state
-	if len(s.GetGatesSet()) == 0 {
+	if len(s.GetReadinessGates()) == 0 {
 		return
 	}
-	var now []*journaletv1.GateCondition
+	var now []*journaletv1.ReadinessGateCondition
 	for _, c := range k.GetConditions() {
 		since := timestamppb.New(e.Time)
 		if old := a.gate(c.GetType()); old.GetStatus() == c.GetStatus() {
 			since = old.GetLastTransition()
 		}
-		now = append(now, &journaletv1.GateCondition{Type: c.GetType(), Status: c.GetStatus(), LastTransition: since})
+		now = append(now, &journaletv1.ReadinessGateCondition{Type: c.GetType(), Status: c.GetStatus(), LastTransition: since})
 	}
-	s.Gates = now
+	s.GateConditions = now
 }
 
 // gate is what is said of a condition, nil if nothing is.
-func (a *Actor) gate(kind string) *journaletv1.GateCondition {
-	for _, c := range a.state.GetGates() {
+func (a *Actor) gate(kind string) *journaletv1.ReadinessGateCondition {
+	for _, c := range a.state.GetGateConditions() {
 		if c.GetType() == kind {
 			return c
 		}
@@ -82,7 +82,7 @@ func (a *Actor) gatesOpen() (ok bool, reason, message string) {
 // gateConditions are the conditions that somebody outside sets, as the API shows them.
 func (a *Actor) gateConditions(generation int64) []corev1.PodCondition {
 	var all []corev1.PodCondition
-	for _, c := range a.state.GetGates() {
+	for _, c := range a.state.GetGateConditions() {
 		all = append(all, corev1.PodCondition{
 			Type: corev1.PodConditionType(c.GetType()), Status: corev1.ConditionStatus(c.GetStatus()),
 			LastTransitionTime: metav1.NewTime(c.GetLastTransition().AsTime()), ObservedGeneration: generation,
@@ -92,6 +92,6 @@ func (a *Actor) gateConditions(generation int64) []corev1.PodCondition {
 }
 
 // Gates are the conditions to be read, and what was last said of them. Who reads them is given it at a start of the agent.
-func (a *Actor) Gates() (types []string, said []*journaletv1.GateCondition) {
-	return a.state.GetGatesSet(), a.state.GetGates()
+func (a *Actor) Gates() (types []string, said []*journaletv1.ReadinessGateCondition) {
+	return a.state.GetReadinessGates(), a.state.GetGateConditions()
 }

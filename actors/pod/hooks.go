@@ -40,7 +40,7 @@ func postStarted(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
 func (d *step) postStart(c *corev1.Container) error {
 	r := d.record(c.Name)
 	cur := r.GetCurrent()
-	switch e := r.GetEnding(); {
+	switch e := r.GetTermination(); {
 	case e != nil && e.GetContainerId() == cur.GetId():
 		return d.end(cur, e.GetReason(), e.GetGrace().AsDuration())
 	case r.GetStoppedAsUnhealthy() && r.GetStartError().GetReason() == reasonHookError:
@@ -142,7 +142,7 @@ func (a *Actor) evolveHookAsked(e actors.Event, w *journaletv1.RunHook) {
 	}
 	a.evolveEndAsked(w.GetContainer(), w.GetContainerId())
 	r := a.keep(w.GetContainer())
-	r.Ending = &journaletv1.ContainerEnding{
+	r.Termination = &journaletv1.ContainerTermination{
 		ContainerId: w.GetContainerId(), Reason: w.GetReason(), Since: timestamppb.New(e.Time), Grace: w.GetTimeout(),
 	}
 	if w.GetReason() == reasonChanged || w.GetReason() == reasonOtherNetwork {
@@ -172,7 +172,7 @@ func (a *Actor) evolveHook(w *journaletv1.RunHook, f *journaletv1.CallFinished) 
 	default:
 		if running(r.GetCurrent()) {
 			r.StoppedAsUnhealthy = true
-			r.StartError = &journaletv1.Waiting{Reason: reasonHookError, Message: f.GetMessage()}
+			r.StartError = &journaletv1.ContainerWaiting{Reason: reasonHookError, Message: f.GetMessage()}
 		}
 	}
 }

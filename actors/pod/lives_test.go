@@ -47,9 +47,9 @@ func (l *lives) finish() {
 func (l *lives) begin(seq uint64) uint64 {
 	l.t.Helper()
 	l.add()
-	var asked *journaletv1.AdmissionAsked
+	var asked *journaletv1.AdmissionRequested
 	err := l.Decide(actors.Input{Seq: seq, Time: l.at}, func(e *journaletv1.Event) error {
-		if q := e.GetAdmissionAsked(); q != nil {
+		if q := e.GetAdmissionRequested(); q != nil {
 			asked = q
 		}
 		return l.Evolve(actors.Event{Seq: seq, Time: l.at, Body: e, Manifest: new(corev1.Pod)})
@@ -57,7 +57,7 @@ func (l *lives) begin(seq uint64) uint64 {
 	if err != nil || asked == nil {
 		l.t.Fatalf("the pod asks %v, %v", asked, err)
 	}
-	return asked.GetQuestion()
+	return asked.GetIncarnation()
 }
 
 // TestWhatIsShownBetweenTwoLivesBelongsToTheNext: a look that differs is told once, and one may show, after a pod has finished and before
@@ -92,7 +92,7 @@ func TestAnAnswerToALifeBeforeAdmitsNobody(t *testing.T) {
 	a := newLives(t)
 	answer := func(question uint64) *journaletv1.Event {
 		return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
-			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Question: question},
+			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Incarnation: question},
 		}}
 	}
 
@@ -111,7 +111,7 @@ func TestAnAnswerToALifeBeforeAdmitsNobody(t *testing.T) {
 
 // TestAnAnswerToALifeBeforeAllocatesNothing: the same of questions about resources.
 func TestAnAnswerToALifeBeforeAllocatesNothing(t *testing.T) {
-	before := &journaletv1.ResizeDecided{Uid: "u", Digest: "before", Allocated: true, Question: 8}
+	before := &journaletv1.ResizeDecided{Uid: "u", Digest: "before", Allocated: true, RequestId: 8}
 	for name, answer := range map[string]*journaletv1.Event{
 		"a resize":    {Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: before}},
 		"an addition": {Kind: &journaletv1.Event_AdditionDecided{AdditionDecided: before}},
@@ -121,18 +121,18 @@ func TestAnAnswerToALifeBeforeAllocatesNothing(t *testing.T) {
 		a.finish()
 		a.begin(9)
 		a.fold(&journaletv1.Event{Kind: &journaletv1.Event_AdditionAsked{
-			AdditionAsked: &journaletv1.ResizeAsked{Uid: "u", Digest: "now", Question: 9},
+			AdditionAsked: &journaletv1.ResizeRequested{Uid: "u", Digest: "now", RequestId: 9},
 		}})
 		was := proto.CloneOf(a.Pod())
 		a.fold(answer)
 		if !proto.Equal(was, a.Pod()) {
 			t.Errorf("the answer about %s of the first life leads to %v, from %v", name, a.Pod(), was)
 		}
-		before.Question = 9
+		before.RequestId = 9
 		a.fold(answer)
 		if proto.Equal(was, a.Pod()) {
 			t.Errorf("the answer about %s of this life leads to nothing", name)
 		}
-		before.Question = 8
+		before.RequestId = 8
 	}
 }

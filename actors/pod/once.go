@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -45,8 +45,8 @@ func (a *Actor) onlyOnce(c *corev1.Container) bool {
 
 // made is the instance of a container that waits for its start, nil if there is none: one for another sandbox
 // will not be started, nor one from a manifest that an older version took for another (keepMade).
-func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.MadeContainer {
-	m := r.GetMade()
+func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.CreatedContainer {
+	m := r.GetCreated()
 	if m.GetContainerId() == "" || m.GetSandboxId() != a.state.GetSandboxId() || m.GetDigest() != a.state.GetPod().GetDigest() {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.MadeContainer 
 }
 
 // startMade starts the instance that was made.
-func (d *step) startMade(c *corev1.Container, m *journaletv1.MadeContainer) error {
+func (d *step) startMade(c *corev1.Container, m *journaletv1.CreatedContainer) error {
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{
 		Container: c.Name, Attempt: m.GetAttempt(), Digest: m.GetDigest(), SandboxId: m.GetSandboxId(),
 		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(), Init: d.isInit(c.Name),
@@ -65,10 +65,10 @@ func (d *step) startMade(c *corev1.Container, m *journaletv1.MadeContainer) erro
 func evolveMade(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f *journaletv1.CallFinished) {
 	r.ImageMissing = false
 	digest := w.GetDigest()
-	if m := r.GetMade(); m != nil {
+	if m := r.GetCreated(); m != nil {
 		digest = m.GetDigest()
 	}
-	r.Made = &journaletv1.MadeContainer{
+	r.Created = &journaletv1.CreatedContainer{
 		ContainerId: f.GetContainerId(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(), Digest: digest,
 	}
 }
@@ -80,18 +80,18 @@ func evolveMade(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f
 func (a *Actor) keepMade(from, to string) {
 	for _, name := range slices.Sorted(maps.Keys(a.state.GetContainers())) {
 		r := a.state.Containers[name]
-		if a.state.GetAdditions() && !resize.Has(a.wanted, name) {
+		if a.state.GetAdditions() && !resources.Has(a.wanted, name) {
 			continue
 		}
 		making := a.calling(func(req *journaletv1.CallRequested) bool {
 			w := req.GetStartContainer()
-			return w.GetContainer() == name && w.GetPart() == journaletv1.StartPart_START_PART_MAKE && w.GetDigest() == from
+			return w.GetContainer() == name && w.GetPart() == journaletv1.StartPart_START_PART_CREATE && w.GetDigest() == from
 		})
 		switch {
-		case making && r.GetMade() == nil:
-			r.Made = &journaletv1.MadeContainer{Digest: to}
-		case r.GetMade().GetDigest() == from:
-			r.Made.Digest = to
+		case making && r.GetCreated() == nil:
+			r.Created = &journaletv1.CreatedContainer{Digest: to}
+		case r.GetCreated().GetDigest() == from:
+			r.Created.Digest = to
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (a *Actor) evolveLost(e actors.Event, r *journaletv1.ContainerRecord, w *jo
 	gone.State, gone.ExitCode = journaletv1.ContainerState_CONTAINER_STATE_EXITED, exitStatusUnknown
 	gone.Reason, gone.Message, gone.FinishedAt = reasonStatusUnknown, messageStartLost, timestamppb.New(e.Time)
 	r.StartFailures, r.StartError = 0, nil
-	a.succeed(r, gone)
+	a.setNewest(r, gone)
 	r.StoppedAsUnhealthy = true
 }
 
@@ -120,7 +120,7 @@ func (a *Actor) evolveLost(e actors.Event, r *journaletv1.ContainerRecord, w *jo
 func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
 	a.dropContainer(w.GetContainerId())
 	if r.GetCurrent().GetId() == w.GetContainerId() {
-		r.RestartsTold = max(r.GetRestartsTold(), w.GetAttempt())
+		r.ReportedRestarts = max(r.GetReportedRestarts(), w.GetAttempt())
 		r.Current, r.Last = r.GetLast(), nil
 	}
 	r.Replacing = exited(r.GetCurrent())

@@ -78,7 +78,7 @@ func (a *Actor) mainIsStarting() bool {
 func (a *Actor) mainHasBegun() bool {
 	for i := range a.containers() {
 		c := &a.containers()[i]
-		m := a.record(c.Name).GetMade()
+		m := a.record(c.Name).GetCreated()
 		if a.begun(c) || m.GetContainerId() != "" && m.GetSandboxId() == a.state.GetSandboxId() {
 			return true
 		}
@@ -226,7 +226,7 @@ func (d *step) done() bool {
 // conclude ends a pod that nothing is left to do for. What still runs, or was begun, is ended first.
 func (d *step) conclude() error {
 	if d.anyAtWork() {
-		return d.beginEnd(new(journaletv1.PodEnding))
+		return d.beginEnd(new(journaletv1.PodTerminating))
 	}
 	if d.anyAlive() {
 		return nil // it is no longer in the manifest, and is being stopped; until then it has the pod's share
@@ -241,7 +241,7 @@ func (d *step) anyAtWork() bool {
 	}
 	for c := range d.all() {
 		r := d.record(c.Name)
-		if alive(r.GetCurrent()) || r.GetImageAsked() || d.calling(forContainer(c.Name)) {
+		if alive(r.GetCurrent()) || r.GetImageRequested() || d.calling(forContainer(c.Name)) {
 			return true
 		}
 	}
@@ -250,6 +250,6 @@ func (d *step) anyAtWork() bool {
 	})
 }
 
-func (d *step) beginEnd(e *journaletv1.PodEnding) error {
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodEnding{PodEnding: e}})
+func (d *step) beginEnd(e *journaletv1.PodTerminating) error {
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodTerminating{PodTerminating: e}})
 }

@@ -35,11 +35,11 @@ var qosClasses = map[corev1.PodQOSClass]journaletv1.QosClass{
 
 // evolveHeld takes up that pods end for one that is to be admitted. That one has its name; one that ends already goes on as it
 // does.
-func (a *Actor) evolveHeld(e actors.Event, k *journaletv1.AdmissionHeld) {
+func (a *Actor) evolveHeld(e actors.Event, k *journaletv1.AdmissionPendingPreemption) {
 	if k.GetUid() == a.self.ID {
 		a.state.HolderUid = ""
 	}
-	a.evolvePreempts(e, k.GetPreempts(), k.GetUid(), k.GetFullName())
+	a.evolvePreempts(e, k.GetVictims(), k.GetUid(), k.GetFullName())
 }
 
 // evolvePreempts begins the pod's end if it is among those that make room for another one.
@@ -49,7 +49,7 @@ func (a *Actor) evolvePreempts(e actors.Event, preempts []string, uid, fullName 
 		return
 	}
 	s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
-	s.EndingFailed, s.Preempted = true, true
+	s.Fails, s.Preempted = true, true
 	s.Reason, s.Message = ReasonPreempting, MessagePreempting
 	namespace, name, _ := strings.Cut(fullName, "/")
 	s.PreemptedFor = &journaletv1.PodRef{Uid: uid, Namespace: namespace, Name: name}

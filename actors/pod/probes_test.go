@@ -121,7 +121,7 @@ func TestAnEndThatHasBegunIsNotBegunAgainByItsProbe(t *testing.T) {
 		"*journaletv1.CallRequested_RunHook as 1.2.pod/u.0", "probe []")
 	decides(t, "meanwhile", hear(t, a, 3, anything))
 	decides(t, "the hook's end", hear(t, a, 4, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{
-		CallFinished: &journaletv1.CallFinished{IntentId: "1.2.pod/u.0", Asker: "pod/u"},
+		CallFinished: &journaletv1.CallFinished{IntentId: "1.2.pod/u.0", Requester: "pod/u"},
 	}}), "*journaletv1.CallRequested_StopContainer as 1.4.pod/u.1")
 	decides(t, "meanwhile", hear(t, a, 5, anything))
 }

@@ -24,7 +24,7 @@ func (d *step) removeOld() error {
 		}
 		if err := d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{
 			RemoveContainer: &journaletv1.RemoveContainer{
-				Container: c.GetName(), ContainerId: c.GetId(), Last: r.GetLast() == nil && c.GetId() == d.last(r).GetId(),
+				Container: c.GetName(), ContainerId: c.GetId(), KeepAsLast: r.GetLast() == nil && c.GetId() == d.last(r).GetId(),
 			},
 		}}); err != nil {
 			return err

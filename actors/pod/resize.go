@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -28,7 +28,7 @@ const (
 
 // carryOut works out the manifest that is carried out: the wanted one with what is allocated.
 func (a *Actor) carryOut() {
-	a.manifest = resize.Allocated(a.wanted, a.allocated, a.state.AllocatedAdded)
+	a.manifest = resources.Allocated(a.wanted, a.allocated, a.state.AllocatedAdded)
 }
 
 // allocate makes the CPU and memory of a manifest the pod's.
@@ -56,7 +56,7 @@ func (a *Actor) evolveWanted(u *journaletv1.PodUpdated, m *corev1.Pod) {
 	if u.GetResize() {
 		a.keepMade(before, u.GetPod().GetDigest())
 	}
-	if !u.GetResize() || !s.GetAdmissionAsked() {
+	if !u.GetResize() || !s.GetAdmissionRequested() {
 		digest, have = "", nil
 	}
 	a.allocate(digest, have)
@@ -80,23 +80,23 @@ func (a *Actor) tidyResize() {
 // evolveResize folds what was asked of the node, its answer, and the end of a resize.
 func (a *Actor) evolveResize(e actors.Event) {
 	switch k := e.Body.GetKind().(type) {
-	case *journaletv1.Event_ResizeAsked:
-		a.evolveResizeAsked(k.ResizeAsked, false)
+	case *journaletv1.Event_ResizeRequested:
+		a.evolveResizeAsked(k.ResizeRequested, false)
 	case *journaletv1.Event_AdditionAsked:
 		a.evolveResizeAsked(k.AdditionAsked, true)
 	case *journaletv1.Event_AdditionDecided:
-		if a.askedInThisLife(k.AdditionDecided.GetQuestion()) {
+		if a.askedInThisLife(k.AdditionDecided.GetRequestId()) {
 			a.evolveAdditionDecided(e, k.AdditionDecided)
 		}
 	case *journaletv1.Event_ResizeDecided:
-		if a.askedInThisLife(k.ResizeDecided.GetQuestion()) {
+		if a.askedInThisLife(k.ResizeDecided.GetRequestId()) {
 			a.evolveResized(e, k.ResizeDecided)
 		}
-	case *journaletv1.Event_ResizeHeld:
-		a.evolveResizeHeld(e, k.ResizeHeld)
-	case *journaletv1.Event_ResizeResumed:
+	case *journaletv1.Event_ResizePendingPreemption:
+		a.evolveResizeHeld(e, k.ResizePendingPreemption)
+	case *journaletv1.Event_ResizeStarted:
 		a.resizing().InProgress = true
-	case *journaletv1.Event_ResizeFinished:
+	case *journaletv1.Event_ResizeCompleted:
 		a.state.Resize.InProgress, a.state.Resize.Error = false, ""
 		a.tidyResize()
 	}
@@ -104,14 +104,14 @@ func (a *Actor) evolveResize(e actors.Event) {
 
 // askedInThisLife tells whether a question about resources was not asked in a life of the pod that ended before it was answered.
 func (a *Actor) askedInThisLife(question uint64) bool {
-	return question == 0 || question >= a.state.GetQuestion()
+	return question == 0 || question >= a.state.GetIncarnation()
 }
 
-func (a *Actor) evolveResizeAsked(k *journaletv1.ResizeAsked, added bool) {
+func (a *Actor) evolveResizeAsked(k *journaletv1.ResizeRequested, added bool) {
 	r := a.resizing()
-	r.AskedDigest, r.AskedAdded = k.GetDigest(), added
+	r.RequestedDigest, r.AskedAdded = k.GetDigest(), added
 	if k.GetWithdrawn() {
-		r.AskedDigest, r.Deferred = "", ""
+		r.RequestedDigest, r.Deferred = "", ""
 	}
 	a.tidyResize()
 }
@@ -125,19 +125,19 @@ func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
 		a.allocate(k.GetDigest(), e.Manifest)
 		a.evolveActuated(before)
 		a.state.Resize = &journaletv1.PodResize{InProgress: true}
-		if asked := r.GetAskedDigest(); asked != k.GetDigest() && !r.GetAskedAdded() {
-			a.state.Resize.AskedDigest = asked
+		if asked := r.GetRequestedDigest(); asked != k.GetDigest() && !r.GetAskedAdded() {
+			a.state.Resize.RequestedDigest = asked
 		}
-	case k.GetDigest() == r.GetAskedDigest():
+	case k.GetDigest() == r.GetRequestedDigest():
 		r.Deferred = k.GetMessage()
 	}
 	a.tidyResize()
 }
 
 // evolveResizeHeld takes up that others end for the resize, or that this pod ends for another one's.
-func (a *Actor) evolveResizeHeld(e actors.Event, k *journaletv1.ResizeHeld) {
-	a.evolvePreempts(e, k.GetPreempts(), k.GetUid(), k.GetFullName())
-	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetAskedDigest() && a.askedInThisLife(k.GetQuestion()) {
+func (a *Actor) evolveResizeHeld(e actors.Event, k *journaletv1.ResizePendingPreemption) {
+	a.evolvePreempts(e, k.GetVictims(), k.GetUid(), k.GetFullName())
+	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetRequestedDigest() && a.askedInThisLife(k.GetRequestId()) {
 		a.resizing().Deferred = k.GetMessage()
 	}
 }
@@ -150,8 +150,8 @@ func (a *Actor) evolveActuated(before *corev1.Pod) {
 		if was == nil || r == nil || !alive(r.GetCurrent()) && !a.onItsWay(r) {
 			continue
 		}
-		if r.Actuated == nil {
-			r.Actuated = resize.Of(&was.Resources)
+		if r.Applied == nil {
+			r.Applied = resources.Of(&was.Resources)
 		}
 		tidyActuated(c, r)
 	}
@@ -159,8 +159,8 @@ func (a *Actor) evolveActuated(before *corev1.Pod) {
 
 // tidyActuated forgets what a container was given if that is what it is to have.
 func tidyActuated(c *corev1.Container, r *journaletv1.ContainerRecord) {
-	if c != nil && resize.Equal(r.GetActuated(), resize.Of(&c.Resources)) {
-		r.Actuated = nil
+	if c != nil && resources.Equal(r.GetApplied(), resources.Of(&c.Resources)) {
+		r.Applied = nil
 	}
 }
 
@@ -182,7 +182,7 @@ func (a *Actor) evolveContainerUpdated(e actors.Event, w *journaletv1.UpdateCont
 		size.Failures, size.FailedAt = 0, nil
 		if r.GetCurrent().GetId() == w.GetContainerId() {
 			// Something else may have been allocated since.
-			r.Actuated, r.Actual = w.GetResources(), f.GetActual()
+			r.Applied, r.Reported = w.GetResources(), f.GetReported()
 			tidyActuated(a.spec(w.GetContainer()), r)
 		}
 	case journaletv1.CallError_CALL_ERROR_WITHDRAWN:
@@ -202,10 +202,10 @@ func (a *Actor) infeasible() string {
 		return ""
 	case QOS(a.manifest) != QOS(a.wanted):
 		return messageQOS
-	case !resize.SameOfPod(a.manifest, a.wanted):
+	case !resources.SameOfPod(a.manifest, a.wanted):
 		return messagePodLevel
 	}
-	if what := resize.Removed(a.manifest, a.wanted); what != "" {
+	if what := resources.Removed(a.manifest, a.wanted); what != "" {
 		return what + " cannot be removed by a resize"
 	}
 	return ""
@@ -214,8 +214,8 @@ func (a *Actor) infeasible() string {
 // askResize asks the node for the wanted resources, or takes the question back. Where they can never be the pod's, it asks for those
 // of the containers that were added.
 func (d *step) askResize() error {
-	asked, want := d.state.GetResize().GetAskedDigest(), d.state.GetPod().GetDigest()
-	q := &journaletv1.ResizeAsked{Uid: d.self.ID, Question: d.in.Seq}
+	asked, want := d.state.GetResize().GetRequestedDigest(), d.state.GetPod().GetDigest()
+	q := &journaletv1.ResizeRequested{Uid: d.self.ID, RequestId: d.in.Seq}
 	added := d.infeasible() != ""
 	switch {
 	case d.state.GetAllocatedDigest() == "" || added && len(d.uncounted()) == 0:
@@ -223,7 +223,7 @@ func (d *step) askResize() error {
 			return nil
 		}
 		q.Withdrawn = true
-		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeAsked{ResizeAsked: q}})
+		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: q}})
 	case asked == want && added == d.state.GetResize().GetAskedAdded(), d.state.GetAdditions() && d.anyStray():
 		return nil
 	}
@@ -239,7 +239,7 @@ func (d *step) askResize() error {
 	if added {
 		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdditionAsked{AdditionAsked: q}})
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeAsked{ResizeAsked: q}})
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: q}})
 }
 
 // change is one resource of one container that is to be changed in place.
@@ -259,8 +259,8 @@ func (a *Actor) changes() []change {
 		var list []change
 		for _, c := range a.inResizeOrder() {
 			r := a.record(c.Name)
-			from, to := r.GetActuated(), resize.Of(&c.Resources)
-			if from == nil || !a.steady(c.Name) || resize.Restarts(c, from, to) {
+			from, to := r.GetApplied(), resources.Of(&c.Resources)
+			if from == nil || !a.steady(c.Name) || resources.Restarts(c, from, to) {
 				continue
 			}
 			next := proto.CloneOf(from)
@@ -301,7 +301,7 @@ func (a *Actor) inherits(r *journaletv1.Resources) *journaletv1.Resources {
 	if a.manifest.Spec.Resources == nil {
 		return r
 	}
-	whole := resize.Of(a.manifest.Spec.Resources)
+	whole := resources.Of(a.manifest.Spec.Resources)
 	r = proto.CloneOf(r)
 	r.MemoryLimitBytes = firstNot0(r.GetMemoryLimitBytes(), whole.GetMemoryLimitBytes())
 	r.CpuLimitMillis = firstNot0(r.GetCpuLimitMillis(), whole.GetCpuLimitMillis())
@@ -330,13 +330,13 @@ func (a *Actor) inResizeOrder() []*corev1.Container {
 func (a *Actor) steady(name string) bool {
 	r := a.record(name)
 	cur := r.GetCurrent()
-	return running(cur) && !a.wasStopped(cur) && r.GetEnding().GetContainerId() != cur.GetId() && !a.calling(forContainer(name))
+	return running(cur) && !a.wasStopped(cur) && r.GetTermination().GetContainerId() != cur.GetId() && !a.calling(forContainer(name))
 }
 
 // restartsToResize tells whether a container that runs is to be started again to have its resources.
 func (a *Actor) restartsToResize(c *corev1.Container) bool {
-	from := a.record(c.Name).GetActuated()
-	return from != nil && resize.Restarts(c, from, resize.Of(&c.Resources))
+	from := a.record(c.Name).GetApplied()
+	return from != nil && resources.Restarts(c, from, resources.Of(&c.Resources))
 }
 
 // onItsWay tells whether an instance of a container waits for its start, or is being made or started: it has what was allocated then.
@@ -348,7 +348,7 @@ func (a *Actor) onItsWay(r *journaletv1.ContainerRecord) bool {
 func (a *Actor) unresized() bool {
 	for c := range a.all() {
 		r := a.record(c.Name)
-		if r.GetActuated() != nil && (alive(r.GetCurrent()) || r.GetReplacing() || a.onItsWay(r)) {
+		if r.GetApplied() != nil && (alive(r.GetCurrent()) || r.GetReplacing() || a.onItsWay(r)) {
 			return true
 		}
 	}
@@ -361,7 +361,7 @@ func (d *step) actuate() error {
 		return nil
 	}
 	if !d.state.GetResize().GetInProgress() && d.unresized() {
-		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeResumed{ResizeResumed: &journaletv1.ResizeResumed{Uid: d.self.ID}}}); err != nil {
+		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeStarted{ResizeStarted: &journaletv1.ResizeStarted{Uid: d.self.ID}}}); err != nil {
 			return err
 		}
 	}
@@ -373,7 +373,7 @@ func (d *step) actuate() error {
 		if err := d.clearTimer(resizeTimer); err != nil {
 			return err
 		}
-		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeFinished{ResizeFinished: &journaletv1.ResizeFinished{Uid: d.self.ID}}})
+		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeCompleted{ResizeCompleted: &journaletv1.ResizeCompleted{Uid: d.self.ID}}})
 	}
 	list := d.changes()
 	if len(list) == 0 {
@@ -442,18 +442,18 @@ func (a *Actor) actual(c *corev1.Container, r *journaletv1.ContainerRecord) *cor
 		return out
 	}
 	a.inherit(out)
-	has := proto.CloneOf(r.GetActuated())
+	has := proto.CloneOf(r.GetApplied())
 	if has != nil {
 		has.CpuRequestMillis = max(has.GetCpuRequestMillis(), leastCPURequestMillis)
 	}
-	if shown := r.GetActual(); shown != nil {
+	if shown := r.GetReported(); shown != nil {
 		has = proto.CloneOf(shown)
-		has.MemoryRequestBytes = firstNot0(shown.GetMemoryRequestBytes(), r.GetActuated().GetMemoryRequestBytes())
+		has.MemoryRequestBytes = firstNot0(shown.GetMemoryRequestBytes(), r.GetApplied().GetMemoryRequestBytes())
 	}
 	if has == nil {
 		return out
 	}
-	is := resize.Requirements(has)
+	is := resources.Requirements(has)
 	put := func(list, from corev1.ResourceList, name corev1.ResourceName, least int64) {
 		value, was := from[name], list[name]
 		if list != nil && !value.IsZero() && (value.MilliValue() > least || was.MilliValue() > least) {

@@ -23,21 +23,21 @@ const (
 
 // countsStill tells whether the newest instance of a container is of the round of starts that is under way.
 func countsStill(r *journaletv1.ContainerRecord) bool {
-	return r.GetCurrent().GetAttempt() >= r.GetAnewFrom()
+	return r.GetCurrent().GetAttempt() >= r.GetRestartedFrom()
 }
 
 // restartAll has all containers begin again where the end of one asks for it; under tells that this is under way.
 func (d *step) restartAll() (under bool, err error) {
-	if d.state.GetRestartingAll() == nil {
+	if d.state.GetAllContainersRestarting() == nil {
 		for c := range d.all() {
 			r := d.record(c.Name)
 			if cur := r.GetCurrent(); d.begun(c) && exited(cur) && !r.GetStoppedAsUnhealthy() && !r.GetReplacing() &&
 				action(c, cur.GetExitCode()) == corev1.ContainerRestartRuleActionRestartAllContainers {
-				err = d.emitRestartingAll(&journaletv1.RestartingAll{Container: c.Name, ContainerId: cur.GetId()})
+				err = d.emitRestartingAll(&journaletv1.AllContainersRestarting{Container: c.Name, ContainerId: cur.GetId()})
 				break
 			}
 		}
-		if d.state.GetRestartingAll() == nil || err != nil {
+		if d.state.GetAllContainersRestarting() == nil || err != nil {
 			return false, err
 		}
 	}
@@ -45,14 +45,14 @@ func (d *step) restartAll() (under bool, err error) {
 	if busy || err != nil {
 		return true, err
 	}
-	told := d.state.GetRestartingAll()
-	return false, d.emitRestartingAll(&journaletv1.RestartingAll{
-		Container: told.GetContainer(), ContainerId: told.GetContainerId(), Stopped: true,
+	told := d.state.GetAllContainersRestarting()
+	return false, d.emitRestartingAll(&journaletv1.AllContainersRestarting{
+		Container: told.GetContainer(), ContainerId: told.GetContainerId(), AllStopped: true,
 	})
 }
 
-func (d *step) emitRestartingAll(r *journaletv1.RestartingAll) error {
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_RestartingAll{RestartingAll: r}})
+func (d *step) emitRestartingAll(r *journaletv1.AllContainersRestarting) error {
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AllContainersRestarting{AllContainersRestarting: r}})
 }
 
 // endAll ends what runs and takes back what was to start, sidecars last; busy tells that something is left.
@@ -89,16 +89,16 @@ func (d *step) endAll() (busy bool, err error) {
 }
 
 // evolveRestartingAll notes that all containers are to begin again, or do so now.
-func (a *Actor) evolveRestartingAll(k *journaletv1.RestartingAll) {
+func (a *Actor) evolveRestartingAll(k *journaletv1.AllContainersRestarting) {
 	s := a.state
-	if !k.GetStopped() {
-		s.RestartingAll = k
+	if !k.GetAllStopped() {
+		s.AllContainersRestarting = k
 		return
 	}
-	s.RestartingAll = nil
+	s.AllContainersRestarting = nil
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
 		r := s.Containers[name]
-		r.AnewFrom, r.Made, r.Replacing = r.GetNextAttempt(), nil, false
+		r.RestartedFrom, r.Created, r.Replacing = r.GetNextAttempt(), nil, false
 	}
 }
 
@@ -113,7 +113,7 @@ func (a *Actor) restartingAll(p journaletv1.PodPhase) []*journaletv1.Condition {
 		c.Reason = "PodCompleted"
 	case p == failed:
 		c.Reason = "PodFailed"
-	case a.state.GetRestartingAll() != nil:
+	case a.state.GetAllContainersRestarting() != nil:
 		c.Status, c.Reason, c.Message = true, reasonRestartingAll, messageRestartingAll
 	}
 	return []*journaletv1.Condition{c}

@@ -203,24 +203,24 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	}
 	start := &journaletv1.StartContainer{
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
-		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), Pulled: r.GetImageReady(),
+		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), PulledForStart: r.GetImageReady(),
 		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(), AllocatedAdded: d.addedWith(c),
 	}
 	if d.onlyOnce(c) {
-		start.Part = journaletv1.StartPart_START_PART_MAKE
+		start.Part = journaletv1.StartPart_START_PART_CREATE
 	} else {
-		start.MayRepeat = d.never(c)
+		start.AtLeastOnce = d.never(c)
 	}
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: start}})
 }
 
 // askImage has the image pulled, unless that is under way.
 func (d *step) askImage(c *corev1.Container, r *journaletv1.ContainerRecord) error {
-	if r.GetImageAsked() {
+	if r.GetImageRequested() {
 		return nil
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageAsked{
-		ImageAsked: &journaletv1.ImageAsked{Uid: d.self.ID, Image: c.Image},
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImagePullRequested{
+		ImagePullRequested: &journaletv1.ImagePullRequested{Uid: d.self.ID, Image: c.Image},
 	}})
 }
 

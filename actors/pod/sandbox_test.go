@@ -14,7 +14,7 @@ func TestASandboxThatIsSeenDeadBeforeItsMakingIsAnsweredIsReplaced(t *testing.T)
 	a := newAsker(t, map[string]*corev1.Pod{"d": podOf(corev1.Container{Name: "main", Image: "app"})})
 	a.updated(add, "d")
 	a.see(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
-		AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Question: a.Pod().GetQuestion()},
+		AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Incarnation: a.Pod().GetIncarnation()},
 	}}, "")
 	a.see(&journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
 		Uid: "u", ObservedAt: timestamppb.New(a.at),

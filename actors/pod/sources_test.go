@@ -88,7 +88,7 @@ func TestAPodThatNobodyNamesSaysWhatItWaitsFor(t *testing.T) {
 	if w := a.Waits(); len(w) != 1 || w[0].Since.Year() != 2026 {
 		t.Errorf("it waits for %v", w)
 	}
-	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_OrphanDisowned{OrphanDisowned: &journaletv1.OrphanDisowned{Uid: "u"}}})
+	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_OrphanConfirmed{OrphanConfirmed: &journaletv1.OrphanConfirmed{Uid: "u"}}})
 	if s := a.Pod(); s.GetStage() < cleaning {
 		t.Errorf("its stage is %s", s.GetStage())
 	}
@@ -109,7 +109,7 @@ func TestAPodThatIsNotAdmittedSaysWhatItWaitsFor(t *testing.T) {
 	told(t, a, updated(journaletv1.PodOperation_POD_OPERATION_ADD, "file"))
 	waits(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionDeferred{AdmissionDeferred: &journaletv1.AdmissionDeferred{Uid: "u", HolderUid: "v"}}},
 		"the end of pod v, which has its name")
-	waits(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionHeld{AdmissionHeld: &journaletv1.AdmissionHeld{Uid: "u", Preempts: []string{"w"}}}},
+	waits(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionPendingPreemption{AdmissionPendingPreemption: &journaletv1.AdmissionPendingPreemption{Uid: "u", Victims: []string{"w"}}}},
 		"the end of pods of lower priority, which make room for it")
 	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true}}})
 	if w := a.Waits(); len(w) > 0 {

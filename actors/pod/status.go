@@ -38,7 +38,7 @@ func (d *step) tellStatus() error {
 	}
 	for _, t := range slices.Sorted(maps.Keys(s.Conditions)) {
 		if isResize(t) && !slices.ContainsFunc(d.resizeConditions(), func(c *journaletv1.Condition) bool { return c.GetType() == t }) {
-			c.ConditionsGone = append(c.ConditionsGone, t)
+			c.RemovedConditions = append(c.RemovedConditions, t)
 			changed = true
 		}
 	}
@@ -53,10 +53,10 @@ func (d *step) tellStatus() error {
 			continue
 		}
 		if c.Waiting == nil {
-			c.Waiting = map[string]*journaletv1.Waiting{}
+			c.Waiting = map[string]*journaletv1.ContainerWaiting{}
 		}
 		if w == nil {
-			w = new(journaletv1.Waiting)
+			w = new(journaletv1.ContainerWaiting)
 		}
 		c.Waiting[spec.Name] = w
 		changed = true
@@ -69,13 +69,13 @@ func (d *step) tellStatus() error {
 
 // restarts is the number of times that a container was started again.
 func restarts(r *journaletv1.ContainerRecord) uint32 {
-	return max(r.GetCurrent().GetAttempt(), r.GetRestartsTold())
+	return max(r.GetCurrent().GetAttempt(), r.GetReportedRestarts())
 }
 
 // terminalPhase is the phase of a pod of which nothing will run again
 // (kubelet: Succeeded if every main container ended with 0, else Failed).
 func (a *Actor) terminalPhase() journaletv1.PodPhase {
-	if a.state.GetRejected() || a.state.GetEndingFailed() {
+	if a.state.GetRejected() || a.state.GetFails() {
 		return failed
 	}
 	for i := range a.containers() {
@@ -95,7 +95,7 @@ func (a *Actor) phase() journaletv1.PodPhase {
 	case terminated, cleaning, finished:
 		return a.terminalPhase()
 	}
-	if a.state.GetEndingFailed() || a.failedToInitialize() {
+	if a.state.GetFails() || a.failedToInitialize() {
 		return failed
 	}
 	var run, stopped, waits int

@@ -29,7 +29,7 @@ const graceTimer = "deadline"
 // grace is how long a container gets to end by itself, its preStop hook included.
 func (a *Actor) grace() time.Duration {
 	grace := manifestGrace(a.manifest)
-	if e := a.state.GetEndingGrace(); e != nil {
+	if e := a.state.GetTerminationGrace(); e != nil {
 		grace = min(grace, e.AsDuration())
 	}
 	return grace
@@ -47,10 +47,10 @@ func manifestGrace(m *corev1.Pod) time.Duration {
 func (a *Actor) evolveGrace(manifest *corev1.Pod, said *durationpb.Duration) {
 	before := a.grace()
 	if manifestGrace(manifest) > before && a.state.GetStage() == terminating {
-		a.state.EndingGrace = durationpb.New(before)
+		a.state.TerminationGrace = durationpb.New(before)
 	}
 	if said != nil && said.AsDuration() < before {
-		a.state.EndingGrace = said
+		a.state.TerminationGrace = said
 	}
 }
 
@@ -81,7 +81,7 @@ func (d *step) end(c *journaletv1.ContainerObservation, reason string, grace tim
 
 // endingOf is why an instance ends and what it has left, where its end has begun before.
 func (d *step) endingOf(c *journaletv1.ContainerObservation, reason string, grace time.Duration) (string, time.Duration) {
-	e := d.record(c.GetName()).GetEnding()
+	e := d.record(c.GetName()).GetTermination()
 	if e.GetContainerId() != c.GetId() {
 		return reason, grace
 	}
@@ -162,7 +162,7 @@ func (d *step) endWithPod(c *journaletv1.ContainerObservation) (waits bool, err 
 
 // podLeft is what is left of the time that a pod has to end.
 func (d *step) podLeft() time.Duration {
-	if d.state.GetPastDeadline() {
+	if d.state.GetPastGrace() {
 		return 0
 	}
 	return d.left(d.state.GetTerminatingAt(), d.grace())
@@ -188,7 +188,7 @@ func (d *step) stopping(containerID string) string {
 // shorten takes a stop back that would last beyond the pod's deadline; another one follows with less grace.
 func (d *step) shorten(id string) error {
 	c := d.state.Calls[id]
-	left := d.state.GetTerminatingAt().AsTime().Add(d.grace()).Sub(c.GetAskedAt().AsTime())
+	left := d.state.GetTerminatingAt().AsTime().Add(d.grace()).Sub(c.GetRequestedAt().AsTime())
 	if c.GetRequest().GetStopContainer().GetGrace().AsDuration() <= stopGrace(left) {
 		return nil
 	}
@@ -235,11 +235,11 @@ func (d *step) withdraw() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.state.Containers)) {
 		c := d.spec(name)
-		if c == nil || !d.state.Containers[name].GetImageAsked() {
+		if c == nil || !d.state.Containers[name].GetImageRequested() {
 			continue
 		}
-		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImageReleased{
-			ImageReleased: &journaletv1.ImageReleased{Uid: d.self.ID, Image: c.Image},
+		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImagePullWithdrawn{
+			ImagePullWithdrawn: &journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: c.Image},
 		}}); err != nil {
 			return err
 		}
@@ -265,7 +265,7 @@ func (d *step) tearDown() error {
 	if over, err := d.stopSandboxes(d.holds); err != nil || !over {
 		return err
 	}
-	if d.manifest != nil && len(d.manifest.Spec.Volumes) > 0 && d.state.GetTouched() && !d.calling(sandboxCall) && !d.calling(volumesCall) {
+	if d.manifest != nil && len(d.manifest.Spec.Volumes) > 0 && d.state.GetUsedRuntime() && !d.calling(sandboxCall) && !d.calling(volumesCall) {
 		if err := d.cleanPod(false); err != nil {
 			return err
 		}
@@ -344,7 +344,7 @@ func (d *step) clean() error {
 	if d.calling(isNoHook) {
 		return nil
 	}
-	if d.state.GetTouched() && !d.state.GetCleanedAll() {
+	if d.state.GetUsedRuntime() && !d.state.GetCleanedAll() {
 		return d.cleanPod(true)
 	}
 	if len(d.state.Calls) > 0 {
@@ -379,7 +379,7 @@ func (d *step) finish() error {
 		source = orphanSource
 	}
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{
-		PodFinished: &journaletv1.PodFinished{Uid: d.self.ID, Source: source, Unnamed: d.state.GetSource() == ""},
+		PodFinished: &journaletv1.PodFinished{Uid: d.self.ID, Source: source, Orphan: d.state.GetSource() == ""},
 	}})
 }
 

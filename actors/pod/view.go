@@ -61,7 +61,7 @@ const ReasonOrphan = "Orphan"
 // viewOrphan tells what is known of such a pod. The time of its deletion is when the node was told of it.
 func (a *Actor) viewOrphan(p *corev1.Pod) {
 	s := a.state
-	p.Namespace, p.Name = s.GetShown().GetNamespace(), s.GetShown().GetName()
+	p.Namespace, p.Name = s.GetReportedAs().GetNamespace(), s.GetReportedAs().GetName()
 	for _, x := range s.GetObserved().GetSandboxes() {
 		if at := when(x.GetCreatedAt()); p.CreationTimestamp.IsZero() || at.Before(&p.CreationTimestamp) {
 			p.CreationTimestamp = at
@@ -188,7 +188,7 @@ func (on Node) containerID(c *journaletv1.ContainerObservation) string {
 	return on.RuntimeName + "://" + c.GetId()
 }
 
-func (a *Actor) containerState(on Node, cur *journaletv1.ContainerObservation, w *journaletv1.Waiting) corev1.ContainerState {
+func (a *Actor) containerState(on Node, cur *journaletv1.ContainerObservation, w *journaletv1.ContainerWaiting) corev1.ContainerState {
 	switch {
 	case w != nil:
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: w.GetReason(), Message: w.GetMessage()}}

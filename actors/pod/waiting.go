@@ -19,8 +19,8 @@ const (
 )
 
 // startError is what a failed start leaves as the container's reason for waiting.
-func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.Waiting {
-	w := &journaletv1.Waiting{Reason: "RunContainerError", Message: f.GetMessage()}
+func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.ContainerWaiting {
+	w := &journaletv1.ContainerWaiting{Reason: "RunContainerError", Message: f.GetMessage()}
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
 		w.Reason = reasonCreating
@@ -41,24 +41,24 @@ func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.Waitin
 
 // pullError is what a failed pull leaves as the reason for waiting: the error's own name is in the
 // message, since the pod waits out a back-off from the moment that it is told.
-func pullError(r *journaletv1.ImageAnswered) *journaletv1.Waiting {
+func pullError(r *journaletv1.ImagePullDecided) *journaletv1.ContainerWaiting {
 	name := "ErrImagePull"
 	switch r.GetError() {
 	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
-		return &journaletv1.Waiting{Reason: reasonInvalidImage, Message: r.GetMessage()}
+		return &journaletv1.ContainerWaiting{Reason: reasonInvalidImage, Message: r.GetMessage()}
 	case journaletv1.CallError_CALL_ERROR_REGISTRY_UNAVAILABLE:
 		name = "RegistryUnavailable"
 	case journaletv1.CallError_CALL_ERROR_SIGNATURE_VALIDATION:
 		name = "SignatureValidationFailed"
 	}
-	return &journaletv1.Waiting{
+	return &journaletv1.ContainerWaiting{
 		Reason:  reasonPullBackOff,
 		Message: fmt.Sprintf("Back-off pulling image %q: %s: %s", r.GetImage(), name, r.GetMessage()),
 	}
 }
 
 // waiting tells why a container does not run; nil for one that runs or has ended.
-func (a *Actor) waiting(c *corev1.Container) *journaletv1.Waiting {
+func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 	r := a.record(c.Name)
 	cur := r.GetCurrent()
 	switch {
@@ -67,11 +67,11 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.Waiting {
 	case exited(cur) && (a.over() || !a.willRestart(c, r)):
 		return nil
 	case r.GetStartError().GetReason() == reasonCreating:
-		return &journaletv1.Waiting{Reason: a.creating(), Message: r.GetStartError().GetMessage()}
+		return &journaletv1.ContainerWaiting{Reason: a.creating(), Message: r.GetStartError().GetMessage()}
 	case r.GetStartError() != nil:
 		return r.GetStartError()
 	case exited(cur) && a.state.GetTimers().GetSet()[backOffTimer+c.Name] != nil:
-		return &journaletv1.Waiting{Reason: reasonCrashLoop, Message: fmt.Sprintf(
+		return &journaletv1.ContainerWaiting{Reason: reasonCrashLoop, Message: fmt.Sprintf(
 			"back-off %s restarting failed container=%s pod=%s_%s(%s)", r.GetBackOff().GetDelay().AsDuration(),
 			c.Name, a.state.GetPod().GetName(), a.state.GetPod().GetNamespace(), a.state.GetPod().GetUid())}
 	case exited(cur), a.last(r) != nil && r.GetWaiting() == nil && postStarted(c, r):
@@ -79,9 +79,9 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.Waiting {
 		return nil
 	}
 	if a.notCounted(c) {
-		return &journaletv1.Waiting{Reason: a.creating(), Message: messageNotCounted}
+		return &journaletv1.ContainerWaiting{Reason: a.creating(), Message: messageNotCounted}
 	}
-	return &journaletv1.Waiting{Reason: a.creating()}
+	return &journaletv1.ContainerWaiting{Reason: a.creating()}
 }
 
 // creating is what a container waits for that nothing is the matter with.

@@ -34,7 +34,7 @@ func (a *Actor) Waits() []Wait {
 			Since: t.GetSetAt().AsTime(),
 		}}
 	}
-	if s.GetStage() == admitting && s.GetAdmissionAsked() {
+	if s.GetStage() == admitting && s.GetAdmissionRequested() {
 		// The node has answered, or does so in a moment: it lets a pod in, turns it away, or tells of one of these two.
 		what := "the end of pods of lower priority, which make room for it"
 		if s.GetHolderUid() != "" {
@@ -48,7 +48,7 @@ func (a *Actor) Waits() []Wait {
 	var all []Wait
 	for _, id := range slices.Sorted(maps.Keys(s.Calls)) {
 		c := s.Calls[id]
-		all = append(all, Wait{Call: c.GetRequest(), IntentID: id, Since: c.GetAskedAt().AsTime()})
+		all = append(all, Wait{Call: c.GetRequest(), IntentID: id, Since: c.GetRequestedAt().AsTime()})
 	}
 	d := &step{actor: a}
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {

@@ -31,7 +31,7 @@ func TestWhatAnEndingPodWaitsForIsTold(t *testing.T) {
 		},
 		Observed: &journaletv1.PodObserved{Containers: []*journaletv1.ContainerObservation{{Id: "gone-0", Name: "gone"}}},
 		Calls: map[string]*journaletv1.PodCall{"1.7.pod/a.0": {
-			AskedAt: timestamppb.New(begin.Add(-time.Second)),
+			RequestedAt: timestamppb.New(begin.Add(-time.Second)),
 			Request: &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopContainer{
 				StopContainer: &journaletv1.StopContainer{Container: "main", ContainerId: "main-0"},
 			}},

@@ -40,7 +40,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 	s := a.state
 	for _, key := range ignored {
-		if i := s.Ignored[key]; i != nil && !i.GetTold() {
+		if i := s.Ignored[key]; i != nil && !i.GetReported() {
 			e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestIgnored{ManifestIgnored: i.GetIgnored()}}
 			if err := emit(e); err != nil {
 				return err
@@ -52,7 +52,7 @@ func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 			return err
 		}
 	}
-	if s.Complete && !s.Ready {
+	if s.Synced && !s.SyncedReported {
 		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceReady{
 			SourceReady: &journaletv1.SourceReady{Source: s.GetName()},
 		}}); err != nil {
@@ -68,8 +68,8 @@ func (a *Actor) order(uids []string) []string {
 	uids = slices.Clone(uids)
 	slices.SortStableFunc(uids, func(x, y string) int {
 		p, q := a.state.Pods[x], a.state.Pods[y]
-		if p.GetWanted() != q.GetWanted() {
-			if q.GetWanted() {
+		if p.GetDesired() != q.GetDesired() {
+			if q.GetDesired() {
 				return -1
 			}
 			return 1
@@ -85,25 +85,25 @@ func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 	op := journaletv1.PodOperation_POD_OPERATION_UNSPECIFIED
 	switch p.GetStage() {
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW:
-		if a.state.GetShared() {
+		if a.state.GetSeveralSources() {
 			return a.ask(uid, emit)
 		}
 		op = journaletv1.PodOperation_POD_OPERATION_ADD
-	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_ASKING:
-		if !p.GetWanted() {
-			return a.release(uid, p.GetAsked(), emit)
+	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID:
+		if !p.GetDesired() {
+			return a.release(uid, p.GetUidRequest(), emit)
 		}
-	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_GRANTED:
+	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_UID_GRANTED:
 		op = journaletv1.PodOperation_POD_OPERATION_ADD
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED:
-		if !p.GetWanted() {
-			return a.forget(uid, p.GetAsked(), emit)
+		if !p.GetDesired() {
+			return a.forget(uid, p.GetUidRequest(), emit)
 		}
 		op = journaletv1.PodOperation_POD_OPERATION_ADD
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED:
-		if !p.GetWanted() {
+		if !p.GetDesired() {
 			op = journaletv1.PodOperation_POD_OPERATION_REMOVE
-		} else if p.GetPod().GetDigest() != p.GetToldDigest() {
+		} else if p.GetPod().GetDigest() != p.GetSentDigest() {
 			op = journaletv1.PodOperation_POD_OPERATION_UPDATE
 		}
 	}

@@ -15,12 +15,12 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.started(k.AgentStarted.GetConfig().GetSources())
 	case *journaletv1.Event_ManifestsRead:
 		a.read(k.ManifestsRead.GetChanged())
-		s.Complete = s.Complete || k.ManifestsRead.GetComplete()
+		s.Synced = s.Synced || k.ManifestsRead.GetSynced()
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_PodFinished:
 		switch p := s.Pods[k.PodFinished.GetUid()]; {
-		case p != nil && k.PodFinished.GetUnnamed():
+		case p != nil && k.PodFinished.GetOrphan():
 			// What was nobody's is gone. What this source says of the UID meanwhile, the pod hears of behind that.
 		case p != nil:
 			p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED
@@ -35,15 +35,15 @@ func (a *Actor) Evolve(e actors.Event) error {
 		delete(s.Pods, k.PodForgotten.GetUid())
 	case *journaletv1.Event_ManifestIgnored:
 		if i := s.Ignored[ignoredKey(k.ManifestIgnored.GetPath(), k.ManifestIgnored.GetPod())]; i != nil {
-			i.Told = true
+			i.Reported = true
 		}
 	case *journaletv1.Event_SourceReady:
-		s.Ready = true
+		s.SyncedReported = true
 	case *journaletv1.Event_SourceSettled:
 		s.Settled = true
 	case *journaletv1.Event_SourceAsked:
 		s.SettledAsked = true
-	case *journaletv1.Event_UidAsked, *journaletv1.Event_UidReleased, *journaletv1.Event_UidGranted:
+	case *journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_UidGranted:
 		a.evolveUID(e)
 	}
 	return nil
@@ -75,7 +75,7 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	switch u.GetOperation() {
 	case journaletv1.PodOperation_POD_OPERATION_ADD, journaletv1.PodOperation_POD_OPERATION_UPDATE:
 		p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED
-		p.ToldDigest = u.GetPod().GetDigest()
+		p.SentDigest = u.GetPod().GetDigest()
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
 		p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_REMOVING
 	default:
@@ -120,13 +120,13 @@ func (a *Actor) want(before, after []claim) {
 	}
 	around := a.claims.around(refs)
 	a.touched = touched{}
-	told := map[string]*journaletv1.IgnoredPod{}
+	told := map[string]*journaletv1.IgnoredManifest{}
 	for _, c := range slices.Concat(before, around) {
 		uid, key := c.ref.GetUid(), ignoredKey(c.path, c.ref)
 		a.touched.uids = append(a.touched.uids, uid)
 		a.touched.ignored = append(a.touched.ignored, key)
 		if p := s.Pods[uid]; p != nil {
-			p.Wanted = false
+			p.Desired = false
 		}
 		if i := s.Ignored[key]; i != nil {
 			told[key] = i
@@ -140,7 +140,7 @@ func (a *Actor) want(before, after []claim) {
 		if reason, by := taken(owner, c.ref); reason != "" {
 			key := ignoredKey(c.path, c.ref)
 			if s.Ignored[key] = told[key]; s.Ignored[key] == nil {
-				s.Ignored[key] = &journaletv1.IgnoredPod{Ignored: ignore(c.path, c.ref, reason, by)}
+				s.Ignored[key] = &journaletv1.IgnoredManifest{Ignored: ignore(c.path, c.ref, reason, by)}
 			}
 			continue
 		}
@@ -152,10 +152,10 @@ func (a *Actor) want(before, after []claim) {
 			p = &journaletv1.SourcePod{Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW}
 			s.Pods[c.ref.GetUid()] = p
 		}
-		p.Pod, p.Path, p.Wanted = c.ref, c.path, true
+		p.Pod, p.Path, p.Desired = c.ref, c.path, true
 	}
 	for _, uid := range a.touched.uids {
-		if p := s.Pods[uid]; p != nil && !p.GetWanted() && p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW {
+		if p := s.Pods[uid]; p != nil && !p.GetDesired() && p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW {
 			delete(s.Pods, uid)
 		}
 	}

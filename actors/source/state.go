@@ -34,7 +34,7 @@ func withMaps(s *journaletv1.SourceState) *journaletv1.SourceState {
 		s.Pods = map[string]*journaletv1.SourcePod{}
 	}
 	if s.Ignored == nil {
-		s.Ignored = map[string]*journaletv1.IgnoredPod{}
+		s.Ignored = map[string]*journaletv1.IgnoredManifest{}
 	}
 	return s
 }

@@ -16,22 +16,22 @@ func (a *Actor) started(sources []string) {
 	if len(sources) == 0 {
 		sources = []string{messages.FileSource}
 	}
-	s.Shared = s.Shared || len(sources) > 1
+	s.SeveralSources = s.SeveralSources || len(sources) > 1
 	if slices.Contains(sources, s.GetName()) {
 		return
 	}
-	s.Files, s.Ignored = map[string]*journaletv1.ManifestFile{}, map[string]*journaletv1.IgnoredPod{}
-	s.Complete, s.Ready, s.Settled = false, false, false
+	s.Files, s.Ignored = map[string]*journaletv1.ManifestFile{}, map[string]*journaletv1.IgnoredManifest{}
+	s.Synced, s.SyncedReported, s.Settled = false, false, false
 	a.claims = claims{}
 	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
-		s.Pods[uid].Wanted = false
+		s.Pods[uid].Desired = false
 	}
 }
 
 // settle tells the node, where it matters, that this source has been read.
 func (a *Actor) settle(emit actors.Emit) error {
 	s := a.state
-	if !s.Complete || s.Settled || !s.Shared && !s.SettledAsked {
+	if !s.Synced || s.Settled || !s.SeveralSources && !s.SettledAsked {
 		return nil
 	}
 	return emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceSettled{
@@ -43,7 +43,7 @@ func (a *Actor) settle(emit actors.Emit) error {
 func (a *Actor) forget(uid string, number uint64, emit actors.Emit) error {
 	if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_PodForgotten{
 		PodForgotten: &journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()},
-	}}); err != nil || !a.state.GetShared() {
+	}}); err != nil || !a.state.GetSeveralSources() {
 		return err
 	}
 	return a.release(uid, number, emit)
@@ -51,32 +51,32 @@ func (a *Actor) forget(uid string, number uint64, emit actors.Emit) error {
 
 // ask asks the node for a UID that another source may have.
 func (a *Actor) ask(uid string, emit actors.Emit) error {
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidAsked{
-		UidAsked: &journaletv1.UidAsked{Uid: uid, Source: a.state.GetName(), Number: a.state.GetAsked() + 1},
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidRequested{
+		UidRequested: &journaletv1.UidRequested{Uid: uid, Source: a.state.GetName(), RequestId: a.state.GetLastUidRequest() + 1},
 	}})
 }
 
 func (a *Actor) release(uid string, number uint64, emit actors.Emit) error {
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidReleased{
-		UidReleased: &journaletv1.UidReleased{Uid: uid, Source: a.state.GetName(), Number: number},
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidWithdrawn{
+		UidWithdrawn: &journaletv1.UidWithdrawn{Uid: uid, Source: a.state.GetName(), RequestId: number},
 	}})
 }
 
 func (a *Actor) evolveUID(e actors.Event) {
 	s := a.state
 	switch k := e.Body.GetKind().(type) {
-	case *journaletv1.Event_UidAsked:
-		s.Asked = k.UidAsked.GetNumber()
-		if p := s.Pods[k.UidAsked.GetUid()]; p != nil {
-			p.Stage, p.Asked = journaletv1.SourcePodStage_SOURCE_POD_STAGE_ASKING, s.Asked
+	case *journaletv1.Event_UidRequested:
+		s.LastUidRequest = k.UidRequested.GetRequestId()
+		if p := s.Pods[k.UidRequested.GetUid()]; p != nil {
+			p.Stage, p.UidRequest = journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID, s.LastUidRequest
 		}
-	case *journaletv1.Event_UidReleased:
-		if a.waits(k.UidReleased.GetUid(), k.UidReleased.GetNumber()) {
-			delete(s.Pods, k.UidReleased.GetUid())
+	case *journaletv1.Event_UidWithdrawn:
+		if a.waits(k.UidWithdrawn.GetUid(), k.UidWithdrawn.GetRequestId()) {
+			delete(s.Pods, k.UidWithdrawn.GetUid())
 		}
 	case *journaletv1.Event_UidGranted:
-		if a.waits(k.UidGranted.GetUid(), k.UidGranted.GetNumber()) {
-			s.Pods[k.UidGranted.GetUid()].Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_GRANTED
+		if a.waits(k.UidGranted.GetUid(), k.UidGranted.GetRequestId()) {
+			s.Pods[k.UidGranted.GetUid()].Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_UID_GRANTED
 		}
 	}
 }
@@ -84,13 +84,13 @@ func (a *Actor) evolveUID(e actors.Event) {
 // waits tells whether an answer is to the question that is open for this pod.
 func (a *Actor) waits(uid string, number uint64) bool {
 	p := a.state.Pods[uid]
-	return p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_ASKING && p.GetAsked() == number
+	return p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID && p.GetUidRequest() == number
 }
 
 // granted adds the pod whose UID is this source's now. An answer to a question that was taken back needs no reply: the
 // node hears of that, too.
 func (a *Actor) granted(g *journaletv1.UidGranted, emit actors.Emit) error {
-	if p := a.state.Pods[g.GetUid()]; p.GetAsked() != g.GetNumber() {
+	if p := a.state.Pods[g.GetUid()]; p.GetUidRequest() != g.GetRequestId() {
 		return nil
 	}
 	return a.decidePod(g.GetUid(), emit)
@@ -98,7 +98,7 @@ func (a *Actor) granted(g *journaletv1.UidGranted, emit actors.Emit) error {
 
 // deferred tells that a pod is not run as long as another source has its UID.
 func (a *Actor) deferred(d *journaletv1.UidDeferred, emit actors.Emit) error {
-	if !a.waits(d.GetUid(), d.GetNumber()) {
+	if !a.waits(d.GetUid(), d.GetRequestId()) {
 		return nil
 	}
 	p := a.state.Pods[d.GetUid()]

@@ -28,21 +28,21 @@ func TestAnAnswerToAQuestionThatWasTakenBackGivesNoUID(t *testing.T) {
 	}
 	read := func(pods ...*journaletv1.PodRef) *journaletv1.Event {
 		return &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: &journaletv1.ManifestsRead{
-			Source: messages.HTTPSource, Changed: []*journaletv1.ManifestFile{{Path: "f", Pods: pods}}, Complete: true,
+			Source: messages.HTTPSource, Changed: []*journaletv1.ManifestFile{{Path: "f", Pods: pods}}, Synced: true,
 		}}}
 	}
 	granted := func(number uint64) *journaletv1.Event {
-		return &journaletv1.Event{Kind: &journaletv1.Event_UidGranted{UidGranted: &journaletv1.UidGranted{Uid: "u", Source: messages.HTTPSource, Number: number}}}
+		return &journaletv1.Event{Kind: &journaletv1.Event_UidGranted{UidGranted: &journaletv1.UidGranted{Uid: "u", Source: messages.HTTPSource, RequestId: number}}}
 	}
-	deferred := &journaletv1.Event{Kind: &journaletv1.Event_UidDeferred{UidDeferred: &journaletv1.UidDeferred{Uid: "u", Source: messages.HTTPSource, Number: 1, Holder: "file"}}}
+	deferred := &journaletv1.Event{Kind: &journaletv1.Event_UidDeferred{UidDeferred: &journaletv1.UidDeferred{Uid: "u", Source: messages.HTTPSource, RequestId: 1, Holder: "file"}}}
 	pod := &journaletv1.PodRef{Uid: "u", Namespace: "d", Name: "n", Digest: "g"}
 	hears(&journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
 		Config: &journaletv1.AgentConfig{Sources: []string{messages.FileSource, messages.HTTPSource}},
 	}}})
-	if q := hears(read(pod)); q[0].GetUidAsked().GetNumber() != 1 {
+	if q := hears(read(pod)); q[0].GetUidRequested().GetRequestId() != 1 {
 		t.Fatalf("it asks %v", q)
 	}
-	if q := hears(read()); q[0].GetUidReleased().GetNumber() != 1 {
+	if q := hears(read()); q[0].GetUidWithdrawn().GetRequestId() != 1 {
 		t.Fatalf("it takes back %v", q)
 	}
 	for _, late := range []*journaletv1.Event{deferred, granted(1)} {
@@ -50,7 +50,7 @@ func TestAnAnswerToAQuestionThatWasTakenBackGivesNoUID(t *testing.T) {
 			t.Errorf("without a question, %v leads to %v", late, said)
 		}
 	}
-	if q := hears(read(pod)); q[0].GetUidAsked().GetNumber() != 2 {
+	if q := hears(read(pod)); q[0].GetUidRequested().GetRequestId() != 2 {
 		t.Fatalf("it asks again %v", q)
 	}
 	for _, late := range []*journaletv1.Event{deferred, granted(1)} {
@@ -62,11 +62,11 @@ func TestAnAnswerToAQuestionThatWasTakenBackGivesNoUID(t *testing.T) {
 		t.Errorf("the answer leads to %v", said)
 	}
 	// What was nobody's under this UID was cleared away at the same time.
-	end := &journaletv1.PodFinished{Uid: "u", Unnamed: true}
+	end := &journaletv1.PodFinished{Uid: "u", Orphan: true}
 	if said := hears(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(said) > 0 {
 		t.Errorf("the end of what nobody named leads to %v", said)
 	}
-	end.Unnamed = false
+	end.Orphan = false
 	if said := hears(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(said) != 1 {
 		t.Errorf("the pod's own end leads to %v", said)
 	}

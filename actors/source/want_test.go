@@ -16,15 +16,15 @@ import (
 // wantAll is the rule as one says it: all files, in order of their paths. Actor.want must come to the same.
 func wantAll(s *journaletv1.SourceState) {
 	for _, p := range s.Pods {
-		p.Wanted = false
+		p.Desired = false
 	}
-	ignored, owner := map[string]*journaletv1.IgnoredPod{}, map[string]string{}
+	ignored, owner := map[string]*journaletv1.IgnoredManifest{}, map[string]string{}
 	for _, path := range slices.Sorted(maps.Keys(s.Files)) {
 		for _, ref := range s.Files[path].GetPods() {
 			if reason, by := taken(owner, ref); reason != "" {
 				key := ignoredKey(path, ref)
 				if ignored[key] = s.Ignored[key]; ignored[key] == nil {
-					ignored[key] = &journaletv1.IgnoredPod{Ignored: ignore(path, ref, reason, by)}
+					ignored[key] = &journaletv1.IgnoredManifest{Ignored: ignore(path, ref, reason, by)}
 				}
 				continue
 			}
@@ -35,12 +35,12 @@ func wantAll(s *journaletv1.SourceState) {
 				s.Pods[ref.GetUid()] = &journaletv1.SourcePod{Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW}
 			}
 			p := s.Pods[ref.GetUid()]
-			p.Pod, p.Path, p.Wanted = ref, path, true
+			p.Pod, p.Path, p.Desired = ref, path, true
 		}
 	}
 	s.Ignored = ignored
 	maps.DeleteFunc(s.Pods, func(_ string, p *journaletv1.SourcePod) bool {
-		return !p.GetWanted() && p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW
+		return !p.GetDesired() && p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW
 	})
 }
 

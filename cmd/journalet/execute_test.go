@@ -20,7 +20,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/query"
+	"github.com/journalet/journalet/runtime/api/query"
 )
 
 func run(ctx context.Context, args ...string) (code int, out, errs string) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/journalet/journalet/runtime/query"
+	"github.com/journalet/journalet/runtime/api/query"
 )
 
 // Exit codes, the same for every command.

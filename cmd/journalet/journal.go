@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/journalet/journalet/bus"
-	"github.com/journalet/journalet/runtime/query"
+	"github.com/journalet/journalet/runtime/api/query"
 )
 
 func (a *app) journalCommand() *cobra.Command {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/preflight"
-	"github.com/journalet/journalet/runtime/query"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew; look at what changed before you keep it")

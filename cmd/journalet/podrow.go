@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/journalet/journalet/runtime/query"
+	"github.com/journalet/journalet/runtime/api/query"
 )
 
 // podSummary is a pod in one row, as `kubectl get pods` sums it up.

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/runtime/query"
+	"github.com/journalet/journalet/runtime/api/query"
 )
 
 func TestWhatAnEndingPodWaitsForIsShownWithItsAge(t *testing.T) {

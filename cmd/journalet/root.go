@@ -18,8 +18,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/config"
-	"github.com/journalet/journalet/runtime/query"
 )
 
 const (

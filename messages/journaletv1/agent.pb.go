@@ -528,7 +528,7 @@ func (x *Quarantined) GetMessage() string {
 }
 
 // Released puts a quarantined actor back; it handles what it missed.
-type Released struct {
+type QuarantineLifted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
@@ -536,20 +536,20 @@ type Released struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Released) Reset() {
-	*x = Released{}
+func (x *QuarantineLifted) Reset() {
+	*x = QuarantineLifted{}
 	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Released) String() string {
+func (x *QuarantineLifted) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Released) ProtoMessage() {}
+func (*QuarantineLifted) ProtoMessage() {}
 
-func (x *Released) ProtoReflect() protoreflect.Message {
+func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -561,19 +561,19 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Released.ProtoReflect.Descriptor instead.
-func (*Released) Descriptor() ([]byte, []int) {
+// Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
+func (*QuarantineLifted) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *Released) GetKind() string {
+func (x *QuarantineLifted) GetKind() string {
 	if x != nil {
 		return x.Kind
 	}
 	return ""
 }
 
-func (x *Released) GetId() string {
+func (x *QuarantineLifted) GetId() string {
 	if x != nil {
 		return x.Id
 	}
@@ -904,8 +904,8 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\x04R\x05cause\x12/\n" +
 	"\x04code\x18\x04 \x01(\x0e2\x1b.journalet.v1.DecisionErrorR\x04code\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\".\n" +
-	"\bReleased\x12\x12\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"6\n" +
+	"\x10QuarantineLifted\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"u\n" +
 	"\bTimerSet\x12\x12\n" +
@@ -966,7 +966,7 @@ var file_journalet_v1_agent_proto_goTypes = []any{
 	(*AgentStopped)(nil),          // 4: journalet.v1.AgentStopped
 	(*JournalDamaged)(nil),        // 5: journalet.v1.JournalDamaged
 	(*Quarantined)(nil),           // 6: journalet.v1.Quarantined
-	(*Released)(nil),              // 7: journalet.v1.Released
+	(*QuarantineLifted)(nil),      // 7: journalet.v1.QuarantineLifted
 	(*TimerSet)(nil),              // 8: journalet.v1.TimerSet
 	(*TimerCleared)(nil),          // 9: journalet.v1.TimerCleared
 	(*TimerFired)(nil),            // 10: journalet.v1.TimerFired

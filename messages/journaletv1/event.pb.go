@@ -33,7 +33,7 @@ type Event struct {
 	//	*Event_AgentStopped
 	//	*Event_JournalDamaged
 	//	*Event_Quarantined
-	//	*Event_Released
+	//	*Event_QuarantineLifted
 	//	*Event_TimerFired
 	//	*Event_ManifestsRead
 	//	*Event_PodObserved
@@ -41,43 +41,43 @@ type Event struct {
 	//	*Event_RuntimeHealthChanged
 	//	*Event_PullProgressed
 	//	*Event_ProbeResult
-	//	*Event_GatesRead
+	//	*Event_ReadinessGatesRead
 	//	*Event_PodUpdated
 	//	*Event_ManifestIgnored
 	//	*Event_SourceReady
 	//	*Event_PodForgotten
-	//	*Event_UidAsked
-	//	*Event_UidReleased
+	//	*Event_UidRequested
+	//	*Event_UidWithdrawn
 	//	*Event_SourceSettled
-	//	*Event_AdmissionAsked
-	//	*Event_ImageAsked
-	//	*Event_ImageReleased
+	//	*Event_AdmissionRequested
+	//	*Event_ImagePullRequested
+	//	*Event_ImagePullWithdrawn
 	//	*Event_CallRequested
 	//	*Event_CallWithdrawn
 	//	*Event_PodStatusChanged
 	//	*Event_PodTerminated
 	//	*Event_PodFinished
 	//	*Event_BackOffStarted
-	//	*Event_PodEnding
+	//	*Event_PodTerminating
 	//	*Event_ProbesSet
-	//	*Event_GatesSet
-	//	*Event_ResizeAsked
-	//	*Event_ResizeFinished
+	//	*Event_ReadinessGatesSet
+	//	*Event_ResizeRequested
+	//	*Event_ResizeCompleted
 	//	*Event_OrphanFound
-	//	*Event_RestartingAll
-	//	*Event_ResizeResumed
+	//	*Event_AllContainersRestarting
+	//	*Event_ResizeStarted
 	//	*Event_AdditionAsked
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
-	//	*Event_AdmissionHeld
+	//	*Event_AdmissionPendingPreemption
 	//	*Event_UidGranted
 	//	*Event_UidDeferred
-	//	*Event_OrphanDisowned
+	//	*Event_OrphanConfirmed
 	//	*Event_SourceAsked
-	//	*Event_ResizeHeld
+	//	*Event_ResizePendingPreemption
 	//	*Event_AdditionDecided
-	//	*Event_ImageAnswered
+	//	*Event_ImagePullDecided
 	//	*Event_CallDispatched
 	//	*Event_CallDropped
 	//	*Event_TimerSet
@@ -160,10 +160,10 @@ func (x *Event) GetQuarantined() *Quarantined {
 	return nil
 }
 
-func (x *Event) GetReleased() *Released {
+func (x *Event) GetQuarantineLifted() *QuarantineLifted {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_Released); ok {
-			return x.Released
+		if x, ok := x.Kind.(*Event_QuarantineLifted); ok {
+			return x.QuarantineLifted
 		}
 	}
 	return nil
@@ -232,10 +232,10 @@ func (x *Event) GetProbeResult() *ProbeResult {
 	return nil
 }
 
-func (x *Event) GetGatesRead() *GatesRead {
+func (x *Event) GetReadinessGatesRead() *ReadinessGatesRead {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_GatesRead); ok {
-			return x.GatesRead
+		if x, ok := x.Kind.(*Event_ReadinessGatesRead); ok {
+			return x.ReadinessGatesRead
 		}
 	}
 	return nil
@@ -277,19 +277,19 @@ func (x *Event) GetPodForgotten() *PodForgotten {
 	return nil
 }
 
-func (x *Event) GetUidAsked() *UidAsked {
+func (x *Event) GetUidRequested() *UidRequested {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_UidAsked); ok {
-			return x.UidAsked
+		if x, ok := x.Kind.(*Event_UidRequested); ok {
+			return x.UidRequested
 		}
 	}
 	return nil
 }
 
-func (x *Event) GetUidReleased() *UidReleased {
+func (x *Event) GetUidWithdrawn() *UidWithdrawn {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_UidReleased); ok {
-			return x.UidReleased
+		if x, ok := x.Kind.(*Event_UidWithdrawn); ok {
+			return x.UidWithdrawn
 		}
 	}
 	return nil
@@ -304,28 +304,28 @@ func (x *Event) GetSourceSettled() *SourceSettled {
 	return nil
 }
 
-func (x *Event) GetAdmissionAsked() *AdmissionAsked {
+func (x *Event) GetAdmissionRequested() *AdmissionRequested {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_AdmissionAsked); ok {
-			return x.AdmissionAsked
+		if x, ok := x.Kind.(*Event_AdmissionRequested); ok {
+			return x.AdmissionRequested
 		}
 	}
 	return nil
 }
 
-func (x *Event) GetImageAsked() *ImageAsked {
+func (x *Event) GetImagePullRequested() *ImagePullRequested {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_ImageAsked); ok {
-			return x.ImageAsked
+		if x, ok := x.Kind.(*Event_ImagePullRequested); ok {
+			return x.ImagePullRequested
 		}
 	}
 	return nil
 }
 
-func (x *Event) GetImageReleased() *ImageReleased {
+func (x *Event) GetImagePullWithdrawn() *ImagePullWithdrawn {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_ImageReleased); ok {
-			return x.ImageReleased
+		if x, ok := x.Kind.(*Event_ImagePullWithdrawn); ok {
+			return x.ImagePullWithdrawn
 		}
 	}
 	return nil
@@ -385,10 +385,10 @@ func (x *Event) GetBackOffStarted() *BackOffStarted {
 	return nil
 }
 
-func (x *Event) GetPodEnding() *PodEnding {
+func (x *Event) GetPodTerminating() *PodTerminating {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_PodEnding); ok {
-			return x.PodEnding
+		if x, ok := x.Kind.(*Event_PodTerminating); ok {
+			return x.PodTerminating
 		}
 	}
 	return nil
@@ -403,28 +403,28 @@ func (x *Event) GetProbesSet() *ProbesSet {
 	return nil
 }
 
-func (x *Event) GetGatesSet() *GatesSet {
+func (x *Event) GetReadinessGatesSet() *ReadinessGatesSet {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_GatesSet); ok {
-			return x.GatesSet
+		if x, ok := x.Kind.(*Event_ReadinessGatesSet); ok {
+			return x.ReadinessGatesSet
 		}
 	}
 	return nil
 }
 
-func (x *Event) GetResizeAsked() *ResizeAsked {
+func (x *Event) GetResizeRequested() *ResizeRequested {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_ResizeAsked); ok {
-			return x.ResizeAsked
+		if x, ok := x.Kind.(*Event_ResizeRequested); ok {
+			return x.ResizeRequested
 		}
 	}
 	return nil
 }
 
-func (x *Event) GetResizeFinished() *ResizeFinished {
+func (x *Event) GetResizeCompleted() *ResizeCompleted {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_ResizeFinished); ok {
-			return x.ResizeFinished
+		if x, ok := x.Kind.(*Event_ResizeCompleted); ok {
+			return x.ResizeCompleted
 		}
 	}
 	return nil
@@ -439,25 +439,25 @@ func (x *Event) GetOrphanFound() *OrphanFound {
 	return nil
 }
 
-func (x *Event) GetRestartingAll() *RestartingAll {
+func (x *Event) GetAllContainersRestarting() *AllContainersRestarting {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_RestartingAll); ok {
-			return x.RestartingAll
+		if x, ok := x.Kind.(*Event_AllContainersRestarting); ok {
+			return x.AllContainersRestarting
 		}
 	}
 	return nil
 }
 
-func (x *Event) GetResizeResumed() *ResizeResumed {
+func (x *Event) GetResizeStarted() *ResizeStarted {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_ResizeResumed); ok {
-			return x.ResizeResumed
+		if x, ok := x.Kind.(*Event_ResizeStarted); ok {
+			return x.ResizeStarted
 		}
 	}
 	return nil
 }
 
-func (x *Event) GetAdditionAsked() *ResizeAsked {
+func (x *Event) GetAdditionAsked() *ResizeRequested {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdditionAsked); ok {
 			return x.AdditionAsked
@@ -493,10 +493,10 @@ func (x *Event) GetResizeDecided() *ResizeDecided {
 	return nil
 }
 
-func (x *Event) GetAdmissionHeld() *AdmissionHeld {
+func (x *Event) GetAdmissionPendingPreemption() *AdmissionPendingPreemption {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_AdmissionHeld); ok {
-			return x.AdmissionHeld
+		if x, ok := x.Kind.(*Event_AdmissionPendingPreemption); ok {
+			return x.AdmissionPendingPreemption
 		}
 	}
 	return nil
@@ -520,10 +520,10 @@ func (x *Event) GetUidDeferred() *UidDeferred {
 	return nil
 }
 
-func (x *Event) GetOrphanDisowned() *OrphanDisowned {
+func (x *Event) GetOrphanConfirmed() *OrphanConfirmed {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_OrphanDisowned); ok {
-			return x.OrphanDisowned
+		if x, ok := x.Kind.(*Event_OrphanConfirmed); ok {
+			return x.OrphanConfirmed
 		}
 	}
 	return nil
@@ -538,10 +538,10 @@ func (x *Event) GetSourceAsked() *SourceAsked {
 	return nil
 }
 
-func (x *Event) GetResizeHeld() *ResizeHeld {
+func (x *Event) GetResizePendingPreemption() *ResizePendingPreemption {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_ResizeHeld); ok {
-			return x.ResizeHeld
+		if x, ok := x.Kind.(*Event_ResizePendingPreemption); ok {
+			return x.ResizePendingPreemption
 		}
 	}
 	return nil
@@ -556,10 +556,10 @@ func (x *Event) GetAdditionDecided() *ResizeDecided {
 	return nil
 }
 
-func (x *Event) GetImageAnswered() *ImageAnswered {
+func (x *Event) GetImagePullDecided() *ImagePullDecided {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_ImageAnswered); ok {
-			return x.ImageAnswered
+		if x, ok := x.Kind.(*Event_ImagePullDecided); ok {
+			return x.ImagePullDecided
 		}
 	}
 	return nil
@@ -622,8 +622,8 @@ type Event_Quarantined struct {
 	Quarantined *Quarantined `protobuf:"bytes,4,opt,name=quarantined,proto3,oneof"`
 }
 
-type Event_Released struct {
-	Released *Released `protobuf:"bytes,5,opt,name=released,proto3,oneof"`
+type Event_QuarantineLifted struct {
+	QuarantineLifted *QuarantineLifted `protobuf:"bytes,5,opt,name=quarantine_lifted,json=quarantineLifted,proto3,oneof"`
 }
 
 type Event_TimerFired struct {
@@ -654,8 +654,8 @@ type Event_ProbeResult struct {
 	ProbeResult *ProbeResult `protobuf:"bytes,12,opt,name=probe_result,json=probeResult,proto3,oneof"`
 }
 
-type Event_GatesRead struct {
-	GatesRead *GatesRead `protobuf:"bytes,20,opt,name=gates_read,json=gatesRead,proto3,oneof"`
+type Event_ReadinessGatesRead struct {
+	ReadinessGatesRead *ReadinessGatesRead `protobuf:"bytes,20,opt,name=readiness_gates_read,json=readinessGatesRead,proto3,oneof"`
 }
 
 type Event_PodUpdated struct {
@@ -675,29 +675,29 @@ type Event_PodForgotten struct {
 	PodForgotten *PodForgotten `protobuf:"bytes,35,opt,name=pod_forgotten,json=podForgotten,proto3,oneof"`
 }
 
-type Event_UidAsked struct {
-	UidAsked *UidAsked `protobuf:"bytes,44,opt,name=uid_asked,json=uidAsked,proto3,oneof"`
+type Event_UidRequested struct {
+	UidRequested *UidRequested `protobuf:"bytes,44,opt,name=uid_requested,json=uidRequested,proto3,oneof"`
 }
 
-type Event_UidReleased struct {
-	UidReleased *UidReleased `protobuf:"bytes,45,opt,name=uid_released,json=uidReleased,proto3,oneof"`
+type Event_UidWithdrawn struct {
+	UidWithdrawn *UidWithdrawn `protobuf:"bytes,45,opt,name=uid_withdrawn,json=uidWithdrawn,proto3,oneof"`
 }
 
 type Event_SourceSettled struct {
 	SourceSettled *SourceSettled `protobuf:"bytes,46,opt,name=source_settled,json=sourceSettled,proto3,oneof"`
 }
 
-type Event_AdmissionAsked struct {
+type Event_AdmissionRequested struct {
 	// Decisions of a pod.
-	AdmissionAsked *AdmissionAsked `protobuf:"bytes,48,opt,name=admission_asked,json=admissionAsked,proto3,oneof"`
+	AdmissionRequested *AdmissionRequested `protobuf:"bytes,48,opt,name=admission_requested,json=admissionRequested,proto3,oneof"`
 }
 
-type Event_ImageAsked struct {
-	ImageAsked *ImageAsked `protobuf:"bytes,49,opt,name=image_asked,json=imageAsked,proto3,oneof"`
+type Event_ImagePullRequested struct {
+	ImagePullRequested *ImagePullRequested `protobuf:"bytes,49,opt,name=image_pull_requested,json=imagePullRequested,proto3,oneof"`
 }
 
-type Event_ImageReleased struct {
-	ImageReleased *ImageReleased `protobuf:"bytes,50,opt,name=image_released,json=imageReleased,proto3,oneof"`
+type Event_ImagePullWithdrawn struct {
+	ImagePullWithdrawn *ImagePullWithdrawn `protobuf:"bytes,50,opt,name=image_pull_withdrawn,json=imagePullWithdrawn,proto3,oneof"`
 }
 
 type Event_CallRequested struct {
@@ -724,40 +724,40 @@ type Event_BackOffStarted struct {
 	BackOffStarted *BackOffStarted `protobuf:"bytes,56,opt,name=back_off_started,json=backOffStarted,proto3,oneof"`
 }
 
-type Event_PodEnding struct {
-	PodEnding *PodEnding `protobuf:"bytes,57,opt,name=pod_ending,json=podEnding,proto3,oneof"`
+type Event_PodTerminating struct {
+	PodTerminating *PodTerminating `protobuf:"bytes,57,opt,name=pod_terminating,json=podTerminating,proto3,oneof"`
 }
 
 type Event_ProbesSet struct {
 	ProbesSet *ProbesSet `protobuf:"bytes,58,opt,name=probes_set,json=probesSet,proto3,oneof"`
 }
 
-type Event_GatesSet struct {
-	GatesSet *GatesSet `protobuf:"bytes,59,opt,name=gates_set,json=gatesSet,proto3,oneof"`
+type Event_ReadinessGatesSet struct {
+	ReadinessGatesSet *ReadinessGatesSet `protobuf:"bytes,59,opt,name=readiness_gates_set,json=readinessGatesSet,proto3,oneof"`
 }
 
-type Event_ResizeAsked struct {
-	ResizeAsked *ResizeAsked `protobuf:"bytes,60,opt,name=resize_asked,json=resizeAsked,proto3,oneof"`
+type Event_ResizeRequested struct {
+	ResizeRequested *ResizeRequested `protobuf:"bytes,60,opt,name=resize_requested,json=resizeRequested,proto3,oneof"`
 }
 
-type Event_ResizeFinished struct {
-	ResizeFinished *ResizeFinished `protobuf:"bytes,61,opt,name=resize_finished,json=resizeFinished,proto3,oneof"`
+type Event_ResizeCompleted struct {
+	ResizeCompleted *ResizeCompleted `protobuf:"bytes,61,opt,name=resize_completed,json=resizeCompleted,proto3,oneof"`
 }
 
 type Event_OrphanFound struct {
 	OrphanFound *OrphanFound `protobuf:"bytes,62,opt,name=orphan_found,json=orphanFound,proto3,oneof"`
 }
 
-type Event_RestartingAll struct {
-	RestartingAll *RestartingAll `protobuf:"bytes,63,opt,name=restarting_all,json=restartingAll,proto3,oneof"`
+type Event_AllContainersRestarting struct {
+	AllContainersRestarting *AllContainersRestarting `protobuf:"bytes,63,opt,name=all_containers_restarting,json=allContainersRestarting,proto3,oneof"`
 }
 
-type Event_ResizeResumed struct {
-	ResizeResumed *ResizeResumed `protobuf:"bytes,90,opt,name=resize_resumed,json=resizeResumed,proto3,oneof"`
+type Event_ResizeStarted struct {
+	ResizeStarted *ResizeStarted `protobuf:"bytes,90,opt,name=resize_started,json=resizeStarted,proto3,oneof"`
 }
 
 type Event_AdditionAsked struct {
-	AdditionAsked *ResizeAsked `protobuf:"bytes,91,opt,name=addition_asked,json=additionAsked,proto3,oneof"`
+	AdditionAsked *ResizeRequested `protobuf:"bytes,91,opt,name=addition_asked,json=additionAsked,proto3,oneof"`
 }
 
 type Event_AdmissionDecided struct {
@@ -773,8 +773,8 @@ type Event_ResizeDecided struct {
 	ResizeDecided *ResizeDecided `protobuf:"bytes,66,opt,name=resize_decided,json=resizeDecided,proto3,oneof"`
 }
 
-type Event_AdmissionHeld struct {
-	AdmissionHeld *AdmissionHeld `protobuf:"bytes,67,opt,name=admission_held,json=admissionHeld,proto3,oneof"`
+type Event_AdmissionPendingPreemption struct {
+	AdmissionPendingPreemption *AdmissionPendingPreemption `protobuf:"bytes,67,opt,name=admission_pending_preemption,json=admissionPendingPreemption,proto3,oneof"`
 }
 
 type Event_UidGranted struct {
@@ -785,25 +785,25 @@ type Event_UidDeferred struct {
 	UidDeferred *UidDeferred `protobuf:"bytes,69,opt,name=uid_deferred,json=uidDeferred,proto3,oneof"`
 }
 
-type Event_OrphanDisowned struct {
-	OrphanDisowned *OrphanDisowned `protobuf:"bytes,70,opt,name=orphan_disowned,json=orphanDisowned,proto3,oneof"`
+type Event_OrphanConfirmed struct {
+	OrphanConfirmed *OrphanConfirmed `protobuf:"bytes,70,opt,name=orphan_confirmed,json=orphanConfirmed,proto3,oneof"`
 }
 
 type Event_SourceAsked struct {
 	SourceAsked *SourceAsked `protobuf:"bytes,71,opt,name=source_asked,json=sourceAsked,proto3,oneof"`
 }
 
-type Event_ResizeHeld struct {
-	ResizeHeld *ResizeHeld `protobuf:"bytes,76,opt,name=resize_held,json=resizeHeld,proto3,oneof"`
+type Event_ResizePendingPreemption struct {
+	ResizePendingPreemption *ResizePendingPreemption `protobuf:"bytes,76,opt,name=resize_pending_preemption,json=resizePendingPreemption,proto3,oneof"`
 }
 
 type Event_AdditionDecided struct {
 	AdditionDecided *ResizeDecided `protobuf:"bytes,92,opt,name=addition_decided,json=additionDecided,proto3,oneof"`
 }
 
-type Event_ImageAnswered struct {
+type Event_ImagePullDecided struct {
 	// Decisions of the image actor.
-	ImageAnswered *ImageAnswered `protobuf:"bytes,72,opt,name=image_answered,json=imageAnswered,proto3,oneof"`
+	ImagePullDecided *ImagePullDecided `protobuf:"bytes,72,opt,name=image_pull_decided,json=imagePullDecided,proto3,oneof"`
 }
 
 type Event_CallDispatched struct {
@@ -832,7 +832,7 @@ func (*Event_JournalDamaged) isEvent_Kind() {}
 
 func (*Event_Quarantined) isEvent_Kind() {}
 
-func (*Event_Released) isEvent_Kind() {}
+func (*Event_QuarantineLifted) isEvent_Kind() {}
 
 func (*Event_TimerFired) isEvent_Kind() {}
 
@@ -848,7 +848,7 @@ func (*Event_PullProgressed) isEvent_Kind() {}
 
 func (*Event_ProbeResult) isEvent_Kind() {}
 
-func (*Event_GatesRead) isEvent_Kind() {}
+func (*Event_ReadinessGatesRead) isEvent_Kind() {}
 
 func (*Event_PodUpdated) isEvent_Kind() {}
 
@@ -858,17 +858,17 @@ func (*Event_SourceReady) isEvent_Kind() {}
 
 func (*Event_PodForgotten) isEvent_Kind() {}
 
-func (*Event_UidAsked) isEvent_Kind() {}
+func (*Event_UidRequested) isEvent_Kind() {}
 
-func (*Event_UidReleased) isEvent_Kind() {}
+func (*Event_UidWithdrawn) isEvent_Kind() {}
 
 func (*Event_SourceSettled) isEvent_Kind() {}
 
-func (*Event_AdmissionAsked) isEvent_Kind() {}
+func (*Event_AdmissionRequested) isEvent_Kind() {}
 
-func (*Event_ImageAsked) isEvent_Kind() {}
+func (*Event_ImagePullRequested) isEvent_Kind() {}
 
-func (*Event_ImageReleased) isEvent_Kind() {}
+func (*Event_ImagePullWithdrawn) isEvent_Kind() {}
 
 func (*Event_CallRequested) isEvent_Kind() {}
 
@@ -882,21 +882,21 @@ func (*Event_PodFinished) isEvent_Kind() {}
 
 func (*Event_BackOffStarted) isEvent_Kind() {}
 
-func (*Event_PodEnding) isEvent_Kind() {}
+func (*Event_PodTerminating) isEvent_Kind() {}
 
 func (*Event_ProbesSet) isEvent_Kind() {}
 
-func (*Event_GatesSet) isEvent_Kind() {}
+func (*Event_ReadinessGatesSet) isEvent_Kind() {}
 
-func (*Event_ResizeAsked) isEvent_Kind() {}
+func (*Event_ResizeRequested) isEvent_Kind() {}
 
-func (*Event_ResizeFinished) isEvent_Kind() {}
+func (*Event_ResizeCompleted) isEvent_Kind() {}
 
 func (*Event_OrphanFound) isEvent_Kind() {}
 
-func (*Event_RestartingAll) isEvent_Kind() {}
+func (*Event_AllContainersRestarting) isEvent_Kind() {}
 
-func (*Event_ResizeResumed) isEvent_Kind() {}
+func (*Event_ResizeStarted) isEvent_Kind() {}
 
 func (*Event_AdditionAsked) isEvent_Kind() {}
 
@@ -906,21 +906,21 @@ func (*Event_AdmissionDeferred) isEvent_Kind() {}
 
 func (*Event_ResizeDecided) isEvent_Kind() {}
 
-func (*Event_AdmissionHeld) isEvent_Kind() {}
+func (*Event_AdmissionPendingPreemption) isEvent_Kind() {}
 
 func (*Event_UidGranted) isEvent_Kind() {}
 
 func (*Event_UidDeferred) isEvent_Kind() {}
 
-func (*Event_OrphanDisowned) isEvent_Kind() {}
+func (*Event_OrphanConfirmed) isEvent_Kind() {}
 
 func (*Event_SourceAsked) isEvent_Kind() {}
 
-func (*Event_ResizeHeld) isEvent_Kind() {}
+func (*Event_ResizePendingPreemption) isEvent_Kind() {}
 
 func (*Event_AdditionDecided) isEvent_Kind() {}
 
-func (*Event_ImageAnswered) isEvent_Kind() {}
+func (*Event_ImagePullDecided) isEvent_Kind() {}
 
 func (*Event_CallDispatched) isEvent_Kind() {}
 
@@ -934,13 +934,13 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\x80\x1c\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xb3\x1e\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
 	"\x0fjournal_damaged\x18\x03 \x01(\v2\x1c.journalet.v1.JournalDamagedH\x00R\x0ejournalDamaged\x12=\n" +
-	"\vquarantined\x18\x04 \x01(\v2\x19.journalet.v1.QuarantinedH\x00R\vquarantined\x124\n" +
-	"\breleased\x18\x05 \x01(\v2\x16.journalet.v1.ReleasedH\x00R\breleased\x12;\n" +
+	"\vquarantined\x18\x04 \x01(\v2\x19.journalet.v1.QuarantinedH\x00R\vquarantined\x12M\n" +
+	"\x11quarantine_lifted\x18\x05 \x01(\v2\x1e.journalet.v1.QuarantineLiftedH\x00R\x10quarantineLifted\x12;\n" +
 	"\vtimer_fired\x18\x06 \x01(\v2\x18.journalet.v1.TimerFiredH\x00R\n" +
 	"timerFired\x12D\n" +
 	"\x0emanifests_read\x18\a \x01(\v2\x1b.journalet.v1.ManifestsReadH\x00R\rmanifestsRead\x12>\n" +
@@ -949,51 +949,47 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x16runtime_health_changed\x18\n" +
 	" \x01(\v2\".journalet.v1.RuntimeHealthChangedH\x00R\x14runtimeHealthChanged\x12G\n" +
 	"\x0fpull_progressed\x18\v \x01(\v2\x1c.journalet.v1.PullProgressedH\x00R\x0epullProgressed\x12>\n" +
-	"\fprobe_result\x18\f \x01(\v2\x19.journalet.v1.ProbeResultH\x00R\vprobeResult\x128\n" +
-	"\n" +
-	"gates_read\x18\x14 \x01(\v2\x17.journalet.v1.GatesReadH\x00R\tgatesRead\x12;\n" +
+	"\fprobe_result\x18\f \x01(\v2\x19.journalet.v1.ProbeResultH\x00R\vprobeResult\x12T\n" +
+	"\x14readiness_gates_read\x18\x14 \x01(\v2 .journalet.v1.ReadinessGatesReadH\x00R\x12readinessGatesRead\x12;\n" +
 	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
 	"podUpdated\x12J\n" +
 	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12>\n" +
 	"\fsource_ready\x18\" \x01(\v2\x19.journalet.v1.SourceReadyH\x00R\vsourceReady\x12A\n" +
-	"\rpod_forgotten\x18# \x01(\v2\x1a.journalet.v1.PodForgottenH\x00R\fpodForgotten\x125\n" +
-	"\tuid_asked\x18, \x01(\v2\x16.journalet.v1.UidAskedH\x00R\buidAsked\x12>\n" +
-	"\fuid_released\x18- \x01(\v2\x19.journalet.v1.UidReleasedH\x00R\vuidReleased\x12D\n" +
-	"\x0esource_settled\x18. \x01(\v2\x1b.journalet.v1.SourceSettledH\x00R\rsourceSettled\x12G\n" +
-	"\x0fadmission_asked\x180 \x01(\v2\x1c.journalet.v1.AdmissionAskedH\x00R\x0eadmissionAsked\x12;\n" +
-	"\vimage_asked\x181 \x01(\v2\x18.journalet.v1.ImageAskedH\x00R\n" +
-	"imageAsked\x12D\n" +
-	"\x0eimage_released\x182 \x01(\v2\x1b.journalet.v1.ImageReleasedH\x00R\rimageReleased\x12D\n" +
+	"\rpod_forgotten\x18# \x01(\v2\x1a.journalet.v1.PodForgottenH\x00R\fpodForgotten\x12A\n" +
+	"\ruid_requested\x18, \x01(\v2\x1a.journalet.v1.UidRequestedH\x00R\fuidRequested\x12A\n" +
+	"\ruid_withdrawn\x18- \x01(\v2\x1a.journalet.v1.UidWithdrawnH\x00R\fuidWithdrawn\x12D\n" +
+	"\x0esource_settled\x18. \x01(\v2\x1b.journalet.v1.SourceSettledH\x00R\rsourceSettled\x12S\n" +
+	"\x13admission_requested\x180 \x01(\v2 .journalet.v1.AdmissionRequestedH\x00R\x12admissionRequested\x12T\n" +
+	"\x14image_pull_requested\x181 \x01(\v2 .journalet.v1.ImagePullRequestedH\x00R\x12imagePullRequested\x12T\n" +
+	"\x14image_pull_withdrawn\x182 \x01(\v2 .journalet.v1.ImagePullWithdrawnH\x00R\x12imagePullWithdrawn\x12D\n" +
 	"\x0ecall_requested\x183 \x01(\v2\x1b.journalet.v1.CallRequestedH\x00R\rcallRequested\x12D\n" +
 	"\x0ecall_withdrawn\x184 \x01(\v2\x1b.journalet.v1.CallWithdrawnH\x00R\rcallWithdrawn\x12N\n" +
 	"\x12pod_status_changed\x185 \x01(\v2\x1e.journalet.v1.PodStatusChangedH\x00R\x10podStatusChanged\x12D\n" +
 	"\x0epod_terminated\x186 \x01(\v2\x1b.journalet.v1.PodTerminatedH\x00R\rpodTerminated\x12>\n" +
 	"\fpod_finished\x187 \x01(\v2\x19.journalet.v1.PodFinishedH\x00R\vpodFinished\x12H\n" +
-	"\x10back_off_started\x188 \x01(\v2\x1c.journalet.v1.BackOffStartedH\x00R\x0ebackOffStarted\x128\n" +
+	"\x10back_off_started\x188 \x01(\v2\x1c.journalet.v1.BackOffStartedH\x00R\x0ebackOffStarted\x12G\n" +
+	"\x0fpod_terminating\x189 \x01(\v2\x1c.journalet.v1.PodTerminatingH\x00R\x0epodTerminating\x128\n" +
 	"\n" +
-	"pod_ending\x189 \x01(\v2\x17.journalet.v1.PodEndingH\x00R\tpodEnding\x128\n" +
-	"\n" +
-	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetH\x00R\tprobesSet\x125\n" +
-	"\tgates_set\x18; \x01(\v2\x16.journalet.v1.GatesSetH\x00R\bgatesSet\x12>\n" +
-	"\fresize_asked\x18< \x01(\v2\x19.journalet.v1.ResizeAskedH\x00R\vresizeAsked\x12G\n" +
-	"\x0fresize_finished\x18= \x01(\v2\x1c.journalet.v1.ResizeFinishedH\x00R\x0eresizeFinished\x12>\n" +
-	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12D\n" +
-	"\x0erestarting_all\x18? \x01(\v2\x1b.journalet.v1.RestartingAllH\x00R\rrestartingAll\x12D\n" +
-	"\x0eresize_resumed\x18Z \x01(\v2\x1b.journalet.v1.ResizeResumedH\x00R\rresizeResumed\x12B\n" +
-	"\x0eaddition_asked\x18[ \x01(\v2\x19.journalet.v1.ResizeAskedH\x00R\radditionAsked\x12M\n" +
+	"probes_set\x18: \x01(\v2\x17.journalet.v1.ProbesSetH\x00R\tprobesSet\x12Q\n" +
+	"\x13readiness_gates_set\x18; \x01(\v2\x1f.journalet.v1.ReadinessGatesSetH\x00R\x11readinessGatesSet\x12J\n" +
+	"\x10resize_requested\x18< \x01(\v2\x1d.journalet.v1.ResizeRequestedH\x00R\x0fresizeRequested\x12J\n" +
+	"\x10resize_completed\x18= \x01(\v2\x1d.journalet.v1.ResizeCompletedH\x00R\x0fresizeCompleted\x12>\n" +
+	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12c\n" +
+	"\x19all_containers_restarting\x18? \x01(\v2%.journalet.v1.AllContainersRestartingH\x00R\x17allContainersRestarting\x12D\n" +
+	"\x0eresize_started\x18Z \x01(\v2\x1b.journalet.v1.ResizeStartedH\x00R\rresizeStarted\x12F\n" +
+	"\x0eaddition_asked\x18[ \x01(\v2\x1d.journalet.v1.ResizeRequestedH\x00R\radditionAsked\x12M\n" +
 	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
-	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12D\n" +
-	"\x0eadmission_held\x18C \x01(\v2\x1b.journalet.v1.AdmissionHeldH\x00R\radmissionHeld\x12;\n" +
+	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12l\n" +
+	"\x1cadmission_pending_preemption\x18C \x01(\v2(.journalet.v1.AdmissionPendingPreemptionH\x00R\x1aadmissionPendingPreemption\x12;\n" +
 	"\vuid_granted\x18D \x01(\v2\x18.journalet.v1.UidGrantedH\x00R\n" +
 	"uidGranted\x12>\n" +
-	"\fuid_deferred\x18E \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12G\n" +
-	"\x0forphan_disowned\x18F \x01(\v2\x1c.journalet.v1.OrphanDisownedH\x00R\x0eorphanDisowned\x12>\n" +
-	"\fsource_asked\x18G \x01(\v2\x19.journalet.v1.SourceAskedH\x00R\vsourceAsked\x12;\n" +
-	"\vresize_held\x18L \x01(\v2\x18.journalet.v1.ResizeHeldH\x00R\n" +
-	"resizeHeld\x12H\n" +
-	"\x10addition_decided\x18\\ \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\x0fadditionDecided\x12D\n" +
-	"\x0eimage_answered\x18H \x01(\v2\x1b.journalet.v1.ImageAnsweredH\x00R\rimageAnswered\x12G\n" +
+	"\fuid_deferred\x18E \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12J\n" +
+	"\x10orphan_confirmed\x18F \x01(\v2\x1d.journalet.v1.OrphanConfirmedH\x00R\x0forphanConfirmed\x12>\n" +
+	"\fsource_asked\x18G \x01(\v2\x19.journalet.v1.SourceAskedH\x00R\vsourceAsked\x12c\n" +
+	"\x19resize_pending_preemption\x18L \x01(\v2%.journalet.v1.ResizePendingPreemptionH\x00R\x17resizePendingPreemption\x12H\n" +
+	"\x10addition_decided\x18\\ \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\x0fadditionDecided\x12N\n" +
+	"\x12image_pull_decided\x18H \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12G\n" +
 	"\x0fcall_dispatched\x18P \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
 	"\fcall_dropped\x18Q \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
 	"\ttimer_set\x18` \x01(\v2\x16.journalet.v1.TimerSetH\x00R\btimerSet\x12A\n" +
@@ -1014,65 +1010,65 @@ func file_journalet_v1_event_proto_rawDescGZIP() []byte {
 
 var file_journalet_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
 var file_journalet_v1_event_proto_goTypes = []any{
-	(*Event)(nil),                // 0: journalet.v1.Event
-	(*AgentStarted)(nil),         // 1: journalet.v1.AgentStarted
-	(*AgentStopped)(nil),         // 2: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),       // 3: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),          // 4: journalet.v1.Quarantined
-	(*Released)(nil),             // 5: journalet.v1.Released
-	(*TimerFired)(nil),           // 6: journalet.v1.TimerFired
-	(*ManifestsRead)(nil),        // 7: journalet.v1.ManifestsRead
-	(*PodObserved)(nil),          // 8: journalet.v1.PodObserved
-	(*CallFinished)(nil),         // 9: journalet.v1.CallFinished
-	(*RuntimeHealthChanged)(nil), // 10: journalet.v1.RuntimeHealthChanged
-	(*PullProgressed)(nil),       // 11: journalet.v1.PullProgressed
-	(*ProbeResult)(nil),          // 12: journalet.v1.ProbeResult
-	(*GatesRead)(nil),            // 13: journalet.v1.GatesRead
-	(*PodUpdated)(nil),           // 14: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),      // 15: journalet.v1.ManifestIgnored
-	(*SourceReady)(nil),          // 16: journalet.v1.SourceReady
-	(*PodForgotten)(nil),         // 17: journalet.v1.PodForgotten
-	(*UidAsked)(nil),             // 18: journalet.v1.UidAsked
-	(*UidReleased)(nil),          // 19: journalet.v1.UidReleased
-	(*SourceSettled)(nil),        // 20: journalet.v1.SourceSettled
-	(*AdmissionAsked)(nil),       // 21: journalet.v1.AdmissionAsked
-	(*ImageAsked)(nil),           // 22: journalet.v1.ImageAsked
-	(*ImageReleased)(nil),        // 23: journalet.v1.ImageReleased
-	(*CallRequested)(nil),        // 24: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),        // 25: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),     // 26: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),        // 27: journalet.v1.PodTerminated
-	(*PodFinished)(nil),          // 28: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),       // 29: journalet.v1.BackOffStarted
-	(*PodEnding)(nil),            // 30: journalet.v1.PodEnding
-	(*ProbesSet)(nil),            // 31: journalet.v1.ProbesSet
-	(*GatesSet)(nil),             // 32: journalet.v1.GatesSet
-	(*ResizeAsked)(nil),          // 33: journalet.v1.ResizeAsked
-	(*ResizeFinished)(nil),       // 34: journalet.v1.ResizeFinished
-	(*OrphanFound)(nil),          // 35: journalet.v1.OrphanFound
-	(*RestartingAll)(nil),        // 36: journalet.v1.RestartingAll
-	(*ResizeResumed)(nil),        // 37: journalet.v1.ResizeResumed
-	(*AdmissionDecided)(nil),     // 38: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),    // 39: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),        // 40: journalet.v1.ResizeDecided
-	(*AdmissionHeld)(nil),        // 41: journalet.v1.AdmissionHeld
-	(*UidGranted)(nil),           // 42: journalet.v1.UidGranted
-	(*UidDeferred)(nil),          // 43: journalet.v1.UidDeferred
-	(*OrphanDisowned)(nil),       // 44: journalet.v1.OrphanDisowned
-	(*SourceAsked)(nil),          // 45: journalet.v1.SourceAsked
-	(*ResizeHeld)(nil),           // 46: journalet.v1.ResizeHeld
-	(*ImageAnswered)(nil),        // 47: journalet.v1.ImageAnswered
-	(*CallDispatched)(nil),       // 48: journalet.v1.CallDispatched
-	(*CallDropped)(nil),          // 49: journalet.v1.CallDropped
-	(*TimerSet)(nil),             // 50: journalet.v1.TimerSet
-	(*TimerCleared)(nil),         // 51: journalet.v1.TimerCleared
+	(*Event)(nil),                      // 0: journalet.v1.Event
+	(*AgentStarted)(nil),               // 1: journalet.v1.AgentStarted
+	(*AgentStopped)(nil),               // 2: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),             // 3: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),                // 4: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),           // 5: journalet.v1.QuarantineLifted
+	(*TimerFired)(nil),                 // 6: journalet.v1.TimerFired
+	(*ManifestsRead)(nil),              // 7: journalet.v1.ManifestsRead
+	(*PodObserved)(nil),                // 8: journalet.v1.PodObserved
+	(*CallFinished)(nil),               // 9: journalet.v1.CallFinished
+	(*RuntimeHealthChanged)(nil),       // 10: journalet.v1.RuntimeHealthChanged
+	(*PullProgressed)(nil),             // 11: journalet.v1.PullProgressed
+	(*ProbeResult)(nil),                // 12: journalet.v1.ProbeResult
+	(*ReadinessGatesRead)(nil),         // 13: journalet.v1.ReadinessGatesRead
+	(*PodUpdated)(nil),                 // 14: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),            // 15: journalet.v1.ManifestIgnored
+	(*SourceReady)(nil),                // 16: journalet.v1.SourceReady
+	(*PodForgotten)(nil),               // 17: journalet.v1.PodForgotten
+	(*UidRequested)(nil),               // 18: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),               // 19: journalet.v1.UidWithdrawn
+	(*SourceSettled)(nil),              // 20: journalet.v1.SourceSettled
+	(*AdmissionRequested)(nil),         // 21: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 22: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 23: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 24: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 25: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 26: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 27: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 28: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 29: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 30: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 31: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 32: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 33: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 34: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 35: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 36: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 37: journalet.v1.ResizeStarted
+	(*AdmissionDecided)(nil),           // 38: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 39: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 40: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 41: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 42: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 43: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 44: journalet.v1.OrphanConfirmed
+	(*SourceAsked)(nil),                // 45: journalet.v1.SourceAsked
+	(*ResizePendingPreemption)(nil),    // 46: journalet.v1.ResizePendingPreemption
+	(*ImagePullDecided)(nil),           // 47: journalet.v1.ImagePullDecided
+	(*CallDispatched)(nil),             // 48: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 49: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 50: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 51: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
 	2,  // 1: journalet.v1.Event.agent_stopped:type_name -> journalet.v1.AgentStopped
 	3,  // 2: journalet.v1.Event.journal_damaged:type_name -> journalet.v1.JournalDamaged
 	4,  // 3: journalet.v1.Event.quarantined:type_name -> journalet.v1.Quarantined
-	5,  // 4: journalet.v1.Event.released:type_name -> journalet.v1.Released
+	5,  // 4: journalet.v1.Event.quarantine_lifted:type_name -> journalet.v1.QuarantineLifted
 	6,  // 5: journalet.v1.Event.timer_fired:type_name -> journalet.v1.TimerFired
 	7,  // 6: journalet.v1.Event.manifests_read:type_name -> journalet.v1.ManifestsRead
 	8,  // 7: journalet.v1.Event.pod_observed:type_name -> journalet.v1.PodObserved
@@ -1080,43 +1076,43 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	10, // 9: journalet.v1.Event.runtime_health_changed:type_name -> journalet.v1.RuntimeHealthChanged
 	11, // 10: journalet.v1.Event.pull_progressed:type_name -> journalet.v1.PullProgressed
 	12, // 11: journalet.v1.Event.probe_result:type_name -> journalet.v1.ProbeResult
-	13, // 12: journalet.v1.Event.gates_read:type_name -> journalet.v1.GatesRead
+	13, // 12: journalet.v1.Event.readiness_gates_read:type_name -> journalet.v1.ReadinessGatesRead
 	14, // 13: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
 	15, // 14: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
 	16, // 15: journalet.v1.Event.source_ready:type_name -> journalet.v1.SourceReady
 	17, // 16: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	18, // 17: journalet.v1.Event.uid_asked:type_name -> journalet.v1.UidAsked
-	19, // 18: journalet.v1.Event.uid_released:type_name -> journalet.v1.UidReleased
+	18, // 17: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
+	19, // 18: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
 	20, // 19: journalet.v1.Event.source_settled:type_name -> journalet.v1.SourceSettled
-	21, // 20: journalet.v1.Event.admission_asked:type_name -> journalet.v1.AdmissionAsked
-	22, // 21: journalet.v1.Event.image_asked:type_name -> journalet.v1.ImageAsked
-	23, // 22: journalet.v1.Event.image_released:type_name -> journalet.v1.ImageReleased
+	21, // 20: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	22, // 21: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	23, // 22: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
 	24, // 23: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
 	25, // 24: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
 	26, // 25: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
 	27, // 26: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
 	28, // 27: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
 	29, // 28: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	30, // 29: journalet.v1.Event.pod_ending:type_name -> journalet.v1.PodEnding
+	30, // 29: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
 	31, // 30: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	32, // 31: journalet.v1.Event.gates_set:type_name -> journalet.v1.GatesSet
-	33, // 32: journalet.v1.Event.resize_asked:type_name -> journalet.v1.ResizeAsked
-	34, // 33: journalet.v1.Event.resize_finished:type_name -> journalet.v1.ResizeFinished
+	32, // 31: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	33, // 32: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	34, // 33: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
 	35, // 34: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	36, // 35: journalet.v1.Event.restarting_all:type_name -> journalet.v1.RestartingAll
-	37, // 36: journalet.v1.Event.resize_resumed:type_name -> journalet.v1.ResizeResumed
-	33, // 37: journalet.v1.Event.addition_asked:type_name -> journalet.v1.ResizeAsked
+	36, // 35: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	37, // 36: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	33, // 37: journalet.v1.Event.addition_asked:type_name -> journalet.v1.ResizeRequested
 	38, // 38: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
 	39, // 39: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
 	40, // 40: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	41, // 41: journalet.v1.Event.admission_held:type_name -> journalet.v1.AdmissionHeld
+	41, // 41: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
 	42, // 42: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
 	43, // 43: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	44, // 44: journalet.v1.Event.orphan_disowned:type_name -> journalet.v1.OrphanDisowned
+	44, // 44: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
 	45, // 45: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
-	46, // 46: journalet.v1.Event.resize_held:type_name -> journalet.v1.ResizeHeld
+	46, // 46: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
 	40, // 47: journalet.v1.Event.addition_decided:type_name -> journalet.v1.ResizeDecided
-	47, // 48: journalet.v1.Event.image_answered:type_name -> journalet.v1.ImageAnswered
+	47, // 48: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
 	48, // 49: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
 	49, // 50: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
 	50, // 51: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
@@ -1144,7 +1140,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_AgentStopped)(nil),
 		(*Event_JournalDamaged)(nil),
 		(*Event_Quarantined)(nil),
-		(*Event_Released)(nil),
+		(*Event_QuarantineLifted)(nil),
 		(*Event_TimerFired)(nil),
 		(*Event_ManifestsRead)(nil),
 		(*Event_PodObserved)(nil),
@@ -1152,43 +1148,43 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_RuntimeHealthChanged)(nil),
 		(*Event_PullProgressed)(nil),
 		(*Event_ProbeResult)(nil),
-		(*Event_GatesRead)(nil),
+		(*Event_ReadinessGatesRead)(nil),
 		(*Event_PodUpdated)(nil),
 		(*Event_ManifestIgnored)(nil),
 		(*Event_SourceReady)(nil),
 		(*Event_PodForgotten)(nil),
-		(*Event_UidAsked)(nil),
-		(*Event_UidReleased)(nil),
+		(*Event_UidRequested)(nil),
+		(*Event_UidWithdrawn)(nil),
 		(*Event_SourceSettled)(nil),
-		(*Event_AdmissionAsked)(nil),
-		(*Event_ImageAsked)(nil),
-		(*Event_ImageReleased)(nil),
+		(*Event_AdmissionRequested)(nil),
+		(*Event_ImagePullRequested)(nil),
+		(*Event_ImagePullWithdrawn)(nil),
 		(*Event_CallRequested)(nil),
 		(*Event_CallWithdrawn)(nil),
 		(*Event_PodStatusChanged)(nil),
 		(*Event_PodTerminated)(nil),
 		(*Event_PodFinished)(nil),
 		(*Event_BackOffStarted)(nil),
-		(*Event_PodEnding)(nil),
+		(*Event_PodTerminating)(nil),
 		(*Event_ProbesSet)(nil),
-		(*Event_GatesSet)(nil),
-		(*Event_ResizeAsked)(nil),
-		(*Event_ResizeFinished)(nil),
+		(*Event_ReadinessGatesSet)(nil),
+		(*Event_ResizeRequested)(nil),
+		(*Event_ResizeCompleted)(nil),
 		(*Event_OrphanFound)(nil),
-		(*Event_RestartingAll)(nil),
-		(*Event_ResizeResumed)(nil),
+		(*Event_AllContainersRestarting)(nil),
+		(*Event_ResizeStarted)(nil),
 		(*Event_AdditionAsked)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),
-		(*Event_AdmissionHeld)(nil),
+		(*Event_AdmissionPendingPreemption)(nil),
 		(*Event_UidGranted)(nil),
 		(*Event_UidDeferred)(nil),
-		(*Event_OrphanDisowned)(nil),
+		(*Event_OrphanConfirmed)(nil),
 		(*Event_SourceAsked)(nil),
-		(*Event_ResizeHeld)(nil),
+		(*Event_ResizePendingPreemption)(nil),
 		(*Event_AdditionDecided)(nil),
-		(*Event_ImageAnswered)(nil),
+		(*Event_ImagePullDecided)(nil),
 		(*Event_CallDispatched)(nil),
 		(*Event_CallDropped)(nil),
 		(*Event_TimerSet)(nil),

@@ -25,8 +25,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ImageAsked asks that an image be pulled for a pod.
-type ImageAsked struct {
+// ImagePullRequested asks that an image be pulled for a pod.
+type ImagePullRequested struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Image         string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
@@ -34,20 +34,20 @@ type ImageAsked struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ImageAsked) Reset() {
-	*x = ImageAsked{}
+func (x *ImagePullRequested) Reset() {
+	*x = ImagePullRequested{}
 	mi := &file_journalet_v1_image_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ImageAsked) String() string {
+func (x *ImagePullRequested) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ImageAsked) ProtoMessage() {}
+func (*ImagePullRequested) ProtoMessage() {}
 
-func (x *ImageAsked) ProtoReflect() protoreflect.Message {
+func (x *ImagePullRequested) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_image_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -59,27 +59,27 @@ func (x *ImageAsked) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ImageAsked.ProtoReflect.Descriptor instead.
-func (*ImageAsked) Descriptor() ([]byte, []int) {
+// Deprecated: Use ImagePullRequested.ProtoReflect.Descriptor instead.
+func (*ImagePullRequested) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_image_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *ImageAsked) GetUid() string {
+func (x *ImagePullRequested) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *ImageAsked) GetImage() string {
+func (x *ImagePullRequested) GetImage() string {
 	if x != nil {
 		return x.Image
 	}
 	return ""
 }
 
-// ImageReleased tells that a pod no longer waits for an image.
-type ImageReleased struct {
+// ImagePullWithdrawn tells that a pod no longer waits for an image.
+type ImagePullWithdrawn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Image         string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
@@ -87,20 +87,20 @@ type ImageReleased struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ImageReleased) Reset() {
-	*x = ImageReleased{}
+func (x *ImagePullWithdrawn) Reset() {
+	*x = ImagePullWithdrawn{}
 	mi := &file_journalet_v1_image_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ImageReleased) String() string {
+func (x *ImagePullWithdrawn) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ImageReleased) ProtoMessage() {}
+func (*ImagePullWithdrawn) ProtoMessage() {}
 
-func (x *ImageReleased) ProtoReflect() protoreflect.Message {
+func (x *ImagePullWithdrawn) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_image_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -112,27 +112,27 @@ func (x *ImageReleased) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ImageReleased.ProtoReflect.Descriptor instead.
-func (*ImageReleased) Descriptor() ([]byte, []int) {
+// Deprecated: Use ImagePullWithdrawn.ProtoReflect.Descriptor instead.
+func (*ImagePullWithdrawn) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_image_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *ImageReleased) GetUid() string {
+func (x *ImagePullWithdrawn) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *ImageReleased) GetImage() string {
+func (x *ImagePullWithdrawn) GetImage() string {
 	if x != nil {
 		return x.Image
 	}
 	return ""
 }
 
-// ImageAnswered tells a pod what became of a pull.
-type ImageAnswered struct {
+// ImagePullDecided tells a pod what became of a pull.
+type ImagePullDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Image string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
@@ -141,28 +141,28 @@ type ImageAnswered struct {
 	Message  string    `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	ImageRef string    `protobuf:"bytes,5,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	// After a failure: how long until the image actor tries again by itself.
-	RetryIn *durationpb.Duration `protobuf:"bytes,6,opt,name=retry_in,json=retryIn,proto3" json:"retry_in,omitempty"`
+	RetryAfter *durationpb.Duration `protobuf:"bytes,6,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// How long the pull took and how large the image is, when it is there.
-	Took          *durationpb.Duration `protobuf:"bytes,7,opt,name=took,proto3" json:"took,omitempty"`
+	Duration      *durationpb.Duration `protobuf:"bytes,7,opt,name=duration,proto3" json:"duration,omitempty"`
 	Bytes         int64                `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ImageAnswered) Reset() {
-	*x = ImageAnswered{}
+func (x *ImagePullDecided) Reset() {
+	*x = ImagePullDecided{}
 	mi := &file_journalet_v1_image_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ImageAnswered) String() string {
+func (x *ImagePullDecided) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ImageAnswered) ProtoMessage() {}
+func (*ImagePullDecided) ProtoMessage() {}
 
-func (x *ImageAnswered) ProtoReflect() protoreflect.Message {
+func (x *ImagePullDecided) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_image_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -174,61 +174,61 @@ func (x *ImageAnswered) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ImageAnswered.ProtoReflect.Descriptor instead.
-func (*ImageAnswered) Descriptor() ([]byte, []int) {
+// Deprecated: Use ImagePullDecided.ProtoReflect.Descriptor instead.
+func (*ImagePullDecided) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_image_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *ImageAnswered) GetUid() string {
+func (x *ImagePullDecided) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *ImageAnswered) GetImage() string {
+func (x *ImagePullDecided) GetImage() string {
 	if x != nil {
 		return x.Image
 	}
 	return ""
 }
 
-func (x *ImageAnswered) GetError() CallError {
+func (x *ImagePullDecided) GetError() CallError {
 	if x != nil {
 		return x.Error
 	}
 	return CallError_CALL_ERROR_UNSPECIFIED
 }
 
-func (x *ImageAnswered) GetMessage() string {
+func (x *ImagePullDecided) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
 	return ""
 }
 
-func (x *ImageAnswered) GetImageRef() string {
+func (x *ImagePullDecided) GetImageRef() string {
 	if x != nil {
 		return x.ImageRef
 	}
 	return ""
 }
 
-func (x *ImageAnswered) GetRetryIn() *durationpb.Duration {
+func (x *ImagePullDecided) GetRetryAfter() *durationpb.Duration {
 	if x != nil {
-		return x.RetryIn
+		return x.RetryAfter
 	}
 	return nil
 }
 
-func (x *ImageAnswered) GetTook() *durationpb.Duration {
+func (x *ImagePullDecided) GetDuration() *durationpb.Duration {
 	if x != nil {
-		return x.Took
+		return x.Duration
 	}
 	return nil
 }
 
-func (x *ImageAnswered) GetBytes() int64 {
+func (x *ImagePullDecided) GetBytes() int64 {
 	if x != nil {
 		return x.Bytes
 	}
@@ -531,22 +531,22 @@ var File_journalet_v1_image_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/runtime.proto\"4\n" +
-	"\n" +
-	"ImageAsked\x12\x10\n" +
+	"\x18journalet/v1/image.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x1ajournalet/v1/runtime.proto\"<\n" +
+	"\x12ImagePullRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
-	"\x05image\x18\x02 \x01(\tR\x05image\"7\n" +
-	"\rImageReleased\x12\x10\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\"<\n" +
+	"\x12ImagePullWithdrawn\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
-	"\x05image\x18\x02 \x01(\tR\x05image\"\x98\x02\n" +
-	"\rImageAnswered\x12\x10\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\"\xa9\x02\n" +
+	"\x10ImagePullDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x12-\n" +
 	"\x05error\x18\x03 \x01(\x0e2\x17.journalet.v1.CallErrorR\x05error\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x1b\n" +
-	"\timage_ref\x18\x05 \x01(\tR\bimageRef\x124\n" +
-	"\bretry_in\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\aretryIn\x12-\n" +
-	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\x12\x14\n" +
+	"\timage_ref\x18\x05 \x01(\tR\bimageRef\x12:\n" +
+	"\vretry_after\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\x125\n" +
+	"\bduration\x18\a \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x14\n" +
 	"\x05bytes\x18\b \x01(\x03R\x05bytes\"q\n" +
 	"\x0ePullProgressed\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x123\n" +
@@ -598,9 +598,9 @@ func file_journalet_v1_image_proto_rawDescGZIP() []byte {
 
 var file_journalet_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_journalet_v1_image_proto_goTypes = []any{
-	(*ImageAsked)(nil),            // 0: journalet.v1.ImageAsked
-	(*ImageReleased)(nil),         // 1: journalet.v1.ImageReleased
-	(*ImageAnswered)(nil),         // 2: journalet.v1.ImageAnswered
+	(*ImagePullRequested)(nil),    // 0: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),    // 1: journalet.v1.ImagePullWithdrawn
+	(*ImagePullDecided)(nil),      // 2: journalet.v1.ImagePullDecided
 	(*PullProgressed)(nil),        // 3: journalet.v1.PullProgressed
 	(*ImageState)(nil),            // 4: journalet.v1.ImageState
 	(*ImageWait)(nil),             // 5: journalet.v1.ImageWait
@@ -614,9 +614,9 @@ var file_journalet_v1_image_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_journalet_v1_image_proto_depIdxs = []int32{
-	10, // 0: journalet.v1.ImageAnswered.error:type_name -> journalet.v1.CallError
-	11, // 1: journalet.v1.ImageAnswered.retry_in:type_name -> google.protobuf.Duration
-	11, // 2: journalet.v1.ImageAnswered.took:type_name -> google.protobuf.Duration
+	10, // 0: journalet.v1.ImagePullDecided.error:type_name -> journalet.v1.CallError
+	11, // 1: journalet.v1.ImagePullDecided.retry_after:type_name -> google.protobuf.Duration
+	11, // 2: journalet.v1.ImagePullDecided.duration:type_name -> google.protobuf.Duration
 	11, // 3: journalet.v1.PullProgressed.elapsed:type_name -> google.protobuf.Duration
 	7,  // 4: journalet.v1.ImageState.waits:type_name -> journalet.v1.ImageState.WaitsEntry
 	8,  // 5: journalet.v1.ImageState.pulls:type_name -> journalet.v1.ImageState.PullsEntry

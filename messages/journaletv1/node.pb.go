@@ -78,8 +78,8 @@ func (QosClass) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{0}
 }
 
-// AdmissionAsked asks whether a pod may run on this node.
-type AdmissionAsked struct {
+// AdmissionRequested asks whether a pod may run on this node.
+type AdmissionRequested struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -90,27 +90,27 @@ type AdmissionAsked struct {
 	Priority int32    `protobuf:"varint,20,opt,name=priority,proto3" json:"priority,omitempty"`
 	Qos      QosClass `protobuf:"varint,21,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
 	// The pod's manifest has changed while it waited: this question replaces the one before, unless that has been answered.
-	Again bool `protobuf:"varint,22,opt,name=again,proto3" json:"again,omitempty"`
+	Supersedes bool `protobuf:"varint,22,opt,name=supersedes,proto3" json:"supersedes,omitempty"`
 	// The record that led to the pod's first question in this life, which tells its questions from those of a life before; 0: older journals.
-	Question      uint64 `protobuf:"varint,23,opt,name=question,proto3" json:"question,omitempty"`
+	Incarnation   uint64 `protobuf:"varint,23,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AdmissionAsked) Reset() {
-	*x = AdmissionAsked{}
+func (x *AdmissionRequested) Reset() {
+	*x = AdmissionRequested{}
 	mi := &file_journalet_v1_node_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AdmissionAsked) String() string {
+func (x *AdmissionRequested) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AdmissionAsked) ProtoMessage() {}
+func (*AdmissionRequested) ProtoMessage() {}
 
-func (x *AdmissionAsked) ProtoReflect() protoreflect.Message {
+func (x *AdmissionRequested) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_node_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -122,70 +122,70 @@ func (x *AdmissionAsked) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AdmissionAsked.ProtoReflect.Descriptor instead.
-func (*AdmissionAsked) Descriptor() ([]byte, []int) {
+// Deprecated: Use AdmissionRequested.ProtoReflect.Descriptor instead.
+func (*AdmissionRequested) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *AdmissionAsked) GetUid() string {
+func (x *AdmissionRequested) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *AdmissionAsked) GetNamespace() string {
+func (x *AdmissionRequested) GetNamespace() string {
 	if x != nil {
 		return x.Namespace
 	}
 	return ""
 }
 
-func (x *AdmissionAsked) GetName() string {
+func (x *AdmissionRequested) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *AdmissionAsked) GetDigest() string {
+func (x *AdmissionRequested) GetDigest() string {
 	if x != nil {
 		return x.Digest
 	}
 	return ""
 }
 
-func (x *AdmissionAsked) GetDemand() *PodDemand {
+func (x *AdmissionRequested) GetDemand() *PodDemand {
 	if x != nil {
 		return x.Demand
 	}
 	return nil
 }
 
-func (x *AdmissionAsked) GetPriority() int32 {
+func (x *AdmissionRequested) GetPriority() int32 {
 	if x != nil {
 		return x.Priority
 	}
 	return 0
 }
 
-func (x *AdmissionAsked) GetQos() QosClass {
+func (x *AdmissionRequested) GetQos() QosClass {
 	if x != nil {
 		return x.Qos
 	}
 	return QosClass_QOS_CLASS_UNSPECIFIED
 }
 
-func (x *AdmissionAsked) GetAgain() bool {
+func (x *AdmissionRequested) GetSupersedes() bool {
 	if x != nil {
-		return x.Again
+		return x.Supersedes
 	}
 	return false
 }
 
-func (x *AdmissionAsked) GetQuestion() uint64 {
+func (x *AdmissionRequested) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Question
+		return x.Incarnation
 	}
 	return 0
 }
@@ -271,7 +271,7 @@ type AdmissionDecided struct {
 	// The manifest that was asked about last; empty: that of the first question.
 	Digest string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
 	// That of the question.
-	Question      uint64 `protobuf:"varint,6,opt,name=question,proto3" json:"question,omitempty"`
+	Incarnation   uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -341,9 +341,9 @@ func (x *AdmissionDecided) GetDigest() string {
 	return ""
 }
 
-func (x *AdmissionDecided) GetQuestion() uint64 {
+func (x *AdmissionDecided) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Question
+		return x.Incarnation
 	}
 	return 0
 }
@@ -401,33 +401,33 @@ func (x *AdmissionDeferred) GetHolderUid() string {
 	return ""
 }
 
-// AdmissionHeld tells that a pod will be admitted when others have ended: those that this event ends, or those of an
+// AdmissionPendingPreemption tells that a pod will be admitted when others have ended: those that this event ends, or those of an
 // earlier one. Until then its share of the node and its name are its own.
-type AdmissionHeld struct {
+type AdmissionPendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// UIDs of the pods that end to make room, all of lower priority; none for a pod that waits for what others have ended.
-	Preempts []string `protobuf:"bytes,2,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	Victims []string `protobuf:"bytes,2,rep,name=victims,proto3" json:"victims,omitempty"`
 	// The pod's "namespace/name", for people; empty: older versions did not tell it.
 	FullName      string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AdmissionHeld) Reset() {
-	*x = AdmissionHeld{}
+func (x *AdmissionPendingPreemption) Reset() {
+	*x = AdmissionPendingPreemption{}
 	mi := &file_journalet_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AdmissionHeld) String() string {
+func (x *AdmissionPendingPreemption) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AdmissionHeld) ProtoMessage() {}
+func (*AdmissionPendingPreemption) ProtoMessage() {}
 
-func (x *AdmissionHeld) ProtoReflect() protoreflect.Message {
+func (x *AdmissionPendingPreemption) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -439,33 +439,33 @@ func (x *AdmissionHeld) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AdmissionHeld.ProtoReflect.Descriptor instead.
-func (*AdmissionHeld) Descriptor() ([]byte, []int) {
+// Deprecated: Use AdmissionPendingPreemption.ProtoReflect.Descriptor instead.
+func (*AdmissionPendingPreemption) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *AdmissionHeld) GetUid() string {
+func (x *AdmissionPendingPreemption) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *AdmissionHeld) GetPreempts() []string {
+func (x *AdmissionPendingPreemption) GetVictims() []string {
 	if x != nil {
-		return x.Preempts
+		return x.Victims
 	}
 	return nil
 }
 
-func (x *AdmissionHeld) GetFullName() string {
+func (x *AdmissionPendingPreemption) GetFullName() string {
 	if x != nil {
 		return x.FullName
 	}
 	return ""
 }
 
-// ResizeDecided is the node's answer to ResizeAsked; to one that was told as addition_asked it is told as addition_decided. A pod that waits is answered again when that changes.
+// ResizeDecided is the node's answer to ResizeRequested; to one that was told as addition_asked it is told as addition_decided. A pod that waits is answered again when that changes.
 type ResizeDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -476,8 +476,8 @@ type ResizeDecided struct {
 	// Of a pod that waits: the kubelet's reason and words, as in AdmissionDecided.
 	Reason  string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
-	// Which question this answers (ResizeAsked.question), as it was numbered.
-	Question      uint64 `protobuf:"varint,6,opt,name=question,proto3" json:"question,omitempty"`
+	// Which question this answers (ResizeRequested.question), as it was numbered.
+	RequestId     uint64 `protobuf:"varint,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,16 +547,16 @@ func (x *ResizeDecided) GetMessage() string {
 	return ""
 }
 
-func (x *ResizeDecided) GetQuestion() uint64 {
+func (x *ResizeDecided) GetRequestId() uint64 {
 	if x != nil {
-		return x.Question
+		return x.RequestId
 	}
 	return 0
 }
 
-// ResizeHeld tells a critical pod that its resize will be allocated when others have ended: those that this event ends, or
+// ResizePendingPreemption tells a critical pod that its resize will be allocated when others have ended: those that this event ends, or
 // those of an earlier one. Until then what it asks for is kept for it.
-type ResizeHeld struct {
+type ResizePendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The manifest that was asked about.
@@ -565,29 +565,29 @@ type ResizeHeld struct {
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// UIDs of the pods that end to make room, all of lower priority; none for one that waits for what others have ended.
-	Preempts []string `protobuf:"bytes,5,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	Victims []string `protobuf:"bytes,5,rep,name=victims,proto3" json:"victims,omitempty"`
 	// The pod's "namespace/name", for people.
 	FullName string `protobuf:"bytes,6,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
-	// Which question this answers (ResizeAsked.question), as it was numbered.
-	Question      uint64 `protobuf:"varint,7,opt,name=question,proto3" json:"question,omitempty"`
+	// Which question this answers (ResizeRequested.question), as it was numbered.
+	RequestId     uint64 `protobuf:"varint,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ResizeHeld) Reset() {
-	*x = ResizeHeld{}
+func (x *ResizePendingPreemption) Reset() {
+	*x = ResizePendingPreemption{}
 	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ResizeHeld) String() string {
+func (x *ResizePendingPreemption) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ResizeHeld) ProtoMessage() {}
+func (*ResizePendingPreemption) ProtoMessage() {}
 
-func (x *ResizeHeld) ProtoReflect() protoreflect.Message {
+func (x *ResizePendingPreemption) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -599,67 +599,67 @@ func (x *ResizeHeld) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ResizeHeld.ProtoReflect.Descriptor instead.
-func (*ResizeHeld) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResizePendingPreemption.ProtoReflect.Descriptor instead.
+func (*ResizePendingPreemption) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *ResizeHeld) GetUid() string {
+func (x *ResizePendingPreemption) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *ResizeHeld) GetDigest() string {
+func (x *ResizePendingPreemption) GetDigest() string {
 	if x != nil {
 		return x.Digest
 	}
 	return ""
 }
 
-func (x *ResizeHeld) GetReason() string {
+func (x *ResizePendingPreemption) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *ResizeHeld) GetMessage() string {
+func (x *ResizePendingPreemption) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
 	return ""
 }
 
-func (x *ResizeHeld) GetPreempts() []string {
+func (x *ResizePendingPreemption) GetVictims() []string {
 	if x != nil {
-		return x.Preempts
+		return x.Victims
 	}
 	return nil
 }
 
-func (x *ResizeHeld) GetFullName() string {
+func (x *ResizePendingPreemption) GetFullName() string {
 	if x != nil {
 		return x.FullName
 	}
 	return ""
 }
 
-func (x *ResizeHeld) GetQuestion() uint64 {
+func (x *ResizePendingPreemption) GetRequestId() uint64 {
 	if x != nil {
-		return x.Question
+		return x.RequestId
 	}
 	return 0
 }
 
-// UidGranted gives a UID to a source until its UidReleased.
+// UidGranted gives a UID to a source until its UidWithdrawn.
 type UidGranted struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// Of the UidAsked that it answers.
-	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	// Of the UidRequested that it answers.
+	RequestId     uint64 `protobuf:"varint,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -708,19 +708,19 @@ func (x *UidGranted) GetSource() string {
 	return ""
 }
 
-func (x *UidGranted) GetNumber() uint64 {
+func (x *UidGranted) GetRequestId() uint64 {
 	if x != nil {
-		return x.Number
+		return x.RequestId
 	}
 	return 0
 }
 
 // UidDeferred tells a source that a UID is another one's for now. UidGranted follows when it has come free.
 type UidDeferred struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	Number uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Source    string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	RequestId uint64                 `protobuf:"varint,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The source that has it.
 	Holder        string `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -771,9 +771,9 @@ func (x *UidDeferred) GetSource() string {
 	return ""
 }
 
-func (x *UidDeferred) GetNumber() uint64 {
+func (x *UidDeferred) GetRequestId() uint64 {
 	if x != nil {
-		return x.Number
+		return x.RequestId
 	}
 	return 0
 }
@@ -830,28 +830,28 @@ func (x *SourceAsked) GetSource() string {
 	return ""
 }
 
-// OrphanDisowned tells a pod that every configured source has been read and none names it: it is to be cleared away.
-type OrphanDisowned struct {
+// OrphanConfirmed tells a pod that every configured source has been read and none names it: it is to be cleared away.
+type OrphanConfirmed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *OrphanDisowned) Reset() {
-	*x = OrphanDisowned{}
+func (x *OrphanConfirmed) Reset() {
+	*x = OrphanConfirmed{}
 	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *OrphanDisowned) String() string {
+func (x *OrphanConfirmed) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*OrphanDisowned) ProtoMessage() {}
+func (*OrphanConfirmed) ProtoMessage() {}
 
-func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
+func (x *OrphanConfirmed) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -863,12 +863,12 @@ func (x *OrphanDisowned) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use OrphanDisowned.ProtoReflect.Descriptor instead.
-func (*OrphanDisowned) Descriptor() ([]byte, []int) {
+// Deprecated: Use OrphanConfirmed.ProtoReflect.Descriptor instead.
+func (*OrphanConfirmed) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *OrphanDisowned) GetUid() string {
+func (x *OrphanConfirmed) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
@@ -895,16 +895,16 @@ type NodeState struct {
 	WaitsFor map[string]string `protobuf:"bytes,8,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By UID: pods that wait for other resources.
 	Resizes map[string]*WaitingResize `protobuf:"bytes,16,rep,name=resizes,proto3" json:"resizes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By UID: which source has it. Only what was asked for by UidAsked.
+	// By UID: which source has it. Only what was asked for by UidRequested.
 	Uids map[string]*UidClaims `protobuf:"bytes,20,rep,name=uids,proto3" json:"uids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Configured sources that have told SourceSettled, sorted.
 	ReadySources []string `protobuf:"bytes,21,rep,name=ready_sources,json=readySources,proto3" json:"ready_sources,omitempty"`
 	// UIDs of pods that no source has named, in the order in which they were found.
 	Orphans []string `protobuf:"bytes,22,rep,name=orphans,proto3" json:"orphans,omitempty"`
 	// Pods whose admission is held, first come first.
-	Held []*AdmissionAsked `protobuf:"bytes,24,rep,name=held,proto3" json:"held,omitempty"`
+	PendingPreemption []*AdmissionRequested `protobuf:"bytes,24,rep,name=pending_preemption,json=pendingPreemption,proto3" json:"pending_preemption,omitempty"`
 	// How many pods that were told to end for others hold their share still.
-	Ending        uint32 `protobuf:"varint,25,opt,name=ending,proto3" json:"ending,omitempty"`
+	Preempting    uint32 `protobuf:"varint,25,opt,name=preempting,proto3" json:"preempting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1023,16 +1023,16 @@ func (x *NodeState) GetOrphans() []string {
 	return nil
 }
 
-func (x *NodeState) GetHeld() []*AdmissionAsked {
+func (x *NodeState) GetPendingPreemption() []*AdmissionRequested {
 	if x != nil {
-		return x.Held
+		return x.PendingPreemption
 	}
 	return nil
 }
 
-func (x *NodeState) GetEnding() uint32 {
+func (x *NodeState) GetPreempting() uint32 {
 	if x != nil {
-		return x.Ending
+		return x.Preempting
 	}
 	return 0
 }
@@ -1048,11 +1048,11 @@ type WaitingResize struct {
 	Since   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	Message string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// Others end for it, and what it asks for is kept.
-	Held bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
+	PendingPreemption bool `protobuf:"varint,7,opt,name=pending_preemption,json=pendingPreemption,proto3" json:"pending_preemption,omitempty"`
 	// It asked by addition_asked: for the demand beside what it has.
 	Added bool `protobuf:"varint,8,opt,name=added,proto3" json:"added,omitempty"`
-	// ResizeAsked.question, which the answer names.
-	Question      uint64 `protobuf:"varint,9,opt,name=question,proto3" json:"question,omitempty"`
+	// ResizeRequested.question, which the answer names.
+	RequestId     uint64 `protobuf:"varint,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1129,9 +1129,9 @@ func (x *WaitingResize) GetMessage() string {
 	return ""
 }
 
-func (x *WaitingResize) GetHeld() bool {
+func (x *WaitingResize) GetPendingPreemption() bool {
 	if x != nil {
-		return x.Held
+		return x.PendingPreemption
 	}
 	return false
 }
@@ -1143,9 +1143,9 @@ func (x *WaitingResize) GetAdded() bool {
 	return false
 }
 
-func (x *WaitingResize) GetQuestion() uint64 {
+func (x *WaitingResize) GetRequestId() uint64 {
 	if x != nil {
-		return x.Question
+		return x.RequestId
 	}
 	return 0
 }
@@ -1241,9 +1241,9 @@ func (x *AdmittedPod) GetPreempted() bool {
 type UidClaims struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty while none has it.
-	Holder *UidAsked `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder *UidRequested `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
 	// First come first.
-	Waiting       []*UidAsked `protobuf:"bytes,2,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting       []*UidRequested `protobuf:"bytes,2,rep,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1278,14 +1278,14 @@ func (*UidClaims) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *UidClaims) GetHolder() *UidAsked {
+func (x *UidClaims) GetHolder() *UidRequested {
 	if x != nil {
 		return x.Holder
 	}
 	return nil
 }
 
-func (x *UidClaims) GetWaiting() []*UidAsked {
+func (x *UidClaims) GetWaiting() []*UidRequested {
 	if x != nil {
 		return x.Waiting
 	}
@@ -1295,7 +1295,7 @@ func (x *UidClaims) GetWaiting() []*UidAsked {
 // WaitingPods are the pods that wait for a name.
 type WaitingPods struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Asked         []*AdmissionAsked      `protobuf:"bytes,1,rep,name=asked,proto3" json:"asked,omitempty"`
+	Requests      []*AdmissionRequested  `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1330,9 +1330,9 @@ func (*WaitingPods) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *WaitingPods) GetAsked() []*AdmissionAsked {
+func (x *WaitingPods) GetRequests() []*AdmissionRequested {
 	if x != nil {
-		return x.Asked
+		return x.Requests
 	}
 	return nil
 }
@@ -1341,68 +1341,73 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\x95\x02\n" +
-	"\x0eAdmissionAsked\x12\x10\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\xa9\x02\n" +
+	"\x12AdmissionRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x05 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
 	"\bpriority\x18\x14 \x01(\x05R\bpriority\x12(\n" +
-	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x14\n" +
-	"\x05again\x18\x16 \x01(\bR\x05again\x12\x1a\n" +
-	"\bquestion\x18\x17 \x01(\x04R\bquestion\"\xa2\x01\n" +
+	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x1e\n" +
+	"\n" +
+	"supersedes\x18\x16 \x01(\bR\n" +
+	"supersedes\x12 \n" +
+	"\vincarnation\x18\x17 \x01(\x04R\vincarnation\"\xa2\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
 	"\x17ephemeral_storage_bytes\x18\x03 \x01(\x03R\x15ephemeralStorageBytes\x12\x1d\n" +
 	"\n" +
-	"host_ports\x18\x04 \x03(\tR\thostPorts\"\xa6\x01\n" +
+	"host_ports\x18\x04 \x03(\tR\thostPorts\"\xac\x01\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\tR\x06digest\x12\x1a\n" +
-	"\bquestion\x18\x06 \x01(\x04R\bquestion\"D\n" +
+	"\x06digest\x18\x05 \x01(\tR\x06digest\x12 \n" +
+	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"D\n" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
-	"holder_uid\x18\x02 \x01(\tR\tholderUid\"Z\n" +
-	"\rAdmissionHeld\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
-	"\bpreempts\x18\x02 \x03(\tR\bpreempts\x12\x1b\n" +
-	"\tfull_name\x18\x03 \x01(\tR\bfullName\"\xa5\x01\n" +
+	"holder_uid\x18\x02 \x01(\tR\tholderUid\"e\n" +
+	"\x1aAdmissionPendingPreemption\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x18\n" +
+	"\avictims\x18\x02 \x03(\tR\avictims\x12\x1b\n" +
+	"\tfull_name\x18\x03 \x01(\tR\bfullName\"\xa8\x01\n" +
 	"\rResizeDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
 	"\tallocated\x18\x03 \x01(\bR\tallocated\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1a\n" +
-	"\bquestion\x18\x06 \x01(\x04R\bquestion\"\xbd\x01\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1d\n" +
 	"\n" +
-	"ResizeHeld\x12\x10\n" +
+	"request_id\x18\x06 \x01(\x04R\trequestId\"\xcb\x01\n" +
+	"\x17ResizePendingPreemption\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\x12\x1a\n" +
-	"\bpreempts\x18\x05 \x03(\tR\bpreempts\x12\x1b\n" +
-	"\tfull_name\x18\x06 \x01(\tR\bfullName\x12\x1a\n" +
-	"\bquestion\x18\a \x01(\x04R\bquestion\"N\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
+	"\avictims\x18\x05 \x03(\tR\avictims\x12\x1b\n" +
+	"\tfull_name\x18\x06 \x01(\tR\bfullName\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\a \x01(\x04R\trequestId\"U\n" +
 	"\n" +
 	"UidGranted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"g\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\x04R\trequestId\"n\n" +
 	"\vUidDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\x04R\trequestId\x12\x16\n" +
 	"\x06holder\x18\x04 \x01(\tR\x06holder\"%\n" +
 	"\vSourceAsked\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\"\"\n" +
-	"\x0eOrphanDisowned\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xcc\t\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\"#\n" +
+	"\x0fOrphanConfirmed\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xf3\t\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -1416,9 +1421,11 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\aresizes\x18\x10 \x03(\v2$.journalet.v1.NodeState.ResizesEntryR\aresizes\x125\n" +
 	"\x04uids\x18\x14 \x03(\v2!.journalet.v1.NodeState.UidsEntryR\x04uids\x12#\n" +
 	"\rready_sources\x18\x15 \x03(\tR\freadySources\x12\x18\n" +
-	"\aorphans\x18\x16 \x03(\tR\aorphans\x120\n" +
-	"\x04held\x18\x18 \x03(\v2\x1c.journalet.v1.AdmissionAskedR\x04held\x12\x16\n" +
-	"\x06ending\x18\x19 \x01(\rR\x06ending\x1aR\n" +
+	"\aorphans\x18\x16 \x03(\tR\aorphans\x12O\n" +
+	"\x12pending_preemption\x18\x18 \x03(\v2 .journalet.v1.AdmissionRequestedR\x11pendingPreemption\x12\x1e\n" +
+	"\n" +
+	"preempting\x18\x19 \x01(\rR\n" +
+	"preempting\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -1440,7 +1447,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.WaitingResizeR\x05value:\x028\x01\x1aP\n" +
 	"\tUidsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xa6\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xc4\x02\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -1449,10 +1456,11 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"guaranteed\x18\x04 \x01(\bR\n" +
 	"guaranteed\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\x12\x12\n" +
-	"\x04held\x18\a \x01(\bR\x04held\x12\x14\n" +
-	"\x05added\x18\b \x01(\bR\x05added\x12\x1a\n" +
-	"\bquestion\x18\t \x01(\x04R\bquestion\"\xdf\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12-\n" +
+	"\x12pending_preemption\x18\a \x01(\bR\x11pendingPreemption\x12\x14\n" +
+	"\x05added\x18\b \x01(\bR\x05added\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\t \x01(\x04R\trequestId\"\xdf\x01\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
@@ -1461,12 +1469,12 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"terminated\x12\x1a\n" +
 	"\bpriority\x18\x14 \x01(\x05R\bpriority\x12(\n" +
 	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x1c\n" +
-	"\tpreempted\x18\x16 \x01(\bR\tpreempted\"m\n" +
-	"\tUidClaims\x12.\n" +
-	"\x06holder\x18\x01 \x01(\v2\x16.journalet.v1.UidAskedR\x06holder\x120\n" +
-	"\awaiting\x18\x02 \x03(\v2\x16.journalet.v1.UidAskedR\awaiting\"A\n" +
-	"\vWaitingPods\x122\n" +
-	"\x05asked\x18\x01 \x03(\v2\x1c.journalet.v1.AdmissionAskedR\x05asked*s\n" +
+	"\tpreempted\x18\x16 \x01(\bR\tpreempted\"u\n" +
+	"\tUidClaims\x122\n" +
+	"\x06holder\x18\x01 \x01(\v2\x1a.journalet.v1.UidRequestedR\x06holder\x124\n" +
+	"\awaiting\x18\x02 \x03(\v2\x1a.journalet.v1.UidRequestedR\awaiting\"K\n" +
+	"\vWaitingPods\x12<\n" +
+	"\brequests\x18\x01 \x03(\v2 .journalet.v1.AdmissionRequestedR\brequests*s\n" +
 	"\bQosClass\x12\x19\n" +
 	"\x15QOS_CLASS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15QOS_CLASS_BEST_EFFORT\x10\x01\x12\x17\n" +
@@ -1488,37 +1496,37 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_journalet_v1_node_proto_goTypes = []any{
-	(QosClass)(0),                 // 0: journalet.v1.QosClass
-	(*AdmissionAsked)(nil),        // 1: journalet.v1.AdmissionAsked
-	(*PodDemand)(nil),             // 2: journalet.v1.PodDemand
-	(*AdmissionDecided)(nil),      // 3: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),     // 4: journalet.v1.AdmissionDeferred
-	(*AdmissionHeld)(nil),         // 5: journalet.v1.AdmissionHeld
-	(*ResizeDecided)(nil),         // 6: journalet.v1.ResizeDecided
-	(*ResizeHeld)(nil),            // 7: journalet.v1.ResizeHeld
-	(*UidGranted)(nil),            // 8: journalet.v1.UidGranted
-	(*UidDeferred)(nil),           // 9: journalet.v1.UidDeferred
-	(*SourceAsked)(nil),           // 10: journalet.v1.SourceAsked
-	(*OrphanDisowned)(nil),        // 11: journalet.v1.OrphanDisowned
-	(*NodeState)(nil),             // 12: journalet.v1.NodeState
-	(*WaitingResize)(nil),         // 13: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),           // 14: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),             // 15: journalet.v1.UidClaims
-	(*WaitingPods)(nil),           // 16: journalet.v1.WaitingPods
-	nil,                           // 17: journalet.v1.NodeState.PodsEntry
-	nil,                           // 18: journalet.v1.NodeState.NamesEntry
-	nil,                           // 19: journalet.v1.NodeState.WaitingEntry
-	nil,                           // 20: journalet.v1.NodeState.HostPortsEntry
-	nil,                           // 21: journalet.v1.NodeState.WaitsForEntry
-	nil,                           // 22: journalet.v1.NodeState.ResizesEntry
-	nil,                           // 23: journalet.v1.NodeState.UidsEntry
-	(*AgentConfig)(nil),           // 24: journalet.v1.AgentConfig
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*UidAsked)(nil),              // 26: journalet.v1.UidAsked
+	(QosClass)(0),                      // 0: journalet.v1.QosClass
+	(*AdmissionRequested)(nil),         // 1: journalet.v1.AdmissionRequested
+	(*PodDemand)(nil),                  // 2: journalet.v1.PodDemand
+	(*AdmissionDecided)(nil),           // 3: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 4: journalet.v1.AdmissionDeferred
+	(*AdmissionPendingPreemption)(nil), // 5: journalet.v1.AdmissionPendingPreemption
+	(*ResizeDecided)(nil),              // 6: journalet.v1.ResizeDecided
+	(*ResizePendingPreemption)(nil),    // 7: journalet.v1.ResizePendingPreemption
+	(*UidGranted)(nil),                 // 8: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 9: journalet.v1.UidDeferred
+	(*SourceAsked)(nil),                // 10: journalet.v1.SourceAsked
+	(*OrphanConfirmed)(nil),            // 11: journalet.v1.OrphanConfirmed
+	(*NodeState)(nil),                  // 12: journalet.v1.NodeState
+	(*WaitingResize)(nil),              // 13: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),                // 14: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),                  // 15: journalet.v1.UidClaims
+	(*WaitingPods)(nil),                // 16: journalet.v1.WaitingPods
+	nil,                                // 17: journalet.v1.NodeState.PodsEntry
+	nil,                                // 18: journalet.v1.NodeState.NamesEntry
+	nil,                                // 19: journalet.v1.NodeState.WaitingEntry
+	nil,                                // 20: journalet.v1.NodeState.HostPortsEntry
+	nil,                                // 21: journalet.v1.NodeState.WaitsForEntry
+	nil,                                // 22: journalet.v1.NodeState.ResizesEntry
+	nil,                                // 23: journalet.v1.NodeState.UidsEntry
+	(*AgentConfig)(nil),                // 24: journalet.v1.AgentConfig
+	(*timestamppb.Timestamp)(nil),      // 25: google.protobuf.Timestamp
+	(*UidRequested)(nil),               // 26: journalet.v1.UidRequested
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
-	2,  // 0: journalet.v1.AdmissionAsked.demand:type_name -> journalet.v1.PodDemand
-	0,  // 1: journalet.v1.AdmissionAsked.qos:type_name -> journalet.v1.QosClass
+	2,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
+	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
 	24, // 2: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
 	17, // 3: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
 	18, // 4: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
@@ -1528,14 +1536,14 @@ var file_journalet_v1_node_proto_depIdxs = []int32{
 	21, // 8: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
 	22, // 9: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
 	23, // 10: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	1,  // 11: journalet.v1.NodeState.held:type_name -> journalet.v1.AdmissionAsked
+	1,  // 11: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
 	2,  // 12: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
 	25, // 13: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
 	2,  // 14: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
 	0,  // 15: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	26, // 16: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidAsked
-	26, // 17: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidAsked
-	1,  // 18: journalet.v1.WaitingPods.asked:type_name -> journalet.v1.AdmissionAsked
+	26, // 16: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	26, // 17: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	1,  // 18: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
 	14, // 19: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
 	16, // 20: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
 	13, // 21: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize

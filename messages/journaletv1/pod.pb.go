@@ -291,13 +291,13 @@ type PodStatusChanged struct {
 	// Only the conditions that changed.
 	Conditions []*Condition `protobuf:"bytes,4,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// Container name to its reason for waiting; empty for one that no longer waits. Only what changed.
-	Waiting  map[string]*Waiting `protobuf:"bytes,5,rep,name=waiting,proto3" json:"waiting,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Ready    uint32              `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
-	Restarts uint32              `protobuf:"varint,7,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Waiting  map[string]*ContainerWaiting `protobuf:"bytes,5,rep,name=waiting,proto3" json:"waiting,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Ready    uint32                       `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
+	Restarts uint32                       `protobuf:"varint,7,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	// Types of conditions that are no longer told.
-	ConditionsGone []string `protobuf:"bytes,12,rep,name=conditions_gone,json=conditionsGone,proto3" json:"conditions_gone,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	RemovedConditions []string `protobuf:"bytes,12,rep,name=removed_conditions,json=removedConditions,proto3" json:"removed_conditions,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *PodStatusChanged) Reset() {
@@ -358,7 +358,7 @@ func (x *PodStatusChanged) GetConditions() []*Condition {
 	return nil
 }
 
-func (x *PodStatusChanged) GetWaiting() map[string]*Waiting {
+func (x *PodStatusChanged) GetWaiting() map[string]*ContainerWaiting {
 	if x != nil {
 		return x.Waiting
 	}
@@ -379,15 +379,15 @@ func (x *PodStatusChanged) GetRestarts() uint32 {
 	return 0
 }
 
-func (x *PodStatusChanged) GetConditionsGone() []string {
+func (x *PodStatusChanged) GetRemovedConditions() []string {
 	if x != nil {
-		return x.ConditionsGone
+		return x.RemovedConditions
 	}
 	return nil
 }
 
 // Waiting is why a container does not run.
-type Waiting struct {
+type ContainerWaiting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ContainerCreating, CrashLoopBackOff, ErrImagePull, ImagePullBackOff, CreateContainerError, ...
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -396,20 +396,20 @@ type Waiting struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Waiting) Reset() {
-	*x = Waiting{}
+func (x *ContainerWaiting) Reset() {
+	*x = ContainerWaiting{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Waiting) String() string {
+func (x *ContainerWaiting) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Waiting) ProtoMessage() {}
+func (*ContainerWaiting) ProtoMessage() {}
 
-func (x *Waiting) ProtoReflect() protoreflect.Message {
+func (x *ContainerWaiting) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -421,19 +421,19 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
-func (*Waiting) Descriptor() ([]byte, []int) {
+// Deprecated: Use ContainerWaiting.ProtoReflect.Descriptor instead.
+func (*ContainerWaiting) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Waiting) GetReason() string {
+func (x *ContainerWaiting) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *Waiting) GetMessage() string {
+func (x *ContainerWaiting) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
@@ -503,9 +503,9 @@ func (x *BackOffStarted) GetKey() string {
 	return ""
 }
 
-// PodEnding tells that a pod ends though its source still names it: all its containers have ended for good and only
+// PodTerminating tells that a pod ends though its source still names it: all its containers have ended for good and only
 // sidecars are left, or its deadline has passed.
-type PodEnding struct {
+type PodTerminating struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pod's status reason and message, such as DeadlineExceeded; empty where it ends by itself.
 	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -518,20 +518,20 @@ type PodEnding struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PodEnding) Reset() {
-	*x = PodEnding{}
+func (x *PodTerminating) Reset() {
+	*x = PodTerminating{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PodEnding) String() string {
+func (x *PodTerminating) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PodEnding) ProtoMessage() {}
+func (*PodTerminating) ProtoMessage() {}
 
-func (x *PodEnding) ProtoReflect() protoreflect.Message {
+func (x *PodTerminating) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -543,33 +543,33 @@ func (x *PodEnding) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PodEnding.ProtoReflect.Descriptor instead.
-func (*PodEnding) Descriptor() ([]byte, []int) {
+// Deprecated: Use PodTerminating.ProtoReflect.Descriptor instead.
+func (*PodTerminating) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *PodEnding) GetReason() string {
+func (x *PodTerminating) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *PodEnding) GetMessage() string {
+func (x *PodTerminating) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
 	return ""
 }
 
-func (x *PodEnding) GetFailed() bool {
+func (x *PodTerminating) GetFailed() bool {
 	if x != nil {
 		return x.Failed
 	}
 	return false
 }
 
-func (x *PodEnding) GetGrace() *durationpb.Duration {
+func (x *PodTerminating) GetGrace() *durationpb.Duration {
 	if x != nil {
 		return x.Grace
 	}
@@ -751,9 +751,9 @@ func (x *ProbeResult) GetMessage() string {
 	return ""
 }
 
-// ResizeAsked asks the node for other resources for an admitted pod. A later one replaces it. Told as addition_asked it asks for more than
+// ResizeRequested asks the node for other resources for an admitted pod. A later one replaces it. Told as addition_asked it asks for more than
 // the pod has, for containers that its manifest did not have: the rest of the manifest can never be allocated.
-type ResizeAsked struct {
+type ResizeRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The manifest that wants them.
@@ -765,27 +765,27 @@ type ResizeAsked struct {
 	Guaranteed bool  `protobuf:"varint,5,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
 	// The question is taken back; nothing else is set but the pod.
 	Withdrawn bool `protobuf:"varint,6,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
-	// The sequence number of the record that led to it. An answer with one from before the pod's AdmissionAsked.question is to an earlier
+	// The sequence number of the record that led to it. An answer with one from before the pod's AdmissionRequested.question is to an earlier
 	// life of the pod. 0 in a journal of an older version.
-	Question      uint64 `protobuf:"varint,7,opt,name=question,proto3" json:"question,omitempty"`
+	RequestId     uint64 `protobuf:"varint,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ResizeAsked) Reset() {
-	*x = ResizeAsked{}
+func (x *ResizeRequested) Reset() {
+	*x = ResizeRequested{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ResizeAsked) String() string {
+func (x *ResizeRequested) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ResizeAsked) ProtoMessage() {}
+func (*ResizeRequested) ProtoMessage() {}
 
-func (x *ResizeAsked) ProtoReflect() protoreflect.Message {
+func (x *ResizeRequested) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -797,83 +797,83 @@ func (x *ResizeAsked) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ResizeAsked.ProtoReflect.Descriptor instead.
-func (*ResizeAsked) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResizeRequested.ProtoReflect.Descriptor instead.
+func (*ResizeRequested) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *ResizeAsked) GetUid() string {
+func (x *ResizeRequested) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *ResizeAsked) GetDigest() string {
+func (x *ResizeRequested) GetDigest() string {
 	if x != nil {
 		return x.Digest
 	}
 	return ""
 }
 
-func (x *ResizeAsked) GetDemand() *PodDemand {
+func (x *ResizeRequested) GetDemand() *PodDemand {
 	if x != nil {
 		return x.Demand
 	}
 	return nil
 }
 
-func (x *ResizeAsked) GetPriority() int32 {
+func (x *ResizeRequested) GetPriority() int32 {
 	if x != nil {
 		return x.Priority
 	}
 	return 0
 }
 
-func (x *ResizeAsked) GetGuaranteed() bool {
+func (x *ResizeRequested) GetGuaranteed() bool {
 	if x != nil {
 		return x.Guaranteed
 	}
 	return false
 }
 
-func (x *ResizeAsked) GetWithdrawn() bool {
+func (x *ResizeRequested) GetWithdrawn() bool {
 	if x != nil {
 		return x.Withdrawn
 	}
 	return false
 }
 
-func (x *ResizeAsked) GetQuestion() uint64 {
+func (x *ResizeRequested) GetRequestId() uint64 {
 	if x != nil {
-		return x.Question
+		return x.RequestId
 	}
 	return 0
 }
 
-// ResizeResumed tells that containers run that do not have what is allocated to the pod, though no resize is under way: the journal
-// that told what they were given was lost. They get it as in a resize; left by ResizeFinished.
-type ResizeResumed struct {
+// ResizeStarted tells that containers run that do not have what is allocated to the pod, though no resize is under way: the journal
+// that told what they were given was lost. They get it as in a resize; left by ResizeCompleted.
+type ResizeStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ResizeResumed) Reset() {
-	*x = ResizeResumed{}
+func (x *ResizeStarted) Reset() {
+	*x = ResizeStarted{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ResizeResumed) String() string {
+func (x *ResizeStarted) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ResizeResumed) ProtoMessage() {}
+func (*ResizeStarted) ProtoMessage() {}
 
-func (x *ResizeResumed) ProtoReflect() protoreflect.Message {
+func (x *ResizeStarted) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -885,40 +885,40 @@ func (x *ResizeResumed) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ResizeResumed.ProtoReflect.Descriptor instead.
-func (*ResizeResumed) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResizeStarted.ProtoReflect.Descriptor instead.
+func (*ResizeStarted) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *ResizeResumed) GetUid() string {
+func (x *ResizeStarted) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-// ResizeFinished tells that every container that runs has the resources that are allocated to it.
-type ResizeFinished struct {
+// ResizeCompleted tells that every container that runs has the resources that are allocated to it.
+type ResizeCompleted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ResizeFinished) Reset() {
-	*x = ResizeFinished{}
+func (x *ResizeCompleted) Reset() {
+	*x = ResizeCompleted{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ResizeFinished) String() string {
+func (x *ResizeCompleted) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ResizeFinished) ProtoMessage() {}
+func (*ResizeCompleted) ProtoMessage() {}
 
-func (x *ResizeFinished) ProtoReflect() protoreflect.Message {
+func (x *ResizeCompleted) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -930,12 +930,12 @@ func (x *ResizeFinished) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ResizeFinished.ProtoReflect.Descriptor instead.
-func (*ResizeFinished) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResizeCompleted.ProtoReflect.Descriptor instead.
+func (*ResizeCompleted) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *ResizeFinished) GetUid() string {
+func (x *ResizeCompleted) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
@@ -987,33 +987,33 @@ func (x *OrphanFound) GetUid() string {
 	return ""
 }
 
-// RestartingAll tells that a rule has all containers of a pod started again, init containers first (KEP-5532). It is told when a
+// AllContainersRestarting tells that a rule has all containers of a pod started again, init containers first (KEP-5532). It is told when a
 // container's end asks for it, and with stopped when nothing runs any more.
-type RestartingAll struct {
+type AllContainersRestarting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whose end asks for it.
 	Container   string `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	ContainerId string `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	// Everything begins again now.
-	Stopped       bool `protobuf:"varint,3,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	AllStopped    bool `protobuf:"varint,3,opt,name=all_stopped,json=allStopped,proto3" json:"all_stopped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RestartingAll) Reset() {
-	*x = RestartingAll{}
+func (x *AllContainersRestarting) Reset() {
+	*x = AllContainersRestarting{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RestartingAll) String() string {
+func (x *AllContainersRestarting) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RestartingAll) ProtoMessage() {}
+func (*AllContainersRestarting) ProtoMessage() {}
 
-func (x *RestartingAll) ProtoReflect() protoreflect.Message {
+func (x *AllContainersRestarting) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1025,34 +1025,34 @@ func (x *RestartingAll) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RestartingAll.ProtoReflect.Descriptor instead.
-func (*RestartingAll) Descriptor() ([]byte, []int) {
+// Deprecated: Use AllContainersRestarting.ProtoReflect.Descriptor instead.
+func (*AllContainersRestarting) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *RestartingAll) GetContainer() string {
+func (x *AllContainersRestarting) GetContainer() string {
 	if x != nil {
 		return x.Container
 	}
 	return ""
 }
 
-func (x *RestartingAll) GetContainerId() string {
+func (x *AllContainersRestarting) GetContainerId() string {
 	if x != nil {
 		return x.ContainerId
 	}
 	return ""
 }
 
-func (x *RestartingAll) GetStopped() bool {
+func (x *AllContainersRestarting) GetAllStopped() bool {
 	if x != nil {
-		return x.Stopped
+		return x.AllStopped
 	}
 	return false
 }
 
-// GatesSet says which conditions the readiness gates of a pod name: from now on they are read, until the pod has terminated.
-type GatesSet struct {
+// ReadinessGatesSet says which conditions the readiness gates of a pod name: from now on they are read, until the pod has terminated.
+type ReadinessGatesSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sorted, each once; none: nothing is read any more.
 	Types         []string `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"`
@@ -1060,20 +1060,20 @@ type GatesSet struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *GatesSet) Reset() {
-	*x = GatesSet{}
+func (x *ReadinessGatesSet) Reset() {
+	*x = ReadinessGatesSet{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *GatesSet) String() string {
+func (x *ReadinessGatesSet) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*GatesSet) ProtoMessage() {}
+func (*ReadinessGatesSet) ProtoMessage() {}
 
-func (x *GatesSet) ProtoReflect() protoreflect.Message {
+func (x *ReadinessGatesSet) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1085,42 +1085,42 @@ func (x *GatesSet) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use GatesSet.ProtoReflect.Descriptor instead.
-func (*GatesSet) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReadinessGatesSet.ProtoReflect.Descriptor instead.
+func (*ReadinessGatesSet) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *GatesSet) GetTypes() []string {
+func (x *ReadinessGatesSet) GetTypes() []string {
 	if x != nil {
 		return x.Types
 	}
 	return nil
 }
 
-// GatesRead tells what somebody outside says of the conditions that a pod's readiness gates name, when it has changed.
-type GatesRead struct {
+// ReadinessGatesRead tells what somebody outside says of the conditions that a pod's readiness gates name, when it has changed.
+type ReadinessGatesRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// By type. One that nobody speaks of is missing.
-	Conditions    []*GateCondition `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	Conditions    []*ReadinessGateCondition `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *GatesRead) Reset() {
-	*x = GatesRead{}
+func (x *ReadinessGatesRead) Reset() {
+	*x = ReadinessGatesRead{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *GatesRead) String() string {
+func (x *ReadinessGatesRead) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*GatesRead) ProtoMessage() {}
+func (*ReadinessGatesRead) ProtoMessage() {}
 
-func (x *GatesRead) ProtoReflect() protoreflect.Message {
+func (x *ReadinessGatesRead) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1132,27 +1132,27 @@ func (x *GatesRead) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use GatesRead.ProtoReflect.Descriptor instead.
-func (*GatesRead) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReadinessGatesRead.ProtoReflect.Descriptor instead.
+func (*ReadinessGatesRead) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *GatesRead) GetUid() string {
+func (x *ReadinessGatesRead) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *GatesRead) GetConditions() []*GateCondition {
+func (x *ReadinessGatesRead) GetConditions() []*ReadinessGateCondition {
 	if x != nil {
 		return x.Conditions
 	}
 	return nil
 }
 
-// GateCondition is one such condition.
-type GateCondition struct {
+// ReadinessGateCondition is one such condition.
+type ReadinessGateCondition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// "True", "False" or "Unknown".
@@ -1163,20 +1163,20 @@ type GateCondition struct {
 	sizeCache      protoimpl.SizeCache
 }
 
-func (x *GateCondition) Reset() {
-	*x = GateCondition{}
+func (x *ReadinessGateCondition) Reset() {
+	*x = ReadinessGateCondition{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *GateCondition) String() string {
+func (x *ReadinessGateCondition) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*GateCondition) ProtoMessage() {}
+func (*ReadinessGateCondition) ProtoMessage() {}
 
-func (x *GateCondition) ProtoReflect() protoreflect.Message {
+func (x *ReadinessGateCondition) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1188,26 +1188,26 @@ func (x *GateCondition) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use GateCondition.ProtoReflect.Descriptor instead.
-func (*GateCondition) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReadinessGateCondition.ProtoReflect.Descriptor instead.
+func (*ReadinessGateCondition) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *GateCondition) GetType() string {
+func (x *ReadinessGateCondition) GetType() string {
 	if x != nil {
 		return x.Type
 	}
 	return ""
 }
 
-func (x *GateCondition) GetStatus() string {
+func (x *ReadinessGateCondition) GetStatus() string {
 	if x != nil {
 		return x.Status
 	}
 	return ""
 }
 
-func (x *GateCondition) GetLastTransition() *timestamppb.Timestamp {
+func (x *ReadinessGateCondition) GetLastTransition() *timestamppb.Timestamp {
 	if x != nil {
 		return x.LastTransition
 	}
@@ -1273,7 +1273,7 @@ type PodFinished struct {
 	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	// No source had named it: what the source has begun under this UID since stands behind its end.
-	Unnamed       bool `protobuf:"varint,3,opt,name=unnamed,proto3" json:"unnamed,omitempty"`
+	Orphan        bool `protobuf:"varint,3,opt,name=orphan,proto3" json:"orphan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1322,9 +1322,9 @@ func (x *PodFinished) GetSource() string {
 	return ""
 }
 
-func (x *PodFinished) GetUnnamed() bool {
+func (x *PodFinished) GetOrphan() bool {
 	if x != nil {
-		return x.Unnamed
+		return x.Orphan
 	}
 	return false
 }
@@ -1343,9 +1343,9 @@ type PodState struct {
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	AdmittedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=admitted_at,json=admittedAt,proto3" json:"admitted_at,omitempty"`
 	// When the pod was told to end.
-	TerminatingAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=terminating_at,json=terminatingAt,proto3" json:"terminating_at,omitempty"`
-	AdmissionAsked bool                   `protobuf:"varint,9,opt,name=admission_asked,json=admissionAsked,proto3" json:"admission_asked,omitempty"`
-	HolderUid      string                 `protobuf:"bytes,10,opt,name=holder_uid,json=holderUid,proto3" json:"holder_uid,omitempty"`
+	TerminatingAt      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=terminating_at,json=terminatingAt,proto3" json:"terminating_at,omitempty"`
+	AdmissionRequested bool                   `protobuf:"varint,9,opt,name=admission_requested,json=admissionRequested,proto3" json:"admission_requested,omitempty"`
+	HolderUid          string                 `protobuf:"bytes,10,opt,name=holder_uid,json=holderUid,proto3" json:"holder_uid,omitempty"`
 	// Newest observation; older ones are dropped.
 	Observed *PodObserved `protobuf:"bytes,16,opt,name=observed,proto3" json:"observed,omitempty"`
 	// By name.
@@ -1366,11 +1366,11 @@ type PodState struct {
 	CleanFailures      uint32                 `protobuf:"varint,28,opt,name=clean_failures,json=cleanFailures,proto3" json:"clean_failures,omitempty"`
 	CleanFailedAt      *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=clean_failed_at,json=cleanFailedAt,proto3" json:"clean_failed_at,omitempty"`
 	// A call was made for this pod, so something of it may be on the node.
-	Touched bool `protobuf:"varint,32,opt,name=touched,proto3" json:"touched,omitempty"`
+	UsedRuntime bool `protobuf:"varint,32,opt,name=used_runtime,json=usedRuntime,proto3" json:"used_runtime,omitempty"`
 	// Why the last sandbox or volume call failed, for people.
-	SandboxError  string                 `protobuf:"bytes,33,opt,name=sandbox_error,json=sandboxError,proto3" json:"sandbox_error,omitempty"`
-	VolumeError   string                 `protobuf:"bytes,34,opt,name=volume_error,json=volumeError,proto3" json:"volume_error,omitempty"`
-	SandboxMadeAt *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=sandbox_made_at,json=sandboxMadeAt,proto3" json:"sandbox_made_at,omitempty"`
+	SandboxError     string                 `protobuf:"bytes,33,opt,name=sandbox_error,json=sandboxError,proto3" json:"sandbox_error,omitempty"`
+	VolumeError      string                 `protobuf:"bytes,34,opt,name=volume_error,json=volumeError,proto3" json:"volume_error,omitempty"`
+	SandboxCreatedAt *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=sandbox_created_at,json=sandboxCreatedAt,proto3" json:"sandbox_created_at,omitempty"`
 	// The runtime showed this pod before any source named it.
 	Orphan         bool    `protobuf:"varint,35,opt,name=orphan,proto3" json:"orphan,omitempty"`
 	Timers         *Timers `protobuf:"bytes,30,opt,name=timers,proto3" json:"timers,omitempty"`
@@ -1382,32 +1382,32 @@ type PodState struct {
 	Conditions map[string]*Condition `protobuf:"bytes,43,rep,name=conditions,proto3" json:"conditions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Rejected by the node, with the reason above.
 	Rejected bool `protobuf:"varint,44,opt,name=rejected,proto3" json:"rejected,omitempty"`
-	// From PodEnding.
-	EndingGrace  *durationpb.Duration `protobuf:"bytes,45,opt,name=ending_grace,json=endingGrace,proto3" json:"ending_grace,omitempty"`
-	EndingFailed bool                 `protobuf:"varint,46,opt,name=ending_failed,json=endingFailed,proto3" json:"ending_failed,omitempty"`
+	// From PodTerminating.
+	TerminationGrace *durationpb.Duration `protobuf:"bytes,45,opt,name=termination_grace,json=terminationGrace,proto3" json:"termination_grace,omitempty"`
+	Fails            bool                 `protobuf:"varint,46,opt,name=fails,proto3" json:"fails,omitempty"`
 	// The pod's time to end is over: nothing waits for its turn or for a hook any more.
-	PastDeadline bool `protobuf:"varint,47,opt,name=past_deadline,json=pastDeadline,proto3" json:"past_deadline,omitempty"`
+	PastGrace bool `protobuf:"varint,47,opt,name=past_grace,json=pastGrace,proto3" json:"past_grace,omitempty"`
 	// Sandboxes that are observed and were stopped by a call, so that they hold no address and no host port any more.
 	StoppedSandboxes []string `protobuf:"bytes,48,rep,name=stopped_sandboxes,json=stoppedSandboxes,proto3" json:"stopped_sandboxes,omitempty"`
 	// No source has named it for a while, and the node was told.
-	OrphanWaited  bool                   `protobuf:"varint,60,opt,name=orphan_waited,json=orphanWaited,proto3" json:"orphan_waited,omitempty"`
-	OrphanFoundAt *timestamppb.Timestamp `protobuf:"bytes,61,opt,name=orphan_found_at,json=orphanFoundAt,proto3" json:"orphan_found_at,omitempty"`
+	OrphanGraceOver bool                   `protobuf:"varint,60,opt,name=orphan_grace_over,json=orphanGraceOver,proto3" json:"orphan_grace_over,omitempty"`
+	OrphanFoundAt   *timestamppb.Timestamp `protobuf:"bytes,61,opt,name=orphan_found_at,json=orphanFoundAt,proto3" json:"orphan_found_at,omitempty"`
 	// Its namespace and name as the runtime shows them, while no source has named it.
-	Shown *PodRef `protobuf:"bytes,75,opt,name=shown,proto3" json:"shown,omitempty"`
+	ReportedAs *PodRef `protobuf:"bytes,75,opt,name=reported_as,json=reportedAs,proto3" json:"reported_as,omitempty"`
 	// It ends so that a pod of higher priority fits.
 	Preempted bool `protobuf:"varint,64,opt,name=preempted,proto3" json:"preempted,omitempty"`
 	// Which one, without its digest; a journal of an older version may tell the UID alone.
 	PreemptedFor *PodRef `protobuf:"bytes,74,opt,name=preempted_for,json=preemptedFor,proto3" json:"preempted_for,omitempty"`
 	// While it is not admitted: the manifest of its last question, and whether that was not the first.
-	AskedDigest string `protobuf:"bytes,76,opt,name=asked_digest,json=askedDigest,proto3" json:"asked_digest,omitempty"`
-	AskedAgain  bool   `protobuf:"varint,77,opt,name=asked_again,json=askedAgain,proto3" json:"asked_again,omitempty"`
-	// AdmissionAsked.question of this life.
-	Question uint64 `protobuf:"varint,78,opt,name=question,proto3" json:"question,omitempty"`
-	// From GatesSet and GatesRead.
-	GatesSet []string         `protobuf:"bytes,65,rep,name=gates_set,json=gatesSet,proto3" json:"gates_set,omitempty"`
-	Gates    []*GateCondition `protobuf:"bytes,66,rep,name=gates,proto3" json:"gates,omitempty"`
+	RequestedDigest   string `protobuf:"bytes,76,opt,name=requested_digest,json=requestedDigest,proto3" json:"requested_digest,omitempty"`
+	RequestSuperseded bool   `protobuf:"varint,77,opt,name=request_superseded,json=requestSuperseded,proto3" json:"request_superseded,omitempty"`
+	// AdmissionRequested.question of this life.
+	Incarnation uint64 `protobuf:"varint,78,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// From ReadinessGatesSet and ReadinessGatesRead.
+	ReadinessGates []string                  `protobuf:"bytes,65,rep,name=readiness_gates,json=readinessGates,proto3" json:"readiness_gates,omitempty"`
+	GateConditions []*ReadinessGateCondition `protobuf:"bytes,66,rep,name=gate_conditions,json=gateConditions,proto3" json:"gate_conditions,omitempty"`
 	// Told and not stopped yet.
-	RestartingAll *RestartingAll `protobuf:"bytes,67,opt,name=restarting_all,json=restartingAll,proto3" json:"restarting_all,omitempty"`
+	AllContainersRestarting *AllContainersRestarting `protobuf:"bytes,67,opt,name=all_containers_restarting,json=allContainersRestarting,proto3" json:"all_containers_restarting,omitempty"`
 	// The manifest whose CPU and memory are allocated to the pod; empty: the pod's own.
 	AllocatedDigest string `protobuf:"bytes,70,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// What is known of its resize; unset: nothing is to be done.
@@ -1507,9 +1507,9 @@ func (x *PodState) GetTerminatingAt() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *PodState) GetAdmissionAsked() bool {
+func (x *PodState) GetAdmissionRequested() bool {
 	if x != nil {
-		return x.AdmissionAsked
+		return x.AdmissionRequested
 	}
 	return false
 }
@@ -1619,9 +1619,9 @@ func (x *PodState) GetCleanFailedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *PodState) GetTouched() bool {
+func (x *PodState) GetUsedRuntime() bool {
 	if x != nil {
-		return x.Touched
+		return x.UsedRuntime
 	}
 	return false
 }
@@ -1640,9 +1640,9 @@ func (x *PodState) GetVolumeError() string {
 	return ""
 }
 
-func (x *PodState) GetSandboxMadeAt() *timestamppb.Timestamp {
+func (x *PodState) GetSandboxCreatedAt() *timestamppb.Timestamp {
 	if x != nil {
-		return x.SandboxMadeAt
+		return x.SandboxCreatedAt
 	}
 	return nil
 }
@@ -1703,23 +1703,23 @@ func (x *PodState) GetRejected() bool {
 	return false
 }
 
-func (x *PodState) GetEndingGrace() *durationpb.Duration {
+func (x *PodState) GetTerminationGrace() *durationpb.Duration {
 	if x != nil {
-		return x.EndingGrace
+		return x.TerminationGrace
 	}
 	return nil
 }
 
-func (x *PodState) GetEndingFailed() bool {
+func (x *PodState) GetFails() bool {
 	if x != nil {
-		return x.EndingFailed
+		return x.Fails
 	}
 	return false
 }
 
-func (x *PodState) GetPastDeadline() bool {
+func (x *PodState) GetPastGrace() bool {
 	if x != nil {
-		return x.PastDeadline
+		return x.PastGrace
 	}
 	return false
 }
@@ -1731,9 +1731,9 @@ func (x *PodState) GetStoppedSandboxes() []string {
 	return nil
 }
 
-func (x *PodState) GetOrphanWaited() bool {
+func (x *PodState) GetOrphanGraceOver() bool {
 	if x != nil {
-		return x.OrphanWaited
+		return x.OrphanGraceOver
 	}
 	return false
 }
@@ -1745,9 +1745,9 @@ func (x *PodState) GetOrphanFoundAt() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *PodState) GetShown() *PodRef {
+func (x *PodState) GetReportedAs() *PodRef {
 	if x != nil {
-		return x.Shown
+		return x.ReportedAs
 	}
 	return nil
 }
@@ -1766,44 +1766,44 @@ func (x *PodState) GetPreemptedFor() *PodRef {
 	return nil
 }
 
-func (x *PodState) GetAskedDigest() string {
+func (x *PodState) GetRequestedDigest() string {
 	if x != nil {
-		return x.AskedDigest
+		return x.RequestedDigest
 	}
 	return ""
 }
 
-func (x *PodState) GetAskedAgain() bool {
+func (x *PodState) GetRequestSuperseded() bool {
 	if x != nil {
-		return x.AskedAgain
+		return x.RequestSuperseded
 	}
 	return false
 }
 
-func (x *PodState) GetQuestion() uint64 {
+func (x *PodState) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Question
+		return x.Incarnation
 	}
 	return 0
 }
 
-func (x *PodState) GetGatesSet() []string {
+func (x *PodState) GetReadinessGates() []string {
 	if x != nil {
-		return x.GatesSet
+		return x.ReadinessGates
 	}
 	return nil
 }
 
-func (x *PodState) GetGates() []*GateCondition {
+func (x *PodState) GetGateConditions() []*ReadinessGateCondition {
 	if x != nil {
-		return x.Gates
+		return x.GateConditions
 	}
 	return nil
 }
 
-func (x *PodState) GetRestartingAll() *RestartingAll {
+func (x *PodState) GetAllContainersRestarting() *AllContainersRestarting {
 	if x != nil {
-		return x.RestartingAll
+		return x.AllContainersRestarting
 	}
 	return nil
 }
@@ -1840,10 +1840,10 @@ func (x *PodState) GetAllocatedAdded() map[string]*Resources {
 type PodResize struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The manifest that the node was asked about last and has not allocated; empty for none.
-	AskedDigest string `protobuf:"bytes,1,opt,name=asked_digest,json=askedDigest,proto3" json:"asked_digest,omitempty"`
+	RequestedDigest string `protobuf:"bytes,1,opt,name=requested_digest,json=requestedDigest,proto3" json:"requested_digest,omitempty"`
 	// Why it cannot be allocated now, in the node's words; empty: not answered.
 	Deferred string `protobuf:"bytes,2,opt,name=deferred,proto3" json:"deferred,omitempty"`
-	// Resources were allocated and are being carried out. Left by ResizeFinished.
+	// Resources were allocated and are being carried out. Left by ResizeCompleted.
 	InProgress bool `protobuf:"varint,3,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
 	// Failed calls in a row, and the newest failure's words, which stay until the resize has ended.
 	Failures uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
@@ -1885,9 +1885,9 @@ func (*PodResize) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *PodResize) GetAskedDigest() string {
+func (x *PodResize) GetRequestedDigest() string {
 	if x != nil {
-		return x.AskedDigest
+		return x.RequestedDigest
 	}
 	return ""
 }
@@ -1945,11 +1945,11 @@ type ContainerRecord struct {
 	// The instance before it, if it ended.
 	Last *ContainerObservation `protobuf:"bytes,4,opt,name=last,proto3" json:"last,omitempty"`
 	// Why it does not run, as last told by PodStatusChanged.
-	Waiting *Waiting `protobuf:"bytes,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting *ContainerWaiting `protobuf:"bytes,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// The image was pulled for the next start.
 	ImageReady bool `protobuf:"varint,6,opt,name=image_ready,json=imageReady,proto3" json:"image_ready,omitempty"`
 	// The image actor was asked and has not said that it is there.
-	ImageAsked bool `protobuf:"varint,7,opt,name=image_asked,json=imageAsked,proto3" json:"image_asked,omitempty"`
+	ImageRequested bool `protobuf:"varint,7,opt,name=image_requested,json=imageRequested,proto3" json:"image_requested,omitempty"`
 	// The last start found no image on the node.
 	ImageMissing bool     `protobuf:"varint,8,opt,name=image_missing,json=imageMissing,proto3" json:"image_missing,omitempty"`
 	BackOff      *BackOff `protobuf:"bytes,9,opt,name=back_off,json=backOff,proto3" json:"back_off,omitempty"`
@@ -1957,7 +1957,7 @@ type ContainerRecord struct {
 	StartFailures uint32                 `protobuf:"varint,10,opt,name=start_failures,json=startFailures,proto3" json:"start_failures,omitempty"`
 	StartFailedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=start_failed_at,json=startFailedAt,proto3" json:"start_failed_at,omitempty"`
 	// Why the last start failed; cleared by one that does not.
-	StartError *Waiting `protobuf:"bytes,12,opt,name=start_error,json=startError,proto3" json:"start_error,omitempty"`
+	StartError *ContainerWaiting `protobuf:"bytes,12,opt,name=start_error,json=startError,proto3" json:"start_error,omitempty"`
 	// It is being stopped only to be started again with its new definition. True until another instance has been started.
 	Replacing bool `protobuf:"varint,13,opt,name=replacing,proto3" json:"replacing,omitempty"`
 	// The instance whose postStart hook has ended well.
@@ -1969,19 +1969,19 @@ type ContainerRecord struct {
 	StoppedAsUnhealthy bool             `protobuf:"varint,16,opt,name=stopped_as_unhealthy,json=stoppedAsUnhealthy,proto3" json:"stopped_as_unhealthy,omitempty"`
 	Probes             *ContainerProbes `protobuf:"bytes,17,opt,name=probes,proto3" json:"probes,omitempty"`
 	// How its instance ends that was last asked to run its preStop hook.
-	Ending *ContainerEnding `protobuf:"bytes,18,opt,name=ending,proto3" json:"ending,omitempty"`
+	Termination *ContainerTermination `protobuf:"bytes,18,opt,name=termination,proto3" json:"termination,omitempty"`
 	// What the newest instance was given last, where that is not what is allocated to it.
-	Actuated *Resources `protobuf:"bytes,30,opt,name=actuated,proto3" json:"actuated,omitempty"`
+	Applied *Resources `protobuf:"bytes,30,opt,name=applied,proto3" json:"applied,omitempty"`
 	// What the runtime showed after the newest instance was resized, or when it was found without a record of its start; unset: neither.
-	Actual *Resources `protobuf:"bytes,31,opt,name=actual,proto3" json:"actual,omitempty"`
+	Reported *Resources `protobuf:"bytes,31,opt,name=reported,proto3" json:"reported,omitempty"`
 	// The instance that was made and whose start has not been asked for, or has no outcome yet.
-	Made *MadeContainer `protobuf:"bytes,40,opt,name=made,proto3" json:"made,omitempty"`
-	// Instances with a lower attempt number were ended by RestartingAll: the next one begins anew.
-	AnewFrom uint32 `protobuf:"varint,41,opt,name=anew_from,json=anewFrom,proto3" json:"anew_from,omitempty"`
+	Created *CreatedContainer `protobuf:"bytes,40,opt,name=created,proto3" json:"created,omitempty"`
+	// Instances with a lower attempt number were ended by AllContainersRestarting: the next one begins anew.
+	RestartedFrom uint32 `protobuf:"varint,41,opt,name=restarted_from,json=restartedFrom,proto3" json:"restarted_from,omitempty"`
 	// The restart count of an instance that was found not to have run; the next one has it again, and it does not go down.
-	RestartsTold  uint32 `protobuf:"varint,42,opt,name=restarts_told,json=restartsTold,proto3" json:"restarts_told,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ReportedRestarts uint32 `protobuf:"varint,42,opt,name=reported_restarts,json=reportedRestarts,proto3" json:"reported_restarts,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ContainerRecord) Reset() {
@@ -2042,7 +2042,7 @@ func (x *ContainerRecord) GetLast() *ContainerObservation {
 	return nil
 }
 
-func (x *ContainerRecord) GetWaiting() *Waiting {
+func (x *ContainerRecord) GetWaiting() *ContainerWaiting {
 	if x != nil {
 		return x.Waiting
 	}
@@ -2056,9 +2056,9 @@ func (x *ContainerRecord) GetImageReady() bool {
 	return false
 }
 
-func (x *ContainerRecord) GetImageAsked() bool {
+func (x *ContainerRecord) GetImageRequested() bool {
 	if x != nil {
-		return x.ImageAsked
+		return x.ImageRequested
 	}
 	return false
 }
@@ -2091,7 +2091,7 @@ func (x *ContainerRecord) GetStartFailedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *ContainerRecord) GetStartError() *Waiting {
+func (x *ContainerRecord) GetStartError() *ContainerWaiting {
 	if x != nil {
 		return x.StartError
 	}
@@ -2133,50 +2133,50 @@ func (x *ContainerRecord) GetProbes() *ContainerProbes {
 	return nil
 }
 
-func (x *ContainerRecord) GetEnding() *ContainerEnding {
+func (x *ContainerRecord) GetTermination() *ContainerTermination {
 	if x != nil {
-		return x.Ending
+		return x.Termination
 	}
 	return nil
 }
 
-func (x *ContainerRecord) GetActuated() *Resources {
+func (x *ContainerRecord) GetApplied() *Resources {
 	if x != nil {
-		return x.Actuated
+		return x.Applied
 	}
 	return nil
 }
 
-func (x *ContainerRecord) GetActual() *Resources {
+func (x *ContainerRecord) GetReported() *Resources {
 	if x != nil {
-		return x.Actual
+		return x.Reported
 	}
 	return nil
 }
 
-func (x *ContainerRecord) GetMade() *MadeContainer {
+func (x *ContainerRecord) GetCreated() *CreatedContainer {
 	if x != nil {
-		return x.Made
+		return x.Created
 	}
 	return nil
 }
 
-func (x *ContainerRecord) GetAnewFrom() uint32 {
+func (x *ContainerRecord) GetRestartedFrom() uint32 {
 	if x != nil {
-		return x.AnewFrom
+		return x.RestartedFrom
 	}
 	return 0
 }
 
-func (x *ContainerRecord) GetRestartsTold() uint32 {
+func (x *ContainerRecord) GetReportedRestarts() uint32 {
 	if x != nil {
-		return x.RestartsTold
+		return x.ReportedRestarts
 	}
 	return 0
 }
 
-// MadeContainer is an instance that was made and not started.
-type MadeContainer struct {
+// CreatedContainer is an instance that was made and not started.
+type CreatedContainer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty while it is being made.
 	ContainerId string `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
@@ -2188,20 +2188,20 @@ type MadeContainer struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *MadeContainer) Reset() {
-	*x = MadeContainer{}
+func (x *CreatedContainer) Reset() {
+	*x = CreatedContainer{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *MadeContainer) String() string {
+func (x *CreatedContainer) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*MadeContainer) ProtoMessage() {}
+func (*CreatedContainer) ProtoMessage() {}
 
-func (x *MadeContainer) ProtoReflect() protoreflect.Message {
+func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2213,41 +2213,41 @@ func (x *MadeContainer) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use MadeContainer.ProtoReflect.Descriptor instead.
-func (*MadeContainer) Descriptor() ([]byte, []int) {
+// Deprecated: Use CreatedContainer.ProtoReflect.Descriptor instead.
+func (*CreatedContainer) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *MadeContainer) GetContainerId() string {
+func (x *CreatedContainer) GetContainerId() string {
 	if x != nil {
 		return x.ContainerId
 	}
 	return ""
 }
 
-func (x *MadeContainer) GetAttempt() uint32 {
+func (x *CreatedContainer) GetAttempt() uint32 {
 	if x != nil {
 		return x.Attempt
 	}
 	return 0
 }
 
-func (x *MadeContainer) GetSandboxId() string {
+func (x *CreatedContainer) GetSandboxId() string {
 	if x != nil {
 		return x.SandboxId
 	}
 	return ""
 }
 
-func (x *MadeContainer) GetDigest() string {
+func (x *CreatedContainer) GetDigest() string {
 	if x != nil {
 		return x.Digest
 	}
 	return ""
 }
 
-// ContainerEnding is the end of one instance, from the moment at which its preStop hook was asked for.
-type ContainerEnding struct {
+// ContainerTermination is the end of one instance, from the moment at which its preStop hook was asked for.
+type ContainerTermination struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	// Why, as in StopContainer.
@@ -2259,20 +2259,20 @@ type ContainerEnding struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ContainerEnding) Reset() {
-	*x = ContainerEnding{}
+func (x *ContainerTermination) Reset() {
+	*x = ContainerTermination{}
 	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ContainerEnding) String() string {
+func (x *ContainerTermination) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ContainerEnding) ProtoMessage() {}
+func (*ContainerTermination) ProtoMessage() {}
 
-func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
+func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2284,33 +2284,33 @@ func (x *ContainerEnding) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ContainerEnding.ProtoReflect.Descriptor instead.
-func (*ContainerEnding) Descriptor() ([]byte, []int) {
+// Deprecated: Use ContainerTermination.ProtoReflect.Descriptor instead.
+func (*ContainerTermination) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
 }
 
-func (x *ContainerEnding) GetContainerId() string {
+func (x *ContainerTermination) GetContainerId() string {
 	if x != nil {
 		return x.ContainerId
 	}
 	return ""
 }
 
-func (x *ContainerEnding) GetReason() string {
+func (x *ContainerTermination) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *ContainerEnding) GetSince() *timestamppb.Timestamp {
+func (x *ContainerTermination) GetSince() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Since
 	}
 	return nil
 }
 
-func (x *ContainerEnding) GetGrace() *durationpb.Duration {
+func (x *ContainerTermination) GetGrace() *durationpb.Duration {
 	if x != nil {
 		return x.Grace
 	}
@@ -2461,7 +2461,7 @@ func (x *BackOff) GetUpdatedAt() *timestamppb.Timestamp {
 type PodCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       *CallRequested         `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
-	AskedAt       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=asked_at,json=askedAt,proto3" json:"asked_at,omitempty"`
+	RequestedAt   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=requested_at,json=requestedAt,proto3" json:"requested_at,omitempty"`
 	Withdrawn     bool                   `protobuf:"varint,3,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2504,9 +2504,9 @@ func (x *PodCall) GetRequest() *CallRequested {
 	return nil
 }
 
-func (x *PodCall) GetAskedAt() *timestamppb.Timestamp {
+func (x *PodCall) GetRequestedAt() *timestamppb.Timestamp {
 	if x != nil {
-		return x.AskedAt
+		return x.RequestedAt
 	}
 	return nil
 }
@@ -2528,7 +2528,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\bR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12C\n" +
-	"\x0flast_transition\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\"\xa0\x03\n" +
+	"\x0flast_transition\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\"\xaf\x03\n" +
 	"\x10PodStatusChanged\x12,\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -2538,19 +2538,19 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"conditions\x12E\n" +
 	"\awaiting\x18\x05 \x03(\v2+.journalet.v1.PodStatusChanged.WaitingEntryR\awaiting\x12\x14\n" +
 	"\x05ready\x18\x06 \x01(\rR\x05ready\x12\x1a\n" +
-	"\brestarts\x18\a \x01(\rR\brestarts\x12'\n" +
-	"\x0fconditions_gone\x18\f \x03(\tR\x0econditionsGone\x1aQ\n" +
+	"\brestarts\x18\a \x01(\rR\brestarts\x12-\n" +
+	"\x12removed_conditions\x18\f \x03(\tR\x11removedConditions\x1aZ\n" +
 	"\fWaitingEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.WaitingR\x05value:\x028\x01\";\n" +
-	"\aWaiting\x12\x16\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.journalet.v1.ContainerWaitingR\x05value:\x028\x01\"D\n" +
+	"\x10ContainerWaiting\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"q\n" +
 	"\x0eBackOffStarted\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\x86\x01\n" +
-	"\tPodEnding\x12\x16\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"\x8b\x01\n" +
+	"\x0ePodTerminating\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\bR\x06failed\x12/\n" +
@@ -2569,8 +2569,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\fcontainer_id\x18\x03 \x01(\tR\vcontainerId\x12+\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x17.journalet.v1.ProbeKindR\x04kind\x12\x18\n" +
 	"\asuccess\x18\x05 \x01(\bR\asuccess\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xde\x01\n" +
-	"\vResizeAsked\x12\x10\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xe5\x01\n" +
+	"\x0fResizeRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x03 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -2578,36 +2578,38 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
 	"guaranteed\x18\x05 \x01(\bR\n" +
 	"guaranteed\x12\x1c\n" +
-	"\twithdrawn\x18\x06 \x01(\bR\twithdrawn\x12\x1a\n" +
-	"\bquestion\x18\a \x01(\x04R\bquestion\"!\n" +
-	"\rResizeResumed\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\"\n" +
-	"\x0eResizeFinished\x12\x10\n" +
+	"\twithdrawn\x18\x06 \x01(\bR\twithdrawn\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\a \x01(\x04R\trequestId\"!\n" +
+	"\rResizeStarted\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"#\n" +
+	"\x0fResizeCompleted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\x1f\n" +
 	"\vOrphanFound\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"j\n" +
-	"\rRestartingAll\x12\x1c\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"{\n" +
+	"\x17AllContainersRestarting\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
-	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x18\n" +
-	"\astopped\x18\x03 \x01(\bR\astopped\" \n" +
-	"\bGatesSet\x12\x14\n" +
-	"\x05types\x18\x01 \x03(\tR\x05types\"Z\n" +
-	"\tGatesRead\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\x12;\n" +
+	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x1f\n" +
+	"\vall_stopped\x18\x03 \x01(\bR\n" +
+	"allStopped\")\n" +
+	"\x11ReadinessGatesSet\x12\x14\n" +
+	"\x05types\x18\x01 \x03(\tR\x05types\"l\n" +
+	"\x12ReadinessGatesRead\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12D\n" +
 	"\n" +
-	"conditions\x18\x02 \x03(\v2\x1b.journalet.v1.GateConditionR\n" +
-	"conditions\"\x80\x01\n" +
-	"\rGateCondition\x12\x12\n" +
+	"conditions\x18\x02 \x03(\v2$.journalet.v1.ReadinessGateConditionR\n" +
+	"conditions\"\x89\x01\n" +
+	"\x16ReadinessGateCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12C\n" +
 	"\x0flast_transition\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\"O\n" +
 	"\rPodTerminated\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12,\n" +
-	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"Q\n" +
+	"\x05phase\x18\x02 \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\"O\n" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\x12\x18\n" +
-	"\aunnamed\x18\x03 \x01(\bR\aunnamed\"\xb9\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xba\x17\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2619,8 +2621,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
 	"\vadmitted_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"admittedAt\x12A\n" +
-	"\x0eterminating_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rterminatingAt\x12'\n" +
-	"\x0fadmission_asked\x18\t \x01(\bR\x0eadmissionAsked\x12\x1d\n" +
+	"\x0eterminating_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rterminatingAt\x12/\n" +
+	"\x13admission_requested\x18\t \x01(\bR\x12admissionRequested\x12\x1d\n" +
 	"\n" +
 	"holder_uid\x18\n" +
 	" \x01(\tR\tholderUid\x125\n" +
@@ -2641,11 +2643,11 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vcleaned_all\x18\x1b \x01(\bR\n" +
 	"cleanedAll\x12%\n" +
 	"\x0eclean_failures\x18\x1c \x01(\rR\rcleanFailures\x12B\n" +
-	"\x0fclean_failed_at\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\rcleanFailedAt\x12\x18\n" +
-	"\atouched\x18  \x01(\bR\atouched\x12#\n" +
+	"\x0fclean_failed_at\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\rcleanFailedAt\x12!\n" +
+	"\fused_runtime\x18  \x01(\bR\vusedRuntime\x12#\n" +
 	"\rsandbox_error\x18! \x01(\tR\fsandboxError\x12!\n" +
-	"\fvolume_error\x18\" \x01(\tR\vvolumeError\x12B\n" +
-	"\x0fsandbox_made_at\x18$ \x01(\v2\x1a.google.protobuf.TimestampR\rsandboxMadeAt\x12\x16\n" +
+	"\fvolume_error\x18\" \x01(\tR\vvolumeError\x12H\n" +
+	"\x12sandbox_created_at\x18$ \x01(\v2\x1a.google.protobuf.TimestampR\x10sandboxCreatedAt\x12\x16\n" +
 	"\x06orphan\x18# \x01(\bR\x06orphan\x12,\n" +
 	"\x06timers\x18\x1e \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12'\n" +
 	"\x0ftold_terminated\x18\x1f \x01(\bR\x0etoldTerminated\x12,\n" +
@@ -2655,23 +2657,24 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18+ \x03(\v2&.journalet.v1.PodState.ConditionsEntryR\n" +
 	"conditions\x12\x1a\n" +
-	"\brejected\x18, \x01(\bR\brejected\x12<\n" +
-	"\fending_grace\x18- \x01(\v2\x19.google.protobuf.DurationR\vendingGrace\x12#\n" +
-	"\rending_failed\x18. \x01(\bR\fendingFailed\x12#\n" +
-	"\rpast_deadline\x18/ \x01(\bR\fpastDeadline\x12+\n" +
-	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x12#\n" +
-	"\rorphan_waited\x18< \x01(\bR\forphanWaited\x12B\n" +
-	"\x0forphan_found_at\x18= \x01(\v2\x1a.google.protobuf.TimestampR\rorphanFoundAt\x12*\n" +
-	"\x05shown\x18K \x01(\v2\x14.journalet.v1.PodRefR\x05shown\x12\x1c\n" +
+	"\brejected\x18, \x01(\bR\brejected\x12F\n" +
+	"\x11termination_grace\x18- \x01(\v2\x19.google.protobuf.DurationR\x10terminationGrace\x12\x14\n" +
+	"\x05fails\x18. \x01(\bR\x05fails\x12\x1d\n" +
+	"\n" +
+	"past_grace\x18/ \x01(\bR\tpastGrace\x12+\n" +
+	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x12*\n" +
+	"\x11orphan_grace_over\x18< \x01(\bR\x0forphanGraceOver\x12B\n" +
+	"\x0forphan_found_at\x18= \x01(\v2\x1a.google.protobuf.TimestampR\rorphanFoundAt\x125\n" +
+	"\vreported_as\x18K \x01(\v2\x14.journalet.v1.PodRefR\n" +
+	"reportedAs\x12\x1c\n" +
 	"\tpreempted\x18@ \x01(\bR\tpreempted\x129\n" +
-	"\rpreempted_for\x18J \x01(\v2\x14.journalet.v1.PodRefR\fpreemptedFor\x12!\n" +
-	"\fasked_digest\x18L \x01(\tR\vaskedDigest\x12\x1f\n" +
-	"\vasked_again\x18M \x01(\bR\n" +
-	"askedAgain\x12\x1a\n" +
-	"\bquestion\x18N \x01(\x04R\bquestion\x12\x1b\n" +
-	"\tgates_set\x18A \x03(\tR\bgatesSet\x121\n" +
-	"\x05gates\x18B \x03(\v2\x1b.journalet.v1.GateConditionR\x05gates\x12B\n" +
-	"\x0erestarting_all\x18C \x01(\v2\x1b.journalet.v1.RestartingAllR\rrestartingAll\x12)\n" +
+	"\rpreempted_for\x18J \x01(\v2\x14.journalet.v1.PodRefR\fpreemptedFor\x12)\n" +
+	"\x10requested_digest\x18L \x01(\tR\x0frequestedDigest\x12-\n" +
+	"\x12request_superseded\x18M \x01(\bR\x11requestSuperseded\x12 \n" +
+	"\vincarnation\x18N \x01(\x04R\vincarnation\x12'\n" +
+	"\x0freadiness_gates\x18A \x03(\tR\x0ereadinessGates\x12M\n" +
+	"\x0fgate_conditions\x18B \x03(\v2$.journalet.v1.ReadinessGateConditionR\x0egateConditions\x12a\n" +
+	"\x19all_containers_restarting\x18C \x01(\v2%.journalet.v1.AllContainersRestartingR\x17allContainersRestarting\x12)\n" +
 	"\x10allocated_digest\x18F \x01(\tR\x0fallocatedDigest\x12/\n" +
 	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x12\x1c\n" +
 	"\tadditions\x18O \x01(\bR\tadditions\x12S\n" +
@@ -2688,9 +2691,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\x1aZ\n" +
 	"\x13AllocatedAddedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\xf7\x01\n" +
-	"\tPodResize\x12!\n" +
-	"\fasked_digest\x18\x01 \x01(\tR\vaskedDigest\x12\x1a\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\xff\x01\n" +
+	"\tPodResize\x12)\n" +
+	"\x10requested_digest\x18\x01 \x01(\tR\x0frequestedDigest\x12\x1a\n" +
 	"\bdeferred\x18\x02 \x01(\tR\bdeferred\x12\x1f\n" +
 	"\vin_progress\x18\x03 \x01(\bR\n" +
 	"inProgress\x12\x1a\n" +
@@ -2698,42 +2701,41 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x1f\n" +
 	"\vasked_added\x18\a \x01(\bR\n" +
-	"askedAdded\"\x90\b\n" +
+	"askedAdded\"\xd6\b\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
 	"\acurrent\x18\x03 \x01(\v2\".journalet.v1.ContainerObservationR\acurrent\x126\n" +
-	"\x04last\x18\x04 \x01(\v2\".journalet.v1.ContainerObservationR\x04last\x12/\n" +
-	"\awaiting\x18\x05 \x01(\v2\x15.journalet.v1.WaitingR\awaiting\x12\x1f\n" +
+	"\x04last\x18\x04 \x01(\v2\".journalet.v1.ContainerObservationR\x04last\x128\n" +
+	"\awaiting\x18\x05 \x01(\v2\x1e.journalet.v1.ContainerWaitingR\awaiting\x12\x1f\n" +
 	"\vimage_ready\x18\x06 \x01(\bR\n" +
-	"imageReady\x12\x1f\n" +
-	"\vimage_asked\x18\a \x01(\bR\n" +
-	"imageAsked\x12#\n" +
+	"imageReady\x12'\n" +
+	"\x0fimage_requested\x18\a \x01(\bR\x0eimageRequested\x12#\n" +
 	"\rimage_missing\x18\b \x01(\bR\fimageMissing\x120\n" +
 	"\bback_off\x18\t \x01(\v2\x15.journalet.v1.BackOffR\abackOff\x12%\n" +
 	"\x0estart_failures\x18\n" +
 	" \x01(\rR\rstartFailures\x12B\n" +
-	"\x0fstart_failed_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rstartFailedAt\x126\n" +
-	"\vstart_error\x18\f \x01(\v2\x15.journalet.v1.WaitingR\n" +
+	"\x0fstart_failed_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\rstartFailedAt\x12?\n" +
+	"\vstart_error\x18\f \x01(\v2\x1e.journalet.v1.ContainerWaitingR\n" +
 	"startError\x12\x1c\n" +
 	"\treplacing\x18\r \x01(\bR\treplacing\x12&\n" +
 	"\x0fpost_started_id\x18\x0e \x01(\tR\rpostStartedId\x12$\n" +
 	"\x0epre_stopped_id\x18\x0f \x01(\tR\fpreStoppedId\x120\n" +
 	"\x14stopped_as_unhealthy\x18\x10 \x01(\bR\x12stoppedAsUnhealthy\x125\n" +
-	"\x06probes\x18\x11 \x01(\v2\x1d.journalet.v1.ContainerProbesR\x06probes\x125\n" +
-	"\x06ending\x18\x12 \x01(\v2\x1d.journalet.v1.ContainerEndingR\x06ending\x123\n" +
-	"\bactuated\x18\x1e \x01(\v2\x17.journalet.v1.ResourcesR\bactuated\x12/\n" +
-	"\x06actual\x18\x1f \x01(\v2\x17.journalet.v1.ResourcesR\x06actual\x12/\n" +
-	"\x04made\x18( \x01(\v2\x1b.journalet.v1.MadeContainerR\x04made\x12\x1b\n" +
-	"\tanew_from\x18) \x01(\rR\banewFrom\x12#\n" +
-	"\rrestarts_told\x18* \x01(\rR\frestartsTold\"\x83\x01\n" +
-	"\rMadeContainer\x12!\n" +
+	"\x06probes\x18\x11 \x01(\v2\x1d.journalet.v1.ContainerProbesR\x06probes\x12D\n" +
+	"\vtermination\x18\x12 \x01(\v2\".journalet.v1.ContainerTerminationR\vtermination\x121\n" +
+	"\aapplied\x18\x1e \x01(\v2\x17.journalet.v1.ResourcesR\aapplied\x123\n" +
+	"\breported\x18\x1f \x01(\v2\x17.journalet.v1.ResourcesR\breported\x128\n" +
+	"\acreated\x18( \x01(\v2\x1e.journalet.v1.CreatedContainerR\acreated\x12%\n" +
+	"\x0erestarted_from\x18) \x01(\rR\rrestartedFrom\x12+\n" +
+	"\x11reported_restarts\x18* \x01(\rR\x10reportedRestarts\"\x86\x01\n" +
+	"\x10CreatedContainer\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x03 \x01(\tR\tsandboxId\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xaf\x01\n" +
-	"\x0fContainerEnding\x12!\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xb4\x01\n" +
+	"\x14ContainerTermination\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12/\n" +
@@ -2748,10 +2750,10 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x129\n" +
 	"\n" +
-	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\x95\x01\n" +
+	"updated_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\x9d\x01\n" +
 	"\aPodCall\x125\n" +
-	"\arequest\x18\x01 \x01(\v2\x1b.journalet.v1.CallRequestedR\arequest\x125\n" +
-	"\basked_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aaskedAt\x12\x1c\n" +
+	"\arequest\x18\x01 \x01(\v2\x1b.journalet.v1.CallRequestedR\arequest\x12=\n" +
+	"\frequested_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vrequestedAt\x12\x1c\n" +
 	"\twithdrawn\x18\x03 \x01(\bR\twithdrawn*\xba\x01\n" +
 	"\bPodStage\x12\x19\n" +
 	"\x15POD_STAGE_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -2788,48 +2790,48 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_journalet_v1_pod_proto_goTypes = []any{
-	(PodStage)(0),                 // 0: journalet.v1.PodStage
-	(PodPhase)(0),                 // 1: journalet.v1.PodPhase
-	(ProbeKind)(0),                // 2: journalet.v1.ProbeKind
-	(*Condition)(nil),             // 3: journalet.v1.Condition
-	(*PodStatusChanged)(nil),      // 4: journalet.v1.PodStatusChanged
-	(*Waiting)(nil),               // 5: journalet.v1.Waiting
-	(*BackOffStarted)(nil),        // 6: journalet.v1.BackOffStarted
-	(*PodEnding)(nil),             // 7: journalet.v1.PodEnding
-	(*ProbesSet)(nil),             // 8: journalet.v1.ProbesSet
-	(*ProbeResult)(nil),           // 9: journalet.v1.ProbeResult
-	(*ResizeAsked)(nil),           // 10: journalet.v1.ResizeAsked
-	(*ResizeResumed)(nil),         // 11: journalet.v1.ResizeResumed
-	(*ResizeFinished)(nil),        // 12: journalet.v1.ResizeFinished
-	(*OrphanFound)(nil),           // 13: journalet.v1.OrphanFound
-	(*RestartingAll)(nil),         // 14: journalet.v1.RestartingAll
-	(*GatesSet)(nil),              // 15: journalet.v1.GatesSet
-	(*GatesRead)(nil),             // 16: journalet.v1.GatesRead
-	(*GateCondition)(nil),         // 17: journalet.v1.GateCondition
-	(*PodTerminated)(nil),         // 18: journalet.v1.PodTerminated
-	(*PodFinished)(nil),           // 19: journalet.v1.PodFinished
-	(*PodState)(nil),              // 20: journalet.v1.PodState
-	(*PodResize)(nil),             // 21: journalet.v1.PodResize
-	(*ContainerRecord)(nil),       // 22: journalet.v1.ContainerRecord
-	(*MadeContainer)(nil),         // 23: journalet.v1.MadeContainer
-	(*ContainerEnding)(nil),       // 24: journalet.v1.ContainerEnding
-	(*ContainerProbes)(nil),       // 25: journalet.v1.ContainerProbes
-	(*BackOff)(nil),               // 26: journalet.v1.BackOff
-	(*PodCall)(nil),               // 27: journalet.v1.PodCall
-	nil,                           // 28: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                           // 29: journalet.v1.PodState.ContainersEntry
-	nil,                           // 30: journalet.v1.PodState.CallsEntry
-	nil,                           // 31: journalet.v1.PodState.ConditionsEntry
-	nil,                           // 32: journalet.v1.PodState.AllocatedAddedEntry
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
-	(*PodDemand)(nil),             // 35: journalet.v1.PodDemand
-	(*PodRef)(nil),                // 36: journalet.v1.PodRef
-	(*PodObserved)(nil),           // 37: journalet.v1.PodObserved
-	(*Timers)(nil),                // 38: journalet.v1.Timers
-	(*ContainerObservation)(nil),  // 39: journalet.v1.ContainerObservation
-	(*Resources)(nil),             // 40: journalet.v1.Resources
-	(*CallRequested)(nil),         // 41: journalet.v1.CallRequested
+	(PodStage)(0),                   // 0: journalet.v1.PodStage
+	(PodPhase)(0),                   // 1: journalet.v1.PodPhase
+	(ProbeKind)(0),                  // 2: journalet.v1.ProbeKind
+	(*Condition)(nil),               // 3: journalet.v1.Condition
+	(*PodStatusChanged)(nil),        // 4: journalet.v1.PodStatusChanged
+	(*ContainerWaiting)(nil),        // 5: journalet.v1.ContainerWaiting
+	(*BackOffStarted)(nil),          // 6: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),          // 7: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),               // 8: journalet.v1.ProbesSet
+	(*ProbeResult)(nil),             // 9: journalet.v1.ProbeResult
+	(*ResizeRequested)(nil),         // 10: journalet.v1.ResizeRequested
+	(*ResizeStarted)(nil),           // 11: journalet.v1.ResizeStarted
+	(*ResizeCompleted)(nil),         // 12: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),             // 13: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil), // 14: journalet.v1.AllContainersRestarting
+	(*ReadinessGatesSet)(nil),       // 15: journalet.v1.ReadinessGatesSet
+	(*ReadinessGatesRead)(nil),      // 16: journalet.v1.ReadinessGatesRead
+	(*ReadinessGateCondition)(nil),  // 17: journalet.v1.ReadinessGateCondition
+	(*PodTerminated)(nil),           // 18: journalet.v1.PodTerminated
+	(*PodFinished)(nil),             // 19: journalet.v1.PodFinished
+	(*PodState)(nil),                // 20: journalet.v1.PodState
+	(*PodResize)(nil),               // 21: journalet.v1.PodResize
+	(*ContainerRecord)(nil),         // 22: journalet.v1.ContainerRecord
+	(*CreatedContainer)(nil),        // 23: journalet.v1.CreatedContainer
+	(*ContainerTermination)(nil),    // 24: journalet.v1.ContainerTermination
+	(*ContainerProbes)(nil),         // 25: journalet.v1.ContainerProbes
+	(*BackOff)(nil),                 // 26: journalet.v1.BackOff
+	(*PodCall)(nil),                 // 27: journalet.v1.PodCall
+	nil,                             // 28: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                             // 29: journalet.v1.PodState.ContainersEntry
+	nil,                             // 30: journalet.v1.PodState.CallsEntry
+	nil,                             // 31: journalet.v1.PodState.ConditionsEntry
+	nil,                             // 32: journalet.v1.PodState.AllocatedAddedEntry
+	(*timestamppb.Timestamp)(nil),   // 33: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 34: google.protobuf.Duration
+	(*PodDemand)(nil),               // 35: journalet.v1.PodDemand
+	(*PodRef)(nil),                  // 36: journalet.v1.PodRef
+	(*PodObserved)(nil),             // 37: journalet.v1.PodObserved
+	(*Timers)(nil),                  // 38: journalet.v1.Timers
+	(*ContainerObservation)(nil),    // 39: journalet.v1.ContainerObservation
+	(*Resources)(nil),               // 40: journalet.v1.Resources
+	(*CallRequested)(nil),           // 41: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
 	33, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
@@ -2837,13 +2839,13 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
 	28, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
 	34, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	34, // 5: journalet.v1.PodEnding.grace:type_name -> google.protobuf.Duration
+	34, // 5: journalet.v1.PodTerminating.grace:type_name -> google.protobuf.Duration
 	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
 	33, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	35, // 9: journalet.v1.ResizeAsked.demand:type_name -> journalet.v1.PodDemand
-	17, // 10: journalet.v1.GatesRead.conditions:type_name -> journalet.v1.GateCondition
-	33, // 11: journalet.v1.GateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	35, // 9: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
+	17, // 10: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
+	33, // 11: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
 	36, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
@@ -2857,32 +2859,32 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	33, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
 	33, // 23: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
 	33, // 24: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	33, // 25: journalet.v1.PodState.sandbox_made_at:type_name -> google.protobuf.Timestamp
+	33, // 25: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
 	38, // 26: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 27: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
 	31, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	34, // 29: journalet.v1.PodState.ending_grace:type_name -> google.protobuf.Duration
+	34, // 29: journalet.v1.PodState.termination_grace:type_name -> google.protobuf.Duration
 	33, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	36, // 31: journalet.v1.PodState.shown:type_name -> journalet.v1.PodRef
+	36, // 31: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
 	36, // 32: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
-	17, // 33: journalet.v1.PodState.gates:type_name -> journalet.v1.GateCondition
-	14, // 34: journalet.v1.PodState.restarting_all:type_name -> journalet.v1.RestartingAll
+	17, // 33: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
+	14, // 34: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
 	21, // 35: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
 	32, // 36: journalet.v1.PodState.allocated_added:type_name -> journalet.v1.PodState.AllocatedAddedEntry
 	33, // 37: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
 	39, // 38: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
 	39, // 39: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 40: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.Waiting
+	5,  // 40: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
 	26, // 41: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
 	33, // 42: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 43: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.Waiting
+	5,  // 43: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
 	25, // 44: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	24, // 45: journalet.v1.ContainerRecord.ending:type_name -> journalet.v1.ContainerEnding
-	40, // 46: journalet.v1.ContainerRecord.actuated:type_name -> journalet.v1.Resources
-	40, // 47: journalet.v1.ContainerRecord.actual:type_name -> journalet.v1.Resources
-	23, // 48: journalet.v1.ContainerRecord.made:type_name -> journalet.v1.MadeContainer
-	33, // 49: journalet.v1.ContainerEnding.since:type_name -> google.protobuf.Timestamp
-	34, // 50: journalet.v1.ContainerEnding.grace:type_name -> google.protobuf.Duration
+	24, // 45: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	40, // 46: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	40, // 47: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	23, // 48: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	33, // 49: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	34, // 50: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
 	2,  // 51: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
 	9,  // 52: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
 	9,  // 53: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
@@ -2890,8 +2892,8 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	34, // 55: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
 	33, // 56: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
 	41, // 57: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	33, // 58: journalet.v1.PodCall.asked_at:type_name -> google.protobuf.Timestamp
-	5,  // 59: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.Waiting
+	33, // 58: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 59: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
 	22, // 60: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
 	27, // 61: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
 	3,  // 62: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition

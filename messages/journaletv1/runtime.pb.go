@@ -32,7 +32,7 @@ type StartPart int32
 const (
 	StartPart_START_PART_UNSPECIFIED StartPart = 0
 	// Makes the container; nothing of it runs.
-	StartPart_START_PART_MAKE StartPart = 1
+	StartPart_START_PART_CREATE StartPart = 1
 	// Starts the container that was made. In doubt it is looked up and never made again.
 	StartPart_START_PART_START StartPart = 2
 )
@@ -41,12 +41,12 @@ const (
 var (
 	StartPart_name = map[int32]string{
 		0: "START_PART_UNSPECIFIED",
-		1: "START_PART_MAKE",
+		1: "START_PART_CREATE",
 		2: "START_PART_START",
 	}
 	StartPart_value = map[string]int32{
 		"START_PART_UNSPECIFIED": 0,
-		"START_PART_MAKE":        1,
+		"START_PART_CREATE":      1,
 		"START_PART_START":       2,
 	}
 )
@@ -159,7 +159,7 @@ const (
 	// of START_PART_START: the container has not run and is gone.
 	CallError_CALL_ERROR_NOT_DONE CallError = 12
 	// What the runtime answered makes no sense.
-	CallError_CALL_ERROR_GARBAGE CallError = 13
+	CallError_CALL_ERROR_INVALID_RESPONSE CallError = 13
 	// A lifecycle hook failed or took too long.
 	CallError_CALL_ERROR_HOOK CallError = 14
 	// It was withdrawn and cut short under way; how far it came is not known.
@@ -184,7 +184,7 @@ var (
 		10: "CALL_ERROR_VOLUME",
 		11: "CALL_ERROR_SANDBOX_GONE",
 		12: "CALL_ERROR_NOT_DONE",
-		13: "CALL_ERROR_GARBAGE",
+		13: "CALL_ERROR_INVALID_RESPONSE",
 		14: "CALL_ERROR_HOOK",
 		15: "CALL_ERROR_WITHDRAWN",
 		30: "CALL_ERROR_START_LOST",
@@ -203,7 +203,7 @@ var (
 		"CALL_ERROR_VOLUME":               10,
 		"CALL_ERROR_SANDBOX_GONE":         11,
 		"CALL_ERROR_NOT_DONE":             12,
-		"CALL_ERROR_GARBAGE":              13,
+		"CALL_ERROR_INVALID_RESPONSE":     13,
 		"CALL_ERROR_HOOK":                 14,
 		"CALL_ERROR_WITHDRAWN":            15,
 		"CALL_ERROR_START_LOST":           30,
@@ -867,15 +867,15 @@ type StartContainer struct {
 	SandboxId string   `protobuf:"bytes,4,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	PodIps    []string `protobuf:"bytes,5,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
 	// True when the image was pulled for this very start, so that a missing one is an error of the runtime.
-	Pulled bool `protobuf:"varint,6,opt,name=pulled,proto3" json:"pulled,omitempty"`
+	PulledForStart bool `protobuf:"varint,6,opt,name=pulled_for_start,json=pulledForStart,proto3" json:"pulled_for_start,omitempty"`
 	// An init container: the pod's next start follows when it has ended or, if it is a sidecar, is up.
 	Init bool `protobuf:"varint,7,opt,name=init,proto3" json:"init,omitempty"`
 	// How much of the work this call does. Unset: all of it.
 	Part StartPart `protobuf:"varint,20,opt,name=part,proto3,enum=journalet.v1.StartPart" json:"part,omitempty"`
-	// Of START_PART_START: the container to start, which START_PART_MAKE made.
+	// Of START_PART_START: the container to start, which START_PART_CREATE made.
 	ContainerId string `protobuf:"bytes,21,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	// Of a call that does all of it: a start in doubt is made again even if the container is not to run twice by its policy.
-	MayRepeat bool `protobuf:"varint,22,opt,name=may_repeat,json=mayRepeat,proto3" json:"may_repeat,omitempty"`
+	AtLeastOnce bool `protobuf:"varint,22,opt,name=at_least_once,json=atLeastOnce,proto3" json:"at_least_once,omitempty"`
 	// The manifest whose CPU and memory the pod has; empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,12,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// What containers have that the manifest of allocated_digest lacks, by name; this one too, if it does.
@@ -949,9 +949,9 @@ func (x *StartContainer) GetPodIps() []string {
 	return nil
 }
 
-func (x *StartContainer) GetPulled() bool {
+func (x *StartContainer) GetPulledForStart() bool {
 	if x != nil {
-		return x.Pulled
+		return x.PulledForStart
 	}
 	return false
 }
@@ -977,9 +977,9 @@ func (x *StartContainer) GetContainerId() string {
 	return ""
 }
 
-func (x *StartContainer) GetMayRepeat() bool {
+func (x *StartContainer) GetAtLeastOnce() bool {
 	if x != nil {
-		return x.MayRepeat
+		return x.AtLeastOnce
 	}
 	return false
 }
@@ -1340,7 +1340,7 @@ type RemoveContainer struct {
 	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	ContainerId string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	// How it ended goes on being told: ContainerRecord.last takes it up, which has none.
-	Last          bool `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	KeepAsLast    bool `protobuf:"varint,3,opt,name=keep_as_last,json=keepAsLast,proto3" json:"keep_as_last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1389,9 +1389,9 @@ func (x *RemoveContainer) GetContainerId() string {
 	return ""
 }
 
-func (x *RemoveContainer) GetLast() bool {
+func (x *RemoveContainer) GetKeepAsLast() bool {
 	if x != nil {
-		return x.Last
+		return x.KeepAsLast
 	}
 	return false
 }
@@ -1762,7 +1762,7 @@ type CallDropped struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	IntentId string                 `protobuf:"bytes,1,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
 	// The actor that asked, in the form kind/id.
-	Asker         string `protobuf:"bytes,2,opt,name=asker,proto3" json:"asker,omitempty"`
+	Requester     string `protobuf:"bytes,2,opt,name=requester,proto3" json:"requester,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1804,9 +1804,9 @@ func (x *CallDropped) GetIntentId() string {
 	return ""
 }
 
-func (x *CallDropped) GetAsker() string {
+func (x *CallDropped) GetRequester() string {
 	if x != nil {
-		return x.Asker
+		return x.Requester
 	}
 	return ""
 }
@@ -1816,7 +1816,7 @@ type CallFinished struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	IntentId string                 `protobuf:"bytes,1,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
 	// The actor that asked, in the form kind/id.
-	Asker string `protobuf:"bytes,2,opt,name=asker,proto3" json:"asker,omitempty"`
+	Requester string `protobuf:"bytes,2,opt,name=requester,proto3" json:"requester,omitempty"`
 	// Unspecified: done.
 	Error   CallError `protobuf:"varint,3,opt,name=error,proto3,enum=journalet.v1.CallError" json:"error,omitempty"`
 	Message string    `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
@@ -1828,7 +1828,7 @@ type CallFinished struct {
 	ImageRef    string `protobuf:"bytes,8,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	ImageBytes  int64  `protobuf:"varint,9,opt,name=image_bytes,json=imageBytes,proto3" json:"image_bytes,omitempty"`
 	// Of an UpdateContainer: what the runtime shows afterwards.
-	Actual *Resources `protobuf:"bytes,16,opt,name=actual,proto3" json:"actual,omitempty"`
+	Reported *Resources `protobuf:"bytes,16,opt,name=reported,proto3" json:"reported,omitempty"`
 	// When it ended, as PodObserved.observed_at counts: a look that began later began after it. Unset: at the time of its record,
 	// which is so unless the clock was set back in this run of the agent (or an older version ran).
 	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
@@ -1873,9 +1873,9 @@ func (x *CallFinished) GetIntentId() string {
 	return ""
 }
 
-func (x *CallFinished) GetAsker() string {
+func (x *CallFinished) GetRequester() string {
 	if x != nil {
-		return x.Asker
+		return x.Requester
 	}
 	return ""
 }
@@ -1929,9 +1929,9 @@ func (x *CallFinished) GetImageBytes() int64 {
 	return 0
 }
 
-func (x *CallFinished) GetActual() *Resources {
+func (x *CallFinished) GetReported() *Resources {
 	if x != nil {
-		return x.Actual
+		return x.Reported
 	}
 	return nil
 }
@@ -2376,12 +2376,12 @@ func (x *PodObserved) GetPodName() string {
 
 // Call is an intent in the runtime actor's books.
 type Call struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	IntentId string                 `protobuf:"bytes,1,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
-	Asker    string                 `protobuf:"bytes,2,opt,name=asker,proto3" json:"asker,omitempty"`
-	Request  *CallRequested         `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
-	Lane     Lane                   `protobuf:"varint,4,opt,name=lane,proto3,enum=journalet.v1.Lane" json:"lane,omitempty"`
-	Stage    CallStage              `protobuf:"varint,5,opt,name=stage,proto3,enum=journalet.v1.CallStage" json:"stage,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	IntentId  string                 `protobuf:"bytes,1,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
+	Requester string                 `protobuf:"bytes,2,opt,name=requester,proto3" json:"requester,omitempty"`
+	Request   *CallRequested         `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	Lane      Lane                   `protobuf:"varint,4,opt,name=lane,proto3,enum=journalet.v1.Lane" json:"lane,omitempty"`
+	Stage     CallStage              `protobuf:"varint,5,opt,name=stage,proto3,enum=journalet.v1.CallStage" json:"stage,omitempty"`
 	// Order of arrival, from 1.
 	Arrival uint64 `protobuf:"varint,6,opt,name=arrival,proto3" json:"arrival,omitempty"`
 	// Set for a call that was under way when the agent stopped.
@@ -2430,9 +2430,9 @@ func (x *Call) GetIntentId() string {
 	return ""
 }
 
-func (x *Call) GetAsker() string {
+func (x *Call) GetRequester() string {
 	if x != nil {
-		return x.Asker
+		return x.Requester
 	}
 	return ""
 }
@@ -2502,13 +2502,13 @@ type RuntimeState struct {
 	// Calls under way by pod.
 	Pods map[string]*PodCalls `protobuf:"bytes,7,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By UID, the pods that are being started: from the dispatch of the sandbox until a container that is no init container runs.
-	Openings map[string]*Opening `protobuf:"bytes,8,rep,name=openings,proto3" json:"openings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	StartingPods map[string]*StartingPod `protobuf:"bytes,8,rep,name=starting_pods,json=startingPods,proto3" json:"starting_pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Runs while a sandbox waits for such a pod that asks for nothing.
 	Timers *Timers `protobuf:"bytes,9,opt,name=timers,proto3" json:"timers,omitempty"`
 	// Sandboxes wait for no other pod until none is queued: one that is being started waits for something that takes its time.
-	Crowded       bool `protobuf:"varint,10,opt,name=crowded,proto3" json:"crowded,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	IgnoreStartingPods bool `protobuf:"varint,10,opt,name=ignore_starting_pods,json=ignoreStartingPods,proto3" json:"ignore_starting_pods,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *RuntimeState) Reset() {
@@ -2590,9 +2590,9 @@ func (x *RuntimeState) GetPods() map[string]*PodCalls {
 	return nil
 }
 
-func (x *RuntimeState) GetOpenings() map[string]*Opening {
+func (x *RuntimeState) GetStartingPods() map[string]*StartingPod {
 	if x != nil {
-		return x.Openings
+		return x.StartingPods
 	}
 	return nil
 }
@@ -2604,15 +2604,15 @@ func (x *RuntimeState) GetTimers() *Timers {
 	return nil
 }
 
-func (x *RuntimeState) GetCrowded() bool {
+func (x *RuntimeState) GetIgnoreStartingPods() bool {
 	if x != nil {
-		return x.Crowded
+		return x.IgnoreStartingPods
 	}
 	return false
 }
 
 // Opening is a pod that is being started.
-type Opening struct {
+type StartingPod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// It has asked for nothing since the timer was set.
 	Idle          bool `protobuf:"varint,1,opt,name=idle,proto3" json:"idle,omitempty"`
@@ -2620,20 +2620,20 @@ type Opening struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Opening) Reset() {
-	*x = Opening{}
+func (x *StartingPod) Reset() {
+	*x = StartingPod{}
 	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Opening) String() string {
+func (x *StartingPod) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Opening) ProtoMessage() {}
+func (*StartingPod) ProtoMessage() {}
 
-func (x *Opening) ProtoReflect() protoreflect.Message {
+func (x *StartingPod) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2645,12 +2645,12 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Opening.ProtoReflect.Descriptor instead.
-func (*Opening) Descriptor() ([]byte, []int) {
+// Deprecated: Use StartingPod.ProtoReflect.Descriptor instead.
+func (*StartingPod) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
-func (x *Opening) GetIdle() bool {
+func (x *StartingPod) GetIdle() bool {
 	if x != nil {
 		return x.Idle
 	}
@@ -2888,20 +2888,19 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x0fallocated_added\x18\f \x03(\v2,.journalet.v1.RunSandbox.AllocatedAddedEntryR\x0eallocatedAdded\x1aZ\n" +
 	"\x13AllocatedAddedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\x95\x04\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\xac\x04\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x04 \x01(\tR\tsandboxId\x12\x17\n" +
-	"\apod_ips\x18\x05 \x03(\tR\x06podIps\x12\x16\n" +
-	"\x06pulled\x18\x06 \x01(\bR\x06pulled\x12\x12\n" +
+	"\apod_ips\x18\x05 \x03(\tR\x06podIps\x12(\n" +
+	"\x10pulled_for_start\x18\x06 \x01(\bR\x0epulledForStart\x12\x12\n" +
 	"\x04init\x18\a \x01(\bR\x04init\x12+\n" +
 	"\x04part\x18\x14 \x01(\x0e2\x17.journalet.v1.StartPartR\x04part\x12!\n" +
-	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\x1d\n" +
-	"\n" +
-	"may_repeat\x18\x16 \x01(\bR\tmayRepeat\x12)\n" +
+	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\"\n" +
+	"\rat_least_once\x18\x16 \x01(\bR\vatLeastOnce\x12)\n" +
 	"\x10allocated_digest\x18\f \x01(\tR\x0fallocatedDigest\x12Y\n" +
 	"\x0fallocated_added\x18\x17 \x03(\v20.journalet.v1.StartContainer.AllocatedAddedEntryR\x0eallocatedAdded\x1aZ\n" +
 	"\x13AllocatedAddedEntry\x12\x10\n" +
@@ -2936,11 +2935,12 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x17\n" +
 	"\apod_ips\x18\x06 \x03(\tR\x06podIps\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"f\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"t\n" +
 	"\x0fRemoveContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
-	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x12\n" +
-	"\x04last\x18\x03 \x01(\bR\x04last\"@\n" +
+	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12 \n" +
+	"\fkeep_as_last\x18\x03 \x01(\bR\n" +
+	"keepAsLast\"@\n" +
 	"\vStopSandbox\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
@@ -2961,13 +2961,13 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\bin_doubt\x18\x02 \x01(\bR\ainDoubt\x123\n" +
 	"\aelapsed\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\",\n" +
 	"\rCallWithdrawn\x12\x1b\n" +
-	"\tintent_id\x18\x01 \x01(\tR\bintentId\"@\n" +
+	"\tintent_id\x18\x01 \x01(\tR\bintentId\"H\n" +
 	"\vCallDropped\x12\x1b\n" +
-	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x14\n" +
-	"\x05asker\x18\x02 \x01(\tR\x05asker\"\x90\x03\n" +
+	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\"\x9c\x03\n" +
 	"\fCallFinished\x12\x1b\n" +
-	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x14\n" +
-	"\x05asker\x18\x02 \x01(\tR\x05asker\x12-\n" +
+	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\x12-\n" +
 	"\x05error\x18\x03 \x01(\x0e2\x17.journalet.v1.CallErrorR\x05error\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x1c\n" +
 	"\tretryable\x18\x05 \x01(\bR\tretryable\x12\x1d\n" +
@@ -2976,8 +2976,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\fcontainer_id\x18\a \x01(\tR\vcontainerId\x12\x1b\n" +
 	"\timage_ref\x18\b \x01(\tR\bimageRef\x12\x1f\n" +
 	"\vimage_bytes\x18\t \x01(\x03R\n" +
-	"imageBytes\x12/\n" +
-	"\x06actual\x18\x10 \x01(\v2\x17.journalet.v1.ResourcesR\x06actual\x125\n" +
+	"imageBytes\x123\n" +
+	"\breported\x18\x10 \x01(\v2\x17.journalet.v1.ResourcesR\breported\x125\n" +
 	"\bended_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xc6\x01\n" +
 	"\x14RuntimeHealthChanged\x12#\n" +
 	"\rruntime_ready\x18\x01 \x01(\bR\fruntimeReady\x12#\n" +
@@ -3026,17 +3026,17 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"containers\x18\x04 \x03(\v2\".journalet.v1.ContainerObservationR\n" +
 	"containers\x12#\n" +
 	"\rpod_namespace\x18\x06 \x01(\tR\fpodNamespace\x12\x19\n" +
-	"\bpod_name\x18\a \x01(\tR\apodName\"\xdb\x02\n" +
+	"\bpod_name\x18\a \x01(\tR\apodName\"\xe3\x02\n" +
 	"\x04Call\x12\x1b\n" +
-	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x14\n" +
-	"\x05asker\x18\x02 \x01(\tR\x05asker\x125\n" +
+	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\x125\n" +
 	"\arequest\x18\x03 \x01(\v2\x1b.journalet.v1.CallRequestedR\arequest\x12&\n" +
 	"\x04lane\x18\x04 \x01(\x0e2\x12.journalet.v1.LaneR\x04lane\x12-\n" +
 	"\x05stage\x18\x05 \x01(\x0e2\x17.journalet.v1.CallStageR\x05stage\x12\x18\n" +
 	"\aarrival\x18\x06 \x01(\x04R\aarrival\x12\x19\n" +
 	"\bin_doubt\x18\a \x01(\bR\ainDoubt\x12?\n" +
 	"\rdispatched_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fdispatchedAt\x12\x1c\n" +
-	"\twithdrawn\x18\t \x01(\bR\twithdrawn\"\x97\a\n" +
+	"\twithdrawn\x18\t \x01(\bR\twithdrawn\"\xc4\a\n" +
 	"\fRuntimeState\x120\n" +
 	"\x06limits\x18\x01 \x01(\v2\x18.journalet.v1.LaneLimitsR\x06limits\x12;\n" +
 	"\x05calls\x18\x02 \x03(\v2%.journalet.v1.RuntimeState.CallsEntryR\x05calls\x12>\n" +
@@ -3044,11 +3044,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x04busy\x18\x04 \x03(\v2$.journalet.v1.RuntimeState.BusyEntryR\x04busy\x12\x1a\n" +
 	"\barrivals\x18\x05 \x01(\x04R\barrivals\x12:\n" +
 	"\x06health\x18\x06 \x01(\v2\".journalet.v1.RuntimeHealthChangedR\x06health\x128\n" +
-	"\x04pods\x18\a \x03(\v2$.journalet.v1.RuntimeState.PodsEntryR\x04pods\x12D\n" +
-	"\bopenings\x18\b \x03(\v2(.journalet.v1.RuntimeState.OpeningsEntryR\bopenings\x12,\n" +
-	"\x06timers\x18\t \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12\x18\n" +
-	"\acrowded\x18\n" +
-	" \x01(\bR\acrowded\x1aL\n" +
+	"\x04pods\x18\a \x03(\v2$.journalet.v1.RuntimeState.PodsEntryR\x04pods\x12Q\n" +
+	"\rstarting_pods\x18\b \x03(\v2,.journalet.v1.RuntimeState.StartingPodsEntryR\fstartingPods\x12,\n" +
+	"\x06timers\x18\t \x01(\v2\x14.journalet.v1.TimersR\x06timers\x120\n" +
+	"\x14ignore_starting_pods\x18\n" +
+	" \x01(\bR\x12ignoreStartingPods\x1aL\n" +
 	"\n" +
 	"CallsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
@@ -3061,11 +3061,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1aO\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.journalet.v1.PodCallsR\x05value:\x028\x01\x1aR\n" +
-	"\rOpeningsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.OpeningR\x05value:\x028\x01\"\x1d\n" +
-	"\aOpening\x12\x12\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.journalet.v1.PodCallsR\x05value:\x028\x01\x1aZ\n" +
+	"\x11StartingPodsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.StartingPodR\x05value:\x028\x01\"!\n" +
+	"\vStartingPod\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\bR\x04idle\"\x8c\x01\n" +
 	"\n" +
 	"LaneLimits\x12\x14\n" +
@@ -3086,15 +3086,15 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x04busy\x18\x03 \x01(\rR\x04busy\x1a=\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*R\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*T\n" +
 	"\tStartPart\x12\x1a\n" +
-	"\x16START_PART_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fSTART_PART_MAKE\x10\x01\x12\x14\n" +
+	"\x16START_PART_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11START_PART_CREATE\x10\x01\x12\x14\n" +
 	"\x10START_PART_START\x10\x02*W\n" +
 	"\bHookKind\x12\x19\n" +
 	"\x15HOOK_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14HOOK_KIND_POST_START\x10\x01\x12\x16\n" +
-	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xdf\x03\n" +
+	"\x12HOOK_KIND_PRE_STOP\x10\x02*\xe8\x03\n" +
 	"\tCallError\x12\x1a\n" +
 	"\x16CALL_ERROR_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CALL_ERROR_RUNTIME\x10\x01\x12 \n" +
@@ -3109,8 +3109,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x11CALL_ERROR_VOLUME\x10\n" +
 	"\x12\x1b\n" +
 	"\x17CALL_ERROR_SANDBOX_GONE\x10\v\x12\x17\n" +
-	"\x13CALL_ERROR_NOT_DONE\x10\f\x12\x16\n" +
-	"\x12CALL_ERROR_GARBAGE\x10\r\x12\x13\n" +
+	"\x13CALL_ERROR_NOT_DONE\x10\f\x12\x1f\n" +
+	"\x1bCALL_ERROR_INVALID_RESPONSE\x10\r\x12\x13\n" +
 	"\x0fCALL_ERROR_HOOK\x10\x0e\x12\x18\n" +
 	"\x14CALL_ERROR_WITHDRAWN\x10\x0f\x12\x19\n" +
 	"\x15CALL_ERROR_START_LOST\x10\x1e*c\n" +
@@ -3186,7 +3186,7 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*PodObserved)(nil),           // 28: journalet.v1.PodObserved
 	(*Call)(nil),                  // 29: journalet.v1.Call
 	(*RuntimeState)(nil),          // 30: journalet.v1.RuntimeState
-	(*Opening)(nil),               // 31: journalet.v1.Opening
+	(*StartingPod)(nil),           // 31: journalet.v1.StartingPod
 	(*LaneLimits)(nil),            // 32: journalet.v1.LaneLimits
 	(*CallQueue)(nil),             // 33: journalet.v1.CallQueue
 	(*PodCalls)(nil),              // 34: journalet.v1.PodCalls
@@ -3197,7 +3197,7 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	nil,                           // 39: journalet.v1.RuntimeState.QueuesEntry
 	nil,                           // 40: journalet.v1.RuntimeState.BusyEntry
 	nil,                           // 41: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 42: journalet.v1.RuntimeState.OpeningsEntry
+	nil,                           // 42: journalet.v1.RuntimeState.StartingPodsEntry
 	nil,                           // 43: journalet.v1.PodCalls.ContainersEntry
 	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
@@ -3226,7 +3226,7 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	44, // 19: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
 	44, // 20: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
 	2,  // 21: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	8,  // 22: journalet.v1.CallFinished.actual:type_name -> journalet.v1.Resources
+	8,  // 22: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
 	45, // 23: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
 	3,  // 24: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
 	45, // 25: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
@@ -3248,7 +3248,7 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	40, // 41: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
 	25, // 42: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
 	41, // 43: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	42, // 44: journalet.v1.RuntimeState.openings:type_name -> journalet.v1.RuntimeState.OpeningsEntry
+	42, // 44: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
 	46, // 45: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
 	43, // 46: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
 	8,  // 47: journalet.v1.RunSandbox.AllocatedAddedEntry.value:type_name -> journalet.v1.Resources
@@ -3257,7 +3257,7 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	29, // 50: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
 	33, // 51: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
 	34, // 52: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	31, // 53: journalet.v1.RuntimeState.OpeningsEntry.value:type_name -> journalet.v1.Opening
+	31, // 53: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
 	54, // [54:54] is the sub-list for method output_type
 	54, // [54:54] is the sub-list for method input_type
 	54, // [54:54] is the sub-list for extension type_name

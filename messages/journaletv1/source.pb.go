@@ -93,10 +93,10 @@ const (
 	SourcePodStage_SOURCE_POD_STAGE_REMOVING SourcePodStage = 3
 	// It has finished. Left by PodForgotten, or by ADD if it is wanted again.
 	SourcePodStage_SOURCE_POD_STAGE_FINISHED SourcePodStage = 4
-	// The node was asked for its UID. Left by UidGranted, or by UidReleased.
-	SourcePodStage_SOURCE_POD_STAGE_ASKING SourcePodStage = 5
+	// The node was asked for its UID. Left by UidGranted, or by UidWithdrawn.
+	SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID SourcePodStage = 5
 	// Its UID is this source's. Left by ADD.
-	SourcePodStage_SOURCE_POD_STAGE_GRANTED SourcePodStage = 6
+	SourcePodStage_SOURCE_POD_STAGE_UID_GRANTED SourcePodStage = 6
 )
 
 // Enum value maps for SourcePodStage.
@@ -107,17 +107,17 @@ var (
 		2: "SOURCE_POD_STAGE_ADDED",
 		3: "SOURCE_POD_STAGE_REMOVING",
 		4: "SOURCE_POD_STAGE_FINISHED",
-		5: "SOURCE_POD_STAGE_ASKING",
-		6: "SOURCE_POD_STAGE_GRANTED",
+		5: "SOURCE_POD_STAGE_REQUESTING_UID",
+		6: "SOURCE_POD_STAGE_UID_GRANTED",
 	}
 	SourcePodStage_value = map[string]int32{
-		"SOURCE_POD_STAGE_UNSPECIFIED": 0,
-		"SOURCE_POD_STAGE_NEW":         1,
-		"SOURCE_POD_STAGE_ADDED":       2,
-		"SOURCE_POD_STAGE_REMOVING":    3,
-		"SOURCE_POD_STAGE_FINISHED":    4,
-		"SOURCE_POD_STAGE_ASKING":      5,
-		"SOURCE_POD_STAGE_GRANTED":     6,
+		"SOURCE_POD_STAGE_UNSPECIFIED":    0,
+		"SOURCE_POD_STAGE_NEW":            1,
+		"SOURCE_POD_STAGE_ADDED":          2,
+		"SOURCE_POD_STAGE_REMOVING":       3,
+		"SOURCE_POD_STAGE_FINISHED":       4,
+		"SOURCE_POD_STAGE_REQUESTING_UID": 5,
+		"SOURCE_POD_STAGE_UID_GRANTED":    6,
 	}
 )
 
@@ -376,7 +376,7 @@ type ManifestsRead struct {
 	// Only files that differ from the last reading, by path. A file without pods and problems is gone.
 	Changed []*ManifestFile `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"`
 	// A whole reading has been made: what is not there now is not wanted.
-	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	Synced        bool `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,9 +425,9 @@ func (x *ManifestsRead) GetChanged() []*ManifestFile {
 	return nil
 }
 
-func (x *ManifestsRead) GetComplete() bool {
+func (x *ManifestsRead) GetSynced() bool {
 	if x != nil {
-		return x.Complete
+		return x.Synced
 	}
 	return false
 }
@@ -583,32 +583,32 @@ func (x *ManifestIgnored) GetMessage() string {
 	return ""
 }
 
-// UidAsked asks the node for a UID before a pod of it is added. It is asked only where several sources are, or were,
+// UidRequested asks the node for a UID before a pod of it is added. It is asked only where several sources are, or were,
 // configured: the node gives each UID to one source at a time, first come first served.
-type UidAsked struct {
+type UidRequested struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	// Grows with each question of a source; an answer to another question than the last is stale.
-	Number        uint64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	RequestId     uint64 `protobuf:"varint,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *UidAsked) Reset() {
-	*x = UidAsked{}
+func (x *UidRequested) Reset() {
+	*x = UidRequested{}
 	mi := &file_journalet_v1_source_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *UidAsked) String() string {
+func (x *UidRequested) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*UidAsked) ProtoMessage() {}
+func (*UidRequested) ProtoMessage() {}
 
-func (x *UidAsked) ProtoReflect() protoreflect.Message {
+func (x *UidRequested) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_source_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -620,56 +620,56 @@ func (x *UidAsked) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use UidAsked.ProtoReflect.Descriptor instead.
-func (*UidAsked) Descriptor() ([]byte, []int) {
+// Deprecated: Use UidRequested.ProtoReflect.Descriptor instead.
+func (*UidRequested) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_source_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *UidAsked) GetUid() string {
+func (x *UidRequested) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *UidAsked) GetSource() string {
+func (x *UidRequested) GetSource() string {
 	if x != nil {
 		return x.Source
 	}
 	return ""
 }
 
-func (x *UidAsked) GetNumber() uint64 {
+func (x *UidRequested) GetRequestId() uint64 {
 	if x != nil {
-		return x.Number
+		return x.RequestId
 	}
 	return 0
 }
 
-// UidReleased takes a question back, or gives back a UID that was granted. With number 0 it is one that nobody had to ask for.
-type UidReleased struct {
+// UidWithdrawn takes a question back, or gives back a UID that was granted. With number 0 it is one that nobody had to ask for.
+type UidWithdrawn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	RequestId     uint64                 `protobuf:"varint,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *UidReleased) Reset() {
-	*x = UidReleased{}
+func (x *UidWithdrawn) Reset() {
+	*x = UidWithdrawn{}
 	mi := &file_journalet_v1_source_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *UidReleased) String() string {
+func (x *UidWithdrawn) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*UidReleased) ProtoMessage() {}
+func (*UidWithdrawn) ProtoMessage() {}
 
-func (x *UidReleased) ProtoReflect() protoreflect.Message {
+func (x *UidWithdrawn) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_source_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -681,28 +681,28 @@ func (x *UidReleased) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use UidReleased.ProtoReflect.Descriptor instead.
-func (*UidReleased) Descriptor() ([]byte, []int) {
+// Deprecated: Use UidWithdrawn.ProtoReflect.Descriptor instead.
+func (*UidWithdrawn) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_source_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *UidReleased) GetUid() string {
+func (x *UidWithdrawn) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *UidReleased) GetSource() string {
+func (x *UidWithdrawn) GetSource() string {
 	if x != nil {
 		return x.Source
 	}
 	return ""
 }
 
-func (x *UidReleased) GetNumber() uint64 {
+func (x *UidWithdrawn) GetRequestId() uint64 {
 	if x != nil {
-		return x.Number
+		return x.RequestId
 	}
 	return 0
 }
@@ -860,17 +860,17 @@ type SourceState struct {
 	// By UID.
 	Pods map[string]*SourcePod `protobuf:"bytes,3,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By "path uid": pods that an earlier file keeps from running.
-	Ignored map[string]*IgnoredPod `protobuf:"bytes,4,rep,name=ignored,proto3" json:"ignored,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Ignored map[string]*IgnoredManifest `protobuf:"bytes,4,rep,name=ignored,proto3" json:"ignored,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A whole reading has been made.
-	Complete bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
+	Synced bool `protobuf:"varint,5,opt,name=synced,proto3" json:"synced,omitempty"`
 	// SourceReady has been told.
-	Ready bool `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
+	SyncedReported bool `protobuf:"varint,6,opt,name=synced_reported,json=syncedReported,proto3" json:"synced_reported,omitempty"`
 	// SourceSettled has been told.
 	Settled bool `protobuf:"varint,7,opt,name=settled,proto3" json:"settled,omitempty"`
 	// In some run other sources were configured beside this one: UIDs are asked for.
-	Shared bool `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
-	// Number of the last UidAsked.
-	Asked uint64 `protobuf:"varint,9,opt,name=asked,proto3" json:"asked,omitempty"`
+	SeveralSources bool `protobuf:"varint,8,opt,name=several_sources,json=severalSources,proto3" json:"several_sources,omitempty"`
+	// Number of the last UidRequested.
+	LastUidRequest uint64 `protobuf:"varint,9,opt,name=last_uid_request,json=lastUidRequest,proto3" json:"last_uid_request,omitempty"`
 	// The node wants SourceSettled to be told.
 	SettledAsked  bool `protobuf:"varint,10,opt,name=settled_asked,json=settledAsked,proto3" json:"settled_asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -928,23 +928,23 @@ func (x *SourceState) GetPods() map[string]*SourcePod {
 	return nil
 }
 
-func (x *SourceState) GetIgnored() map[string]*IgnoredPod {
+func (x *SourceState) GetIgnored() map[string]*IgnoredManifest {
 	if x != nil {
 		return x.Ignored
 	}
 	return nil
 }
 
-func (x *SourceState) GetComplete() bool {
+func (x *SourceState) GetSynced() bool {
 	if x != nil {
-		return x.Complete
+		return x.Synced
 	}
 	return false
 }
 
-func (x *SourceState) GetReady() bool {
+func (x *SourceState) GetSyncedReported() bool {
 	if x != nil {
-		return x.Ready
+		return x.SyncedReported
 	}
 	return false
 }
@@ -956,16 +956,16 @@ func (x *SourceState) GetSettled() bool {
 	return false
 }
 
-func (x *SourceState) GetShared() bool {
+func (x *SourceState) GetSeveralSources() bool {
 	if x != nil {
-		return x.Shared
+		return x.SeveralSources
 	}
 	return false
 }
 
-func (x *SourceState) GetAsked() uint64 {
+func (x *SourceState) GetLastUidRequest() uint64 {
 	if x != nil {
-		return x.Asked
+		return x.LastUidRequest
 	}
 	return 0
 }
@@ -977,30 +977,30 @@ func (x *SourceState) GetSettledAsked() bool {
 	return false
 }
 
-// IgnoredPod is a pod that is not run because an earlier one has its name or UID.
-type IgnoredPod struct {
+// IgnoredManifest is a pod that is not run because an earlier one has its name or UID.
+type IgnoredManifest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Ignored *ManifestIgnored       `protobuf:"bytes,1,opt,name=ignored,proto3" json:"ignored,omitempty"`
 	// ManifestIgnored has been told.
-	Told          bool `protobuf:"varint,2,opt,name=told,proto3" json:"told,omitempty"`
+	Reported      bool `protobuf:"varint,2,opt,name=reported,proto3" json:"reported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *IgnoredPod) Reset() {
-	*x = IgnoredPod{}
+func (x *IgnoredManifest) Reset() {
+	*x = IgnoredManifest{}
 	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *IgnoredPod) String() string {
+func (x *IgnoredManifest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*IgnoredPod) ProtoMessage() {}
+func (*IgnoredManifest) ProtoMessage() {}
 
-func (x *IgnoredPod) ProtoReflect() protoreflect.Message {
+func (x *IgnoredManifest) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1012,21 +1012,21 @@ func (x *IgnoredPod) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use IgnoredPod.ProtoReflect.Descriptor instead.
-func (*IgnoredPod) Descriptor() ([]byte, []int) {
+// Deprecated: Use IgnoredManifest.ProtoReflect.Descriptor instead.
+func (*IgnoredManifest) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *IgnoredPod) GetIgnored() *ManifestIgnored {
+func (x *IgnoredManifest) GetIgnored() *ManifestIgnored {
 	if x != nil {
 		return x.Ignored
 	}
 	return nil
 }
 
-func (x *IgnoredPod) GetTold() bool {
+func (x *IgnoredManifest) GetReported() bool {
 	if x != nil {
-		return x.Told
+		return x.Reported
 	}
 	return false
 }
@@ -1035,14 +1035,14 @@ func (x *IgnoredPod) GetTold() bool {
 type SourcePod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As the source wants it now, or wanted it last.
-	Pod    *PodRef        `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
-	Path   string         `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Stage  SourcePodStage `protobuf:"varint,3,opt,name=stage,proto3,enum=journalet.v1.SourcePodStage" json:"stage,omitempty"`
-	Wanted bool           `protobuf:"varint,4,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	Pod     *PodRef        `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
+	Path    string         `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Stage   SourcePodStage `protobuf:"varint,3,opt,name=stage,proto3,enum=journalet.v1.SourcePodStage" json:"stage,omitempty"`
+	Desired bool           `protobuf:"varint,4,opt,name=desired,proto3" json:"desired,omitempty"`
 	// The digest last told to its actor.
-	ToldDigest string `protobuf:"bytes,5,opt,name=told_digest,json=toldDigest,proto3" json:"told_digest,omitempty"`
-	// Number of its UidAsked, 0 for none.
-	Asked         uint64 `protobuf:"varint,6,opt,name=asked,proto3" json:"asked,omitempty"`
+	SentDigest string `protobuf:"bytes,5,opt,name=sent_digest,json=sentDigest,proto3" json:"sent_digest,omitempty"`
+	// Number of its UidRequested, 0 for none.
+	UidRequest    uint64 `protobuf:"varint,6,opt,name=uid_request,json=uidRequest,proto3" json:"uid_request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1098,23 +1098,23 @@ func (x *SourcePod) GetStage() SourcePodStage {
 	return SourcePodStage_SOURCE_POD_STAGE_UNSPECIFIED
 }
 
-func (x *SourcePod) GetWanted() bool {
+func (x *SourcePod) GetDesired() bool {
 	if x != nil {
-		return x.Wanted
+		return x.Desired
 	}
 	return false
 }
 
-func (x *SourcePod) GetToldDigest() string {
+func (x *SourcePod) GetSentDigest() string {
 	if x != nil {
-		return x.ToldDigest
+		return x.SentDigest
 	}
 	return ""
 }
 
-func (x *SourcePod) GetAsked() uint64 {
+func (x *SourcePod) GetUidRequest() uint64 {
 	if x != nil {
-		return x.Asked
+		return x.UidRequest
 	}
 	return 0
 }
@@ -1142,11 +1142,11 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\bproblems\x18\x03 \x03(\v2\x1d.journalet.v1.ManifestProblemR\bproblems\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\x04 \x01(\bR\n" +
-	"unreadable\"y\n" +
+	"unreadable\"u\n" +
 	"\rManifestsRead\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
-	"\achanged\x18\x02 \x03(\v2\x1a.journalet.v1.ManifestFileR\achanged\x12\x1a\n" +
-	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"\xbc\x01\n" +
+	"\achanged\x18\x02 \x03(\v2\x1a.journalet.v1.ManifestFileR\achanged\x12\x16\n" +
+	"\x06synced\x18\x03 \x01(\bR\x06synced\"\xbc\x01\n" +
 	"\n" +
 	"PodUpdated\x128\n" +
 	"\toperation\x18\x01 \x01(\x0e2\x1a.journalet.v1.PodOperationR\toperation\x12&\n" +
@@ -1158,32 +1158,34 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12&\n" +
 	"\x03pod\x18\x02 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"L\n" +
-	"\bUidAsked\x12\x10\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"W\n" +
+	"\fUidRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"O\n" +
-	"\vUidReleased\x12\x10\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\x04R\trequestId\"W\n" +
+	"\fUidWithdrawn\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"%\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\x04R\trequestId\"%\n" +
 	"\vSourceReady\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"'\n" +
 	"\rSourceSettled\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"8\n" +
 	"\fPodForgotten\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xf5\x04\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xae\x05\n" +
 	"\vSourceState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\x05files\x18\x02 \x03(\v2$.journalet.v1.SourceState.FilesEntryR\x05files\x127\n" +
 	"\x04pods\x18\x03 \x03(\v2#.journalet.v1.SourceState.PodsEntryR\x04pods\x12@\n" +
-	"\aignored\x18\x04 \x03(\v2&.journalet.v1.SourceState.IgnoredEntryR\aignored\x12\x1a\n" +
-	"\bcomplete\x18\x05 \x01(\bR\bcomplete\x12\x14\n" +
-	"\x05ready\x18\x06 \x01(\bR\x05ready\x12\x18\n" +
-	"\asettled\x18\a \x01(\bR\asettled\x12\x16\n" +
-	"\x06shared\x18\b \x01(\bR\x06shared\x12\x14\n" +
-	"\x05asked\x18\t \x01(\x04R\x05asked\x12#\n" +
+	"\aignored\x18\x04 \x03(\v2&.journalet.v1.SourceState.IgnoredEntryR\aignored\x12\x16\n" +
+	"\x06synced\x18\x05 \x01(\bR\x06synced\x12'\n" +
+	"\x0fsynced_reported\x18\x06 \x01(\bR\x0esyncedReported\x12\x18\n" +
+	"\asettled\x18\a \x01(\bR\asettled\x12'\n" +
+	"\x0fseveral_sources\x18\b \x01(\bR\x0eseveralSources\x12(\n" +
+	"\x10last_uid_request\x18\t \x01(\x04R\x0elastUidRequest\x12#\n" +
 	"\rsettled_asked\x18\n" +
 	" \x01(\bR\fsettledAsked\x1aT\n" +
 	"\n" +
@@ -1192,35 +1194,35 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1a.journalet.v1.ManifestFileR\x05value:\x028\x01\x1aP\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.SourcePodR\x05value:\x028\x01\x1aT\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.SourcePodR\x05value:\x028\x01\x1aY\n" +
 	"\fIgnoredEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12.\n" +
-	"\x05value\x18\x02 \x01(\v2\x18.journalet.v1.IgnoredPodR\x05value:\x028\x01\"Y\n" +
-	"\n" +
-	"IgnoredPod\x127\n" +
-	"\aignored\x18\x01 \x01(\v2\x1d.journalet.v1.ManifestIgnoredR\aignored\x12\x12\n" +
-	"\x04told\x18\x02 \x01(\bR\x04told\"\xca\x01\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
+	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.IgnoredManifestR\x05value:\x028\x01\"f\n" +
+	"\x0fIgnoredManifest\x127\n" +
+	"\aignored\x18\x01 \x01(\v2\x1d.journalet.v1.ManifestIgnoredR\aignored\x12\x1a\n" +
+	"\breported\x18\x02 \x01(\bR\breported\"\xd7\x01\n" +
 	"\tSourcePod\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x122\n" +
-	"\x05stage\x18\x03 \x01(\x0e2\x1c.journalet.v1.SourcePodStageR\x05stage\x12\x16\n" +
-	"\x06wanted\x18\x04 \x01(\bR\x06wanted\x12\x1f\n" +
-	"\vtold_digest\x18\x05 \x01(\tR\n" +
-	"toldDigest\x12\x14\n" +
-	"\x05asked\x18\x06 \x01(\x04R\x05asked*x\n" +
+	"\x05stage\x18\x03 \x01(\x0e2\x1c.journalet.v1.SourcePodStageR\x05stage\x12\x18\n" +
+	"\adesired\x18\x04 \x01(\bR\adesired\x12\x1f\n" +
+	"\vsent_digest\x18\x05 \x01(\tR\n" +
+	"sentDigest\x12\x1f\n" +
+	"\vuid_request\x18\x06 \x01(\x04R\n" +
+	"uidRequest*x\n" +
 	"\fPodOperation\x12\x1d\n" +
 	"\x19POD_OPERATION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11POD_OPERATION_ADD\x10\x01\x12\x18\n" +
 	"\x14POD_OPERATION_UPDATE\x10\x02\x12\x18\n" +
-	"\x14POD_OPERATION_REMOVE\x10\x03*\xe1\x01\n" +
+	"\x14POD_OPERATION_REMOVE\x10\x03*\xed\x01\n" +
 	"\x0eSourcePodStage\x12 \n" +
 	"\x1cSOURCE_POD_STAGE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SOURCE_POD_STAGE_NEW\x10\x01\x12\x1a\n" +
 	"\x16SOURCE_POD_STAGE_ADDED\x10\x02\x12\x1d\n" +
 	"\x19SOURCE_POD_STAGE_REMOVING\x10\x03\x12\x1d\n" +
-	"\x19SOURCE_POD_STAGE_FINISHED\x10\x04\x12\x1b\n" +
-	"\x17SOURCE_POD_STAGE_ASKING\x10\x05\x12\x1c\n" +
-	"\x18SOURCE_POD_STAGE_GRANTED\x10\x06BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x19SOURCE_POD_STAGE_FINISHED\x10\x04\x12#\n" +
+	"\x1fSOURCE_POD_STAGE_REQUESTING_UID\x10\x05\x12 \n" +
+	"\x1cSOURCE_POD_STAGE_UID_GRANTED\x10\x06BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_source_proto_rawDescOnce sync.Once
@@ -1245,13 +1247,13 @@ var file_journalet_v1_source_proto_goTypes = []any{
 	(*ManifestsRead)(nil),         // 5: journalet.v1.ManifestsRead
 	(*PodUpdated)(nil),            // 6: journalet.v1.PodUpdated
 	(*ManifestIgnored)(nil),       // 7: journalet.v1.ManifestIgnored
-	(*UidAsked)(nil),              // 8: journalet.v1.UidAsked
-	(*UidReleased)(nil),           // 9: journalet.v1.UidReleased
+	(*UidRequested)(nil),          // 8: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),          // 9: journalet.v1.UidWithdrawn
 	(*SourceReady)(nil),           // 10: journalet.v1.SourceReady
 	(*SourceSettled)(nil),         // 11: journalet.v1.SourceSettled
 	(*PodForgotten)(nil),          // 12: journalet.v1.PodForgotten
 	(*SourceState)(nil),           // 13: journalet.v1.SourceState
-	(*IgnoredPod)(nil),            // 14: journalet.v1.IgnoredPod
+	(*IgnoredManifest)(nil),       // 14: journalet.v1.IgnoredManifest
 	(*SourcePod)(nil),             // 15: journalet.v1.SourcePod
 	nil,                           // 16: journalet.v1.SourceState.FilesEntry
 	nil,                           // 17: journalet.v1.SourceState.PodsEntry
@@ -1269,12 +1271,12 @@ var file_journalet_v1_source_proto_depIdxs = []int32{
 	16, // 7: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
 	17, // 8: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
 	18, // 9: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
-	7,  // 10: journalet.v1.IgnoredPod.ignored:type_name -> journalet.v1.ManifestIgnored
+	7,  // 10: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
 	2,  // 11: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
 	1,  // 12: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
 	4,  // 13: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
 	15, // 14: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
-	14, // 15: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredPod
+	14, // 15: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
 	16, // [16:16] is the sub-list for method output_type
 	16, // [16:16] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name

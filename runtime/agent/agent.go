@@ -13,24 +13,24 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/runtime"
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/calls"
-	"github.com/journalet/journalet/runtime/cgroup"
+	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/fetch"
-	"github.com/journalet/journalet/runtime/file"
-	"github.com/journalet/journalet/runtime/gate"
-	"github.com/journalet/journalet/runtime/health"
+	"github.com/journalet/journalet/runtime/cri/calls"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/cri/health"
+	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/host"
-	"github.com/journalet/journalet/runtime/pleg"
-	"github.com/journalet/journalet/runtime/probe"
-	"github.com/journalet/journalet/runtime/server"
+	"github.com/journalet/journalet/runtime/pod/gate"
+	"github.com/journalet/journalet/runtime/pod/probe"
+	"github.com/journalet/journalet/runtime/source/file"
+	"github.com/journalet/journalet/runtime/source/url"
 	"github.com/journalet/journalet/runtime/timer"
 )
 
@@ -54,7 +54,7 @@ type agent struct {
 	probes  *probe.Driver
 	gates   *gate.Driver
 	files   *file.Driver
-	url     *fetch.Driver // nil without a manifest URL
+	url     *url.Driver // nil without a manifest URL
 	health  *health.Monitor
 	metrics *server.Metrics
 
@@ -178,7 +178,7 @@ func (a *agent) seed(r *host.Recovered) {
 		switch d := d.(type) {
 		case *source.Actor:
 			a.seedSource(r, ref, d)
-		case *runtime.Actor:
+		case *dispatch.Actor:
 			a.calls.Seed(d.Runtime().GetCalls())
 			last := d.Runtime().GetHealth()
 			r.Open(ref, func(rec *journaletv1.Record) {

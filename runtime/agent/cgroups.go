@@ -8,8 +8,8 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cgroup"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // Pauses between two tries to make the tree of cgroups, or to bound it: the first, doubling to the last (kubelet: every minute).

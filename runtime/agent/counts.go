@@ -8,7 +8,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/server"
+	"github.com/journalet/journalet/runtime/api/server"
 )
 
 // askTimeout bounds one question to an actor.

@@ -20,15 +20,15 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/calls"
-	"github.com/journalet/journalet/runtime/cgroup"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/health"
-	"github.com/journalet/journalet/runtime/pleg"
+	"github.com/journalet/journalet/runtime/cri/calls"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/cri/health"
+	"github.com/journalet/journalet/runtime/cri/pleg"
+	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/sim"
 	"github.com/journalet/journalet/runtime/timer"
-	"github.com/journalet/journalet/runtime/volume"
 )
 
 // simScheme selects the simulated runtime.

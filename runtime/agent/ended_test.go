@@ -14,8 +14,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/host"
-	"github.com/journalet/journalet/runtime/pleg"
 )
 
 // setClock is a clock that somebody sets.
@@ -48,7 +48,7 @@ func TestTheOutcomeOfACallIsRecordedWithItsPlaceAmongTheLooks(t *testing.T) {
 	for _, at := range []int64{1000, 400} {
 		clock.now = time.Unix(at, 0)
 		a.ended(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: &journaletv1.CallFinished{
-			IntentId: "1.1.image/0.0", Asker: messages.Image.String(),
+			IntentId: "1.1.image/0.0", Requester: messages.Image.String(),
 		}}})
 	}
 	if err := a.bus.Journal().Flush(t.Context()); err != nil {

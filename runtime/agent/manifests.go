@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // library keeps the typed pods that digests name, as long as an actor may need them, so that no

@@ -6,9 +6,9 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/host"
-	"github.com/journalet/journalet/runtime/probe"
-	"github.com/journalet/journalet/runtime/server"
+	"github.com/journalet/journalet/runtime/pod/probe"
 )
 
 // newProbes makes the driver that runs probes.

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/runtime"
 	"github.com/journalet/journalet/messages"
-	"github.com/journalet/journalet/runtime/calls"
+	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/preflight"
-	"github.com/journalet/journalet/runtime/query"
-	"github.com/journalet/journalet/runtime/server"
 )
 
 // Version is the agent's version; the build sets it.
@@ -114,7 +114,7 @@ func (a *agent) runtimeReady() error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	asked := a.host.Inspect(ctx, messages.Runtime, func(d actors.Decider) {
-		if h := d.(*runtime.Actor).Runtime().GetHealth(); !h.GetRuntimeReady() {
+		if h := d.(*dispatch.Actor).Runtime().GetHealth(); !h.GetRuntimeReady() {
 			err = fmt.Errorf("the container runtime is not ready: %s", h.GetMessage())
 		}
 	})
@@ -166,7 +166,7 @@ func (a *agent) nodeView() pod.Node {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	_ = a.host.Inspect(ctx, messages.Runtime, func(d actors.Decider) {
-		if n := d.(*runtime.Actor).Runtime().GetHealth().GetRuntimeName(); n != "" {
+		if n := d.(*dispatch.Actor).Runtime().GetHealth().GetRuntimeName(); n != "" {
 			name = n
 		}
 	})

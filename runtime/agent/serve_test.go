@@ -6,7 +6,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/calls"
+	"github.com/journalet/journalet/runtime/cri/calls"
 )
 
 func TestWhatHangsIsNamedTheOldestFirst(t *testing.T) {

@@ -6,11 +6,11 @@ import (
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/classes"
-	"github.com/journalet/journalet/runtime/fetch"
-	"github.com/journalet/journalet/runtime/file"
 	"github.com/journalet/journalet/runtime/host"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/file"
+	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/source/runtimeclass"
+	"github.com/journalet/journalet/runtime/source/url"
 )
 
 // sources are the names of those that are configured, sorted; none where it is the folder alone, as older versions had it.
@@ -28,7 +28,7 @@ func (a *agent) makeSources() (err error) {
 	}
 	var known func() *manifest.RuntimeClasses
 	if a.cfg.RuntimeClassPath != "" {
-		known = classes.New(a.cfg.RuntimeClassPath, a.log).Current
+		known = runtimeclass.New(a.cfg.RuntimeClassPath, a.log).Current
 	}
 	a.files = file.New(file.Options{
 		Path: a.cfg.StaticPodPath, Node: a.facts.NodeName, Source: messages.FileSource, Reread: a.cfg.FileCheckFrequency,
@@ -36,7 +36,7 @@ func (a *agent) makeSources() (err error) {
 		Store:   a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,
 	})
 	if a.cfg.StaticPodURL != "" {
-		a.url, err = fetch.New(fetch.Options{
+		a.url, err = url.New(url.Options{
 			URL: a.cfg.StaticPodURL, Header: a.cfg.URLHeader(), Node: a.facts.NodeName, Every: a.cfg.HTTPCheckFrequency,
 			Classes: known,
 			Store:   a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,

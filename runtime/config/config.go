@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/journalet/journalet/runtime/cgroup"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // Defaults that flags and files override.

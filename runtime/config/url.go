@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/journalet/journalet/runtime/fetch"
+	"github.com/journalet/journalet/runtime/source/url"
 )
 
 // headerFlag is --manifest-url-header, as the kubelet takes it: name:value pairs separated by commas, the flag as often as
@@ -57,7 +57,7 @@ func (c *Config) URLHeader() http.Header {
 func (c *Config) validateURL() []error {
 	var errs []error
 	if c.StaticPodURL != "" {
-		if _, err := fetch.Parse(c.StaticPodURL); err != nil {
+		if _, err := url.Parse(c.StaticPodURL); err != nil {
 			errs = append(errs, fmt.Errorf("staticPodURL (--manifest-url): %w", err))
 		}
 	}

@@ -18,7 +18,7 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 		return result{}, err
 	}
 	switch req.GetPart() {
-	case journaletv1.StartPart_START_PART_MAKE:
+	case journaletv1.StartPart_START_PART_CREATE:
 		res, _, err := c.makeContainer(ctx, pod, container, req)
 		return res, err
 	case journaletv1.StartPart_START_PART_START:
@@ -90,7 +90,7 @@ func mayRepeat(pod *corev1.Pod, container *corev1.Container, req *journaletv1.St
 	if container.RestartPolicy != nil {
 		never = *container.RestartPolicy == corev1.ContainerRestartPolicyNever
 	}
-	return !never || req.GetMayRepeat() || strings.Contains(err.Error(), notYetRun)
+	return !never || req.GetAtLeastOnce() || strings.Contains(err.Error(), notYetRun)
 }
 
 func findContainer(pod *corev1.Pod, name string) *corev1.Container {
@@ -118,7 +118,7 @@ func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Co
 	if err != nil {
 		return "", err
 	}
-	img, err := c.imageOf(ctx, container, req.GetPulled())
+	img, err := c.imageOf(ctx, container, req.GetPulledForStart())
 	if err != nil {
 		return "", err
 	}
@@ -158,7 +158,7 @@ func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Co
 		})
 	})
 	if err == nil && resp.GetContainerId() == "" {
-		return "", retryable(journaletv1.CallError_CALL_ERROR_GARBAGE, "the runtime made a container without an id")
+		return "", retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime made a container without an id")
 	}
 	return resp.GetContainerId(), err
 }

@@ -13,8 +13,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cgroup"
-	"github.com/journalet/journalet/runtime/volume"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
 // The folders that every log shipper expects.
@@ -193,7 +193,7 @@ type result struct {
 // been done before: it looks first. It returns nil only when ctx ends before the outcome is known: the intent is then
 // in doubt for the next run. A call that makes something is given Timeouts.Drain to end after that, so that the outcome of
 // an orderly stop is known more often than not. Otherwise Perform waits as long as the runtime gives no answer.
-func (d *Driver) Perform(ctx context.Context, intentID, asker string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
+func (d *Driver) Perform(ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
 	c := &call{Driver: d, intent: intentID, uid: req.GetPodUid(), inDoubt: inDoubt}
 	c.log = d.log.With("intent", intentID, "pod", c.uid)
 	began := d.clock.Now()
@@ -203,9 +203,9 @@ func (d *Driver) Perform(ctx context.Context, intentID, asker string, req *journ
 		return nil
 	}
 	out := &journaletv1.CallFinished{
-		IntentId: intentID, Asker: asker,
+		IntentId: intentID, Requester: requester,
 		SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, ImageBytes: res.imageBytes,
-		Actual: res.actual,
+		Reported: res.actual,
 	}
 	if err != nil {
 		f := failureOf(err)
@@ -242,7 +242,7 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 	case *journaletv1.CallRequested_RunHook:
 		return c.runHook(ctx, w.RunHook)
 	}
-	return result{}, fail(journaletv1.CallError_CALL_ERROR_GARBAGE, "the intent asks for work that this version does not know; upgrade the agent")
+	return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the intent asks for work that this version does not know; upgrade the agent")
 }
 
 func (c *call) setUpVolumes(ctx context.Context, req *journaletv1.SetUpVolumes) (result, error) {

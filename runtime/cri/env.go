@@ -10,7 +10,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/runtime/cgroup"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // environment makes a container's variables in the order of the manifest. A value may refer to those before it.

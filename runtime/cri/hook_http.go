@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/runtime/httpget"
+	"github.com/journalet/journalet/runtime/pod/httpget"
 )
 
 const (

@@ -171,7 +171,7 @@ func (c *call) pullOnce(ctx context.Context, image, full string) (string, error)
 	go func() {
 		resp, err := c.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: full}})
 		if err == nil && resp.GetImageRef() == "" {
-			err = retryable(journaletv1.CallError_CALL_ERROR_GARBAGE, "the runtime pulled the image but gave no reference to it")
+			err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime pulled the image but gave no reference to it")
 		}
 		done <- answer{resp.GetImageRef(), err}
 	}()

@@ -21,9 +21,9 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/health"
-	"github.com/journalet/journalet/runtime/pleg"
-	"github.com/journalet/journalet/runtime/volume"
+	"github.com/journalet/journalet/runtime/cri/health"
+	"github.com/journalet/journalet/runtime/cri/pleg"
+	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
 // newLab makes a rig on the real runtime at JOURNALET_TEST_CRI_ENDPOINT, which make integration sets. What the

@@ -14,7 +14,7 @@ import (
 
 func makeOnly(sandbox string) *journaletv1.CallRequested {
 	req := startContainer(sandbox, 0)
-	req.GetStartContainer().Part = journaletv1.StartPart_START_PART_MAKE
+	req.GetStartContainer().Part = journaletv1.StartPart_START_PART_CREATE
 	return req
 }
 

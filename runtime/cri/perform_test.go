@@ -20,9 +20,9 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/pod/volume"
 	"github.com/journalet/journalet/runtime/sim"
-	"github.com/journalet/journalet/runtime/volume"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 const (
@@ -114,7 +114,7 @@ func (r *rig) perform(intent string, req *journaletv1.CallRequested, inDoubt boo
 	if out == nil {
 		r.t.Fatalf("intent %s: no outcome", intent)
 	}
-	if out.GetIntentId() != intent || out.GetAsker() != "pod/"+uid {
+	if out.GetIntentId() != intent || out.GetRequester() != "pod/"+uid {
 		r.t.Fatalf("outcome of another intent: %v", out)
 	}
 	return out
@@ -524,5 +524,5 @@ func TestAManifestOfAnotherPodIsRefused(t *testing.T) {
 	r := newRig(t, nil)
 	r.pod.UID = "uid-2"
 	r.fails("s", runSandbox(0), journaletv1.CallError_CALL_ERROR_CONFIG, "is of pod uid-2")
-	r.fails("g", &journaletv1.CallRequested{}, journaletv1.CallError_CALL_ERROR_GARBAGE, "does not know")
+	r.fails("g", &journaletv1.CallRequested{}, journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "does not know")
 }

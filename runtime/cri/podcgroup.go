@@ -9,7 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cgroup"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // BeginCgroups makes the tree of pods' cgroups in the form that the runtime uses, and bounds all pods together. It fails while the runtime is

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cgroup"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // It needs root and cgroups that can be written: those that cannot are refused at the start already.

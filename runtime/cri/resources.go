@@ -6,7 +6,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	podactor "github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/runtime/cgroup"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // OOM scores of the kubelet. Between the two of Burstable lies what a container's memory request earns it.

@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // runSandbox makes a pod's sandbox, or finds the one that this intent made before.
@@ -38,7 +38,7 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 			return c.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: pod.Annotations[manifest.RuntimeHandlerAnnotation]})
 		})
 		if err == nil && resp.GetPodSandboxId() == "" {
-			return "", retryable(journaletv1.CallError_CALL_ERROR_GARBAGE, "the runtime made a sandbox without an id")
+			return "", retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime made a sandbox without an id")
 		}
 		return resp.GetPodSandboxId(), err
 	}, func(ctx context.Context) (string, bool, error) { return c.lookForSandbox(ctx, req.GetAttempt()) })

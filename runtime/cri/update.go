@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/cgroup"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // ofPod are the intents about what is made of a pod.
@@ -32,7 +32,7 @@ func (c *call) allocated(ctx context.Context, req ofPod) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resize.Allocated(pod, from, req.GetAllocatedAdded()), nil
+	return resources.Allocated(pod, from, req.GetAllocatedAdded()), nil
 }
 
 // ofContainer are the intents about one container of a pod.
@@ -73,7 +73,7 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 		return res, err
 	}
 	sized := container.DeepCopy()
-	sized.Resources = resize.Requirements(req.GetResources())
+	sized.Resources = resources.Requirements(req.GetResources())
 	_, err = settle(ctx, c, "UpdateContainerResources", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 		return c.rt.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
 			ContainerId: req.GetContainerId(), Linux: c.containerResources(pod, sized),

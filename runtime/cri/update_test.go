@@ -62,8 +62,8 @@ func TestARunningContainerGetsOtherResourcesAndTheRuntimesWordIsTold(t *testing.
 	for _, inDoubt := range []bool{false, true} { // made again it changes nothing
 		out := r.done("update", update(sandbox, container, size, false), inDoubt)
 		want := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryLimitBytes: 256 << 20}
-		if !proto.Equal(out.GetActual(), want) {
-			t.Errorf("the runtime shows %v, want %v", out.GetActual(), want)
+		if !proto.Equal(out.GetReported(), want) {
+			t.Errorf("the runtime shows %v, want %v", out.GetReported(), want)
 		}
 	}
 	got := r.status(container).GetResources().GetLinux()

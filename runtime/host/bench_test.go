@@ -42,8 +42,8 @@ type busy struct {
 }
 
 type call struct {
-	asker messages.Ref
-	req   *journaletv1.CallRequested
+	requester messages.Ref
+	req       *journaletv1.CallRequested
 }
 
 // newBusy makes a node on which n pods run, each named by a file of its own.
@@ -108,7 +108,7 @@ func (d *busy) tell(about messages.Ref, e *journaletv1.Event) {
 
 func (d *busy) read(f *journaletv1.ManifestFile) {
 	d.put(messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
-		ManifestsRead: &journaletv1.ManifestsRead{Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{f}, Complete: true},
+		ManifestsRead: &journaletv1.ManifestsRead{Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{f}, Synced: true},
 	}})
 }
 
@@ -168,7 +168,7 @@ func (d *busy) perform(id string) {
 	c := d.intents[id]
 	delete(d.intents, id)
 	d.made++
-	out := &journaletv1.CallFinished{IntentId: id, Asker: c.asker.String()}
+	out := &journaletv1.CallFinished{IntentId: id, Requester: c.requester.String()}
 	made := fmt.Sprintf("id-%d", d.made)
 	var f func(*journaletv1.PodObserved)
 	switch k := c.req.GetWork().(type) {
@@ -202,7 +202,7 @@ func (d *busy) perform(id string) {
 	case *journaletv1.CallRequested_RemoveSandbox:
 		f = func(o *journaletv1.PodObserved) { o.Sandboxes, o.Containers = nil, nil }
 	}
-	d.tell(c.asker, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
+	d.tell(c.requester, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
 	if f != nil {
 		d.tell(messages.Pod(c.req.GetPodUid()), d.changed(c.req.GetPodUid(), f))
 	}

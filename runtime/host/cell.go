@@ -144,8 +144,8 @@ func digestOf(e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_PodUpdated:
 		return k.PodUpdated.GetPod().GetDigest()
-	case *journaletv1.Event_AdmissionAsked:
-		return k.AdmissionAsked.GetDigest()
+	case *journaletv1.Event_AdmissionRequested:
+		return k.AdmissionRequested.GetDigest()
 	case *journaletv1.Event_AdmissionDecided:
 		if k.AdmissionDecided.GetAdmitted() {
 			return k.AdmissionDecided.GetDigest()

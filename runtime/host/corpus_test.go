@@ -24,7 +24,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 var (

@@ -102,8 +102,8 @@ func (f *fold) lifecycle(rec *journaletv1.Record) {
 		if c := f.named(k.Quarantined.GetKind(), k.Quarantined.GetId()); c != nil {
 			c.quarantined = k.Quarantined
 		}
-	case *journaletv1.Event_Released:
-		if c := f.named(k.Released.GetKind(), k.Released.GetId()); c != nil {
+	case *journaletv1.Event_QuarantineLifted:
+		if c := f.named(k.QuarantineLifted.GetKind(), k.QuarantineLifted.GetId()); c != nil {
 			c.quarantined = nil
 		}
 	}

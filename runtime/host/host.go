@@ -349,11 +349,11 @@ func (h *Host) Inspect(ctx context.Context, ref messages.Ref, f func(actors.Deci
 type question struct {
 	ask      func(actors.Decider)
 	answered chan error
-	// taken is set by who ends the question first: the actor that answers, or the asker that gives up.
+	// taken is set by who ends the question first: the actor that answers, or the requester that gives up.
 	taken atomic.Bool
 }
 
-// answer runs the question, unless the asker has given up.
+// answer runs the question, unless the requester has given up.
 func (q *question) answer(d actors.Decider) {
 	if q.taken.CompareAndSwap(false, true) {
 		q.ask(d)

@@ -91,8 +91,8 @@ func (h *Host) Release(ref messages.Ref) error {
 	// What comes in meanwhile waits: a quarantined actor leaves it out, and it would be missing.
 	m.box.hold()
 	defer m.box.let()
-	h.Outcome(ref, &journaletv1.Event{Kind: &journaletv1.Event_Released{
-		Released: &journaletv1.Released{Kind: ref.KindName(), Id: ref.ID},
+	h.Outcome(ref, &journaletv1.Event{Kind: &journaletv1.Event_QuarantineLifted{
+		QuarantineLifted: &journaletv1.QuarantineLifted{Kind: ref.KindName(), Id: ref.ID},
 	}})
 	c, open, err := h.rebuild(ref)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/journalet/journalet/runtime/classes"
-	"github.com/journalet/journalet/runtime/fetch"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/source/runtimeclass"
+	"github.com/journalet/journalet/runtime/source/url"
 )
 
 const (
@@ -119,7 +119,7 @@ func (m *machine) classes() *manifest.RuntimeClasses {
 	if m.cfg.RuntimeClassPath == "" {
 		return nil
 	}
-	return classes.New(m.path(m.cfg.RuntimeClassPath), slog.New(slog.DiscardHandler)).Current()
+	return runtimeclass.New(m.path(m.cfg.RuntimeClassPath), slog.New(slog.DiscardHandler)).Current()
 }
 
 // runtimeClasses looks at the files of runtime classes, if there are any.
@@ -127,7 +127,7 @@ func (m *machine) runtimeClasses(context.Context) []Check {
 	if m.cfg.RuntimeClassPath == "" {
 		return nil
 	}
-	f := classes.New(m.path(m.cfg.RuntimeClassPath), slog.New(slog.DiscardHandler))
+	f := runtimeclass.New(m.path(m.cfg.RuntimeClassPath), slog.New(slog.DiscardHandler))
 	names := f.Current().Names()
 	if problems := f.Problems(); len(problems) > 0 {
 		return []Check{{Status: Warn, Message: strings.Join(problems, "; "), Remedy: "mend the file, or choose another with --runtime-class-path"}}
@@ -145,7 +145,7 @@ func (m *machine) manifestURL(ctx context.Context) []Check {
 	if err != nil {
 		return []Check{{Status: Skip, Message: "what the manifest URL gives cannot be judged: " + err.Error()}}
 	}
-	place, found, err := fetch.Once(ctx, m.cfg.StaticPodURL, m.cfg.URLHeader(), manifest.Options{NodeName: facts.NodeName, Classes: m.classes()})
+	place, found, err := url.Once(ctx, m.cfg.StaticPodURL, m.cfg.URLHeader(), manifest.Options{NodeName: facts.NodeName, Classes: m.classes()})
 	switch {
 	case err != nil:
 		return []Check{{Status: Warn, Message: "the manifest URL " + place + ": " + err.Error() + "; its pods do not run until it is answered", Remedy: remedy}}

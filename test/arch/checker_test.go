@@ -80,15 +80,15 @@ var violations = slices.Concat(languageViolations, []violation{
 		src: goFile("cri", `import _ "github.com/nats-io/nats.go"`), want: "NATS is the bus's",
 	},
 	{
-		name: "the query side imports NATS", check: "imports run one way", file: "runtime/query/x.go",
+		name: "the query side imports NATS", check: "imports run one way", file: "runtime/api/query/x.go",
 		src: goFile("query", `import _ "github.com/nats-io/nats.go"`),
 	},
 	{
-		name: "a driver imports the simulation", check: "imports run one way", file: "runtime/pleg/x.go",
+		name: "a driver imports the simulation", check: "imports run one way", file: "runtime/cri/pleg/x.go",
 		src: goFile("pleg", `import _ "github.com/journalet/journalet/runtime/sim"`), want: "only the assembly in runtime/agent",
 	},
 	{
-		name: "a driver's test imports the simulation", check: "imports run one way", file: "runtime/pleg/x_test.go",
+		name: "a driver's test imports the simulation", check: "imports run one way", file: "runtime/cri/pleg/x_test.go",
 		src: goFile("pleg", `import _ "github.com/journalet/journalet/runtime/sim"`),
 	},
 	{
@@ -320,7 +320,7 @@ func cleanTree(t *testing.T) string {
 	dir := t.TempDir()
 	write(t, dir, "go.mod", goMod)
 	folders := []string{"actors/pod", "bus", "cmd/journalet", "messages", "messages/journaletv1"}
-	folders = append(folders, "runtime/agent", "runtime/cri", "runtime/host", "runtime/pleg", "runtime/query", "runtime/sim")
+	folders = append(folders, "runtime/agent", "runtime/cri", "runtime/host", "runtime/cri/pleg", "runtime/api/query", "runtime/sim")
 	slices.Sort(folders)
 	for _, folder := range folders {
 		pkg := filepath.Base(folder)

@@ -78,7 +78,7 @@ var bans = []ban{
 	},
 	{
 		pkgs: []string{"github.com/nats-io"},
-		but:  []string{"bus", "cmd/journalet", "runtime/query", "test"},
+		but:  []string{"bus", "cmd/journalet", "runtime/api/query", "test"},
 		why:  "NATS is the bus's: take what you need from package bus",
 	},
 	{

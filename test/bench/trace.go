@@ -39,10 +39,10 @@ const (
 var parts = []exectrace.Part{
 	{Name: "journal and bus, NATS", Prefixes: []string{"github.com/journalet/journalet/bus.", "github.com/nats-io/"}},
 	{Name: "actors and their host", Prefixes: []string{"github.com/journalet/journalet/runtime/host.", "github.com/asynkron/", "github.com/journalet/journalet/actors/"}},
-	{Name: "calls on the runtime", Prefixes: []string{"github.com/journalet/journalet/runtime/calls.", "github.com/journalet/journalet/runtime/cri."}},
+	{Name: "calls on the runtime", Prefixes: []string{"github.com/journalet/journalet/runtime/cri/calls.", "github.com/journalet/journalet/runtime/cri."}},
 	{Name: "gRPC transport", Prefixes: []string{"google.golang.org/grpc"}},
-	{Name: "PLEG", Prefixes: []string{"github.com/journalet/journalet/runtime/pleg."}},
-	{Name: "manifest files", Prefixes: []string{"github.com/journalet/journalet/runtime/file.", "github.com/fsnotify/"}},
+	{Name: "PLEG", Prefixes: []string{"github.com/journalet/journalet/runtime/cri/pleg."}},
+	{Name: "manifest files", Prefixes: []string{"github.com/journalet/journalet/runtime/source/file.", "github.com/fsnotify/"}},
 	{Name: "agent, the rest", Prefixes: []string{"github.com/journalet/journalet/", "main."}},
 	{Name: "Go runtime and its GC", Prefixes: []string{"runtime."}},
 	{Name: "this tracing, HTTP", Prefixes: []string{"net/http.", "runtime/trace."}},

@@ -8,14 +8,14 @@ import (
 
 func TestTheEventsOfOneRecordAreOneLine(t *testing.T) {
 	records, err := parseRecords([]byte(`{"seq":4,"time":"2026-01-01T10:00:00Z","event":"manifests_read"}
-{"seq":5,"time":"2026-01-01T10:00:01.5Z","event":"admission_asked","data":{"uid":"u"}}
+{"seq":5,"time":"2026-01-01T10:00:01.5Z","event":"admission_requested","data":{"uid":"u"}}
 {"seq":5,"time":"2026-01-01T10:00:01.5Z","event":"pod_status_changed"}
 {"seq":6,"time":"2026-01-01T10:00:02Z","event":"admission_decided"}
 `), time.Date(2026, 1, 1, 10, 0, 1, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(records) != 2 || records[0].seq != 5 || strings.Join(records[0].events, " ") != "admission_asked pod_status_changed" || records[1].seq != 6 {
+	if len(records) != 2 || records[0].seq != 5 || strings.Join(records[0].events, " ") != "admission_requested pod_status_changed" || records[1].seq != 6 {
 		t.Errorf("records %+v", records)
 	}
 	if records[0].time.Nanosecond() != 5e8 {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/journalet/journalet/runtime/query"
+	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/test/node"
 )
 

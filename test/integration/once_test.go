@@ -48,7 +48,7 @@ func TestRestartPolicyNeverRunsOnceWheneverTheAgentIsKilled(t *testing.T) {
 		// The moments go round: a container is to be made, one, two, all three are to be started.
 		moment, n := part(t, after, journaletv1.StartPart_START_PART_START), round%4
 		if n == 0 {
-			moment, n = part(t, after, journaletv1.StartPart_START_PART_MAKE), 1
+			moment, n = part(t, after, journaletv1.StartPart_START_PART_CREATE), 1
 		}
 		a.journal.wait(t, after, settle, "a start under way", func(f bus.Flat) bool { return moment(f) && a.journal.count(moment) >= n })
 		a.Kill()

@@ -125,7 +125,7 @@ func TestAnAgentWithoutItsJournalGivesWhatIsAllocatedByNow(t *testing.T) {
 	}
 	a.pod("equal", "ready", ready)
 	a.quiet()
-	if n := a.journal.count(named("resize_resumed")); n != 1 {
+	if n := a.journal.count(named("resize_started")); n != 1 {
 		t.Errorf("%d pods were found to have something else than what is allocated, want the one that was changed", n)
 	}
 }

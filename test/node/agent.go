@@ -19,7 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/bus"
-	"github.com/journalet/journalet/runtime/query"
+	"github.com/journalet/journalet/runtime/api/query"
 )
 
 var agents atomic.Int32

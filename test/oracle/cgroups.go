@@ -3,8 +3,8 @@ package oracle
 import (
 	"fmt"
 
-	"github.com/journalet/journalet/runtime/cgroup"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/kubelet"
 )
 

@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/agent"
 	"github.com/journalet/journalet/test/oracle/fakecri"
 	"github.com/journalet/journalet/test/oracle/kubelet"

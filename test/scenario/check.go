@@ -194,7 +194,7 @@ func (g *engine) wanted(say func(format string, args ...any)) map[string]*journa
 	for _, name := range allSources {
 		for uid, p := range g.source(name).GetPods() {
 			switch {
-			case p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_ASKING:
+			case p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID:
 				asks[uid] = name
 			case all[uid] != nil:
 				say("pod/%s is of two sources at once", g.names.of(uid))

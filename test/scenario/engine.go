@@ -13,11 +13,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/image"
 	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/resize"
-	"github.com/journalet/journalet/actors/runtime"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -127,7 +127,7 @@ func (g *engine) fire(end time.Duration) (bool, error) {
 }
 
 func (g *engine) runtime() *journaletv1.RuntimeState {
-	return g.core.Decider(messages.Runtime).(*runtime.Actor).Runtime()
+	return g.core.Decider(messages.Runtime).(*dispatch.Actor).Runtime()
 }
 
 // source is a source's state, nil if it was never read.
@@ -146,9 +146,9 @@ func (g *engine) readSources() (bool, error) {
 	for _, name := range allSources {
 		configured := g.core.Decider(messages.Node).(*node.Actor).Node().GetConfig().GetSources()
 		if len(configured) > 0 && slices.Contains(configured, name) || len(configured) == 0 && name == messages.FileSource {
-			if !g.source(name).GetComplete() {
+			if !g.source(name).GetSynced() {
 				return true, g.put(messages.Source(name), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
-					ManifestsRead: &journaletv1.ManifestsRead{Source: name, Complete: true},
+					ManifestsRead: &journaletv1.ManifestsRead{Source: name, Synced: true},
 				}})
 			}
 		}
@@ -184,21 +184,21 @@ func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 	if c.GetWithdrawn() {
 		// The driver cuts it short.
 		return &journaletv1.CallFinished{
-			IntentId: c.GetIntentId(), Asker: c.GetAsker(), Error: journaletv1.CallError_CALL_ERROR_WITHDRAWN, Message: "cut short",
+			IntentId: c.GetIntentId(), Requester: c.GetRequester(), Error: journaletv1.CallError_CALL_ERROR_WITHDRAWN, Message: "cut short",
 		}
 	}
 	var m *corev1.Pod
 	if start := c.GetRequest().GetStartContainer(); start != nil {
-		m = resize.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()], start.GetAllocatedAdded())
+		m = resources.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()], start.GetAllocatedAdded())
 		g.world.of(uid).expect(g.dispatched(), start, uid)
 	}
 	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)
-	out.Asker = c.GetAsker()
+	out.Requester = c.GetRequester()
 	return out
 }
 
 func (g *engine) finish(out *journaletv1.CallFinished) error {
-	about, err := messages.ParseRef(out.GetAsker())
+	about, err := messages.ParseRef(out.GetRequester())
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,11 @@ func (s *Story) gates(d *datadriven.TestData) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r := &journaletv1.GatesRead{Uid: uid}
+	r := &journaletv1.ReadinessGatesRead{Uid: uid}
 	for _, a := range d.CmdArgs {
 		if a.Key != "pod" {
-			r.Conditions = append(r.Conditions, &journaletv1.GateCondition{Type: a.Key, Status: a.Vals[0]})
+			r.Conditions = append(r.Conditions, &journaletv1.ReadinessGateCondition{Type: a.Key, Status: a.Vals[0]})
 		}
 	}
-	return "", s.put(messages.Pod(uid), &journaletv1.Event{Kind: &journaletv1.Event_GatesRead{GatesRead: r}})
+	return "", s.put(messages.Pod(uid), &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: r}})
 }

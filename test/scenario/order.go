@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -55,7 +55,7 @@ func define(c *journaletv1.ContainerObservation, spec *corev1.Container) {
 func (w *world) watchStart(o *objects, alias string, c *journaletv1.ContainerObservation, m *corev1.Pod) {
 	known := func(spec *corev1.Container, once string) {
 		define(c, spec)
-		o.sizes[c.GetId()] = resize.Of(&spec.Resources)
+		o.sizes[c.GetId()] = resources.Of(&spec.Resources)
 		once += c.GetName() + " " + c.GetHash()
 		o.began[once]++
 		if never(m, spec) && o.began[once] > 1 {

@@ -12,7 +12,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // sourceOf is the source that a command means, the folder if it says nothing.
@@ -93,7 +93,7 @@ func (s *Story) readWhole(d *datadriven.TestData) (string, error) { return "", s
 
 func (s *Story) read(source string, changed ...*journaletv1.ManifestFile) error {
 	return s.put(messages.Source(source), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
-		ManifestsRead: &journaletv1.ManifestsRead{Source: source, Changed: changed, Complete: true},
+		ManifestsRead: &journaletv1.ManifestsRead{Source: source, Changed: changed, Synced: true},
 	}})
 }
 
@@ -215,7 +215,7 @@ func (s *Story) fail(d *datadriven.TestData) (string, error) {
 	}
 	return "", s.moment(func() error {
 		return s.g.finish(&journaletv1.CallFinished{
-			IntentId: c.GetIntentId(), Asker: c.GetAsker(), Error: journaletv1.CallError(code), Message: arg(d, "message", "it failed"),
+			IntentId: c.GetIntentId(), Requester: c.GetRequester(), Error: journaletv1.CallError(code), Message: arg(d, "message", "it failed"),
 		})
 	})
 }

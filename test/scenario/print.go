@@ -50,16 +50,16 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "ready"
 	case *journaletv1.Event_PodForgotten:
 		return "forget pod/" + n.of(k.PodForgotten.GetUid())
-	case *journaletv1.Event_AdmissionAsked:
-		if k.AdmissionAsked.GetAgain() {
+	case *journaletv1.Event_AdmissionRequested:
+		if k.AdmissionRequested.GetSupersedes() {
 			return "ask for admission anew"
 		}
 		return "ask for admission"
 	case *journaletv1.Event_AdmissionDeferred:
 		return "defer pod/" + n.of(k.AdmissionDeferred.GetUid()) + " until the end of pod/" + n.of(k.AdmissionDeferred.GetHolderUid())
-	case *journaletv1.Event_AdmissionHeld:
-		text := "hold pod/" + n.of(k.AdmissionHeld.GetUid())
-		for _, uid := range k.AdmissionHeld.GetPreempts() {
+	case *journaletv1.Event_AdmissionPendingPreemption:
+		text := "hold pod/" + n.of(k.AdmissionPendingPreemption.GetUid())
+		for _, uid := range k.AdmissionPendingPreemption.GetVictims() {
 			text += ", end pod/" + n.of(uid)
 		}
 		return text
@@ -68,12 +68,12 @@ func (n *names) event(e *journaletv1.Event) string {
 			return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
 		}
 		return "admit pod/" + n.of(k.AdmissionDecided.GetUid())
-	case *journaletv1.Event_ImageAsked:
-		return "ask for image " + k.ImageAsked.GetImage()
-	case *journaletv1.Event_ImageReleased:
-		return "release image " + k.ImageReleased.GetImage()
-	case *journaletv1.Event_ImageAnswered:
-		return n.answered(k.ImageAnswered)
+	case *journaletv1.Event_ImagePullRequested:
+		return "ask for image " + k.ImagePullRequested.GetImage()
+	case *journaletv1.Event_ImagePullWithdrawn:
+		return "release image " + k.ImagePullWithdrawn.GetImage()
+	case *journaletv1.Event_ImagePullDecided:
+		return n.answered(k.ImagePullDecided)
 	case *journaletv1.Event_CallRequested:
 		return "call " + n.call(k.CallRequested)
 	case *journaletv1.Event_CallWithdrawn:
@@ -86,17 +86,17 @@ func (n *names) event(e *journaletv1.Event) string {
 		return "back-off " + k.BackOffStarted.GetContainer() + " " + k.BackOffStarted.GetDelay().AsDuration().String()
 	case *journaletv1.Event_ProbesSet:
 		return probes(k.ProbesSet)
-	case *journaletv1.Event_RestartingAll:
-		if k.RestartingAll.GetStopped() {
+	case *journaletv1.Event_AllContainersRestarting:
+		if k.AllContainersRestarting.GetAllStopped() {
 			return "all containers begin again"
 		}
-		return "restart all containers for " + k.RestartingAll.GetContainer()
-	case *journaletv1.Event_GatesSet:
-		return "read conditions: " + strings.Join(k.GatesSet.GetTypes(), " ")
+		return "restart all containers for " + k.AllContainersRestarting.GetContainer()
+	case *journaletv1.Event_ReadinessGatesSet:
+		return "read conditions: " + strings.Join(k.ReadinessGatesSet.GetTypes(), " ")
 	case *journaletv1.Event_PodStatusChanged:
 		return changed(k.PodStatusChanged)
-	case *journaletv1.Event_PodEnding:
-		return ending(k.PodEnding)
+	case *journaletv1.Event_PodTerminating:
+		return ending(k.PodTerminating)
 	case *journaletv1.Event_PodTerminated:
 		return "terminated " + phase(k.PodTerminated.GetPhase())
 	case *journaletv1.Event_PodFinished:
@@ -112,18 +112,18 @@ func (n *names) claim(e *journaletv1.Event) string {
 		return "settled"
 	case *journaletv1.Event_SourceAsked:
 		return "ask source/" + k.SourceAsked.GetSource() + " to tell when it is settled"
-	case *journaletv1.Event_UidAsked:
-		return "ask for the UID of pod/" + n.of(k.UidAsked.GetUid())
-	case *journaletv1.Event_UidReleased:
-		return "give back the UID of pod/" + n.of(k.UidReleased.GetUid())
+	case *journaletv1.Event_UidRequested:
+		return "ask for the UID of pod/" + n.of(k.UidRequested.GetUid())
+	case *journaletv1.Event_UidWithdrawn:
+		return "give back the UID of pod/" + n.of(k.UidWithdrawn.GetUid())
 	case *journaletv1.Event_UidGranted:
 		return "give the UID of pod/" + n.of(k.UidGranted.GetUid()) + " to source/" + k.UidGranted.GetSource()
 	case *journaletv1.Event_UidDeferred:
 		return "the UID of pod/" + n.of(k.UidDeferred.GetUid()) + " for source/" + k.UidDeferred.GetSource() + " waits for source/" + k.UidDeferred.GetHolder()
 	case *journaletv1.Event_OrphanFound:
 		return "found, and no source names it"
-	case *journaletv1.Event_OrphanDisowned:
-		return "no source names pod/" + n.of(k.OrphanDisowned.GetUid())
+	case *journaletv1.Event_OrphanConfirmed:
+		return "no source names pod/" + n.of(k.OrphanConfirmed.GetUid())
 	}
 	return ""
 }
@@ -149,12 +149,12 @@ func dispatchNotes(d *journaletv1.CallDispatched) string {
 	return " again, in doubt, after " + d.GetElapsed().AsDuration().String()
 }
 
-func (n *names) answered(a *journaletv1.ImageAnswered) string {
+func (n *names) answered(a *journaletv1.ImagePullDecided) string {
 	text := "answer pod/" + n.of(a.GetUid()) + " " + a.GetImage()
 	if a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
 		return text + " is there"
 	}
-	return text + " failed, again in " + a.GetRetryIn().AsDuration().String()
+	return text + " failed, again in " + a.GetRetryAfter().AsDuration().String()
 }
 
 // intent names the work of a call by its id, shortly.
@@ -219,7 +219,7 @@ func opOf(r *journaletv1.CallRequested) (op, container string) {
 	case *journaletv1.CallRequested_RunSandbox:
 		return "run-sandbox", ""
 	case *journaletv1.CallRequested_StartContainer:
-		if k.StartContainer.GetPart() == journaletv1.StartPart_START_PART_MAKE {
+		if k.StartContainer.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 			return "make-container", k.StartContainer.GetContainer()
 		}
 		return "start-container", k.StartContainer.GetContainer()
@@ -264,7 +264,7 @@ func changed(c *journaletv1.PodStatusChanged) string {
 			text += " " + cond.GetType() + "=" + cmp.Or(cond.GetReason(), "True")
 		}
 	}
-	for _, gone := range c.GetConditionsGone() {
+	for _, gone := range c.GetRemovedConditions() {
 		text += " no " + gone
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
@@ -275,7 +275,7 @@ func changed(c *journaletv1.PodStatusChanged) string {
 	return text
 }
 
-func ending(e *journaletv1.PodEnding) string {
+func ending(e *journaletv1.PodTerminating) string {
 	text := "ends"
 	if e.GetReason() != "" {
 		text += " " + e.GetReason()

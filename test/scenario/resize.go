@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -22,13 +22,13 @@ func (w *world) updateContainer(o *objects, alias string, k *journaletv1.UpdateC
 		return
 	}
 	before, after := o.sizes[k.GetContainerId()], k.GetResources()
-	if !resize.SameCPU(before, after) && !resize.SameMemory(before, after) {
+	if !resources.SameCPU(before, after) && !resources.SameMemory(before, after) {
 		w.sin("%s: CPU and memory of %s are changed by one call", alias, k.GetContainer())
 	}
 	o.sizes[k.GetContainerId()] = after
 	out.ContainerId = k.GetContainerId()
-	out.Actual = proto.CloneOf(after)
-	out.Actual.MemoryRequestBytes = 0
+	out.Reported = proto.CloneOf(after)
+	out.Reported.MemoryRequestBytes = 0
 	if c := o.containers[i]; c.GetResources() != nil {
 		c.Resources = shown(after)
 	}
@@ -61,11 +61,11 @@ func (g *engine) judgeSize(a *pod.Actor, c *journaletv1.ContainerObservation, sa
 	}
 	for _, list := range [][]corev1.Container{a.Manifest().Spec.InitContainers, a.Manifest().Spec.Containers} {
 		for i := range list {
-			want := resize.Of(&list[i].Resources)
+			want := resources.Of(&list[i].Resources)
 			if c.GetResources() != nil {
 				size, want = shown(size), shown(want)
 			}
-			if list[i].Name == c.GetName() && !resize.Equal(size, want) {
+			if list[i].Name == c.GetName() && !resources.Equal(size, want) {
 				say("container %s has %s, and allocated is %s", c.GetId(), sizes(size), sizes(want))
 			}
 		}
@@ -95,10 +95,10 @@ func (s *Story) resources(d *datadriven.TestData) (string, error) {
 	}
 	specs := slices.Concat(v.Spec.InitContainers, v.Spec.Containers)
 	for i, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
-		text += fmt.Sprintf("%s: wants %s, allocated %s, ", c.Name, sizes(resize.Of(&specs[i].Resources)),
-			sizes(resize.Of(&corev1.ResourceRequirements{Requests: c.AllocatedResources})))
+		text += fmt.Sprintf("%s: wants %s, allocated %s, ", c.Name, sizes(resources.Of(&specs[i].Resources)),
+			sizes(resources.Of(&corev1.ResourceRequirements{Requests: c.AllocatedResources})))
 		if c.Resources != nil {
-			text += "shows " + sizes(resize.Of(c.Resources)) + ", "
+			text += "shows " + sizes(resources.Of(c.Resources)) + ", "
 		}
 		text += "has " + sizes(s.g.world.of(uid).sizes[s.g.world.of(uid).newest(c.Name).GetId()]) + "\n"
 	}
@@ -113,25 +113,25 @@ func sizes(r *journaletv1.Resources) string {
 // resize tells the decisions on resizes, and claim the rest.
 func (n *names) resize(e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
-	case *journaletv1.Event_ResizeAsked:
-		if k.ResizeAsked.GetWithdrawn() {
+	case *journaletv1.Event_ResizeRequested:
+		if k.ResizeRequested.GetWithdrawn() {
 			return "take the question for resources back"
 		}
-		return fmt.Sprintf("ask for resources %dm/%dMi", k.ResizeAsked.GetDemand().GetMilliCpu(), k.ResizeAsked.GetDemand().GetMemoryBytes()>>20)
+		return fmt.Sprintf("ask for resources %dm/%dMi", k.ResizeRequested.GetDemand().GetMilliCpu(), k.ResizeRequested.GetDemand().GetMemoryBytes()>>20)
 	case *journaletv1.Event_ResizeDecided:
 		d := k.ResizeDecided
 		if d.GetAllocated() {
 			return "allocate resources of pod/" + n.of(d.GetUid())
 		}
 		return "defer resources of pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
-	case *journaletv1.Event_ResizeHeld:
-		h := k.ResizeHeld
+	case *journaletv1.Event_ResizePendingPreemption:
+		h := k.ResizePendingPreemption
 		text := "hold resources of pod/" + n.of(h.GetUid()) + " " + h.GetReason() + ": " + h.GetMessage()
-		for _, uid := range h.GetPreempts() {
+		for _, uid := range h.GetVictims() {
 			text += ", end pod/" + n.of(uid)
 		}
 		return text
-	case *journaletv1.Event_ResizeResumed:
+	case *journaletv1.Event_ResizeStarted:
 		return "what runs does not have what is allocated"
 	case *journaletv1.Event_AdditionAsked:
 		return fmt.Sprintf("ask for %dm/%dMi more", k.AdditionAsked.GetDemand().GetMilliCpu(), k.AdditionAsked.GetDemand().GetMemoryBytes()>>20)
@@ -140,7 +140,7 @@ func (n *names) resize(e *journaletv1.Event) string {
 			return "defer what was added to pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
 		}
 		return "allocate what was added to pod/" + n.of(k.AdditionDecided.GetUid())
-	case *journaletv1.Event_ResizeFinished:
+	case *journaletv1.Event_ResizeCompleted:
 		return "resize is done"
 	}
 	return n.claim(e)

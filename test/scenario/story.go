@@ -16,7 +16,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/host"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // begin is when every story begins.

@@ -199,7 +199,7 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 		switch {
 		case c.GetIntentId() == id:
 			out.ContainerId = c.GetId()
-			if k.GetPart() != journaletv1.StartPart_START_PART_MAKE && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED {
+			if k.GetPart() != journaletv1.StartPart_START_PART_CREATE && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED {
 				c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_RUNNING, timestamppb.New(now)
 			}
 			return
@@ -218,7 +218,7 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 		SandboxId: k.GetSandboxId(), State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING,
 		CreatedAt: timestamppb.New(now), StartedAt: timestamppb.New(now), IntentId: id,
 	}
-	if k.GetPart() == journaletv1.StartPart_START_PART_MAKE {
+	if k.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_CREATED, nil
 		o.madeFor[c.GetId()] = k.GetDigest()
 		specs := slices.Concat(manifest.Spec.InitContainers, manifest.Spec.Containers)

@@ -9,14 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/runtime"
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/calls"
+	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/host"
-	"github.com/journalet/journalet/runtime/reading"
+	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/timer"
 )
 
@@ -88,7 +88,7 @@ func (s *sim) start() {
 	}
 	s.world.tell = r.watcher.event
 	s.folder.changed, s.world.saidChanged = r.reader.notify, r.gates.changed
-	last := r.cells.Decider(messages.Runtime).(*runtime.Actor).Runtime().GetHealth()
+	last := r.cells.Decider(messages.Runtime).(*dispatch.Actor).Runtime().GetHealth()
 	r.cells.Open(messages.Runtime, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
 			last = fact
@@ -145,7 +145,7 @@ func (r *run) seedDrivers() {
 		switch d := d.(type) {
 		case *source.Actor:
 			r.seedSource(ref, d)
-		case *runtime.Actor:
+		case *dispatch.Actor:
 			r.calls.Seed(d.Runtime().GetCalls())
 			r.cells.Open(ref, r.calls.Stored)
 		case *pod.Actor:
@@ -155,7 +155,7 @@ func (r *run) seedDrivers() {
 }
 
 func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
-	var told *reading.Told
+	var told *feed.Told
 	switch {
 	case ref == messages.Source(messages.FileSource):
 		told = &r.reader.told

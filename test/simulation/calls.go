@@ -58,7 +58,7 @@ func (f *failure) Error() string { return f.text }
 func fail(code journaletv1.CallError, text string) error { return &failure{code, text} }
 
 // Perform is calls.Performer.
-func (f *performer) Perform(ctx context.Context, intentID, asker string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
+func (f *performer) Perform(ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
 	c := &call{performer: f, p: f.run.clock.current, w: f.run.world, ctx: ctx, intent: intentID, uid: req.GetPodUid(), inDoubt: inDoubt}
 	f.under[c.p] = ctx
 	defer delete(f.under, c.p)
@@ -73,7 +73,7 @@ func (f *performer) Perform(ctx context.Context, intentID, asker string, req *jo
 		return nil
 	}
 	out := &journaletv1.CallFinished{
-		IntentId: intentID, Asker: asker, SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, Actual: res.actual,
+		IntentId: intentID, Requester: requester, SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, Reported: res.actual,
 	}
 	switch {
 	case errors.As(err, &failed):
@@ -275,7 +275,7 @@ func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, "the manifest has no container "+k.GetContainer())
 	}
 	switch k.GetPart() {
-	case journaletv1.StartPart_START_PART_MAKE:
+	case journaletv1.StartPart_START_PART_CREATE:
 		res, _, err := c.makeContainer(k, m, spec)
 		return res, err
 	case journaletv1.StartPart_START_PART_START:
@@ -294,7 +294,7 @@ func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
 
 // mayRepeat is that of runtime/cri.
 func mayRepeat(m *corev1.Pod, spec *corev1.Container, k *journaletv1.StartContainer, err error) bool {
-	return !never(m, spec) || k.GetMayRepeat() || strings.Contains(err.Error(), notYetRun)
+	return !never(m, spec) || k.GetAtLeastOnce() || strings.Contains(err.Error(), notYetRun)
 }
 
 func (c *call) makeAndStart(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container) (result, error) {
@@ -342,7 +342,7 @@ func (c *call) create(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1
 		return "", err
 	}
 	switch {
-	case !has && k.GetPulled():
+	case !has && k.GetPulledForStart():
 		return "", fail(journaletv1.CallError_CALL_ERROR_CREATE, "image "+spec.Image+" was pulled, but the runtime does not have it")
 	case !has:
 		return "", fail(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT, "image "+spec.Image+" is not present on the node")

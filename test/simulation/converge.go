@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/runtime"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/pleg"
+	"github.com/journalet/journalet/runtime/cri/pleg"
 )
 
 const (
@@ -147,7 +147,7 @@ func (s *sim) unsatisfied() (uid string, wrong []string) {
 	if s.agent == nil {
 		return "", []string{"the agent is down"}
 	}
-	if n := len(s.agent.cells.Decider(messages.Runtime).(*runtime.Actor).Runtime().GetCalls()); n > 0 {
+	if n := len(s.agent.cells.Decider(messages.Runtime).(*dispatch.Actor).Runtime().GetCalls()); n > 0 {
 		say("", "%d calls are in the runtime actor's books", n)
 	}
 	if n := len(s.agent.cells.Decider(messages.Image).Timers().GetSet()); n > 0 {

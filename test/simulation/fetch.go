@@ -13,9 +13,9 @@ import (
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/fetch"
-	"github.com/journalet/journalet/runtime/manifest"
-	"github.com/journalet/journalet/runtime/reading"
+	"github.com/journalet/journalet/runtime/source/feed"
+	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/source/url"
 )
 
 // site is the server behind the manifest URLs: all of them give what it holds.
@@ -49,7 +49,7 @@ func (s *site) mend() {
 }
 
 func decodeURL(place string, body []byte) (*journaletv1.ManifestFile, []manifest.Parsed) {
-	return reading.Decode(place, place, body, manifest.Options{NodeName: nodeName, Source: manifest.SourceHTTP})
+	return feed.Decode(place, place, body, manifest.Options{NodeName: nodeName, Source: manifest.SourceHTTP})
 }
 
 // answer is fetch.answer: what the URL gave.
@@ -59,7 +59,7 @@ type answer struct {
 	etag      string
 }
 
-// Bounds and codes of runtime/fetch.
+// Bounds and codes of runtime/source/url.
 const (
 	outageAfter     = 3
 	codeUnreachable = "unreachable"
@@ -70,7 +70,7 @@ const (
 func (s *site) get(p *proc, noise *rand.Rand, etag string) (answer, error) {
 	c := p.clock
 	if c.uptime < s.hangsUntil {
-		p.sleep(fetch.DefaultTimeout)
+		p.sleep(url.DefaultTimeout)
 		return answer{}, failedCall(codeUnreachable)
 	}
 	p.sleep(between(noise, time.Millisecond, 200*time.Millisecond))
@@ -93,12 +93,12 @@ func (s *site) get(p *proc, noise *rand.Rand, etag string) (answer, error) {
 	return a, nil
 }
 
-// fetcher stands for runtime/fetch: it asks for the URL every 20 s and hands over what differs from what it told before.
+// fetcher stands for runtime/source/url: it asks for the URL every 20 s and hands over what differs from what it told before.
 type fetcher struct {
 	run             *run
 	noise           *rand.Rand
 	place           string
-	told            reading.Told
+	told            feed.Told
 	first           bool
 	failures        int
 	etag            string
@@ -116,7 +116,7 @@ func (f *fetcher) loop(p *proc) {
 	for {
 		f.read(p)
 		f.handOver(p)
-		p.sleep(fetch.DefaultEvery)
+		p.sleep(url.DefaultEvery)
 	}
 }
 
@@ -147,7 +147,7 @@ func (f *fetcher) fail(err error) {
 		f.outage = before
 		return
 	}
-	f.outage = reading.Whole(f.place, err.Error(), "there are no manifests")
+	f.outage = feed.Whole(f.place, err.Error(), "there are no manifests")
 }
 
 func isOutage(f *journaletv1.ManifestFile) bool {
@@ -170,8 +170,8 @@ func (f *fetcher) handOver(p *proc) {
 	if whole {
 		fact.Changed = append(fact.Changed, f.told.GoneBut(f.place)...)
 	}
-	fact.Complete = whole && (!f.told.Complete || f.first && len(fact.Changed) > 0)
-	if fact.Complete || len(fact.Changed) > 0 {
+	fact.Synced = whole && (!f.told.Complete || f.first && len(fact.Changed) > 0)
+	if fact.Synced || len(fact.Changed) > 0 {
 		// Manifests are on disk before a fact names them.
 		p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
 		f.run.fact(p, messages.Source(messages.HTTPSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
@@ -224,8 +224,8 @@ func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]
 		}
 		for _, uid := range slices.Sorted(maps.Keys(a.Source().GetPods())) {
 			p := a.Source().GetPods()[uid]
-			if p.GetWanted() != (says[uid] == p.GetPod().GetDigest()) {
-				say(uid, "%s: source %s wants %t of %s, and is told %s; %v", s.manifests.names[uid], name, p.GetWanted(), p.GetPod().GetDigest(), says[uid], a.Source().GetFiles())
+			if p.GetDesired() != (says[uid] == p.GetPod().GetDigest()) {
+				say(uid, "%s: source %s wants %t of %s, and is told %s; %v", s.manifests.names[uid], name, p.GetDesired(), p.GetPod().GetDigest(), says[uid], a.Source().GetFiles())
 			}
 		}
 		for _, uid := range slices.Sorted(maps.Keys(says)) {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/file"
-	"github.com/journalet/journalet/runtime/manifest"
-	"github.com/journalet/journalet/runtime/reading"
+	"github.com/journalet/journalet/runtime/source/feed"
+	"github.com/journalet/journalet/runtime/source/file"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // library holds every manifest that was ever stored, by digest.
@@ -60,7 +60,7 @@ func (l *library) put(pods []manifest.Parsed) {
 
 // write puts a manifest into the folder. A body without pods is a file that cannot be read.
 func (f *folder) write(l *library, path string, body []byte) {
-	m, pods := reading.Decode(path, "/pods/"+path, body, manifest.Options{NodeName: nodeName})
+	m, pods := feed.Decode(path, "/pods/"+path, body, manifest.Options{NodeName: nodeName})
 	l.put(pods)
 	f.files[path], f.bodies[path], f.changedAt = m, body, f.clock.uptime
 	f.changed()
@@ -75,12 +75,12 @@ func (f *folder) remove(path string) {
 
 func (f *folder) names() []string { return slices.Sorted(maps.Keys(f.files)) }
 
-// reader stands for runtime/file: it reads the folder when told to and every 20 s, and hands over what differs from what it
+// reader stands for runtime/source/file: it reads the folder when told to and every 20 s, and hands over what differs from what it
 // told before.
 type reader struct {
 	run   *run
 	noise *rand.Rand
-	told  reading.Told
+	told  feed.Told
 	first bool
 	p     *proc
 }
@@ -124,9 +124,9 @@ func (f *reader) read(p *proc) {
 			fact.Changed = append(fact.Changed, now)
 		}
 	}
-	fact.Complete = !f.told.Complete || f.first && len(fact.Changed) > 0
+	fact.Synced = !f.told.Complete || f.first && len(fact.Changed) > 0
 	f.first = false
-	if !fact.Complete && len(fact.Changed) == 0 {
+	if !fact.Synced && len(fact.Changed) == 0 {
 		return
 	}
 	// Manifests are on disk before a fact names them.

@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/gate"
+	"github.com/journalet/journalet/runtime/pod/gate"
 )
 
 // conditions is what stands in the file of conditions in a pod's folder; nil: no file.
@@ -63,7 +63,7 @@ func (w *world) mendConditions() {
 	}
 }
 
-// gates stands for runtime/gate: it looks at the files of pods with readiness gates once a second, and tells what is new. A look that
+// gates stands for runtime/pod/gate: it looks at the files of pods with readiness gates once a second, and tells what is new. A look that
 // would find nothing new is left out.
 type gates struct {
 	run   *run
@@ -74,7 +74,7 @@ type gates struct {
 type gated struct {
 	types []string
 	told  map[string]string
-	// untold, as in runtime/gate: the next reading is told whatever it says.
+	// untold, as in runtime/pod/gate: the next reading is told whatever it says.
 	untold bool
 	due    bool
 }
@@ -83,16 +83,16 @@ func newGates(r *run) *gates {
 	return &gates{run: r, noise: stream(r.seed, "gates", r.name()), pods: map[string]*gated{}}
 }
 
-func (g *gates) seed(uid string, types []string, said []*journaletv1.GateCondition) {
+func (g *gates) seed(uid string, types []string, said []*journaletv1.ReadinessGateCondition) {
 	g.set(uid, types)
 	if len(types) > 0 {
-		g.seedOpen(&journaletv1.GatesRead{Uid: uid, Conditions: said})
+		g.seedOpen(&journaletv1.ReadinessGatesRead{Uid: uid, Conditions: said})
 	} else if len(said) > 0 {
 		g.pods[uid] = &gated{untold: true}
 	}
 }
 
-func (g *gates) seedOpen(r *journaletv1.GatesRead) {
+func (g *gates) seedOpen(r *journaletv1.ReadinessGatesRead) {
 	if p := g.pods[r.GetUid()]; p != nil {
 		p.told = map[string]string{}
 		for _, c := range r.GetConditions() {
@@ -103,7 +103,7 @@ func (g *gates) seedOpen(r *journaletv1.GatesRead) {
 
 func (g *gates) stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
-		if k := e.GetGatesSet(); k != nil {
+		if k := e.GetReadinessGatesSet(); k != nil {
 			g.set(rec.GetActor().GetId(), k.GetTypes())
 		}
 		delete(g.pods, e.GetPodForgotten().GetUid())
@@ -153,18 +153,18 @@ func (g *gates) read(q *proc, uid string, p *gated) {
 		return
 	}
 	now := map[string]string{}
-	fact := &journaletv1.GatesRead{Uid: uid}
+	fact := &journaletv1.ReadinessGatesRead{Uid: uid}
 	for _, kind := range p.types {
 		if file == nil || file.said[kind] == "" {
 			continue
 		}
 		now[kind] = file.said[kind]
-		fact.Conditions = append(fact.Conditions, &journaletv1.GateCondition{Type: kind, Status: now[kind]})
+		fact.Conditions = append(fact.Conditions, &journaletv1.ReadinessGateCondition{Type: kind, Status: now[kind]})
 	}
 	if maps.Equal(now, p.told) && !p.untold {
 		return
 	}
-	g.run.fact(q, messages.Pod(uid), &journaletv1.Event{Kind: &journaletv1.Event_GatesRead{GatesRead: fact}})
+	g.run.fact(q, messages.Pod(uid), &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: fact}})
 	if cur := g.pods[uid]; cur != nil {
 		cur.told, cur.untold = now, cur.untold && cur != p
 	}
@@ -203,7 +203,7 @@ func (r *run) seedGates(ref messages.Ref, d *pod.Actor) {
 	types, said := d.Gates()
 	r.gates.seed(ref.ID, types, said)
 	r.cells.Open(ref, func(rec *journaletv1.Record) {
-		if read := rec.GetFact().GetGatesRead(); read != nil {
+		if read := rec.GetFact().GetReadinessGatesRead(); read != nil {
 			r.gates.seedOpen(read)
 		}
 	})

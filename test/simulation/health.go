@@ -5,10 +5,10 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/health"
+	"github.com/journalet/journalet/runtime/cri/health"
 )
 
-// monitor stands for runtime/health: it asks the runtime for its health every 5 s and tells every change.
+// monitor stands for runtime/cri/health: it asks the runtime for its health every 5 s and tells every change.
 func monitor(r *run, last *journaletv1.RuntimeHealthChanged) func(*proc) {
 	return func(p *proc) {
 		for {

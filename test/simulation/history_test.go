@@ -16,7 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 // TestKeptHistoriesFoldToTheStateTheyHad: journals of runs under faults, as an earlier version wrote them, fold to what they

@@ -219,14 +219,14 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		}
 	case *journaletv1.Event_AgentStarted:
 		j.began(seq, k.AgentStarted.GetConfig())
-	case *journaletv1.Event_RestartingAll:
-		if k.RestartingAll.GetStopped() && !j.rebuilding {
+	case *journaletv1.Event_AllContainersRestarting:
+		if k.AllContainersRestarting.GetAllStopped() && !j.rebuilding {
 			j.history(author.ID).beginAnew()
 		}
 	case *journaletv1.Event_SourceReady:
 		j.read[k.SourceReady.GetSource()] = j.sim.journal.storedAt[seq-1]
-	case *journaletv1.Event_OrphanDisowned:
-		j.disowned(cause, k.OrphanDisowned.GetUid())
+	case *journaletv1.Event_OrphanConfirmed:
+		j.disowned(cause, k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_CallDropped:
 		j.outcome(k.CallDropped.GetIntentId())
 	case *journaletv1.Event_CallFinished:
@@ -252,12 +252,12 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.probesSet(seq, author.ID, k.ProbesSet)
 	case *journaletv1.Event_PodForgotten:
 		j.history(k.PodForgotten.GetUid()).source = ""
-	case *journaletv1.Event_AdmissionHeld:
-		j.held(at, cause, k.AdmissionHeld)
-	case *journaletv1.Event_ResizeHeld:
-		j.preempted(at, k.ResizeHeld.GetUid(), k.ResizeHeld.GetDigest(), k.ResizeHeld.GetPreempts())
-	case *journaletv1.Event_PodEnding:
-		j.history(author.ID).ends(at, k.PodEnding.GetGrace())
+	case *journaletv1.Event_AdmissionPendingPreemption:
+		j.held(at, cause, k.AdmissionPendingPreemption)
+	case *journaletv1.Event_ResizePendingPreemption:
+		j.preempted(at, k.ResizePendingPreemption.GetUid(), k.ResizePendingPreemption.GetDigest(), k.ResizePendingPreemption.GetVictims())
+	case *journaletv1.Event_PodTerminating:
+		j.history(author.ID).ends(at, k.PodTerminating.GetGrace())
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
 		h.gone, h.told = true, told{}
@@ -476,7 +476,7 @@ func (j *judge) counts(ref messages.Ref, d *pod.Actor) {
 		h.born, h.counts = born, map[string]uint32{}
 	}
 	for name, c := range s.GetContainers() {
-		n := max(c.GetCurrent().GetAttempt(), c.GetRestartsTold())
+		n := max(c.GetCurrent().GetAttempt(), c.GetReportedRestarts())
 		if n < h.counts[name] && !j.forgiving {
 			j.broken(countsGrow, ref.ID, "%s: from %d to %d", name, h.counts[name], n)
 		}

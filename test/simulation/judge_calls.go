@@ -66,9 +66,9 @@ func (j *judge) configAt(seq uint64) *journaletv1.AgentConfig {
 }
 
 // onePull: pods that want the same image wait for the same pull.
-func (j *judge) onePull(asker *podHistory, in *intent) {
+func (j *judge) onePull(requester *podHistory, in *intent) {
 	image := in.req.GetPullImage().GetImage()
-	if image != "" && slices.ContainsFunc(asker.open, func(other *intent) bool { return other.req.GetPullImage().GetImage() == image }) {
+	if image != "" && slices.ContainsFunc(requester.open, func(other *intent) bool { return other.req.GetPullImage().GetImage() == image }) {
 		j.broken(onePull, "", "%s is being pulled", image)
 	}
 }

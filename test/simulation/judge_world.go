@@ -61,13 +61,13 @@ type podHistory struct {
 	adds map[string]share
 	// shareOf is the manifest that share is of, asksOf the one that asks is of, admittedAs the one that it was admitted with.
 	shareOf, asksOf, admittedAs *corev1.Pod
-	// resizeAsked is when it asked for other resources, by ResizeAsked.question.
+	// resizeAsked is when it asked for other resources, by ResizeRequested.question.
 	resizeAsked map[uint64]time.Duration
 	// admittedAt is when the node let it in.
 	admittedAt time.Duration
-	// askedFirst are the manifests of its lives' first questions, by AdmissionAsked.question.
+	// askedFirst are the manifests of its lives' first questions, by AdmissionRequested.question.
 	askedFirst map[uint64]*corev1.Pod
-	// question is AdmissionAsked.question of its newest life, letIn that of the last admission.
+	// question is AdmissionRequested.question of its newest life, letIn that of the last admission.
 	question, letIn uint64
 	// madeRoom is the question for which others end, 0 for none, or for one that was asked anew since.
 	madeRoom uint64
@@ -395,12 +395,12 @@ func (j *judge) fits(d actors.Decider) {
 type told struct {
 	changed    *journaletv1.PodStatusChanged
 	conditions map[string]*journaletv1.Condition
-	waiting    map[string]*journaletv1.Waiting
+	waiting    map[string]*journaletv1.ContainerWaiting
 }
 
 func (t *told) fold(c *journaletv1.PodStatusChanged) {
 	if t.conditions == nil {
-		t.conditions, t.waiting = map[string]*journaletv1.Condition{}, map[string]*journaletv1.Waiting{}
+		t.conditions, t.waiting = map[string]*journaletv1.Condition{}, map[string]*journaletv1.ContainerWaiting{}
 	}
 	t.changed = c
 	for _, cond := range c.GetConditions() {

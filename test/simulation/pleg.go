@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/pleg"
+	"github.com/journalet/journalet/runtime/cri/pleg"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 	maxQueued = 4096
 )
 
-// watcher stands for runtime/pleg: it looks at pods when something hints at them and relists, and tells what is new.
+// watcher stands for runtime/cri/pleg: it looks at pods when something hints at them and relists, and tells what is new.
 type watcher struct {
 	run   *run
 	noise *rand.Rand

@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// prober stands for runtime/probe: it runs the probes that are set, counts in a row, and tells a result that changed.
+// prober stands for runtime/pod/probe: it runs the probes that are set, counts in a row, and tells a result that changed.
 type prober struct {
 	run   *run
 	noise *rand.Rand

@@ -6,7 +6,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/query"
+	"github.com/journalet/journalet/runtime/api/query"
 )
 
 // lastEvents is how many events of the pod concerned a failure shows.
@@ -66,7 +66,7 @@ func concerns(author messages.Ref, e *journaletv1.Event, uid string) bool {
 	}
 	for _, about := range []string{
 		e.GetPodUpdated().GetPod().GetUid(), e.GetAdmissionDecided().GetUid(), e.GetAdmissionDeferred().GetUid(),
-		e.GetImageAnswered().GetUid(), e.GetPodForgotten().GetUid(),
+		e.GetImagePullDecided().GetUid(), e.GetPodForgotten().GetUid(),
 	} {
 		if about == uid {
 			return true

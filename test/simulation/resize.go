@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -114,7 +114,7 @@ func (c *call) sized(k interface {
 }) (*corev1.Pod, *corev1.Container) {
 	m := c.run.manifests.byDigest[k.GetDigest()]
 	if allocated := k.GetAllocatedDigest(); allocated != "" {
-		m = resize.Allocated(m, c.run.manifests.byDigest[allocated], k.GetAllocatedAdded())
+		m = resources.Allocated(m, c.run.manifests.byDigest[allocated], k.GetAllocatedAdded())
 	}
 	return m, findSpec(m, k.GetContainer())
 }
@@ -219,7 +219,7 @@ func (s *sim) uncounted(a *pod.Actor) (names []string) {
 	}
 	for _, list := range [][]corev1.Container{wanted.Spec.InitContainers, wanted.Spec.Containers} {
 		for i := range list {
-			if c := &list[i]; resize.Asks(c) && findSpec(allocated, c.Name) == nil && st.GetAllocatedAdded()[c.Name] == nil {
+			if c := &list[i]; resources.Asks(c) && findSpec(allocated, c.Name) == nil && st.GetAllocatedAdded()[c.Name] == nil {
 				names = append(names, c.Name)
 			}
 		}
@@ -245,7 +245,7 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 	st := a.Pod()
 	wanted, allocated := s.manifests.byDigest[st.GetPod().GetDigest()], s.manifests.byDigest[st.GetPod().GetDigest()]
 	if d := st.GetAllocatedDigest(); d != "" {
-		allocated = resize.Allocated(wanted, s.manifests.byDigest[d], st.GetAllocatedAdded())
+		allocated = resources.Allocated(wanted, s.manifests.byDigest[d], st.GetAllocatedAdded())
 	}
 	var runs share
 	for _, c := range o.containers {
@@ -253,12 +253,12 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 		if spec == nil || !c.alive() {
 			continue
 		}
-		has, want := c.has, resize.Of(&spec.Resources)
+		has, want := c.has, resources.Of(&spec.Resources)
 		if s.judge.intents[c.intent] == nil {
 			// The journal that told what it was given is lost, and a runtime shows no memory request.
 			has, want = shownResources(has), shownResources(want)
 		}
-		if !resize.Equal(has, want) {
+		if !resources.Equal(has, want) {
 			say("%s has %v, and %v is allocated to it", c.name, has, want)
 		}
 		if !c.once {
@@ -269,7 +269,7 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 	if has := s.judge.history(uid).share.plus(share{cpu: 2 * int64(len(o.containers))}); !runs.within(has) {
 		say("what of it runs asks for %+v, and the node gave it %+v", runs, s.judge.history(uid).share)
 	}
-	has := resize.Same(wanted, allocated) && len(s.uncounted(a)) == 0
+	has := resources.Same(wanted, allocated) && len(s.uncounted(a)) == 0
 	i := slices.IndexFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 	switch {
 	case has && i < 0:

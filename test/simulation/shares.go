@@ -49,28 +49,28 @@ func (s *sim) allocatable() share {
 func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 	manifests := j.sim.manifests.byDigest
 	switch k := e.GetKind().(type) {
-	case *journaletv1.Event_AdmissionAsked:
-		h := j.history(k.AdmissionAsked.GetUid())
-		digest := k.AdmissionAsked.GetDigest()
+	case *journaletv1.Event_AdmissionRequested:
+		h := j.history(k.AdmissionRequested.GetUid())
+		digest := k.AdmissionRequested.GetDigest()
 		h.questions = append(h.questions, question{seq, digest})
 		h.madeRoom = 0
-		if !k.AdmissionAsked.GetAgain() {
-			h.asks, h.asksOf, h.question = demandOf(manifests[digest]), manifests[digest], k.AdmissionAsked.GetQuestion()
+		if !k.AdmissionRequested.GetSupersedes() {
+			h.asks, h.asksOf, h.question = demandOf(manifests[digest]), manifests[digest], k.AdmissionRequested.GetIncarnation()
 			h.portsAsked, h.askedFirst[h.question] = portsOf(manifests[digest]), manifests[digest]
 		}
 	case *journaletv1.Event_AdmissionDecided:
 		h, digest := j.history(k.AdmissionDecided.GetUid()), k.AdmissionDecided.GetDigest()
 		if !k.AdmissionDecided.GetAdmitted() {
-			if h.madeRoom == k.AdmissionDecided.GetQuestion() && h.madeRoom != 0 && !j.forgiving {
+			if h.madeRoom == k.AdmissionDecided.GetIncarnation() && h.madeRoom != 0 && !j.forgiving {
 				j.broken(roomKept, k.AdmissionDecided.GetUid(), "it is rejected: %s", k.AdmissionDecided.GetMessage())
 			}
 			return
 		}
-		h.admittedAt, h.letIn = j.sim.clock.uptime, k.AdmissionDecided.GetQuestion()
-		if h.admittedAs = h.askedFirst[k.AdmissionDecided.GetQuestion()]; digest != "" {
+		h.admittedAt, h.letIn = j.sim.clock.uptime, k.AdmissionDecided.GetIncarnation()
+		if h.admittedAs = h.askedFirst[k.AdmissionDecided.GetIncarnation()]; digest != "" {
 			h.admittedAs = manifests[digest]
 		}
-		if k.AdmissionDecided.GetQuestion() != h.question {
+		if k.AdmissionDecided.GetIncarnation() != h.question {
 			return
 		}
 		h.share, h.shareOf, h.ports, h.holds = h.asks, h.asksOf, h.portsAsked, true
@@ -78,12 +78,12 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 			h.shareOf = manifests[digest]
 			h.share, h.ports = demandOf(h.shareOf), portsOf(h.shareOf)
 		}
-	case *journaletv1.Event_ResizeAsked:
-		j.history(k.ResizeAsked.GetUid()).resizeAsked[k.ResizeAsked.GetQuestion()] = j.sim.clock.uptime
+	case *journaletv1.Event_ResizeRequested:
+		j.history(k.ResizeRequested.GetUid()).resizeAsked[k.ResizeRequested.GetRequestId()] = j.sim.clock.uptime
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
 			h := j.history(k.ResizeDecided.GetUid())
-			j.leavesOut(k.ResizeDecided.GetUid(), h.shareOf, manifests[k.ResizeDecided.GetDigest()], h.resizeAsked[k.ResizeDecided.GetQuestion()])
+			j.leavesOut(k.ResizeDecided.GetUid(), h.shareOf, manifests[k.ResizeDecided.GetDigest()], h.resizeAsked[k.ResizeDecided.GetRequestId()])
 			h.shareOf = manifests[k.ResizeDecided.GetDigest()]
 			h.share = demandOf(h.shareOf)
 		}
@@ -138,11 +138,11 @@ type question struct {
 }
 
 // held: pods end for one that is to be admitted. The node decided on record cause: what that one asked behind that it did not know yet.
-func (j *judge) held(at time.Duration, cause uint64, k *journaletv1.AdmissionHeld) {
+func (j *judge) held(at time.Duration, cause uint64, k *journaletv1.AdmissionPendingPreemption) {
 	for _, q := range slices.Backward(j.history(k.GetUid()).questions) {
 		if q.seq <= cause {
-			j.preempted(at, k.GetUid(), q.digest, k.GetPreempts())
-			if h := j.history(k.GetUid()); len(k.GetPreempts()) > 0 && q == h.questions[len(h.questions)-1] {
+			j.preempted(at, k.GetUid(), q.digest, k.GetVictims())
+			if h := j.history(k.GetUid()); len(k.GetVictims()) > 0 && q == h.questions[len(h.questions)-1] {
 				h.madeRoom = h.question
 			}
 			return

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -71,7 +71,7 @@ type sandbox struct {
 	hostNetwork     bool
 	created         time.Time
 	ips             []string
-	// late is when it was made for an agent that was gone, 0 for one made while its asker waited.
+	// late is when it was made for an agent that was gone, 0 for one made while its requester waited.
 	late time.Duration
 }
 
@@ -144,7 +144,7 @@ func (w *world) findContainer(uid, id string) *container {
 	return nil
 }
 
-// makeSandbox is RunPodSandbox. gone: nobody waits for it any more. looked is when the asker last looked at the pod's sandboxes.
+// makeSandbox is RunPodSandbox. gone: nobody waits for it any more. looked is when the requester last looked at the pod's sandboxes.
 func (w *world) makeSandbox(uid, intent string, k *journaletv1.RunSandbox, gone bool, looked time.Duration) (string, error) {
 	o := w.of(uid)
 	for _, x := range o.sandboxes {
@@ -185,7 +185,7 @@ func (w *world) makeContainer(uid, intent string, k *journaletv1.StartContainer,
 	c := &container{
 		id: w.id("c"), uid: uid, name: k.GetContainer(), intent: intent, sandbox: k.GetSandboxId(), hash: pod.ContainerHash(spec),
 		image: spec.Image, digest: k.GetDigest(), attempt: k.GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec,
-		has: resize.Of(&spec.Resources),
+		has: resources.Of(&spec.Resources),
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.containerMade(c, gone)

@@ -12,8 +12,8 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/manifest"
-	"github.com/journalet/journalet/runtime/volume"
+	"github.com/journalet/journalet/runtime/pod/volume"
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/fakecri"
 	"github.com/journalet/journalet/test/oracle/node"
 )

@@ -5,10 +5,10 @@ import (
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
-	"github.com/journalet/journalet/actors/resize"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/node"
 )
 
@@ -43,15 +43,15 @@ func (b *Books) Add(p manifest.Parsed) (bool, error) {
 func (b *Books) Resize(p manifest.Parsed) error {
 	k := b.pods[string(p.Pod.UID)]
 	k.wants = p
-	q := &journaletv1.ResizeAsked{Uid: string(p.Pod.UID), Digest: p.Digest, Demand: pod.Demand(p.Pod), Guaranteed: pod.QOS(p.Pod) == "Guaranteed"}
+	q := &journaletv1.ResizeRequested{Uid: string(p.Pod.UID), Digest: p.Digest, Demand: pod.Demand(p.Pod), Guaranteed: pod.QOS(p.Pod) == "Guaranteed"}
 	if p.Pod.Spec.Priority != nil {
 		q.Priority = *p.Pod.Spec.Priority
 	}
-	if resize.Same(k.has.Pod, p.Pod) {
+	if resources.Same(k.has.Pod, p.Pod) {
 		k.waits = ""
-		q = &journaletv1.ResizeAsked{Uid: q.GetUid(), Withdrawn: true}
+		q = &journaletv1.ResizeRequested{Uid: q.GetUid(), Withdrawn: true}
 	}
-	return b.tell(&journaletv1.Event{Kind: &journaletv1.Event_ResizeAsked{ResizeAsked: q}})
+	return b.tell(&journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: q}})
 }
 
 // End ends a pod.
@@ -70,9 +70,9 @@ func (b *Books) tell(body *journaletv1.Event) error {
 	}
 	var ends []string
 	err := n.actor.Decide(actors.Input{Seq: n.seq, Time: e.Time, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
-		if h := d.GetResizeHeld(); h != nil {
+		if h := d.GetResizePendingPreemption(); h != nil {
 			b.pods[h.GetUid()].waits = h.GetMessage()
-			ends = append(ends, h.GetPreempts()...)
+			ends = append(ends, h.GetVictims()...)
 		}
 		if r := d.GetResizeDecided(); r != nil {
 			k := b.pods[r.GetUid()]
@@ -101,7 +101,7 @@ func (b *Books) Has(uid string) string {
 	if k == nil {
 		return "gone"
 	}
-	r := resize.Of(&k.has.Pod.Spec.Containers[0].Resources)
+	r := resources.Of(&k.has.Pod.Spec.Containers[0].Resources)
 	text := fmt.Sprintf("%dm, %d bytes", r.GetCpuRequestMillis(), r.GetMemoryRequestBytes())
 	if k.waits != "" {
 		text += "; Deferred: " + k.waits

@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/manifest"
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/node"
 )
 
@@ -42,7 +42,7 @@ func NewNode(o node.Options) *Node {
 func (n *Node) AskForRoom(p manifest.Parsed) (admitted bool, ended []string, err error) {
 	n.names[string(p.Pod.UID)] = p.Pod.Name
 	events := []actors.Event{{Author: messages.Pod(string(p.Pod.UID)), Manifest: p.Pod, Body: &journaletv1.Event{
-		Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: question(p)},
+		Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: question(p)},
 	}}}
 	for len(events) > 0 && n.err == nil {
 		e := events[0]
@@ -54,7 +54,7 @@ func (n *Node) AskForRoom(p manifest.Parsed) (admitted bool, ended []string, err
 		}
 		n.err = n.actor.Decide(actors.Input{Seq: n.seq, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
 			admitted = admitted || d.GetAdmissionDecided().GetAdmitted()
-			for _, uid := range d.GetAdmissionHeld().GetPreempts() {
+			for _, uid := range d.GetAdmissionPendingPreemption().GetVictims() {
 				ended = append(ended, fmt.Sprintf("%s: %s: %s", n.names[uid], pod.ReasonPreempting, pod.MessagePreempting))
 				events = append(events, actors.Event{Author: messages.Pod(uid), Body: &journaletv1.Event{
 					Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{Uid: uid}},
@@ -71,7 +71,7 @@ func (n *Node) AskForRoom(p manifest.Parsed) (admitted bool, ended []string, err
 func (n *Node) Ask(p manifest.Parsed) (string, error) {
 	n.seq++
 	e := actors.Event{Seq: n.seq, Author: messages.Pod(string(p.Pod.UID)), Manifest: p.Pod, Body: &journaletv1.Event{
-		Kind: &journaletv1.Event_AdmissionAsked{AdmissionAsked: question(p)},
+		Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: question(p)},
 	}}
 	if n.err == nil {
 		n.err = n.actor.Evolve(e)
@@ -90,6 +90,6 @@ func (n *Node) Ask(p manifest.Parsed) (string, error) {
 	return answer, n.err
 }
 
-func question(p manifest.Parsed) *journaletv1.AdmissionAsked {
+func question(p manifest.Parsed) *journaletv1.AdmissionRequested {
 	return pod.Question(&journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest}, p.Pod)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
-	"github.com/journalet/journalet/runtime/manifest"
-	"github.com/journalet/journalet/runtime/pleg"
+	"github.com/journalet/journalet/runtime/cri/pleg"
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/oracle/fakecri"
 	"github.com/journalet/journalet/test/oracle/node"
 )
@@ -175,19 +175,19 @@ func (p *Pod) record(ctx context.Context, body *journaletv1.Event) error {
 func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
 	uid := string(p.parsed.Pod.UID)
 	switch k := d.Body.GetKind().(type) {
-	case *journaletv1.Event_AdmissionAsked:
+	case *journaletv1.Event_AdmissionRequested:
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
 			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: uid, Admitted: true},
 		}})
-	case *journaletv1.Event_ResizeAsked:
-		if q := k.ResizeAsked; !q.GetWithdrawn() {
+	case *journaletv1.Event_ResizeRequested:
+		if q := k.ResizeRequested; !q.GetWithdrawn() {
 			p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{
 				ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Digest: q.GetDigest(), Allocated: true},
 			}})
 		}
-	case *journaletv1.Event_ImageAsked:
-		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ImageAnswered{
-			ImageAnswered: &journaletv1.ImageAnswered{Uid: uid, Image: k.ImageAsked.GetImage()},
+	case *journaletv1.Event_ImagePullRequested:
+		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ImagePullDecided{
+			ImagePullDecided: &journaletv1.ImagePullDecided{Uid: uid, Image: k.ImagePullRequested.GetImage()},
 		}})
 	case *journaletv1.Event_TimerSet:
 		p.timers[k.TimerSet.GetName()] = timer{k.TimerSet.GetGeneration(), d.Time.Add(k.TimerSet.GetDuration().AsDuration())}

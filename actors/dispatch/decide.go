@@ -1,0 +1,68 @@
+package dispatch
+
+import (
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Decide dispatches every call that can be made now.
+func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
+	for _, e := range in.Events {
+		var err error
+		switch k := e.Body.GetKind().(type) {
+		case *journaletv1.Event_AgentStarted:
+			err = a.resume(in, emit)
+		case *journaletv1.Event_CallWithdrawn:
+			err = a.drop(k.CallWithdrawn.GetIntentId(), emit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !a.state.GetHealth().GetRuntimeReady() {
+		return nil
+	}
+	for _, l := range lanes {
+		for c := a.next(l); c != nil; c = a.next(l) {
+			if err := emit(dispatched(&journaletv1.CallDispatched{IntentId: c.GetIntentId()})); err != nil {
+				return err
+			}
+		}
+	}
+	return a.waitForOpenings(emit)
+}
+
+// resume hands the calls that were under way when the last run ended to this run's driver, which
+// looks at the runtime before it does anything.
+func (a *Actor) resume(in actors.Input, emit actors.Emit) error {
+	for _, c := range a.underWay() {
+		if !c.GetInDoubt() {
+			continue
+		}
+		d := &journaletv1.CallDispatched{IntentId: c.GetIntentId(), InDoubt: true}
+		if gone := in.Time.Sub(c.GetDispatchedAt().AsTime()); gone > 0 {
+			d.Elapsed = durationpb.New(gone)
+		}
+		if err := emit(dispatched(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drop ends a withdrawn call that has not been dispatched. One under way ends with its outcome.
+func (a *Actor) drop(id string, emit actors.Emit) error {
+	c := a.state.Calls[id]
+	if c.GetStage() != journaletv1.CallStage_CALL_STAGE_QUEUED {
+		return nil
+	}
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_CallDropped{
+		CallDropped: &journaletv1.CallDropped{IntentId: id, Requester: c.GetRequester()},
+	}})
+}
+
+func dispatched(d *journaletv1.CallDispatched) *journaletv1.Event {
+	return &journaletv1.Event{Kind: &journaletv1.Event_CallDispatched{CallDispatched: d}}
+}

@@ -1,0 +1,140 @@
+package dispatch
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Evolve folds one event.
+func (a *Actor) Evolve(e actors.Event) error {
+	s := a.state
+	a.evolveOpening(e)
+	switch k := e.Body.GetKind().(type) {
+	case *journaletv1.Event_AgentStarted:
+		a.evolveStarted(k.AgentStarted)
+	case *journaletv1.Event_RuntimeHealthChanged:
+		s.Health = k.RuntimeHealthChanged
+	case *journaletv1.Event_CallRequested:
+		a.enqueue(e, k.CallRequested)
+	case *journaletv1.Event_CallDispatched:
+		return a.evolveDispatched(e, k.CallDispatched)
+	case *journaletv1.Event_CallWithdrawn:
+		a.evolveWithdrawn(k.CallWithdrawn.GetIntentId())
+	case *journaletv1.Event_CallDropped:
+		if c := s.Calls[k.CallDropped.GetIntentId()]; c != nil {
+			a.unqueue(c)
+			delete(s.Calls, c.GetIntentId())
+		}
+	case *journaletv1.Event_CallFinished:
+		if c := s.Calls[k.CallFinished.GetIntentId()]; c != nil {
+			a.release(c)
+			delete(s.Calls, c.GetIntentId())
+		}
+	}
+	return nil
+}
+
+func (a *Actor) evolveStarted(started *journaletv1.AgentStarted) {
+	c := started.GetConfig()
+	a.state.Limits = &journaletv1.LaneLimits{
+		Start: max(1, c.GetStartConcurrency()), Stop: max(1, c.GetStopConcurrency()),
+		Pull: max(1, c.GetPullConcurrency()), Grace: maxGraceCalls,
+		Serial: c.GetStartConcurrency() == 1 && c.GetStopConcurrency() == 1,
+	}
+	for _, call := range a.underWay() {
+		call.InDoubt = true
+	}
+}
+
+// evolveWithdrawn keeps in mind that a call under way was cut short, for the next run to do the same.
+func (a *Actor) evolveWithdrawn(id string) {
+	c := a.state.Calls[id]
+	if c.GetStage() == journaletv1.CallStage_CALL_STAGE_DISPATCHED && (isHook(c.GetRequest()) || c.GetRequest().GetStopContainer() != nil) {
+		c.Withdrawn = true
+	}
+}
+
+func (a *Actor) enqueue(e actors.Event, req *journaletv1.CallRequested) {
+	s := a.state
+	s.Arrivals++
+	c := &journaletv1.Call{
+		IntentId: e.ID, Requester: e.Author.String(), Request: req, Lane: laneOf(req),
+		Stage: journaletv1.CallStage_CALL_STAGE_QUEUED, Arrival: s.Arrivals,
+	}
+	s.Calls[e.ID] = c
+	q := s.Queues[int32(c.Lane)]
+	if q == nil {
+		q = new(journaletv1.CallQueue)
+		s.Queues[int32(c.Lane)] = q
+	}
+	q.IntentIds = append(q.IntentIds, e.ID)
+}
+
+func (a *Actor) unqueue(c *journaletv1.Call) {
+	q := a.state.Queues[int32(c.GetLane())]
+	if i := slices.Index(q.GetIntentIds(), c.GetIntentId()); i >= 0 {
+		q.IntentIds = slices.Delete(q.IntentIds, i, i+1)
+	}
+}
+
+// evolveDispatched takes a call's slot. A call that was under way before a restart has its slot already.
+func (a *Actor) evolveDispatched(e actors.Event, d *journaletv1.CallDispatched) error {
+	c := a.state.Calls[d.GetIntentId()]
+	if c == nil {
+		return actors.Illegal(e, journaletv1.CallStage_CALL_STAGE_UNSPECIFIED)
+	}
+	if c.GetStage() == journaletv1.CallStage_CALL_STAGE_DISPATCHED {
+		c.InDoubt = false
+		return nil
+	}
+	a.unqueue(c)
+	c.Stage = journaletv1.CallStage_CALL_STAGE_DISPATCHED
+	c.DispatchedAt = timestamppb.New(e.Time)
+	a.state.Busy[slotOf(c.GetLane())]++
+	uid := c.GetRequest().GetPodUid()
+	if uid == "" || isHook(c.GetRequest()) {
+		return nil
+	}
+	p := a.state.Pods[uid]
+	if p == nil {
+		p = &journaletv1.PodCalls{Containers: map[string]string{}}
+		a.state.Pods[uid] = p
+	}
+	if p.Containers == nil {
+		p.Containers = map[string]string{}
+	}
+	p.Busy++
+	if name, whole := scopeOf(c.GetRequest()); whole {
+		p.SandboxCall = c.GetIntentId()
+	} else {
+		p.Containers[name] = c.GetIntentId()
+	}
+	return nil
+}
+
+// release gives a finished call's slot back. An outcome of a call that was never dispatched (it was
+// found done by a look at the runtime) only takes it off its queue.
+func (a *Actor) release(c *journaletv1.Call) {
+	if c.GetStage() != journaletv1.CallStage_CALL_STAGE_DISPATCHED {
+		a.unqueue(c)
+		return
+	}
+	a.state.Busy[slotOf(c.GetLane())]--
+	p := a.state.Pods[c.GetRequest().GetPodUid()]
+	if p == nil || isHook(c.GetRequest()) {
+		return
+	}
+	p.Busy--
+	if name, whole := scopeOf(c.GetRequest()); whole {
+		p.SandboxCall = ""
+	} else {
+		delete(p.Containers, name)
+	}
+	if p.Busy == 0 {
+		delete(a.state.Pods, c.GetRequest().GetPodUid())
+	}
+}

@@ -1,0 +1,143 @@
+package dispatch
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// lanes in the order in which they are served: what ends something comes before what begins
+// something, and what a pod has begun comes before the next pod's sandbox.
+var lanes = []journaletv1.Lane{
+	journaletv1.Lane_LANE_GRACE, journaletv1.Lane_LANE_HOOK, journaletv1.Lane_LANE_STOP, journaletv1.Lane_LANE_REMOVE,
+	journaletv1.Lane_LANE_PULL, journaletv1.Lane_LANE_START, journaletv1.Lane_LANE_SANDBOX,
+}
+
+func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
+	switch req.GetWork().(type) {
+	case *journaletv1.CallRequested_RunSandbox:
+		return journaletv1.Lane_LANE_SANDBOX
+	case *journaletv1.CallRequested_StartContainer, *journaletv1.CallRequested_UpdateContainer, *journaletv1.CallRequested_SetUpVolumes:
+		return journaletv1.Lane_LANE_START
+	case *journaletv1.CallRequested_StopContainer:
+		return journaletv1.Lane_LANE_GRACE
+	case *journaletv1.CallRequested_PullImage:
+		return journaletv1.Lane_LANE_PULL
+	case *journaletv1.CallRequested_StopSandbox:
+		return journaletv1.Lane_LANE_STOP
+	case *journaletv1.CallRequested_RunHook:
+		return journaletv1.Lane_LANE_HOOK
+	}
+	return journaletv1.Lane_LANE_REMOVE
+}
+
+// slotOf is the lane whose bound a call counts against.
+func slotOf(l journaletv1.Lane) int32 {
+	switch l {
+	case journaletv1.Lane_LANE_SANDBOX:
+		return int32(journaletv1.Lane_LANE_START)
+	case journaletv1.Lane_LANE_REMOVE:
+		return int32(journaletv1.Lane_LANE_STOP)
+	}
+	return int32(l)
+}
+
+// scopeOf tells what of its pod a call excludes: the whole pod, or one container by name. Volumes
+// are set up beside the sandbox, under a name that no container can have. The removal of a dead
+// instance excludes that instance alone, by its id: a hanging one must not hold up the next start.
+func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
+	switch w := req.GetWork().(type) {
+	case *journaletv1.CallRequested_StartContainer:
+		return w.StartContainer.GetContainer(), false
+	case *journaletv1.CallRequested_StopContainer:
+		return w.StopContainer.GetContainer(), false
+	case *journaletv1.CallRequested_UpdateContainer:
+		return w.UpdateContainer.GetContainer(), false
+	case *journaletv1.CallRequested_RemoveContainer:
+		return w.RemoveContainer.GetContainerId(), false
+	case *journaletv1.CallRequested_SetUpVolumes:
+		return "", false
+	}
+	return "", true
+}
+
+// isHook tells whether a call runs a hook. Such a call excludes none and waits for none, not even where all others take
+// turns: it is the container's own program that runs, it may wait for what another call brings about, and no stop may wait
+// for it.
+func isHook(req *journaletv1.CallRequested) bool { return req.GetRunHook() != nil }
+
+// full tells whether a lane has no slot left.
+func (a *Actor) full(l journaletv1.Lane) bool {
+	limits := a.state.GetLimits()
+	if l == journaletv1.Lane_LANE_HOOK {
+		return a.state.Busy[int32(l)] >= cmp.Or(limits.GetHook(), maxHookCalls)
+	}
+	if limits.GetSerial() {
+		for _, lane := range lanes {
+			if lane != journaletv1.Lane_LANE_HOOK && a.state.Busy[int32(lane)] > 0 {
+				return true
+			}
+		}
+	}
+	busy := a.state.Busy[slotOf(l)]
+	switch l {
+	case journaletv1.Lane_LANE_GRACE:
+		return busy >= max(1, limits.GetGrace())
+	case journaletv1.Lane_LANE_PULL:
+		return busy >= max(1, limits.GetPull())
+	case journaletv1.Lane_LANE_STOP, journaletv1.Lane_LANE_REMOVE:
+		return busy >= max(1, limits.GetStop())
+	}
+	return busy >= max(1, limits.GetStart())
+}
+
+// free tells whether nothing that is under way excludes a call.
+func (a *Actor) free(c *journaletv1.Call) bool {
+	if run := c.GetRequest().GetRunSandbox(); run != nil && !run.GetHostNetwork() && !a.state.GetHealth().GetNetworkReady() {
+		return false
+	}
+	p := a.state.Pods[c.GetRequest().GetPodUid()]
+	if p == nil || isHook(c.GetRequest()) {
+		return true
+	}
+	name, whole := scopeOf(c.GetRequest())
+	if whole {
+		// Volumes may be set up while the sandbox is made.
+		others := p.GetBusy()
+		if c.GetRequest().GetRunSandbox() != nil && p.GetContainers()[""] != "" {
+			others--
+		}
+		return others == 0
+	}
+	if name == "" {
+		return p.GetContainers()[""] == ""
+	}
+	return p.GetSandboxCall() == "" && p.GetContainers()[name] == ""
+}
+
+// next is the call of a lane that is to be made next, nil for none.
+func (a *Actor) next(l journaletv1.Lane) *journaletv1.Call {
+	if a.full(l) {
+		return nil
+	}
+	for _, id := range a.state.Queues[int32(l)].GetIntentIds() {
+		if c := a.state.Calls[id]; c != nil && a.free(c) && a.mayOpen(c) {
+			return c
+		}
+	}
+	return nil
+}
+
+// underWay lists the dispatched calls in order of arrival.
+func (a *Actor) underWay() []*journaletv1.Call {
+	var calls []*journaletv1.Call
+	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {
+		if c := a.state.Calls[id]; c.GetStage() == journaletv1.CallStage_CALL_STAGE_DISPATCHED {
+			calls = append(calls, c)
+		}
+	}
+	slices.SortFunc(calls, func(x, y *journaletv1.Call) int { return cmp.Compare(x.GetArrival(), y.GetArrival()) })
+	return calls
+}

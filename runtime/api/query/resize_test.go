@@ -1,0 +1,62 @@
+package query
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+func TestAResizeShowsAsTheKubeletsEvents(t *testing.T) {
+	status := func(kind, reason, message string) *ev {
+		return &ev{Kind: &journaletv1.Event_PodStatusChanged{PodStatusChanged: &journaletv1.PodStatusChanged{
+			Conditions: []*journaletv1.Condition{{Type: kind, Status: true, Reason: reason, Message: message}},
+		}}}
+	}
+	decided := func(uid string, allocated bool) *ev {
+		return &ev{Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Allocated: allocated, Reason: "OutOfcpu", Message: "too little"}}}
+	}
+	call := callAsked(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: &journaletv1.UpdateContainer{
+		Container: "main", Resources: &journaletv1.Resources{CpuRequestMillis: 100, MemoryRequestBytes: 64 << 20, MemoryLimitBytes: 128 << 20},
+	}}})
+	p := newPodEvents(messages.Pod("a"))
+	for i, e := range []struct {
+		id string
+		e  *ev
+	}{
+		{"", status("PodResizePending", "Infeasible", "never")},
+		{"", decided("a", false)},
+		{"", status("PodResizePending", "Deferred", "too little")},
+		{"", decided("b", true)},
+		{"", decided("a", true)},
+		{"", status("PodResizeInProgress", "", "")},
+		{"1", call}, {"", ended("1", journaletv1.CallError_CALL_ERROR_RUNTIME, "no")},
+		{"", status("PodResizeInProgress", "Error", "no")},
+		{"", &ev{Kind: &journaletv1.Event_ResizeCompleted{ResizeCompleted: &journaletv1.ResizeCompleted{Uid: "a"}}}},
+		{"", &ev{Kind: &journaletv1.Event_ResizeStarted{ResizeStarted: &journaletv1.ResizeStarted{Uid: "a"}}}},
+	} {
+		p.note(&journaletv1.Record{Seq: uint64(i + 1), Time: timestamppb.Now()}, e.id, e.e)
+	}
+	var got []string
+	for _, e := range p.list {
+		got = append(got, fmt.Sprintf("#%d %s %s: %s", e.Seq, e.Type, e.Reason, e.Message))
+	}
+	want := []string{
+		"#1 Warning ResizeInfeasible: never",
+		"#3 Warning ResizeDeferred: too little",
+		"#5 Normal ResizeStarted: the node has allocated the new resources",
+		"#9 Warning ResizeError: no",
+		"#10 Normal ResizeCompleted: every container that runs has its new resources",
+		"#11 Normal ResizeStarted: containers that were found do not have the resources that are allocated to them",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events\n%q\nwant\n%q", got, want)
+	}
+	if got := Work(call.GetCallRequested()); got != "resize container main to request cpu 100m, request memory 64.0 MiB, limit memory 128.0 MiB" {
+		t.Errorf("the call is told as %q", got)
+	}
+}

@@ -1,0 +1,503 @@
+package pleg_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/cri/pleg"
+	"github.com/journalet/journalet/runtime/sim"
+)
+
+const (
+	busybox = "docker.io/library/busybox:1.36"
+	agent   = "agent-1"
+)
+
+// clock makes a manual clock fit the drivers.
+type clock struct{ *sim.ManualClock }
+
+func (c clock) AfterFunc(d time.Duration, f func()) func() bool {
+	return c.ManualClock.AfterFunc(d, f).Stop
+}
+
+type rig struct {
+	t       *testing.T
+	dir     string
+	runtime *sim.Runtime
+	rt      runtimeapi.RuntimeServiceClient
+	conn    *grpc.ClientConn
+	clock   clock
+	pleg    *pleg.PLEG
+	told    chan *journaletv1.PodObserved
+	lists   chan struct{} // a relist has begun
+}
+
+// newRig makes a PLEG whose relists come only when the test turns the clock.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), told: make(chan *journaletv1.PodObserved, 100)}
+	r.lists = make(chan struct{}, 1)
+	r.clock = clock{sim.NewManualClock(time.Unix(1_000_000, 0))}
+	r.runtime = sim.New(sim.Options{
+		Images: []string{busybox}, WriteMounts: true,
+		Behaviour: func(*runtimeapi.ContainerConfig) (sim.Behaviour, bool) {
+			return sim.Behaviour{RunFor: sim.Forever}, true
+		},
+	})
+	t.Cleanup(r.runtime.Close)
+	conn, err := r.runtime.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	r.runtime.Inject(sim.Fault{Method: "ListPodSandbox", Match: func(req any) bool {
+		if req.(*runtimeapi.ListPodSandboxRequest).GetFilter() == nil {
+			select {
+			case r.lists <- struct{}{}:
+			default:
+			}
+		}
+		return false
+	}})
+	r.conn, r.rt = conn, runtimeapi.NewRuntimeServiceClient(conn)
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.told <- o; return nil })
+	return r
+}
+
+func (r *rig) newPLEG(sink func(context.Context, *journaletv1.PodObserved) error) *pleg.PLEG {
+	return pleg.New(pleg.Options{
+		Conn: r.conn, AgentID: agent, RootDir: r.dir, PodLogDir: filepath.Join(r.dir, "logs"), Clock: r.clock,
+		LookTimeout: 2 * time.Second, Sink: sink,
+	})
+}
+
+func (r *rig) run() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = r.pleg.Run(ctx)
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// relist turns the clock until a relist begins. It turns more than once, because no event tells that the timer is set.
+func (r *rig) relist() {
+	r.t.Helper()
+	select {
+	case <-r.lists:
+	default:
+	}
+	for range 1000 {
+		r.clock.Advance(pleg.RelistWithEvents)
+		select {
+		case <-r.lists:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	r.t.Fatal("no relist")
+}
+
+func (r *rig) next() *journaletv1.PodObserved {
+	r.t.Helper()
+	select {
+	case o := <-r.told:
+		return o
+	case <-time.After(10 * time.Second):
+		r.t.Fatal("nothing told")
+		return nil
+	}
+}
+
+// until takes observations until one shows what is wanted.
+func (r *rig) until(what string, ok func(*journaletv1.PodObserved) bool) *journaletv1.PodObserved {
+	r.t.Helper()
+	for {
+		if o := r.next(); ok(o) {
+			return o
+		}
+	}
+}
+
+func shows(state journaletv1.ContainerState) func(*journaletv1.PodObserved) bool {
+	return func(o *journaletv1.PodObserved) bool {
+		return len(o.GetContainers()) == 1 && o.GetContainers()[0].GetState() == state
+	}
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig)) (sandbox, container string) {
+	r.t.Helper()
+	ctx := context.Background()
+	labels := map[string]string{cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: "name-of-" + uid}
+	annotations := map[string]string{cri.AnnotationIntent: "i-" + uid, cri.AnnotationAgent: owner, cri.AnnotationHash: "cafe"}
+	sc := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid}, Labels: labels, Annotations: annotations,
+		LogDirectory: filepath.Join(r.dir, "logs"), Linux: &runtimeapi.LinuxPodSandboxConfig{},
+	}
+	sandbox = must[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sc})).GetPodSandboxId()
+	cc := &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: busybox}, Command: []string{"x"},
+		Labels: labels, Annotations: annotations, Linux: &runtimeapi.LinuxContainerConfig{}, LogPath: "main.log",
+	}
+	if change != nil {
+		change(cc)
+	}
+	container = must[*runtimeapi.CreateContainerResponse](r.t)(r.rt.CreateContainer(ctx,
+		&runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, Config: cc, SandboxConfig: sc})).GetContainerId()
+	must[*runtimeapi.StartContainerResponse](r.t)(r.rt.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: container}))
+	return sandbox, container
+}
+
+func TestAPodsLifeIsToldAndOthersAreNot(t *testing.T) {
+	r := newRig(t)
+	r.start("foreign", "a kubelet", nil)
+	sandbox, container := r.start("u1", agent, nil)
+	r.run()
+	o := r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	s, c := o.GetSandboxes()[0], o.GetContainers()[0]
+	if o.GetPodNamespace() != "default" || o.GetPodName() != "name-of-u1" {
+		t.Errorf("in its first look it is called %s/%s", o.GetPodNamespace(), o.GetPodName())
+	}
+	if o.GetUid() != "u1" || s.GetId() != sandbox || s.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY || len(s.GetIps()) == 0 || s.GetIntentId() != "i-u1" {
+		t.Errorf("sandbox %v", s)
+	}
+	if c.GetId() != container || c.GetName() != "main" || c.GetHash() != "cafe" || c.GetIntentId() != "i-u1" || c.GetStartedAt() == nil || c.GetImageRef() == "" {
+		t.Errorf("container %v", c)
+	}
+	if err := r.runtime.Kill(container, 7); err != nil {
+		t.Fatal(err)
+	}
+	r.pleg.Hint("u1")
+	o = r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED))
+	c = o.GetContainers()[0]
+	if o.GetPodName() != "" {
+		t.Error("a later look tells its name again")
+	}
+	if c.GetExitCode() != 7 || c.GetFinishedAt() == nil || c.GetReason() == "" {
+		t.Errorf("container %v", c)
+	}
+	must[*runtimeapi.RemovePodSandboxResponse](t)(r.rt.RemovePodSandbox(context.Background(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}))
+	r.pleg.Hint("u1")
+	last := r.until("gone", func(o *journaletv1.PodObserved) bool { return len(o.GetSandboxes())+len(o.GetContainers()) == 0 })
+	if last.GetUid() != "u1" {
+		t.Errorf("told of %s", last.GetUid())
+	}
+	for range 3 {
+		r.relist()
+	}
+	if err := r.pleg.Healthy(); err != nil {
+		t.Error(err)
+	}
+	if len(r.told) != 0 {
+		t.Errorf("told %v", <-r.told)
+	}
+}
+
+func TestAnEventMakesItLookAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.run() // the clock stands still: no second relist
+	for tries := 0; r.runtime.Subscribers() == 0; tries++ {
+		if tries == 1000 {
+			t.Fatal("no event stream")
+		}
+		<-time.After(time.Millisecond) // the simulated runtime does not tell when a stream opens
+	}
+	_, container := r.start("u1", agent, nil)
+	r.pleg.Hint("u1") // as the end of the agent's call is; that something was started is no reason to look
+	r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	if err := r.runtime.Kill(container, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED))
+}
+
+func TestARelistFindsWhatNoEventTold(t *testing.T) {
+	r := newRig(t)
+	r.runtime.Inject(sim.Fault{Method: "GetContainerEvents", Err: status.Error(codes.Unimplemented, "no events")})
+	r.run()
+	_, container := r.start("u1", agent, nil)
+	r.relist()
+	r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	if err := r.runtime.KillOOM(container); err != nil {
+		t.Fatal(err)
+	}
+	r.relist()
+	c := r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED)).GetContainers()[0]
+	if c.GetReason() != "OOMKilled" || c.GetExitCode() != 137 {
+		t.Errorf("container %v", c)
+	}
+}
+
+func TestWhatTheJournalKnowsIsNotToldAgain(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	stop := r.run()
+	known := r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	stop()
+
+	gone := &journaletv1.PodObserved{Uid: "gone", ObservedAt: known.GetObservedAt(), Containers: []*journaletv1.ContainerObservation{{Id: "c", Name: "main"}}}
+	buried := &journaletv1.PodObserved{Uid: "buried", ObservedAt: known.GetObservedAt()}
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.told <- o; return nil })
+	r.pleg.Seed([]*journaletv1.PodObserved{proto.Clone(known).(*journaletv1.PodObserved), gone, buried})
+	r.runtime.ResetCalls()
+	r.run()
+	o := r.next()
+	if o.GetUid() != "gone" || len(o.GetContainers()) != 0 || o.GetObservedAt() == nil {
+		t.Errorf("told %v", o)
+	}
+	r.pleg.Hint("u1") // even a look at it has nothing to tell
+	r.pleg.Hint("buried")
+	r.relist()
+	r.relist()
+	if len(r.told) != 0 {
+		t.Errorf("told %v", <-r.told)
+	}
+	if n := r.runtime.Calls()["ContainerStatus"]; n != 0 {
+		t.Errorf("%d statuses of what is known", n)
+	}
+}
+
+func TestWhatIsExpectedIsToldEvenIfItIsNothingNew(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	r.run()
+	first := r.next()
+	// As after a start whose container the runtime has forgotten by the time it is looked for.
+	r.pleg.Expect("u1")
+	r.pleg.Hint("u1")
+	again := r.next()
+	if !again.GetObservedAt().AsTime().After(first.GetObservedAt().AsTime()) {
+		t.Errorf("observed at %v, after %v", again.GetObservedAt().AsTime(), first.GetObservedAt().AsTime())
+	}
+	if len(again.GetContainers()) != 1 || !proto.Equal(again.GetContainers()[0], first.GetContainers()[0]) {
+		t.Errorf("told %v, after %v", again, first)
+	}
+	r.pleg.Hint("u1")
+	r.relist()
+	r.relist()
+	if len(r.told) != 0 {
+		t.Errorf("told %v", <-r.told)
+	}
+}
+
+func TestWhatIsUncertainIsToldOnceEvenIfItIsNothing(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	r.pleg.Expect("u1")
+	r.pleg.Expect("nothing")
+	r.run()
+	told := map[string]*journaletv1.PodObserved{}
+	for len(told) < 2 {
+		o := r.next()
+		told[o.GetUid()] = o
+	}
+	if o := told["nothing"]; o == nil || o.GetObservedAt() == nil || len(o.GetSandboxes())+len(o.GetContainers()) != 0 {
+		t.Errorf("told %v", o)
+	}
+	if o := told["u1"]; len(o.GetContainers()) != 1 {
+		t.Errorf("told %v", o)
+	}
+	r.pleg.Hint("nothing")
+	r.relist()
+	r.relist()
+	if len(r.told) != 0 {
+		t.Errorf("told again: %v", <-r.told)
+	}
+}
+
+func TestAtIdleARelistIsTwoCalls(t *testing.T) {
+	r := newRig(t)
+	for i := range 5 {
+		r.start(fmt.Sprintf("u%d", i), agent, nil)
+	}
+	r.run()
+	for range 5 {
+		r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	}
+	r.relist() // its end is seen by the begin of the next
+	r.relist()
+	r.runtime.ResetCalls()
+	for range 4 {
+		r.relist()
+	}
+	calls := r.runtime.Calls()
+	delete(calls, "GetContainerEvents")
+	if len(calls) > 2 || calls["ListPodSandbox"] < 4 || calls["ListContainers"]-calls["ListPodSandbox"] > 1 || calls["ListPodSandbox"]-calls["ListContainers"] > 1 {
+		t.Errorf("calls %v", calls)
+	}
+}
+
+func TestAPodThatHangsTheRuntimeHoldsUpNoOther(t *testing.T) {
+	r := newRig(t)
+	var hung []string
+	for i := range 12 {
+		_, c := r.start(fmt.Sprintf("hung-%d", i), agent, nil)
+		hung = append(hung, c)
+	}
+	remove := r.runtime.Inject(sim.Fault{Method: "ContainerStatus", Hang: true, Match: func(req any) bool {
+		for _, c := range hung {
+			if req.(*runtimeapi.ContainerStatusRequest).GetContainerId() == c {
+				return true
+			}
+		}
+		return false
+	}})
+	r.run()
+	r.start("well", agent, nil)
+	r.pleg.Hint("well")
+	r.until("well", func(o *journaletv1.PodObserved) bool {
+		return o.GetUid() == "well" && shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING)(o)
+	})
+	remove()
+	seen := map[string]bool{}
+	for len(seen) < len(hung) {
+		r.relist()
+		for done := false; !done; {
+			select {
+			case o := <-r.told:
+				if shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING)(o) {
+					seen[o.GetUid()] = true
+				}
+			case <-time.After(10 * time.Millisecond): // no event tells that a look has found nothing
+				done = true
+			}
+		}
+	}
+}
+
+func TestAnUntoldObservationIsToldAgain(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	tries := make(chan *journaletv1.PodObserved, 10)
+	full := true
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error {
+		tries <- o
+		if full {
+			full = false
+			return fmt.Errorf("journal full")
+		}
+		return nil
+	})
+	r.run()
+	first := <-tries
+	r.relist()
+	second := <-tries
+	if first.GetUid() != "u1" || second.GetUid() != "u1" {
+		t.Errorf("told %v, %v", first, second)
+	}
+}
+
+func TestARelistThatDoesNotGetThroughIsUnhealthy(t *testing.T) {
+	r := newRig(t)
+	if r.pleg.Healthy() == nil {
+		t.Error("healthy before it runs")
+	}
+	r.runtime.Inject(sim.Fault{Method: "ListPodSandbox", Err: status.Error(codes.Unknown, "broken")})
+	r.run()
+	<-r.lists
+	if err := r.pleg.Healthy(); err != nil {
+		t.Error(err)
+	}
+	r.clock.Advance(pleg.Threshold + 1)
+	if err := r.pleg.Healthy(); err == nil || !strings.Contains(err.Error(), "threshold is 3m0s") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTerminationMessages(t *testing.T) {
+	r := newRig(t)
+	dir := filepath.Join(r.dir, "pods/u1")
+	file := filepath.Join(dir, "message")
+	outside := filepath.Join(r.dir, "secret")
+	for path, text := range map[string]string{file: strings.Repeat("m", 5000), outside: "secret", filepath.Join(r.dir, "logs/default/main.log"): ""} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	r.run()
+	for i, c := range []struct{ path, want string }{
+		{file, strings.Repeat("m", 4096)}, {outside, ""}, {filepath.Join(dir, "link"), ""}, {filepath.Join(dir, "none"), ""},
+	} {
+		uid := fmt.Sprintf("u%d", i+1)
+		_, id := r.start(uid, agent, func(cc *runtimeapi.ContainerConfig) {
+			cc.Annotations = map[string]string{
+				cri.AnnotationAgent: agent, cri.AnnotationTerminationMessagePath: "/t",
+				cri.AnnotationTerminationMessagePolicy: string(corev1.TerminationMessageReadFile),
+			}
+			cc.Mounts = []*runtimeapi.Mount{{ContainerPath: "/t", HostPath: c.path}}
+		})
+		if err := r.runtime.Kill(id, 1); err != nil {
+			t.Fatal(err)
+		}
+		r.pleg.Hint(uid)
+		o := r.until("exited", func(o *journaletv1.PodObserved) bool {
+			return o.GetUid() == uid && shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED)(o)
+		})
+		if got := o.GetContainers()[0].GetMessage(); got != c.want {
+			t.Errorf("%s: message of %d bytes, want %d", c.path, len(got), len(c.want))
+		}
+	}
+}
+
+func TestWhatAContainerMayUseIsToldOfOneThatNoCallIsKnownToHaveMade(t *testing.T) {
+	r := newRig(t)
+	limited := func(c *runtimeapi.ContainerConfig) {
+		c.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuShares: 204, CpuPeriod: 100_000, CpuQuota: 30_000, MemoryLimitInBytes: 64 << 20}
+	}
+	r.start("found", agent, limited)
+	r.start("silent", agent, nil)
+	r.pleg.Starts("known", "main", "i-known")
+	r.start("known", agent, limited)
+	r.run()
+	got := map[string]*journaletv1.Resources{}
+	for len(got) < 3 {
+		o := r.next()
+		got[o.GetUid()] = o.GetContainers()[0].GetResources()
+	}
+	want := &journaletv1.Resources{CpuRequestMillis: 200, CpuLimitMillis: 300, MemoryLimitBytes: 64 << 20}
+	if !proto.Equal(got["found"], want) {
+		t.Errorf("of the one that was found it tells %v, want %v", got["found"], want)
+	}
+	if got["known"] != nil || got["silent"] != nil {
+		t.Errorf("it tells %v of one that a call of this journal made, and %v of one of which the runtime shows nothing", got["known"], got["silent"])
+	}
+	r.pleg.Forget("known")
+	r.relist()
+	if o := r.next(); o.GetUid() != "known" || !proto.Equal(o.GetContainers()[0].GetResources(), want) {
+		t.Errorf("after the pod was forgotten it tells %v", o)
+	}
+}

@@ -1,0 +1,260 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+const (
+	// FileName is the file in a pod's folder, <root>/pods/<uid>.
+	FileName = "conditions.yaml"
+	// Period is how often the files of pods with readiness gates are looked at. Of pods without any nothing is.
+	Period = time.Second
+	// maxFileBytes bounds a file; a longer one counts as unreadable.
+	maxFileBytes = 64 << 10
+)
+
+// Options configure a Driver; RootDir and Sink must be set.
+type Options struct {
+	// RootDir is the agent's root directory.
+	RootDir string
+	// Sink hears of what is said of a pod's conditions when it has changed, one after the other. After an error it counts as untold.
+	Sink func(context.Context, *journaletv1.ReadinessGatesRead) error
+	// Period defaults to the constant of this name.
+	Period time.Duration
+	Log    *slog.Logger
+}
+
+// Driver reads conditions.
+type Driver struct {
+	opts Options
+	wake chan struct{}
+
+	mu   sync.Mutex
+	pods map[string]*pod // by UID
+}
+
+// pod is a pod with readiness gates, or one that had some: without types nothing is read. types and told are only replaced, never changed.
+type pod struct {
+	types []string
+	told  map[string]string
+	// untold: it is not known what the pod was told last, since it takes nothing while it has no gates. The next reading is told whatever
+	// it says.
+	untold bool
+	// failed is the last error that was logged.
+	failed string
+}
+
+// New makes a driver that reads nothing yet.
+func New(o Options) *Driver {
+	if o.Period == 0 {
+		o.Period = Period
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Driver{opts: o, wake: make(chan struct{}, 1), pods: map[string]*pod{}}
+}
+
+// Seed takes in what was read of a pod when the agent ended.
+func (d *Driver) Seed(uid string, types []string, said []*journaletv1.ReadinessGateCondition) {
+	d.set(uid, types)
+	if len(types) > 0 {
+		d.SeedOpen(&journaletv1.ReadinessGatesRead{Uid: uid, Conditions: said})
+	} else if len(said) > 0 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.pods[uid] = &pod{untold: true}
+	}
+}
+
+// SeedOpen takes in what the journal has of it that the pod has not heard of yet.
+func (d *Driver) SeedOpen(r *journaletv1.ReadinessGatesRead) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := d.pods[r.GetUid()]; p != nil {
+		p.told = map[string]string{}
+		for _, c := range r.GetConditions() {
+			p.told[c.GetType()] = c.GetStatus()
+		}
+	}
+}
+
+// Stored takes note of a stored record.
+func (d *Driver) Stored(rec *journaletv1.Record) {
+	for _, e := range rec.GetStep().GetDecisions() {
+		switch k := e.GetKind().(type) {
+		case *journaletv1.Event_ReadinessGatesSet:
+			d.set(messages.RefOf(rec.GetActor()).ID, k.ReadinessGatesSet.GetTypes())
+		case *journaletv1.Event_PodForgotten:
+			d.forget(k.PodForgotten.GetUid())
+		case *journaletv1.Event_PodFinished:
+			d.forget(k.PodFinished.GetUid())
+		}
+	}
+}
+
+// forget ends what is known of a pod: its next life was told nothing.
+func (d *Driver) forget(uid string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.pods, uid)
+}
+
+func (d *Driver) set(uid string, types []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := d.pods[uid]
+	if len(types) == 0 {
+		if old != nil {
+			d.pods[uid] = &pod{untold: true}
+		}
+		return
+	}
+	p := &pod{types: types}
+	if old != nil {
+		p.told, p.untold = old.told, old.untold
+	}
+	d.pods[uid] = p
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run reads until ctx ends. Without a pod to read for it only waits.
+func (d *Driver) Run(ctx context.Context) error {
+	for {
+		var next <-chan time.Time
+		if d.readAll(ctx) {
+			next = time.After(d.opts.Period)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-next:
+		case <-d.wake:
+		}
+	}
+}
+
+// readAll reads once for every pod, and tells whether there is any.
+func (d *Driver) readAll(ctx context.Context) bool {
+	d.mu.Lock()
+	pods := maps.Clone(d.pods)
+	d.mu.Unlock()
+	maps.DeleteFunc(pods, func(_ string, p *pod) bool { return len(p.types) == 0 })
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		d.read(ctx, uid, pods[uid])
+	}
+	return len(pods) > 0
+}
+
+// read reads a pod's file and tells what is new. A file that cannot be read changes nothing of what was told.
+func (d *Driver) read(ctx context.Context, uid string, p *pod) {
+	dir := filepath.Join(d.opts.RootDir, "pods", uid)
+	all, err := readFile(dir)
+	if err != nil {
+		if p.failed != err.Error() {
+			d.opts.Log.Warn("conditions of a pod's readiness gates stay as they were", "pod", uid, "file", filepath.Join(dir, FileName), "error", err)
+			p.failed = err.Error()
+		}
+		return
+	}
+	p.failed = ""
+	now := map[string]string{}
+	r := &journaletv1.ReadinessGatesRead{Uid: uid}
+	for _, kind := range p.types {
+		if status, said := all[kind]; said {
+			now[kind] = status
+			r.Conditions = append(r.Conditions, &journaletv1.ReadinessGateCondition{Type: kind, Status: status})
+		}
+	}
+	d.mu.Lock()
+	told, untold := p.told, p.untold
+	d.mu.Unlock()
+	if maps.Equal(now, told) && !untold || d.opts.Sink(ctx, r) != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if cur := d.pods[uid]; cur != nil {
+		cur.told, cur.untold = now, cur.untold && cur != p
+	}
+}
+
+// readFile reads what a pod's folder says; nothing if there is no file. No link leads out of the folder.
+func readFile(dir string) (map[string]string, error) {
+	folder, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil || !folder.IsDir() {
+		return nil, errors.Join(err, errors.New("the pod's folder is none; it is made when the pod starts"))
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	info, err := root.Lstat(FileName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file; write one", FileName)
+	}
+	f, err := root.Open(FileName)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxFileBytes:
+		return nil, fmt.Errorf("more than %d bytes; keep to the conditions of this pod", maxFileBytes)
+	}
+	return parse(data)
+}
+
+// parse takes a map from condition type to status, quoted or not.
+func parse(data []byte) (map[string]string, error) {
+	var said map[string]any
+	if err := yaml.UnmarshalStrict(data, &said); err != nil {
+		return nil, fmt.Errorf("no map of condition types: %w", err)
+	}
+	all := map[string]string{}
+	for _, kind := range slices.Sorted(maps.Keys(said)) {
+		switch status := said[kind]; status {
+		case true, string(corev1.ConditionTrue):
+			all[kind] = string(corev1.ConditionTrue)
+		case false, string(corev1.ConditionFalse):
+			all[kind] = string(corev1.ConditionFalse)
+		case string(corev1.ConditionUnknown):
+			all[kind] = string(corev1.ConditionUnknown)
+		default:
+			return nil, fmt.Errorf("%s: a status is True, False or Unknown", kind)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,161 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// rig is a driver whose reads a test makes itself.
+type rig struct {
+	*testing.T
+	d    *Driver
+	root string
+	told []string
+	fail bool
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{T: t, root: t.TempDir()}
+	r.d = New(Options{RootDir: r.root, Sink: func(_ context.Context, g *journaletv1.ReadinessGatesRead) error {
+		if r.fail {
+			return errors.New("the journal is closed")
+		}
+		text := g.GetUid() + ":"
+		for _, c := range g.GetConditions() {
+			text += " " + c.GetType() + "=" + c.GetStatus()
+		}
+		r.told = append(r.told, text)
+		return nil
+	}})
+	return r
+}
+
+func (r *rig) set(uid string, types ...string) {
+	r.stored(uid, &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesSet{ReadinessGatesSet: &journaletv1.ReadinessGatesSet{Types: types}}})
+}
+
+func (r *rig) stored(uid string, decision *journaletv1.Event) {
+	r.d.Stored(&journaletv1.Record{Actor: messages.Pod(uid).Proto(), Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
+		Decisions: []*journaletv1.Event{decision},
+	}}})
+}
+
+func (r *rig) write(uid, text string) {
+	r.Helper()
+	dir := filepath.Join(r.root, "pods", uid)
+	if err := errors.Join(os.MkdirAll(dir, 0o750), os.WriteFile(filepath.Join(dir, FileName), []byte(text), 0o600)); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// tells reads once and wants this to be told.
+func (r *rig) tells(want ...string) {
+	r.Helper()
+	r.told = nil
+	r.d.readAll(r.Context())
+	if fmt.Sprint(r.told) != fmt.Sprint(want) {
+		r.Errorf("told %q, want %q", r.told, want)
+	}
+}
+
+func TestOnlyWhatIsNewIsTold(t *testing.T) {
+	r := newRig(t)
+	r.write("u", "a/b: True\n")
+	if r.d.readAll(t.Context()) {
+		t.Error("something is read though no pod has gates")
+	}
+	r.set("u", "a/b", "c")
+	r.tells("u: a/b=True")
+	r.tells()
+	r.write("u", `{"a/b": "True", "c": "Unknown", "other": false}`)
+	r.tells("u: a/b=True c=Unknown")
+	// What is no condition changes nothing.
+	for _, bad := range []string{"a/b: maybe\n", "- a/b\n", "a/b: True\na/b: False\n", "a: [", strings.Repeat("#", maxFileBytes+1)} {
+		r.write("u", bad)
+		r.tells()
+	}
+	r.write("u", "a/b: false\n")
+	r.fail = true
+	r.tells()
+	r.fail = false
+	r.tells("u: a/b=False")
+	if err := os.Remove(filepath.Join(r.root, "pods", "u", FileName)); err != nil {
+		t.Fatal(err)
+	}
+	r.tells("u:")
+	r.set("u")
+	r.write("u", "a/b: True\n")
+	r.tells()
+}
+
+func TestWhatWasToldBeforeARestartIsNotToldAgain(t *testing.T) {
+	r := newRig(t)
+	r.write("u", "a: True\n")
+	r.write("v", "a: True\n")
+	said := []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "False"}}
+	r.d.Seed("u", []string{"a"}, said)
+	r.d.Seed("v", []string{"a"}, said)
+	r.d.SeedOpen(&journaletv1.ReadinessGatesRead{Uid: "v", Conditions: []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}}})
+	r.d.Seed("w", nil, said) // it has terminated
+	r.tells("u: a=True")
+}
+
+// A pod takes nothing while it has no gates: when it has some again, what it knows may be old.
+func TestAPodThatHasGatesAgainIsToldInAnyCase(t *testing.T) {
+	r := newRig(t)
+	r.write("u", "a: True\n")
+	r.set("u", "a")
+	r.tells("u: a=True")
+	r.set("u")
+	if err := os.Remove(filepath.Join(r.root, "pods", "u", FileName)); err != nil {
+		t.Fatal(err)
+	}
+	r.tells()
+	r.set("u", "a")
+	r.tells("u:")
+	r.tells()
+	// Its next life knows of nothing.
+	r.set("u")
+	r.stored("u", &journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: "u"}}})
+	r.set("u", "a")
+	r.tells()
+	// The agent was restarted meanwhile.
+	r.d.Seed("v", nil, []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}})
+	r.set("v", "a")
+	r.tells("v:")
+}
+
+func TestNoLinkLeadsOutOfAPodsFolder(t *testing.T) {
+	r := newRig(t)
+	r.set("u", "a")
+	r.set("v", "a")
+	r.write("elsewhere", "a: True\n")
+	if err := errors.Join(os.MkdirAll(filepath.Join(r.root, "pods", "u"), 0o750),
+		os.Symlink("../../elsewhere/"+FileName, filepath.Join(r.root, "pods", "u", FileName)),
+		os.Symlink("elsewhere", filepath.Join(r.root, "pods", "v"))); err != nil {
+		t.Fatal(err)
+	}
+	r.tells()
+}
+
+func TestAFileThatCannotBeReadIsToldOnceWithItsPlace(t *testing.T) {
+	var log strings.Builder
+	r := newRig(t)
+	r.d.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
+	r.set("u", "a")
+	r.write("u", "{{{")
+	r.tells()
+	r.tells()
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "file="+filepath.Join(r.root, "pods", "u", FileName)+" ") {
+		t.Errorf("the log says\n%s", got)
+	}
+}

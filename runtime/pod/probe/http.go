@@ -1,0 +1,59 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/pod/httpget"
+)
+
+const (
+	// userAgent is the kubelet's, with the version of the API that is carried out.
+	userAgent = "kube-probe/1.37"
+	// maxHeaderBytes bounds an answer's header.
+	maxHeaderBytes = 1 << 20
+)
+
+// transport makes a connection for each request, so that a probe tells whether one can be made, and asks no proxy.
+var transport = &http.Transport{
+	DialContext: dialer().DialContext, Proxy: nil, DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
+	MaxResponseHeaderBytes: maxHeaderBytes,
+	//nolint:gosec // A probe asks whether a server answers, and its certificate is rarely for the pod's address. The kubelet does not look at it either.
+	TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+}
+
+// httpGet asks a server. As in the kubelet: 200 to 399 is success; a redirect that leads to another host is not followed
+// and is a success that is worth a warning; an answer whose body breaks off says nothing.
+func httpGet(ctx context.Context, t target, g *corev1.HTTPGetAction, timeout time.Duration) outcome {
+	port, err := t.port(g.Port)
+	if err != nil {
+		return outcome{unknown, err.Error()}
+	}
+	req, err := httpget.Request(ctx, g, t.host, port, userAgent)
+	if err != nil {
+		return outcome{unknown, err.Error()}
+	}
+	client := &http.Client{Timeout: timeout, Transport: transport, CheckRedirect: httpget.SameHost}
+	resp, err := client.Do(req)
+	if err != nil {
+		return outcome{failure, err.Error()}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if _, err := io.CopyN(io.Discard, resp.Body, maxOutputBytes); err != nil && !errors.Is(err, io.EOF) {
+		return outcome{unknown, err.Error()}
+	}
+	switch code := resp.StatusCode; {
+	case code < http.StatusOK || code >= http.StatusBadRequest:
+		return outcome{failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code)}
+	case code >= http.StatusMultipleChoices:
+		return outcome{warning, "Probe terminated redirects"}
+	}
+	return outcome{success, ""}
+}

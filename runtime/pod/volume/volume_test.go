@@ -1,0 +1,262 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// fakeMounts stands in for the kernel, so that the tests need no privilege.
+type fakeMounts struct {
+	points []mountPoint
+	sizes  map[string]int64
+	busy   bool
+}
+
+func (m *fakeMounts) tmpfs(path string, size int64) error {
+	m.points = append(m.points, mountPoint{path, "tmpfs"})
+	if m.sizes == nil {
+		m.sizes = map[string]int64{}
+	}
+	m.sizes[path] = size
+	return nil
+}
+
+func (m *fakeMounts) unmount(path string) error {
+	if m.busy {
+		return unix.EBUSY
+	}
+	for i, p := range m.points {
+		if p.path == path {
+			m.points = append(m.points[:i], m.points[i+1:]...)
+			return nil
+		}
+	}
+	return unix.EINVAL
+}
+
+func (m *fakeMounts) below(path string) ([]mountPoint, error) {
+	var out []mountPoint
+	for _, p := range m.points {
+		if p.path == path || strings.HasPrefix(p.path, path+"/") {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func newTest(t *testing.T) (*Driver, *fakeMounts, string) {
+	t.Helper()
+	dir := t.TempDir()
+	d := New(Options{RootDir: dir, PodLogDir: filepath.Join(dir, "logs"), ContainerLogDir: filepath.Join(dir, "links")})
+	m := &fakeMounts{}
+	d.mounts = m
+	return d, m, dir
+}
+
+func podWith(volumes ...corev1.Volume) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"}, Spec: corev1.PodSpec{Volumes: volumes},
+	}
+}
+
+func emptyDir(name string, medium corev1.StorageMedium, limit string) corev1.Volume {
+	e := &corev1.EmptyDirVolumeSource{Medium: medium}
+	if limit != "" {
+		q := resource.MustParse(limit)
+		e.SizeLimit = &q
+	}
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: e}}
+}
+
+func hostPath(path string, kind corev1.HostPathType) corev1.Volume {
+	return corev1.Volume{Name: "h", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+}
+
+func mode(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
+func TestEmptyDirsAreMadeOnceAndRemovedWithTheirContents(t *testing.T) {
+	d, m, dir := newTest(t)
+	pod := podWith(emptyDir("disk", "", ""), emptyDir("mem", corev1.StorageMediumMemory, "64Mi"))
+	for range 2 {
+		if err := d.SetUp(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk, err := d.Path(pod, "disk")
+	if err != nil || disk != filepath.Join(dir, "pods/u1/volumes/kubernetes.io~empty-dir/disk") || mode(t, disk) != 0o777 {
+		t.Fatalf("path %s, %v", disk, err)
+	}
+	if mode(t, filepath.Join(dir, "pods/u1")) != 0o750 {
+		t.Error("the pod's folder is open to others")
+	}
+	mem, _ := d.Path(pod, "mem")
+	if len(m.points) != 1 || m.sizes[mem] != 64<<20 {
+		t.Errorf("mounts %v %v", m.points, m.sizes)
+	}
+	// A container leaves a link to what is not its own.
+	outside := filepath.Join(dir, "precious")
+	if err := errors.Join(os.Mkdir(outside, 0o700), os.WriteFile(filepath.Join(outside, "f"), nil, 0o600), os.Symlink(outside, filepath.Join(disk, "l"))); err != nil {
+		t.Fatal(err)
+	}
+	m.busy = true
+	if err := d.TearDown(t.Context(), "u1"); !errors.Is(err, unix.EBUSY) {
+		t.Fatalf("a busy volume: %v", err)
+	}
+	m.busy = false
+	for range 2 {
+		if err := d.TearDown(t.Context(), "u1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "pods/u1/volumes")); !os.IsNotExist(err) || len(m.points) != 0 {
+		t.Errorf("left: %v, %v", err, m.points)
+	}
+	if _, err := os.Lstat(filepath.Join(outside, "f")); err != nil {
+		t.Error("a link was followed")
+	}
+}
+
+func TestNothingIsRemovedThroughAMount(t *testing.T) {
+	d, m, dir := newTest(t)
+	pod := podWith(emptyDir("disk", "", ""))
+	if err := d.SetUp(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	stray := filepath.Join(dir, "pods/u1/volumes/kubernetes.io~empty-dir/disk/inner")
+	if err := errors.Join(os.Mkdir(stray, 0o700), os.WriteFile(filepath.Join(stray, "f"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	m.points = []mountPoint{{stray, "ext4"}}
+	err := d.Clean(t.Context(), "u1", "default", "web")
+	if err == nil || !strings.Contains(err.Error(), stray) {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(stray, "f")); err != nil {
+		t.Error("removed through a mount")
+	}
+}
+
+func TestCleanRemovesThePodsLogsAndLinksAndNoOthers(t *testing.T) {
+	d, _, dir := newTest(t)
+	logs, err := d.MakeLogDir("default", "web", "u1", "main")
+	if err != nil || mode(t, logs) != 0o755 {
+		t.Fatal(logs, err)
+	}
+	other, err := d.MakeLogDir("default", "web", "u2", "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := filepath.Join(dir, "links/web_default_main-1.log"), filepath.Join(dir, "links/web_default_main-2.log")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "links"), 0o700), os.Symlink(logs+"/0.log", mine), os.Symlink(other+"/0.log", theirs), d.MakePodDirs("u1")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.Clean(t.Context(), "u1", "default", "web"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, gone := range []string{mine, filepath.Dir(logs), filepath.Join(dir, "pods/u1")} {
+		if _, err := os.Lstat(gone); !os.IsNotExist(err) {
+			t.Errorf("%s is left", gone)
+		}
+	}
+	for _, kept := range []string{theirs, other} {
+		if _, err := os.Lstat(kept); err != nil {
+			t.Errorf("%s is gone", kept)
+		}
+	}
+}
+
+func TestNamesDoNotWalkOut(t *testing.T) {
+	d, _, _ := newTest(t)
+	for _, bad := range []string{"", ".", "..", "a/b", "../../x"} {
+		if d.MakePodDirs(bad) == nil {
+			t.Errorf("uid %q taken", bad)
+		}
+		if _, err := d.MakeTerminationFile("u1", bad, 0); err == nil {
+			t.Errorf("container %q taken", bad)
+		}
+		if d.SetUp(t.Context(), podWith(emptyDir(bad, "", ""))) == nil {
+			t.Errorf("volume %q taken", bad)
+		}
+	}
+}
+
+func TestFilesThatContainersMountAreOpenToTheirUsers(t *testing.T) {
+	d, _, _ := newTest(t)
+	defer unix.Umask(unix.Umask(0o077))
+	hosts, err := d.WriteHosts("u1", []byte("a"))
+	if err != nil || mode(t, hosts) != 0o644 {
+		t.Fatal(hosts, err)
+	}
+	before, _ := os.Stat(hosts)
+	if _, err := d.WriteHosts("u1", []byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := os.Stat(hosts); !os.SameFile(before, after) {
+		t.Error("a mounted hosts file was replaced rather than rewritten")
+	}
+	file, err := d.MakeTerminationFile("u1", "main", 3)
+	if err != nil || mode(t, file) != 0o666 || !strings.HasSuffix(file, "/pods/u1/containers/main/3") {
+		t.Fatal(file, err)
+	}
+}
+
+func TestHostPathTypes(t *testing.T) {
+	d, _, dir := newTest(t)
+	folder, file, sock := filepath.Join(dir, "d"), filepath.Join(dir, "f"), filepath.Join(dir, "s")
+	l, err := net.Listen("unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		kind corev1.HostPathType
+		says string
+	}{
+		{"/none", corev1.HostPathUnset, ""},
+		{folder, corev1.HostPathDirectory, ""},
+		{file, corev1.HostPathDirectory, "hostPath type check failed: " + file + " is not a directory"},
+		{filepath.Join(dir, "new/deep"), corev1.HostPathDirectoryOrCreate, ""},
+		{file, corev1.HostPathDirectoryOrCreate, "is not a directory"},
+		{file, corev1.HostPathFile, ""},
+		{filepath.Join(dir, "nofile"), corev1.HostPathFile, "is not a file"},
+		{filepath.Join(dir, "newfile"), corev1.HostPathFileOrCreate, ""},
+		{filepath.Join(dir, "no/newfile"), corev1.HostPathFileOrCreate, "make the file"},
+		{folder, corev1.HostPathFileOrCreate, "is not a file"},
+		{sock, corev1.HostPathSocket, ""},
+		{file, corev1.HostPathSocket, "is not a socket file"},
+		{"/dev/null", corev1.HostPathCharDev, ""},
+		{"/dev/null", corev1.HostPathBlockDev, "is not a block device"},
+		{file, "Nonsense", "Nonsense is an invalid volume type"},
+	} {
+		err := d.SetUp(context.Background(), podWith(hostPath(c.path, c.kind)))
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s %q: %v, want %q", c.path, c.kind, err, c.says)
+		}
+	}
+	if mode(t, filepath.Join(dir, "new")) != 0o755 || mode(t, filepath.Join(dir, "newfile")) != 0o644 {
+		t.Error("what was made has the wrong mode")
+	}
+}

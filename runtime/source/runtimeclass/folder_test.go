@@ -1,0 +1,84 @@
+package runtimeclass
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func class(name, handler string) string {
+	return "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: " + name + "}\nhandler: " + handler + "\n"
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFolderGivesTheSameSetUntilAClassChanges(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "classes")
+	f := New(dir, slog.New(slog.DiscardHandler))
+	if names := f.Current().Names(); len(names) > 0 {
+		t.Errorf("a folder that is not there holds %v", names)
+	}
+	if err := os.Mkdir(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "b.yaml"), class("x", "one")+"---\n"+class("w", "one"))
+	write(t, filepath.Join(dir, "a.yaml"), class("w", "two"))
+	write(t, filepath.Join(dir, ".hidden"), class("z", "one"))
+	first := f.Current()
+	if !slices.Equal(first.Names(), []string{"w", "x"}) {
+		t.Errorf("it holds %v", first.Names())
+	}
+	if f.Current() != first {
+		t.Error("unchanged, it is another set")
+	}
+	write(t, filepath.Join(dir, "a.yaml"), class("w", "three"))
+	second := f.Current()
+	if second == first {
+		t.Error("changed, it is the same set")
+	}
+	if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if names := f.Current().Names(); !slices.Equal(names, []string{"w"}) {
+		t.Errorf("without one of its files it holds %v", names)
+	}
+}
+
+func TestABrokenFileOfClassesKeepsWhatItHeldAndIsToldOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "classes.yaml")
+	var log bytes.Buffer
+	f := New(path, slog.New(slog.NewTextHandler(&log, nil)))
+	write(t, path, class("x", "one")+"---\n"+class("w", "one"))
+	f.Current()
+	write(t, path, class("w", "two")+"---\n"+class("x", "no/handler"))
+	for range 3 {
+		if names := f.Current().Names(); !slices.Equal(names, []string{"w", "x"}) {
+			t.Errorf("it holds %v", names)
+		}
+	}
+	if n := strings.Count(log.String(), "runtime class problem"); n != 1 || !strings.Contains(log.String(), path+":9: handler") {
+		t.Errorf("told %d times:\n%s", n, &log)
+	}
+	if p := f.Problems(); len(p) != 1 || !strings.Contains(p[0], path+":9: handler") {
+		t.Errorf("its problems are %v", p)
+	}
+	write(t, path, strings.Repeat("#", maxFileBytes+1))
+	if names := f.Current().Names(); !slices.Equal(names, []string{"w", "x"}) || len(f.Problems()) != 2 {
+		t.Errorf("too large, it holds %v and tells %v", names, f.Problems())
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if names := f.Current().Names(); len(names) > 0 || len(f.Problems()) > 0 {
+		t.Errorf("gone, it holds %v and tells %v", names, f.Problems())
+	}
+}

@@ -1,0 +1,530 @@
+package url
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/source"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/sim"
+	"github.com/journalet/journalet/runtime/source/manifest"
+)
+
+const patience = 20 * time.Second
+
+func pod(name, image string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\nspec:\n  containers:\n  - name: c\n    image: %s\n", name, image)
+}
+
+type clock struct{ *sim.ManualClock }
+
+func (c clock) AfterFunc(d time.Duration, f func()) func() bool {
+	return c.ManualClock.AfterFunc(d, f).Stop
+}
+
+// world is a driver on a server of ours, and the source's actor that its facts are folded into.
+type world struct {
+	t *testing.T
+	*Driver
+	server *httptest.Server
+	clock  clock
+	facts  chan *journaletv1.ManifestsRead
+	log    *bytes.Buffer // of all that was logged; read it only between two turns
+
+	mu       sync.Mutex
+	answer   http.HandlerFunc
+	requests []*http.Request
+	stored   map[string]bool
+	actor    *source.Actor
+	failSink error
+}
+
+func newServer(t *testing.T) *world {
+	w := &world{t: t, facts: make(chan *journaletv1.ManifestsRead, 100), stored: map[string]bool{}, log: new(bytes.Buffer),
+		actor: source.New(messages.HTTPSource), clock: clock{sim.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}}
+	w.server = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
+		w.mu.Lock()
+		answer := w.answer
+		w.requests = append(w.requests, req)
+		w.mu.Unlock()
+		answer(out, req)
+	}))
+	t.Cleanup(w.server.Close)
+	return w
+}
+
+// starts runs a driver on the server's path until the test ends.
+func (w *world) starts(path string, change func(*Options)) *world {
+	w.t.Helper()
+	opts := Options{
+		URL: w.server.URL + path, Node: "n1", Clock: w.clock, Store: w.store, Sink: w.sink,
+		Log: slog.New(slog.NewTextHandler(w.log, nil)),
+	}
+	if change != nil {
+		change(&opts)
+	}
+	var err error
+	if w.Driver, err = New(opts); err != nil {
+		w.t.Fatal(err)
+	}
+	w.Seed(proto.CloneOf(w.actor.Source()))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			w.t.Errorf("Run returned %v", err)
+		}
+	})
+	w.rests()
+	return w
+}
+
+func (w *world) gives(body string) {
+	w.says(func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, body) })
+}
+
+func (w *world) says(answer http.HandlerFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = answer
+}
+
+func (w *world) asked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.requests)
+}
+
+func (w *world) last() *http.Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.requests[len(w.requests)-1]
+}
+
+// rests waits until the driver waits for the clock.
+func (w *world) rests() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := w.clock.WaitPending(ctx, 1); err != nil {
+		w.t.Fatalf("the driver does not come to rest: %v", err)
+	}
+}
+
+// next lets one pause pass, and the request after it come to its end.
+func (w *world) next() {
+	w.t.Helper()
+	w.clock.Advance(DefaultEvery)
+	w.rests()
+}
+
+func (w *world) store(_ context.Context, digest string, _ []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stored[digest] = true
+	return nil
+}
+
+func (w *world) sink(_ context.Context, fact *journaletv1.ManifestsRead) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failSink != nil {
+		return w.failSink
+	}
+	for _, f := range fact.GetChanged() {
+		for _, p := range f.GetPods() {
+			if !w.stored[p.GetDigest()] {
+				w.t.Errorf("%s is named before it was stored", p.GetName())
+			}
+		}
+	}
+	e := actors.Event{Body: &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: proto.CloneOf(fact)}}}
+	if err := w.actor.Evolve(e); err != nil {
+		w.t.Errorf("the source's actor refuses the fact: %v", err)
+	}
+	w.facts <- proto.CloneOf(fact)
+	return nil
+}
+
+// fact is the one fact that was told since the last one was looked at.
+func (w *world) fact() *journaletv1.ManifestsRead {
+	w.t.Helper()
+	if len(w.facts) != 1 {
+		w.t.Fatalf("%d facts were told, not one", len(w.facts))
+	}
+	return <-w.facts
+}
+
+func (w *world) tellsNothing() {
+	w.t.Helper()
+	if len(w.facts) > 0 {
+		w.t.Fatalf("told %v", <-w.facts)
+	}
+}
+
+// wanted are the names of the pods that the source wants.
+func (w *world) wants(want ...string) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	got := map[string]bool{}
+	for _, p := range w.actor.Source().GetPods() {
+		if p.GetDesired() {
+			got[p.GetPod().GetName()] = true
+		}
+	}
+	if len(got) != len(want) {
+		w.t.Fatalf("wanted are %v, not %v", got, want)
+	}
+	for _, name := range want {
+		if !got[name] {
+			w.t.Fatalf("wanted are %v, not %v", got, want)
+		}
+	}
+}
+
+func TestTheFirstAnswerIsAWholeReadingAndChangesFollow(t *testing.T) {
+	w := newServer(t)
+	w.gives(pod("a", "x:1"))
+	w.starts("/pods", nil)
+	first := w.fact()
+	if !first.GetSynced() || first.GetSource() != messages.HTTPSource || first.GetChanged()[0].GetPath() != w.server.URL+"/pods" {
+		t.Errorf("told %v", first)
+	}
+	w.wants("a-n1")
+	w.next()
+	w.tellsNothing()
+	w.gives(`{"apiVersion": "v1", "kind": "PodList", "items": [
+		{"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}},
+		{"metadata": {"name": "b"}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}]}`)
+	w.next()
+	w.fact()
+	w.wants("a-n1", "b-n1")
+	w.gives("apiVersion: v1\nkind: PodList\nitems: []\n")
+	w.next()
+	w.fact()
+	w.wants()
+}
+
+func TestAPodOfTheURLIsTheKubelets(t *testing.T) {
+	w := newServer(t)
+	w.gives(pod("a", "x:1"))
+	var got *corev1.Pod
+	w.starts("/pods", func(o *Options) { o.Prime = func(_ string, p *corev1.Pod) { got = p } })
+	uid := string(got.UID)
+	if got.Name != "a-n1" || got.Annotations[manifest.ConfigSourceAnnotation] != "http" || got.Annotations[manifest.ConfigHashAnnotation] != uid {
+		t.Errorf("it is %v", got.ObjectMeta)
+	}
+	if len(got.Spec.Tolerations) != 0 {
+		t.Errorf("it tolerates %v, and only pods of files do", got.Spec.Tolerations)
+	}
+	// The UID follows from content, node and place.
+	for place, same := range map[string]bool{w.server.URL + "/pods": true, w.server.URL + "/other": false} {
+		again, _ := manifest.Decode(place, []byte(pod("a", "x:1")), manifest.Options{NodeName: "n1", Source: manifest.SourceHTTP})
+		if (string(again[0].Pod.UID) == uid) != same {
+			t.Errorf("the UID at %s is %s, here it is %s", place, again[0].Pod.UID, uid)
+		}
+	}
+}
+
+func TestAnUnchangedAnswerIsNotDecodedAndAnETagSparesIt(t *testing.T) {
+	w := newServer(t)
+	bodies := 0
+	w.says(func(out http.ResponseWriter, req *http.Request) {
+		out.Header().Set("ETag", `"one"`)
+		if req.Header.Get("If-None-Match") == `"one"` {
+			out.WriteHeader(http.StatusNotModified)
+			return
+		}
+		bodies++
+		fmt.Fprint(out, pod("a", "x:1"))
+	})
+	w.starts("/pods", nil)
+	w.fact()
+	for range 3 {
+		w.next()
+		w.tellsNothing()
+	}
+	if bodies != 1 || w.asked() != 4 {
+		t.Errorf("%d bodies were sent for %d requests", bodies, w.asked())
+	}
+	// Without an ETag the bytes tell.
+	w.gives("# another comment\n" + pod("a", "x:1"))
+	w.next()
+	w.tellsNothing()
+	w.next()
+	if w.last().Header.Get("If-None-Match") != "" {
+		t.Error("an ETag of an older content was sent")
+	}
+	// A server that says 304 to a question without an ETag says nothing.
+	w.says(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusNotModified) })
+	w.next()
+	w.next()
+	w.next()
+	if p := w.fact().GetChanged()[0].GetProblems(); len(p) != 1 || p[0].GetCode() != codeStatus {
+		t.Errorf("its problems are %v", p)
+	}
+	w.wants("a-n1")
+}
+
+func TestAnOutageKeepsThePodsAndIsToldOnce(t *testing.T) {
+	w := newServer(t)
+	w.gives(pod("a", "x:1"))
+	w.starts("/pods", nil)
+	w.fact()
+	w.says(func(out http.ResponseWriter, _ *http.Request) {
+		out.WriteHeader(http.StatusBadGateway)
+		fmt.Fprint(out, pod("b", "x:1"))
+	})
+	w.next()
+	w.next()
+	w.tellsNothing() // as often as that it may fail by itself
+	w.next()
+	told := w.fact()
+	if p := told.GetChanged()[0].GetProblems(); told.GetSynced() || len(p) != 1 || p[0].GetCode() != codeStatus || !strings.Contains(p[0].GetMessage(), "502 Bad Gateway") {
+		t.Errorf("told %v", told)
+	}
+	for range 5 {
+		w.next()
+	}
+	w.tellsNothing()
+	w.wants("a-n1")
+	if n := strings.Count(w.log.String(), "level=WARN msg=\"pods not read from the URL"); n != loudFailures {
+		t.Errorf("it was logged %d times:\n%s", n, w.log)
+	}
+	if err := w.Healthy(); err != nil {
+		t.Errorf("an outage is no ill health of the agent: %v", err)
+	}
+	w.gives(pod("a", "x:1"))
+	w.next()
+	if told := w.fact(); len(told.GetChanged()[0].GetProblems()) != 0 {
+		t.Errorf("the end of the outage is told as %v", told)
+	}
+	w.wants("a-n1")
+	if !strings.Contains(w.log.String(), "answered again") {
+		t.Errorf("its end is not logged:\n%s", w.log)
+	}
+}
+
+func TestARestartDuringAnOutageTellsNothing(t *testing.T) {
+	w := newServer(t)
+	w.gives(pod("a", "x:1"))
+	w.starts("/pods", nil)
+	w.fact()
+	w.says(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for range 3 {
+		w.next()
+	}
+	w.fact()
+	// Another run, from what the journal holds.
+	again := newServer(t)
+	again.actor = w.actor
+	at := w.server.URL
+	w.server.Close()
+	again.starts("", func(o *Options) { o.URL = at + "/pods" })
+	for range 5 {
+		again.next()
+	}
+	again.tellsNothing()
+	again.wants("a-n1")
+}
+
+func TestWhatCannotBeReadTakesNothingAway(t *testing.T) {
+	for what, c := range map[string]struct {
+		answer http.HandlerFunc
+		code   string
+		whole  bool
+	}{
+		"no manifest": {func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, "{") }, string(manifest.CodeSyntax), false},
+		"nothing":     {func(http.ResponseWriter, *http.Request) {}, string(manifest.CodeEmpty), true},
+		"too much": {func(out http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(out, pod("b", "x:1"))
+			_, _ = out.Write(bytes.Repeat([]byte("#"), int(manifest.DefaultMaxBytes)))
+		}, string(manifest.CodeTooLarge), false},
+		"too much when unpacked": {func(out http.ResponseWriter, _ *http.Request) {
+			out.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(out)
+			_, _ = z.Write([]byte(pod("b", "x:1")))
+			_, _ = z.Write(bytes.Repeat([]byte("#"), int(manifest.DefaultMaxBytes)))
+			_ = z.Close()
+		}, string(manifest.CodeTooLarge), false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newServer(t)
+			w.gives(pod("a", "x:1"))
+			w.starts("/pods", nil)
+			w.fact()
+			w.says(c.answer)
+			w.next()
+			told := w.fact()
+			if p := told.GetChanged()[0].GetProblems(); len(p) == 0 || p[0].GetCode() != c.code {
+				t.Errorf("told %v", told)
+			}
+			w.wants("a-n1")
+			w.next()
+			w.tellsNothing()
+
+			fresh := newServer(t)
+			fresh.says(c.answer)
+			fresh.starts("/pods", nil)
+			if told := fresh.fact(); told.GetSynced() != c.whole {
+				t.Errorf("as the first answer it is told as %v", told)
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatNeverEndsIsGivenUp(t *testing.T) {
+	w := newServer(t)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	w.says(func(out http.ResponseWriter, req *http.Request) {
+		fmt.Fprint(out, pod("a", "x:1"))
+		out.(http.Flusher).Flush()
+		select {
+		case <-over:
+		case <-req.Context().Done():
+		}
+	})
+	w.starts("/pods", func(o *Options) { o.Timeout = 50 * time.Millisecond })
+	w.next()
+	w.next()
+	told := w.fact()
+	if p := told.GetChanged()[0].GetProblems(); p[0].GetCode() != codeUnreachable || !strings.Contains(p[0].GetMessage(), "within 50ms") {
+		t.Errorf("told %v", told)
+	}
+	w.wants()
+}
+
+func TestWhatIsNotHandedOverIsHandedOverLater(t *testing.T) {
+	w := newServer(t)
+	w.gives(pod("a", "x:1"))
+	w.failSink = errors.New("the journal is full")
+	w.starts("/pods", nil)
+	if err := w.Healthy(); err == nil || !strings.Contains(err.Error(), "the journal is full") {
+		t.Errorf("it is healthy: %v", err)
+	}
+	w.mu.Lock()
+	w.failSink = nil
+	w.mu.Unlock()
+	w.clock.Advance(retryMin)
+	w.rests()
+	w.fact()
+	if err := w.Healthy(); err != nil || w.asked() != 1 {
+		t.Errorf("%v after %d requests", err, w.asked())
+	}
+}
+
+func TestAnotherURLTakesOverWhenItIsRead(t *testing.T) {
+	w := newServer(t)
+	w.gives(pod("a", "x:1"))
+	w.starts("/pods", nil)
+	w.fact()
+	other := newServer(t)
+	other.actor = w.actor
+	other.says(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusNotFound) })
+	other.starts("/pods", nil)
+	other.next()
+	other.wants("a-n1")
+	other.gives(pod("b", "x:1"))
+	other.next()
+	other.wants("b-n1")
+}
+
+func TestAnotherRuntimeClassHasTheAnswerDecodedAgain(t *testing.T) {
+	w := newServer(t)
+	text := strings.Replace(pod("a", "x:1"), "spec:", "spec:\n  runtimeClassName: kata", 1)
+	w.says(func(out http.ResponseWriter, req *http.Request) {
+		out.Header().Set("ETag", `"one"`)
+		if req.Header.Get("If-None-Match") == `"one"` {
+			out.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprint(out, text)
+	})
+	var mu sync.Mutex
+	var known *manifest.RuntimeClasses
+	var last *corev1.Pod
+	w.starts("/pods", func(o *Options) {
+		o.Classes = func() *manifest.RuntimeClasses {
+			mu.Lock()
+			defer mu.Unlock()
+			return known
+		}
+		o.Prime = func(_ string, p *corev1.Pod) { last = p }
+	})
+	if p := w.fact().GetChanged()[0].GetProblems(); len(p) != 1 || p[0].GetCode() != string(manifest.CodeNotFound) {
+		t.Errorf("without the class the problems are %v", p)
+	}
+	w.wants()
+	for _, handler := range []string{"one", "two"} {
+		all, problems := manifest.DecodeRuntimeClasses("c", []byte("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: "+handler))
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		mu.Lock()
+		known, _ = manifest.NewRuntimeClasses(all)
+		mu.Unlock()
+		w.next()
+		w.fact()
+		w.wants("a-n1")
+		if got := last.Annotations[manifest.RuntimeHandlerAnnotation]; got != handler {
+			t.Errorf("its handler is %q, not %q", got, handler)
+		}
+		w.next()
+		w.tellsNothing()
+	}
+}
+
+func TestADriverThatStandsStillIsUnhealthy(t *testing.T) {
+	w := newServer(t)
+	release := make(chan struct{})
+	w.gives(pod("a", "x:1"))
+	d, err := New(Options{URL: w.server.URL, Node: "n1", Clock: w.clock, Store: w.store, Sink: func(ctx context.Context, _ *journaletv1.ManifestsRead) error {
+		<-release
+		return ctx.Err()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Healthy() == nil {
+		t.Error("it is healthy before it runs")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	deadline := time.After(patience)
+	for w.asked() == 0 {
+		select {
+		case <-deadline:
+			t.Fatal("the URL is not asked for")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	w.clock.Advance(DefaultEvery + DefaultTimeout + stallAfter + time.Second)
+	if d.Healthy() == nil {
+		t.Error("it stands still and is healthy")
+	}
+	cancel()
+	close(release)
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run returned %v", err)
+	}
+}

@@ -1,0 +1,148 @@
+package url
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+	"time"
+
+	"github.com/journalet/journalet/runtime/source/manifest"
+)
+
+const (
+	// maxRedirects bounds the redirects of one request.
+	maxRedirects = 5
+	// maxHeaderBytes bounds the header of an answer.
+	maxHeaderBytes = 64 << 10
+	// maxETagBytes bounds the ETag that is remembered; a longer one is none.
+	maxETagBytes = 1 << 10
+	userAgent    = "journalet"
+)
+
+// Codes of the problems that this driver finds itself; the others are those of packages manifest and reading.
+const (
+	codeUnreachable = "unreachable" // no answer
+	codeStatus      = "status"      // an answer with another status than 200
+)
+
+var (
+	errTooManyRedirects = errors.New("too many redirects")
+	errDowngrade        = errors.New("it redirects from https to http, which is not followed")
+)
+
+// statusError is an answer that is not one with manifests.
+type statusError struct{ code int }
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("it is answered with %d %s", e.code, http.StatusText(e.code))
+}
+
+// answer is what the URL gave.
+type answer struct {
+	// unchanged: the content is the one of the last ETag, and body is empty.
+	unchanged bool
+	body      []byte
+	etag      string
+}
+
+func newClient(timeout time.Duration) *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxResponseHeaderBytes = maxHeaderBytes
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 1, 1
+	return &http.Client{Timeout: timeout, Transport: t, CheckRedirect: redirect}
+}
+
+// redirect follows a redirect. What was meant for one host is for no other.
+func redirect(req *http.Request, via []*http.Request) error {
+	switch first := via[0]; {
+	case len(via) > maxRedirects:
+		return errTooManyRedirects
+	case req.URL.Scheme == "http" && via[len(via)-1].URL.Scheme == "https":
+		return errDowngrade
+	case !sameHost(first.URL, req.URL):
+		req.Header = http.Header{"User-Agent": {userAgent}}
+		req.URL.User = nil
+	}
+	return nil
+}
+
+// sameHost tells whether b is on the host and port of a, or on its host by https.
+func sameHost(a, b *url.URL) bool {
+	return a.Hostname() == b.Hostname() && (a.Scheme == b.Scheme && a.Port() == b.Port() || a.Scheme == "http" && b.Scheme == "https")
+}
+
+// ask makes one request. No error quotes the URL, a header or the answer.
+func (d *Driver) ask(ctx context.Context) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.opts.URL, http.NoBody)
+	if err != nil {
+		return answer{}, errors.New("the URL cannot be asked for")
+	}
+	req.Header = d.opts.Header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", userAgent)
+	}
+	if d.etag != "" {
+		req.Header.Set("If-None-Match", d.etag)
+	}
+	resp, err := d.client.Do(req)
+	if err != nil {
+		return answer{}, d.cause(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotModified && d.etag != "" {
+		return answer{unchanged: true}, nil
+	}
+	if resp.StatusCode != http.StatusOK {
+		return answer{}, &statusError{resp.StatusCode}
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, manifest.DefaultMaxBytes+1))
+	if err != nil {
+		return answer{}, d.cause(err)
+	}
+	etag := resp.Header.Get("ETag")
+	if len(etag) > maxETagBytes {
+		etag = ""
+	}
+	return answer{body: body, etag: etag}, nil
+}
+
+// cause is why there was no answer, in words of our own: those of the libraries quote URLs and headers.
+func (d *Driver) cause(err error) error {
+	var (
+		dns      *net.DNSError
+		op       *net.OpError
+		number   syscall.Errno
+		unknown  x509.UnknownAuthorityError
+		host     x509.HostnameError
+		expired  x509.CertificateInvalidError
+		verify   *tls.CertificateVerificationError
+		timedOut interface{ Timeout() bool }
+	)
+	switch {
+	case errors.Is(err, errTooManyRedirects):
+		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+	case errors.Is(err, errDowngrade):
+		return errDowngrade
+	case errors.As(err, &timedOut) && timedOut.Timeout():
+		return fmt.Errorf("there is no whole answer within %s", d.opts.Timeout)
+	case errors.As(err, &dns):
+		return errors.New("its host is not found")
+	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &expired), errors.As(err, &verify):
+		return errors.New("its certificate is not accepted; see to its names, its dates and the authorities that this node trusts")
+	case errors.As(err, &number):
+		return fmt.Errorf("there is no answer: %w", number)
+	case errors.As(err, &op):
+		return fmt.Errorf("there is no answer: %s failed", op.Op)
+	}
+	return errors.New("there is no answer that is whole and HTTP")
+}
