@@ -185,6 +185,18 @@ var violations = slices.Concat(languageViolations, []violation{
 		src: goFile("bus", "func f() {"+strings.Repeat("\n", maxFileLines)+"}"),
 	},
 	{
+		name: "a long flat switch", check: "files and functions fit a screen", file: "bus/x.go",
+		src: goFile("bus", longSwitch(maxCaseLines, maxAroundLines)),
+	},
+	{
+		name: "a long switch with a long case", check: "files and functions fit a screen", file: "bus/x.go",
+		src: goFile("bus", longSwitch(maxCaseLines+1, 0)), want: "f has 87 lines, at most 70",
+	},
+	{
+		name: "a long flat switch in a long function", check: "files and functions fit a screen", file: "bus/x.go",
+		src: goFile("bus", longSwitch(maxCaseLines, maxAroundLines+1)), want: "f has 81 lines, at most 70",
+	},
+	{
 		name: "a skipped test", check: "tests test", file: "bus/x_test.go",
 		src: goFile("bus", "import \"testing\"\n\nfunc TestX(t *testing.T) { t.Skip() }"), want: "a test is not skipped",
 	},
@@ -250,7 +262,7 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "claims that name what is there", check: "claims name tests that exist", file: "docs/SCOPE.md",
-		src: "See `runtime/cri/doc.go`, `/etc/hosts`, `a b.txt/c`, `TestX/y` and `spec.x`.\n",
+		src: "See `runtime/cri/doc.go`, `/etc/hosts`, `a b.txt/c`, `some/y` and `spec.x`.\n",
 	},
 })
 
@@ -310,6 +322,12 @@ func TestOtherModulesOfTheRepositoryKeepTheirOwnImports(t *testing.T) {
 	if found := checkImports(mustLoad(t, dir)); len(found) > 0 {
 		t.Errorf("got %v", found)
 	}
+}
+
+// longSwitch is a function with a switch of too many lines, some lines beside it, and some in each case.
+func longSwitch(inCase, around int) string {
+	one := "\tcase \"x\":\n" + strings.Repeat("\t\tf(s)\n", inCase)
+	return "func f(s string) {\n" + strings.Repeat("\n", around) + "\tswitch s {\n" + strings.Repeat(one, 17) + "\t}\n}"
 }
 
 const goMod = "module " + module + "\n\ngo 1.26.0\n"

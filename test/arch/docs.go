@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"go/ast"
 	"os"
 	"path"
 	"path/filepath"
@@ -10,12 +9,8 @@ import (
 	"strings"
 )
 
-const (
-	// scopeFile tells what works, and names the tests that show it.
-	scopeFile = "docs/SCOPE.md"
-	// scenarioDir holds the stories, which scopeFile names without their folder.
-	scenarioDir = "test/scenario/testdata"
-)
+// scopeFile says what works, and names the tests that show it.
+const scopeFile = "docs/SCOPE.md"
 
 var (
 	// links finds the target of a Markdown link or picture.
@@ -51,51 +46,10 @@ func checkLinks(t *tree) ([]finding, error) {
 	return out, nil
 }
 
-// checkScope wants every test, story and path that scopeFile names to be there: what it claims must be shown.
+// checkScope wants what scopeFile names to be there: what it claims must be shown.
 func checkScope(t *tree) ([]finding, error) {
-	if !slices.Contains(t.text, scopeFile) {
-		return nil, nil // that it is there is for the link of the front page to tell
-	}
-	tests := t.tests()
-	var out []finding
-	err := t.eachLine(scopeFile, func(line int, text string) {
-		for _, m := range spans.FindAllStringSubmatch(text, -1) {
-			name, why := m[1], ""
-			top, _, isPath := strings.Cut(name, "/")
-			switch {
-			case testName.MatchString(name):
-				if !tests[name] {
-					why = "no such test: it was renamed, or the claim has lost its proof"
-				}
-			case !isPath && path.Ext(name) == ".txt":
-				if !t.exists(path.Join(scenarioDir, name)) {
-					why = "no such scenario in " + scenarioDir
-				}
-			case isPath && slices.Contains(topDirs, top) && !t.exists(name):
-				why = "no such file or directory"
-			}
-			if why != "" {
-				out = append(out, finding{path: scopeFile, line: line, text: "names " + name + ": " + why})
-			}
-		}
-	})
-	return out, err
-}
-
-// tests are the names of all tests of the repository, those behind build tags among them.
-func (t *tree) tests() map[string]bool {
-	names := map[string]bool{}
-	for _, f := range t.gos {
-		if !f.test {
-			continue
-		}
-		for _, d := range f.ast.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && testName.MatchString(fn.Name.Name) {
-				names[fn.Name.Name] = true
-			}
-		}
-	}
-	return names
+	found, err := checkReferences(t)
+	return slices.DeleteFunc(found, func(f finding) bool { return f.path != scopeFile }), err
 }
 
 // eachLine gives the lines of a document to do, without those of code blocks.

@@ -24,6 +24,7 @@ var checks = map[string]func(*tree) ([]finding, error){
 	"words are the field's":            checkWords,
 	"lines end by column 120":          checkColumns,
 	"comments begin with names":        sure(checkComments),
+	"references name what exists":      checkReferences,
 }
 
 // enforced are the rules that the repository keeps. A rule that is not among them yet is only listed by `go run

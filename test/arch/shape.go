@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"go/ast"
+	"go/token"
 	"os"
 	"os/exec"
 	"path"
@@ -17,6 +18,8 @@ import (
 const (
 	maxFileLines     = 500
 	maxFunctionLines = 70 // of the body, comments and blank lines included
+	maxCaseLines     = 3  // of a case of a flat switch
+	maxAroundLines   = 10 // of a function beside its flat switch
 )
 
 // topDirs are all there are: a new one is a decision about the architecture, not a convenience.
@@ -55,13 +58,36 @@ func checkSizes(t *tree) []finding {
 				return true
 			}
 			lines := t.fset.Position(body.Rbrace).Line - t.fset.Position(body.Lbrace).Line - 1
-			if lines > maxFunctionLines {
+			if lines > maxFunctionLines && !t.dispatches(body, lines) {
 				out = append(out, t.at(f, n, fmt.Sprintf("%s has %d lines, at most %d: name its parts", name, lines, maxFunctionLines)))
 			}
 			return true
 		})
 	}
 	return out
+}
+
+// dispatches reports whether body, which has so many lines, is little more than one switch whose cases are short. Such
+// a table reads well at any length, and to cut it in two would hide cases.
+func (t *tree) dispatches(body *ast.BlockStmt, lines int) bool {
+	line := func(pos token.Pos) int { return t.fset.Position(pos).Line }
+	return slices.ContainsFunc(body.List, func(s ast.Stmt) bool {
+		var cases *ast.BlockStmt
+		switch s := s.(type) {
+		case *ast.SwitchStmt:
+			cases = s.Body
+		case *ast.TypeSwitchStmt:
+			cases = s.Body
+		default:
+			return false
+		}
+		long := func(s ast.Stmt) bool {
+			c, ok := s.(*ast.CaseClause)
+			return !ok || line(c.End())-line(c.Colon) > maxCaseLines
+		}
+		around := lines - (line(s.End()) - line(s.Pos()) + 1)
+		return around <= maxAroundLines && !slices.ContainsFunc(cases.List, long)
+	})
 }
 
 // checkDocs wants a doc.go with a package comment in every package of the main module but the purely generated ones.

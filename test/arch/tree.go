@@ -46,12 +46,13 @@ func (f *sourceFile) dir() string { return path.Dir(f.path) }
 
 // tree is a checkout: its Go files parsed, its other text files by name.
 type tree struct {
-	root string // as given to load
-	fset *token.FileSet
-	gos  []*sourceFile
-	text []string // documents, scripts and configuration, relative to the root
-	data []string // scenarios: text files of testdata directories, relative to the root
-	top  []string // directories right below the root, those starting with a dot left out
+	root  string // as given to load
+	fset  *token.FileSet
+	gos   []*sourceFile
+	text  []string // documents, scripts and configuration, relative to the root
+	data  []string // scenarios: text files of testdata directories, relative to the root
+	files []string // all of them, relative to the root
+	top   []string // directories right below the root, those starting with a dot left out
 }
 
 // load reads the checkout at root, without bin and the directories whose name starts with a dot, except .ci. Of testdata
@@ -90,9 +91,11 @@ func load(root string) (*tree, error) {
 }
 
 func (t *tree) add(full, rel string, d fs.DirEntry, nested *[]string) error {
-	switch {
-	case !d.Type().IsRegular():
+	if !d.Type().IsRegular() {
 		return nil
+	}
+	t.files = append(t.files, rel)
+	switch {
 	case isData(rel):
 		if ext := path.Ext(rel); ext == ".txt" || ext == "" {
 			t.data = append(t.data, rel)

@@ -6,6 +6,7 @@ const (
 	wordsRule    = "words are the field's"
 	columnsRule  = "lines end by column 120"
 	commentsRule = "comments begin with names"
+	namesRule    = "references name what exists"
 )
 
 // languageViolations are those of the rules about language.
@@ -103,5 +104,38 @@ var languageViolations = []violation{
 	{
 		name: "names whose comments are in order", check: commentsRule, file: "bus/x.go",
 		src: goFile("bus", "// Two of them.\nconst (\n\tX = 1\n\tY = 2\n)\n\n// A T is t.\ntype T int\n\ntype u int\n\nfunc (u) X() {}"),
+	},
+	{
+		name: "a comment that names a file which is gone", check: namesRule, file: "bus/x.go",
+		src: goFile("bus", "// See\n// gone.go.\nvar x int"), want: "bus/x.go:3: names gone.go: no such file",
+	},
+	{
+		name: "a comment that names a decision record which was never written", check: namesRule, file: "bus/x.go",
+		src: goFile("bus", "// By ADR 099.\nvar x int"), want: "bus/x.go:2: names ADR 099: no such decision record",
+	},
+	{
+		name: "a comment that names a function which is gone", check: namesRule, file: "bus/x.go",
+		src: goFile("bus", "// As oldName does.\nvar x int"), want: "bus/x.go:2: names oldName: no code has this name",
+	},
+	{
+		name: "a comment that names a member which is gone", check: namesRule, file: "bus/x.go",
+		src: goFile("bus", "type t struct{ Old int }\n\n// As bus.Old.\nvar x t"), want: "bus/x.go:4: names bus.Old: bus of ours has no Old",
+	},
+	{
+		name: "a proto comment that names a message which is gone", check: namesRule, file: "proto/x.proto",
+		src: "// See PodGone.\nmessage M {}\n", want: "proto/x.proto:1: names PodGone: no code has this name",
+	},
+	{
+		name: "a document that names a target which is gone", check: namesRule, file: "docs/x.md",
+		src: "Run `make gone SEEDS=1`.\n", want: "docs/x.md:1: names make gone: no such target in the Makefile",
+	},
+	{
+		name: "a document that names a file which is gone", check: namesRule, file: "docs/x.md",
+		src: "See `pod/gone.go`.\n", want: "docs/x.md:1: names pod/gone.go: no such file",
+	},
+	{
+		name: "names that are there, or of others", check: namesRule, file: "bus/x.go",
+		src: goFile("bus", "type t struct{ Is int }\n\n// As t.Is, doc.go, cri/doc.go, bus.thisOne, testdata/*.go and the kubelet's getPhase.\n"+
+			"func (t) thisOne() {}"),
 	},
 }
