@@ -1,0 +1,142 @@
+package arch
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+var updateActors = flag.Bool("arch.update", false, "write the actors' table into docs/ARCHITECTURE.md")
+
+// Where the table is in the document.
+const (
+	actorsDoc   = "docs/ARCHITECTURE.md"
+	tableBegins = "<!-- actors: written by `go test ./test/arch -run ActorsTable -arch.update` -->\n"
+	tableEnds   = "<!-- end of actors -->\n"
+)
+
+// deciders are the actors in the order of the document: how it names them, their id on the bus, and their package.
+var deciders = []struct {
+	name, packageName string
+	ref               messages.Ref
+}{
+	{"`source/<name>`", "source", messages.Source("s")},
+	{"`pod/<uid>`", "pod", messages.Pod("u")},
+	{"`node/0`", "node", messages.Node},
+	{"`image/0`", "image", messages.Image},
+	{"`runtime/0`", "dispatch", messages.Runtime},
+}
+
+// TestActorsTableFollowsTheCode: who receives what comes from messages.Audience, who decides what from the events that the
+// packages of actors/ build.
+func TestActorsTableFollowsTheCode(t *testing.T) {
+	receives := audiences()
+	var b strings.Builder
+	b.WriteString("\n| actor | package | receives | decides |\n|---|---|---|---|\n")
+	for _, d := range deciders {
+		fmt.Fprintf(&b, "| %s | `actors/%s` | %s | %s |\n", d.name, d.packageName,
+			strings.Join(receives[d.ref], ", "), strings.Join(decisionsOf(t, d.packageName), ", "))
+	}
+	b.WriteString("\nEvery actor also receives AgentStarted, and TimerFired of the timers that it has set.\n\n")
+
+	path := filepath.Join(root, actorsDoc)
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(doc), tableBegins)
+	is, after, ok2 := strings.Cut(rest, tableEnds)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table: it is between %q and %q", actorsDoc, tableBegins, tableEnds)
+	}
+	if is == b.String() {
+		return
+	}
+	if !*updateActors {
+		t.Fatalf("the table in %s is out of date: go test ./test/arch -run ActorsTable -arch.update", actorsDoc)
+	}
+	if err := os.WriteFile(path, []byte(before+tableBegins+b.String()+tableEnds+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// audiences returns the names of the events that each actor receives, in the order of the contract.
+func audiences() map[messages.Ref][]string {
+	receives := map[messages.Ref][]string{}
+	kinds := (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
+	for i := range kinds.Len() {
+		fd := kinds.Get(i)
+		heard := map[messages.Ref]bool{}
+		for _, requester := range []messages.Ref{messages.Pod("u"), messages.Image} {
+			e := &journaletv1.Event{}
+			fillIn(e.ProtoReflect().Mutable(fd).Message(), requester.String())
+			refs, everyone := messages.Audience(messages.Agent, e)
+			for _, ref := range refs {
+				heard[ref] = !everyone
+			}
+		}
+		for _, d := range deciders {
+			if heard[d.ref] {
+				receives[d.ref] = append(receives[d.ref], string(fd.Message().Name()))
+			}
+		}
+	}
+	return receives
+}
+
+// fillIn sets every field that Audience may take an actor from.
+func fillIn(m protoreflect.Message, requester string) {
+	values := map[protoreflect.Name]string{"uid": "u", "source": "s", "requester": requester}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if f := m.Descriptor().Fields().ByName(name); f != nil && f.Kind() == protoreflect.StringKind {
+			m.Set(f, protoreflect.ValueOfString(values[name]))
+		}
+	}
+	if f := m.Descriptor().Fields().ByName("pod"); f != nil && f.Kind() == protoreflect.MessageKind {
+		m.Mutable(f).Message().Set(f.Message().Fields().ByName("uid"), protoreflect.ValueOfString("u"))
+	}
+}
+
+// decisionsOf returns the names of the events that a package of actors/ builds, in the order of the contract.
+func decisionsOf(t *testing.T, name string) []string {
+	t.Helper()
+	built := map[string]bool{}
+	for _, f := range mustLoad(t, root).own() {
+		if !within(f.path, "actors/"+name) || f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CompositeLit:
+				if sel, ok := n.Type.(*ast.SelectorExpr); ok {
+					built[strings.TrimPrefix(sel.Sel.Name, "Event_")] = strings.HasPrefix(sel.Sel.Name, "Event_") || built[sel.Sel.Name]
+				}
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "actors" {
+					built["TimerSet"] = built["TimerSet"] || n.Sel.Name == "SetTimer"
+					built["TimerCleared"] = built["TimerCleared"] || n.Sel.Name == "ClearTimer"
+				}
+			}
+			return true
+		})
+	}
+	var all []string
+	kinds := (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
+	for i := range kinds.Len() {
+		if event := string(kinds.Get(i).Message().Name()); built[event] {
+			all = append(all, event)
+		}
+	}
+	return slices.Compact(all)
+}
