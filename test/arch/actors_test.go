@@ -38,8 +38,8 @@ var deciders = []struct {
 	{"`runtime/0`", "dispatch", messages.Runtime},
 }
 
-// TestActorsTableFollowsTheCode: who receives what comes from messages.Audience, who decides what from the events that the
-// packages of actors/ build.
+// TestActorsTableFollowsTheCode: who receives what comes from messages.Audience, who decides what from the events that
+// the packages of actors/ build.
 func TestActorsTableFollowsTheCode(t *testing.T) {
 	receives := audiences()
 	var b strings.Builder
@@ -120,7 +120,8 @@ func decisionsOf(t *testing.T, name string) []string {
 			switch n := n.(type) {
 			case *ast.CompositeLit:
 				if sel, ok := n.Type.(*ast.SelectorExpr); ok {
-					built[strings.TrimPrefix(sel.Sel.Name, "Event_")] = strings.HasPrefix(sel.Sel.Name, "Event_") || built[sel.Sel.Name]
+					kind, isEvent := strings.CutPrefix(sel.Sel.Name, "Event_")
+					built[kind] = built[kind] || isEvent
 				}
 			case *ast.SelectorExpr:
 				if x, ok := n.X.(*ast.Ident); ok && x.Name == "actors" {

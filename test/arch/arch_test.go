@@ -24,7 +24,7 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 }
 
 // A rule over an empty directory holds for nothing: each layer must be where the rules look for it.
-func TestEveryLayerIsWhereTheRulesLook(t *testing.T) {
+func TestEveryLayerHasFiles(t *testing.T) {
 	repo := mustLoad(t, root)
 	for _, l := range layers {
 		if !slices.ContainsFunc(repo.own(), func(f *sourceFile) bool { return within(f.path, l.in) }) {

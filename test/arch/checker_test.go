@@ -21,11 +21,13 @@ type violation struct {
 var violations = slices.Concat(languageViolations, []violation{
 	{
 		name: "a decider imports the bus", check: "imports run one way", file: "actors/pod/x.go",
-		src: goFile("pod", `import _ "github.com/journalet/journalet/bus"`), want: "actors/pod/x.go:2: imports github.com/journalet/journalet/bus",
+		src:  goFile("pod", `import _ "github.com/journalet/journalet/bus"`),
+		want: "actors/pod/x.go:2: imports github.com/journalet/journalet/bus",
 	},
 	{
 		name: "a decider's test imports the runtime", check: "imports run one way", file: "actors/pod/x_test.go",
-		src: goFile("pod", `import _ "github.com/journalet/journalet/runtime/host"`), want: "actors may import of our own only",
+		src:  goFile("pod", `import _ "github.com/journalet/journalet/runtime/host"`),
+		want: "actors may import of our own only",
 	},
 	{
 		name: "a decider imports os", check: "imports run one way", file: "actors/pod/x.go",
@@ -49,7 +51,8 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "messages import an actor", check: "imports run one way", file: "messages/x.go",
-		src: goFile("messages", `import _ "github.com/journalet/journalet/actors/pod"`), want: "messages may import of our own only messages",
+		src:  goFile("messages", `import _ "github.com/journalet/journalet/actors/pod"`),
+		want: "messages may import of our own only messages",
 	},
 	{
 		name: "generated types import the envelope", check: "imports run one way", file: "messages/journaletv1/x.go",
@@ -61,7 +64,8 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "the runtime imports the command", check: "imports run one way", file: "runtime/cri/x.go",
-		src: goFile("cri", `import _ "github.com/journalet/journalet/cmd/journalet"`), want: "runtime may import of our own only",
+		src:  goFile("cri", `import _ "github.com/journalet/journalet/cmd/journalet"`),
+		want: "runtime may import of our own only",
 	},
 	{
 		name: "a driver imports protoactor", check: "imports run one way", file: "runtime/cri/x.go",
@@ -85,7 +89,8 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "a driver imports the simulation", check: "imports run one way", file: "runtime/cri/pleg/x.go",
-		src: goFile("pleg", `import _ "github.com/journalet/journalet/runtime/sim"`), want: "only the assembly in runtime/agent",
+		src:  goFile("pleg", `import _ "github.com/journalet/journalet/runtime/sim"`),
+		want: "only the assembly in runtime/agent",
 	},
 	{
 		name: "a driver's test imports the simulation", check: "imports run one way", file: "runtime/cri/pleg/x_test.go",
@@ -105,7 +110,8 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "a decider counts durations", check: "deciders are pure", file: "actors/pod/x.go",
-		src: goFile("pod", "import \"time\"\n\nvar grace = 30 * time.Second\n\nfunc later(t time.Time) bool { return t.Add(grace).After(t) }"),
+		src: goFile("pod", "import \"time\"\n\nvar grace = 30 * time.Second\n\n"+
+			"func later(t time.Time) bool { return t.Add(grace).After(t) }"),
 	},
 	{
 		name: "a decider starts a goroutine", check: "deciders are pure", file: "actors/pod/x.go",
@@ -121,7 +127,8 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "a decider ranges over a named map", check: "deciders are pure", file: "actors/pod/x.go",
-		src:  goFile("pod", "type names map[string]int\n\nfunc f(n names) (s int) {\n\tfor _, v := range n {\n\t\ts += v\n\t}\n\treturn s\n}"),
+		src: goFile("pod", "type names map[string]int\n\nfunc f(n names) (s int) {\n"+
+			"\tfor _, v := range n {\n\t\ts += v\n\t}\n\treturn s\n}"),
 		want: "x.go:5: ranges over a map",
 	},
 	{
@@ -131,21 +138,26 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "a decider collects keys in no order", check: "deciders are pure", file: "actors/pod/x.go",
-		src:  goFile("pod", "import (\n\t\"maps\"\n\t\"slices\"\n)\n\nfunc f(m map[string]int) []string { return slices.Collect(maps.Keys(m)) }"),
+		src: goFile("pod", "import (\n\t\"maps\"\n\t\"slices\"\n)\n\n"+
+			"func f(m map[string]int) []string { return slices.Collect(maps.Keys(m)) }"),
 		want: "maps.Keys has no order",
 	},
 	{
 		name: "a decider ranges over sorted keys", check: "deciders are pure", file: "actors/pod/x.go",
-		src: goFile("pod", "import (\n\t\"maps\"\n\t\"slices\"\n)\n\nfunc f(m map[string]int) (s int) {\n\tfor _, k := range slices.Sorted(maps.Keys(m)) {\n\t\ts += m[k]\n\t}\n\treturn s\n}"),
+		src: goFile("pod", "import (\n\t\"maps\"\n\t\"slices\"\n)\n\n"+
+			"func f(m map[string]int) (s int) {\n\tfor _, k := range slices.Sorted(maps.Keys(m)) {\n"+
+			"\t\ts += m[k]\n\t}\n\treturn s\n}"),
 	},
 	{
-		name: "a decider tells a message as text", check: "deciders are pure", file: "actors/pod/x.go",
-		src:  goFile("pod", "import \"fmt\"\n\ntype m struct{}\n\nfunc (*m) ProtoReflect() {}\n\nfunc f(x *m) string { return fmt.Sprint(x) }"),
+		name: "a decider prints a message", check: "deciders are pure", file: "actors/pod/x.go",
+		src: goFile("pod", "import \"fmt\"\n\ntype m struct{}\n\nfunc (*m) ProtoReflect() {}\n\n"+
+			"func f(x *m) string { return fmt.Sprint(x) }"),
 		want: "x.go:8: the text of a message",
 	},
 	{
 		name: "a decider asks a message for its text", check: "deciders are pure", file: "actors/pod/x.go",
-		src:  goFile("pod", "type m struct{}\n\nfunc (*m) ProtoReflect() {}\n\nfunc (*m) String() string { return \"\" }\n\nfunc f(x *m) string { return x.String() }"),
+		src: goFile("pod", "type m struct{}\n\nfunc (*m) ProtoReflect() {}\n\n"+
+			"func (*m) String() string { return \"\" }\n\nfunc f(x *m) string { return x.String() }"),
 		want: "x.go:8: the text of a message",
 	},
 	{
@@ -202,14 +214,15 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "a suite that skips", check: "tests test", file: "test/conformance/x.go",
-		src: goFile("conformance", "import \"testing\"\n\nfunc Run(t *testing.T) { t.Skipf(\"no runtime\") }"), want: "a test is not skipped",
+		src:  goFile("conformance", "import \"testing\"\n\nfunc Run(t *testing.T) { t.Skipf(\"no runtime\") }"),
+		want: "a test is not skipped",
 	},
 	{
 		name: "a sleeping test", check: "tests test", file: "bus/x_test.go",
 		src: goFile("bus", "import \"time\"\n\nfunc wait() { time.Sleep(1) }"), want: "a test does not sleep",
 	},
 	{
-		name: "a new top folder", check: "top directories are known", file: "pkg/x.go",
+		name: "a new top directory", check: "top directories are known", file: "pkg/x.go",
 		src: goFile("pkg", ""), want: "pkg: no such directory in the architecture",
 	},
 	{
@@ -230,7 +243,8 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "a document beside the checkout", check: "paths exist for every reader", file: "docs/x.md",
-		src: "See [the design](../../design/README.md).\n", want: "names ../../design/README.md, which is not in the repository",
+		src:  "See [the design](../../design/README.md).\n",
+		want: "names ../../design/README.md, which is not in the repository",
 	},
 	{
 		name: "a document that exists", check: "paths exist for every reader", file: "docs/x.md",
@@ -241,11 +255,11 @@ var violations = slices.Concat(languageViolations, []violation{
 		src: "See\n[the lab](lab/README.md#settings).\n", want: "deploy/x/README.md:2: links to lab/README.md#settings",
 	},
 	{
-		name: "a picture that was never made", check: "links lead somewhere", file: "README.md",
+		name: "a picture that does not exist", check: "links lead somewhere", file: "README.md",
 		src: "![a terminal](docs/pods.svg)\n", want: "links to docs/pods.svg",
 	},
 	{
-		name: "links that are no files, or stand in code", check: "links lead somewhere", file: "docs/x.md",
+		name: "links that are no files, or code", check: "links lead somewhere", file: "docs/x.md",
 		src: "[a](https://example.com/b) [c](#d) [module](../go.mod#L1)\n```\n[e](f)\n```\n",
 	},
 	{
@@ -253,7 +267,7 @@ var violations = slices.Concat(languageViolations, []violation{
 		src: "| restarts | done | `TestRestarts` |\n", want: "docs/SCOPE.md:1: names TestRestarts",
 	},
 	{
-		name: "a claim whose story is gone", check: "claims name tests that exist", file: "docs/SCOPE.md",
+		name: "a claim whose scenario is gone", check: "claims name tests that exist", file: "docs/SCOPE.md",
 		src: "Shown by `a_pod.txt`.\n", want: "names a_pod.txt: no such scenario in test/scenario/testdata",
 	},
 	{
@@ -337,12 +351,13 @@ func cleanTree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, "go.mod", goMod)
-	folders := []string{"actors/pod", "bus", "cmd/journalet", "messages", "messages/journaletv1"}
-	folders = append(folders, "runtime/agent", "runtime/cri", "runtime/host", "runtime/cri/pleg", "runtime/api/query", "runtime/sim")
-	slices.Sort(folders)
-	for _, folder := range folders {
-		pkg := filepath.Base(folder)
-		write(t, dir, folder+"/doc.go", fmt.Sprintf("// Package %s is here to be checked.\npackage %s\n", pkg, pkg))
+	dirs := []string{"actors/pod", "bus", "cmd/journalet", "messages", "messages/journaletv1"}
+	dirs = append(dirs, "runtime/agent", "runtime/cri",
+		"runtime/host", "runtime/cri/pleg", "runtime/api/query", "runtime/sim")
+	slices.Sort(dirs)
+	for _, in := range dirs {
+		pkg := filepath.Base(in)
+		write(t, dir, in+"/doc.go", fmt.Sprintf("// Package %s is here to be checked.\npackage %s\n", pkg, pkg))
 	}
 	return dir
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// layer says what a folder may import of our own module, so that imports run one way:
+// layer says what a directory may import of our own module, so that imports run one way:
 //
 //	generated types <- messages <- actors <- runtime <- cmd      messages <- bus <- runtime
 type layer struct {
 	in    string
-	allow []string // folders of the main module
-	tests bool     // whether the folder's tests are held to it too
+	allow []string // directories of the main module
+	tests bool     // whether the directory's tests are held to it too
 }
 
 // layers is read from the top: the first entry that holds a file decides.
@@ -27,11 +27,11 @@ var layers = []layer{
 	{in: "cmd", allow: []string{"messages", "actors", "bus", "runtime", "cmd"}},
 }
 
-// ban keeps an import to the folders that may know it.
+// ban keeps an import to the directories that may know it.
 type ban struct {
 	pkgs  []string // import paths; each forbids what is below it too, unless it ends in "$"
 	in    string   // only here; empty: everywhere
-	but   []string // folders exempted
+	but   []string // directories exempted
 	tests bool     // whether tests are held to it too
 	why   string
 }
@@ -56,14 +56,20 @@ var bans = []ban{
 		why:  "a decider neither waits nor shares: concurrency is the host's",
 	},
 	{
-		in:   "actors",
-		pkgs: []string{"math/rand", "crypto/rand", "k8s.io/apimachinery/pkg/util/rand", "k8s.io/apimachinery/pkg/util/uuid", "hash/maphash"},
-		why:  "replay must decide the same again: take what was recorded",
+		in: "actors",
+		pkgs: []string{
+			"math/rand", "crypto/rand", "hash/maphash", "k8s.io/apimachinery/pkg/util/rand",
+			"k8s.io/apimachinery/pkg/util/uuid",
+		},
+		why: "replay must decide the same again: take what was recorded",
 	},
 	{
-		in:   "actors",
-		pkgs: []string{"reflect", "google.golang.org/protobuf/reflect", "google.golang.org/protobuf/encoding/prototext", "google.golang.org/protobuf/encoding/protojson"},
-		why:  "what reflection walks over and what a message looks like as text differ from build to build",
+		in: "actors",
+		pkgs: []string{
+			"reflect", "google.golang.org/protobuf/reflect", "google.golang.org/protobuf/encoding/prototext",
+			"google.golang.org/protobuf/encoding/protojson",
+		},
+		why: "what reflection walks over and what a message looks like as text differ from build to build",
 	},
 	{
 		in:   "messages",

@@ -166,7 +166,7 @@ var (
 	protoNames = regexp.MustCompile(`^\s*(?:message|enum|service|rpc|oneof)\s+(\w+)|(\w+)\s*=\s*\d+`)
 )
 
-// split writes an identifier as words: askedAgain and ASKED_AGAIN as "asked again".
+// split writes an identifier as words: sourceFile and SOURCE_FILE as "source file".
 func split(name string) string {
 	for range 2 { // matches do not overlap
 		name = camel.ReplaceAllString(name, "$1$3 $2$4")

@@ -109,7 +109,7 @@ func checkReach(deps map[string]string) []finding {
 	for _, pkg := range slices.Sorted(maps.Keys(deps)) {
 		if slices.ContainsFunc(outOfReach, func(p string) bool { return within(pkg, p) }) {
 			out = append(out, finding{path: "actors", text: "is built from " + pkg +
-				", by way of another package: `go mod why` and `go list -deps` tell which"})
+				", by way of another package: `go mod why` and `go list -deps` name it"})
 		}
 	}
 	return out
@@ -124,7 +124,7 @@ func exportImporter(fset *token.FileSet, exports map[string]string) types.Import
 	})
 }
 
-// purity looks through one package.
+// purity checks one package.
 type purity struct {
 	tree *tree
 	info *types.Info
@@ -172,7 +172,7 @@ func (p *purity) file(f *sourceFile) {
 			} else if pkg == "maps" && slices.Contains(mapWalks, name) && !sorted[n] {
 				why = "maps." + name + " has no order: wrap it in slices.Sorted"
 			} else if pkg == "fmt" && slices.ContainsFunc(n.Args, p.isMessage) {
-				why = "the text of a message differs from build to build: tell its fields"
+				why = "the text of a message differs from build to build: print its fields"
 			}
 		case *ast.SelectorExpr:
 			if pkg, name := p.callee(n); pkg != "" && (name == "Now" || pkg == "time" && slices.Contains(clockFuncs, name)) {
@@ -180,7 +180,7 @@ func (p *purity) file(f *sourceFile) {
 			} else if pkg == "time" && slices.Contains(zoneFuncs, name) {
 				why = name + " of time is of the machine's zone: take AsTime of the event's time"
 			} else if n.Sel.Name == "String" && p.isMessage(n.X) {
-				why = "the text of a message differs from build to build: tell its fields"
+				why = "the text of a message differs from build to build: print its fields"
 			}
 		}
 		if why != "" {
@@ -210,7 +210,7 @@ func (p *purity) callee(e ast.Expr) (pkg, name string) {
 	return imported.Imported().Path(), sel.Sel.Name
 }
 
-// isMessage tells whether e is a protobuf message.
+// isMessage reports whether e is a protobuf message.
 func (p *purity) isMessage(e ast.Expr) bool {
 	tv, ok := p.info.Types[e]
 	if !ok || tv.Type == nil {

@@ -18,7 +18,7 @@ const scenarioDir = "test/scenario/testdata"
 var (
 	adrs     = regexp.MustCompile(`\bADRs? \d{3}(?:(?:, | and |, and )\d{3})*`)
 	number   = regexp.MustCompile(`\d{3}`)
-	makes    = regexp.MustCompile("`make ([a-z][a-z-]*)")
+	making   = regexp.MustCompile("`make ([a-z][a-z-]*)")
 	targets  = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
 	files    = regexp.MustCompile(`[\w./-]*\w\.(?:go|md|proto|sh)\b`)
 	members  = regexp.MustCompile(`\b([A-Za-z]\w*)\.([A-Z]\w*)\b`)
@@ -160,7 +160,7 @@ func (ix *index) references(p *passage) []finding {
 			report(m[0], "ADR "+string(n), ix.adr(string(n)))
 		}
 	}
-	for _, m := range makes.FindAllSubmatchIndex(text, -1) {
+	for _, m := range making.FindAllSubmatchIndex(text, -1) {
 		if target := string(text[m[2]:m[3]]); !ix.targets[target] {
 			report(m[0], "make "+target, "no such target in the Makefile")
 		}

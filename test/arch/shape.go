@@ -43,7 +43,8 @@ func checkSizes(t *tree) []finding {
 			continue
 		}
 		if f.lines > maxFileLines {
-			out = append(out, finding{path: f.path, text: fmt.Sprintf("%d lines, at most %d: one idea a file", f.lines, maxFileLines)})
+			text := fmt.Sprintf("%d lines, at most %d: one idea a file", f.lines, maxFileLines)
+			out = append(out, finding{path: f.path, text: text})
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			var body *ast.BlockStmt
@@ -59,7 +60,8 @@ func checkSizes(t *tree) []finding {
 			}
 			lines := t.fset.Position(body.Rbrace).Line - t.fset.Position(body.Lbrace).Line - 1
 			if lines > maxFunctionLines && !t.dispatches(body, lines) {
-				out = append(out, t.at(f, n, fmt.Sprintf("%s has %d lines, at most %d: name its parts", name, lines, maxFunctionLines)))
+				text := fmt.Sprintf("%s has %d lines, at most %d: name its parts", name, lines, maxFunctionLines)
+				out = append(out, t.at(f, n, text))
 			}
 			return true
 		})
@@ -105,11 +107,14 @@ func checkDocs(t *tree) []finding {
 	var out []finding
 	for _, dir := range dirs {
 		if !documented[dir] {
-			out = append(out, finding{path: dir, text: "has no doc.go with a package comment: what it is for, what it may not do, where to start reading"})
+			text := "has no doc.go with a package comment: what it is for, what it may not do, where to start reading"
+			out = append(out, finding{path: dir, text: text})
 		}
 	}
 	return out
 }
+
+var skips = []string{"Skip", "Skipf", "SkipNow"}
 
 // checkTests refuses what lets a test pass without having tested: a missing part of the machine is a failure. A suite
 // that others run, in files not named _test.go, is known by its import of package testing.
@@ -134,7 +139,7 @@ func checkTests(t *tree) []finding {
 				return true
 			}
 			switch {
-			case slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) && slices.Contains([]string{"t", "b", "f", "tb"}, id.Name):
+			case slices.Contains(skips, sel.Sel.Name) && slices.Contains([]string{"t", "b", "f", "tb"}, id.Name):
 				out = append(out, t.at(f, n, "a test is not skipped: what it needs and does not find is a failure"))
 			case id.Name == "testing" && sel.Sel.Name == "Short":
 				out = append(out, t.at(f, n, "there are no short runs: put slow tests behind the integration tag"))

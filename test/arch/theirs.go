@@ -23,9 +23,9 @@ var theirs = func() map[string]bool {
 		// Linux.
 		`io_uring oom_score_adj sockaddr_un CAP_SYS_RESOURCE eMMC GiB`,
 		// Examples.
-		`camelCase snake_case namespace_name_uid pod1_2 SandboxGone ASKED_AGAIN TestName TestStop2
+		`camelCase snake_case namespace_name_uid pod1_2 SandboxGone SOURCE_FILE TestName TestStop2
 		TestStopIsSentAgainWithTheGraceThatIsLeft`,
-		// What stands at run time: an actor, a directory of the agent.
+		// What exists at run time: an actor, a directory of the agent.
 		`runtime/0 bus/credentials`,
 	} {
 		for _, name := range strings.Fields(owner) {

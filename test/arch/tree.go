@@ -55,8 +55,8 @@ type tree struct {
 	top   []string // directories right below the root, those starting with a dot left out
 }
 
-// load reads the checkout at root, without bin and the directories whose name starts with a dot, except .ci. Of testdata
-// it lists the scenarios.
+// load reads the checkout at root, without bin and the directories whose name starts with a dot, except .ci. Of
+// testdata it lists the scenarios.
 func load(root string) (*tree, error) {
 	t := &tree{root: root, fset: token.NewFileSet()}
 	var nested []string

@@ -19,6 +19,10 @@ const (
 	anywhere = names | prose
 )
 
+// things are what a runtime, a node or an agent creates.
+const things = `(?:containers?|sandbox(?:es)?|pods?|instances?|director(?:y|ies)|folders?|files?|cgroups?|volumes?|` +
+	`mounts?|objects?)`
+
 // words is read from the top: what an entry has matched is not matched again.
 var words = []word{
 	{`tells? whether`, "reports whether", anywhere},
@@ -27,28 +31,28 @@ var words = []word{
 
 	{`made`, "create, created, new", names},
 	{`^make`, "new, create, write", names},
-	{`(?:is|are|was|were|be|been|being|has|have|had|not|never|yet|newly|just|once|if|what|that|than|when|as|and|or|nothing) made`, "created", prose},
-	{`made (?:again|anew|for|by|at|before|after|with|without|now|next|twice|when|while|in|from)`, "created", prose},
+	{`(?:is|are|was|were|be|been|being|has|have|had|not|never|yet|newly|just|once|if|that|than|when|as|and|or|nothing) ` +
+		`made`, "created", prose},
+	{`made (?:again|anew|for|by|at|before|after|with|without|now|next|twice|while|in|from)`, "created", prose},
 	{`(?:its|their|whose|the|a|of|for|before|after|while|by|under) making`, "creation, creating", prose},
 	{`mak(?:es?|ing) (?:(?:a|an|the|its|one|no|another|any|each|every|new|all|this|that|these|up|both) )?(?:\w+ )?` +
-		`(?:containers?|sandbox(?:es)?|pods?|instances?|director(?:y|ies)|folders?|files?|cgroups?|volumes?|mounts?|objects?)`,
-		"create", prose},
+		things, "create", prose},
 	{`(?:makers?|remade|remakes?)`, "creator, creates", anywhere},
 
 	{`(?:look|looks|looked|lookers?|looking)`, "inspect, inspection, relist, read, check", names},
-	{`(?:a|an|the|one|no|each|every|this|that|first|last|next|two|only|our|its|of|between|by|any|whole|per|latest|same|such|` +
-		`new|old|more|many|all|these|those|their|previous|late|later|both|other|another|slow|failed|from|with|without) looks?`,
-		"inspection, relist", prose},
+	{`(?:a|an|the|one|no|each|every|this|that|first|last|next|two|our|its|of|between|by|any|whole|per|latest|same|such|` +
+		`new|old|more|many|all|these|those|their|previous|late|later|both|other|another|slow|failed|from|with|without) ` +
+		`looks?`, "inspection, relist", prose},
 	{`look(?:s|ed|ing)? (?:at|into|through|again|after|over|further)`, "inspect, read, check", prose},
 	{`lookers?`, "inspector", prose},
 
 	{`let(?:s|ting)? (?:\w+ )?in`, "admit, admitted", anywhere},
 	{`turn(?:s|ed|ing)? (?:\w+ )?away`, "reject, rejected", anywhere},
 	{`nobody['’]?s`, "orphan", anywhere},
-	{`unnamed`, "orphan, unclaimed", anywhere},
+	{`unnamed`, "orphan, unclaimed, unreferenced", anywhere},
 	{`disown(?:s|ed|ing)?`, "orphan, release", anywhere},
 	{`clear(?:s|ed|ing)? (?:\w+ )?away`, "garbage-collect, remove", anywhere},
-	{`(?:life|lives|lifes)`, "incarnation; run", anywhere},
+	{`(?:life|lives|lifes)`, "incarnation; run; lifetime, lifecycle", anywhere},
 	{`ha(?:s|ve|d) come to`, "has reached, is now", anywhere},
 
 	{`questions?`, "request", anywhere},
@@ -58,32 +62,37 @@ var words = []word{
 	{`(?:a|the|one) whole reading`, "a complete read", prose},
 	{`takes? back|taken back|took back`, "withdraw", anywhere},
 
-	{`opening`, "starting", names},
+	{`opening (?:timer|patience)|evolve opening`, "starting", names},
 	{`unsure`, "undetermined", anywhere},
-	{`(?:doubters?)`, "retry worker", anywhere},
+	{`doubters?`, "retry worker", anywhere},
 	{`stor(?:y|ies)`, "scenario", anywhere},
 	{`folders?`, "directory", anywhere},
 	{`mend(?:s|ed|ing)?`, "fix", anywhere},
-	{`rights`, "permissions", anywhere},
-	{`slips? of (?:the|a) pen|slips?`, "typo", prose},
+	{`rights`, "permissions, privileges", anywhere},
+	{`slips? of (?:the|a) pen`, "typo", prose},
 	{`anew`, "again", anywhere},
 	{`learnt`, "learned", anywhere},
 	{`go(?:es|ing|ne)? on|went on`, "continue, keep running", anywhere},
 	{`tak(?:es?|ing|en) up|took up`, "read, adopt, start with", anywhere},
-	{`st(?:ands?|anding|ood) (?:in|under|beside|at|there|on)`, "is in, is under, is beside", anywhere},
+	{`stands (?:in|under|beside|at|there|on)`, "is in, is under, is beside", anywhere},
+	{`(?:stand|standing|stood) (?:in|under|beside|at|there|on)`, "be in, be under, be beside", prose},
 	{`whoever`, "a caller that, who", anywhere},
 }
 
-// foreign are words of others, and words that mean something else; they are left out before words are looked for.
+// foreign are words of others, and words that mean something else; they are left out before words are looked up.
 var foreign = []struct{ pattern, why string }{
-	{`(?:make|makes|made|making) (?:sure|up|out|do|sense|room)`, "another verb"},
-	{`stands? in for`, "represents"},
-	{`(?:lives|live) (?:in|on|under|below|beside|as long|longer)`, "a verb: where something is kept"},
-	{`left and right|right now`, "no permissions"},
-	{`LookPath|lookup|look up|looks up|looked up|looking up`, "a search by key, and os/exec's name for one"},
-	{`looks? like|looked like|looking like`, "resembles"},
-	{`Makefile`, "the file of make"},
-	{`make [a-z]+(?:-[a-z]+)*\x60`, "the program make"},
+	{`\b(?:make|makes|made|making) (?:sure|up|out|do|sense|room|good|ready|known|possible)\b`, "another verb"},
+	{`\b(?:calls?|connections?|requests?|decisions?|mistakes?)(?: \w+){0,3} made\b`, "what the field makes"},
+	{`\bmak(?:es?|ing) (?:the|a|its|another) (?:pod|container|sandbox) ` +
+		`(?:ask|request|wait|end|start|run|be|go|fail|ready|count|another)\b`, "causes"},
+	{`\bstands? in for\b`, "represents"},
+	{`\b(?:lives|live) (?:in|on|under|below|beside|as long|longer)\b`, "a verb: where something is kept"},
+	{`\b(?:LookPath|lookup|(?:look|looks|looked|looking) up)\b`, "a search by key, and os/exec's name for one"},
+	{`\blook(?:s|ed|ing)? (?:like|different|the same)\b`, "resembles"},
+	{`\btake back off\b`, "of a back-off"},
+	{`\bturn(?:s|ed)? away from\b`, "leaves"},
+	{`# Question$`, "a heading of decision records"},
+	{`\x60make\x60|^make$|\$\(MAKE\)|Makefile\b`, "the program make"},
 }
 
 type matcher struct {
@@ -100,13 +109,14 @@ var (
 		return out
 	}()
 	foreigners = func() *regexp.Regexp {
-		var all []string
+		all := []string{`https?://\S+`}
 		for _, f := range foreign {
 			all = append(all, f.pattern)
 		}
-		return regexp.MustCompile(`(?i)\b(?:` + strings.Join(all, "|") + `)|https?://\S+`)
+		return regexp.MustCompile(`(?i)` + strings.Join(all, "|"))
 	}()
-	// identifiers finds in a sentence what is no word of it: camelCase, snake_case, and one word set as code.
+	// identifiers finds in a sentence what is no word of it: a compound with capitals or underscores, and one word set
+	// as code.
 	identifiers = regexp.MustCompile("`[A-Za-z]\\w*`|" + `[A-Za-z][a-z0-9]*(?:[A-Z_][A-Za-z0-9]*)+`)
 )
 
@@ -143,8 +153,9 @@ func (p *passage) words() []finding {
 		found = [][]int{{0, len(text)}}
 	}
 	for _, m := range found {
-		id := split(strings.Trim(string(text[m[0]:m[1]]), "`"))
-		out = append(out, p.match([]byte(id), m[0], names)...)
+		id := []byte(split(strings.Trim(string(text[m[0]:m[1]]), "`")))
+		blank(id, foreigners.FindAllIndex(id, -1))
+		out = append(out, p.match(id, m[0], names)...)
 	}
 	blank(text, found)
 	return append(out, p.match(text, 0, p.kind)...)
@@ -166,7 +177,8 @@ func (p *passage) match(text []byte, offset int, k kind) []finding {
 			if k == names {
 				line = p.lineAt(offset)
 			}
-			out = append(out, finding{path: p.path, line: line, text: fmt.Sprintf("%q: say %s", text[at[0]:at[1]], m.instead)})
+			text := fmt.Sprintf("%q: say %s", text[at[0]:at[1]], m.instead)
+			out = append(out, finding{path: p.path, line: line, text: text})
 		}
 		blank(text, found)
 	}

@@ -17,7 +17,8 @@ var languageViolations = []violation{
 	},
 	{
 		name: "a phrase that goes over two lines of a comment", check: wordsRule, file: "bus/x.go",
-		src: goFile("bus", "// A comment that\n// tells\n// whether.\nvar x int"), want: `bus/x.go:3: "tells whether": say reports whether`,
+		src:  goFile("bus", "// A comment that\n// tells\n// whether.\nvar x int"),
+		want: `bus/x.go:3: "tells whether": say reports whether`,
 	},
 	{
 		name: "a message with a word of ours", check: wordsRule, file: "bus/x.go",
@@ -103,7 +104,8 @@ var languageViolations = []violation{
 	},
 	{
 		name: "names whose comments are in order", check: commentsRule, file: "bus/x.go",
-		src: goFile("bus", "// Two of them.\nconst (\n\tX = 1\n\tY = 2\n)\n\n// A T is t.\ntype T int\n\ntype u int\n\nfunc (u) X() {}"),
+		src: goFile("bus", "// Two of them.\nconst (\n\tX = 1\n\tY = 2\n)\n\n// A T is t.\n"+
+			"type T int\n\ntype u int\n\nfunc (u) X() {}"),
 	},
 	{
 		name: "a comment that names a file which is gone", check: namesRule, file: "bus/x.go",
@@ -119,7 +121,8 @@ var languageViolations = []violation{
 	},
 	{
 		name: "a comment that names a member which is gone", check: namesRule, file: "bus/x.go",
-		src: goFile("bus", "type t struct{ Old int }\n\n// As bus.Old.\nvar x t"), want: "bus/x.go:4: names bus.Old: bus of ours has no Old",
+		src:  goFile("bus", "type t struct{ Old int }\n\n// As bus.Old.\nvar x t"),
+		want: "bus/x.go:4: names bus.Old: bus of ours has no Old",
 	},
 	{
 		name: "a proto comment that names a message which is gone", check: namesRule, file: "proto/x.proto",
@@ -135,7 +138,8 @@ var languageViolations = []violation{
 	},
 	{
 		name: "names that are there, or of others", check: namesRule, file: "bus/x.go",
-		src: goFile("bus", "type t struct{ Is int }\n\n// As t.Is, doc.go, cri/doc.go, bus.thisOne, testdata/*.go and the kubelet's getPhase.\n"+
+		src: goFile("bus", "type t struct{ Is int }\n\n"+
+			"// As t.Is, doc.go, cri/doc.go, bus.thisOne, testdata/*.go and the kubelet's getPhase.\n"+
 			"func (t) thisOne() {}"),
 	},
 }
