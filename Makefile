@@ -108,6 +108,11 @@ sim-runtime: ## the simulated runtime, held to the same conformance suite as the
 	@$(call listed,.,./runtime/sim/...)
 	$(GO) test -count=1 ./runtime/sim/...
 
+.PHONY: corpus
+corpus: ## record the journals and the root directory of testdata again, after JournalFormat was raised (two minutes)
+	$(GO) test -count=1 -v -run '^TestRecordedHistoriesFoldToTheirState$$' ./test/simulation -sim.record
+	$(GO) test -count=1 -v -run '^TestARecordedRootIsAdoptedUntouched$$' ./test/upgrade -upgrade.record
+
 .PHONY: replay
 replay: ## every story of test/scenario folded again from its journal, and the host's own folds
 	@$(call listed,.,./test/scenario)
@@ -163,7 +168,7 @@ lint: $(TOOLS)/golangci-lint
 	$(TOOLS)/golangci-lint run ./...
 
 .PHONY: proto
-proto: tools-buf # style of the contract, and that older journals can still be read
+proto: tools-buf # style of the contract, and that a change of it which breaks recorded journals raises their format
 	$(TOOLS)/buf lint
 	BUF=$(TOOLS)/buf test/tools/breaking.sh
 

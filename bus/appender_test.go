@@ -110,7 +110,7 @@ func (l *shakyLink) complaint() string { return "" }
 
 func startAppender(t *testing.T, l link, onStored func([]*journaletv1.Record)) *appender {
 	dir := t.TempDir()
-	h, err := newHead(dir, &journaletv1.Head{Epoch: 1, Format: 1})
+	h, err := newHead(dir, &journaletv1.Head{Epoch: 1, Format: messages.JournalFormat})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,11 +57,14 @@ func Open(ctx context.Context, o Options) (*Bus, error) {
 
 // Prepare opens the bus in o.Dir to be read, and makes it there if there is none. It recovers the streams and
 // compares the journal with its head; what it found stands in Opening. A damaged journal is no error. Errors
-// are: another agent has the folder open, the journal is another node's, its format is too new, or the folder
+// are: another agent has the folder open, the journal is another node's or of another format, or the folder
 // cannot be used. What is appended waits for Begin. A Close before that leaves no trace of a run: the head, the
 // epoch and what was told of damage stay as they were, so that the next start finds what this one found.
 func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := refuseForeign(o.Dir, o.Node); err != nil {
 		return nil, err
 	}
 	if err := makeFolder(o.Dir); err != nil {
@@ -80,9 +83,6 @@ func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 	h, err := readHead(o.Dir)
 	headLost := errors.Is(err, errHeadDamaged)
 	if err != nil && !headLost {
-		return b, err
-	}
-	if err := ownedBy(o.Dir, o.Node); err != nil {
 		return b, err
 	}
 	if b.lockedBy, err = io.ReadAll(io.LimitReader(b.lock, 32)); err != nil {
@@ -303,14 +303,20 @@ func (b *Bus) release() {
 	}
 }
 
-// ownedBy refuses another node's journal before any of its files is touched. One whose description cannot be
-// read is looked at when the streams are open.
-func ownedBy(dir, node string) error {
-	of, err := (&Stored{dir: dir}).describe()
-	if err == nil && of != messages.Token(node) {
-		return fmt.Errorf("bus: the journal is another node's (%q, and this one is %q): give this node its own --root-dir, or its former name", of, node)
+// refuseForeign refuses a journal of another format or of another node before any of its files is touched. Where the
+// description of its stream cannot be read, the node is compared when the streams are open.
+func refuseForeign(dir, node string) error {
+	if _, err := readHead(dir); err != nil && !errors.Is(err, errHeadDamaged) {
+		return err
 	}
-	return nil
+	of, err := (&Stored{dir: dir}).describe()
+	switch {
+	case err != nil:
+		return nil
+	case of.node != messages.Token(node):
+		return fmt.Errorf("bus: the journal is another node's (%q, and this one is %q): give this node its own --root-dir, or its former name", of.node, node)
+	}
+	return checkFormat(dir, of.format)
 }
 
 // takeLock makes this process the folder's only agent. The lock ends with the process.

@@ -45,7 +45,7 @@ type head struct {
 	syncFail atomic.Pointer[error]
 }
 
-// readHead gives the newest head in the file, nil if there is no file.
+// readHead returns the newest head in the file, nil if there is no file. One of another format is an error.
 func readHead(dir string) (*journaletv1.Head, error) {
 	b, err := os.ReadFile(filepath.Join(dir, headFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,10 +64,17 @@ func readHead(dir string) (*journaletv1.Head, error) {
 	if best == nil {
 		return nil, errHeadDamaged
 	}
-	if best.GetFormat() > messages.JournalFormat {
-		return nil, fmt.Errorf("bus: the journal in %s has format %d, and this version reads formats up to %d: run the version that wrote it, or a newer one", dir, best.GetFormat(), messages.JournalFormat)
+	return best, checkFormat(dir, int(best.GetFormat()))
+}
+
+// checkFormat refuses a format that this version does not write, be it higher or lower.
+func checkFormat(dir string, format int) error {
+	if format == messages.JournalFormat {
+		return nil
 	}
-	return best, nil
+	return fmt.Errorf("bus: the journal in %s has format %d, and this version reads format %d only. Nothing was changed. "+
+		"Run a version that reads format %d (journalet version names it), or move %s aside to begin a new journal: "+
+		"running pods are adopted as they are", dir, format, messages.JournalFormat, format, dir)
 }
 
 // newerHead orders two valid slots; of two that stand at the same record the clean one was written last.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,9 @@ type Journal struct {
 	least   uint64 // MinKept but in tests
 }
 
+// formatKey names the format of the journal in the metadata of its stream.
+const formatKey = "journal-format"
+
 // journalConfig is the stream as we want it. Purging stays possible, for retention; that nobody else
 // can do it is the accounts' work.
 func journalConfig(node string, firstSeq uint64) jetstream.StreamConfig {
@@ -52,6 +56,8 @@ func journalConfig(node string, firstSeq uint64) jetstream.StreamConfig {
 		AllowDirect: true,
 		DenyDelete:  true,
 		FirstSeq:    firstSeq,
+		// The head has it too, and may be lost.
+		Metadata: map[string]string{formatKey: strconv.Itoa(messages.JournalFormat)},
 	}
 }
 

@@ -236,22 +236,9 @@ func removeIndex(t *testing.T, dir string) {
 	}
 }
 
-func TestAJournalOfANewerFormatIsRefused(t *testing.T) {
-	dir := busDir(t)
-	closeBus(t, openBus(t, dir))
-	slot, err := encodeHead(&journaletv1.Head{Format: messages.JournalFormat + 1, Epoch: 9})
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(dir, headFile), slot)
-	if _, err := Open(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet}); err == nil || !strings.Contains(err.Error(), "format 2") {
-		t.Fatalf("opened with %v", err)
-	}
-}
-
 func TestATornHeadWriteLeavesTheOneBefore(t *testing.T) {
 	dir := t.TempDir()
-	h, err := newHead(dir, &journaletv1.Head{Epoch: 4, Format: 1})
+	h, err := newHead(dir, &journaletv1.Head{Epoch: 4, Format: messages.JournalFormat})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -33,12 +34,12 @@ type Stored struct {
 	dir  string
 	head *journaletv1.Head // nil: missing or damaged
 	cut  *cut
-	node string // as a token of its subjects; "" if it cannot be told
-	meta error  // what is wrong with the stream's own description
+	of   description
+	meta error // what is wrong with the stream's own description
 }
 
 // OpenStored looks at the bus's folder dir. Errors are ErrServed, ErrNoJournal, that the folder may not be read, and
-// that the journal's format is too new for this version.
+// that the journal's format is not this version's.
 func OpenStored(dir string) (*Stored, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -58,12 +59,14 @@ func OpenStored(dir string) (*Stored, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
-	s.node, s.meta = s.describe()
-	return s, nil
+	if s.of, s.meta = s.describe(); s.meta != nil {
+		return s, nil // Verify reports it
+	}
+	return s, checkFormat(dir, s.of.format)
 }
 
 // Node is the node's name as it stands in subjects, "" if nothing tells it.
-func (s *Stored) Node() string { return s.node }
+func (s *Stored) Node() string { return s.of.node }
 
 func (s *Stored) blocks(stream string) *blocks { return &blocks{dir: streamDir(s.dir, stream)} }
 
@@ -85,33 +88,41 @@ func (s *Stored) settled(result error) error {
 	return result
 }
 
-// describe reads whose journal it is from the stream's own description, without which the server does not see the stream.
-func (s *Stored) describe() (string, error) {
+// description is what the description of the journal's stream says of it.
+type description struct {
+	node   string // as a token of its subjects; "" if nothing says it
+	format int    // 0: it names none
+}
+
+// describe reads the stream's own description, without which the server does not see the stream.
+func (s *Stored) describe() (d description, err error) {
 	dir := filepath.Dir(s.blocks(journalStream).dir)
 	b, err := os.ReadFile(filepath.Join(dir, server.JetStreamMetaFile))
 	if err != nil {
-		return "", err
+		return d, err
 	}
 	sum, err := os.ReadFile(filepath.Join(dir, server.JetStreamMetaFileSum))
 	if err != nil {
-		return "", err
+		return d, err
 	}
 	hash, err := newStoreHash(journalStream)
 	if err != nil {
-		return "", err
+		return d, err
 	}
 	_, _ = hash.Write(b) // never fails
 	var info struct {
-		Subjects []string `json:"subjects"`
+		Subjects []string          `json:"subjects"`
+		Metadata map[string]string `json:"metadata"`
 	}
 	if hex.EncodeToString(hash.Sum(nil)) != string(sum) || json.Unmarshal(b, &info) != nil || len(info.Subjects) != 1 {
-		return "", fmt.Errorf("%s and its checksum do not fit", filepath.Join(dir, server.JetStreamMetaFile))
+		return d, fmt.Errorf("%s and its checksum do not fit", filepath.Join(dir, server.JetStreamMetaFile))
 	}
 	if rest, ok := strings.CutSuffix(info.Subjects[0], ".>"); ok {
-		_, node, _ := cutLast(rest)
-		return node, nil
+		_, d.node, _ = cutLast(rest)
+		d.format, _ = strconv.Atoi(info.Metadata[formatKey])
+		return d, nil
 	}
-	return "", fmt.Errorf("%s names no node", filepath.Join(dir, server.JetStreamMetaFile))
+	return d, fmt.Errorf("%s names no node", filepath.Join(dir, server.JetStreamMetaFile))
 }
 
 // each reads the blocks of a stream in order: whole records go to f, what is none to bad, with the block, the
@@ -139,7 +150,7 @@ func (s *Stored) each(ctx context.Context, stream, prefix string, f func(frame) 
 
 // prefix is what the subjects of this journal's records begin with.
 func (s *Stored) prefix() string {
-	return strings.TrimSuffix(messages.JournalFilter(s.node), ".>")
+	return strings.TrimSuffix(messages.JournalFilter(s.of.node), ".>")
 }
 
 // Verify is Journal's, of a journal that no agent has open. What only a look at the files can tell is told too.
@@ -238,7 +249,7 @@ func (v *storedVerifier) frame(fr frame) error {
 		v.lost(fr.seq)
 	}
 	rec, err := messages.Decode(fr.data)
-	if err == nil && v.s.node != "" && string(fr.subject) != messages.Subject(v.s.node, rec) {
+	if err == nil && v.s.of.node != "" && string(fr.subject) != messages.Subject(v.s.of.node, rec) {
 		v.r.problem(fr.seq, "record %d stands under %q, where the agent would not look for it: it is another node's, or it was changed", fr.seq, fr.subject)
 	}
 	v.check(fr.data)

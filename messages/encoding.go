@@ -9,8 +9,10 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// JournalFormat is the format of the journal that this version writes. It reads this one and lower ones.
-const JournalFormat = 1
+// JournalFormat is the format of the journal, with its manifests and snapshots, that this version reads and writes; one of
+// another number is refused. A change that makes recorded journals mean something else raises it: docs/adr/025 says when
+// that is allowed.
+const JournalFormat = 2
 
 // HashBytes is how much of a record's SHA-256 the next record keeps: 16 bytes tell any damage and
 // most malice, at half the journal bytes of the whole.

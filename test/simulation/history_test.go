@@ -5,10 +5,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -19,17 +24,34 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// TestKeptHistoriesFoldToTheStateTheyHad: journals of runs under faults, as an earlier version wrote them, fold to what they
-// folded to then. They are never edited: if one folds to another state, the code is wrong.
-func TestKeptHistoriesFoldToTheStateTheyHad(t *testing.T) {
-	all, err := filepath.Glob("testdata/histories/*.records")
+const (
+	histories = "testdata/histories"
+	// recordSeeds is how many seeds the recorder chooses from.
+	recordSeeds = 400
+	// fewRecords is how many records make a history no worse than an empty one.
+	fewRecords = 1000
+)
+
+// `make corpus` records the histories when JournalFormat is raised, and else never.
+var recordHistories = flag.Bool("sim.record", false, "record the histories again")
+
+// TestRecordedHistoriesFoldToTheirState: recorded journals of runs under faults fold to what they folded to when they were
+// recorded. If one folds to another state, and JournalFormat was not raised, the code is wrong.
+func TestRecordedHistoriesFoldToTheirState(t *testing.T) {
+	if *recordHistories {
+		record(t)
+	}
+	all, err := filepath.Glob(histories + "/*.records")
 	if err != nil || len(all) == 0 {
 		t.Fatalf("no histories: %v", err)
 	}
+	seen := map[string]bool{}
 	for _, path := range all {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			base := strings.TrimSuffix(path, ".records")
-			got, err := StateText(readRecords(t, path), readManifests(t, base+".manifests"))
+			recs := readRecords(t, path)
+			eventsIn(recs, seen)
+			got, err := StateText(recs, readManifests(t, base+".manifests"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,6 +69,76 @@ func TestKeptHistoriesFoldToTheStateTheyHad(t *testing.T) {
 				t.Errorf("the state has %d lines, and had %d", len(g), len(w))
 			}
 		})
+	}
+	eventsIn(notSimulated, seen)
+	for _, name := range eventNames() {
+		if !seen[name] {
+			t.Errorf("no history holds the event %s: add one, `make sim SEED=n OUT=test/simulation/%s`", name, histories)
+		}
+	}
+}
+
+// notSimulated are the events that no run of the simulation holds: an actor that fails is a failure there, and a pull is a
+// single step.
+var notSimulated = []*journaletv1.Record{
+	{Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_Quarantined{}}}},
+	{Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_QuarantineLifted{}}}},
+	{Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_PullProgressed{}}}},
+}
+
+func eventNames() (names []string) {
+	kinds := new(journaletv1.Event).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
+	for i := range kinds.Len() {
+		names = append(names, string(kinds.Get(i).Name()))
+	}
+	return names
+}
+
+// eventsIn adds the names of the events in records to names.
+func eventsIn(recs []*journaletv1.Record, names map[string]bool) {
+	for _, rec := range recs {
+		for _, e := range messages.Events(rec) {
+			names[messages.EventName(e)] = true
+		}
+	}
+}
+
+// record replaces the histories by those of a few seeds that together hold every event that any of recordSeeds seeds holds.
+func record(t *testing.T) {
+	t.Helper()
+	var mu sync.Mutex
+	found, sizes := map[uint64]map[string]bool{}, map[uint64]int{} // events and records by seed
+	seeds := make([]uint64, recordSeeds)
+	for i := range seeds {
+		seeds[i] = uint64(i)
+	}
+	each(seeds, func(seed uint64) {
+		r := Run(PlanOf(seed), Options{})
+		mu.Lock()
+		defer mu.Unlock()
+		if found[seed], sizes[seed] = map[string]bool{}, r.Records; r.Broken == nil {
+			eventsIn(r.sim.journal.stored, found[seed])
+		}
+	})
+	if err := os.RemoveAll(histories); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		// Many events in few records, so that the files stay small.
+		best := slices.MaxFunc(seeds, func(a, b uint64) int {
+			return len(found[a])*(fewRecords+sizes[b]) - len(found[b])*(fewRecords+sizes[a])
+		})
+		if len(found[best]) == 0 {
+			return
+		}
+		t.Logf("seed %d holds %d more events", best, len(found[best]))
+		if err := Run(PlanOf(best), Options{}).Record(histories, fmt.Sprintf("seed-%d", best)); err != nil {
+			t.Fatal(err)
+		}
+		held := maps.Clone(found[best])
+		for _, names := range found {
+			maps.DeleteFunc(names, func(name string, _ bool) bool { return held[name] })
+		}
 	}
 }
 

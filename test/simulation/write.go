@@ -16,9 +16,20 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 )
 
-// Write puts a run into a folder: its journal as stored (.records, each behind its length), the manifests that it names
-// (.manifests, JSON by digest), what it folds to (.state) and all of its events for people (.txt).
+// Write puts a run into a directory: what Record does, and all of its events for people (.txt).
 func (r *Result) Write(dir, name string) error {
+	if err := r.Record(dir, name); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(r.Report()+"\n\n"+r.Text("", 0)), 0o600); err != nil {
+		return fmt.Errorf("write the run: %w", err)
+	}
+	return nil
+}
+
+// Record puts a run into a directory: its journal as stored (.records, each behind its length), the manifests that it names
+// (.manifests, JSON by digest) and what it folds to (.state).
+func (r *Result) Record(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("write the run: %w", err)
 	}
@@ -30,7 +41,7 @@ func (r *Result) Write(dir, name string) error {
 	for digest, b := range r.sim.manifests.canonical {
 		manifests[digest] = b
 	}
-	text, err := json.MarshalIndent(manifests, "", " ")
+	text, err := json.Marshal(manifests)
 	if err != nil {
 		return fmt.Errorf("write the run's manifests: %w", err)
 	}
@@ -38,9 +49,7 @@ func (r *Result) Write(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	for ext, data := range map[string][]byte{
-		".records": records, ".manifests": append(text, '\n'), ".state": state, ".txt": []byte(r.Report() + "\n\n" + r.Text("", 0)),
-	} {
+	for ext, data := range map[string][]byte{".records": records, ".manifests": append(text, '\n'), ".state": state} {
 		if err := os.WriteFile(filepath.Join(dir, name+ext), data, 0o600); err != nil {
 			return fmt.Errorf("write the run: %w", err)
 		}

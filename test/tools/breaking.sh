@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compares proto/ with an earlier commit: what an older version wrote into a journal must stay readable.
-# The earlier commit is $BREAKING_BASE, else where this branch left main; on main itself, the commit before.
+# Compares proto/ with the base commit: a change that breaks journals recorded there needs another messages.JournalFormat,
+# and from v0.1.0 on it is refused (docs/adr/025).
+# The base is $BREAKING_BASE, else where this branch left main; on main itself, the commit before.
 # BUF names the buf binary.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -25,6 +26,9 @@ base() {
   return 1
 }
 
+# format prints the number that JournalFormat has in the Go file on stdin, 0 for none.
+format() { sed -n 's/^const JournalFormat = \([0-9]*\)$/\1/p' | grep . || echo 0; }
+
 if ! commit=$(base); then
   if [ -n "${BREAKING_BASE:-}" ]; then
     echo "breaking: $BREAKING_BASE is no commit here: fetch it, or unset BREAKING_BASE" >&2
@@ -42,5 +46,18 @@ old=$(mktemp -d)
 trap 'rm -rf "$old"' EXIT
 git archive "$commit" proto | tar -x -C "$old"
 cp buf.yaml "$old/"
-"$BUF" breaking --against "$old"
-echo "breaking: compatible with $commit"
+if "$BUF" breaking --against "$old"; then
+  echo "breaking: compatible with $commit"
+  exit 0
+fi
+was=$({ git show "$commit:messages/encoding.go" 2>/dev/null || true; } | format)
+now=$(format <messages/encoding.go)
+if git merge-base --is-ancestor v0.1.0 "$commit" 2>/dev/null; then
+  echo "breaking: journals of v0.1.0 and later must stay readable: undo the changes above" >&2
+  exit 1
+fi
+if [ "$now" -le "$was" ]; then
+  echo "breaking: the changes above break journals recorded at $commit: raise messages.JournalFormat above $was, then make corpus" >&2
+  exit 1
+fi
+echo "breaking: the changes above are allowed: JournalFormat was raised from $was to $now, and v0.1.0 is not released"

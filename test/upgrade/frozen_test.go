@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 
@@ -39,12 +38,11 @@ type frozen struct {
 	boxes      map[string]*cri.PodSandboxStatus
 	statuses   map[string]*cri.ContainerStatus
 	calls      []string // that would have changed something
-	dead       []string // sandboxes that were stopped and did not run
-	listed     int      // looks at everything
+	listed     int      // relists of everything
 }
 
 // markOf is what the agent with this root directory writes on all that it makes. An agent that computed another one
-// would take the pods of the version before for strangers'.
+// would take the recorded pods for a stranger's.
 func markOf(root string) string {
 	sum := sha256.Sum256([]byte(nodeName + "\n" + root))
 	return hex.EncodeToString(sum[:8])
@@ -79,43 +77,22 @@ func (f *frozen) forget() {
 	f.sandboxes, f.containers = nil, nil
 }
 
-// asked gives the calls that would have changed something, and how many looks at everything there were.
+// asked returns the calls that would have changed something, and how many relists of everything there were.
 func (f *frozen) asked() ([]string, int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.calls...), f.listed
 }
 
-// isDead notes a call that stops a sandbox that is not ready: that changes nothing that runs, and a version may want to be
-// sure that it has given back its network.
-func (f *frozen) isDead(req any) bool {
-	q, ok := req.(*cri.StopPodSandboxRequest)
-	if !ok {
-		return false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.boxes[q.GetPodSandboxId()].GetState() != cri.PodSandboxState_SANDBOX_NOTREADY {
-		return false
-	}
-	f.dead = append(f.dead, q.GetPodSandboxId())
-	return true
-}
-
-// stoppedDead gives the sandboxes that were stopped and did not run, one for each call.
-func (f *frozen) stoppedDead() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Sorted(slices.Values(f.dead))
-}
-
 // refuse notes a call that would change something.
 func (f *frozen) refuse(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if f.isDead(req) {
-		return &cri.StopPodSandboxResponse{}, nil
-	}
 	about := ""
 	switch q := req.(type) {
+	case *cri.StopPodSandboxRequest:
+		about = q.GetPodSandboxId()
+		if f.boxes[about].GetState() == cri.PodSandboxState_SANDBOX_NOTREADY {
+			return &cri.StopPodSandboxResponse{}, nil // changes nothing; an agent with a new journal makes sure
+		}
 	case *cri.RunPodSandboxRequest:
 		about = q.GetConfig().GetMetadata().GetName()
 	case *cri.CreateContainerRequest:

@@ -29,32 +29,29 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// A recording is made with each release, of the binary that was released, and named after it; it is never edited, and none
-// goes. If today's agent does not take one over, the code is wrong:
-//
-//	go test ./test/upgrade -record=../../bin/journalet -name=v1.2.3
-var (
-	record     = flag.String("record", "", "binary of a build to record first")
-	recordName = flag.String("name", "", "what the recording is called: the build's version")
-)
+// `make corpus` makes the recording when JournalFormat is raised, and else never: if the agent does not adopt it, the
+// code is wrong.
+var record = flag.Bool("upgrade.record", false, "record the root directory again, by the agent of this checkout")
 
-// recorded is what a recording holds besides the bus's folder and the manifests: what the runtime showed, and what the
-// build reported of its pods.
+// recorded is what the recording holds besides the bus's directory and the manifests: what the runtime showed, what the
+// agent reported of its pods, and what its journal folds to.
 type recorded struct {
 	Views                         map[string]string
+	State                         string
 	Sandboxes, SandboxStatuses    []json.RawMessage
 	Containers, ContainerStatuses []json.RawMessage
 }
 
 const (
+	recording = "testdata/root.tar.gz"
 	stateFile = "state.json"
-	// maxUnpacked bounds what is read of one file of a recording.
+	// maxUnpacked bounds what is read of one file of the recording.
 	maxUnpacked = 64 << 20
 	// onceMore is a script that ends its first run and goes on with its second; the runtime's behaviour knows it by name.
 	onceMore = "once-more"
 )
 
-// left are the files of the bus's folder that a recording does without: they are made anew, and some are secret.
+// left are the files of the bus's directory that the recording does without: the agent creates them, and some are secret.
 var left = []string{"LOCK", "RESERVE", "SEEN", "bus.sock", "credentials"}
 
 func (r *recorded) decode(t *testing.T, b json.RawMessage, into proto.Message) {
@@ -64,19 +61,22 @@ func (r *recorded) decode(t *testing.T, b json.RawMessage, into proto.Message) {
 	}
 }
 
-// container is the id of the container that runs in a pod.
-func (r *recorded) container(pod string) string {
+// running is the name of its pod, for each container that runs, by the container's id.
+func (r *recorded) running(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
 	for _, raw := range r.Containers {
 		c := new(cri.Container)
-		if protojson.Unmarshal(raw, c) == nil && c.GetLabels()[node.PodNameLabel] == pod && c.GetState() == cri.ContainerState_CONTAINER_RUNNING {
-			return c.GetId()
+		r.decode(t, raw, c)
+		if c.GetState() == cri.ContainerState_CONTAINER_RUNNING {
+			out[c.GetId()] = c.GetLabels()[node.PodNameLabel]
 		}
 	}
-	return "none of " + pod
+	return out
 }
 
-// unpack puts a recording's folders into dir.
-func unpack(t *testing.T, recording, dir string) *recorded {
+// unpack puts the recording's directories into dir.
+func unpack(t *testing.T, dir string) *recorded {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(readFile(t, recording)))
 	if err != nil {
@@ -107,13 +107,9 @@ func unpack(t *testing.T, recording, dir string) *recorded {
 	}
 }
 
-// recordBuild records a build: two runs, of which the first ended well, so that there is a snapshot, and the second did
+// recordRoot records two runs of the agent, of which the first ended well, so that there is a snapshot, and the second did
 // not, so that there are records after it.
-func recordBuild(t *testing.T) {
-	program, err := filepath.Abs(*record)
-	if err != nil || *recordName == "" {
-		t.Fatalf("-record and -name go together: %v", err)
-	}
+func recordRoot(t *testing.T, program string) {
 	rt := sim.New(sim.Options{Seed: 1, Images: []string{node.Image}, Behaviour: func(c *cri.ContainerConfig) (sim.Behaviour, bool) {
 		if !slices.Contains(c.GetCommand(), onceMore) {
 			return sim.Behaviour{}, false
@@ -146,11 +142,13 @@ func recordBuild(t *testing.T) {
 	a.Start()
 	a.Put("later.yaml", node.Manifest(node.Pod("later", node.Image, node.Idle)))
 	settled(a, 7)
-	r := look(t, rt)
+	r := inspect(t, rt)
+	var err error
 	if r.Views, err = views(a); err != nil {
 		t.Fatal(err)
 	}
 	a.Kill()
+	r.State = folded(t, a)
 	pack(t, a, r)
 }
 
@@ -189,8 +187,8 @@ func serveSim(t *testing.T, rt *sim.Runtime, dir string) string {
 	return "unix://" + l.Addr().String()
 }
 
-// look takes down what the runtime shows.
-func look(t *testing.T, rt *sim.Runtime) *recorded {
+// inspect records what the runtime shows.
+func inspect(t *testing.T, rt *sim.Runtime) *recorded {
 	t.Helper()
 	conn, err := rt.Dial()
 	if err != nil {
@@ -252,7 +250,7 @@ func pack(t *testing.T, a *node.Agent, r *recorded) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The runtime's objects name the folders of the recording's machine, which mean nothing to anybody.
+	// The runtime's objects name directories of the recording's machine.
 	state = bytes.ReplaceAll(state, []byte(a.Dir), []byte("/recorded"))
 	err = put(stateFile, state)
 	for _, dir := range []string{"root/bus", "pods"} {
@@ -270,9 +268,9 @@ func pack(t *testing.T, a *node.Agent, r *recorded) {
 		}))
 	}
 	err = errors.Join(err, archive.Close(), z.Close(),
-		os.WriteFile(filepath.Join("testdata", *recordName+".tar.gz"), out.Bytes(), 0o600))
+		os.MkdirAll(filepath.Dir(recording), 0o750), os.WriteFile(recording, out.Bytes(), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s has %d bytes", *recordName, out.Len())
+	t.Logf("%s has %d bytes", recording, out.Len())
 }

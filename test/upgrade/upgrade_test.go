@@ -1,7 +1,12 @@
 package upgrade
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,106 +15,248 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/source/manifest"
 	"github.com/journalet/journalet/test/node"
+	"github.com/journalet/journalet/test/simulation"
 )
 
 const (
-	// nodeName is the node of every recording: a journal belongs to one name.
+	// nodeName is the node of the recording: a journal belongs to one name.
 	nodeName = "upgrade"
 	// settle bounds what the agent does on a runtime that answers at once.
 	settle = time.Minute
-	// manifests is the folder of manifests, by a path that is the same in each recording and for each reader: it goes into
+	// manifests is the directory of manifests, by a path that is the same in the recording and for each reader: it goes into
 	// the pods' UIDs.
 	manifests = "/proc/self/cwd/pods"
-	// looks is how many times the agent must have looked at the whole runtime before nothing more is expected of it.
-	looks = 3
+	// relists is how many times the agent must have listed the whole runtime before nothing more is expected of it.
+	relists = 3
 )
 
-func TestWhatOlderBuildsLeftIsTakenOverUntouched(t *testing.T) {
-	if *record != "" {
-		t.Run("record", recordBuild)
-	}
-	program, err := node.Build(t.TempDir(), "")
+// adopting prepares an agent with the recorded root directory, on the runtime as it was recorded.
+func adopting(t *testing.T) (*node.Agent, *frozen, *recorded) {
+	t.Helper()
+	program, err := node.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	recordings, err := filepath.Glob("testdata/*.tar.gz")
-	if err != nil || len(recordings) == 0 {
-		t.Fatalf("no recordings in testdata: %v", err)
+	if *record {
+		*record = false
+		t.Run("record", func(t *testing.T) { recordRoot(t, program) })
 	}
-	for _, path := range recordings {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".tar.gz"), func(t *testing.T) { takesOver(t, program, path) })
-	}
+	rt := &frozen{}
+	a := newAgent(t, program, rt)
+	past := unpack(t, a.Dir)
+	rt.show(t, past, markOf(a.Root))
+	return a, rt, past
 }
 
-func takesOver(t *testing.T, program, recording string) {
-	old := &frozen{}
-	a := newAgent(t, program, old)
-	past := unpack(t, recording, a.Dir)
-	old.show(t, past, markOf(a.Root))
+func TestARecordedRootIsAdoptedUntouched(t *testing.T) {
+	a, rt, past := adopting(t)
+	if now := folded(t, a); now != past.State {
+		t.Errorf("its journal folds to another state: %s", firstDifference(past.State, now))
+	}
 	a.Start()
-
-	node.Eventually(t, settle, "every pod as the old build reported it", func() error {
-		now, err := views(a)
-		if err == nil && !maps.Equal(now, past.Views) {
-			err = fmt.Errorf("they are\n%s\nand were\n%s", lines(now), lines(past.Views))
-		}
-		return err
-	})
+	node.Eventually(t, settle, "every pod as it was reported", func() error { return reported(a, past.Views, views) })
 	// A pod that comes shows that the agent is at work; what it does to the others would stand before that.
 	a.Put("new.yaml", node.Manifest(node.Pod("new", node.Image, node.Idle)))
-	node.Eventually(t, settle, "the new pod's sandbox, and more looks at all pods", func() error {
-		calls, listed := old.asked()
-		if listed < looks || !slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "RunPodSandbox new-"+nodeName) }) {
-			return fmt.Errorf("%d looks, calls: %v", listed, calls)
+	node.Eventually(t, settle, "the new pod's sandbox, and more relists", func() error {
+		calls, listed := rt.asked()
+		if listed < relists || !slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "RunPodSandbox new-"+nodeName) }) {
+			return fmt.Errorf("%d relists, calls: %v", listed, calls)
 		}
 		return nil
 	})
-	calls, _ := old.asked()
-	for _, c := range calls {
-		if !strings.Contains(c, "new-"+nodeName) {
-			t.Errorf("the runtime was to be changed: %s", c)
-		}
-	}
-	now, err := views(a)
-	delete(now, "new-"+nodeName)
-	if err != nil || !maps.Equal(now, past.Views) {
-		t.Errorf("the pods are\n%s\nand were\n%s\n%v", lines(now), lines(past.Views), err)
+	untouched(t, rt, "new-"+nodeName)
+	if err := reported(a, past.Views, views); err != nil {
+		t.Error(err)
 	}
 	a.Verified()
 
-	// An old build did not keep that it had stopped them: once more, and from then on it is kept, over a restart too.
-	dead := old.stoppedDead()
-	if len(slices.Compact(slices.Clone(dead))) != len(dead) {
-		t.Errorf("dead sandboxes were stopped more than once: %v", dead)
-	}
-	a.Kill()
-	a.Start()
-	_, before := old.asked()
-	node.Eventually(t, settle, "looks at all pods after a restart", func() error {
-		if _, listed := old.asked(); listed < before+looks {
-			return fmt.Errorf("%d looks, and %d before", listed, before)
-		}
-		return nil
-	})
-	if again := old.stoppedDead(); !slices.Equal(again, dead) {
-		t.Errorf("dead sandboxes were stopped again after a restart: %v, and before %v", again, dead)
-	}
-
-	// What the old build began, this one ends: the right container of the right pod.
+	// What the recorded run began, this one ends: the right container of the right pod.
 	a.Remove("web.yaml")
-	want := "StopContainer " + past.container("web-"+nodeName)
+	var want string
+	for id, pod := range past.running(t) {
+		if pod == "web-"+nodeName {
+			want = "StopContainer " + id
+		}
+	}
 	node.Eventually(t, settle, want, func() error {
-		if calls, _ := old.asked(); !slices.Contains(calls, want) {
+		if calls, _ := rt.asked(); !slices.Contains(calls, want) {
 			return fmt.Errorf("calls: %v", calls)
 		}
 		return nil
 	})
 	a.Kill()
-	old.forget()
+	rt.forget()
+}
+
+// A root directory of another format is refused before anything in it is touched, and with the way on that the error names
+// the pods run on.
+func TestARootOfAnotherFormatIsRefusedUntouched(t *testing.T) {
+	a, rt, past := adopting(t)
+	for _, format := range []int{messages.JournalFormat - 1, messages.JournalFormat + 1} {
+		setFormat(t, a.Root, format)
+		before := contents(t, a.Root)
+		for range 2 { // a service manager tries again
+			a.Spawn()
+			if code := a.Process.Ended(t); code != 1 {
+				t.Errorf("exit code %d", code)
+			}
+			for _, words := range []string{
+				fmt.Sprintf("has format %d,", format), fmt.Sprintf("reads format %d only", messages.JournalFormat), "Nothing was changed",
+				"move " + a.Root + "/bus aside",
+			} {
+				if !strings.Contains(a.Process.Text(), words) {
+					t.Errorf("no word of %q in:\n%s", words, a.Process.Text())
+				}
+			}
+		}
+		if after := contents(t, a.Root); !maps.Equal(before, after) {
+			t.Errorf("the files of the root directory are not as they were: %v, and were %v", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+		}
+	}
+	if calls, listed := rt.asked(); len(calls) > 0 || listed > 0 {
+		t.Errorf("a refused agent asked the runtime: %d relists, %v", listed, calls)
+	}
+
+	if err := os.Rename(filepath.Join(a.Root, "bus"), filepath.Join(a.Dir, "aside")); err != nil {
+		t.Fatal(err)
+	}
+	a.Start()
+	node.Eventually(t, settle, "every container that runs as its pod's", func() error {
+		if _, listed := rt.asked(); listed < relists {
+			return fmt.Errorf("%d relists", listed)
+		}
+		return reported(a, past.running(t), running)
+	})
+	untouched(t, rt, "")
+	a.Kill()
+	rt.forget()
+}
+
+// untouched fails if the runtime was to be changed for another pod than this one; empty: for any.
+func untouched(t *testing.T, rt *frozen, but string) {
+	t.Helper()
+	calls, _ := rt.asked()
+	for _, c := range calls {
+		if but == "" || !strings.Contains(c, but) {
+			t.Errorf("the runtime was to be changed: %s", c)
+		}
+	}
+}
+
+// reported compares what the agent reports, seen by f, with what is wanted; the new pod is left out.
+func reported(a *node.Agent, want map[string]string, f func(*node.Agent) (map[string]string, error)) error {
+	now, err := f(a)
+	delete(now, "new-"+nodeName)
+	if err == nil && !maps.Equal(now, want) {
+		err = fmt.Errorf("the pods are\n%s\nand were\n%s", lines(now), lines(want))
+	}
+	return err
+}
+
+// running is the name of its pod, for each container that runs, by the container's id.
+func running(a *node.Agent) (map[string]string, error) {
+	pods, err := a.Pods()
+	out := map[string]string{}
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Running != nil {
+				out[node.BareID(c.ContainerID)] = p.Name
+			}
+		}
+	}
+	return out, err
+}
+
+// contents are all files below dir and what is in them.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			out[path] = string(readFile(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// headSlot is the room of each of the two heads in the head's file: length, CRC-32C, and the message.
+const headSlot = 512
+
+// setFormat makes the journal below root one of another format.
+func setFormat(t *testing.T, root string, format int) {
+	t.Helper()
+	path := filepath.Join(root, "bus", "HEAD")
+	file := readFile(t, path)
+	for slot := range slices.Chunk(file, headSlot) {
+		n := binary.LittleEndian.Uint32(slot)
+		if n == 0 {
+			continue
+		}
+		h := new(journaletv1.Head)
+		err := proto.Unmarshal(slot[8:8+n], h)
+		h.Format = uint32(format)
+		body, encoding := proto.Marshal(h)
+		if err = errors.Join(err, encoding); err != nil {
+			t.Fatal(err)
+		}
+		binary.LittleEndian.PutUint32(slot, uint32(len(body)))
+		binary.LittleEndian.PutUint32(slot[4:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+		copy(slot[8:], body)
+	}
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// folded is what the journal of an agent that does not run folds to. It leaves the files as they are.
+func folded(t *testing.T, a *node.Agent) string {
+	t.Helper()
+	b, err := bus.Prepare(t.Context(), bus.Options{Dir: filepath.Join(a.Root, "bus"), Node: nodeName, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close(t.Context()) }()
+	var recs []*journaletv1.Record
+	if err := b.Journal().Read(t.Context(), 1, 0, "", func(rec *journaletv1.Record, _ int) error {
+		recs = append(recs, rec)
+		return nil
+	}); err != nil || b.Journal().First() != 1 {
+		t.Fatalf("from record %d on: %v", b.Journal().First(), err)
+	}
+	state, err := simulation.StateText(recs, func(digest string) (*corev1.Pod, error) {
+		text, err := b.Manifests().Get(t.Context(), digest)
+		if err != nil {
+			return nil, err
+		}
+		return manifest.Load(text)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(state)
+}
+
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d: want %s, got %s", i+1, w[i], g[i])
+		}
+	}
+	return fmt.Sprintf("want %d lines, got %d", len(w), len(g))
 }
 
 // newAgent prepares an agent on a runtime that is no real one.

@@ -1,0 +1,82 @@
+package arch
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// repository is a git repository with breaking.sh in its place, and a format of the journal.
+type repository struct {
+	*testing.T
+	dir string
+}
+
+func (r repository) write(name, text string) {
+	r.Helper()
+	path := filepath.Join(r.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r repository) git(args ...string) {
+	r.Helper()
+	args = append([]string{"-C", r.dir, "-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"}, args...)
+	if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+		r.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+}
+
+func (r repository) format(n string) {
+	r.Helper()
+	r.write("messages/encoding.go", "package messages\n\nconst JournalFormat = "+n+"\n")
+}
+
+func TestABreakingChangeIsAllowedWithAnotherFormatAndBeforeTheFirstReleaseOnly(t *testing.T) {
+	script, err := os.ReadFile("../tools/breaking.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, buf, format string
+		tag               string // on the base, empty for none
+		fails             bool
+		says              string
+	}{
+		{name: "compatible", buf: "true", format: "2", says: "compatible with"},
+		{name: "compatible after the release", buf: "true", format: "2", tag: "v0.1.0", says: "compatible with"},
+		{name: "raised", buf: "false", format: "3", says: "allowed: JournalFormat was raised from 2 to 3"},
+		{name: "not raised", buf: "false", format: "2", fails: true, says: "raise messages.JournalFormat above 2"},
+		{name: "lowered", buf: "false", format: "1", fails: true, says: "raise messages.JournalFormat above 2"},
+		{name: "raised before another tag's release", buf: "false", format: "3", tag: "v0.0.9", says: "allowed"},
+		{name: "raised after the release", buf: "false", format: "3", tag: "v0.1.0", fails: true, says: "v0.1.0 and later must stay readable"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := repository{t, t.TempDir()}
+			r.git("init", "-q", "-b", "main")
+			r.write("test/tools/breaking.sh", string(script))
+			r.write("proto/a.proto", "syntax = \"proto3\";\n")
+			r.write("buf.yaml", "version: v2\n")
+			r.format("2")
+			r.git("add", ".")
+			r.git("commit", "-q", "-m", "base")
+			if c.tag != "" {
+				r.git("tag", c.tag)
+			}
+			r.git("switch", "-q", "-c", "change")
+			r.format(c.format)
+			r.write("proto/a.proto", "syntax = \"proto3\";\n// changed\n")
+			r.git("commit", "-q", "-a", "-m", "change")
+			cmd := exec.Command("bash", filepath.Join(r.dir, "test/tools/breaking.sh"))
+			cmd.Env = append(os.Environ(), "BUF="+c.buf, "BREAKING_BASE=")
+			out, err := cmd.CombinedOutput()
+			if (err != nil) != c.fails || !strings.Contains(string(out), c.says) {
+				t.Errorf("%v, want a failure: %t, and %q in:\n%s", err, c.fails, c.says, out)
+			}
+		})
+	}
+}
