@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -40,9 +39,7 @@ func (fs fileSet) apply(name string, e Effect) {
 	fs[name] = &text
 }
 
-func (fs fileSet) clone() fileSet { return maps.Clone(fs) }
-
-// hostPath maps a path in the container to the host by the longest mount that holds it; forWrite refuses read-only ones.
+// hostPath maps a path in the container to the host by the longest mount above it; forWrite refuses read-only ones.
 func hostPath(config *cri.ContainerConfig, name string, forWrite bool) (string, bool) {
 	name = path.Clean("/" + name)
 	var best *cri.Mount
@@ -62,7 +59,7 @@ func hostPath(config *cri.ContainerConfig, name string, forWrite bool) (string, 
 	return filepath.Join(best.GetHostPath(), rest), true
 }
 
-// readFile gives a file's content as a process of the container sees it.
+// readFile returns a file's content as a process of the container sees it.
 func readFile(config *cri.ContainerConfig, fs fileSet, name string) (string, error) {
 	name = path.Clean("/" + name)
 	if text, ok := fs[name]; ok {

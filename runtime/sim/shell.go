@@ -2,7 +2,7 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -10,237 +10,291 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
 )
 
-// Bounds of playing a script: what loops beyond them goes on forever, silently.
+// Bounds of a script. One that loops beyond them runs forever, silently.
 const (
+	maxScriptBytes  = 16 << 10
 	maxShellSteps   = 2_000
 	maxShellEffects = 1_000
 	maxShellBytes   = 1 << 20  // of all output together; the rest is dropped
-	maxWordBytes    = 64 << 10 // of one word after expansion; beyond it the script isn't understood
+	maxValueBytes   = 64 << 10 // of all variables in one expansion; a script beyond it is not understood
 )
 
-// shell plays a script in no time and notes what would happen when. It understands lists, && and ||, if, while, until,
-// for, groups, background jobs with wait, quotes, $NAME, output redirection, and the commands in builtins below. Not
-// understood are pipes, substitutions, functions and here-documents; meeting one makes the process run forever.
+// shell runs a script in no time and records what would happen when. Package syntax parses it, package expand expands
+// its words, and this evaluates the rest. The library's interpreter is not used: it runs background jobs and pipes in
+// goroutines that no virtual clock orders, some of its builtins and variables reach the host, and it bounds neither
+// loops nor strings. Not understood are pipes, command substitutions, functions, case, here-documents, brace expansion
+// and input redirection: from there on the process runs forever.
 type shell struct {
-	config *cri.ContainerConfig
-	files  fileSet
-	env    map[string]string
-	order  []string // names in env, as they came
-	params []string
-	dir    string
+	config   *cri.ContainerConfig
+	files    fileSet
+	vars     map[string]string
+	params   []string // $0, $1, ...
+	dir      string
+	out, err sink   // of the current command
+	program  string // the container's own, without env and busybox before it
+	inScript bool
+	trap     *string // the handler of TERM
 
-	now     time.Duration // since the process began
-	effects []Effect
-	jobs    []time.Duration // when each background job ends, Forever if never
-	status  int32
-	steps   int
-	bytes   int // of effects so far
-	trap    *string
-	errexit bool
-	done    bool // exit was called, or the rest can't be known
-	lost    bool // something was not understood, or never ends
-	oom     bool
+	now       time.Duration   // since the process began
+	effects   []Effect        // in the order of the script, which is not that of time beside background jobs
+	jobs      []time.Duration // when each background job ends, Forever if never
+	status    int32
+	errexit   bool
+	condition bool // a failure is an outcome here: errexit does not apply
+	done      bool // exit was called, or the rest is unknown
+	lost      bool // something is not understood, or never ends
+	oom       bool
 
-	out      Stream // where stdout of the current command goes
-	toFile   string
-	toAppend bool
+	steps    int
+	bytes    int // of effects so far
+	expanded int // bytes of variables in the current expansion
+}
+
+// sink is a stream, or a file if file is set.
+type sink struct {
+	stream Stream
+	file   string
 }
 
 func newShell(config *cri.ContainerConfig, files fileSet) *shell {
-	sh := &shell{config: config, files: files.clone(), env: map[string]string{}, dir: cmp.Or(config.GetWorkingDir(), "/")}
+	sh := &shell{
+		config: config, files: maps.Clone(files), vars: map[string]string{}, dir: cmp.Or(config.GetWorkingDir(), "/"),
+		out: sink{stream: Stdout}, err: sink{stream: Stderr},
+	}
 	for _, kv := range config.GetEnvs() {
-		sh.setEnv(kv.GetKey(), string(kv.GetValue()))
+		sh.vars[kv.GetKey()] = string(kv.GetValue())
 	}
 	return sh
 }
 
-func (sh *shell) setEnv(k, v string) {
-	if _, ok := sh.env[k]; !ok {
-		sh.order = append(sh.order, k)
-	}
-	sh.env[k] = v
+// lose gives up: the process runs forever from here.
+func (sh *shell) lose() int32 {
+	sh.lost, sh.done = true, true
+	return 0
 }
 
-// lose gives up: the process runs forever from here.
-func (sh *shell) lose() { sh.lost, sh.done = true, true }
-
-func (sh *shell) runScript(src string) {
-	n, err := parse(src)
-	if err != nil {
+// interpret runs a script; sh.status is its exit status afterwards.
+func (sh *shell) interpret(src string) {
+	sh.inScript = true
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(src), "")
+	if err != nil || len(src) > maxScriptBytes {
 		sh.lose()
 		return
 	}
-	sh.run(n)
+	sh.list(file.Stmts)
 }
 
-// run plays one node; sh.status is its exit status afterwards.
-func (sh *shell) run(n *node) {
+func (sh *shell) list(stmts []*syntax.Stmt) {
+	for _, st := range stmts {
+		sh.statement(st)
+	}
+}
+
+func (sh *shell) statement(st *syntax.Stmt) {
+	if sh.steps++; sh.steps > maxShellSteps {
+		sh.lose()
+	}
+	out, err := sh.out, sh.err
+	for _, r := range st.Redirs {
+		sh.redirect(r)
+	}
+	switch {
+	case sh.done:
+	case st.Background:
+		sh.background(st.Cmd)
+	default:
+		sh.command(st.Cmd)
+	}
+	sh.out, sh.err = out, err
 	if sh.done {
 		return
 	}
-	if sh.steps++; sh.steps > maxShellSteps {
+	switch st.Cmd.(type) {
+	case *syntax.CallExpr, *syntax.Subshell: // of the others, the command that failed has ended the script
+		sh.done = sh.errexit && !sh.condition && !st.Negated && sh.status != 0
+	}
+	if st.Negated {
+		sh.status = statusOf(sh.status != 0)
+	}
+}
+
+func (sh *shell) command(cmd syntax.Command) {
+	switch c := cmd.(type) {
+	case nil: // only redirections
+		sh.status = 0
+	case *syntax.CallExpr:
+		sh.call(c)
+	case *syntax.Block:
+		sh.list(c.Stmts)
+	case *syntax.Subshell:
+		sub := sh.fork()
+		sub.list(c.Stmts)
+		sh.join(sub)
+	case *syntax.BinaryCmd:
+		if c.Op != syntax.AndStmt && c.Op != syntax.OrStmt {
+			sh.lose()
+		} else if sh.holds(c.X) == (c.Op == syntax.AndStmt) {
+			sh.statement(c.Y)
+		}
+	case *syntax.IfClause:
+		switch {
+		case len(c.Cond) == 0 || sh.holds(c.Cond...): // an else has no condition
+			sh.list(c.Then)
+		case c.Else != nil:
+			sh.command(c.Else)
+		case !sh.done:
+			sh.status = 0
+		}
+	case *syntax.WhileClause:
+		var status int32
+		for sh.holds(c.Cond...) != c.Until && !sh.done {
+			sh.list(c.Do)
+			status = sh.status
+		}
+		if !sh.done {
+			sh.status = status
+		}
+	case *syntax.ForClause:
+		sh.forEach(c)
+	default:
+		sh.lose()
+	}
+}
+
+// holds runs a condition and reports whether it succeeded.
+func (sh *shell) holds(cond ...*syntax.Stmt) bool {
+	nested := sh.condition
+	sh.condition = true
+	sh.list(cond)
+	sh.condition = nested
+	return sh.status == 0
+}
+
+func (sh *shell) forEach(c *syntax.ForClause) {
+	words, ok := c.Loop.(*syntax.WordIter)
+	if !ok || !words.InPos.IsValid() {
 		sh.lose()
 		return
 	}
-	switch n.kind {
-	case "seq":
+	items := sh.fields(words.Items...)
+	if len(items) == 0 {
 		sh.status = 0
-		for _, k := range n.kids {
-			sh.run(k)
-			if sh.errexit && sh.status != 0 && k.kind == "simple" {
-				sh.done = true
-			}
-		}
-	case "and", "or":
-		sh.run(n.kids[0])
-		if (sh.status == 0) == (n.kind == "and") {
-			sh.run(n.kids[1])
-		}
-	case "not":
-		sh.run(n.kids[0])
-		sh.status = boolStatus(sh.status != 0)
-	case "while", "until":
-		sh.loop(n)
-	case "if":
-		sh.runIf(n)
-	case "for":
-		words := sh.expandAll(n.words)
-		for _, w := range words {
-			if sh.done {
-				return
-			}
-			sh.setEnv(n.name, w)
-			sh.run(n.kids[0])
-		}
-	case "background":
-		sh.background(n.kids[0])
-	case "simple":
-		sh.runSimple(n)
+	}
+	for _, w := range items {
+		sh.vars[words.Name.Value] = w
+		sh.list(c.Do)
 	}
 }
 
-func (sh *shell) loop(n *node) {
-	for !sh.done {
-		errexit := sh.errexit
-		sh.errexit = false
-		sh.run(n.kids[0])
-		sh.errexit = errexit
-		if (sh.status == 0) != (n.kind == "while") {
-			sh.status = 0
-			return
-		}
-		sh.run(n.kids[1])
-	}
+// fork returns a subshell: time and effects go on in it, variables and traps are its own.
+func (sh *shell) fork() *shell {
+	sub := *sh
+	sub.vars, sub.jobs, sub.trap = maps.Clone(sh.vars), nil, nil
+	return &sub
 }
 
-func (sh *shell) runIf(n *node) {
-	errexit := sh.errexit
-	sh.errexit = false
-	sh.run(n.kids[0])
-	sh.errexit = errexit
+// join takes over from a subshell that has ended.
+func (sh *shell) join(sub *shell) {
+	sh.now, sh.status, sh.lost, sh.oom, sh.done = sub.now, sub.status, sub.lost, sub.oom, sub.lost || sub.oom
+	sh.effects, sh.steps, sh.bytes = sub.effects, sub.steps, sub.bytes
+}
+
+// background runs a job beside the script and keeps its end for wait.
+func (sh *shell) background(cmd syntax.Command) {
+	job := sh.fork()
+	job.command(cmd)
+	end := job.now
+	if job.lost {
+		end = Forever
+	}
+	sh.jobs = append(sh.jobs, end)
+	sh.effects, sh.steps, sh.bytes, sh.status = job.effects, job.steps, job.bytes, 0
+}
+
+func (sh *shell) call(c *syntax.CallExpr) {
+	argv := sh.fields(c.Args...)
+	if len(argv) > 0 && len(c.Assigns) > 0 {
+		defer func(vars map[string]string) { sh.vars = vars }(maps.Clone(sh.vars)) // they are the command's only
+	}
+	for _, a := range c.Assigns {
+		sh.vars[a.Name.Value] = sh.literal(a.Value)
+	}
 	switch {
-	case sh.status == 0:
-		sh.run(n.kids[1])
-	case n.kids[2] != nil:
-		sh.run(n.kids[2])
+	case sh.done:
+	case len(argv) > 0:
+		sh.status = sh.run(argv)
 	default:
 		sh.status = 0
 	}
 }
 
-// background plays a job beside the script: its effects are merged, its end is kept for wait.
-func (sh *shell) background(n *node) {
-	job := *sh
-	job.effects, job.jobs, job.trap = nil, nil, nil
-	job.run(n)
-	end := job.now
-	if job.lost {
-		end = Forever
+// export sets a variable if pair is NAME=value, and reports whether it is.
+func (sh *shell) export(pair string) bool {
+	name, value, ok := strings.Cut(pair, "=")
+	if ok {
+		sh.vars[name] = value
 	}
-	sh.steps, sh.bytes = job.steps, job.bytes
-	sh.jobs = append(sh.jobs, end)
-	sh.effects = append(sh.effects, job.effects...)
-	slices.SortStableFunc(sh.effects, func(a, b Effect) int { return cmp.Compare(a.After, b.After) })
-	sh.status = 0
+	return ok
 }
 
-func (sh *shell) runSimple(n *node) {
-	sh.out, sh.toFile, sh.toAppend = Stdout, "", false
-	for _, r := range n.redir {
-		sh.redirect(r)
+func (sh *shell) redirect(r *syntax.Redirect) {
+	target, to := sh.literal(r.Word), &sh.out
+	if r.N != nil && r.N.Value == "2" {
+		to = &sh.err
 	}
-	rest := n.words
-	for ; len(rest) > 0 && isAssignment(rest[0]); rest = rest[1:] {
-		k, v, _ := strings.Cut(strings.Join(sh.expand(rest[0]), " "), "=")
-		sh.setEnv(k, v)
-	}
-	words := sh.expandAll(rest)
-	if sh.done {
-		return
-	}
-	if len(words) == 0 {
-		sh.status = 0
-		if sh.toFile != "" {
-			sh.emit("")
-		}
-		return
-	}
-	sh.simple(words)
-}
-
-func (sh *shell) redirect(r redirect) {
-	switch r.op {
-	case ">", ">>":
-		sh.toFile, sh.toAppend = sh.abs(strings.Join(sh.expand(r.target), " ")), r.op == ">>"
-		switch sh.toFile {
-		case "/dev/stderr", "/proc/1/fd/2":
-			sh.toFile, sh.out = "", Stderr
-		case "/dev/stdout", "/proc/1/fd/1":
-			sh.toFile = ""
-		}
-	case ">&2", "1>&2":
-		sh.out, sh.toFile = Stderr, ""
+	switch {
+	case sh.done:
+	case r.N != nil && r.N.Value != "1" && r.N.Value != "2":
+		sh.lose()
+	case r.Op == syntax.DplOut && target == "1":
+		*to = sh.out
+	case r.Op == syntax.DplOut && target == "2":
+		*to = sh.err
+	case r.Op == syntax.RdrOut || r.Op == syntax.AppOut:
+		*to = sh.open(sh.abs(target), r.Op == syntax.AppOut)
+	default:
+		sh.lose()
 	}
 }
 
-// isAssignment knows NAME=value at the front of a command.
-func isAssignment(t token) bool {
-	name, _, ok := strings.Cut(t.parts[0].text, "=")
-	if !ok || name == "" || t.parts[0].quoted || name[0] >= '0' && name[0] <= '9' {
-		return false
+// open creates a file, or empties it unless it is written to at its end.
+func (sh *shell) open(file string, atEnd bool) sink {
+	switch file {
+	case "/dev/stdout", "/proc/1/fd/1":
+		return sink{stream: Stdout}
+	case "/dev/stderr", "/proc/1/fd/2":
+		return sink{stream: Stderr}
 	}
-	return strings.Trim(name, nameRunes) == ""
+	sh.change(Effect{File: file, Append: atEnd})
+	return sink{file: file}
 }
 
-const nameRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
-
-// emit is a command's output, to a stream or a file.
-func (sh *shell) emit(text string) { sh.emitTo(sh.out, text) }
-
-func (sh *shell) emitTo(stream Stream, text string) {
-	if sh.toFile != "" && stream == sh.out {
-		sh.change(Effect{File: sh.toFile, Text: text, Append: sh.toAppend})
-		return
-	}
-	if text != "" {
-		sh.note(Effect{Stream: stream, Text: text})
+func (sh *shell) write(to sink, text string) {
+	switch {
+	case text == "":
+	case to.file != "":
+		sh.change(Effect{File: to.file, Text: text, Append: true})
+	default:
+		sh.note(Effect{Stream: to.stream, Text: text})
 	}
 }
 
-// change notes a change to a file and makes it visible to the rest of the script.
+// change records a change to a file and shows it to the rest of the script.
 func (sh *shell) change(e Effect) {
 	if e.File == "/dev/null" {
 		return
 	}
+	view := e
 	if e.Append {
-		// The file may live behind a mount: keep the view of it whole, whatever the effect will be.
+		// The file may be on the host, where the effect comes later: the script's view holds all of it.
 		old, _ := readFile(sh.config, sh.files, e.File)
-		sh.files.apply(e.File, Effect{Text: old + e.Text})
-	} else {
-		sh.files.apply(e.File, e)
+		view = Effect{Text: old + e.Text}
 	}
+	sh.files.apply(e.File, view)
 	sh.note(e)
 }
 
@@ -259,99 +313,74 @@ func (sh *shell) abs(name string) string {
 	return path.Clean(name)
 }
 
-func (sh *shell) expandAll(words []token) (out []string) {
+// expansion is the environment of one expansion: without command substitution, without globbing.
+func (sh *shell) expansion() *expand.Config {
+	sh.expanded = 0
+	return &expand.Config{Env: expand.FuncEnviron(sh.variable)}
+}
+
+func (sh *shell) fields(words ...*syntax.Word) []string {
 	for _, w := range words {
-		if sh.done {
+		if w := *w; syntax.SplitBraces(&w) { // {1..1000000000}
+			sh.lose()
 			return nil
 		}
-		out = append(out, sh.expand(w)...)
 	}
-	return out
-}
-
-// expand replaces variables. A word made only of an unquoted variable falls apart at blanks, or away if it is empty.
-func (sh *shell) expand(t token) []string {
-	var b strings.Builder
-	quoted := false
-	for _, p := range t.parts {
-		quoted = quoted || p.quoted
-		if p.expand {
-			b.WriteString(sh.substitute(p.text))
-		} else {
-			b.WriteString(p.text)
-		}
-	}
-	if b.Len() > maxWordBytes {
+	fields, err := expand.Fields(sh.expansion(), words...)
+	if err != nil {
 		sh.lose()
-		return nil
 	}
-	if !quoted && strings.Contains(t.parts[0].text, "$") {
-		return strings.Fields(b.String())
-	}
-	return []string{b.String()}
+	return fields
 }
 
-func (sh *shell) substitute(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '$' || i+1 == len(s) {
-			b.WriteByte(s[i])
-			continue
-		}
-		rest := s[i+1:]
-		switch rest[0] {
-		case '{':
-			end := strings.IndexByte(rest, '}')
-			if end < 0 || strings.Trim(rest[1:end], nameRunes) != "" {
-				sh.lose() // ${NAME:-default} and its kin
-				return ""
-			}
-			b.WriteString(sh.variable(rest[1:end]))
-			i += end + 1
-		case '?', '$', '#':
-			b.WriteString(sh.variable(rest[:1]))
-			i++
-		default:
-			n := len(rest) - len(strings.TrimLeft(rest, nameRunes))
-			if n == 0 {
-				b.WriteByte('$')
-				continue
-			}
-			b.WriteString(sh.variable(rest[:n]))
-			i += n
-		}
+func (sh *shell) literal(w *syntax.Word) string {
+	text, err := expand.Literal(sh.expansion(), w)
+	if err != nil {
+		sh.lose()
 	}
-	return b.String()
+	return text
 }
 
 func (sh *shell) variable(name string) string {
+	value := sh.vars[name]
 	switch name {
 	case "?":
-		return strconv.Itoa(int(sh.status))
+		value = strconv.Itoa(int(sh.status))
 	case "$":
-		return "1"
+		value = "1"
 	case "#":
-		return strconv.Itoa(max(len(sh.params)-1, 0))
+		value = strconv.Itoa(max(len(sh.params)-1, 0))
+	case "@", "*":
+		value = strings.Join(sh.params[min(len(sh.params), 1):], " ")
 	case "PWD":
-		return sh.dir
+		value = sh.dir
 	}
-	if i, err := strconv.Atoi(name); err == nil {
-		if i < len(sh.params) {
-			return sh.params[i]
-		}
+	if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(sh.params) {
+		value = sh.params[i]
+	}
+	if user, ok := strings.CutPrefix(name, "HOME "); ok {
+		value = "~" + user // without a value, package expand searches the host's users
+	}
+	if sh.expanded += len(value); sh.expanded > maxValueBytes {
+		sh.lose()
 		return ""
 	}
-	return sh.env[name]
+	return value
 }
 
-func boolStatus(ok bool) int32 {
+func statusOf(ok bool) int32 {
 	if ok {
 		return 0
 	}
 	return 1
 }
 
-func (sh *shell) fail(code int32, format string, args ...any) {
-	sh.emitTo(Stderr, fmt.Sprintf(format, args...)+"\n")
-	sh.status = code
+// result returns what was recorded as a behaviour.
+func (sh *shell) result() Behaviour {
+	slices.SortStableFunc(sh.effects, func(a, b Effect) int { return cmp.Compare(a.After, b.After) })
+	b := Behaviour{RunFor: sh.now, ExitCode: sh.status, OOM: sh.oom, Effects: sh.effects}
+	if sh.lost {
+		b.RunFor, b.ExitCode = Forever, 0
+	}
+	return b
 }

@@ -6,11 +6,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// defaultMemoryBytes is what a process uses that says nothing: about a small program of an image's.
-const defaultMemoryBytes = 1 << 20
+// processMemoryBytes is what each process uses.
+const processMemoryBytes = 1 << 20
 
-// ContainerStats tells the memory that a container uses, and nothing else.
-func (s *runtimeService) ContainerStats(_ context.Context, req *cri.ContainerStatsRequest) (*cri.ContainerStatsResponse, error) {
+// ContainerStats reports the memory that a container uses, and nothing else.
+func (s *runtimeService) ContainerStats(
+	_ context.Context, req *cri.ContainerStatsRequest,
+) (*cri.ContainerStatsResponse, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	c := s.r.findContainer(req.GetContainerId())
@@ -21,19 +23,16 @@ func (s *runtimeService) ContainerStats(_ context.Context, req *cri.ContainerSta
 		Id: c.id, Metadata: c.config.GetMetadata(), Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(),
 	}}
 	if c.state == cri.ContainerState_CONTAINER_RUNNING && c.process != nil {
-		used := c.process.b.MemoryBytes
-		if used == 0 {
-			used = defaultMemoryBytes
-		}
-		stats.Memory = &cri.MemoryUsage{
-			Timestamp: s.r.clock.Now().UnixNano(), UsageBytes: &cri.UInt64Value{Value: used}, WorkingSetBytes: &cri.UInt64Value{Value: used},
-		}
+		used := &cri.UInt64Value{Value: processMemoryBytes}
+		stats.Memory = &cri.MemoryUsage{Timestamp: s.r.clock.Now().UnixNano(), UsageBytes: used, WorkingSetBytes: used}
 	}
 	return &cri.ContainerStatsResponse{Stats: stats}, nil
 }
 
 // UpdatePodSandboxResources takes what a pod has as a whole. As with containerd without plugins, it changes nothing.
-func (s *runtimeService) UpdatePodSandboxResources(_ context.Context, req *cri.UpdatePodSandboxResourcesRequest) (*cri.UpdatePodSandboxResourcesResponse, error) {
+func (s *runtimeService) UpdatePodSandboxResources(
+	_ context.Context, req *cri.UpdatePodSandboxResourcesRequest,
+) (*cri.UpdatePodSandboxResourcesResponse, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	if s.r.findSandbox(req.GetPodSandboxId()) == nil {
