@@ -1,8 +1,8 @@
 package sim
 
 import (
-	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -26,14 +26,13 @@ type realClock struct{}
 func (realClock) Now() time.Time                            { return time.Now() }
 func (realClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
 
-// ManualClock stands still until Advance turns it. Timers fire on the goroutine that calls Advance, in order of their
+// ManualClock stands still until Advance moves it. Timers fire on the goroutine that calls Advance, in order of their
 // deadline and, among equals, in the order they were set: one seed and one script of advances is one run.
 type ManualClock struct {
 	mu      sync.Mutex
 	now     time.Time
-	seq     uint64
-	timers  timerHeap
-	changed chan struct{} // closed and replaced whenever the set of timers changes
+	timers  []*manualTimer // in the order in which they fire
+	changed chan struct{}  // closed and replaced whenever the set of timers changes
 }
 
 // NewManualClock returns a clock that shows start.
@@ -41,7 +40,7 @@ func NewManualClock(start time.Time) *ManualClock {
 	return &ManualClock{now: start, changed: make(chan struct{})}
 }
 
-// Now is the time the clock was last turned to.
+// Now is the time that the clock was last moved to.
 func (c *ManualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,19 +51,22 @@ func (c *ManualClock) Now() time.Time {
 func (c *ManualClock) AfterFunc(d time.Duration, f func()) Timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seq++
-	t := &manualTimer{clock: c, at: c.now.Add(max(d, 0)), seq: c.seq, f: f}
-	heap.Push(&c.timers, t)
+	t := &manualTimer{clock: c, at: c.now.Add(max(d, 0)), f: f}
+	c.timers = append(c.timers, t)
+	slices.SortStableFunc(c.timers, func(a, b *manualTimer) int { return a.at.Compare(b.at) })
 	c.signal()
 	return t
 }
 
-// Advance moves the clock by d, firing what becomes due on the way at its own time, including timers set by what fired.
+// Advance moves the clock by d and fires what becomes due on the way at its own time, including timers that the fired
+// ones set.
 func (c *ManualClock) Advance(d time.Duration) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	end := c.now.Add(max(d, 0))
 	for len(c.timers) > 0 && !c.timers[0].at.After(end) {
-		t := heap.Pop(&c.timers).(*manualTimer)
+		t := c.timers[0]
+		c.timers = c.timers[1:]
 		if t.at.After(c.now) {
 			c.now = t.at
 		}
@@ -76,29 +78,10 @@ func (c *ManualClock) Advance(d time.Duration) {
 	if end.After(c.now) {
 		c.now = end
 	}
-	c.mu.Unlock()
 }
 
-// Next tells how long until the first pending timer; false if there is none. A simulation that only jumps from event
-// to event advances by exactly this.
-func (c *ManualClock) Next() (time.Duration, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.timers) == 0 {
-		return 0, false
-	}
-	return max(c.timers[0].at.Sub(c.now), 0), true
-}
-
-// Pending is the number of armed timers.
-func (c *ManualClock) Pending() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.timers)
-}
-
-// WaitPending returns once at least n timers are armed, or with the context's error. A test uses it to turn the clock
-// only after the call it watches has begun to wait.
+// WaitPending returns once at least n timers are armed, or with the context's error. A test uses it to move the clock
+// only after the call that it watches has begun to wait.
 func (c *ManualClock) WaitPending(ctx context.Context, n int) error {
 	for {
 		c.mu.Lock()
@@ -124,38 +107,18 @@ func (c *ManualClock) signal() {
 type manualTimer struct {
 	clock *ManualClock
 	at    time.Time
-	seq   uint64
-	index int // in the heap, -1 once fired or stopped
 	f     func()
 }
 
 func (t *manualTimer) Stop() bool {
-	t.clock.mu.Lock()
-	defer t.clock.mu.Unlock()
-	if t.index < 0 {
+	c := t.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.timers, t)
+	if i < 0 {
 		return false
 	}
-	heap.Remove(&t.clock.timers, t.index)
-	t.clock.signal()
+	c.timers = slices.Delete(c.timers, i, i+1)
+	c.signal()
 	return true
-}
-
-type timerHeap []*manualTimer
-
-func (h timerHeap) Len() int { return len(h) }
-func (h timerHeap) Less(i, j int) bool {
-	if !h[i].at.Equal(h[j].at) {
-		return h[i].at.Before(h[j].at)
-	}
-	return h[i].seq < h[j].seq
-}
-func (h timerHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-func (h *timerHeap) Push(x any)   { t := x.(*manualTimer); t.index = len(*h); *h = append(*h, t) }
-func (h *timerHeap) Pop() any {
-	old := *h
-	t := old[len(old)-1]
-	old[len(old)-1] = nil
-	t.index = -1
-	*h = old[:len(old)-1]
-	return t
 }

@@ -14,27 +14,25 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Exit codes and reasons as containerd gives them.
+// Exit codes and reasons as containerd reports them.
 const (
 	exitCodeTERM       = 143 // 128 + SIGTERM
 	exitCodeKILL       = 137 // 128 + SIGKILL
 	exitCodeStartError = 128
-	exitCodeUnknown    = 255
 
 	reasonCompleted  = "Completed"
 	reasonError      = "Error"
 	reasonOOM        = "OOMKilled"
 	reasonStartError = "StartError"
-	reasonUnknown    = "Unknown"
 )
 
-// streamChunk is how many items one message of a streamed list carries.
-const streamChunk = 100
+// errReserved refuses a name that is reserved already, with the code of containerd 2.4.
+func errReserved(kind, name, holder string) error {
+	return status.Errorf(codes.FailedPrecondition, "failed to reserve %s name %q: name %q is reserved for %q",
+		kind, name, name, holder)
+}
 
-// reservedCode is the code of a refused twin, as containerd 2.4 answers it.
-const reservedCode = codes.FailedPrecondition
-
-// container is one container. id to createdAt are fixed when it is made.
+// container is one container. Fields id to createdAt never change.
 type container struct {
 	id        string
 	name      string // the reserved name
@@ -62,7 +60,9 @@ func containerName(m *cri.ContainerMetadata, s *cri.PodSandboxMetadata) string {
 	return strings.Join([]string{m.GetName(), s.GetName(), s.GetNamespace(), s.GetUid(), fmt.Sprint(m.GetAttempt())}, "_")
 }
 
-func (s *runtimeService) CreateContainer(_ context.Context, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
+func (s *runtimeService) CreateContainer(
+	_ context.Context, req *cri.CreateContainerRequest,
+) (*cri.CreateContainerResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *runtimeService) CreateContainer(_ context.Context, req *cri.CreateConta
 	}
 	name := containerName(config.GetMetadata(), req.GetSandboxConfig().GetMetadata())
 	if holder, taken := r.state.containerNames[name]; taken {
-		return nil, status.Errorf(reservedCode, "failed to reserve container name %q: name %q is reserved for %q", name, name, holder)
+		return nil, errReserved("container", name, holder)
 	}
 	img := r.findImage(config.GetImage().GetImage())
 	if img == nil {
@@ -105,7 +105,9 @@ func (s *runtimeService) CreateContainer(_ context.Context, req *cri.CreateConta
 	return &cri.CreateContainerResponse{ContainerId: c.id}, nil
 }
 
-func (s *runtimeService) RemoveContainer(_ context.Context, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
+func (s *runtimeService) RemoveContainer(
+	_ context.Context, req *cri.RemoveContainerRequest,
+) (*cri.RemoveContainerResponse, error) {
 	if req.GetContainerId() == "" {
 		return nil, errEmptyID
 	}
@@ -126,7 +128,9 @@ func (r *Runtime) removeContainer(c *container) {
 	r.publish(c.id, c.sandboxID, cri.ContainerEventType_CONTAINER_DELETED_EVENT)
 }
 
-func (s *runtimeService) ContainerStatus(_ context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (s *runtimeService) ContainerStatus(
+	_ context.Context, req *cri.ContainerStatusRequest,
+) (*cri.ContainerStatusResponse, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	c := s.r.findContainer(req.GetContainerId())
@@ -156,7 +160,7 @@ func (r *Runtime) containerStatus(c *container) *cri.ContainerStatus {
 	switch c.state {
 	case cri.ContainerState_CONTAINER_RUNNING:
 		st.StartedAt = c.startedAt
-	case cri.ContainerState_CONTAINER_EXITED, cri.ContainerState_CONTAINER_UNKNOWN:
+	case cri.ContainerState_CONTAINER_EXITED:
 		st.StartedAt, st.FinishedAt = c.startedAt, c.finishedAt
 	}
 	if c.state == cri.ContainerState_CONTAINER_EXITED && c.reason == "" {
@@ -182,24 +186,17 @@ func stopSignal(config *cri.ContainerConfig) cri.Signal {
 	return cri.Signal_SIGNAL_SIGTERM
 }
 
-func (s *runtimeService) ListContainers(_ context.Context, req *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+func (s *runtimeService) ListContainers(
+	_ context.Context, req *cri.ListContainersRequest,
+) (*cri.ListContainersResponse, error) {
 	return &cri.ListContainersResponse{Containers: s.r.listContainers(req.GetFilter())}, nil
 }
 
-func (s *runtimeService) StreamContainers(req *cri.StreamContainersRequest, stream cri.RuntimeService_StreamContainersServer) error {
-	for chunk := range slices.Chunk(s.r.listContainers(req.GetFilter()), streamChunk) {
-		if err := stream.Send(&cri.StreamContainersResponse{Containers: chunk}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// listContainers gives what matches the filter, oldest first.
+// listContainers returns what matches the filter, oldest first.
 func (r *Runtime) listContainers(f *cri.ContainerFilter) []*cri.Container {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted := func(c *container) bool {
+	matches := func(c *container) bool {
 		if f.GetId() != "" && r.findContainer(f.GetId()) != c {
 			return false
 		}
@@ -214,7 +211,7 @@ func (r *Runtime) listContainers(f *cri.ContainerFilter) []*cri.Container {
 		return matchLabels(f.GetLabelSelector(), c.config.GetLabels())
 	}
 	var items []*cri.Container
-	for _, c := range r.sortedContainers(wanted) {
+	for _, c := range r.sortedContainers(matches) {
 		items = append(items, &cri.Container{
 			Id: c.id, PodSandboxId: c.sandboxID, Metadata: c.config.GetMetadata(), Image: c.config.GetImage(),
 			ImageRef: c.imageID, ImageId: c.imageID, State: c.state, CreatedAt: c.createdAt,
@@ -224,7 +221,9 @@ func (r *Runtime) listContainers(f *cri.ContainerFilter) []*cri.Container {
 	return items
 }
 
-func (s *runtimeService) UpdateContainerResources(_ context.Context, req *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
+func (s *runtimeService) UpdateContainerResources(
+	_ context.Context, req *cri.UpdateContainerResourcesRequest,
+) (*cri.UpdateContainerResourcesResponse, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	c := s.r.findContainer(req.GetContainerId())
@@ -242,7 +241,7 @@ func (s *runtimeService) UpdateContainerResources(_ context.Context, req *cri.Up
 	return &cri.UpdateContainerResourcesResponse{}, nil
 }
 
-// limits shows resources as containerd does: without a word on swap, its limit is that of memory, which means none.
+// limits reports resources as containerd does: an unset swap limit is that of memory, which means no swap.
 func limits(res *cri.LinuxContainerResources) *cri.ContainerResources {
 	if res.GetMemorySwapLimitInBytes() == 0 {
 		res.MemorySwapLimitInBytes = res.GetMemoryLimitInBytes()
@@ -258,8 +257,8 @@ func (r *Runtime) containersOf(sandboxID string) []*container {
 	return r.sortedContainers(func(c *container) bool { return c.sandboxID == sandboxID })
 }
 
-// sortedContainers are those containers that keep says, oldest first, so that nothing depends on the order of a map.
-// r.mu is held.
+// sortedContainers returns the containers that keep accepts, oldest first, so that nothing depends on the order of a
+// map. r.mu is held.
 func (r *Runtime) sortedContainers(keep func(*container) bool) []*container {
 	var some []*container
 	for _, c := range r.state.containers {
@@ -271,7 +270,7 @@ func (r *Runtime) sortedContainers(keep func(*container) bool) []*container {
 	return some
 }
 
-// markStopped wakes whoever waits for the container's end.
+// markStopped wakes those who wait for the container's end.
 func (c *container) markStopped() {
 	select {
 	case <-c.stopped:

@@ -35,8 +35,10 @@ type heldEvent struct {
 	until time.Time
 }
 
-// GetContainerEvents streams events from now on, beginning with those held while nobody listened.
-func (s *runtimeService) GetContainerEvents(_ *cri.GetEventsRequest, stream cri.RuntimeService_GetContainerEventsServer) error {
+// GetContainerEvents streams events from now on, beginning with those held while there was no subscriber.
+func (s *runtimeService) GetContainerEvents(
+	_ *cri.GetEventsRequest, stream cri.RuntimeService_GetContainerEventsServer,
+) error {
 	sub, err := s.r.subscribe()
 	if err != nil {
 		return err
@@ -68,7 +70,7 @@ func (r *Runtime) subscribe() (*subscriber, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.events.subscribers) >= maxEventSubscribers {
-		return nil, status.Errorf(codes.ResourceExhausted, "%d event streams are open already; close one first", maxEventSubscribers)
+		return nil, status.Errorf(codes.ResourceExhausted, "%d event streams are open; close one", maxEventSubscribers)
 	}
 	sub := &subscriber{ch: make(chan *cri.ContainerEventResponse, maxQueuedEvents)}
 	now := r.clock.Now()
@@ -119,7 +121,8 @@ func (r *Runtime) publish(id, sandboxID string, kind cri.ContainerEventType) {
 		select {
 		case s.ch <- e:
 		default:
-			s.err = status.Errorf(codes.ResourceExhausted, "event stream is %d events behind; list, then subscribe again", maxQueuedEvents)
+			s.err = status.Errorf(codes.ResourceExhausted,
+				"event stream is %d events behind; list, then subscribe again", maxQueuedEvents)
 			close(s.ch)
 			r.events.remove(s)
 		}

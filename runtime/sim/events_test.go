@@ -2,7 +2,6 @@ package sim
 
 import (
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -59,14 +58,14 @@ func TestSubscribersAreBounded(t *testing.T) {
 	wantCode(t, err, codes.ResourceExhausted)
 }
 
-func TestDeadSandboxIsReportedOnce(t *testing.T) {
+func TestStoppedSandboxIsReportedOnce(t *testing.T) {
 	g := newRig(t, Options{})
 	id := g.pod(t, "a")
 	stream, err := g.cri.GetContainerEvents(g.ctx, &cri.GetEventsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.KillSandbox(id); err != nil {
+	if _, err := g.cri.StopPodSandbox(g.ctx, &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := g.cri.RemovePodSandbox(g.ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
@@ -83,53 +82,41 @@ func TestDeadSandboxIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestPullTakesItsTimeAndItsCredentials(t *testing.T) {
-	g := newRig(t, Options{Registry: map[string]ImageDef{
-		"registry.test/app:1":    {PullTime: time.Minute, Bytes: 42, User: "1000:1000"},
-		"registry.test/secret:1": {Username: "u", Password: "p"},
-	}})
-	pull := func(ref string, auth *cri.AuthConfig) error {
-		_, err := g.img.PullImage(g.ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: ref}, Auth: auth})
-		return err
-	}
-	wantCode(t, pull("registry.test/none:1", nil), codes.NotFound)
-	wantCode(t, pull("registry.test/secret:1", nil), codes.Unknown)
-	wantCode(t, pull("registry.test/secret:1", &cri.AuthConfig{Username: "u", Password: "p"}), codes.OK)
-	done := make(chan error, 1)
-	go func() { done <- pull("registry.test/app:1", nil) }()
-	if err := g.clock.WaitPending(g.ctx, 1); err != nil {
+func TestAPulledImageIsListedUntilItIsRemoved(t *testing.T) {
+	g := newRig(t, Options{AnyImage: true})
+	spec := &cri.ImageSpec{Image: "registry.test/app:1"}
+	pulled, err := g.img.PullImage(g.ctx, &cri.PullImageRequest{Image: spec})
+	if err != nil {
 		t.Fatal(err)
 	}
-	g.clock.Advance(time.Minute)
-	wantCode(t, <-done, codes.OK)
-	st, err := g.img.ImageStatus(g.ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: "registry.test/app:1"}})
-	if err != nil || st.GetImage().GetSize() != 42 || st.GetImage().GetUid().GetValue() != 1000 {
-		t.Errorf("the pulled image: %v, %v", st, err)
-	}
-	if _, err := g.img.RemoveImage(g.ctx, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: st.GetImage().GetId()}}); err != nil {
-		t.Fatal(err)
-	}
-	list, err := g.img.ListImages(g.ctx, &cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: &cri.ImageSpec{Image: "registry.test/app:1"}}})
-	if err != nil || len(list.GetImages()) != 0 {
-		t.Errorf("after its removal: %v, %v", list, err)
+	for _, want := range []int{1, 0} {
+		list, err := g.img.ListImages(g.ctx, &cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: spec}})
+		if err != nil || len(list.GetImages()) != want {
+			t.Errorf("%d images are listed (%v), want %d", len(list.GetImages()), err, want)
+		}
+		byID := &cri.ImageSpec{Image: pulled.GetImageRef()}
+		if _, err := g.img.RemoveImage(g.ctx, &cri.RemoveImageRequest{Image: byID}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
 func TestReferencesAreCompletedAsDockerDoes(t *testing.T) {
 	digest := "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for in, want := range map[string]string{
-		"busybox":              "docker.io/library/busybox:latest",
-		"a/b:1":                "docker.io/a/b:1",
-		"localhost/x":          "localhost/x:latest",
-		"reg:5000/x":           "reg:5000/x:latest",
-		"reg.test/x@" + digest: "reg.test/x@" + digest,
+		"busybox":                "docker.io/library/busybox:latest",
+		"a/b:1":                  "docker.io/a/b:1",
+		"docker.io/app":          "docker.io/library/app:latest",
+		"localhost/app":          "localhost/app:latest",
+		"reg:5000/app":           "reg:5000/app:latest",
+		"reg.test/app@" + digest: "reg.test/app@" + digest,
 	} {
-		if got, err := parseReference(in); err != nil || got.String() != want {
+		if got, err := fullReference(in); err != nil || got != want {
 			t.Errorf("%s is read as %s (%v), want %s", in, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "UPPER/x", "x:", "a b", "x@sha256:1", "/x"} {
-		if got, err := parseReference(bad); err == nil {
+	for _, bad := range []string{"", "UPPER/x", "x:", "a b", "x@sha256:1"} {
+		if got, err := fullReference(bad); err == nil {
 			t.Errorf("%q is read as %s", bad, got)
 		}
 	}

@@ -99,6 +99,7 @@ func wantCode(t *testing.T, err error, want codes.Code) {
 func wantExit(t *testing.T, st *cri.ContainerStatus, code int32, reason string) {
 	t.Helper()
 	if st.GetState() != cri.ContainerState_CONTAINER_EXITED || st.GetExitCode() != code || st.GetReason() != reason {
-		t.Fatalf("container is %s, code %d, reason %q; want EXITED, %d, %q", st.GetState(), st.GetExitCode(), st.GetReason(), code, reason)
+		t.Fatalf("container is %s, code %d, reason %q; want EXITED, %d, %q",
+			st.GetState(), st.GetExitCode(), st.GetReason(), code, reason)
 	}
 }

@@ -15,7 +15,7 @@ const maxLogLine = 16 << 10
 type logWriter struct{ f *os.File }
 
 // openLog opens a container's log for appending. There is none without a path, or if the sandbox's log directory does
-// not exist: a look around with made-up paths must not litter the disk. Only the container's own folder is made.
+// not exist: a trial with invented paths must not litter the disk. Only the container's own directory is created.
 func openLog(path string) (*logWriter, error) {
 	if path == "" {
 		return nil, nil
@@ -24,8 +24,9 @@ func openLog(path string) (*logWriter, error) {
 	if st, err := os.Stat(filepath.Dir(dir)); err != nil || !st.IsDir() {
 		return nil, nil
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) { //nolint:gosec // G301: log shippers read it without root
-		return nil, fmt.Errorf("make log folder: %w", err)
+	//nolint:gosec // G301: log shippers read it without root
+	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+		return nil, fmt.Errorf("create log directory: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {

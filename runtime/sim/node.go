@@ -6,17 +6,17 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtimeVersion is the simulated runtime's own version; kubeAPIVersion is what every CRI runtime answers there.
+// runtimeVersion is the simulated runtime's own version; kubeAPIVersion is what every CRI runtime reports there.
 const (
 	runtimeVersion = "1.0.0"
 	kubeAPIVersion = "0.1.0"
 	criVersion     = "v1"
 )
 
-// runtimeHandler is the only handler that RunPodSandbox takes besides the empty one; containerd's default has that name.
+// runtimeHandler is the only handler that RunPodSandbox takes besides the empty one; it is containerd's default.
 const runtimeHandler = "runc"
 
-// Reasons of the two conditions when SetReady turned them off.
+// Reasons of the two conditions when SetReady sets them to false.
 const (
 	reasonRuntimeDown = "RuntimeNotReady"
 	reasonNetworkDown = "NetworkPluginNotReady"
@@ -54,6 +54,8 @@ func (s *runtimeService) RuntimeConfig(context.Context, *cri.RuntimeConfigReques
 	return &cri.RuntimeConfigResponse{Linux: &cri.LinuxRuntimeConfiguration{CgroupDriver: cri.CgroupDriver_CGROUPFS}}, nil
 }
 
-func (s *runtimeService) UpdateRuntimeConfig(context.Context, *cri.UpdateRuntimeConfigRequest) (*cri.UpdateRuntimeConfigResponse, error) {
+func (s *runtimeService) UpdateRuntimeConfig(
+	context.Context, *cri.UpdateRuntimeConfigRequest,
+) (*cri.UpdateRuntimeConfigResponse, error) {
 	return &cri.UpdateRuntimeConfigResponse{}, nil
 }

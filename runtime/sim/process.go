@@ -20,7 +20,9 @@ type process struct {
 	log   *logWriter
 }
 
-func (s *runtimeService) StartContainer(_ context.Context, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
+func (s *runtimeService) StartContainer(
+	_ context.Context, req *cri.StartContainerRequest,
+) (*cri.StartContainerResponse, error) {
 	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,7 +31,7 @@ func (s *runtimeService) StartContainer(_ context.Context, req *cri.StartContain
 		return nil, notFound("container", req.GetContainerId())
 	}
 	if c.state != cri.ContainerState_CONTAINER_CREATED {
-		return nil, status.Errorf(codes.Unknown, "failed to set starting state for container %q: container is in %s state", c.id, c.state)
+		return nil, status.Errorf(codes.Unknown, "failed to set starting state for container %q: it is %s", c.id, c.state)
 	}
 	if sb := r.state.sandboxes[c.sandboxID]; sb == nil || !sb.ready {
 		return nil, r.failStart(c, fmt.Sprintf("sandbox container %q is not running", c.sandboxID))
@@ -57,7 +59,7 @@ func (r *Runtime) failStart(c *container, why string) error {
 	return status.Error(codes.Unknown, why)
 }
 
-// behaviour asks Options first, then guesses from the command line.
+// behaviour returns what Options define, or else a guess from the command line.
 func (r *Runtime) behaviour(c *container) Behaviour {
 	if r.opts.Behaviour != nil {
 		if b, ok := r.opts.Behaviour(c.config); ok {
@@ -130,7 +132,7 @@ func (r *Runtime) exit(c *container, code int32, reason string) {
 	r.publish(c.id, c.sandboxID, cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
 
-// haltProcess stops the play, without a word to anybody.
+// haltProcess stops the process without an event.
 func (c *container) haltProcess() {
 	if c.process == nil {
 		return
@@ -142,13 +144,10 @@ func (c *container) haltProcess() {
 	c.process = nil
 }
 
-// killNow is SIGKILL for a container that runs or is UNKNOWN, and nothing for others. r.mu is held.
+// killNow is SIGKILL for a running container, and nothing for others. r.mu is held.
 func (r *Runtime) killNow(c *container) {
-	switch c.state {
-	case cri.ContainerState_CONTAINER_RUNNING:
+	if c.state == cri.ContainerState_CONTAINER_RUNNING {
 		r.exit(c, exitCodeKILL, "")
-	case cri.ContainerState_CONTAINER_UNKNOWN:
-		r.exit(c, exitCodeUnknown, reasonUnknown)
 	}
 }
 
@@ -175,8 +174,8 @@ func (r *Runtime) terminate(c *container) {
 	}
 }
 
-// exitCodeOf is what a process ends with that dies of a signal. Those whose number differs from machine to machine count
-// as SIGTERM.
+// exitCodeOf is what a process ends with that dies of a signal. Signals whose number differs from machine to machine
+// count as SIGTERM.
 func exitCodeOf(signal cri.Signal) int32 {
 	numbers := map[cri.Signal]int32{
 		cri.Signal_SIGNAL_SIGHUP: 1, cri.Signal_SIGNAL_SIGINT: 2, cri.Signal_SIGNAL_SIGQUIT: 3, cri.Signal_SIGNAL_SIGABRT: 6,
@@ -187,7 +186,9 @@ func exitCodeOf(signal cri.Signal) int32 {
 	return exitCodeTERM
 }
 
-func (s *runtimeService) StopContainer(ctx context.Context, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+func (s *runtimeService) StopContainer(
+	ctx context.Context, req *cri.StopContainerRequest,
+) (*cri.StopContainerResponse, error) {
 	if req.GetContainerId() == "" {
 		return nil, errEmptyID
 	}
@@ -213,8 +214,8 @@ func (s *runtimeService) StopContainer(ctx context.Context, req *cri.StopContain
 	return &cri.StopContainerResponse{}, nil
 }
 
-// Kill ends a running container's process behind the agent's back with the given exit code. 137 with OOM as reason is
-// KillOOM. It fails with NotFound or FailedPrecondition (not running).
+// Kill ends a running container's process behind the agent's back with the given exit code. It fails with NotFound or
+// FailedPrecondition (not running).
 func (r *Runtime) Kill(containerID string, exitCode int32) error {
 	return r.kill(containerID, exitCode, "")
 }
@@ -238,21 +239,9 @@ func (r *Runtime) kill(id string, code int32, reason string) error {
 	return nil
 }
 
-// MarkUnknown makes a container UNKNOWN, as a runtime that lost its shim shows it. It leaves that state only by being
-// stopped or removed.
-func (r *Runtime) MarkUnknown(containerID string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.findContainer(containerID)
-	if c == nil {
-		return notFound("container", containerID)
-	}
-	c.haltProcess()
-	c.state = cri.ContainerState_CONTAINER_UNKNOWN
-	return nil
-}
-
-func (s *runtimeService) ReopenContainerLog(_ context.Context, req *cri.ReopenContainerLogRequest) (*cri.ReopenContainerLogResponse, error) {
+func (s *runtimeService) ReopenContainerLog(
+	_ context.Context, req *cri.ReopenContainerLogRequest,
+) (*cri.ReopenContainerLogResponse, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	c := s.r.findContainer(req.GetContainerId())
@@ -290,24 +279,9 @@ func (s *runtimeService) ExecSync(ctx context.Context, req *cri.ExecSyncRequest)
 	r.mu.Unlock()
 
 	limit := time.Duration(req.GetTimeout()) * time.Second
-	switch {
-	case limit > 0 && (b.RunFor < 0 || b.RunFor > limit):
-		if err := r.wait(ctx, limit, stopped); err != nil {
-			return nil, err
-		}
-		select {
-		case <-stopped:
-			return &cri.ExecSyncResponse{ExitCode: exitCodeKILL}, nil
-		default:
-		}
-		return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %s exceeded", limit)
-	case b.RunFor < 0:
-		select {
-		case <-stopped:
-			return &cri.ExecSyncResponse{ExitCode: exitCodeKILL}, nil
-		case <-ctx.Done():
-			return nil, status.FromContextError(ctx.Err()).Err()
-		}
+	timedOut := limit > 0 && b.RunFor > limit
+	if timedOut {
+		b.RunFor = limit
 	}
 	if err := r.wait(ctx, b.RunFor, stopped); err != nil {
 		return nil, err
@@ -318,7 +292,28 @@ func (s *runtimeService) ExecSync(ctx context.Context, req *cri.ExecSyncRequest)
 		return &cri.ExecSyncResponse{ExitCode: exitCodeKILL}, nil
 	default:
 	}
+	if timedOut {
+		return nil, status.Errorf(codes.DeadlineExceeded, "failed to exec in container: timeout %s exceeded", limit)
+	}
 	return r.finishExec(c, b), nil
+}
+
+// wait lets d pass by the clock, or less if stop is closed, or fails with the context.
+func (r *Runtime) wait(ctx context.Context, d time.Duration, stop <-chan struct{}) error {
+	if d == 0 {
+		return nil
+	}
+	fired := make(chan struct{})
+	t := r.clock.AfterFunc(d, func() { close(fired) })
+	defer t.Stop()
+	select {
+	case <-fired:
+		return nil
+	case <-stop:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
 }
 
 func (r *Runtime) finishExec(c *container, b Behaviour) *cri.ExecSyncResponse {

@@ -5,10 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -34,19 +32,15 @@ type Options struct {
 	Clock Clock
 	// Logger gets one debug line a state change; nil discards them.
 	Logger *slog.Logger
-	// Seed makes ids: the same seed and the same order of calls give the same ids.
+	// Seed is what ids derive from: the same seed and the same order of calls yield the same ids.
 	Seed uint64
 
 	// Images are references present from the start.
 	Images []string
-	// Registry are the references that PullImage can fetch.
-	Registry map[string]ImageDef
-	// AnyImage lets PullImage fetch every well-formed reference, with PullTime and a made-up size.
+	// AnyImage lets PullImage fetch every well-formed reference, at once; without it there is nothing to fetch.
 	AnyImage bool
-	// PullTime is how long a pull takes by the clock where the Registry names no time of its own.
-	PullTime time.Duration
 
-	// Behaviour overrides what a container does. It is asked at StartContainer, under the runtime's lock (so it
+	// Behaviour overrides what a container does. It is called by StartContainer, under the runtime's lock (so it
 	// must not call the runtime); ok false falls back to Interpret.
 	Behaviour func(*cri.ContainerConfig) (b Behaviour, ok bool)
 	// WriteMounts lets a simulated process write files through its host path mounts (the termination message, for
@@ -81,77 +75,30 @@ type state struct {
 	networkDown    string
 }
 
-// New makes a runtime that serves nothing yet: see Serve and Dial. It panics only on an image reference in Options
-// that cannot be read, which is a mistake of the program and not of the world.
+// New returns a runtime that serves nothing yet: see Serve and Dial. It panics only on an image reference in Options
+// that cannot be parsed, which is a mistake of the program and not of the world.
 func New(opts Options) *Runtime {
 	r := &Runtime{opts: opts, clock: opts.Clock, log: opts.Logger}
 	if r.clock == nil {
 		r.clock = realClock{}
 	}
 	if r.log == nil {
-		r.log = slog.New(slog.NewTextHandler(io.Discard, nil))
+		r.log = slog.New(slog.DiscardHandler)
 	}
 	r.faults.calls = map[string]int{}
-	r.state = newState()
-	r.loadImages()
-	r.startServer()
-	return r
-}
-
-func newState() state {
-	return state{
-		sandboxes:      map[string]*sandbox{},
-		containers:     map[string]*container{},
-		sandboxNames:   map[string]string{},
-		containerNames: map[string]string{},
-		images:         map[string]*image{},
+	r.state = state{
+		sandboxes: map[string]*sandbox{}, sandboxNames: map[string]string{},
+		containers: map[string]*container{}, containerNames: map[string]string{}, images: map[string]*image{},
 	}
-}
-
-func (r *Runtime) loadImages() {
-	for _, ref := range r.opts.Images {
-		name, err := parseReference(ref)
+	for _, name := range opts.Images {
+		ref, err := fullReference(name)
 		if err != nil {
 			panic(fmt.Sprintf("sim: Options.Images: %v", err))
 		}
-		r.addImage(name, r.opts.Registry[ref])
+		r.addImage(ref)
 	}
-}
-
-// Forget wipes all state, as if the runtime's folders had been deleted under it: sandboxes and containers vanish with
-// no event, images are those of Options again. Connections, faults and counters stay.
-func (r *Runtime) Forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.state.containers {
-		c.haltProcess()
-		c.state = cri.ContainerState_CONTAINER_EXITED // for calls that hold it still: nothing is left to kill
-		c.markStopped()
-	}
-	ids, stamp := r.state.ids, r.state.lastStamp
-	r.state = newState()
-	r.state.ids, r.state.lastStamp = ids, stamp
-	r.events.held = nil
-	r.loadImages()
-}
-
-// Reboot ends every process as a node's reboot does: running containers turn EXITED with code 255 and reason Unknown,
-// sandboxes NOTREADY and without their address, with no events. The records stay.
-func (r *Runtime) Reboot() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.state.containers {
-		if c.state == cri.ContainerState_CONTAINER_RUNNING || c.state == cri.ContainerState_CONTAINER_UNKNOWN {
-			c.haltProcess()
-			c.state, c.exitCode, c.reason = cri.ContainerState_CONTAINER_EXITED, exitCodeUnknown, reasonUnknown
-			c.finishedAt = r.stamp()
-			c.markStopped()
-		}
-	}
-	for _, s := range r.state.sandboxes {
-		s.ready, s.ip = false, ""
-	}
-	r.events.held = nil
+	r.startServer()
+	return r
 }
 
 // SetReady sets the conditions that Status reports; an empty reason means ready.
@@ -161,14 +108,14 @@ func (r *Runtime) SetReady(runtimeReason, networkReason string) {
 	r.state.runtimeDown, r.state.networkDown = runtimeReason, networkReason
 }
 
-// stamp is the clock's time in ns, made strictly increasing: a real runtime never gives two changes one time, and a
-// clock that stands still must not either. r.mu is held.
+// stamp is the clock's time in ns, but strictly increasing: in a real runtime no two changes share a time, and under a
+// clock that stands still they must not either. r.mu is held.
 func (r *Runtime) stamp() int64 {
 	r.state.lastStamp = max(r.clock.Now().UnixNano(), r.state.lastStamp+1)
 	return r.state.lastStamp
 }
 
-// newID gives the next 64 hex digits, as containerd's ids look. r.mu is held.
+// newID returns the next id: 64 hex digits, as in containerd. r.mu is held.
 func (r *Runtime) newID() string {
 	r.state.ids++
 	var b [16]byte
@@ -194,13 +141,13 @@ func (r *Runtime) register(s *grpc.Server) {
 	cri.RegisterImageServiceServer(s, &imageService{r: r})
 }
 
-// runtimeService answers the RuntimeService calls; what it does not override is Unimplemented.
+// runtimeService serves the RuntimeService calls; what it does not override is Unimplemented.
 type runtimeService struct {
 	cri.UnimplementedRuntimeServiceServer
 	r *Runtime
 }
 
-// imageService answers the ImageService calls.
+// imageService serves the ImageService calls.
 type imageService struct {
 	cri.UnimplementedImageServiceServer
 	r *Runtime

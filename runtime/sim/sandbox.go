@@ -13,14 +13,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podNetwork is where fake pod IPs come from: RFC 2544's benchmarking range 198.18.0.0/15, which is nobody's network.
+// podNetwork is where fake pod IPs come from: RFC 2544's benchmarking range 198.18.0.0/15, which no real network uses.
 const (
 	podNetworkBase  = 198<<24 | 18<<16
 	podNetworkSize  = 1 << 17
 	minShortIDHexes = 4 // ids may be cut to a unique prefix; shorter ones count as unknown
 )
 
-// sandbox is one pod sandbox. Everything but ready is fixed when it is made.
+// sandbox is one pod sandbox. Only ip and ready ever change.
 type sandbox struct {
 	id        string
 	name      string // the reserved name
@@ -36,7 +36,9 @@ func sandboxName(m *cri.PodSandboxMetadata) string {
 	return strings.Join([]string{m.GetName(), m.GetNamespace(), m.GetUid(), fmt.Sprint(m.GetAttempt())}, "_")
 }
 
-func (s *runtimeService) RunPodSandbox(_ context.Context, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
+func (s *runtimeService) RunPodSandbox(
+	_ context.Context, req *cri.RunPodSandboxRequest,
+) (*cri.RunPodSandboxResponse, error) {
 	config := req.GetConfig()
 	if config.GetMetadata().GetName() == "" {
 		return nil, status.Error(codes.Unknown, "sandbox config must include metadata")
@@ -46,7 +48,7 @@ func (s *runtimeService) RunPodSandbox(_ context.Context, req *cri.RunPodSandbox
 	defer r.mu.Unlock()
 	name := sandboxName(config.GetMetadata())
 	if holder, taken := r.state.sandboxNames[name]; taken {
-		return nil, status.Errorf(reservedCode, "failed to reserve sandbox name %q: name %q is reserved for %q", name, name, holder)
+		return nil, errReserved("sandbox", name, holder)
 	}
 	if h := req.GetRuntimeHandler(); h != "" && h != runtimeHandler {
 		return nil, status.Errorf(codes.Unknown, "no runtime for %q is configured", h)
@@ -74,14 +76,16 @@ func hostNetwork(c *cri.PodSandboxConfig) bool {
 	return c.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == cri.NamespaceMode_NODE
 }
 
-// newIP hands out addresses in turn, wrapping around after 131,070 sandboxes. r.mu is held.
+// newIP returns the next address, wrapping around after 131,070 sandboxes. r.mu is held.
 func (r *Runtime) newIP() string {
 	r.state.nextIP = r.state.nextIP%(podNetworkSize-2) + 1
 	n := uint32(podNetworkBase) + r.state.nextIP
 	return fmt.Sprintf("%d.%d.%d.%d", n>>24, n>>16&255, n>>8&255, n&255)
 }
 
-func (s *runtimeService) StopPodSandbox(_ context.Context, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
+func (s *runtimeService) StopPodSandbox(
+	_ context.Context, req *cri.StopPodSandboxRequest,
+) (*cri.StopPodSandboxResponse, error) {
 	if req.GetPodSandboxId() == "" {
 		return nil, errEmptyID
 	}
@@ -102,7 +106,7 @@ func (r *Runtime) stopSandbox(sb *sandbox) {
 	sb.ip = ""
 }
 
-// endSandbox makes a sandbox NOTREADY. r.mu is held.
+// endSandbox marks a sandbox NOTREADY. r.mu is held.
 func (r *Runtime) endSandbox(sb *sandbox) {
 	if sb.ready {
 		sb.ready = false
@@ -110,7 +114,9 @@ func (r *Runtime) endSandbox(sb *sandbox) {
 	}
 }
 
-func (s *runtimeService) RemovePodSandbox(_ context.Context, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
+func (s *runtimeService) RemovePodSandbox(
+	_ context.Context, req *cri.RemovePodSandboxRequest,
+) (*cri.RemovePodSandboxResponse, error) {
 	if req.GetPodSandboxId() == "" {
 		return nil, errEmptyID
 	}
@@ -125,26 +131,16 @@ func (s *runtimeService) RemovePodSandbox(_ context.Context, req *cri.RemovePodS
 	for _, c := range r.containersOf(sb.id) {
 		r.removeContainer(c)
 	}
-	// The record is still there when the event is made, as with containerd: it carries the last status.
+	// The record is still there when the event is sent, as with containerd: it carries the last status.
 	r.publish(sb.id, sb.id, cri.ContainerEventType_CONTAINER_DELETED_EVENT)
 	delete(r.state.sandboxes, sb.id)
 	delete(r.state.sandboxNames, sb.name)
 	return &cri.RemovePodSandboxResponse{}, nil
 }
 
-// KillSandbox ends a sandbox's own process behind the agent's back: it turns NOTREADY, its containers run on.
-func (r *Runtime) KillSandbox(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	sb := r.findSandbox(id)
-	if sb == nil {
-		return notFound("sandbox", id)
-	}
-	r.endSandbox(sb)
-	return nil
-}
-
-func (s *runtimeService) PodSandboxStatus(_ context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+func (s *runtimeService) PodSandboxStatus(
+	_ context.Context, req *cri.PodSandboxStatusRequest,
+) (*cri.PodSandboxStatusResponse, error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
 	sb := s.r.findSandbox(req.GetPodSandboxId())
@@ -162,33 +158,27 @@ func (sb *sandbox) state() cri.PodSandboxState {
 }
 
 func (sb *sandbox) status() *cri.PodSandboxStatus {
+	namespaces := &cri.Namespace{Options: sb.config.GetLinux().GetSecurityContext().GetNamespaceOptions()}
 	return &cri.PodSandboxStatus{
 		Id:             sb.id,
 		Metadata:       sb.config.GetMetadata(),
 		State:          sb.state(),
 		CreatedAt:      sb.createdAt,
 		Network:        &cri.PodSandboxNetworkStatus{Ip: sb.ip},
-		Linux:          &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: sb.config.GetLinux().GetSecurityContext().GetNamespaceOptions()}},
+		Linux:          &cri.LinuxPodSandboxStatus{Namespaces: namespaces},
 		Labels:         sb.config.GetLabels(),
 		Annotations:    sb.config.GetAnnotations(),
 		RuntimeHandler: sb.handler,
 	}
 }
 
-func (s *runtimeService) ListPodSandbox(_ context.Context, req *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+func (s *runtimeService) ListPodSandbox(
+	_ context.Context, req *cri.ListPodSandboxRequest,
+) (*cri.ListPodSandboxResponse, error) {
 	return &cri.ListPodSandboxResponse{Items: s.r.listSandboxes(req.GetFilter())}, nil
 }
 
-func (s *runtimeService) StreamPodSandboxes(req *cri.StreamPodSandboxesRequest, stream cri.RuntimeService_StreamPodSandboxesServer) error {
-	for chunk := range slices.Chunk(s.r.listSandboxes(req.GetFilter()), streamChunk) {
-		if err := stream.Send(&cri.StreamPodSandboxesResponse{PodSandboxes: chunk}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// listSandboxes gives what matches the filter, oldest first.
+// listSandboxes returns what matches the filter, oldest first.
 func (r *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +202,7 @@ func (r *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
 	return items
 }
 
-// matchLabels says whether every pair wanted is there.
+// matchLabels reports whether have holds every pair of want.
 func matchLabels(want, have map[string]string) bool {
 	for k, v := range want {
 		if got, ok := have[k]; !ok || got != v {

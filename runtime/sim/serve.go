@@ -25,7 +25,7 @@ const (
 )
 
 // ErrClosed is returned by Serve and Dial after Close.
-var ErrClosed = errors.New("simulated runtime is closed; make a new one with sim.New")
+var ErrClosed = errors.New("simulated runtime is closed; create another with sim.New")
 
 // serverState is the listening half: it outlives a Crash, the gRPC server in it does not.
 type serverState struct {
@@ -121,7 +121,7 @@ func (r *Runtime) Dial() (*grpc.ClientConn, error) {
 	)
 }
 
-// startServer begins a generation of the gRPC server. r.mu is held, or nobody else knows r yet.
+// startServer begins a generation of the gRPC server. r.mu is held, or r is new.
 func (r *Runtime) startServer() {
 	s := grpc.NewServer(
 		grpc.UnaryInterceptor(r.interceptUnary),

@@ -11,7 +11,8 @@ func TestAContainerDiesOfItsStopSignal(t *testing.T) {
 	for signal, want := range map[cri.Signal]int32{
 		cri.Signal_SIGNAL_RUNTIME_DEFAULT: 143, cri.Signal_SIGNAL_SIGINT: 130, cri.Signal_SIGNAL_SIGKILL: 137,
 	} {
-		g := newRig(t, Options{Behaviour: func(*cri.ContainerConfig) (Behaviour, bool) { return Behaviour{RunFor: Forever}, true }})
+		forever := func(*cri.ContainerConfig) (Behaviour, bool) { return Behaviour{RunFor: Forever}, true }
+		g := newRig(t, Options{Behaviour: forever})
 		resp, err := g.cri.CreateContainer(g.ctx, &cri.CreateContainerRequest{
 			PodSandboxId: g.pod(t, "a"), SandboxConfig: podConfig("a"),
 			Config: &cri.ContainerConfig{
