@@ -8,8 +8,8 @@ import (
 // folds its own decisions when it takes them and never hears them again. It is the one table of who
 // gets what. everyone is true for the events that every actor hears.
 //
-// Who hears an event cannot change: a recorded step names the record that its author had handled before, and a journal in
-// which an actor had heard more or less than it does now no longer folds.
+// Who hears an event is part of JournalFormat: a recorded step names the record that its author had handled before, and a
+// journal in which an actor had heard more or less than it does now no longer folds.
 //
 // An event that concerns no actor (a status, an event for people, a timer) has no audience: drivers
 // and observers alone take note of it.

@@ -57,7 +57,7 @@ func somePods() *corev1.PodList {
 	crash := named(shown(corev1.PodRunning, waiting("CrashLoopBackOff")), "default", "crasher-with-a-long-name-node-1")
 	crash.Status.ContainerStatuses[0].RestartCount = 12
 	crash.Status.ContainerStatuses[0].LastTerminationState = over(1, 0, "Error")
-	orphan := named(shown(corev1.PodUnknown), "", "") // an older agent made it: nobody knows its name
+	orphan := named(shown(corev1.PodUnknown), "", "") // nothing but its UID is known
 	orphan.UID, orphan.Status.Reason = "0d95812e", pod.ReasonOrphan
 	return &corev1.PodList{Items: []corev1.Pod{*orphan, *crash, *web}}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/journalet/journalet/runtime/source/url"
 )
 
-// sources are the names of those that are configured, sorted; none where it is the folder alone, as older versions had it.
+// sources returns the names of the configured sources, sorted.
 func (a *agent) sources() []string {
 	if a.cfg.StaticPodURL == "" {
-		return nil
+		return []string{messages.FileSource}
 	}
 	return []string{messages.FileSource, messages.HTTPSource}
 }

@@ -25,7 +25,7 @@ func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContain
 		return c.startMade(ctx, req)
 	}
 	res, err := c.makeAndStart(ctx, pod, container, req)
-	if err == nil || !c.inDoubt || !isCutShort(err.Error()) || !mayRepeat(pod, container, req, err) {
+	if err == nil || !c.inDoubt || !isCutShort(err.Error()) {
 		return res, err
 	}
 	// The agent died while it waited for this start, and the runtime gave the start up with it. The instance never ran:
@@ -83,16 +83,6 @@ func isCutShort(why string) bool {
 	return strings.Contains(why, cutShort) || strings.Contains(why, cutKilled)
 }
 
-// mayRepeat tells whether a start that was cut short may be made again: always, but for a container that must not run
-// twice and may have run for a moment. Only journals of older versions have such starts in one call.
-func mayRepeat(pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer, err error) bool {
-	never := pod.Spec.RestartPolicy == corev1.RestartPolicyNever
-	if container.RestartPolicy != nil {
-		never = *container.RestartPolicy == corev1.ContainerRestartPolicyNever
-	}
-	return !never || req.GetAtLeastOnce() || strings.Contains(err.Error(), notYetRun)
-}
-
 func findContainer(pod *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
@@ -129,7 +119,7 @@ func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Co
 	if err := verifyNonRoot(in); err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
-	// That of a pod of an older version was never made.
+	// A pod that was created while pods got no cgroups has none yet.
 	if err := c.ensureCgroup(ctx, pod); err != nil {
 		return "", err
 	}

@@ -74,23 +74,11 @@ func (f *fold) record(rec *journaletv1.Record) {
 	if rec.GetStep() != nil {
 		f.close(author, rec)
 	}
-	early := f.early(rec)
 	f.lifecycle(rec)
-	if early {
-		return
-	}
 	for ref, d := range route(rec, f.hearers) {
 		f.deliver(ref, d)
 	}
 	f.forget(rec)
-}
-
-// early tells whether a fact was recorded by a run before the record of that run's start. No actor was there to hear it, and
-// none has: timers of an earlier run that were overdue could fire so soon once.
-func (f *fold) early(rec *journaletv1.Record) bool {
-	fact := rec.GetFact()
-	return fact != nil && fact.GetAgentStarted() == nil && f.started != nil &&
-		rec.GetEpoch() > f.started.GetFact().GetAgentStarted().GetEpoch()
 }
 
 // lifecycle takes in what the host itself wrote.

@@ -117,7 +117,7 @@ func (s *sim) started() *journaletv1.AgentStarted {
 // sources is that of runtime/agent.
 func (s *sim) sources() []string {
 	if s.config.url == "" {
-		return nil
+		return []string{messages.FileSource}
 	}
 	return []string{messages.FileSource, messages.HTTPSource}
 }

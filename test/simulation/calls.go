@@ -282,7 +282,7 @@ func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
 		return c.startMade(k)
 	}
 	res, err := c.makeAndStart(k, m, spec)
-	if err == nil || !c.inDoubt || !strings.Contains(err.Error(), cutShort) || !mayRepeat(m, spec, k, err) {
+	if err == nil || !c.inDoubt || !strings.Contains(err.Error(), cutShort) {
 		return res, err
 	}
 	if err := c.settle(tookRemoval, callTimeout, func(bool) error { return c.remove(res.containerID) }); err != nil {
@@ -290,11 +290,6 @@ func (c *call) startContainer(k *journaletv1.StartContainer) (result, error) {
 	}
 	c.inDoubt = false
 	return c.makeAndStart(k, m, spec)
-}
-
-// mayRepeat is that of runtime/cri.
-func mayRepeat(m *corev1.Pod, spec *corev1.Container, k *journaletv1.StartContainer, err error) bool {
-	return !never(m, spec) || k.GetAtLeastOnce() || strings.Contains(err.Error(), notYetRun)
 }
 
 func (c *call) makeAndStart(k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container) (result, error) {

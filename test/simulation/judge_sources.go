@@ -13,7 +13,7 @@ import (
 func (j *judge) began(seq uint64, c *journaletv1.AgentConfig) {
 	j.configs = append(j.configs, configured{seq, c})
 	maps.DeleteFunc(j.read, func(source string, _ time.Duration) bool {
-		return !slices.Contains(c.GetSources(), source) && source != messages.FileSource
+		return !slices.Contains(c.GetSources(), source)
 	})
 }
 

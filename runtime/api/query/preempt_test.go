@@ -1,7 +1,6 @@
 package query
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/journalet/journalet/actors"
@@ -45,12 +44,5 @@ func TestAPreemptedPodTellsForWhomItEnded(t *testing.T) {
 	// The kubelet's words stay.
 	if len(r.Events) != 1 || r.Events[0].Reason != "Preempting" || r.Events[0].Message != "Preempted in order to admit critical pod" {
 		t.Errorf("its events are %+v", r.Events)
-	}
-	// An older version told the UID alone.
-	if text := Describe(messages.Node, held("")); !strings.HasPrefix(text, "pod u9 is admitted") {
-		t.Errorf("told as %q", text)
-	}
-	if got := (PodName{UID: "u9"}).String(); got != "u9" {
-		t.Errorf("named %q", got)
 	}
 }

@@ -141,18 +141,15 @@ type PodReport struct {
 	LastSeq  uint64 `json:"lastSeq"`
 }
 
-// PodName names another pod. Namespace and name are empty where an older version kept the UID alone.
+// PodName names another pod.
 type PodName struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	UID       string `json:"uid"`
 }
 
-// String is namespace/name (UID uid), or the UID.
+// String returns namespace/name (UID uid).
 func (p PodName) String() string {
-	if p.Name == "" {
-		return p.UID
-	}
 	return p.Namespace + "/" + p.Name + " (UID " + p.UID + ")"
 }
 

@@ -138,7 +138,7 @@ func (t *Tree) Begin(driver string) error {
 	t.asked = 0 // a try that failed may have counted
 	for _, p := range t.seeds {
 		at := t.layout.pod(string(p.UID), pod.QOS(p))
-		// A pod of a version that made none stays as it is.
+		// A pod that was created while pods got no cgroups stays as it is.
 		if t.layout.check(string(p.UID)) == nil && t.exists(at) {
 			t.pods[string(p.UID)] = &entry{at: at, milli: asks(p)}
 			t.asked += asks(p)

@@ -143,11 +143,11 @@ func TestSharesOfBurstablePodsFollowThemOverARestart(t *testing.T) {
 	equal(t, "two pods", tree.sharesOf(class), want[0])
 
 	again := reopened(t, tree.opts.Root)
-	old := called("old", size("8", "", "", "")) // of a version that made none
+	old := called("old", size("8", "", "", "")) // created while pods got no cgroups
 	begin(t, again, one, two, old)
 	equal(t, "after a restart", again.sharesOf(class), want[0])
 	if again.exists(again.layout.pod("old", corev1.PodQOSBurstable)) {
-		t.Error("a pod of an older version was given a cgroup")
+		t.Error("a pod that runs without a cgroup was given one")
 	}
 	for i, uid := range []string{"two", "one"} {
 		if err := again.Remove(uid); err != nil {
