@@ -58,7 +58,7 @@ var deafPrograms = []string{"sleep", "cat", "tail", "httpd", "nc", "yes", "top",
 
 // Interpret guesses a behaviour from a container's command and arguments: the commands of commands.go and scripts of
 // them do what their names promise; everything else runs forever, and a program not known by name dies of SIGTERM with
-// 143. A script that loops without end runs for maxShellSteps commands and then only goes on, silently. A command that
+// 143. A script that loops without end runs for maxShellSteps commands and then keeps running, silently. A command that
 // is empty (the image's own) runs forever.
 func Interpret(config *cri.ContainerConfig) Behaviour {
 	sh := newShell(config, fileSet{})

@@ -20,7 +20,7 @@ type Fault struct {
 	// Match narrows the fault to some requests; nil matches all. It is called outside of all locks, possibly at the
 	// same time for several calls; for a stream req is nil. It must not call Crash, Restart or Close.
 	Match func(req any) bool
-	// Hang holds the call until its caller gives up (its context's error), the fault is removed (the call goes on), or
+	// Hang holds the call until its caller gives up (its context's error), the fault is removed (the call continues), or
 	// the runtime crashes.
 	Hang bool
 	// Err is what the call fails with; use google.golang.org/grpc/status for a code other than Unknown.

@@ -14,7 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestErrorStrikesAsOftenAsAsked(t *testing.T) {
+func TestErrorStrikesTheGivenNumberOfTimes(t *testing.T) {
 	g := newRig(t, Options{})
 	g.Inject(Fault{Method: "Version", Err: status.Error(codes.Internal, "boom"), Times: 2})
 	for _, want := range []codes.Code{codes.Internal, codes.Internal, codes.OK} {

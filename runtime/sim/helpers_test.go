@@ -13,7 +13,7 @@ import (
 
 const testTimeout = 30 * time.Second
 
-// epoch is where manual clocks of these tests stand at first.
+// epoch is the first time of the manual clocks in these tests.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // rig is a runtime on a manual clock, and a client.

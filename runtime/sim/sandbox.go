@@ -13,7 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podNetwork is where fake pod IPs come from: RFC 2544's benchmarking range 198.18.0.0/15, which no real network uses.
+// Pod IPs come from here: RFC 2544's benchmarking range 198.18.0.0/15, which no real network uses.
 const (
 	podNetworkBase  = 198<<24 | 18<<16
 	podNetworkSize  = 1 << 17

@@ -141,9 +141,9 @@ func (r *Runtime) startServer() {
 	}()
 }
 
-// Crash kills the runtime's API: every connection dies, calls in flight end unanswered (their handlers have returned
-// when Crash does), held events are lost. Containers go on, as they do under their shims. Must not be called from a
-// Fault's Match. A second Crash does nothing.
+// Crash kills the runtime's API: every connection dies, calls in flight end without a response (their handlers have
+// returned when Crash does), held events are lost. Containers keep running, as they do under their shims. It must not be
+// called from a Fault's Match. A second Crash does nothing.
 func (r *Runtime) Crash() {
 	r.mu.Lock()
 	if r.server.down || r.server.closed {

@@ -190,7 +190,7 @@ func (sh *shell) forEach(c *syntax.ForClause) {
 	}
 }
 
-// fork returns a subshell: time and effects go on in it, variables and traps are its own.
+// fork returns a subshell: time and effects continue in it, variables and traps are its own.
 func (sh *shell) fork() *shell {
 	sub := *sh
 	sub.vars, sub.jobs, sub.trap = maps.Clone(sh.vars), nil, nil
