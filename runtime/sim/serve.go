@@ -142,8 +142,8 @@ func (r *Runtime) startServer() {
 }
 
 // Crash kills the runtime's API: every connection dies, calls in flight end without a response (their handlers have
-// returned when Crash does), held events are lost. Containers keep running, as they do under their shims. It must not be
-// called from a Fault's Match. A second Crash does nothing.
+// returned when Crash does), held events are lost. Containers keep running, as they do under their shims. A Fault's
+// Match must not call it. A second Crash does nothing.
 func (r *Runtime) Crash() {
 	r.mu.Lock()
 	if r.server.down || r.server.closed {
