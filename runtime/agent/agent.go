@@ -153,7 +153,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 			a.pleg.Forget(k.GetUid())
 		}
 		if k := e.GetPodTerminated(); k != nil {
-			a.pleg.Quiet(k.GetUid())
+			a.pleg.IgnoreEvents(k.GetUid())
 		}
 	}
 	if a.bus.Observers().Wanted() {
@@ -164,7 +164,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 // starts tells the PLEG of a call that makes a container.
 func (a *agent) starts(intent string, req *journaletv1.CallRequested) {
 	if k := req.GetStartContainer(); k != nil && k.GetPart() != journaletv1.StartPart_START_PART_START {
-		a.pleg.Starts(req.GetPodUid(), k.GetContainer(), intent)
+		a.pleg.RegisterStart(req.GetPodUid(), k.GetContainer(), intent)
 	}
 }
 
@@ -204,7 +204,7 @@ func (a *agent) seed(r *host.Recovered) {
 			case !certain:
 				a.pleg.Expect(ref.ID)
 				for name, c := range d.Pod().GetContainers() {
-					a.pleg.Starts(ref.ID, name, c.GetCurrent().GetIntentId())
+					a.pleg.RegisterStart(ref.ID, name, c.GetCurrent().GetIntentId())
 				}
 			case last != nil:
 				seen = append(seen, last)

@@ -55,7 +55,7 @@ func (a *agent) keepCgroups(ctx context.Context) error {
 		return nil
 	}
 	for pause := firstCgroupPause; ; pause = min(2*pause, lastCgroupPause) {
-		err := a.criDriver.BeginCgroups(ctx)
+		err := a.criDriver.InitCgroups(ctx)
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}

@@ -170,7 +170,7 @@ func (a *agent) makeDrivers() error {
 
 // ended records what became of a call, with its place among the looks.
 func (a *agent) ended(about messages.Ref, e *journaletv1.Event) {
-	at, ended := a.pleg.Ended()
+	at, ended := a.pleg.CallEnded()
 	e.GetCallFinished().EndedAt = ended
 	a.host.OutcomeAt(at, about, e)
 }

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Cgroups is what a node's cgroups can hold containers to.
+// Cgroups are the limits that a node's cgroups support.
 type Cgroups struct {
-	// HugePages are the sizes of huge pages that the node knows, as CRI writes them ("2MB"), sorted.
+	// HugePages are the node's sizes of huge pages, as CRI writes them ("2MB"), sorted.
 	HugePages []string
-	// Swap tells that swap can be limited.
+	// Swap reports whether swap can be limited.
 	Swap bool
 }
 
-// DetectCgroups looks at the node under this root, which is "/" but in tests. v2 tells that the node has the unified
-// hierarchy only. What cannot be read counts as not there: then the runtime is not asked for what it would refuse.
+// DetectCgroups inspects the node below root, which is "/" except in tests. v2 means that the node has only the unified
+// hierarchy. What cannot be read counts as missing, so that the runtime gets no settings that it would refuse.
 func DetectCgroups(root string, v2 bool) Cgroups {
 	out := Cgroups{}
 	entries, _ := os.ReadDir(filepath.Join(root, "sys/kernel/mm/hugepages"))
@@ -31,7 +31,7 @@ func DetectCgroups(root string, v2 bool) Cgroups {
 	slices.Sort(out.HugePages)
 	swap := filepath.Join(root, "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
 	if v2 {
-		// The root cgroup has no such file, so this process' own tells.
+		// The root cgroup has no such file, so this process's own cgroup is read.
 		own, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 		_, group, _ := strings.Cut(strings.TrimSpace(string(own)), "::")
 		swap = filepath.Join(root, "sys/fs/cgroup", group, "memory.swap.max")
@@ -41,7 +41,7 @@ func DetectCgroups(root string, v2 bool) Cgroups {
 	return out
 }
 
-// pageSize writes a size as cgroup files and CRI do.
+// pageSize formats a size as cgroup files and CRI do.
 func pageSize(kilobytes uint64) string {
 	const mega, giga = 1 << 10, 1 << 20
 	switch {

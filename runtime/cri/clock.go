@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Clock is all that the runtime's drivers know of time, so that a simulation can turn it.
+// Clock is the only source of time of the drivers, so that a simulation can control it.
 type Clock interface {
 	Now() time.Time
-	// AfterFunc calls f once, d from now; stop reports whether it kept that from happening. f must not block.
+	// AfterFunc calls f once, d from now; stop reports whether it prevented the call. f must not block.
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 }
 
-// RealClock is the machine's.
+// RealClock is the machine's clock.
 type RealClock struct{}
 
-// Now is time.Now.
+// Now returns time.Now.
 func (RealClock) Now() time.Time { return time.Now() }
 
-// AfterFunc is time.AfterFunc.
+// AfterFunc calls time.AfterFunc.
 func (RealClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
-// Wait lets d pass by the clock, or returns the context's error.
+// Wait waits for d by the clock, or returns the context's error.
 func Wait(ctx context.Context, c Clock, d time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err

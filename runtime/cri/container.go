@@ -11,79 +11,85 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// startContainer makes and starts a container, or goes on from where an earlier call of this intent left it.
+// startContainer creates and starts a container, or continues where an earlier call of this intent ended.
 func (c *call) startContainer(ctx context.Context, req *journaletv1.StartContainer) (result, error) {
-	pod, container, err := c.sized(ctx, req)
+	pod, container, err := c.allocatedContainer(ctx, req)
 	if err != nil {
 		return result{}, err
 	}
 	switch req.GetPart() {
 	case journaletv1.StartPart_START_PART_CREATE:
-		res, _, err := c.makeContainer(ctx, pod, container, req)
+		res, _, err := c.ensureContainer(ctx, pod, container, req)
 		return res, err
 	case journaletv1.StartPart_START_PART_START:
-		return c.startMade(ctx, req)
+		return c.startCreated(ctx, req)
 	}
-	res, err := c.makeAndStart(ctx, pod, container, req)
-	if err == nil || !c.inDoubt || !isCutShort(err.Error()) {
+	res, err := c.createAndStart(ctx, pod, container, req)
+	if err == nil || !c.inDoubt || !isCanceledStart(err.Error()) {
 		return res, err
 	}
-	// The agent died while it waited for this start, and the runtime gave the start up with it. The instance never ran:
-	// it makes room for another with the same number, so that the restart count tells restarts only.
+	// The agent died during this start, and the runtime canceled the start with it. The instance never ran. It is
+	// replaced by one with the same number, so that the restart count counts restarts only.
 	if _, err := c.removeContainer(ctx, res.containerID); err != nil {
-		c.log.Warn("a container whose start was cut short cannot be removed; it counts as an instance", "container", res.containerID, "error", messageOf(err))
+		c.log.Warn("a container whose start was canceled cannot be removed; it counts as an instance",
+			"container", res.containerID, "error", messageOf(err))
 		return res, retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
 	}
 	c.inDoubt = false
-	return c.makeAndStart(ctx, pod, container, req)
+	return c.createAndStart(ctx, pod, container, req)
 }
 
-// makeAndStart is one try of startContainer.
-func (c *call) makeAndStart(ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer) (result, error) {
-	res, fresh, err := c.makeContainer(ctx, pod, container, req)
+// createAndStart is one attempt of startContainer.
+func (c *call) createAndStart(
+	ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer,
+) (result, error) {
+	res, fresh, err := c.ensureContainer(ctx, pod, container, req)
 	if err != nil {
 		return res, err
 	}
 	return res, c.start(ctx, res.containerID, fresh)
 }
 
-// makeContainer makes a container, or finds the one that this intent made; fresh tells which.
-func (c *call) makeContainer(ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer) (res result, fresh bool, err error) {
-	id, err := c.discover(ctx, func(ctx context.Context) (string, error) {
+// ensureContainer creates a container, or finds the one that this intent has created already. fresh reports whether
+// this call created it.
+func (c *call) ensureContainer(
+	ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer,
+) (res result, fresh bool, err error) {
+	id, err := c.createOrFind(ctx, func(ctx context.Context) (string, error) {
 		id, err := c.create(ctx, pod, container, req)
 		fresh = err == nil
 		return id, err
-	}, func(ctx context.Context) (string, bool, error) {
-		return c.lookForContainer(ctx, container.Name, req.GetAttempt())
+	}, func(ctx context.Context) (string, error) {
+		return c.findContainer(ctx, container.Name, req.GetAttempt())
 	})
 	if err != nil {
 		return result{}, false, createError(err)
 	}
 	res = result{containerID: id, sandboxID: req.GetSandboxId()}
-	logDir, err := c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, container.Name)
+	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.uid, container.Name)
 	if err == nil {
 		err = c.linkLog(pod.Name, pod.Namespace, container.Name, id, logDir+"/"+logName(req.GetAttempt()))
 	}
 	if err != nil {
-		// Only log shippers that follow links miss it; the container is worth more.
-		c.log.Warn("container without a log link", "container", id, "error", err)
+		// Only log shippers that follow links need it, so it does not fail the start.
+		c.log.Warn("the container has no log link", "container", id, "error", err)
 	}
 	return res, fresh, nil
 }
 
-// Words by which containerd tells how far a start came that it gave up because its caller went away.
+// Texts in containerd's error for a start that it canceled because its client was gone.
 const (
-	cutShort  = "context canceled"
-	cutKilled = "signal: killed" // a program that it ran for the caller was killed with the call
-	notYetRun = "failed to create containerd task"
+	canceledText = "context canceled"
+	killedText   = "signal: killed" // containerd killed a program that it ran for the call
+	noTaskText   = "failed to create containerd task"
 )
 
-// isCutShort tells of the words about a start that failed whether it did so only because who asked for it went away.
-func isCutShort(why string) bool {
-	return strings.Contains(why, cutShort) || strings.Contains(why, cutKilled)
+// isCanceledStart reports whether a start failed only because its client was gone.
+func isCanceledStart(why string) bool {
+	return strings.Contains(why, canceledText) || strings.Contains(why, killedText)
 }
 
-func findContainer(pod *corev1.Pod, name string) *corev1.Container {
+func containerSpec(pod *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
 			if list[i].Name == name {
@@ -94,7 +100,7 @@ func findContainer(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// createError gives errors of the runtime their code. A sandbox that is gone can only be replaced.
+// createError gives an error of the runtime its code.
 func createError(err error) error {
 	if isFailure(err) || isDoubt(err) {
 		return err
@@ -102,8 +108,11 @@ func createError(err error) error {
 	return retryable(journaletv1.CallError_CALL_ERROR_CREATE, messageOf(err))
 }
 
-// create checks what the container needs and makes it. Errors that are no failure are the runtime's.
-func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer) (string, error) {
+// create checks the container's dependencies and creates the container. An error that is not a failure is the
+// runtime's.
+func (c *call) create(
+	ctx context.Context, pod *corev1.Pod, container *corev1.Container, req *journaletv1.StartContainer,
+) (string, error) {
 	sandboxIPs, err := c.checkSandbox(ctx, req.GetSandboxId())
 	if err != nil {
 		return "", err
@@ -123,53 +132,50 @@ func (c *call) create(ctx context.Context, pod *corev1.Pod, container *corev1.Co
 	if err := c.ensureCgroup(ctx, pod); err != nil {
 		return "", err
 	}
-	logDir, err := c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, "")
+	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.uid, "")
 	if err == nil {
-		_, err = c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, container.Name)
+		_, err = c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.uid, container.Name)
 	}
 	if err != nil {
 		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
-	if in.mounts, err = c.makeMounts(in); err != nil {
+	if in.mounts, err = c.prepareMounts(in); err != nil {
 		return "", err
 	}
 	config, err := c.containerConfig(in)
 	if err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
-	// The sandbox's config goes along: some runtimes take the log folder and namespaces from this copy.
+	// Some runtimes take the log directory and namespaces from this copy of the sandbox's configuration.
 	sandbox, err := c.sandboxConfig(pod, 0, "", logDir)
 	if err != nil {
 		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
-	resp, err := unhurried(ctx, c, c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.CreateContainerResponse, error) {
-		return c.rt.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
-			PodSandboxId: req.GetSandboxId(), Config: config, SandboxConfig: sandbox,
-		})
+	resp, err := onceDrained(ctx, c, c.opts.Timeouts.Call, c.rt.CreateContainer, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: req.GetSandboxId(), Config: config, SandboxConfig: sandbox,
 	})
 	if err == nil && resp.GetContainerId() == "" {
-		return "", retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime made a container without an id")
+		err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime returned a container without an id")
 	}
 	return resp.GetContainerId(), err
 }
 
-// podIPs are the pod's addresses: those asked for, or the sandbox's own when the pod is started before its sandbox was
-// observed.
-func (c *call) podIPs(pod *corev1.Pod, asked, sandbox []string) []string {
+// podIPs returns the pod's addresses: those of the request, or the sandbox's own if the container starts before the
+// sandbox was observed.
+func (c *call) podIPs(pod *corev1.Pod, requested, sandbox []string) []string {
 	switch {
-	case len(asked) > 0:
-		return asked
+	case len(requested) > 0:
+		return requested
 	case pod.Spec.HostNetwork:
 		return c.opts.HostIPs
 	}
 	return sandbox
 }
 
-// checkSandbox tells whether containers can be made in a sandbox, and its addresses.
+// checkSandbox returns the addresses of a sandbox. It fails unless the sandbox is ready for containers.
 func (c *call) checkSandbox(ctx context.Context, id string) ([]string, error) {
-	resp, err := settle(ctx, c, "PodSandboxStatus", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.PodSandboxStatusResponse, error) {
-		return c.rt.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
-	})
+	resp, err := retry(ctx, c, "PodSandboxStatus", c.opts.Timeouts.Call, c.rt.PodSandboxStatus,
+		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
 	gone := func(why string) ([]string, error) {
 		return nil, retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, fmt.Sprintf("sandbox %s %s", id, why))
 	}
@@ -191,33 +197,34 @@ func (c *call) checkSandbox(ctx context.Context, id string) ([]string, error) {
 	return ips, nil
 }
 
-// lookForContainer finds the container that carries this intent. Another one that holds its name and attempt ends the call.
-func (c *call) lookForContainer(ctx context.Context, name string, attempt uint32) (string, bool, error) {
+// findContainer finds the container that carries this intent. Another container with its name and attempt fails the
+// call.
+func (c *call) findContainer(ctx context.Context, name string, attempt uint32) (string, error) {
 	resp, err := c.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{
 		Filter: &runtimeapi.ContainerFilter{LabelSelector: map[string]string{LabelPodUID: c.uid}},
 	})
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
-	twin := ""
+	other := ""
 	for _, container := range resp.GetContainers() {
 		m := container.GetMetadata()
 		switch {
 		case container.GetAnnotations()[AnnotationIntent] == c.intent:
-			return container.GetId(), true, nil
+			return container.GetId(), nil
 		case m.GetName() == name && m.GetAttempt() == attempt:
-			twin = container.GetId()
+			other = container.GetId()
 		}
 	}
-	return "", false, c.heldBy(twin, "container", attempt)
+	return "", attemptTaken(other, "container", attempt)
 }
 
-// start starts a created container. One that is not fresh from this call is looked at first: it may have run already,
-// or a start of before is still under way, whose end is waited for.
+// start starts a created container. Unless this call created it (fresh), it inspects the container first: the container
+// may have run already, or an earlier start may still be under way, and start waits for its end.
 func (c *call) start(ctx context.Context, id string, fresh bool) error {
-	twinEnd := c.clock.Now().Add(c.opts.Timeouts.Twin)
+	earlierEnd := c.clock.Now().Add(c.opts.Timeouts.ReservedName)
 	var last error
-	performed := 0
+	attempts := 0
 	for b := c.backOff(); ; {
 		if !fresh {
 			started, err := c.hasStarted(ctx, id)
@@ -225,24 +232,23 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 				return err
 			}
 		}
-		if performed == maxPerforms || last != nil && !isDoubt(last) && c.clock.Now().After(twinEnd) {
+		if attempts == maxAttempts || last != nil && !isDoubt(last) && c.clock.Now().After(earlierEnd) {
 			return retryable(journaletv1.CallError_CALL_ERROR_START,
-				fmt.Sprintf("the runtime did not start it, the last attempt ended in: %s", messageOf(last)))
+				fmt.Sprintf("the runtime did not start the container; the last attempt ended in: %s", messageOf(last)))
 		}
-		_, err := unhurried(ctx, c, c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.StartContainerResponse, error) {
-			return c.rt.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
-		})
+		_, err := onceDrained(ctx, c, c.opts.Timeouts.Call, c.rt.StartContainer,
+			&runtimeapi.StartContainerRequest{ContainerId: id})
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case isDoubt(err):
-			performed++
+			attempts++
 		case fresh:
 			return retryable(journaletv1.CallError_CALL_ERROR_START, messageOf(err))
 		}
-		c.log.Log(ctx, b.level, "start in doubt; looking at the container", "container", id, "error", messageOf(err))
+		c.log.Log(ctx, b.level, "start in doubt; inspecting the container", "container", id, "error", messageOf(err))
 		last, fresh = err, false
 		if err := b.wait(ctx); err != nil {
 			return err
@@ -250,17 +256,17 @@ func (c *call) start(ctx context.Context, id string, fresh bool) error {
 	}
 }
 
-// hasStarted tells whether a container has got beyond CREATED; it fails if the container's start has failed.
+// hasStarted reports whether a container is past CREATED. It fails if the container's start has failed.
 func (c *call) hasStarted(ctx context.Context, id string) (bool, error) {
-	st, err := c.statusOf(ctx, id)
+	st, err := c.containerStatus(ctx, id)
 	if isNotFound(err) {
-		return false, retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE, fmt.Sprintf("container %s is gone before it was started", id))
+		return false, notRun(fmt.Sprintf("container %s was removed before its start", id))
 	}
 	if err != nil {
 		return false, err
 	}
 	if st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && st.GetStartedAt() == 0 {
-		return false, retryable(journaletv1.CallError_CALL_ERROR_START, strings.Trim(st.GetReason()+": "+st.GetMessage(), ": "))
+		return false, retryable(journaletv1.CallError_CALL_ERROR_START, exitReason(st))
 	}
 	return st.GetState() != runtimeapi.ContainerState_CONTAINER_CREATED, nil
 }

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerInput is all that a container's configuration is made of, beside the driver's options.
+// containerInput is the input of a container's configuration, beside the driver's options.
 type containerInput struct {
 	pod       *corev1.Pod
 	container *corev1.Container
@@ -21,10 +21,10 @@ type containerInput struct {
 	mounts    []*runtimeapi.Mount
 }
 
-// logName is the log of one attempt, in the container's folder below the pod's.
+// logName returns the log file of one attempt, in the container's log directory.
 func logName(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) + ".log" }
 
-// containerConfig is a container as the kubelet (1.36) would ask for it. It touches nothing.
+// containerConfig returns the container configuration that the kubelet (1.36) would send. It has no side effects.
 func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
 	envs, err := d.environment(in)
 	if err != nil {
@@ -66,8 +66,8 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 	}, nil
 }
 
-// stopSignal is the signal that a container ends by, by CRI's name for it; the runtime's default where none is given: the
-// image's, or SIGTERM.
+// stopSignal returns CRI's name of the container's stop signal. Without one, the runtime uses its default: the image's
+// stop signal, or SIGTERM.
 func stopSignal(c *corev1.Container) runtimeapi.Signal {
 	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
 		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
@@ -113,14 +113,14 @@ func (d *Driver) containerAnnotations(in containerInput) (map[string]string, err
 	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
 		raw, err := json.Marshal(c.Lifecycle.PreStop)
 		if err != nil {
-			return nil, fmt.Errorf("write down the preStop hook: %w", err)
+			return nil, fmt.Errorf("encode the preStop hook: %w", err)
 		}
 		a[AnnotationPreStopHandler] = string(raw)
 	}
 	if len(c.Ports) > 0 {
 		raw, err := json.Marshal(c.Ports)
 		if err != nil {
-			return nil, fmt.Errorf("write down the ports: %w", err)
+			return nil, fmt.Errorf("encode the ports: %w", err)
 		}
 		a[AnnotationPorts] = string(raw)
 	}

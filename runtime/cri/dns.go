@@ -23,7 +23,7 @@ const (
 // maxResolvConfBytes bounds the host's file; the kubelet reads 10 MB.
 const maxResolvConfBytes = 1 << 20
 
-// dnsConfig is the pod's resolver configuration.
+// dnsConfig returns the pod's resolver configuration.
 func (d *Driver) dnsConfig(pod *corev1.Pod) (*runtimeapi.DNSConfig, error) {
 	host, err := d.hostDNS()
 	if err != nil {
@@ -32,14 +32,14 @@ func (d *Driver) dnsConfig(pod *corev1.Pod) (*runtimeapi.DNSConfig, error) {
 	return podDNS(pod, host, d.opts.ClusterDNS, d.opts.ClusterDomain), nil
 }
 
-// hostDNS reads the host's resolver file at each use, because it changes under a running node.
+// hostDNS reads the host's resolver file at each use, because it changes while the node runs.
 func (d *Driver) hostDNS() (*runtimeapi.DNSConfig, error) {
 	if d.opts.ResolvConf == "" {
 		return &runtimeapi.DNSConfig{}, nil
 	}
 	f, err := os.Open(d.opts.ResolvConf)
 	if err != nil {
-		return nil, fmt.Errorf("read the host's resolver configuration; name another file or none: %w", err)
+		return nil, fmt.Errorf("read the host's resolver configuration; configure another file or none: %w", err)
 	}
 	defer f.Close()
 	return parseResolvConf(io.LimitReader(f, maxResolvConfBytes))
@@ -59,7 +59,7 @@ func parseResolvConf(r io.Reader) (*runtimeapi.DNSConfig, error) {
 				out.Servers = append(out.Servers, values[0])
 			}
 		case "search":
-			// The last such line counts.
+			// The last search line wins.
 			out.Searches = nil
 			for _, v := range values {
 				if v != "." {
@@ -77,12 +77,14 @@ func parseResolvConf(r io.Reader) (*runtimeapi.DNSConfig, error) {
 	return out, nil
 }
 
-// podDNS applies the pod's DNS policy and what it adds itself.
-func podDNS(pod *corev1.Pod, host *runtimeapi.DNSConfig, clusterDNS []string, clusterDomain string) *runtimeapi.DNSConfig {
+// podDNS applies the pod's DNS policy and its dnsConfig.
+func podDNS(
+	pod *corev1.Pod, host *runtimeapi.DNSConfig, clusterDNS []string, clusterDomain string,
+) *runtimeapi.DNSConfig {
 	out := &runtimeapi.DNSConfig{}
 	policy := pod.Spec.DNSPolicy
 	if policy == corev1.DNSClusterFirst || policy == "" {
-		// A pod on the host's network would not reach the cluster's names by mistake: it has to say so.
+		// A pod on the host's network uses the cluster's DNS only with ClusterFirstWithHostNet (as in the kubelet).
 		policy = corev1.DNSClusterFirstWithHostNet
 		if pod.Spec.HostNetwork {
 			policy = corev1.DNSDefault
@@ -113,7 +115,7 @@ func podDNS(pod *corev1.Pod, host *runtimeapi.DNSConfig, clusterDNS []string, cl
 	return fitDNS(out)
 }
 
-// mergeDNSOptions lets the pod's options win over those of the same name, and keeps the order.
+// mergeDNSOptions replaces options of the same name by the pod's, and keeps the order.
 func mergeDNSOptions(options []string, own []corev1.PodDNSConfigOption) []string {
 	for _, o := range own {
 		text := o.Name
@@ -133,7 +135,7 @@ func mergeDNSOptions(options []string, own []corev1.PodDNSConfigOption) []string
 	return options
 }
 
-// fitDNS cuts what resolvers would not read.
+// fitDNS drops entries beyond the limits of resolvers.
 func fitDNS(c *runtimeapi.DNSConfig) *runtimeapi.DNSConfig {
 	c.Servers = c.Servers[:min(len(c.Servers), maxDNSServers)]
 	c.Searches = c.Searches[:min(len(c.Searches), maxDNSSearches)]

@@ -8,18 +8,19 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// maxPerforms bounds how often one intent is performed anew after its call timed out or lost its connection, and a look
-// at a runtime that answers found nothing of it. Beyond, the call has failed: who asked decides when to try again.
-const maxPerforms = 3
+// maxAttempts bounds how often one intent is sent to the runtime after its call timed out or lost its connection and an
+// inspection found no object of it. Then the call fails, and the requester decides when to try again.
+const maxAttempts = 3
 
-// isDoubt tells whether an error leaves open what became of the call. The runtime itself uses these codes too, for
-// its own deadlines; a look settles both.
+// isDoubt reports whether an error leaves the outcome of the call unknown. The runtime uses these codes for its own
+// deadlines too; an inspection resolves both.
 func isDoubt(err error) bool {
 	switch status.Code(err) {
 	case codes.DeadlineExceeded, codes.Unavailable, codes.Canceled:
@@ -30,8 +31,11 @@ func isDoubt(err error) bool {
 
 func isNotFound(err error) bool { return status.Code(err) == codes.NotFound }
 
-// isReserved tells whether the runtime holds the name of what was to be made for another call, perhaps our own of
-// before. There is no code for it: containerd and CRI-O say so in words alone.
+// isUnavailable reports whether no runtime took the call, or the connection was lost.
+func isUnavailable(err error) bool { return status.Code(err) == codes.Unavailable }
+
+// isReserved reports whether the runtime holds the object's name for another call, perhaps an earlier one of ours.
+// containerd and CRI-O have no code for it, only a message.
 func isReserved(err error) bool {
 	if status.Code(err) == codes.AlreadyExists {
 		return true
@@ -40,7 +44,7 @@ func isReserved(err error) bool {
 	return strings.Contains(m, "is reserved for") || strings.Contains(m, "name is reserved")
 }
 
-// messageOf is what the runtime said, without gRPC's wrapping.
+// messageOf returns the runtime's message without gRPC's prefix.
 func messageOf(err error) string {
 	if s, ok := status.FromError(err); ok {
 		return s.Message()
@@ -48,26 +52,22 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// isAway tells whether there was nobody to make a call, or the connection was lost.
-func isAway(err error) bool { return status.Code(err) == codes.Unavailable }
-
-func clip(s string) string { return clipTo(s, maxMessageBytes) }
-
-// clipTo is the beginning of a text, valid where the text may not be.
-func clipTo(s string, most int) string {
-	return strings.ToValidUTF8(s[:min(len(s), most)], "")
+// truncate returns the first maxBytes of a text, as valid UTF-8.
+func truncate(s string, maxBytes int) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxBytes)], "")
 }
 
-// backOff is the wait between looks, doubling up to its bound.
+// backOff is the wait between attempts. It doubles up to its bound.
 type backOff struct {
 	clock     Clock
 	next, max time.Duration
-	// level of what is said while waiting: the first time counts, the rest is repetition.
+	// level is for the log line about the wait: only the first one is a warning.
 	level slog.Level
 }
 
 func (c *call) backOff() *backOff {
-	return &backOff{clock: c.clock, next: c.opts.Timeouts.BackOff, max: c.opts.Timeouts.MaxBackOff, level: slog.LevelWarn}
+	t := c.opts.Timeouts
+	return &backOff{clock: c.clock, next: t.BackOff, max: t.MaxBackOff, level: slog.LevelWarn}
 }
 
 func (b *backOff) wait(ctx context.Context) error {
@@ -76,87 +76,107 @@ func (b *backOff) wait(ctx context.Context) error {
 	return Wait(ctx, b.clock, d)
 }
 
+// rpc is a method of a CRI client.
+type rpc[Req, Resp any] = func(context.Context, *Req, ...grpc.CallOption) (*Resp, error)
+
 // once makes one call with a deadline.
-func once[T any](ctx context.Context, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+func once[Req, Resp any](
+	ctx context.Context, timeout time.Duration, method rpc[Req, Resp], req *Req,
+) (*Resp, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return f(ctx)
+	return method(ctx, req)
 }
 
-// unhurried is once for a call that makes something. When the agent stops, it lets the call end for a while, because runtimes
-// undo or fail what their caller turns away from: containerd counts a start cut short as a start that failed.
-func unhurried[T any](ctx context.Context, c *call, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+// onceDrained is once for a call that creates or starts an object. When the agent stops, the call gets Timeouts.Drain
+// to end, because runtimes undo or fail a call whose client has gone: containerd counts such a start as a failed one.
+func onceDrained[Req, Resp any](
+	ctx context.Context, c *call, timeout time.Duration, method rpc[Req, Resp], req *Req,
+) (*Resp, error) {
 	if err := ctx.Err(); err != nil {
-		var zero T
-		return zero, err
+		return nil, err
 	}
-	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.clock.AfterFunc(c.opts.Timeouts.Drain, cancel) })()
-	return f(calling)
+	return method(callCtx, req)
 }
 
-// settle makes an idempotent call until its answer is definite: an answer, an error that is no doubt, or the end of
-// ctx. It waits for as long as the runtime is away or hangs.
-func settle[T any](ctx context.Context, c *call, what string, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
-	var zero T
+// retry repeats an idempotent call until it has a definite result: a response, an error that leaves no doubt, or the
+// end of ctx. It waits as long as the runtime is unavailable or hangs. name is for the log.
+func retry[Req, Resp any](
+	ctx context.Context, c *call, name string, timeout time.Duration, method rpc[Req, Resp], req *Req,
+) (*Resp, error) {
+	return retryFunc(ctx, c, name, timeout, func(ctx context.Context) (*Resp, error) { return method(ctx, req) })
+}
+
+// retryFunc is retry for what is not one method of a client.
+func retryFunc[T any](
+	ctx context.Context, c *call, name string, timeout time.Duration, f func(context.Context) (T, error),
+) (T, error) {
+	attempt := func() (T, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return f(ctx)
+	}
 	for b := c.backOff(); ; {
-		v, err := once(ctx, timeout, f)
+		v, err := attempt()
 		if err == nil || !isDoubt(err) {
 			return v, err
 		}
 		if ctx.Err() != nil {
-			return zero, ctx.Err()
+			return v, ctx.Err()
 		}
-		c.log.Log(ctx, b.level, "no answer from the runtime; asking again", "call", what, "error", messageOf(err))
+		c.log.Log(ctx, b.level, "no response from the runtime; retrying", "call", name, "error", messageOf(err))
 		if err := b.wait(ctx); err != nil {
-			return zero, err
+			return v, err
 		}
 	}
 }
 
-// performer makes an object and returns its id; looker tells whether the object that carries the intent is there.
+// creator creates an object and returns its id. finder finds the object that carries the intent; id is "" if there is
+// none.
 type (
-	performer func(context.Context) (id string, err error)
-	looker    func(context.Context) (id string, found bool, err error)
+	creator func(context.Context) (id string, err error)
+	finder  func(context.Context) (id string, err error)
 )
 
-// discover brings an intent that makes an object to its end: perform it, and while the outcome is open, look and
-// perform again. A name that the runtime holds may belong to our own earlier call, which goes on, and will show, or will
-// give up because its caller went away, and give the name back; so both looking and performing go on for a while.
-func (c *call) discover(ctx context.Context, perform performer, look looker) (string, error) {
+// createOrFind creates the object of an intent. While the outcome is in doubt, it inspects the runtime and creates
+// again. A name that the runtime holds may belong to an earlier call of ours that is still under way: either its object
+// appears, or the runtime cancels that call and releases the name. So both are repeated for Timeouts.ReservedName.
+func (c *call) createOrFind(ctx context.Context, create creator, find finder) (string, error) {
 	var last error
-	var twinEnd time.Time
+	var reservedEnd time.Time
 	b := c.backOff()
-	for performed := 0; ; {
+	for attempts := 0; ; {
 		if c.inDoubt || last != nil {
-			id, found, err := c.lookUntilAnswered(ctx, look)
-			if err != nil || found {
+			id, err := c.retryFind(ctx, find)
+			if err != nil || id != "" {
 				return id, err
 			}
 		}
-		if performed == maxPerforms {
+		if attempts == maxAttempts {
 			return "", retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE,
-				fmt.Sprintf("the runtime did not do it in %d attempts, the last of which ended in: %s", performed, messageOf(last)))
+				fmt.Sprintf("the runtime did not do it in %d attempts; the last one ended in: %s", attempts, messageOf(last)))
 		}
-		id, err := perform(ctx)
+		id, err := create(ctx)
 		switch {
 		case err == nil:
 			return id, nil
 		case ctx.Err() != nil:
 			return "", ctx.Err()
 		case isReserved(err):
-			if now := c.clock.Now(); twinEnd.IsZero() {
-				twinEnd = now.Add(c.opts.Timeouts.Twin)
-			} else if now.After(twinEnd) {
+			if now := c.clock.Now(); reservedEnd.IsZero() {
+				reservedEnd = now.Add(c.opts.Timeouts.ReservedName)
+			} else if now.After(reservedEnd) {
 				return "", retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, messageOf(err))
 			}
 		case isDoubt(err):
-			performed++
+			attempts++
 		default:
 			return "", err
 		}
-		c.log.Log(ctx, b.level, "call in doubt; looking at the world", "error", messageOf(err))
+		c.log.Log(ctx, b.level, "call in doubt; inspecting the runtime", "error", messageOf(err))
 		last = err
 		if err := b.wait(ctx); err != nil {
 			return "", err
@@ -164,14 +184,6 @@ func (c *call) discover(ctx context.Context, perform performer, look looker) (st
 	}
 }
 
-func (c *call) lookUntilAnswered(ctx context.Context, look looker) (string, bool, error) {
-	type answer struct {
-		id    string
-		found bool
-	}
-	a, err := settle(ctx, c, "look", c.opts.Timeouts.Look, func(ctx context.Context) (answer, error) {
-		id, found, err := look(ctx)
-		return answer{id, found}, err
-	})
-	return a.id, a.found, err
+func (c *call) retryFind(ctx context.Context, find finder) (string, error) {
+	return retryFunc(ctx, c, "find", c.opts.Timeouts.Inspect, find)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
-// The folders that every log shipper expects.
+// The directories that log shippers expect.
 const (
 	DefaultPodLogDir       = "/var/log/pods"
 	DefaultContainerLogDir = "/var/log/containers"
@@ -33,65 +33,66 @@ const (
 type Timeouts struct {
 	// Call bounds every call that has no bound of its own. Default 2 min (kubelet runtimeRequestTimeout).
 	Call time.Duration
-	// Sandbox bounds RunPodSandbox. Default 4 min, twice Call, as in the kubelet: CNI plugins take their time.
+	// Sandbox bounds RunPodSandbox. Default 4 min, twice Call, as in the kubelet: CNI plugins are slow.
 	Sandbox time.Duration
-	// Look bounds one look at the world while a call is in doubt. Default 10 s.
-	Look time.Duration
+	// Inspect bounds one inspection of the runtime while a call is in doubt. Default 10 s.
+	Inspect time.Duration
 	// PullReport is how often a pull under way is reported. Default 10 s.
 	PullReport time.Duration
 	// PullStall ends a pull during which the image file system did not grow for so long. Default 30 min: the
-	// runtime shows growth only when a layer is unpacked, and has a stricter watchdog of its own.
+	// runtime reports growth only when a layer is unpacked, and has a stricter watchdog of its own.
 	PullStall time.Duration
-	// BackOff and MaxBackOff bound the wait between two looks. Default 100 ms, doubling to 5 s.
+	// BackOff and MaxBackOff bound the wait between two attempts. Default 100 ms, doubling to 5 s.
 	BackOff, MaxBackOff time.Duration
-	// Twin is how long a name that the runtime holds for a call we cannot see yet is waited for. Default 2 min.
-	Twin time.Duration
-	// Drain is how long a call that makes something may go on once the agent stops. Default 10 s.
+	// ReservedName bounds the wait for a name that the runtime reserves for a call whose object is not listed yet.
+	// Default 2 min.
+	ReservedName time.Duration
+	// Drain is how long a call that creates or starts an object may continue once the agent stops. Default 10 s.
 	Drain time.Duration
 }
 
 // Options configure a Driver. Conn, AgentID, Manifest, Hash and Volumes must be set.
 type Options struct {
 	Conn grpc.ClientConnInterface
-	// ImageConn is the image service's connection; nil: it is Conn.
+	// ImageConn is the connection to the image service; nil: Conn.
 	ImageConn grpc.ClientConnInterface
 	// Node is the node's name (spec.nodeName in the downward API).
 	Node string
 	// PodLogDir and ContainerLogDir default to /var/log/pods and /var/log/containers.
 	PodLogDir, ContainerLogDir string
-	// AgentID marks what this agent made, in annotation AnnotationAgent.
+	// AgentID marks the objects of this agent, in annotation AnnotationAgent.
 	AgentID string
-	// Manifest gives the pod with this manifest digest.
+	// Manifest returns the pod with this manifest digest.
 	Manifest func(ctx context.Context, digest string) (*corev1.Pod, error)
 	// Hash is the kubelet's container hash, in hex.
 	Hash func(*corev1.Container) string
 
-	// HostIPs are the node's, the primary one first.
+	// HostIPs are the node's addresses, the primary one first.
 	HostIPs []string
-	// ClusterDNS and ClusterDomain serve DNS policy ClusterFirst; without servers it falls back to the host's.
+	// ClusterDNS and ClusterDomain are for DNS policy ClusterFirst. Without servers, it uses the host's resolver file.
 	ClusterDNS    []string
 	ClusterDomain string
 	// ResolvConf is the host's resolver file; empty: pods with DNS policy Default get no resolver.
 	ResolvConf string
 	// HostsFile is copied into host-network pods. Default /etc/hosts.
 	HostsFile string
-	// SeccompDefault makes RuntimeDefault the profile of containers that name none (kubelet seccompDefault).
+	// SeccompDefault gives containers without a profile RuntimeDefault (kubelet seccompDefault).
 	SeccompDefault bool
-	// SandboxSeccomp is the path of the pause processes' profile (WriteSandboxSeccomp); empty: RuntimeDefault.
+	// SandboxSeccomp is the path of the pause processes' profile (WriteSandboxSeccomp). Default RuntimeDefault.
 	SandboxSeccomp string
-	// SeccompRoot is where profiles of type Localhost are.
+	// SeccompRoot is the directory of profiles of type Localhost.
 	SeccompRoot string
-	// PodCgroups are the pods' cgroups; nil: they get none, and the runtime puts them where it likes.
+	// PodCgroups are the pods' cgroups; nil: pods have none, and the runtime chooses the parent.
 	PodCgroups *cgroup.Tree
-	// CgroupDriver is for a runtime that does not tell its own, cgroup.Cgroupfs or cgroup.Systemd. Default cgroup.Cgroupfs.
+	// CgroupDriver is for a runtime that does not report its own: cgroup.Cgroupfs (default) or cgroup.Systemd.
 	CgroupDriver string
-	// CgroupV2 lets cgroup v2 settings be sent (memory.oom.group).
+	// CgroupV2 allows settings of cgroup v2 (memory.oom.group).
 	CgroupV2 bool
-	// Cgroups is what else containers are held to: no swap (kubelet memorySwap: NoSwap) and no huge pages.
+	// Cgroups says which further limits the node supports: no swap (kubelet memorySwap: NoSwap), no huge pages.
 	Cgroups Cgroups
 	// MemoryCapacity is the node's memory in bytes, for OOM scores.
 	MemoryCapacity int64
-	// Allocatable stands in for limits that a container does not set, in resourceFieldRef. May be nil.
+	// Allocatable replaces limits that a container does not set, in resourceFieldRef. May be nil.
 	Allocatable func() corev1.ResourceList
 
 	Volumes  *volume.Driver
@@ -99,14 +100,14 @@ type Options struct {
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
 	PullQPS   float64
 	PullBurst int
-	// Progress hears of pulls under way. May be nil.
+	// Progress receives the progress of pulls. May be nil.
 	Progress func(*journaletv1.PullProgressed)
 	Log      *slog.Logger
 	Clock    Clock
 }
 
-// Driver performs the journal's calls on the container runtime. It decides nothing and holds no state but a rate
-// limit; its methods may be called concurrently. Calls for one container must not overlap (the runtime actor sees to it);
+// Driver performs the journal's calls on the container runtime. It decides nothing, and its only state is a rate limit.
+// Its methods may be called concurrently. Calls for one container must not overlap, which the runtime actor ensures;
 // its hooks may run beside them.
 type Driver struct {
 	opts   Options
@@ -117,8 +118,8 @@ type Driver struct {
 	pulls  *rate.Limiter
 }
 
-// New makes a driver. It makes no call, so the runtime need not be there yet. It panics if a field of Options that
-// must be set is not: that is a mistake of the program.
+// New returns a driver. It calls nothing, so the runtime need not be up yet. It panics if a required field of Options
+// is missing: that is a programming error.
 func New(opts Options) *Driver {
 	if opts.Conn == nil || opts.AgentID == "" || opts.Manifest == nil || opts.Hash == nil || opts.Volumes == nil {
 		panic("cri: Options needs Conn, AgentID, Manifest, Hash and Volumes")
@@ -148,12 +149,12 @@ func setDefaults(o *Options) {
 	t := &o.Timeouts
 	orDefault(&t.Call, 2*time.Minute)
 	orDefault(&t.Sandbox, 2*t.Call)
-	orDefault(&t.Look, 10*time.Second)
+	orDefault(&t.Inspect, 10*time.Second)
 	orDefault(&t.PullReport, 10*time.Second)
 	orDefault(&t.PullStall, 30*time.Minute)
 	orDefault(&t.BackOff, 100*time.Millisecond)
 	orDefault(&t.MaxBackOff, 5*time.Second)
-	orDefault(&t.Twin, 2*time.Minute)
+	orDefault(&t.ReservedName, 2*time.Minute)
 	orDefault(&t.Drain, 10*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -182,18 +183,20 @@ type call struct {
 	log     *slog.Logger
 }
 
-// result is what a call learnt.
+// result is what a call returned.
 type result struct {
 	sandboxID, containerID, imageRef string
 	imageBytes                       int64
-	actual                           *journaletv1.Resources
+	reported                         *journaletv1.Resources
 }
 
-// Perform does the work of one intent and returns its outcome, once that is known. With inDoubt the work may have
-// been done before: it looks first. It returns nil only when ctx ends before the outcome is known: the intent is then
-// in doubt for the next run. A call that makes something is given Timeouts.Drain to end after that, so that the outcome of
-// an orderly stop is known more often than not. Otherwise Perform waits as long as the runtime gives no answer.
-func (d *Driver) Perform(ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
+// Perform does the work of one intent and returns its outcome. With inDoubt the work may be done already, so Perform
+// inspects the runtime first. It returns nil only if ctx ends before the outcome is known: the intent is then in doubt
+// for the next run. A call that creates or starts an object gets Timeouts.Drain to end after that, so that an orderly
+// stop mostly leaves nothing in doubt. Otherwise Perform waits as long as the runtime does not respond.
+func (d *Driver) Perform(
+	ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool,
+) *journaletv1.CallFinished {
 	c := &call{Driver: d, intent: intentID, uid: req.GetPodUid(), inDoubt: inDoubt}
 	c.log = d.log.With("intent", intentID, "pod", c.uid)
 	began := d.clock.Now()
@@ -205,7 +208,7 @@ func (d *Driver) Perform(ctx context.Context, intentID, requester string, req *j
 	out := &journaletv1.CallFinished{
 		IntentId: intentID, Requester: requester,
 		SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, ImageBytes: res.imageBytes,
-		Reported: res.actual,
+		Reported: res.reported,
 	}
 	if err != nil {
 		f := failureOf(err)
@@ -242,7 +245,8 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 	case *journaletv1.CallRequested_RunHook:
 		return c.runHook(ctx, w.RunHook)
 	}
-	return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the intent asks for work that this version does not know; upgrade the agent")
+	return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
+		"this version does not know the work of the intent; upgrade the agent")
 }
 
 func (c *call) setUpVolumes(ctx context.Context, req *journaletv1.SetUpVolumes) (result, error) {
@@ -270,7 +274,7 @@ func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (result,
 	return result{}, err
 }
 
-// manifest reads the pod that an intent is about. A manifest of another pod would start the wrong thing: refused.
+// manifest reads the pod of an intent. It refuses a manifest of another pod, which would start the wrong containers.
 func (c *call) manifest(ctx context.Context, digest string) (*corev1.Pod, error) {
 	pod, err := c.opts.Manifest(ctx, digest)
 	if err != nil {
@@ -295,15 +299,15 @@ type failure struct {
 
 func (f *failure) Error() string { return f.message }
 
-// maxMessageBytes bounds what a failure tells: runtimes put whole command outputs into errors.
+// maxMessageBytes bounds the message of a failure: runtimes put whole command outputs into errors.
 const maxMessageBytes = 4 << 10
 
 func fail(code journaletv1.CallError, message string) *failure {
-	return &failure{code: code, message: clip(message)}
+	return &failure{code: code, message: truncate(message, maxMessageBytes)}
 }
 
 func retryable(code journaletv1.CallError, message string) *failure {
-	return &failure{code: code, message: clip(message), retryable: true}
+	return &failure{code: code, message: truncate(message, maxMessageBytes), retryable: true}
 }
 
 func isFailure(err error) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
-// environment makes a container's variables in the order of the manifest. A value may refer to those before it.
+// environment returns a container's variables in the order of the manifest. A value may refer to earlier variables.
 func (d *Driver) environment(in containerInput) ([]*runtimeapi.KeyValue, error) {
 	known := make(map[string]string, len(in.container.Env))
 	lookup := func(name string) (string, bool) {
@@ -32,7 +32,7 @@ func (d *Driver) environment(in containerInput) ([]*runtimeapi.KeyValue, error) 
 			}
 		}
 		known[e.Name] = value
-		// A name given twice counts once, with its last value.
+		// A name that is set twice counts once, with its last value.
 		if j, again := at[e.Name]; again {
 			out[j].Value = []byte(value)
 			continue
@@ -50,7 +50,7 @@ func (d *Driver) valueFrom(in containerInput, from *corev1.EnvVarSource) (string
 	case from.ResourceFieldRef != nil:
 		return d.resourceValue(in, from.ResourceFieldRef)
 	}
-	return "", fmt.Errorf("this source of a value is not supported; use fieldRef or resourceFieldRef")
+	return "", fmt.Errorf("this kind of valueFrom is not supported; use fieldRef or resourceFieldRef")
 }
 
 func (d *Driver) fieldValue(in containerInput, path string) (string, error) {
@@ -105,12 +105,12 @@ func first(list []string) string {
 	return list[0]
 }
 
-// resourceValue is a request or limit in units of the divisor, rounded up. A limit that is not set is what the node
-// can give, a request that is not set is the limit, as the kubelet has it.
+// resourceValue returns a request or limit in units of the divisor, rounded up. As in the kubelet, a missing limit
+// defaults to the node's allocatable, and a missing request to the limit.
 func (d *Driver) resourceValue(in containerInput, ref *corev1.ResourceFieldSelector) (string, error) {
 	container := in.container
 	if ref.ContainerName != "" && ref.ContainerName != container.Name {
-		if container = findContainer(in.pod, ref.ContainerName); container == nil {
+		if container = containerSpec(in.pod, ref.ContainerName); container == nil {
 			return "", fmt.Errorf("resourceFieldRef names container %q, which the pod does not have", ref.ContainerName)
 		}
 	}

@@ -6,9 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// expand replaces $(NAME) by what lookup knows under that name. An unknown name stays as written, $$ is a dollar sign,
-// so $$(NAME) gives $(NAME), and every other dollar sign stands for itself. The rules are the API's for env, command
-// and args.
+// expand replaces $(NAME) by the value of lookup. An unknown name stays as written, and $$ becomes one dollar sign, so
+// $$(NAME) becomes $(NAME). Every other dollar sign is literal. These are the API's rules for env, command and args.
 func expand(s string, lookup func(string) (string, bool)) string {
 	if !strings.Contains(s, "$") {
 		return s
@@ -43,8 +42,8 @@ func expand(s string, lookup func(string) (string, bool)) string {
 	return out.String()
 }
 
-// ExpandStatic expands a probe's command. As in the kubelet, a variable is what the manifest gives as its value, as it
-// stands there: one that is taken from elsewhere is empty.
+// ExpandStatic expands a probe's command. As in the kubelet, a variable has the literal value from the manifest; a
+// variable with valueFrom is empty.
 func ExpandStatic(command []string, env []corev1.EnvVar) []string {
 	values := make(map[string]string, len(env))
 	for i := range env {

@@ -14,18 +14,18 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// maxHookOutputBytes bounds what of a hook's output is told. The kubelet tells all of it; a journal is no place for that.
+// maxHookOutputBytes bounds a hook's output in the journal. The kubelet reports all of it.
 const maxHookOutputBytes = 1 << 10
 
-// runHook runs a lifecycle hook to its end, or for as long as it may take. It is at least once: in doubt it is run again.
-// A hook whose container has ended has failed with CALL_ERROR_NOT_DONE, one that failed otherwise with CALL_ERROR_HOOK.
+// runHook runs a lifecycle hook to its end or its timeout. Hooks run at least once: a hook in doubt runs again. It
+// fails with CALL_ERROR_NOT_DONE if the container has exited, otherwise with CALL_ERROR_HOOK.
 func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, error) {
 	res := result{containerID: req.GetContainerId()}
 	pod, err := c.manifest(ctx, req.GetDigest())
 	if err != nil {
 		return res, err
 	}
-	container := findContainer(pod, req.GetContainer())
+	container := containerSpec(pod, req.GetContainer())
 	handler := handlerOf(container, req.GetKind())
 	if handler == nil {
 		return res, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
@@ -44,10 +44,10 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	case ctx.Err() != nil:
 		return res, ctx.Err()
 	case within.Err() != nil:
-		message = fmt.Sprintf("%s (it may take %s)", message, req.GetTimeout().AsDuration().Round(time.Millisecond))
+		message = fmt.Sprintf("%s (timeout %s)", message, req.GetTimeout().AsDuration().Round(time.Millisecond))
 	}
 	code := journaletv1.CallError_CALL_ERROR_HOOK
-	if ended, err := h.hasEnded(ctx); err == nil && ended {
+	if exited, err := h.hasExited(ctx); err == nil && exited {
 		code = journaletv1.CallError_CALL_ERROR_NOT_DONE
 	}
 	if ctx.Err() != nil {
@@ -82,6 +82,11 @@ func handlerOf(c *corev1.Container, kind journaletv1.HookKind) *corev1.Lifecycle
 	return nil
 }
 
+// fullName returns a pod's name, namespace and UID, as the kubelet formats them in messages.
+func fullName(pod *corev1.Pod) string {
+	return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
+}
+
 // hook is one run of a hook.
 type hook struct {
 	*call
@@ -90,14 +95,15 @@ type hook struct {
 	container *corev1.Container
 }
 
-// run does what the handler says. The message of a failure is worded as the kubelet's.
+// run executes the handler. The message of a failure is worded as the kubelet's.
 func (h *hook) run(ctx context.Context, handler *corev1.LifecycleHandler) (message string, err error) {
-	about := fmt.Sprintf("for Container %q in Pod %q failed", h.container.Name, fmt.Sprintf("%s_%s(%s)", h.pod.Name, h.pod.Namespace, h.pod.UID))
+	about := fmt.Sprintf("for Container %q in Pod %q failed", h.container.Name, fullName(h.pod))
 	switch {
 	case handler.Exec != nil:
 		var output string
 		if output, err = h.exec(ctx, handler.Exec.Command); err != nil {
-			message = fmt.Sprintf("Exec lifecycle hook (%v) %s - error: %s, message: %q", handler.Exec.Command, about, clipTo(messageOf(err), maxHookOutputBytes), output)
+			message = fmt.Sprintf("Exec lifecycle hook (%v) %s - error: %s, message: %q",
+				handler.Exec.Command, about, truncate(messageOf(err), maxHookOutputBytes), output)
 		}
 	case handler.HTTPGet != nil:
 		if err = h.get(ctx, handler.HTTPGet); err != nil {
@@ -105,58 +111,55 @@ func (h *hook) run(ctx context.Context, handler *corev1.LifecycleHandler) (messa
 		}
 	case handler.Sleep != nil:
 		if err = Wait(ctx, h.clock, time.Duration(handler.Sleep.Seconds)*time.Second); err != nil {
-			message = fmt.Sprintf("Sleep lifecycle hook (%d) %s - error: container terminated before sleep hook finished", handler.Sleep.Seconds, about)
+			message = fmt.Sprintf("Sleep lifecycle hook (%d) %s - error: container terminated before sleep hook finished",
+				handler.Sleep.Seconds, about)
 		}
 	default:
 		err = errors.New("invalid handler")
-		message = "Cannot run handler: this version knows exec, httpGet and sleep"
+		message = "Cannot run handler: this version supports exec, httpGet and sleep"
 	}
 	return message, err
 }
 
-// exec runs a command in the container and gives the beginning of its output. While the runtime is away it is tried again.
+// exec runs a command in the container and returns the beginning of its output. It retries while the runtime is
+// unavailable. A request without a timeout has no deadline: the hook may run as long as its container.
 func (h *hook) exec(ctx context.Context, command []string) (string, error) {
 	began := h.clock.Now()
-	resp, err := settleExec(ctx, h.call, func(ctx context.Context) (*runtimeapi.ExecSyncResponse, error) {
+	for b := h.backOff(); ; {
 		req := &runtimeapi.ExecSyncRequest{ContainerId: h.req.GetContainerId(), Cmd: command}
 		if h.req.GetTimeout() != nil {
 			left := h.req.GetTimeout().AsDuration() - h.clock.Now().Sub(began)
 			req.Timeout = max(1, int64((left+time.Second-1)/time.Second))
 		}
-		return h.rt.ExecSync(ctx, req)
-	})
-	if err != nil {
-		return "", err
+		resp, err := h.rt.ExecSync(ctx, req)
+		switch {
+		case err == nil:
+			return outputOf(command, resp)
+		case !isUnavailable(err) || ctx.Err() != nil:
+			return "", err
+		}
+		h.log.Log(ctx, b.level, "the runtime is unavailable for a hook; retrying", "error", messageOf(err))
+		if err := b.wait(ctx); err != nil {
+			return "", err
+		}
 	}
-	output := clipTo(string(slices.Concat(resp.GetStdout(), resp.GetStderr())), maxHookOutputBytes)
+}
+
+// outputOf returns the beginning of a command's output, and an error if its exit code is not 0.
+func outputOf(command []string, resp *runtimeapi.ExecSyncResponse) (string, error) {
+	output := truncate(string(slices.Concat(resp.GetStdout(), resp.GetStderr())), maxHookOutputBytes)
 	if code := resp.GetExitCode(); code != 0 {
-		return output, fmt.Errorf("command '%s' exited with %d: %s", strings.Join(command, " "), code, clipTo(string(resp.GetStderr()), maxHookOutputBytes))
+		return output, fmt.Errorf("command '%s' exited with %d: %s",
+			strings.Join(command, " "), code, truncate(string(resp.GetStderr()), maxHookOutputBytes))
 	}
 	return output, nil
 }
 
-// settleExec makes a call again that found no runtime, until the context ends. It has no deadline of its own: the hook may
-// take as long as its container lives, if nobody said otherwise.
-func settleExec[T any](ctx context.Context, c *call, f func(context.Context) (T, error)) (T, error) {
-	for b := c.backOff(); ; {
-		v, err := f(ctx)
-		if err == nil || !isAway(err) || ctx.Err() != nil {
-			return v, err
-		}
-		c.log.Log(ctx, b.level, "no runtime to run a hook; trying again", "error", messageOf(err))
-		if err := b.wait(ctx); err != nil {
-			return v, err
-		}
-	}
-}
-
-// hasEnded tells whether the hook's container runs no more.
-func (h *hook) hasEnded(ctx context.Context) (bool, error) {
-	resp, err := settle(ctx, h.call, "ContainerStatus", h.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatusResponse, error) {
-		return h.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: h.req.GetContainerId()})
-	})
+// hasExited reports whether the hook's container has exited or is gone.
+func (h *hook) hasExited(ctx context.Context) (bool, error) {
+	st, err := h.containerStatus(ctx, h.req.GetContainerId())
 	if isNotFound(err) {
 		return true, nil
 	}
-	return resp.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_EXITED, err
+	return st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED, err
 }

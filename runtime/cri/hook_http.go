@@ -17,43 +17,43 @@ import (
 )
 
 const (
-	// maxHookBodyBytes bounds what of an answer's body is read, and thrown away. kubelet: maxRespBodyLength, 10 KiB.
+	// maxHookBodyBytes bounds how much of a response's body is read and discarded. kubelet: maxRespBodyLength, 10 KiB.
 	maxHookBodyBytes = 10 << 10
-	// maxHookHeaderBytes bounds an answer's header.
+	// maxHookHeaderBytes bounds a response's header.
 	maxHookHeaderBytes = 1 << 20
-	// hookUserAgent is what a hook's request says it is from: the kubelet's name for it, which programs may look for, in the
-	// version whose rules are followed here.
+	// hookUserAgent is the User-Agent of a hook's request: the kubelet's, which programs may check for, in the version
+	// whose rules this driver follows.
 	hookUserAgent = "kube-lifecycle/1.37"
 )
 
-// hookClient makes the requests of hooks. It carries no credential, for the host may be anybody's, and so need not verify
-// to whom it talks, as in the kubelet; environment proxies are not for pods. Redirects to another host are not followed.
+// hookClient sends the requests of hooks. As in the kubelet, it does not verify the server: it sends no credentials,
+// because the host may be any. It uses no proxy from the environment, and follows no redirect to another host.
 var hookClient = &http.Client{
 	Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // G402: nobody has a certificate to verify
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // G402: pods have no certificate to verify
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHookHeaderBytes,
 	},
 	CheckRedirect: httpget.SameHost,
 }
 
-// get makes a hook's request. Any answer is good: as in the kubelet only one that does not come is a failure.
+// get sends a hook's request. As in the kubelet, any response is a success; only a missing one is a failure.
 func (h *hook) get(ctx context.Context, action *corev1.HTTPGetAction) error {
 	req, err := h.request(ctx, action)
 	if err != nil {
 		return err
 	}
-	err = ask(req)
+	err = send(req)
 	if err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
-		h.log.Warn("a hook by HTTPS was answered by HTTP, and asked again so", "container", h.container.Name)
+		h.log.Warn("an HTTPS hook got an HTTP response; sending it again by HTTP", "container", h.container.Name)
 		plain := req.Clone(ctx)
 		plain.URL.Scheme = "http"
 		plain.Header.Del("Authorization")
-		return ask(plain)
+		return send(plain)
 	}
 	return err
 }
 
-func ask(req *http.Request) error {
+func send(req *http.Request) error {
 	resp, err := hookClient.Do(req)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func ask(req *http.Request) error {
 	return resp.Body.Close()
 }
 
-// request makes the request of an action; the pod is asked for its address only where the action names no host.
+// request returns the request of an action. It looks up the pod's address only if the action names no host.
 func (h *hook) request(ctx context.Context, action *corev1.HTTPGetAction) (*http.Request, error) {
 	host := action.Host
 	if host == "" {
@@ -78,7 +78,7 @@ func (h *hook) request(ctx context.Context, action *corev1.HTTPGetAction) (*http
 	return httpget.Request(ctx, action, host, port, hookUserAgent)
 }
 
-// portOf is a port's number, looked up among the container's where it is given by name.
+// portOf returns a port's number, by its name in the container if it has one.
 func portOf(c *corev1.Container, port intstr.IntOrString) (int, error) {
 	number := port.IntValue()
 	if port.Type == intstr.String {
@@ -94,15 +94,13 @@ func portOf(c *corev1.Container, port intstr.IntOrString) (int, error) {
 	return number, nil
 }
 
-// podIP is the pod's address: what was asked for, or what the runtime says of the sandbox of a container whose pod was not
-// observed yet.
+// podIP returns the pod's address: that of the request, or the sandbox's if the pod was not observed yet.
 func (h *hook) podIP(ctx context.Context) (string, error) {
 	if ips := h.podIPs(h.pod, h.req.GetPodIps(), nil); len(ips) > 0 {
 		return ips[0], nil
 	}
-	list, err := settle(ctx, h.call, "ListContainers", h.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
-		return h.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: h.req.GetContainerId()}})
-	})
+	list, err := retry(ctx, h.call, "ListContainers", h.opts.Timeouts.Inspect, h.rt.ListContainers,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{Id: h.req.GetContainerId()}})
 	if err != nil {
 		return "", err
 	}

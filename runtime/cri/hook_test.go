@@ -74,7 +74,7 @@ func TestAHookEndsWithItsTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, h := hooked(t, handler)
 			h.Timeout = durationpb.New(50 * time.Millisecond)
-			if out := r.hook(h); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || !strings.Contains(out.GetMessage(), "it may take 50ms") {
+			if out := r.hook(h); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || !strings.Contains(out.GetMessage(), "timeout 50ms") {
 				t.Error(out)
 			}
 			h.Timeout = durationpb.New(0)

@@ -10,14 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hostsPath is where the managed hosts file stands in a container.
+// hostsPath is the path of the managed hosts file in a container.
 const hostsPath = "/etc/hosts"
 
 // maxHostsBytes bounds how much of the host's file is copied.
 const maxHostsBytes = 1 << 20
 
-// hostsContent is the hosts file of a pod: its own name, or for a pod on the host's network a copy of the host's file,
-// and the pod's aliases.
+// hostsContent returns the hosts file of a pod: its own name, or a copy of the host's file for a pod on the host's
+// network, and the pod's aliases.
 func (d *Driver) hostsContent(pod *corev1.Pod, podIPs []string) ([]byte, error) {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {

@@ -16,13 +16,13 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Words by which a CRI runtime marks the two kinds of failed pulls that have a reason of their own.
+// Texts by which a CRI runtime marks the two kinds of failed pulls that have their own reason (cri-api: pkg/errors).
 const (
-	wordRegistryUnavailable = "RegistryUnavailable"
-	wordSignatureValidation = "SignatureValidationFailed"
+	markRegistryUnavailable = "RegistryUnavailable"
+	markSignatureValidation = "SignatureValidationFailed"
 )
 
-// imageInfo is what the runtime knows of an image that a container is made of.
+// imageInfo is the runtime's information about a container's image.
 type imageInfo struct {
 	ref      string // the runtime's id
 	uid      *int64
@@ -30,7 +30,7 @@ type imageInfo struct {
 	bytes    int64
 }
 
-// withTag checks an image's name and gives it the tag "latest" if it names neither tag nor digest.
+// withTag checks an image's name and adds the tag "latest" if it has neither tag nor digest.
 func withTag(image string) (string, error) {
 	if strings.TrimSpace(image) != image || image == "" {
 		return "", fmt.Errorf("couldn't parse image name %q: it is empty or has spaces around it", image)
@@ -45,7 +45,7 @@ func withTag(image string) (string, error) {
 	return image, nil
 }
 
-// imageOf looks up the image of a container. It must be on the node: pulling is another intent's work.
+// imageOf returns the image of a container. It must be on the node: pulling is the work of another intent.
 func (c *call) imageOf(ctx context.Context, container *corev1.Container, pulled bool) (imageInfo, error) {
 	image, err := withTag(container.Image)
 	if err != nil {
@@ -59,9 +59,10 @@ func (c *call) imageOf(ctx context.Context, container *corev1.Container, pulled 
 		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT,
 			fmt.Sprintf("Failed to inspect image %q: %s", container.Image, messageOf(err)))
 	case !found && pulled:
-		// To ask for another pull would go round in circles.
+		// Reporting it as not present would request another pull, without end.
 		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_CREATE,
-			fmt.Sprintf("image %q was pulled, but the runtime does not have it; is its image garbage collection at work?", container.Image))
+			fmt.Sprintf("image %q was pulled, but the runtime does not have it; check its image garbage collection",
+				container.Image))
 	case !found:
 		return imageInfo{}, retryable(journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT,
 			fmt.Sprintf("image %q is not present on the node", container.Image))
@@ -70,15 +71,14 @@ func (c *call) imageOf(ctx context.Context, container *corev1.Container, pulled 
 }
 
 func (c *call) imageStatus(ctx context.Context, image string) (imageInfo, bool, error) {
-	resp, err := settle(ctx, c, "ImageStatus", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.ImageStatusResponse, error) {
-		return c.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}})
-	})
+	resp, err := retry(ctx, c, "ImageStatus", c.opts.Timeouts.Call, c.images.ImageStatus,
+		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}})
 	img := resp.GetImage()
 	if err != nil || img == nil {
 		return imageInfo{}, false, err
 	}
 	if img.GetId() == "" {
-		return imageInfo{}, false, fmt.Errorf("the runtime knows the image but not its id")
+		return imageInfo{}, false, fmt.Errorf("the runtime returned the image without an id")
 	}
 	info := imageInfo{ref: img.GetId(), username: img.GetUsername(), bytes: int64(min(img.GetSize(), 1<<62))}
 	if img.GetUid() != nil {
@@ -88,7 +88,7 @@ func (c *call) imageStatus(ctx context.Context, image string) (imageInfo, bool, 
 	return info, true, nil
 }
 
-// pullImage pulls an image. It is idempotent, so a pull in doubt is simply made again.
+// pullImage pulls an image. It is idempotent, so a pull in doubt is repeated.
 func (c *call) pullImage(ctx context.Context, image string) (result, error) {
 	full, err := withTag(image)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *call) pullImage(ctx context.Context, image string) (result, error) {
 	if err := c.pulls.Wait(ctx); err != nil {
 		return result{}, err
 	}
-	ref, err := c.pullUntilAnswered(ctx, image, full)
+	ref, err := c.retryPull(ctx, image, full)
 	if err != nil {
 		return result{}, err
 	}
@@ -106,15 +106,15 @@ func (c *call) pullImage(ctx context.Context, image string) (result, error) {
 		return result{}, ctx.Err()
 	}
 	if err != nil || !found {
-		// The pull has succeeded; its size is for the record only.
-		c.log.Warn("a pulled image cannot be looked at", "image", image, "found", found, "error", err)
+		// The pull has succeeded; the journal only lacks the image's size.
+		c.log.Warn("a pulled image cannot be inspected", "image", image, "found", found, "error", err)
 	}
 	return result{imageRef: ref, imageBytes: info.bytes}, nil
 }
 
-func (c *call) pullUntilAnswered(ctx context.Context, image, full string) (string, error) {
+func (c *call) retryPull(ctx context.Context, image, full string) (string, error) {
 	b := c.backOff()
-	for performed := 1; ; performed++ {
+	for attempt := 1; ; attempt++ {
 		ref, err := c.pullOnce(ctx, image, full)
 		if err == nil {
 			return ref, nil
@@ -122,27 +122,27 @@ func (c *call) pullUntilAnswered(ctx context.Context, image, full string) (strin
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		// Only Unavailable leaves the outcome open: a pull has no deadline of ours, so others are the runtime's own word.
+		// Only Unavailable is in doubt: a pull has no deadline of ours, so every other error is the runtime's result.
 		f := pullError(err)
 		if isFailure(err) || status.Code(err) != codes.Unavailable || f.code != journaletv1.CallError_CALL_ERROR_RUNTIME {
 			return "", f
 		}
-		c.log.Log(ctx, b.level, "no answer to a pull; asking again once the runtime is back", "image", image, "error", messageOf(err))
+		c.log.Log(ctx, b.level, "no response to a pull; retrying once the runtime is back",
+			"image", image, "error", messageOf(err))
 		if err := b.wait(ctx); err != nil {
 			return "", err
 		}
-		if _, err := settle(ctx, c, "Version", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.VersionResponse, error) {
-			return c.rt.Version(ctx, &runtimeapi.VersionRequest{})
-		}); err != nil && ctx.Err() != nil {
+		_, err = retry(ctx, c, "Version", c.opts.Timeouts.Inspect, c.rt.Version, &runtimeapi.VersionRequest{})
+		if err != nil && ctx.Err() != nil {
 			return "", ctx.Err()
 		}
-		if performed == maxPerforms {
+		if attempt == maxAttempts {
 			return "", f
 		}
 	}
 }
 
-// pullError tells the kinds of failed pulls apart.
+// pullError returns the failure of a pull, with the code of its kind.
 func pullError(err error) *failure {
 	if isFailure(err) {
 		return failureOf(err)
@@ -150,30 +150,31 @@ func pullError(err error) *failure {
 	m := messageOf(err)
 	code := journaletv1.CallError_CALL_ERROR_RUNTIME
 	switch {
-	case strings.Contains(m, wordRegistryUnavailable):
+	case strings.Contains(m, markRegistryUnavailable):
 		code = journaletv1.CallError_CALL_ERROR_REGISTRY_UNAVAILABLE
-	case strings.Contains(m, wordSignatureValidation):
+	case strings.Contains(m, markSignatureValidation):
 		code = journaletv1.CallError_CALL_ERROR_SIGNATURE_VALIDATION
 	}
 	return retryable(code, m)
 }
 
-// pullOnce makes one pull without a deadline, reports that it is under way, and ends it when nothing has grown for
-// too long.
+// pullOnce makes one pull without a deadline and reports its progress. It cancels the pull if the image file system did
+// not grow for Timeouts.PullStall.
 func (c *call) pullOnce(ctx context.Context, image, full string) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	type answer struct {
+	type response struct {
 		ref string
 		err error
 	}
-	done := make(chan answer, 1)
+	done := make(chan response, 1)
 	go func() {
 		resp, err := c.images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: full}})
 		if err == nil && resp.GetImageRef() == "" {
-			err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime pulled the image but gave no reference to it")
+			err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
+				"the runtime pulled the image and returned no reference to it")
 		}
-		done <- answer{resp.GetImageRef(), err}
+		done <- response{resp.GetImageRef(), err}
 	}()
 	began := c.clock.Now()
 	grew := began
@@ -183,9 +184,9 @@ func (c *call) pullOnce(ctx context.Context, image, full string) (string, error)
 		tick := make(chan struct{})
 		stop := c.clock.AfterFunc(c.opts.Timeouts.PullReport, func() { close(tick) })
 		select {
-		case a := <-done:
+		case r := <-done:
 			stop()
-			return a.ref, a.err
+			return r.ref, r.err
 		case <-tick:
 		}
 		now := c.clock.Now()
@@ -204,16 +205,14 @@ func (c *call) pullOnce(ctx context.Context, image, full string) (string, error)
 			cancel()
 			<-done
 			return "", retryable(journaletv1.CallError_CALL_ERROR_RUNTIME,
-				fmt.Sprintf("pull of image %q ended: no progress for %s", image, c.opts.Timeouts.PullStall.Round(time.Second)))
+				fmt.Sprintf("pull of image %q canceled: no progress for %s", image, c.opts.Timeouts.PullStall.Round(time.Second)))
 		}
 	}
 }
 
-// imageFsUsed is how much the image file systems hold; false if the runtime does not say.
+// imageFsUsed returns the bytes used on the image file systems; false if the runtime does not report them.
 func (c *call) imageFsUsed(ctx context.Context) (int64, bool) {
-	resp, err := once(ctx, c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
-		return c.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
-	})
+	resp, err := once(ctx, c.opts.Timeouts.Inspect, c.images.ImageFsInfo, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {
 		return 0, false
 	}

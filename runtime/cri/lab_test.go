@@ -286,7 +286,7 @@ func TestLabTellsFailedStartsApart(t *testing.T) {
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "disk", MountPath: "/proc/x"})
 	r.fails("c3", startContainer(sandbox, 3), journaletv1.CallError_CALL_ERROR_START, "")
 	r.fails("c4", startContainer("0123456789", 4), journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "gone")
-	r.fails("twin", runSandboxSoon(r), journaletv1.CallError_CALL_ERROR_RUNTIME, "made by another call")
+	r.fails("twin", runSandboxSoon(r), journaletv1.CallError_CALL_ERROR_RUNTIME, "created by another call")
 	pull := &journaletv1.CallRequested{Work: &journaletv1.CallRequested_PullImage{PullImage: &journaletv1.PullImage{Image: "127.0.0.1:1/none:1"}}}
 	r.fails("p", pull, journaletv1.CallError_CALL_ERROR_RUNTIME, "refused")
 }

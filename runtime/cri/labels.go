@@ -1,7 +1,7 @@
 package cri
 
-// Labels and annotations on what this agent makes. Those of io.kubernetes.* are the kubelet's, so that crictl, log
-// shippers and metrics agents find what they know.
+// Labels and annotations of the objects that this agent creates. Those of io.kubernetes.* are the kubelet's, so that
+// crictl, log shippers and metrics agents find what they know.
 const (
 	LabelPodName       = "io.kubernetes.pod.name"
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -18,8 +18,8 @@ const (
 	AnnotationDeletionGracePeriod      = "io.kubernetes.pod.deletionGracePeriod"
 	AnnotationConfigSource             = "kubernetes.io/config.source"
 
-	// AnnotationIntent holds the id of the intent that an object was made for: it settles an intent in doubt.
+	// AnnotationIntent holds the id of the intent that created the object. It resolves an intent in doubt.
 	AnnotationIntent = "journalet.io/intent"
-	// AnnotationAgent holds the AgentID of the agent that made an object. Without it, hands off.
+	// AnnotationAgent holds the AgentID of the agent that created the object. Objects without it are never touched.
 	AnnotationAgent = "journalet.io/agent"
 )

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -11,17 +12,14 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// makeMounts makes the files that the agent itself mounts into a container, and lists all its mounts: volumes in the
-// order of the manifest, the hosts file unless the container brings its own, the termination message file.
-func (c *call) makeMounts(in containerInput) ([]*runtimeapi.Mount, error) {
+// prepareMounts creates the files that the agent mounts into a container, and returns all its mounts: volumes in the
+// order of the manifest, the hosts file unless the container mounts its own, and the termination message file.
+func (c *call) prepareMounts(in containerInput) ([]*runtimeapi.Mount, error) {
 	out, err := c.volumeMounts(in)
 	if err != nil {
 		return nil, err
 	}
-	ownHosts := false
-	for _, m := range out {
-		ownHosts = ownHosts || m.GetContainerPath() == hostsPath
-	}
+	ownHosts := slices.ContainsFunc(out, func(m *runtimeapi.Mount) bool { return m.GetContainerPath() == hostsPath })
 	if !ownHosts && (in.pod.Spec.HostNetwork || len(in.podIPs) > 0) {
 		content, err := c.hostsContent(in.pod, in.podIPs)
 		if err != nil {
@@ -34,7 +32,7 @@ func (c *call) makeMounts(in containerInput) ([]*runtimeapi.Mount, error) {
 		out = append(out, &runtimeapi.Mount{ContainerPath: hostsPath, HostPath: path})
 	}
 	if in.container.TerminationMessagePath != "" {
-		path, err := c.opts.Volumes.MakeTerminationFile(c.uid, in.container.Name, in.attempt)
+		path, err := c.opts.Volumes.CreateTerminationFile(c.uid, in.container.Name, in.attempt)
 		if err != nil {
 			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 		}
@@ -55,19 +53,22 @@ func (c *call) volumeMounts(in containerInput) ([]*runtimeapi.Mount, error) {
 			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 		}
 		if _, err := os.Lstat(path); err != nil && !isHostPath(in.pod, m.Name) {
-			// The runtime would make a folder in its place, with the wrong mode and perhaps on the wrong medium.
-			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, fmt.Sprintf("volume %q is not set up: %v", m.Name, err))
+			// The runtime would create a directory instead, with the wrong mode and perhaps on the wrong medium.
+			return nil, retryable(journaletv1.CallError_CALL_ERROR_VOLUME,
+				fmt.Sprintf("volume %q is not set up: %v", m.Name, err))
 		}
 		propagation, err := propagationOf(m.MountPropagation)
 		if err != nil {
 			return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG, fmt.Sprintf("volume mount %q: %v", m.Name, err))
 		}
-		out = append(out, &runtimeapi.Mount{ContainerPath: absolute(m.MountPath), HostPath: path, Readonly: m.ReadOnly, Propagation: propagation})
+		out = append(out, &runtimeapi.Mount{
+			ContainerPath: absolute(m.MountPath), HostPath: path, Readonly: m.ReadOnly, Propagation: propagation,
+		})
 	}
 	return out, nil
 }
 
-// absolute takes a path that does not begin at the root for one that does.
+// absolute returns a path as it is if it is absolute, otherwise below /.
 func absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -96,5 +97,5 @@ func propagationOf(mode *corev1.MountPropagationMode) (runtimeapi.MountPropagati
 	case corev1.MountPropagationBidirectional:
 		return runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL, nil
 	}
-	return 0, fmt.Errorf("mountPropagation %q is not known; use None, HostToContainer or Bidirectional", *mode)
+	return 0, fmt.Errorf("mountPropagation %q is unknown; use None, HostToContainer or Bidirectional", *mode)
 }

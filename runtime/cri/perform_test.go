@@ -94,8 +94,8 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 			RootDir: filepath.Join(r.dir, "root"), PodLogDir: logs, ContainerLogDir: links,
 		}),
 		Timeouts: cri.Timeouts{
-			Call: 300 * time.Millisecond, Sandbox: 300 * time.Millisecond, Look: 300 * time.Millisecond,
-			BackOff: time.Millisecond, MaxBackOff: 10 * time.Millisecond, Twin: 50 * time.Millisecond, Drain: time.Millisecond,
+			Call: 300 * time.Millisecond, Sandbox: 300 * time.Millisecond, Inspect: 300 * time.Millisecond,
+			BackOff: time.Millisecond, MaxBackOff: 10 * time.Millisecond, ReservedName: 50 * time.Millisecond, Drain: time.Millisecond,
 		},
 	}
 	if change != nil {
@@ -407,7 +407,7 @@ func TestARuntimeThatNeverDoesItFailsTheCall(t *testing.T) {
 func TestANameThatAnotherIntentHoldsFailsTheCall(t *testing.T) {
 	r := newRig(t, nil)
 	r.sandbox()
-	out := r.fails("other", runSandbox(0), journaletv1.CallError_CALL_ERROR_RUNTIME, "holds attempt 0")
+	out := r.fails("other", runSandbox(0), journaletv1.CallError_CALL_ERROR_RUNTIME, "has attempt 0")
 	if !out.GetRetryable() || len(r.sandboxes()) != 1 {
 		t.Errorf("outcome %v, sandboxes %v", out, r.sandboxes())
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
-// BeginCgroups makes the tree of pods' cgroups in the form that the runtime uses, and bounds all pods together. It fails while the runtime is
-// away; try again later. A first pod that comes earlier makes the tree itself.
-func (d *Driver) BeginCgroups(ctx context.Context) error {
+// InitCgroups creates the tree of pods' cgroups for the runtime's cgroup driver, and sets the limits of all pods
+// together. It fails while the runtime is unavailable; try again later. A pod that starts earlier creates the tree.
+func (d *Driver) InitCgroups(ctx context.Context) error {
 	t := d.opts.PodCgroups
 	if t == nil || !t.Due() {
 		return nil
 	}
-	asking, cancel := context.WithTimeout(ctx, d.opts.Timeouts.Look)
+	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeouts.Inspect)
 	defer cancel()
-	driver, err := d.cgroupDriver(asking)
+	driver, err := d.cgroupDriver(ctx)
 	if err != nil {
 		return err
 	}
@@ -31,8 +31,8 @@ func (d *Driver) BeginCgroups(ctx context.Context) error {
 	return t.Enforce()
 }
 
-// cgroupDriver asks the runtime which form of cgroups it uses. One that does not know the question, as containerd before 2.0, is taken to use what
-// was configured.
+// cgroupDriver returns the runtime's cgroup driver. A runtime that does not implement RuntimeConfig, as containerd
+// before 2.0, is assumed to use the configured one.
 func (d *Driver) cgroupDriver(ctx context.Context) (string, error) {
 	resp, err := d.rt.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
 	switch {
@@ -48,16 +48,17 @@ func (d *Driver) cgroupDriver(ctx context.Context) (string, error) {
 	return cgroup.Cgroupfs, nil
 }
 
-// cgroups are the pods' cgroups, ready to be used; nil where they are not made yet and this pod neither has one nor is to have one.
-func (c *call) cgroups(ctx context.Context, wants bool) (*cgroup.Tree, error) {
+// cgroups returns the tree of pods' cgroups, initialized; nil if it is not, and this pod neither has a cgroup nor needs
+// one.
+func (c *call) cgroups(ctx context.Context, needed bool) (*cgroup.Tree, error) {
 	t := c.opts.PodCgroups
 	switch {
 	case t == nil || t.Ready():
 		return t, nil
-	case !wants && !t.Has(c.uid):
+	case !needed && !t.Has(c.uid):
 		return nil, nil
 	}
-	driver, err := settle(ctx, c, "RuntimeConfig", c.opts.Timeouts.Look, c.cgroupDriver)
+	driver, err := retryFunc(ctx, c, "RuntimeConfig", c.opts.Timeouts.Inspect, c.cgroupDriver)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (c *call) cgroups(ctx context.Context, wants bool) (*cgroup.Tree, error) {
 	return t, nil
 }
 
-// ensureCgroup sees to it that the pod has its cgroup.
+// ensureCgroup creates the pod's cgroup, if the pod is to have one.
 func (c *call) ensureCgroup(ctx context.Context, pod *corev1.Pod) error {
 	if t := c.opts.PodCgroups; t == nil || !t.Wants(pod) {
 		return nil
@@ -77,12 +78,12 @@ func (c *call) ensureCgroup(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if err := t.Ensure(pod); err != nil {
-		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, "the pod gets no cgroup: "+err.Error())
+		return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, "create the pod's cgroup: "+err.Error())
 	}
 	return nil
 }
 
-// cgroupParent is the pod's cgroup as the runtime takes it; "" where pods have none.
+// cgroupParent returns the pod's cgroup for the sandbox configuration; "" if pods have none.
 func (d *Driver) cgroupParent(pod *corev1.Pod) (string, error) {
 	if t := d.opts.PodCgroups; t != nil && t.Ready() {
 		return t.Parent(pod)
@@ -90,7 +91,7 @@ func (d *Driver) cgroupParent(pod *corev1.Pod) (string, error) {
 	return "", nil
 }
 
-// resizeCgroup makes one of the two steps in which the pod's cgroup follows its containers.
+// resizeCgroup runs one of the two steps in which the pod's cgroup follows its containers.
 func (c *call) resizeCgroup(ctx context.Context, pod *corev1.Pod, step func(*cgroup.Tree, *corev1.Pod) error) error {
 	t, err := c.cgroups(ctx, false)
 	if t == nil || err != nil {
@@ -102,14 +103,14 @@ func (c *call) resizeCgroup(ctx context.Context, pod *corev1.Pod, step func(*cgr
 	return nil
 }
 
-// releaseCgroup removes the pod's cgroup if nothing is in it any more. One that stays goes with the pod.
+// releaseCgroup removes the pod's cgroup if it is empty. Otherwise the cgroup is removed with the pod.
 func (c *call) releaseCgroup() {
 	if t := c.opts.PodCgroups; t != nil && t.Ready() {
 		t.Release(c.uid)
 	}
 }
 
-// removeCgroup removes the pod's cgroup for certain.
+// removeCgroup kills what still runs in the pod's cgroup and removes it.
 func (c *call) removeCgroup(ctx context.Context) error {
 	t, err := c.cgroups(ctx, false)
 	if t == nil || err != nil {

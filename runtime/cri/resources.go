@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
-// OOM scores of the kubelet. Between the two of Burstable lies what a container's memory request earns it.
+// OOM scores of the kubelet. A Burstable container's lies between the two bounds, by its memory request.
 const (
 	oomGuaranteed   = -997
 	oomBestEffort   = 1000
@@ -17,10 +17,10 @@ const (
 	oomMaxBurstable = oomBestEffort - 1
 )
 
-// classNodeCritical is the priority class of what a node cannot do without.
+// classNodeCritical is the priority class of the pods that a node needs.
 const classNodeCritical = "system-node-critical"
 
-// linuxResources turns requests and limits into cgroup settings. A CPU request that is not given is the limit.
+// linuxResources turns requests and limits into cgroup settings. A missing CPU request defaults to the limit.
 func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeapi.LinuxContainerResources {
 	cpu := requests.Cpu().MilliValue()
 	if _, ok := requests[corev1.ResourceCPU]; !ok {
@@ -33,7 +33,7 @@ func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeap
 		MemoryLimitInBytes: limits.Memory().Value(),
 	}
 	if d.opts.CgroupV2 {
-		// All processes of a container die together, so that none limps on without the others.
+		// The kernel kills all processes of a container together, so that none runs on without the others.
 		r.Unified = map[string]string{"memory.oom.group": "1"}
 	}
 	return r
@@ -43,7 +43,8 @@ func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container
 	r := d.linuxResources(container.Resources.Requests, inherited(pod, container))
 	r.OomScoreAdj = oomScore(pod, container, d.opts.MemoryCapacity)
 	for _, size := range d.opts.Cgroups.HugePages {
-		r.HugepageLimits = append(r.HugepageLimits, &runtimeapi.HugepageLimit{PageSize: size}) // none: no pod may ask for them yet
+		// Limit 0: no pod may request huge pages yet.
+		r.HugepageLimits = append(r.HugepageLimits, &runtimeapi.HugepageLimit{PageSize: size})
 	}
 	switch {
 	case !d.opts.Cgroups.Swap:
@@ -56,8 +57,8 @@ func (d *Driver) containerResources(pod *corev1.Pod, container *corev1.Container
 	return r
 }
 
-// oomScore is a container's oom_score_adj: the larger a part of the node's memory it asked for, the later it dies.
-// An unknown capacity (0) gives every Burstable container the score of one that asked for nothing.
+// oomScore returns a container's oom_score_adj: the larger its request's share of the node's memory, the later it is
+// killed. With an unknown capacity (0), every Burstable container gets the score of one without a request.
 func oomScore(pod *corev1.Pod, container *corev1.Container, capacity int64) int64 {
 	if pod.Spec.PriorityClassName == classNodeCritical {
 		return oomGuaranteed
@@ -72,7 +73,8 @@ func oomScore(pod *corev1.Pod, container *corev1.Container, capacity int64) int6
 	score := burstableScore(container, share, capacity)
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == container.Name && isSidecar(c) {
-			// A sidecar must not die before the first of those that it serves, which is the one that asked for least.
+			// A sidecar must not be killed before the first container that it serves, which is the one with the
+			// smallest request: its score is at most the highest of theirs.
 			first := int64(0)
 			for j := range pod.Spec.Containers {
 				first = max(first, burstableScore(&pod.Spec.Containers[j], share, capacity))
@@ -83,7 +85,7 @@ func oomScore(pod *corev1.Pod, container *corev1.Container, capacity int64) int6
 	return score
 }
 
-// inherited are a container's limits, and those of the pod for CPU and memory that it has none for.
+// inherited returns a container's limits, and the pod's for CPU and memory where the container has none.
 func inherited(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	limits := container.Resources.Limits
 	if !resourcehelper.IsPodLevelResourcesSet(pod) {
@@ -103,7 +105,8 @@ func inherited(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList
 	return limits
 }
 
-// unrequested is a container's part of the memory, in bytes, that a pod asks for beyond what its containers do (KEP-2837).
+// unrequested returns a container's share, in bytes, of the memory that the pod requests beyond its containers'
+// requests (KEP-2837).
 func unrequested(pod *corev1.Pod) int64 {
 	n := int64(len(pod.Spec.Containers) + len(pod.Spec.InitContainers))
 	if n == 0 || !resourcehelper.IsPodLevelRequestsSet(pod) {
@@ -113,7 +116,7 @@ func unrequested(pod *corev1.Pod) int64 {
 	return max(0, pod.Spec.Resources.Requests.Memory().Value()-containers.Memory().Value()) / n
 }
 
-// burstableScore is the score of a container that asks for so many bytes of memory more than it says.
+// burstableScore returns the score of a container whose memory request counts as larger by more bytes.
 func burstableScore(container *corev1.Container, more, capacity int64) int64 {
 	if capacity <= 0 {
 		return oomMaxBurstable

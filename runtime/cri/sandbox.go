@@ -10,16 +10,16 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// runSandbox makes a pod's sandbox, or finds the one that this intent made before.
+// runSandbox creates a pod's sandbox, or finds the one that this intent has created already.
 func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (result, error) {
-	pod, err := c.allocated(ctx, req)
+	pod, err := c.allocatedPod(ctx, req)
 	if err != nil {
 		return result{}, err
 	}
-	if err := c.opts.Volumes.MakePodDirs(c.uid); err != nil {
+	if err := c.opts.Volumes.CreatePodDirs(c.uid); err != nil {
 		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
-	logDir, err := c.opts.Volumes.MakeLogDir(pod.Namespace, pod.Name, c.uid, "")
+	logDir, err := c.opts.Volumes.CreateLogDir(pod.Namespace, pod.Name, c.uid, "")
 	if err != nil {
 		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
@@ -30,36 +30,36 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	if err != nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
-	if err := c.noLaterSandbox(ctx, req.GetAttempt()); err != nil {
+	if err := c.checkNoLaterSandbox(ctx, req.GetAttempt()); err != nil {
 		return result{}, err
 	}
-	id, err := c.discover(ctx, func(ctx context.Context) (string, error) {
-		resp, err := unhurried(ctx, c, c.opts.Timeouts.Sandbox, func(ctx context.Context) (*runtimeapi.RunPodSandboxResponse, error) {
-			return c.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: pod.Annotations[manifest.RuntimeHandlerAnnotation]})
+	id, err := c.createOrFind(ctx, func(ctx context.Context) (string, error) {
+		resp, err := onceDrained(ctx, c, c.opts.Timeouts.Sandbox, c.rt.RunPodSandbox, &runtimeapi.RunPodSandboxRequest{
+			Config: config, RuntimeHandler: pod.Annotations[manifest.RuntimeHandlerAnnotation],
 		})
 		if err == nil && resp.GetPodSandboxId() == "" {
-			return "", retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime made a sandbox without an id")
+			err = retryable(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE, "the runtime returned a sandbox without an id")
 		}
 		return resp.GetPodSandboxId(), err
-	}, func(ctx context.Context) (string, bool, error) { return c.lookForSandbox(ctx, req.GetAttempt()) })
+	}, func(ctx context.Context) (string, error) { return c.findSandbox(ctx, req.GetAttempt()) })
 	return result{sandboxID: id}, err
 }
 
-// noLaterSandbox fails a call that is made for the first time while the pod has a sandbox of this attempt or a later one: the
-// journal that knew of it was lost, or its end was, and who asked will see it. That it carries the same intent tells nothing
-// then: a new journal counts from the beginning. The look costs little beside what it precedes.
-func (c *call) noLaterSandbox(ctx context.Context, attempt uint32) error {
+// checkNoLaterSandbox fails a first call while the pod has a sandbox of this attempt or a later one: the journal that
+// knew it was lost, or lost its end, and the requester will observe the sandbox. An equal intent id proves nothing
+// then, because a new journal counts from the beginning. One list call is cheap beside RunPodSandbox.
+func (c *call) checkNoLaterSandbox(ctx context.Context, attempt uint32) error {
 	if c.inDoubt {
 		return nil
 	}
-	_, _, err := c.lookUntilAnswered(ctx, func(ctx context.Context) (string, bool, error) {
+	_, err := c.retryFind(ctx, func(ctx context.Context) (string, error) {
 		list, err := c.sandboxesOfPod(ctx)
 		for _, s := range list {
 			if s.GetMetadata().GetAttempt() >= attempt {
-				return "", false, c.heldBy(s.GetId(), "sandbox", s.GetMetadata().GetAttempt())
+				return "", attemptTaken(s.GetId(), "sandbox", s.GetMetadata().GetAttempt())
 			}
 		}
-		return "", false, err
+		return "", err
 	})
 	return err
 }
@@ -71,42 +71,41 @@ func (c *call) sandboxesOfPod(ctx context.Context) ([]*runtimeapi.PodSandbox, er
 	return resp.GetItems(), err
 }
 
-// lookForSandbox finds the sandbox that carries this intent. One that is not ready ends the call, which names it all the same:
-// containerd keeps such a one of a call that it gave up because its caller went away, and one that died since is no better.
-// Another one that holds the attempt, or a later one, ends the call too.
-func (c *call) lookForSandbox(ctx context.Context, attempt uint32) (string, bool, error) {
+// findSandbox finds the sandbox that carries this intent. A sandbox that is not ready fails the call, and its id is
+// returned with the error: containerd keeps one of a call that it canceled because its client was gone, and a sandbox
+// that has died since is of no more use. Another sandbox of this attempt or a later one fails the call too.
+func (c *call) findSandbox(ctx context.Context, attempt uint32) (string, error) {
 	list, err := c.sandboxesOfPod(ctx)
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
-	twin := ""
+	other := ""
 	for _, s := range list {
 		switch {
 		case s.GetAnnotations()[AnnotationIntent] == c.intent && s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
-			return s.GetId(), false, retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE,
-				fmt.Sprintf("sandbox %s was given up while it was made, or has died since", s.GetId()))
+			return s.GetId(), retryable(journaletv1.CallError_CALL_ERROR_SANDBOX_GONE,
+				fmt.Sprintf("sandbox %s was canceled while the runtime created it, or has died since", s.GetId()))
 		case s.GetAnnotations()[AnnotationIntent] == c.intent:
-			return s.GetId(), true, nil
+			return s.GetId(), nil
 		case s.GetMetadata().GetAttempt() >= attempt:
-			twin = s.GetId()
+			other = s.GetId()
 		}
 	}
-	return "", false, c.heldBy(twin, "sandbox", attempt)
+	return "", attemptTaken(other, "sandbox", attempt)
 }
 
-// heldBy is the failure of a call whose attempt another object holds; nil if none does.
-func (c *call) heldBy(twin, what string, attempt uint32) error {
-	if twin == "" {
+// attemptTaken returns the failure of a call whose attempt another object has; nil if other is "".
+func attemptTaken(other, what string, attempt uint32) error {
+	if other == "" {
 		return nil
 	}
 	return retryable(journaletv1.CallError_CALL_ERROR_RUNTIME,
-		fmt.Sprintf("%s %s holds attempt %d and was made by another call", what, twin, attempt))
+		fmt.Sprintf("%s %s has attempt %d and was created by another call", what, other, attempt))
 }
 
 func (c *call) stopSandbox(ctx context.Context, id string) (result, error) {
-	_, err := settle(ctx, c, "StopPodSandbox", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.StopPodSandboxResponse, error) {
-		return c.rt.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
-	})
+	_, err := retry(ctx, c, "StopPodSandbox", c.opts.Timeouts.Call, c.rt.StopPodSandbox,
+		&runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
 	if err != nil && !isNotFound(err) {
 		return result{}, err
 	}
@@ -114,15 +113,14 @@ func (c *call) stopSandbox(ctx context.Context, id string) (result, error) {
 	return result{sandboxID: id}, nil
 }
 
-// removeSandbox stops a sandbox, removes its containers with their logs, then the sandbox. Runtimes remove the
-// containers along with the sandbox by themselves, but know nothing of the logs.
+// removeSandbox stops a sandbox, removes its containers with their logs, then the sandbox. A runtime removes the
+// containers together with the sandbox, but leaves the logs.
 func (c *call) removeSandbox(ctx context.Context, id string) (result, error) {
 	if _, err := c.stopSandbox(ctx, id); err != nil {
 		return result{}, err
 	}
-	list, err := settle(ctx, c, "ListContainers", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
-		return c.rt.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}})
-	})
+	list, err := retry(ctx, c, "ListContainers", c.opts.Timeouts.Call, c.rt.ListContainers,
+		&runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}})
 	if err != nil {
 		return result{}, err
 	}
@@ -131,9 +129,8 @@ func (c *call) removeSandbox(ctx context.Context, id string) (result, error) {
 			return result{}, fmt.Errorf("remove container %s of the sandbox: %w", container.GetId(), err)
 		}
 	}
-	_, err = settle(ctx, c, "RemovePodSandbox", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.RemovePodSandboxResponse, error) {
-		return c.rt.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
-	})
+	_, err = retry(ctx, c, "RemovePodSandbox", c.opts.Timeouts.Call, c.rt.RemovePodSandbox,
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
 	if err != nil && !isNotFound(err) {
 		return result{}, err
 	}

@@ -16,16 +16,18 @@ const (
 	maxFQDNBytes     = 64
 )
 
-// sandboxConfig is the sandbox of a pod as the kubelet (1.36) would ask for it. An empty intent leaves the annotation
-// out, for the copy that goes along with CreateContainer.
-func (d *Driver) sandboxConfig(pod *corev1.Pod, attempt uint32, intent, logDir string) (*runtimeapi.PodSandboxConfig, error) {
+// sandboxConfig returns the sandbox configuration that the kubelet (1.36) would send. An empty intent omits the
+// annotation, for the copy in CreateContainer.
+func (d *Driver) sandboxConfig(
+	pod *corev1.Pod, attempt uint32, intent, logDir string,
+) (*runtimeapi.PodSandboxConfig, error) {
 	dns, err := d.dnsConfig(pod)
 	if err != nil {
 		return nil, err
 	}
 	hostname := ""
 	if !pod.Spec.HostNetwork {
-		// A pod on the host's network has the host's name, whatever it asks for.
+		// A pod on the host's network has the host's name, whatever its manifest says.
 		if hostname, err = d.sandboxHostname(pod); err != nil {
 			return nil, err
 		}
@@ -68,8 +70,8 @@ func (d *Driver) sandboxAnnotations(pod *corev1.Pod, intent string) map[string]s
 	return a
 }
 
-// portMappings lists all ports, those without a host port too: the runtime passes over them, as it does the kubelet's. What
-// a container lists twice without a name counts once.
+// portMappings lists all ports, also those without a host port: as with the kubelet's, the runtime ignores these. A
+// port that a container lists twice without a name counts once.
 func portMappings(pod *corev1.Pod) []*runtimeapi.PortMapping {
 	var out []*runtimeapi.PortMapping
 	add := func(c *corev1.Container) {
@@ -106,7 +108,7 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// podHostname gives the pod's host name, and its domain if it has one.
+// podHostname returns the pod's host name, and its domain if it has one.
 func podHostname(pod *corev1.Pod, clusterDomain string) (hostname, domain string) {
 	if pod.Spec.HostnameOverride != nil {
 		return *pod.Spec.HostnameOverride, ""
@@ -134,7 +136,8 @@ func (d *Driver) sandboxHostname(pod *corev1.Pod) (string, error) {
 	}
 	fqdn := hostname + "." + domain
 	if len(fqdn) > maxFQDNBytes {
-		return "", fmt.Errorf("setHostnameAsFQDN: the name %s has %d characters, and Linux takes %d; shorten hostname or subdomain",
+		return "", fmt.Errorf(
+			"setHostnameAsFQDN: the name %s has %d characters, and Linux allows %d; shorten hostname or subdomain",
 			fqdn, len(fqdn), maxFQDNBytes)
 	}
 	return fqdn, nil
@@ -170,7 +173,7 @@ func (d *Driver) linuxSandboxConfig(pod *corev1.Pod) (*runtimeapi.LinuxPodSandbo
 	return out, err
 }
 
-// dottedSysctl turns net/ipv4/conf into net.ipv4.conf; a name may be given either way.
+// dottedSysctl turns net/ipv4/conf into net.ipv4.conf; a manifest may use either form.
 func dottedSysctl(name string) string {
 	i := strings.IndexAny(name, "./")
 	if i < 0 || name[i] == '.' {

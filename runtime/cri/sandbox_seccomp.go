@@ -10,22 +10,22 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sandboxSeccomp is the profile of pause processes, in the form that OCI runtimes read: by groups, what such a process
-// does while it waits for signals and reaps, what a libc or a language's start needs, and what runc and crun do between
-// loading the filter and executing it. Everything else reads as not implemented (ENOSYS), so that programs fall back.
+// sandboxSeccomp is the profile of pause processes, in the format of OCI runtimes. Its groups allow the system calls of
+// a process that waits for signals and reaps children, those of starting a libc or a language runtime, and those of
+// runc and crun between loading the filter and exec. All others return ENOSYS, so that programs fall back.
 //
 //go:embed sandbox_seccomp.json
 var sandboxSeccomp []byte
 
-// sandboxSeccompFile is the profile's name in the folder that WriteSandboxSeccomp is given.
+// sandboxSeccompFile is the profile's name in the directory of WriteSandboxSeccomp.
 const sandboxSeccompFile = "sandbox-seccomp.json"
 
-// WriteSandboxSeccomp writes the profile of pause processes (docs/adr/010) into an existing folder, in one step, and
-// gives its path for Options.SandboxSeccomp. The runtime has to see it under the same path.
+// WriteSandboxSeccomp atomically writes the profile of pause processes (docs/adr/010) into an existing directory, and
+// returns its path for Options.SandboxSeccomp. The runtime must see it under the same path.
 func WriteSandboxSeccomp(dir string) (string, error) {
 	path := filepath.Join(dir, sandboxSeccompFile)
 	if b, err := os.ReadFile(path); err == nil && bytes.Equal(b, sandboxSeccomp) {
-		return path, nil // no need of room on a full disk
+		return path, nil // needs no space on a full disk
 	}
 	part := path + ".part"
 	err := os.WriteFile(part, sandboxSeccomp, 0o600)
@@ -33,15 +33,17 @@ func WriteSandboxSeccomp(dir string) (string, error) {
 		err = os.Rename(part, path)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the seccomp profile of sandboxes cannot be written: %w", err)
+		return "", fmt.Errorf("write the seccomp profile of sandboxes: %w", err)
 	}
 	return path, nil
 }
 
-// sandboxProfile is the seccomp profile of a pause process: it runs nothing of the pod's, so the pod has no say in it.
+// sandboxProfile returns the seccomp profile of a pause process. The pod cannot choose it: pause runs none of its code.
 func (d *Driver) sandboxProfile() *runtimeapi.SecurityProfile {
 	if d.opts.SandboxSeccomp == "" {
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
 	}
-	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: d.opts.SandboxSeccomp}
+	return &runtimeapi.SecurityProfile{
+		ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: d.opts.SandboxSeccomp,
+	}
 }

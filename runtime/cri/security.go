@@ -8,8 +8,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Paths that a container must not see, and those it must not write, unless it has procMount Unmasked; for a privileged one
-// runtimes pass over them. These are the kubelet's lists.
+// Paths that a container must not see or must not write, unless it has procMount Unmasked. For a privileged container
+// runtimes ignore them. These are the kubelet's lists.
 var (
 	defaultMaskedPaths = []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -26,13 +26,13 @@ func int64Value(v *int64) *runtimeapi.Int64Value {
 	return &runtimeapi.Int64Value{Value: *v}
 }
 
-// namespaces tells which of them a pod's containers share with the host and among each other.
+// namespaces returns which namespaces a pod's containers share with the host and with each other.
 func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
-	mode := func(host bool, else_ runtimeapi.NamespaceMode) runtimeapi.NamespaceMode {
+	mode := func(host bool, otherwise runtimeapi.NamespaceMode) runtimeapi.NamespaceMode {
 		if host {
 			return runtimeapi.NamespaceMode_NODE
 		}
-		return else_
+		return otherwise
 	}
 	pid := runtimeapi.NamespaceMode_CONTAINER
 	if pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace {
@@ -79,10 +79,10 @@ func supplementalGroups(psc *corev1.PodSecurityContext) ([]int64, runtimeapi.Sup
 	case corev1.SupplementalGroupsPolicyStrict:
 		return groups, runtimeapi.SupplementalGroupsPolicy_Strict, nil
 	}
-	return nil, 0, fmt.Errorf("supplementalGroupsPolicy %q is not known; use Merge or Strict", policy)
+	return nil, 0, fmt.Errorf("supplementalGroupsPolicy %q is unknown; use Merge or Strict", policy)
 }
 
-// effectiveSecurity is a container's security context with the pod's beneath it.
+// effectiveSecurity returns a container's security context, with the pod's values where it has none.
 func effectiveSecurity(pod *corev1.Pod, container *corev1.Container) corev1.SecurityContext {
 	out := corev1.SecurityContext{}
 	if container.SecurityContext != nil {
@@ -107,14 +107,14 @@ func effectiveSecurity(pod *corev1.Pod, container *corev1.Container) corev1.Secu
 	return out
 }
 
-// verifyNonRoot keeps a container that must not run as root from doing so. The messages are the kubelet's, which
+// verifyNonRoot fails for a container with runAsNonRoot that would run as root. The messages are the kubelet's, which
 // people search for.
 func verifyNonRoot(in containerInput) error {
 	sc := effectiveSecurity(in.pod, in.container)
 	if sc.RunAsNonRoot == nil || !*sc.RunAsNonRoot {
 		return nil
 	}
-	where := fmt.Sprintf("(pod: %q, container: %s)", fmt.Sprintf("%s_%s(%s)", in.pod.Name, in.pod.Namespace, in.pod.UID), in.container.Name)
+	where := fmt.Sprintf("(pod: %q, container: %s)", fullName(in.pod), in.container.Name)
 	if sc.RunAsUser != nil {
 		if *sc.RunAsUser == 0 {
 			return fmt.Errorf("container's runAsUser breaks non-root policy %s", where)
@@ -131,7 +131,7 @@ func verifyNonRoot(in containerInput) error {
 	return nil
 }
 
-// containerSecurity is what CRI is told of a container's security context.
+// containerSecurity returns a container's security context for CRI.
 func (d *Driver) containerSecurity(in containerInput) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	sc := effectiveSecurity(in.pod, in.container)
 	out := &runtimeapi.LinuxContainerSecurityContext{
@@ -143,7 +143,7 @@ func (d *Driver) containerSecurity(in containerInput) (*runtimeapi.LinuxContaine
 		NoNewPrivs:       sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation,
 	}
 	if out.RunAsUser == nil {
-		// CRI wants a user beside a group, and some runtimes do not read the image's.
+		// CRI requires a user beside a group, and some runtimes do not read the image's.
 		out.RunAsUser, out.RunAsUsername = int64Value(in.image.uid), in.image.username
 		if in.image.uid == nil && in.image.username == "" {
 			out.RunAsUser = int64Value(new(int64))
@@ -192,12 +192,12 @@ func (d *Driver) seccomp(p *corev1.SeccompProfile) (*runtimeapi.SecurityProfile,
 			return nil, fmt.Errorf("localhostProfile must be set if seccompProfile type is Localhost")
 		}
 		if !filepath.IsLocal(*p.LocalhostProfile) {
-			return nil, fmt.Errorf("localhostProfile %q leads out of the folder of profiles", *p.LocalhostProfile)
+			return nil, fmt.Errorf("localhostProfile %q leads out of the directory of profiles", *p.LocalhostProfile)
 		}
 		return &runtimeapi.SecurityProfile{
 			ProfileType:  runtimeapi.SecurityProfile_Localhost,
 			LocalhostRef: filepath.Join(d.opts.SeccompRoot, *p.LocalhostProfile),
 		}, nil
 	}
-	return nil, fmt.Errorf("seccompProfile type %q is not known; use RuntimeDefault, Unconfined or Localhost", p.Type)
+	return nil, fmt.Errorf("seccompProfile type %q is unknown; use RuntimeDefault, Unconfined or Localhost", p.Type)
 }

@@ -15,18 +15,16 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// stopContainer stops a container within its grace period. A repeated call gets what is left of the grace: a runtime
-// whose caller goes away may stop waiting and never send the kill.
+// stopContainer stops a container within its grace period. A repeated call gets the rest of the grace period: a runtime
+// whose client is gone may stop waiting and never send SIGKILL.
 func (c *call) stopContainer(ctx context.Context, req *journaletv1.StopContainer) (result, error) {
 	grace := max(req.GetGrace().AsDuration(), 0)
 	end := c.clock.Now().Add(grace)
 	for b := c.backOff(); ; {
-		// Never more than the grace, whatever the clock did meanwhile.
+		// Never more than the grace period, even if the clock was set back.
 		left := min(max(end.Sub(c.clock.Now()), 0), grace)
-		_, err := once(ctx, left+c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.StopContainerResponse, error) {
-			return c.rt.StopContainer(ctx, &runtimeapi.StopContainerRequest{
-				ContainerId: req.GetContainerId(), Timeout: int64((left + time.Second - 1) / time.Second),
-			})
+		_, err := once(ctx, left+c.opts.Timeouts.Call, c.rt.StopContainer, &runtimeapi.StopContainerRequest{
+			ContainerId: req.GetContainerId(), Timeout: int64((left + time.Second - 1) / time.Second),
 		})
 		if err == nil || isNotFound(err) {
 			return result{containerID: req.GetContainerId()}, nil
@@ -37,46 +35,45 @@ func (c *call) stopContainer(ctx context.Context, req *journaletv1.StopContainer
 		if !isDoubt(err) {
 			return result{containerID: req.GetContainerId()}, err
 		}
-		c.log.Log(ctx, b.level, "no answer to a stop; asking again with the grace that is left", "container", req.GetContainerId(), "error", messageOf(err))
+		c.log.Log(ctx, b.level, "no response to a stop; retrying with the rest of the grace period",
+			"container", req.GetContainerId(), "error", messageOf(err))
 		if err := b.wait(ctx); err != nil {
 			return result{}, err
 		}
 	}
 }
 
-// removeContainer removes a container, its log with all rotated ones, and the link to it.
+// removeContainer removes a container, its log with all rotated ones, and the link to the log.
 func (c *call) removeContainer(ctx context.Context, id string) (result, error) {
-	st, err := settle(ctx, c, "ContainerStatus", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.ContainerStatusResponse, error) {
-		return c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-	})
+	st, err := retry(ctx, c, "ContainerStatus", c.opts.Timeouts.Call, c.rt.ContainerStatus,
+		&runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if ctx.Err() != nil {
 		return result{}, ctx.Err()
 	}
 	if err != nil && !isNotFound(err) {
-		// A container in a state that has no status must still be removable.
-		c.log.Warn("the log of a container that is removed cannot be told", "container", id, "error", messageOf(err))
+		// A container whose status cannot be read must still be removable.
+		c.log.Warn("removing a container without its log: its status cannot be read",
+			"container", id, "error", messageOf(err))
 	}
-	remove := func(ctx context.Context) (*runtimeapi.RemoveContainerResponse, error) {
-		return c.rt.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
-	}
-	_, err = settle(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, remove)
-	if isTaskKept(err) {
+	remove := &runtimeapi.RemoveContainerRequest{ContainerId: id}
+	_, err = retry(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, c.rt.RemoveContainer, remove)
+	if isTaskLeft(err) {
 		if err := c.deleteTask(ctx, id); err != nil {
 			return result{containerID: id}, err
 		}
-		_, err = settle(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, remove)
+		_, err = retry(ctx, c, "RemoveContainer", c.opts.Timeouts.Call, c.rt.RemoveContainer, remove)
 	}
 	if err != nil && !isNotFound(err) {
 		return result{containerID: id}, err
 	}
-	// Logs that stay behind cost disk until the pod is cleaned, no more: no reason to call the removal failed.
+	// Logs left behind only cost disk until the pod is cleaned, so they do not fail the removal.
 	if err := errors.Join(c.removeLog(st.GetStatus().GetLogPath()), c.removeLink(id)); err != nil {
-		c.log.Warn("logs of a removed container are left behind", "container", id, "error", err)
+		c.log.Warn("logs of a removed container cannot be removed", "container", id, "error", err)
 	}
 	return result{containerID: id}, nil
 }
 
-// removeLog removes a log that lies below the pod log folder, and those rotated from it (0.log.<time>[.gz]).
+// removeLog removes a log below the pod log directory, and those rotated from it (0.log.<time>[.gz]).
 func (c *call) removeLog(path string) error {
 	if path == "" {
 		return nil
@@ -112,7 +109,7 @@ func (c *call) removeLog(path string) error {
 	return nil
 }
 
-// removeLink removes the link to a container's log by the id at its end.
+// removeLink removes the link to a container's log, which ends in the container's id.
 func (c *call) removeLink(id string) error {
 	entries, err := os.ReadDir(c.opts.ContainerLogDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -131,13 +128,14 @@ func (c *call) removeLink(id string) error {
 	return nil
 }
 
-// maxNameBytes is the longest file name that Linux knows.
+// maxNameBytes is the longest file name on Linux.
 const maxNameBytes = 255
 
-// linkLog links /var/log/containers/<pod>_<ns>_<container>-<id>.log to the container's log, which need not be there yet.
+// linkLog links /var/log/containers/<pod>_<ns>_<container>-<id>.log to the container's log, which need not exist yet.
 func (c *call) linkLog(podName, namespace, container, id, logPath string) error {
-	if err := os.MkdirAll(c.opts.ContainerLogDir, 0o755); err != nil { //nolint:gosec // G301: log shippers read it without root
-		return fmt.Errorf("make the folder of container log links: %w", err)
+	//nolint:gosec // G301: log shippers read it without root
+	if err := os.MkdirAll(c.opts.ContainerLogDir, 0o755); err != nil {
+		return fmt.Errorf("create the directory of container log links: %w", err)
 	}
 	const ext = ".log"
 	name := fmt.Sprintf("%s_%s_%s-%s", podName, namespace, container, id)

@@ -12,25 +12,26 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// containerd gives a start up when its caller is killed. Where it had made the task and had not asked for its process yet, it calls
-// the container exited and keeps the task, and from then on it refuses to remove the container. CRI has no call for that, but
-// containerd's own API stands at the same socket (ADR 023).
+// containerd cancels a start when its client is killed. If it had created the task and not yet started its process, it
+// reports the container as exited, keeps the task, and refuses to remove the container. CRI has no call for that, but
+// containerd serves its own API on the same socket (ADR 023).
 
 const (
-	// taskKept is what containerd 1.6 to 2.4 say of such a container (client: Container.Delete).
-	taskKept = "cannot delete running task"
-	// namespaceHeader and criNamespace say whose the containers are that CRI made (containerd: pkg/namespaces, K8sContainerdNamespace).
+	// taskLeftMessage is the error of containerd 1.6 to 2.4 for such a container (client: Container.Delete).
+	taskLeftMessage = "cannot delete running task"
+	// namespaceHeader and criNamespace select containers created through CRI (containerd: pkg/namespaces,
+	// K8sContainerdNamespace).
 	namespaceHeader = "containerd-namespace"
 	criNamespace    = "k8s.io"
 )
 
-func isTaskKept(err error) bool {
-	return status.Code(err) == codes.FailedPrecondition && strings.Contains(status.Convert(err).Message(), taskKept)
+func isTaskLeft(err error) bool {
+	return status.Code(err) == codes.FailedPrecondition && strings.Contains(status.Convert(err).Message(), taskLeftMessage)
 }
 
-// deleteTask ends what containerd keeps of a container that it refuses to remove because of it.
+// deleteTask kills and deletes the task that keeps containerd from removing a container.
 func (c *call) deleteTask(ctx context.Context, container string) error {
-	c.log.Warn("containerd keeps the task of a container that it calls exited; it is ended", "container", container)
+	c.log.Warn("containerd keeps the task of an exited container; killing and deleting the task", "container", container)
 	ctx = metadata.AppendToOutgoingContext(ctx, namespaceHeader, criNamespace)
 	api := tasks.NewTasksClient(c.opts.Conn)
 	for _, step := range []struct {
@@ -47,7 +48,7 @@ func (c *call) deleteTask(ctx context.Context, container string) error {
 			return api.Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: container})
 		}},
 	} {
-		if _, err := settle(ctx, c, step.method, c.opts.Timeouts.Call, step.do); err != nil && !isNotFound(err) {
+		if _, err := retryFunc(ctx, c, step.method, c.opts.Timeouts.Call, step.do); err != nil && !isNotFound(err) {
 			return fmt.Errorf("%s of container %s: %w", step.what, container, err)
 		}
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
-// ofPod are the intents about what is made of a pod.
-type ofPod interface {
+// podIntent is an intent whose objects are configured by a pod's manifest.
+type podIntent interface {
 	GetDigest() string
 	GetAllocatedDigest() string
 	GetAllocatedAdded() map[string]*journaletv1.Resources
 }
 
-// allocated is the pod that an intent is about, with the CPU and memory of another manifest where one is named.
-func (c *call) allocated(ctx context.Context, req ofPod) (*corev1.Pod, error) {
+// allocatedPod returns the pod of an intent, with the CPU and memory of the allocated manifest if there is one.
+func (c *call) allocatedPod(ctx context.Context, req podIntent) (*corev1.Pod, error) {
 	pod, err := c.manifest(ctx, req.GetDigest())
 	if err != nil || req.GetAllocatedDigest() == "" {
 		return pod, err
@@ -35,19 +35,21 @@ func (c *call) allocated(ctx context.Context, req ofPod) (*corev1.Pod, error) {
 	return resources.Allocated(pod, from, req.GetAllocatedAdded()), nil
 }
 
-// ofContainer are the intents about one container of a pod.
-type ofContainer interface {
-	ofPod
+// containerIntent is an intent about one container of a pod.
+type containerIntent interface {
+	podIntent
 	GetContainer() string
 }
 
-// sized is the container that an intent is about, and its pod, with the resources that are allocated to them.
-func (c *call) sized(ctx context.Context, req ofContainer) (*corev1.Pod, *corev1.Container, error) {
-	pod, err := c.allocated(ctx, req)
+// allocatedContainer returns the container of an intent and its pod, with their allocated resources.
+func (c *call) allocatedContainer(
+	ctx context.Context, req containerIntent,
+) (*corev1.Pod, *corev1.Container, error) {
+	pod, err := c.allocatedPod(ctx, req)
 	if err != nil {
 		return nil, nil, err
 	}
-	container := findContainer(pod, req.GetContainer())
+	container := containerSpec(pod, req.GetContainer())
 	if container == nil {
 		return nil, nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))
@@ -55,10 +57,10 @@ func (c *call) sized(ctx context.Context, req ofContainer) (*corev1.Pod, *corev1
 	return pod, container, nil
 }
 
-// updateContainer gives a running container other resources, after the sandbox has been told, and then tells what the
-// runtime shows. Done again it changes nothing.
+// updateContainer changes the resources of the sandbox and then of a running container, and returns what the runtime
+// reports afterwards. It is idempotent.
 func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateContainer) (result, error) {
-	pod, container, err := c.sized(ctx, req)
+	pod, container, err := c.allocatedContainer(ctx, req)
 	if err != nil {
 		return result{}, err
 	}
@@ -74,27 +76,26 @@ func (c *call) updateContainer(ctx context.Context, req *journaletv1.UpdateConta
 	}
 	sized := container.DeepCopy()
 	sized.Resources = resources.Requirements(req.GetResources())
-	_, err = settle(ctx, c, "UpdateContainerResources", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.UpdateContainerResourcesResponse, error) {
-		return c.rt.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
+	_, err = retry(ctx, c, "UpdateContainerResources", c.opts.Timeouts.Call, c.rt.UpdateContainerResources,
+		&runtimeapi.UpdateContainerResourcesRequest{
 			ContainerId: req.GetContainerId(), Linux: c.containerResources(pod, sized),
 		})
-	})
 	if err != nil {
-		return res, goneError(err, req.GetContainerId())
+		return res, notFoundError(err, req.GetContainerId())
 	}
 	if err := c.resizeCgroup(ctx, pod, (*cgroup.Tree).Fit); err != nil {
 		return res, err
 	}
-	shown, err := c.containerStatus(ctx, req.GetContainerId())
+	st, err := c.containerStatus(ctx, req.GetContainerId())
 	if err != nil {
-		return res, goneError(err, req.GetContainerId())
+		return res, notFoundError(err, req.GetContainerId())
 	}
-	res.actual = ShownResources(shown.GetResources().GetLinux())
+	res.reported = ReportedResources(st.GetResources().GetLinux())
 	return res, nil
 }
 
-// goneError gives the error of a container that is not there its code: nothing is left to be changed.
-func goneError(err error, id string) error {
+// notFoundError gives a not-found error of a container its code: there is nothing left to change.
+func notFoundError(err error, id string) error {
 	if isNotFound(err) {
 		return retryable(journaletv1.CallError_CALL_ERROR_NOT_DONE, fmt.Sprintf("container %s is gone", id))
 	}
@@ -102,20 +103,18 @@ func goneError(err error, id string) error {
 }
 
 func (c *call) containerStatus(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
-	resp, err := settle(ctx, c, "ContainerStatus", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatusResponse, error) {
-		return c.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-	})
+	resp, err := retry(ctx, c, "ContainerStatus", c.opts.Timeouts.Inspect, c.rt.ContainerStatus,
+		&runtimeapi.ContainerStatusRequest{ContainerId: id})
 	return resp.GetStatus(), err
 }
 
-// checkMemory refuses memory limits that are not above what containers use, as the kubelet does (validateMemoryResizeAction):
-// the kernel would refuse them too, or kill. A container that is gone uses nothing.
+// checkMemory refuses memory limits that are not above the containers' usage, as the kubelet does
+// (validateMemoryResizeAction): the kernel would refuse them too, or kill processes. A removed container uses nothing.
 func (c *call) checkMemory(ctx context.Context, limits []*journaletv1.MemoryLimit) error {
 	var low []string
 	for _, limit := range limits {
-		resp, err := settle(ctx, c, "ContainerStats", c.opts.Timeouts.Look, func(ctx context.Context) (*runtimeapi.ContainerStatsResponse, error) {
-			return c.rt.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: limit.GetContainerId()})
-		})
+		resp, err := retry(ctx, c, "ContainerStats", c.opts.Timeouts.Inspect, c.rt.ContainerStats,
+			&runtimeapi.ContainerStatsRequest{ContainerId: limit.GetContainerId()})
 		if isNotFound(err) {
 			continue
 		}
@@ -136,27 +135,28 @@ func (c *call) checkMemory(ctx context.Context, limits []*journaletv1.MemoryLimi
 	return nil
 }
 
-// updateSandbox tells the runtime what a pod has as a whole. One that does not take it, or has no such sandbox any more, is
-// no error, as in the kubelet.
+// updateSandbox sends the pod's resources as a whole to the runtime. As in the kubelet, it is no error if the runtime
+// does not implement that, or the sandbox is gone.
 func (c *call) updateSandbox(ctx context.Context, pod *corev1.Pod, id string) error {
 	if id == "" {
 		return nil
 	}
-	_, err := settle(ctx, c, "UpdatePodSandboxResources", c.opts.Timeouts.Call, func(ctx context.Context) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
-		return c.rt.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
+	_, err := retry(ctx, c, "UpdatePodSandboxResources", c.opts.Timeouts.Call, c.rt.UpdatePodSandboxResources,
+		&runtimeapi.UpdatePodSandboxResourcesRequest{
 			PodSandboxId: id, Overhead: c.overhead(pod), Resources: c.sandboxResources(pod),
 		})
-	})
-	// containerd 2.2 says so in words alone.
-	without := status.Code(err) == codes.Unimplemented || status.Code(err) == codes.Unknown && strings.Contains(messageOf(err), "not implemented")
-	if err != nil && !without && !isNotFound(err) {
+	unimplemented := status.Code(err) == codes.Unimplemented ||
+		// containerd 2.2 has no code for it.
+		status.Code(err) == codes.Unknown && strings.Contains(messageOf(err), "not implemented")
+	if err != nil && !unimplemented && !isNotFound(err) {
 		return fmt.Errorf("the runtime refuses the pod's resources: %w", err)
 	}
 	return nil
 }
 
-// ShownResources are the CPU and memory that a runtime shows of a container; nil for none. It does not show a memory request.
-func ShownResources(r *runtimeapi.LinuxContainerResources) *journaletv1.Resources {
+// ReportedResources returns the CPU and memory that a runtime reports for a container; nil for none. Runtimes report no
+// memory request.
+func ReportedResources(r *runtimeapi.LinuxContainerResources) *journaletv1.Resources {
 	if r == nil {
 		return nil
 	}

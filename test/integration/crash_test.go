@@ -322,7 +322,7 @@ func sandboxesGivenUp(t *testing.T, a *agent) map[string]uint32 {
 	events, _ := a.journal.seen()
 	for _, f := range events {
 		out := event(t, f).GetCallFinished()
-		if uid, of := strings.CutPrefix(out.GetRequester(), "pod/"); of && strings.Contains(out.GetMessage(), "was given up while it was made") {
+		if uid, of := strings.CutPrefix(out.GetRequester(), "pod/"); of && strings.Contains(out.GetMessage(), "was canceled while the runtime created it") {
 			t.Logf("the runtime gave up sandbox %s when the agent was killed", out.GetSandboxId())
 			n[uid]++
 		}

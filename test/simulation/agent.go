@@ -201,7 +201,7 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 
 // ended is that of runtime/agent.
 func (r *run) ended(about messages.Ref, e *journaletv1.Event) {
-	_, e.GetCallFinished().EndedAt = r.watcher.stamps.Ended() // no time passes here: the record has the time that this was read at
+	_, e.GetCallFinished().EndedAt = r.watcher.stamps.CallEnded() // no time passes here: the record has the time that this was read at
 	r.outcome(about, e)
 }
 

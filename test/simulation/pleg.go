@@ -251,7 +251,7 @@ func (w *watcher) serve(p *proc, uid string) {
 	s.queued, s.looking = false, true
 	last, owed := s.last, s.owed
 	s.owed = false
-	began := w.stamps.Began()
+	began := w.stamps.InspectionBegan()
 	now, err := w.look(p, uid, began, last)
 	if err == nil && now == nil && owed {
 		now = &journaletv1.PodObserved{
@@ -281,14 +281,14 @@ func (w *watcher) look(p *proc, uid string, began *timestamppb.Timestamp, last *
 	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: began}
 	var sandboxes []sandbox
 	var containers []container
-	err := world.rpc(p, tookLook, pleg.LookTimeout, func(bool) error {
+	err := world.rpc(p, tookLook, pleg.InspectTimeout, func(bool) error {
 		for _, x := range world.of(uid).sandboxes {
 			sandboxes = append(sandboxes, *x)
 		}
 		return nil
 	})
 	if err == nil {
-		err = world.rpc(p, tookLook, pleg.LookTimeout, func(bool) error {
+		err = world.rpc(p, tookLook, pleg.InspectTimeout, func(bool) error {
 			for _, c := range world.of(uid).containers {
 				containers = append(containers, *c)
 			}
@@ -308,7 +308,7 @@ func (w *watcher) look(p *proc, uid string, began *timestamppb.Timestamp, last *
 	if err != nil {
 		return nil, err
 	}
-	pleg.Order(now)
+	pleg.Sort(now)
 	if last == nil && pleg.IsEmpty(now) || last != nil && !pleg.Differs(now, last) {
 		return nil, nil
 	}
@@ -330,7 +330,7 @@ func (w *watcher) sandbox(p *proc, x *sandbox, last, now *journaletv1.PodObserve
 	}
 	if x.ready {
 		var live *sandbox
-		if err := w.run.world.rpc(p, tookLook, pleg.LookTimeout, func(bool) error { live = w.run.world.findSandbox(x.uid, x.id); return nil }); err != nil {
+		if err := w.run.world.rpc(p, tookLook, pleg.InspectTimeout, func(bool) error { live = w.run.world.findSandbox(x.uid, x.id); return nil }); err != nil {
 			return err
 		}
 		if live == nil {
@@ -358,7 +358,7 @@ func (w *watcher) container(p *proc, c *container, last, now *journaletv1.PodObs
 	}
 	if c.state != created {
 		var live *container
-		if err := w.run.world.rpc(p, tookLook, pleg.LookTimeout, func(bool) error { live = w.run.world.findContainer(c.uid, c.id); return nil }); err != nil {
+		if err := w.run.world.rpc(p, tookLook, pleg.InspectTimeout, func(bool) error { live = w.run.world.findContainer(c.uid, c.id); return nil }); err != nil {
 			return err
 		}
 		if live == nil {

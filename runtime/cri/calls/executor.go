@@ -41,34 +41,34 @@ type Executor struct {
 
 	mu      sync.Mutex
 	intents map[string]*intent
-	// under are the calls under way.
-	under map[string]*intent
+	// underWay are the calls under way.
+	underWay map[string]*intent
 }
 
 type intent struct {
 	requester messages.Ref
 	req       *journaletv1.CallRequested
 	// ctx ends when the call is cut short, is over, or the executor is closed.
-	ctx context.Context
-	end context.CancelFunc
+	ctx    context.Context
+	cancel context.CancelFunc
 	// began is when its call was made.
 	began time.Time
 }
 
 func (x *Executor) newIntent(requester messages.Ref, req *journaletv1.CallRequested) *intent {
 	in := &intent{requester: requester, req: req}
-	in.ctx, in.end = context.WithCancel(x.ctx)
+	in.ctx, in.cancel = context.WithCancel(x.ctx)
 	return in
 }
 
-// mayBeCut tells whether a call may end without its work done: one that mostly waits, and that may be made again.
-func (in *intent) mayBeCut() bool {
+// canCancel tells whether a call may end without its work done: one that mostly waits, and that may be made again.
+func (in *intent) canCancel() bool {
 	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil
 }
 
 // New makes an executor that knows no intent.
 func New(o Options) *Executor {
-	x := &Executor{opts: o, intents: map[string]*intent{}, under: map[string]*intent{}}
+	x := &Executor{opts: o, intents: map[string]*intent{}, underWay: map[string]*intent{}}
 	x.ctx, x.stop = context.WithCancel(context.Background())
 	if x.opts.Go == nil {
 		x.opts.Go = x.running.Go
@@ -85,7 +85,7 @@ func (x *Executor) Seed(calls map[string]*journaletv1.Call) {
 		if requester, err := messages.ParseRef(c.GetRequester()); err == nil {
 			in := x.newIntent(requester, c.GetRequest())
 			if c.GetWithdrawn() {
-				in.end()
+				in.cancel()
 			}
 			x.intents[id] = in
 		}
@@ -103,10 +103,10 @@ func (x *Executor) Stored(rec *journaletv1.Record) {
 			x.intents[id] = x.newIntent(author, k.CallRequested)
 			x.mu.Unlock()
 		case *journaletv1.Event_CallWithdrawn:
-			x.cut(k.CallWithdrawn.GetIntentId())
+			x.cancel(k.CallWithdrawn.GetIntentId())
 		case *journaletv1.Event_CallDropped:
 			if in := x.take(k.CallDropped.GetIntentId()); in != nil {
-				in.end()
+				in.cancel()
 			}
 		case *journaletv1.Event_CallDispatched:
 			if in := x.begin(k.CallDispatched.GetIntentId()); in != nil {
@@ -131,7 +131,7 @@ func (x *Executor) begin(id string) *intent {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		in.began = time.Now()
-		x.under[id] = in
+		x.underWay[id] = in
 	}
 	return in
 }
@@ -148,8 +148,8 @@ func (x *Executor) Overdue(longer time.Duration) []Overdue {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var all []Overdue
-	for _, in := range x.under {
-		if !in.mayBeCut() && in.req.GetPullImage() == nil && time.Since(in.began) > longer {
+	for _, in := range x.underWay {
+		if !in.canCancel() && in.req.GetPullImage() == nil && time.Since(in.began) > longer {
 			all = append(all, Overdue{in.req, in.began})
 		}
 	}
@@ -157,13 +157,13 @@ func (x *Executor) Overdue(longer time.Duration) []Overdue {
 	return all
 }
 
-// cut ends a call that was withdrawn, if it is one that may be cut short; one that has not begun yet will not do so.
-func (x *Executor) cut(id string) {
+// cancel ends a call that was withdrawn, if it is one that may be cut short; one that has not begun yet will not do so.
+func (x *Executor) cancel(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, known := range []map[string]*intent{x.intents, x.under} {
-		if in := known[id]; in != nil && in.mayBeCut() {
-			in.end()
+	for _, known := range []map[string]*intent{x.intents, x.underWay} {
+		if in := known[id]; in != nil && in.canCancel() {
+			in.cancel()
 		}
 	}
 }
@@ -189,8 +189,8 @@ func (x *Executor) outcome(in *intent, d *journaletv1.CallDispatched) *journalet
 	defer func() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		delete(x.under, d.GetIntentId())
-		in.end()
+		delete(x.underWay, d.GetIntentId())
+		in.cancel()
 	}()
 	var out *journaletv1.CallFinished
 	if in.ctx.Err() == nil {

@@ -117,8 +117,8 @@ func Differs(a, b *journaletv1.PodObserved) bool {
 	return false
 }
 
-// Order makes one observation of one state of the world look one way.
-func Order(o *journaletv1.PodObserved) {
+// Sort makes one observation of one state of the world look one way.
+func Sort(o *journaletv1.PodObserved) {
 	slices.SortFunc(o.Sandboxes, func(a, b *journaletv1.SandboxObservation) int {
 		return cmp.Or(cmp.Compare(a.GetAttempt(), b.GetAttempt()), cmp.Compare(a.GetId(), b.GetId()))
 	})

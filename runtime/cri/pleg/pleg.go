@@ -26,13 +26,13 @@ const (
 	Threshold = 3 * time.Minute
 	// RelistTimeout bounds the calls of a relist together (kubelet runtimeRequestTimeout: 2 min).
 	RelistTimeout = 2 * time.Minute
-	// LookTimeout bounds the calls of one look together.
-	LookTimeout = 30 * time.Second
+	// InspectTimeout bounds the calls of one look together.
+	InspectTimeout = 30 * time.Second
 
-	// lookers bounds how many pods are looked at at once; doubters, how many of those more whose last look failed. They
+	// inspectors bounds how many pods are looked at at once; doubters, how many of those more whose last look failed. They
 	// are apart so that pods that hang the runtime wait for each other only.
-	lookers  = 4
-	doubters = 2
+	inspectors   = 4
+	retryWorkers = 2
 	// maxQueued bounds the pods that wait for a look. Beyond, hints are dropped and a relist finds what changed.
 	maxQueued = 4096
 )
@@ -49,7 +49,7 @@ type Options struct {
 	// Relist and RelistWithoutEvents default to the constants of these names.
 	Relist, RelistWithoutEvents time.Duration
 	// RelistTimeout and LookTimeout default to the constants of these names.
-	RelistTimeout, LookTimeout time.Duration
+	RelistTimeout, InspectTimeout time.Duration
 	// Sink hears of every observation that is new, from several goroutines, but for one pod one after the other. After an
 	// error the observation counts as untold: the next relist tells it again.
 	Sink func(context.Context, *journaletv1.PodObserved) error
@@ -74,21 +74,21 @@ type PLEG struct {
 	events   bool              // the event stream is open
 	streams  uint64            // event streams opened and closed so far
 
-	queue  chan string   // pods to look at; a pod stands in one queue at most, and once
-	doubts chan string   // the same for pods whose last look failed
-	relist chan struct{} // asks for a relist now; holds one request
+	queue   chan string   // pods to look at; a pod stands in one queue at most, and once
+	retries chan string   // the same for pods whose last look failed
+	relist  chan struct{} // asks for a relist now; holds one request
 }
 
 // pod is what is known of one pod.
 type pod struct {
-	last    *journaletv1.PodObserved // the last one told; never changed, only replaced
-	failed  bool                     // its last look failed
-	queued  bool                     // it stands in a queue
-	looking bool                     // a looker has it
-	again   bool                     // a hint came while a looker had it
-	owed    bool                     // what the next look sees is told, even if it is nothing new
-	quiet   bool                     // the runtime's events about it are no reason to look
-	starts  map[string]string        // the newest start by container, as Starts tells it
+	last          *journaletv1.PodObserved // the last one told; never changed, only replaced
+	failed        bool                     // its last look failed
+	queued        bool                     // it stands in a queue
+	inspecting    bool                     // a looker has it
+	requeue       bool                     // a hint came while a looker had it
+	expected      bool                     // what the next look sees is told, even if it is nothing new
+	ignoreEvents  bool                     // the runtime's events about it are no reason to look
+	newestIntents map[string]string        // the newest start by container, as Starts tells it
 }
 
 // New makes a PLEG that does nothing before Run.
@@ -99,7 +99,7 @@ func New(opts Options) *PLEG {
 	orDefault(&opts.Relist, RelistWithEvents)
 	orDefault(&opts.RelistWithoutEvents, min(RelistWithoutEvents, opts.Relist))
 	orDefault(&opts.RelistTimeout, RelistTimeout)
-	orDefault(&opts.LookTimeout, LookTimeout)
+	orDefault(&opts.InspectTimeout, InspectTimeout)
 	orDefault(&opts.PodLogDir, cri.DefaultPodLogDir)
 	if opts.Clock == nil {
 		opts.Clock = cri.RealClock{}
@@ -110,7 +110,7 @@ func New(opts Options) *PLEG {
 	return &PLEG{
 		opts: opts, log: opts.Log, clock: opts.Clock, stamps: NewStamps(opts.Clock.Now), rt: runtimeapi.NewRuntimeServiceClient(opts.Conn),
 		pods: map[string]*pod{}, uidOf: map[string]string{},
-		queue: make(chan string, maxQueued), doubts: make(chan string, maxQueued), relist: make(chan struct{}, 1),
+		queue: make(chan string, maxQueued), retries: make(chan string, maxQueued), relist: make(chan struct{}, 1),
 	}
 }
 
@@ -136,33 +136,33 @@ func (p *PLEG) Seed(obs []*journaletv1.PodObserved) {
 func (p *PLEG) Expect(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.known(uid)
-	s.owed = true
+	s := p.entry(uid)
+	s.expected = true
 }
 
-// Starts tells, before it is made, of the intent that a container's next instance is made for; before Run, of the newest
+// RegisterStart tells, before it is made, of the intent that a container's next instance is made for; before Run, of the newest
 // instances of pods that Seed was not given. Of an instance that was made for another one a look tells what it may use.
-func (p *PLEG) Starts(uid, container, intent string) {
+func (p *PLEG) RegisterStart(uid, container, intent string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.known(uid)
-	if s.starts == nil {
-		s.starts = map[string]string{}
+	s := p.entry(uid)
+	if s.newestIntents == nil {
+		s.newestIntents = map[string]string{}
 	}
-	s.starts[container] = intent
+	s.newestIntents[container] = intent
 }
 
-// startedHere tells whether a container was made for the newest intent that Starts told of.
-func (p *PLEG) startedHere(uid, container, intent string) bool {
+// isNewestStart tells whether a container was made for the newest intent that Starts told of.
+func (p *PLEG) isNewestStart(uid, container, intent string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.pods[uid]
-	return s != nil && s.starts[container] == intent && intent != ""
+	return s != nil && s.newestIntents[container] == intent && intent != ""
 }
 
-// Ended is called once for each call on the runtime whose outcome is known, before that is recorded and before Expect and Hint: looks
+// CallEnded is called once for each call on the runtime whose outcome is known, before that is recorded and before Expect and Hint: looks
 // that begin from now on come after it, and others do not. The record is to have the time at; ended is CallFinished.ended_at.
-func (p *PLEG) Ended() (at time.Time, ended *timestamppb.Timestamp) { return p.stamps.Ended() }
+func (p *PLEG) CallEnded() (at time.Time, ended *timestamppb.Timestamp) { return p.stamps.CallEnded() }
 
 // Hint asks for a look at this pod soon. It never blocks; hints for one pod that are not yet served are one.
 func (p *PLEG) Hint(uid string) {
@@ -171,18 +171,18 @@ func (p *PLEG) Hint(uid string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.known(uid)
+	s := p.entry(uid)
 	switch {
-	case s.looking:
-		s.again = true
+	case s.inspecting:
+		s.requeue = true
 	case s.queued:
 	default:
 		p.enqueue(uid, s)
 	}
 }
 
-// known is what is known of a pod, from now on something; p.mu is held.
-func (p *PLEG) known(uid string) *pod {
+// entry is what is known of a pod, from now on something; p.mu is held.
+func (p *PLEG) entry(uid string) *pod {
 	s := p.pods[uid]
 	if s == nil {
 		s = &pod{}
@@ -191,13 +191,13 @@ func (p *PLEG) known(uid string) *pod {
 	return s
 }
 
-// Quiet makes the runtime's events about a pod no reason to look at it any more: it is being taken down, step by step and
+// IgnoreEvents makes the runtime's events about a pod no reason to look at it any more: it is being taken down, step by step and
 // by calls whose outcomes tell, and each step would be worth a look otherwise. Hints and relists still are.
-func (p *PLEG) Quiet(uid string) {
+func (p *PLEG) IgnoreEvents(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.pods[uid]; s != nil {
-		s.quiet = true
+		s.ignoreEvents = true
 	}
 }
 
@@ -205,7 +205,7 @@ func (p *PLEG) Quiet(uid string) {
 func (p *PLEG) hintByEvent(uid string) {
 	p.mu.Lock()
 	s := p.pods[uid]
-	quiet := s != nil && s.quiet
+	quiet := s != nil && s.ignoreEvents
 	p.mu.Unlock()
 	if !quiet {
 		p.Hint(uid)
@@ -216,7 +216,7 @@ func (p *PLEG) hintByEvent(uid string) {
 func (p *PLEG) enqueue(uid string, s *pod) {
 	queue := p.queue
 	if s.failed {
-		queue = p.doubts
+		queue = p.retries
 	}
 	select {
 	case queue <- uid:
@@ -235,13 +235,13 @@ func (p *PLEG) Forget(uid string) {
 		return
 	}
 	p.unindex(s.last)
-	s.last, s.owed, s.starts = nil, false, nil
+	s.last, s.expected, s.newestIntents = nil, false, nil
 	p.drop(uid, s)
 }
 
 // drop forgets a pod of which nothing is known and nothing is under way; p.mu is held.
 func (p *PLEG) drop(uid string, s *pod) {
-	if s.last == nil && !s.queued && !s.looking && !s.owed && s.starts == nil {
+	if s.last == nil && !s.queued && !s.inspecting && !s.expected && s.newestIntents == nil {
 		delete(p.pods, uid)
 	}
 }
@@ -266,11 +266,11 @@ func (p *PLEG) Run(ctx context.Context) error {
 	p.relisted = p.clock.Now()
 	p.mu.Unlock()
 	var wg sync.WaitGroup
-	for range lookers {
-		wg.Go(func() { p.lookLoop(ctx, p.queue) })
+	for range inspectors {
+		wg.Go(func() { p.inspectLoop(ctx, p.queue) })
 	}
-	for range doubters {
-		wg.Go(func() { p.lookLoop(ctx, p.doubts) })
+	for range retryWorkers {
+		wg.Go(func() { p.inspectLoop(ctx, p.retries) })
 	}
 	wg.Go(func() { p.eventLoop(ctx) })
 	p.relistLoop(ctx)
@@ -337,16 +337,16 @@ func (p *PLEG) relistOnce(ctx context.Context) error {
 		p.opts.Relisted(p.clock.Now().Sub(began))
 	}
 	for uid, s := range p.pods {
-		if shown[uid] == nil && (s.owed || s.last != nil && !IsEmpty(s.last)) {
+		if shown[uid] == nil && (s.expected || s.last != nil && !IsEmpty(s.last)) {
 			shown[uid] = listed{}
 		}
 	}
 	for uid, l := range shown {
-		s := p.known(uid)
+		s := p.entry(uid)
 		switch {
-		case s.queued || l.same(s.last) && !s.owed:
-		case s.looking:
-			s.again = true // its list may be older than this one
+		case s.queued || l.same(s.last) && !s.expected:
+		case s.inspecting:
+			s.requeue = true // its list may be older than this one
 		default:
 			p.enqueue(uid, s)
 		}
@@ -354,8 +354,8 @@ func (p *PLEG) relistOnce(ctx context.Context) error {
 	return nil
 }
 
-// lookLoop serves a queue.
-func (p *PLEG) lookLoop(ctx context.Context, queue <-chan string) {
+// inspectLoop serves a queue.
+func (p *PLEG) inspectLoop(ctx context.Context, queue <-chan string) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -369,14 +369,14 @@ func (p *PLEG) lookLoop(ctx context.Context, queue <-chan string) {
 func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	s := p.pods[uid]
-	s.queued, s.looking = false, true
-	last, owed := s.last, s.owed
-	s.owed = false
+	s.queued, s.inspecting = false, true
+	last, owed := s.last, s.expected
+	s.expected = false
 	p.mu.Unlock()
 
 	// Whoever expects this look has told so before it is given its stamp.
-	began := p.stamps.Began()
-	now, err := p.look(ctx, uid, began, last)
+	began := p.stamps.InspectionBegan()
+	now, err := p.inspect(ctx, uid, began, last)
 	if err == nil && now == nil && owed {
 		now = &journaletv1.PodObserved{
 			Uid: uid, ObservedAt: began, Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
@@ -393,15 +393,15 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.looking, s.failed = false, err != nil
-	s.owed = s.owed || owed && err != nil
+	s.inspecting, s.failed = false, err != nil
+	s.expected = s.expected || owed && err != nil
 	// Forgotten meanwhile: what was told is told, but the pod's next observation stands alone.
 	forgotten := s.last != last
 	if err == nil && now != nil && !forgotten {
 		p.remember(now)
 	}
-	again := s.again && err == nil // after a failure the relist comes back to it
-	s.again = false
+	again := s.requeue && err == nil // after a failure the relist comes back to it
+	s.requeue = false
 	if again {
 		p.enqueue(uid, s)
 		return
@@ -411,7 +411,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 
 // remember replaces what is known of a pod; p.mu is held.
 func (p *PLEG) remember(o *journaletv1.PodObserved) {
-	s := p.known(o.GetUid())
+	s := p.entry(o.GetUid())
 	p.unindex(s.last)
 	s.last = o
 	for _, x := range o.GetSandboxes() {

@@ -82,7 +82,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) newPLEG(sink func(context.Context, *journaletv1.PodObserved) error) *pleg.PLEG {
 	return pleg.New(pleg.Options{
 		Conn: r.conn, AgentID: agent, RootDir: r.dir, PodLogDir: filepath.Join(r.dir, "logs"), Clock: r.clock,
-		LookTimeout: 2 * time.Second, Sink: sink,
+		InspectTimeout: 2 * time.Second, Sink: sink,
 	})
 }
 
@@ -480,7 +480,7 @@ func TestWhatAContainerMayUseIsToldOfOneThatNoCallIsKnownToHaveMade(t *testing.T
 	}
 	r.start("found", agent, limited)
 	r.start("silent", agent, nil)
-	r.pleg.Starts("known", "main", "i-known")
+	r.pleg.RegisterStart("known", "main", "i-known")
 	r.start("known", agent, limited)
 	r.run()
 	got := map[string]*journaletv1.Resources{}

@@ -20,15 +20,15 @@ type Stamps struct {
 // NewStamps makes stamps from a clock that tells the time of day.
 func NewStamps(now func() time.Time) *Stamps { return &Stamps{now: now} }
 
-// Began is the stamp of a look that begins now. Call it before anything is asked of the runtime.
-func (s *Stamps) Began() *timestamppb.Timestamp {
+// InspectionBegan is the stamp of a look that begins now. Call it before anything is asked of the runtime.
+func (s *Stamps) InspectionBegan() *timestamppb.Timestamp {
 	_, stamp := s.next()
 	return timestamppb.New(stamp)
 }
 
-// Ended is called when the outcome of a call is known and not recorded yet. The record is to have the time at; ended is the stamp, nil
+// CallEnded is called when the outcome of a call is known and not recorded yet. The record is to have the time at; ended is the stamp, nil
 // where at is it.
-func (s *Stamps) Ended() (at time.Time, ended *timestamppb.Timestamp) {
+func (s *Stamps) CallEnded() (at time.Time, ended *timestamppb.Timestamp) {
 	at, stamp := s.next()
 	if stamp.Equal(at) {
 		return at, nil

@@ -12,7 +12,7 @@ func TestTheOrderOfLooksAndCallsDoesNotFollowTheClock(t *testing.T) {
 	wall := time.Unix(100, 0)
 	s := NewStamps(func() time.Time { return wall })
 	ended := func() time.Time {
-		at, ended := s.Ended()
+		at, ended := s.CallEnded()
 		if !at.Equal(wall) {
 			t.Errorf("the record's time is %s, and it is %s", at, wall)
 		}
@@ -24,7 +24,7 @@ func TestTheOrderOfLooksAndCallsDoesNotFollowTheClock(t *testing.T) {
 	var all []time.Time
 	for _, to := range []int64{100, 100, 50, 51, 200, 199, 201} {
 		wall = time.Unix(to, 0)
-		all = append(all, s.Began().AsTime(), ended(), s.Began().AsTime(), ended(), ended())
+		all = append(all, s.InspectionBegan().AsTime(), ended(), s.InspectionBegan().AsTime(), ended(), ended())
 	}
 	for i := 1; i < len(all); i++ {
 		if !all[i].After(all[i-1]) {
@@ -41,19 +41,19 @@ func TestAnOutcomeCarriesAStampOnlyWhereTheClockDoesNotTell(t *testing.T) {
 	wall := time.Unix(100, 0)
 	s := NewStamps(func() time.Time { return wall })
 	for range 3 {
-		s.Began()
+		s.InspectionBegan()
 		wall = wall.Add(time.Nanosecond)
-		if _, ended := s.Ended(); ended != nil {
+		if _, ended := s.CallEnded(); ended != nil {
 			t.Errorf("stamp %s at %s", ended.AsTime(), wall)
 		}
 		wall = wall.Add(time.Nanosecond)
 	}
 	wall = wall.Add(-time.Hour)
-	if _, ended := s.Ended(); ended == nil {
+	if _, ended := s.CallEnded(); ended == nil {
 		t.Error("no stamp after the clock was set back")
 	}
 	wall = wall.Add(2 * time.Hour)
-	if _, ended := s.Ended(); ended != nil {
+	if _, ended := s.CallEnded(); ended != nil {
 		t.Errorf("stamp %s at %s, after the clock was set forward", ended.AsTime(), wall)
 	}
 }
@@ -62,11 +62,11 @@ func TestAnOutcomeCarriesAStampOnlyWhereTheClockDoesNotTell(t *testing.T) {
 // they have none.
 func TestStampsCompareTheTimeOfDay(t *testing.T) {
 	s := NewStamps(time.Now)
-	s.Began()
+	s.InspectionBegan()
 	if s.last != s.last.Round(0) {
 		t.Errorf("%s keeps a monotonic reading", s.last)
 	}
-	if at, _ := s.Ended(); at != at.Round(0) {
+	if at, _ := s.CallEnded(); at != at.Round(0) {
 		t.Errorf("%s keeps a monotonic reading", at)
 	}
 }
@@ -80,7 +80,7 @@ func TestNoTwoStampsAreOne(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 1000 {
-				at := s.Began().AsTime()
+				at := s.InspectionBegan().AsTime()
 				mu.Lock()
 				if seen[at] {
 					t.Errorf("%s was given twice", at)

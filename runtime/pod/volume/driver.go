@@ -72,23 +72,23 @@ func (d *Driver) PodLogDir(namespace, name, uid string) string {
 	return filepath.Join(d.opts.PodLogDir, namespace+"_"+name+"_"+uid)
 }
 
-// MakePodDirs makes the pod's folder with the subfolders that tools expect of a kubelet.
-func (d *Driver) MakePodDirs(uid string) error {
+// CreatePodDirs makes the pod's folder with the subfolders that tools expect of a kubelet.
+func (d *Driver) CreatePodDirs(uid string) error {
 	root, err := d.openPod(uid, true)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	for _, dir := range []string{volumesDir, "plugins", containersDir} {
-		if err := makeDir(root, dir, podDirMode); err != nil {
+		if err := createDir(root, dir, podDirMode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// MakeLogDir makes a container's log folder below the pod's, or the pod's own with an empty container, and returns it.
-func (d *Driver) MakeLogDir(namespace, name, uid, container string) (string, error) {
+// CreateLogDir makes a container's log folder below the pod's, or the pod's own with an empty container, and returns it.
+func (d *Driver) CreateLogDir(namespace, name, uid, container string) (string, error) {
 	pod := namespace + "_" + name + "_" + uid
 	if err := checkNames(pod); err != nil {
 		return "", err
@@ -108,7 +108,7 @@ func (d *Driver) MakeLogDir(namespace, name, uid, container string) (string, err
 		}
 		rel = filepath.Join(pod, container)
 	}
-	if err := makeDir(root, rel, logDirMode); err != nil {
+	if err := createDir(root, rel, logDirMode); err != nil {
 		return "", err
 	}
 	return filepath.Join(d.opts.PodLogDir, rel), nil
@@ -135,8 +135,8 @@ func (d *Driver) WriteHosts(uid string, content []byte) (string, error) {
 	return filepath.Join(d.PodDir(uid), hostsFile), nil
 }
 
-// MakeTerminationFile makes the empty file that one attempt of a container gets at its terminationMessagePath.
-func (d *Driver) MakeTerminationFile(uid, container string, attempt uint32) (string, error) {
+// CreateTerminationFile makes the empty file that one attempt of a container gets at its terminationMessagePath.
+func (d *Driver) CreateTerminationFile(uid, container string, attempt uint32) (string, error) {
 	if err := checkNames(container); err != nil {
 		return "", err
 	}
@@ -146,7 +146,7 @@ func (d *Driver) MakeTerminationFile(uid, container string, attempt uint32) (str
 	}
 	defer root.Close()
 	dir := filepath.Join(containersDir, container)
-	if err := makeDir(root, dir, podDirMode); err != nil {
+	if err := createDir(root, dir, podDirMode); err != nil {
 		return "", err
 	}
 	file := filepath.Join(dir, fmt.Sprint(attempt))
@@ -161,7 +161,7 @@ func (d *Driver) MakeTerminationFile(uid, container string, attempt uint32) (str
 
 // SetUp makes every volume of the pod ready to be mounted. It is idempotent; what is there already is left as it is.
 func (d *Driver) SetUp(ctx context.Context, pod *corev1.Pod) error {
-	if err := d.MakePodDirs(string(pod.UID)); err != nil {
+	if err := d.CreatePodDirs(string(pod.UID)); err != nil {
 		return err
 	}
 	for i := range pod.Spec.Volumes {
@@ -225,7 +225,7 @@ func (d *Driver) openPod(uid string, create bool) (*os.Root, error) {
 	}
 	defer all.Close()
 	if create {
-		if err := makeDir(all, uid, podDirMode); err != nil {
+		if err := createDir(all, uid, podDirMode); err != nil {
 			return nil, err
 		}
 	}
@@ -239,8 +239,8 @@ func (d *Driver) openPod(uid string, create bool) (*os.Root, error) {
 	return root, nil
 }
 
-// makeDir makes a folder and those above it. Its mode is set whatever the umask says; that of one which was there stays.
-func makeDir(root *os.Root, dir string, mode fs.FileMode) error {
+// createDir makes a folder and those above it. Its mode is set whatever the umask says; that of one which was there stays.
+func createDir(root *os.Root, dir string, mode fs.FileMode) error {
 	if info, err := root.Lstat(dir); err == nil && info.IsDir() {
 		return nil
 	}

@@ -67,7 +67,7 @@ func (d *Driver) setUpEmptyDir(uid string, v *corev1.Volume) error {
 	}
 	defer root.Close()
 	parent := filepath.Join(volumesDir, emptyDirPlugin)
-	if err := makeDir(root, parent, podDirMode); err != nil {
+	if err := createDir(root, parent, podDirMode); err != nil {
 		return err
 	}
 	rel := emptyDirPath(v.Name)

@@ -27,12 +27,12 @@ func setUpHostPath(source *corev1.HostPathVolumeSource) error {
 	switch kind {
 	case corev1.HostPathDirectoryOrCreate:
 		if !exists {
-			return makeHostDir(source.Path)
+			return createHostDir(source.Path)
 		}
 		return checkType(info, source.Path, kind)
 	case corev1.HostPathFileOrCreate:
 		if !exists {
-			return makeHostFile(source.Path)
+			return createHostFile(source.Path)
 		}
 		return checkType(info, source.Path, kind)
 	}
@@ -78,15 +78,15 @@ func typeError(path string, kind corev1.HostPathType) error {
 	return fmt.Errorf("hostPath type check failed: %s is not %s", path, what)
 }
 
-func makeHostDir(path string) error {
+func createHostDir(path string) error {
 	if err := os.MkdirAll(path, hostPathDirMode); err != nil {
 		return fmt.Errorf("hostPath type check failed: make the directory: %w", err)
 	}
 	return nil
 }
 
-// makeHostFile does not make the folders above, as the type's documentation says.
-func makeHostFile(path string) error {
+// createHostFile does not make the folders above, as the type's documentation says.
+func createHostFile(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, hostPathFileMode)
 	if err != nil {
 		return fmt.Errorf("hostPath type check failed: make the file: %w", err)

@@ -155,16 +155,16 @@ func TestNothingIsRemovedThroughAMount(t *testing.T) {
 
 func TestCleanRemovesThePodsLogsAndLinksAndNoOthers(t *testing.T) {
 	d, _, dir := newTest(t)
-	logs, err := d.MakeLogDir("default", "web", "u1", "main")
+	logs, err := d.CreateLogDir("default", "web", "u1", "main")
 	if err != nil || mode(t, logs) != 0o755 {
 		t.Fatal(logs, err)
 	}
-	other, err := d.MakeLogDir("default", "web", "u2", "main")
+	other, err := d.CreateLogDir("default", "web", "u2", "main")
 	if err != nil {
 		t.Fatal(err)
 	}
 	mine, theirs := filepath.Join(dir, "links/web_default_main-1.log"), filepath.Join(dir, "links/web_default_main-2.log")
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "links"), 0o700), os.Symlink(logs+"/0.log", mine), os.Symlink(other+"/0.log", theirs), d.MakePodDirs("u1")); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "links"), 0o700), os.Symlink(logs+"/0.log", mine), os.Symlink(other+"/0.log", theirs), d.CreatePodDirs("u1")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -187,10 +187,10 @@ func TestCleanRemovesThePodsLogsAndLinksAndNoOthers(t *testing.T) {
 func TestNamesDoNotWalkOut(t *testing.T) {
 	d, _, _ := newTest(t)
 	for _, bad := range []string{"", ".", "..", "a/b", "../../x"} {
-		if d.MakePodDirs(bad) == nil {
+		if d.CreatePodDirs(bad) == nil {
 			t.Errorf("uid %q taken", bad)
 		}
-		if _, err := d.MakeTerminationFile("u1", bad, 0); err == nil {
+		if _, err := d.CreateTerminationFile("u1", bad, 0); err == nil {
 			t.Errorf("container %q taken", bad)
 		}
 		if d.SetUp(t.Context(), podWith(emptyDir(bad, "", ""))) == nil {
@@ -213,7 +213,7 @@ func TestFilesThatContainersMountAreOpenToTheirUsers(t *testing.T) {
 	if after, _ := os.Stat(hosts); !os.SameFile(before, after) {
 		t.Error("a mounted hosts file was replaced rather than rewritten")
 	}
-	file, err := d.MakeTerminationFile("u1", "main", 3)
+	file, err := d.CreateTerminationFile("u1", "main", 3)
 	if err != nil || mode(t, file) != 0o666 || !strings.HasSuffix(file, "/pods/u1/containers/main/3") {
 		t.Fatal(file, err)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// look sees what the runtime shows of one pod. It returns nil if that is what was told last. Statuses are asked for only
+// inspect sees what the runtime shows of one pod. It returns nil if that is what was told last. Statuses are asked for only
 // where they can tell more than the list and the last observation.
-func (p *PLEG) look(ctx context.Context, uid string, began *timestamppb.Timestamp, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.LookTimeout)
+func (p *PLEG) inspect(ctx context.Context, uid string, began *timestamppb.Timestamp, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.InspectTimeout)
 	defer cancel()
 	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: began}
 	selector := map[string]string{cri.LabelPodUID: uid}
@@ -43,7 +43,7 @@ func (p *PLEG) look(ctx context.Context, uid string, began *timestamppb.Timestam
 		}
 		if o != nil {
 			now.Sandboxes = append(now.Sandboxes, o)
-			nameOf(now, last, s.GetLabels())
+			setName(now, last, s.GetLabels())
 		}
 	}
 	for _, c := range containers.GetContainers() {
@@ -56,18 +56,18 @@ func (p *PLEG) look(ctx context.Context, uid string, began *timestamppb.Timestam
 		}
 		if o != nil {
 			now.Containers = append(now.Containers, o)
-			nameOf(now, last, c.GetLabels())
+			setName(now, last, c.GetLabels())
 		}
 	}
-	Order(now)
+	Sort(now)
 	if last == nil && IsEmpty(now) || last != nil && !Differs(now, last) {
 		return nil, nil
 	}
 	return now, nil
 }
 
-// nameOf notes what a pod is called, in its first look.
-func nameOf(now, last *journaletv1.PodObserved, labels map[string]string) {
+// setName notes what a pod is called, in its first look.
+func setName(now, last *journaletv1.PodObserved, labels map[string]string) {
 	if last == nil && now.GetPodName() == "" {
 		now.PodNamespace, now.PodName = labels[cri.LabelPodNamespace], labels[cri.LabelPodName]
 	}
@@ -150,8 +150,8 @@ func (p *PLEG) container(ctx context.Context, uid string, c *runtimeapi.Containe
 		out.ImageRef = st.GetImageRef()
 	}
 	first := before == nil || before.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED
-	if first && out.State == journaletv1.ContainerState_CONTAINER_STATE_RUNNING && !p.startedHere(uid, out.GetName(), out.GetIntentId()) {
-		out.Resources = cri.ShownResources(st.GetResources().GetLinux())
+	if first && out.State == journaletv1.ContainerState_CONTAINER_STATE_RUNNING && !p.isNewestStart(uid, out.GetName(), out.GetIntentId()) {
+		out.Resources = cri.ReportedResources(st.GetResources().GetLinux())
 	}
 	if out.State == journaletv1.ContainerState_CONTAINER_STATE_EXITED {
 		out.FinishedAt = timeOf(st.GetFinishedAt())
