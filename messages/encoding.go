@@ -9,8 +9,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// JournalFormat is the format of the journal, with its manifests and snapshots, that this version reads and writes; one of
-// another number is refused. A change that makes recorded journals mean something else raises it: docs/adr/025 says when
+// JournalFormat is the format of the journal, with its manifests and snapshots, that this version reads and writes; one
+// of another number is refused. A change that makes recorded journals mean something else raises it. ADR 025 says when
 // that is allowed.
 const JournalFormat = 2
 
@@ -29,7 +29,8 @@ func Encode(rec *journaletv1.Record) ([]byte, error) {
 		return nil, fmt.Errorf("encode record %d: %w", rec.GetSeq(), err)
 	}
 	if len(b) > MaxRecordBytes {
-		return nil, fmt.Errorf("encode record %d: %d bytes, more than the %d that a record may have", rec.GetSeq(), len(b), MaxRecordBytes)
+		return nil, fmt.Errorf("encode record %d: %d bytes, more than the %d that a record may have",
+			rec.GetSeq(), len(b), MaxRecordBytes)
 	}
 	return b, nil
 }

@@ -35,8 +35,8 @@ const (
 // `make corpus` records the histories when JournalFormat is raised, and else never.
 var recordHistories = flag.Bool("sim.record", false, "record the histories again")
 
-// TestRecordedHistoriesFoldToTheirState: recorded journals of runs under faults fold to what they folded to when they were
-// recorded. If one folds to another state, and JournalFormat was not raised, the code is wrong.
+// TestRecordedHistoriesFoldToTheirState: recorded journals of runs under faults fold to what they folded to when they
+// were recorded. If one folds to another state, and JournalFormat was not raised, the code is wrong.
 func TestRecordedHistoriesFoldToTheirState(t *testing.T) {
 	if *recordHistories {
 		record(t)
@@ -59,14 +59,8 @@ func TestRecordedHistoriesFoldToTheirState(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, g := strings.Split(string(want), "\n"), strings.Split(string(got), "\n")
-			for i := range w {
-				if i >= len(g) || w[i] != g[i] {
-					t.Fatalf("line %d of the state was %s, and is not so any more; there are %d lines, and were %d", i+1, w[i], len(g), len(w))
-				}
-			}
-			if len(g) != len(w) {
-				t.Errorf("the state has %d lines, and had %d", len(g), len(w))
+			if diff := Difference(string(want), string(got)); diff != "" {
+				t.Errorf("it folds to another state: %s", diff)
 			}
 		})
 	}
@@ -78,8 +72,8 @@ func TestRecordedHistoriesFoldToTheirState(t *testing.T) {
 	}
 }
 
-// notSimulated are the events that no run of the simulation holds: an actor that fails is a failure there, and a pull is a
-// single step.
+// notSimulated are the events that no run of the simulation holds: an actor that fails is a failure there, and a
+// pull is a single step.
 var notSimulated = []*journaletv1.Record{
 	{Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_Quarantined{}}}},
 	{Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_QuarantineLifted{}}}},
@@ -103,7 +97,8 @@ func eventsIn(recs []*journaletv1.Record, names map[string]bool) {
 	}
 }
 
-// record replaces the histories by those of a few seeds that together hold every event that any of recordSeeds seeds holds.
+// record replaces the histories by those of a few seeds that together hold every event that any of recordSeeds seeds
+// holds.
 func record(t *testing.T) {
 	t.Helper()
 	var mu sync.Mutex

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -27,8 +28,8 @@ func (r *Result) Write(dir, name string) error {
 	return nil
 }
 
-// Record puts a run into a directory: its journal as stored (.records, each behind its length), the manifests that it names
-// (.manifests, JSON by digest) and what it folds to (.state).
+// Record puts a run into a directory: its journal as stored (.records, each behind its length), the manifests that it
+// names (.manifests, JSON by digest) and what it folds to (.state).
 func (r *Result) Record(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("write the run: %w", err)
@@ -67,6 +68,20 @@ func encodeAll(recs []*journaletv1.Record) ([]byte, error) {
 		out.Write(protowire.AppendBytes(nil, b))
 	}
 	return out.Bytes(), nil
+}
+
+// Difference returns the first line in which two texts differ, empty for none.
+func Difference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d: want %s, got %s", i+1, w[i], g[i])
+		}
+	}
+	if len(w) != len(g) {
+		return fmt.Sprintf("want %d lines, got %d", len(w), len(g))
+	}
+	return ""
 }
 
 // StateText is what a journal folds to: every actor's state after its last step, as JSON with sorted keys.

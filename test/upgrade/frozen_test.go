@@ -48,7 +48,7 @@ func markOf(root string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// show takes up what was recorded, as if the agent that marks with mark had made it.
+// show shows what was recorded, as if the agent that marks with mark had created it.
 func (f *frozen) show(t *testing.T, r *recorded, mark string) {
 	t.Helper()
 	f.mu.Lock()
@@ -117,7 +117,9 @@ func (f *frozen) refuse(ctx context.Context, req any, info *grpc.UnaryServerInfo
 }
 
 func (f *frozen) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
-	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: sim.RuntimeName, RuntimeVersion: "recorded", RuntimeApiVersion: "v1"}, nil
+	return &cri.VersionResponse{
+		Version: "0.1.0", RuntimeName: sim.RuntimeName, RuntimeVersion: "recorded", RuntimeApiVersion: "v1",
+	}, nil
 }
 
 func (f *frozen) Status(context.Context, *cri.StatusRequest) (*cri.StatusResponse, error) {
@@ -131,7 +133,7 @@ func (f *frozen) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest)
 	defer f.mu.Unlock()
 	out := new(cri.ListPodSandboxResponse)
 	for _, s := range f.sandboxes {
-		if (q.GetFilter().GetId() == "" || q.GetFilter().GetId() == s.GetId()) && selects(q.GetFilter().GetLabelSelector(), s.GetLabels()) {
+		if selects(q.GetFilter(), s) {
 			out.Items = append(out.Items, s)
 		}
 	}
@@ -146,31 +148,42 @@ func (f *frozen) ListContainers(_ context.Context, q *cri.ListContainersRequest)
 	}
 	out := new(cri.ListContainersResponse)
 	for _, c := range f.containers {
-		if (q.GetFilter().GetId() == "" || q.GetFilter().GetId() == c.GetId()) && selects(q.GetFilter().GetLabelSelector(), c.GetLabels()) &&
-			(q.GetFilter().GetPodSandboxId() == "" || q.GetFilter().GetPodSandboxId() == c.GetPodSandboxId()) {
+		if sandbox := q.GetFilter().GetPodSandboxId(); selects(q.GetFilter(), c) &&
+			(sandbox == "" || sandbox == c.GetPodSandboxId()) {
 			out.Containers = append(out.Containers, c)
 		}
 	}
 	return out, nil
 }
 
-func selects(selector, labels map[string]string) bool {
-	for k, v := range selector {
-		if labels[k] != v {
+// selects reports whether an object has the id and the labels of a filter.
+func selects(filter interface {
+	GetId() string
+	GetLabelSelector() map[string]string
+}, object interface {
+	GetId() string
+	GetLabels() map[string]string
+}) bool {
+	for k, v := range filter.GetLabelSelector() {
+		if object.GetLabels()[k] != v {
 			return false
 		}
 	}
-	return true
+	return filter.GetId() == "" || filter.GetId() == object.GetId()
 }
 
-func (f *frozen) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
+func (f *frozen) PodSandboxStatus(
+	_ context.Context, q *cri.PodSandboxStatusRequest,
+) (*cri.PodSandboxStatusResponse, error) {
 	if s := f.boxes[q.GetPodSandboxId()]; s != nil {
 		return &cri.PodSandboxStatusResponse{Status: s}, nil
 	}
 	return nil, status.Error(codes.NotFound, "no such sandbox")
 }
 
-func (f *frozen) ContainerStatus(_ context.Context, q *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (f *frozen) ContainerStatus(
+	_ context.Context, q *cri.ContainerStatusRequest,
+) (*cri.ContainerStatusResponse, error) {
 	if s := f.statuses[q.GetContainerId()]; s != nil {
 		return &cri.ContainerStatusResponse{Status: s}, nil
 	}
@@ -179,7 +192,8 @@ func (f *frozen) ContainerStatus(_ context.Context, q *cri.ContainerStatusReques
 
 // ImageStatus has every image.
 func (f *frozen) ImageStatus(_ context.Context, q *cri.ImageStatusRequest) (*cri.ImageStatusResponse, error) {
-	return &cri.ImageStatusResponse{Image: &cri.Image{Id: "sha256:recorded", RepoTags: []string{q.GetImage().GetImage()}}}, nil
+	image := &cri.Image{Id: "sha256:recorded", RepoTags: []string{q.GetImage().GetImage()}}
+	return &cri.ImageStatusResponse{Image: image}, nil
 }
 
 // serve gives the endpoint of a runtime.

@@ -51,7 +51,7 @@ const (
 	onceMore = "once-more"
 )
 
-// left are the files of the bus's directory that the recording does without: the agent creates them, and some are secret.
+// left are the files of the bus's directory that the recording does without: the agent creates them; some are secret.
 var left = []string{"LOCK", "RESERVE", "SEEN", "bus.sock", "credentials"}
 
 func (r *recorded) decode(t *testing.T, b json.RawMessage, into proto.Message) {
@@ -107,10 +107,10 @@ func unpack(t *testing.T, dir string) *recorded {
 	}
 }
 
-// recordRoot records two runs of the agent, of which the first ended well, so that there is a snapshot, and the second did
-// not, so that there are records after it.
+// recordRoot records two runs of the agent. The first ends well, so that there is a snapshot; the second does not, so
+// that there are records after it.
 func recordRoot(t *testing.T, program string) {
-	rt := sim.New(sim.Options{Seed: 1, Images: []string{node.Image}, Behaviour: func(c *cri.ContainerConfig) (sim.Behaviour, bool) {
+	behaviour := func(c *cri.ContainerConfig) (sim.Behaviour, bool) {
 		if !slices.Contains(c.GetCommand(), onceMore) {
 			return sim.Behaviour{}, false
 		}
@@ -118,7 +118,8 @@ func recordRoot(t *testing.T, program string) {
 			return sim.Behaviour{RunFor: 100 * time.Millisecond, ExitCode: 3}, true
 		}
 		return sim.Behaviour{RunFor: sim.Forever}, true
-	}})
+	}
+	rt := sim.New(sim.Options{Seed: 1, Images: []string{node.Image}, Behaviour: behaviour})
 	t.Cleanup(rt.Close)
 	a := newAgent(t, program, &frozen{})
 	a.Endpoint = serveSim(t, rt, a.Dir)
@@ -240,10 +241,10 @@ func pack(t *testing.T, a *node.Agent, r *recorded) {
 	}
 	archive := tar.NewWriter(z)
 	put := func(name string, b []byte) error {
-		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(b)), Typeflag: tar.TypeReg}); err != nil {
-			return err
+		err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(b)), Typeflag: tar.TypeReg})
+		if err == nil {
+			_, err = archive.Write(b)
 		}
-		_, err := archive.Write(b)
 		return err
 	}
 	state, err := json.MarshalIndent(r, "", " ")

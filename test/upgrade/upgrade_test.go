@@ -32,8 +32,8 @@ const (
 	nodeName = "upgrade"
 	// settle bounds what the agent does on a runtime that answers at once.
 	settle = time.Minute
-	// manifests is the directory of manifests, by a path that is the same in the recording and for each reader: it goes into
-	// the pods' UIDs.
+	// manifests is the directory of manifests, by a path that is the same in the recording and for each reader: it is part
+	// of the pods' UIDs.
 	manifests = "/proc/self/cwd/pods"
 	// relists is how many times the agent must have listed the whole runtime before nothing more is expected of it.
 	relists = 3
@@ -59,8 +59,8 @@ func adopting(t *testing.T) (*node.Agent, *frozen, *recorded) {
 
 func TestARecordedRootIsAdoptedUntouched(t *testing.T) {
 	a, rt, past := adopting(t)
-	if now := folded(t, a); now != past.State {
-		t.Errorf("its journal folds to another state: %s", firstDifference(past.State, now))
+	if diff := simulation.Difference(past.State, folded(t, a)); diff != "" {
+		t.Errorf("its journal folds to another state: %s", diff)
 	}
 	a.Start()
 	node.Eventually(t, settle, "every pod as it was reported", func() error { return reported(a, past.Views, views) })
@@ -68,7 +68,8 @@ func TestARecordedRootIsAdoptedUntouched(t *testing.T) {
 	a.Put("new.yaml", node.Manifest(node.Pod("new", node.Image, node.Idle)))
 	node.Eventually(t, settle, "the new pod's sandbox, and more relists", func() error {
 		calls, listed := rt.asked()
-		if listed < relists || !slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "RunPodSandbox new-"+nodeName) }) {
+		created := func(c string) bool { return strings.HasPrefix(c, "RunPodSandbox new-"+nodeName) }
+		if listed < relists || !slices.ContainsFunc(calls, created) {
 			return fmt.Errorf("%d relists, calls: %v", listed, calls)
 		}
 		return nil
@@ -97,8 +98,8 @@ func TestARecordedRootIsAdoptedUntouched(t *testing.T) {
 	rt.forget()
 }
 
-// A root directory of another format is refused before anything in it is touched, and with the way on that the error names
-// the pods run on.
+// A root directory of another format is refused before anything in it is touched. The way out that the error names
+// leaves the pods running.
 func TestARootOfAnotherFormatIsRefusedUntouched(t *testing.T) {
 	a, rt, past := adopting(t)
 	for _, format := range []int{messages.JournalFormat - 1, messages.JournalFormat + 1} {
@@ -110,8 +111,8 @@ func TestARootOfAnotherFormatIsRefusedUntouched(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 			for _, words := range []string{
-				fmt.Sprintf("has format %d,", format), fmt.Sprintf("reads format %d only", messages.JournalFormat), "Nothing was changed",
-				"move " + a.Root + "/bus aside",
+				fmt.Sprintf("has format %d,", format), fmt.Sprintf("reads format %d only", messages.JournalFormat),
+				"Nothing was changed", "move " + a.Root + "/bus aside",
 			} {
 				if !strings.Contains(a.Process.Text(), words) {
 					t.Errorf("no word of %q in:\n%s", words, a.Process.Text())
@@ -119,7 +120,8 @@ func TestARootOfAnotherFormatIsRefusedUntouched(t *testing.T) {
 			}
 		}
 		if after := contents(t, a.Root); !maps.Equal(before, after) {
-			t.Errorf("the files of the root directory are not as they were: %v, and were %v", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+			t.Errorf("the files of the root directory changed: they are %v, and were %v",
+				slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
 		}
 	}
 	if calls, listed := rt.asked(); len(calls) > 0 || listed > 0 {
@@ -224,7 +226,9 @@ func setFormat(t *testing.T, root string, format int) {
 // folded is what the journal of an agent that does not run folds to. It leaves the files as they are.
 func folded(t *testing.T, a *node.Agent) string {
 	t.Helper()
-	b, err := bus.Prepare(t.Context(), bus.Options{Dir: filepath.Join(a.Root, "bus"), Node: nodeName, Log: slog.New(slog.DiscardHandler)})
+	b, err := bus.Prepare(t.Context(), bus.Options{
+		Dir: filepath.Join(a.Root, "bus"), Node: nodeName, Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,16 +251,6 @@ func folded(t *testing.T, a *node.Agent) string {
 		t.Fatal(err)
 	}
 	return string(state)
-}
-
-func firstDifference(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range min(len(w), len(g)) {
-		if w[i] != g[i] {
-			return fmt.Sprintf("line %d: want %s, got %s", i+1, w[i], g[i])
-		}
-	}
-	return fmt.Sprintf("want %d lines, got %d", len(w), len(g))
 }
 
 // newAgent prepares an agent on a runtime that is no real one.
