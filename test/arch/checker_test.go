@@ -133,7 +133,8 @@ var violations = slices.Concat(languageViolations, []violation{
 	},
 	{
 		name: "a decider ranges over any map", check: "deciders are pure", file: "actors/pod/x.go",
-		src:  goFile("pod", "func f[M ~map[string]int](m M) (s int) {\n\tfor _, v := range m {\n\t\ts += v\n\t}\n\treturn s\n}"),
+		src: goFile("pod",
+			"func f[M ~map[string]int](m M) (s int) {\n\tfor _, v := range m {\n\t\ts += v\n\t}\n\treturn s\n}"),
 		want: "ranges over a map",
 	},
 	{

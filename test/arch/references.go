@@ -203,7 +203,7 @@ func (ix *index) adr(number string) string {
 func (ix *index) span(name string) string {
 	top, _, isPath := strings.Cut(name, "/")
 	switch {
-	case theirs[name] || patterns.MatchString(name):
+	case theirs[name] || theirs[path.Dir(name)] || patterns.MatchString(name):
 		return ""
 	case testName.MatchString(name) && !ix.words[name]:
 		return "no such test: it was renamed, or the claim has lost its proof"
@@ -232,13 +232,14 @@ func (ix *index) file(from, name string) string {
 }
 
 // name returns what is wrong with an identifier, "" where nothing is. A part of a longer one will do, as START_LOST of
-// an enum's value.
+// an enum's value, and so will a prefix as of evolve_calls.go.
 func (ix *index) name(name string) string {
 	if ix.words[name] || theirs[name] || len(name) < 4 {
 		return ""
 	}
 	for w := range ix.words {
-		if token.IsExported(name) && len(name) >= 8 && strings.Contains(w, name) {
+		if token.IsExported(name) && len(name) >= 8 && strings.Contains(w, name) ||
+			strings.HasSuffix(name, "_") && strings.HasPrefix(w, name) {
 			return ""
 		}
 	}

@@ -24,7 +24,7 @@ var theirs = func() map[string]bool {
 		`io_uring oom_score_adj sockaddr_un CAP_SYS_RESOURCE eMMC GiB`,
 		// Examples.
 		`camelCase snake_case namespace_name_uid pod1_2 SandboxGone SOURCE_FILE TestName TestStop2
-		TestStopIsSentAgainWithTheGraceThatIsLeft`,
+		TestStopIsRepeatedWithTheRemainingGracePeriod`,
 		// What exists at run time: an actor, a directory of the agent.
 		`runtime/0 bus/credentials`,
 	} {

@@ -91,6 +91,8 @@ var foreign = []struct{ pattern, why string }{
 	{`\blook(?:s|ed|ing)? (?:like|different|the same)\b`, "resembles"},
 	{`\btake back off\b`, "of a back-off"},
 	{`\bturn(?:s|ed)? away from\b`, "leaves"},
+	{`\bquestions are welcome\b`, "of readers"},
+	{`\bnot "[^"]{1,60}"`, "an example of what we do not say"},
 	{`# Question$`, "a heading of decision records"},
 	{`\x60make\x60|^make$|\$\(MAKE\)|Makefile\b`, "the program make"},
 }

@@ -65,6 +65,10 @@ var languageViolations = []violation{
 		src: goFile("bus", "// Names that make sure of one thing: `make test`, LookPath.\nvar remaking = make([]int, 1)"),
 	},
 	{
+		name: "an example of words that we do not use", check: wordsRule, file: "docs/x.md",
+		src: "Write \"it was rejected\", not \"it was turned away\".\n",
+	},
+	{
 		name: "the list of words", check: wordsRule, file: "docs/GLOSSARY.md",
 		src: "Not told, but reported.\n",
 	},
