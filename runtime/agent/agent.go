@@ -174,7 +174,7 @@ func (a *agent) seed(r *host.Recovered) {
 	var seen []*journaletv1.PodObserved
 	r.Each(func(ref messages.Ref, d actors.Decider) {
 		a.timers.Seed(ref, d.Timers())
-		r.Open(ref, a.timers.SeedOpen)
+		r.Open(ref, a.timers.SeedPending)
 		switch d := d.(type) {
 		case *source.Actor:
 			a.seedSource(r, ref, d)

@@ -43,7 +43,7 @@ func (a *agent) seedCgroups(ref messages.Ref, d *pod.Actor) {
 	if a.cgroups == nil {
 		return
 	}
-	a.cgroups.Known(ref.ID)
+	a.cgroups.AddKnown(ref.ID)
 	if p := d.Manifest(); p != nil && d.Pod().GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATED {
 		a.cgroups.Seed(p)
 	}
@@ -51,7 +51,7 @@ func (a *agent) seedCgroups(ref messages.Ref, d *pod.Actor) {
 
 // keepCgroups makes the tree of cgroups once the runtime answers, and bounds all pods together.
 func (a *agent) keepCgroups(ctx context.Context) error {
-	if a.cgroups == nil || !a.cgroups.Due() {
+	if a.cgroups == nil || !a.cgroups.ShouldInit() {
 		return nil
 	}
 	for pause := firstCgroupPause; ; pause = min(2*pause, lastCgroupPause) {

@@ -26,7 +26,7 @@ func (a *agent) seedGates(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
 	a.gates.Seed(ref.ID, types, said)
 	r.Open(ref, func(rec *journaletv1.Record) {
 		if read := rec.GetFact().GetReadinessGatesRead(); read != nil {
-			a.gates.SeedOpen(read)
+			a.gates.SeedPending(read)
 		}
 	})
 }

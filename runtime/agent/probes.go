@@ -43,7 +43,7 @@ func (a *agent) seedProbes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
 	}
 	r.Open(ref, func(rec *journaletv1.Record) {
 		if result := rec.GetFact().GetProbeResult(); result != nil {
-			a.probes.SeedOpen(result)
+			a.probes.SeedPending(result)
 		}
 	})
 }

@@ -49,7 +49,7 @@ func (a *agent) makeSources() (err error) {
 func (a *agent) seedSource(r *host.Recovered, ref messages.Ref, d *source.Actor) {
 	var driver interface {
 		Seed(state *journaletv1.SourceState)
-		SeedOpen(fact *journaletv1.ManifestsRead)
+		SeedPending(fact *journaletv1.ManifestsRead)
 	}
 	switch {
 	case ref == messages.Source(messages.FileSource):
@@ -62,7 +62,7 @@ func (a *agent) seedSource(r *host.Recovered, ref messages.Ref, d *source.Actor)
 	driver.Seed(d.Source())
 	r.Open(ref, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
-			driver.SeedOpen(fact)
+			driver.SeedPending(fact)
 		}
 	})
 }

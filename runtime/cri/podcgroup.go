@@ -16,7 +16,7 @@ import (
 // together. It fails while the runtime is unavailable; try again later. A pod that starts earlier creates the tree.
 func (d *Driver) InitCgroups(ctx context.Context) error {
 	t := d.opts.PodCgroups
-	if t == nil || !t.Due() {
+	if t == nil || !t.ShouldInit() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.opts.Timeouts.Inspect)
@@ -25,10 +25,10 @@ func (d *Driver) InitCgroups(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.Begin(driver); err != nil {
+	if err := t.Init(driver); err != nil {
 		return err
 	}
-	return t.Enforce()
+	return t.SetNodeLimits()
 }
 
 // cgroupDriver returns the runtime's cgroup driver. A runtime that does not implement RuntimeConfig, as containerd
@@ -62,7 +62,7 @@ func (c *call) cgroups(ctx context.Context, needed bool) (*cgroup.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.Begin(driver); err != nil {
+	if err := t.Init(driver); err != nil {
 		return nil, retryable(journaletv1.CallError_CALL_ERROR_RUNTIME, err.Error())
 	}
 	return t, nil
@@ -106,7 +106,7 @@ func (c *call) resizeCgroup(ctx context.Context, pod *corev1.Pod, step func(*cgr
 // releaseCgroup removes the pod's cgroup if it is empty. Otherwise the cgroup is removed with the pod.
 func (c *call) releaseCgroup() {
 	if t := c.opts.PodCgroups; t != nil && t.Ready() {
-		t.Release(c.uid)
+		t.RemoveIfEmpty(c.uid)
 	}
 }
 

@@ -145,7 +145,7 @@ func (m *machine) manifestURL(ctx context.Context) []Check {
 	if err != nil {
 		return []Check{{Status: Skip, Message: "what the manifest URL gives cannot be judged: " + err.Error()}}
 	}
-	place, found, err := url.Once(ctx, m.cfg.StaticPodURL, m.cfg.URLHeader(), manifest.Options{NodeName: facts.NodeName, Classes: m.classes()})
+	place, found, err := url.FetchOnce(ctx, m.cfg.StaticPodURL, m.cfg.URLHeader(), manifest.Options{NodeName: facts.NodeName, Classes: m.classes()})
 	switch {
 	case err != nil:
 		return []Check{{Status: Warn, Message: "the manifest URL " + place + ": " + err.Error() + "; its pods do not run until it is answered", Remedy: remedy}}

@@ -67,8 +67,8 @@ func (d *Driver) Seed(ref messages.Ref, set *journaletv1.Timers) {
 	}
 }
 
-// SeedOpen drops a seed that a record tells to have fired which its actor will hear of, or has heard of without a step.
-func (d *Driver) SeedOpen(rec *journaletv1.Record) {
+// SeedPending drops a seed that a record tells to have fired which its actor will hear of, or has heard of without a step.
+func (d *Driver) SeedPending(rec *journaletv1.Record) {
 	fired := rec.GetFact().GetTimerFired()
 	if fired == nil {
 		return

@@ -123,7 +123,7 @@ func TestASeededTimerThatTheJournalTellsToHaveFiredDoesNotFireAgain(t *testing.T
 		"set since": {Name: "set since", Generation: 3, SetAt: timestamppb.New(noon), Duration: durationpb.New(time.Minute)},
 	}})
 	for name, generation := range map[string]uint64{"fired": 1, "set since": 2} {
-		d.SeedOpen(&journaletv1.Record{Actor: messages.Pod("a").Proto(), Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
+		d.SeedPending(&journaletv1.Record{Actor: messages.Pod("a").Proto(), Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
 			Kind: &journaletv1.Event_TimerFired{TimerFired: &journaletv1.TimerFired{Name: name, Generation: generation}},
 		}}})
 	}

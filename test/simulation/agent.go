@@ -141,7 +141,7 @@ func (r *run) seedDrivers() {
 	for _, ref := range r.cells.Refs() {
 		d := r.cells.Decider(ref)
 		r.timers.Seed(ref, d.Timers())
-		r.cells.Open(ref, r.timers.SeedOpen)
+		r.cells.Open(ref, r.timers.SeedPending)
 		switch d := d.(type) {
 		case *source.Actor:
 			r.seedSource(ref, d)
@@ -155,7 +155,7 @@ func (r *run) seedDrivers() {
 }
 
 func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
-	var told *feed.Told
+	var told *feed.Recorded
 	switch {
 	case ref == messages.Source(messages.FileSource):
 		told = &r.reader.told
@@ -167,7 +167,7 @@ func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
 	told.Seed(d.Source())
 	r.cells.Open(ref, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
-			told.Note(fact)
+			told.Apply(fact)
 		}
 	})
 }

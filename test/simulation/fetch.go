@@ -98,7 +98,7 @@ type fetcher struct {
 	run             *run
 	noise           *rand.Rand
 	place           string
-	told            feed.Told
+	told            feed.Recorded
 	first           bool
 	failures        int
 	etag            string
@@ -147,7 +147,7 @@ func (f *fetcher) fail(err error) {
 		f.outage = before
 		return
 	}
-	f.outage = feed.Whole(f.place, err.Error(), "there are no manifests")
+	f.outage = feed.Unreadable(f.place, err.Error(), "there are no manifests")
 }
 
 func isOutage(f *journaletv1.ManifestFile) bool {
@@ -163,19 +163,19 @@ func (f *fetcher) handOver(p *proc) {
 		return
 	}
 	fact := &journaletv1.ManifestsRead{Source: messages.HTTPSource}
-	if f.told.News(now) {
+	if f.told.Differs(now) {
 		f.run.manifests.put(parsed)
 		fact.Changed = append(fact.Changed, now)
 	}
 	if whole {
-		fact.Changed = append(fact.Changed, f.told.GoneBut(f.place)...)
+		fact.Changed = append(fact.Changed, f.told.RemovedExcept(f.place)...)
 	}
-	fact.Synced = whole && (!f.told.Complete || f.first && len(fact.Changed) > 0)
+	fact.Synced = whole && (!f.told.Synced || f.first && len(fact.Changed) > 0)
 	if fact.Synced || len(fact.Changed) > 0 {
 		// Manifests are on disk before a fact names them.
 		p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
 		f.run.fact(p, messages.Source(messages.HTTPSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
-		f.told.Note(fact)
+		f.told.Apply(fact)
 	}
 	f.first = f.first && !whole
 }

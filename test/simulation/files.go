@@ -80,7 +80,7 @@ func (f *folder) names() []string { return slices.Sorted(maps.Keys(f.files)) }
 type reader struct {
 	run   *run
 	noise *rand.Rand
-	told  feed.Told
+	told  feed.Recorded
 	first bool
 	p     *proc
 }
@@ -120,11 +120,11 @@ func (f *reader) read(p *proc) {
 		if now == nil {
 			now = &journaletv1.ManifestFile{Path: path}
 		}
-		if f.told.News(now) {
+		if f.told.Differs(now) {
 			fact.Changed = append(fact.Changed, now)
 		}
 	}
-	fact.Synced = !f.told.Complete || f.first && len(fact.Changed) > 0
+	fact.Synced = !f.told.Synced || f.first && len(fact.Changed) > 0
 	f.first = false
 	if !fact.Synced && len(fact.Changed) == 0 {
 		return
@@ -132,5 +132,5 @@ func (f *reader) read(p *proc) {
 	// Manifests are on disk before a fact names them.
 	p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
 	f.run.fact(p, messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
-	f.told.Note(fact)
+	f.told.Apply(fact)
 }

@@ -29,7 +29,7 @@ func (t *Tree) manager(at name, v Values) (cgroups.Manager, *cgroups.Resources, 
 		}
 		config.Path = path
 		// The library changes the map that it is given.
-		m, err := manager.NewWithPaths(config, maps.Clone(t.folders(at)))
+		m, err := manager.NewWithPaths(config, maps.Clone(t.dirs(at)))
 		return m, config.Resources, err
 	}
 	config.Name, config.Parent = sliceName(at), "-.slice"
@@ -40,8 +40,8 @@ func (t *Tree) manager(at name, v Values) (cgroups.Manager, *cgroups.Resources, 
 	return m, config.Resources, err
 }
 
-// make makes a cgroup with those above it, and gives it its values. One that is there takes the values.
-func (t *Tree) make(at name, v Values) error {
+// create makes a cgroup with those above it, and gives it its values. One that is there takes the values.
+func (t *Tree) create(at name, v Values) error {
 	m, r, err := t.manager(at, v)
 	if err == nil {
 		// No process is put into it: the library's way to make one without.
@@ -76,7 +76,7 @@ func (t *Tree) destroy(at name) error {
 	}
 	if err == nil && t.layout.Systemd {
 		// A slice ends with its last process; folders that systemd left, or did not know of, go as well.
-		err = cgroups.RemovePaths(t.folders(at))
+		err = cgroups.RemovePaths(t.dirs(at))
 	}
 	if err != nil {
 		return fmt.Errorf("remove the cgroup %s: %w", strings.Join(at, "/"), err)
@@ -90,7 +90,7 @@ func (t *Tree) empty(at name) bool {
 	if err != nil {
 		return false
 	}
-	for _, dir := range t.checked(path) {
+	for _, dir := range t.requiredDirs(path) {
 		entries, err := os.ReadDir(dir)
 		if os.IsNotExist(err) {
 			continue
@@ -108,15 +108,15 @@ func (t *Tree) empty(at name) bool {
 	return true
 }
 
-// sweep removes the empty cgroups of pods that nobody knows.
-func (t *Tree) sweep() {
+// removeOrphans removes the empty cgroups of pods that nobody knows.
+func (t *Tree) removeOrphans() {
 	for _, qos := range classes {
 		above := t.layout.class(qos)
 		path, err := t.layout.path(above)
 		if err != nil {
 			continue
 		}
-		for _, dir := range t.checked(path) {
+		for _, dir := range t.requiredDirs(path) {
 			entries, err := os.ReadDir(dir)
 			if err != nil {
 				t.log.Warn("cgroups of pods that are no more cannot be looked for", "error", err)
@@ -146,20 +146,20 @@ func (t *Tree) sweep() {
 func (t *Tree) read(at name) Values {
 	var v Values
 	if t.unified {
-		dir := t.folders(at)[""]
-		quota, period, _ := strings.Cut(text(dir, "cpu.max"), " ")
-		v.QuotaMicros, v.MemoryBytes = number(quota), number(text(dir, "memory.max"))
+		dir := t.dirs(at)[""]
+		quota, period, _ := strings.Cut(readText(dir, "cpu.max"), " ")
+		v.QuotaMicros, v.MemoryBytes = parseNumber(quota), parseNumber(readText(dir, "memory.max"))
 		if v.QuotaMicros > 0 {
-			v.PeriodMicros = uint64(max(0, number(period)))
+			v.PeriodMicros = uint64(max(0, parseNumber(period)))
 		}
 		return v
 	}
-	dirs := t.folders(at)
-	v.QuotaMicros = max(0, number(text(dirs["cpu"], "cpu.cfs_quota_us")))
+	dirs := t.dirs(at)
+	v.QuotaMicros = max(0, parseNumber(readText(dirs["cpu"], "cpu.cfs_quota_us")))
 	if v.QuotaMicros > 0 {
-		v.PeriodMicros = uint64(max(0, number(text(dirs["cpu"], "cpu.cfs_period_us"))))
+		v.PeriodMicros = uint64(max(0, parseNumber(readText(dirs["cpu"], "cpu.cfs_period_us"))))
 	}
-	if limit := number(text(dirs["memory"], "memory.limit_in_bytes")); limit < noLimit {
+	if limit := parseNumber(readText(dirs["memory"], "memory.limit_in_bytes")); limit < noLimit {
 		v.MemoryBytes = limit
 	}
 	return v
@@ -168,12 +168,12 @@ func (t *Tree) read(at name) Values {
 // memoryUsed is the memory that a cgroup uses, in bytes; 0 where it cannot be read.
 func (t *Tree) memoryUsed(at name) int64 {
 	if t.unified {
-		return number(text(t.folders(at)[""], "memory.current"))
+		return parseNumber(readText(t.dirs(at)[""], "memory.current"))
 	}
-	return number(text(t.folders(at)["memory"], "memory.usage_in_bytes"))
+	return parseNumber(readText(t.dirs(at)["memory"], "memory.usage_in_bytes"))
 }
 
-func text(dir, file string) string {
+func readText(dir, file string) string {
 	data, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return ""
@@ -181,8 +181,8 @@ func text(dir, file string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// number reads a number; what is none, as max, is 0.
-func number(s string) int64 {
+// parseNumber reads a number; what is none, as max, is 0.
+func parseNumber(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		return 0

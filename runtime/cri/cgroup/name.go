@@ -13,9 +13,9 @@ import (
 
 // Names of the tree, as the kubelet's.
 const (
-	topName   = "kubepods"
-	podPrefix = "pod"
-	slice     = ".slice"
+	topName     = "kubepods"
+	podPrefix   = "pod"
+	sliceSuffix = ".slice"
 )
 
 // The drivers, as CRI and the kubelet call them.
@@ -35,7 +35,7 @@ type Layout struct {
 // name is a cgroup from the topmost one down, without the forms of a driver.
 type name []string
 
-func (n name) below(parts ...string) name { return append(append(name{}, n...), parts...) }
+func (n name) child(parts ...string) name { return append(append(name{}, n...), parts...) }
 
 func (l Layout) root() name {
 	root := strings.Trim(path.Clean("/"+l.Root), "/")
@@ -45,21 +45,21 @@ func (l Layout) root() name {
 	return strings.Split(root, "/")
 }
 
-func (l Layout) top() name { return l.root().below(topName) }
+func (l Layout) top() name { return l.root().child(topName) }
 
 // class is the cgroup of a class of service; that of Guaranteed is the tree's own.
 func (l Layout) class(qos corev1.PodQOSClass) name {
 	if qos == corev1.PodQOSGuaranteed {
 		return l.top()
 	}
-	return l.top().below(strings.ToLower(string(qos)))
+	return l.top().child(strings.ToLower(string(qos)))
 }
 
 // classes are all of them, the one with most pods first.
 var classes = []corev1.PodQOSClass{corev1.PodQOSBurstable, corev1.PodQOSBestEffort, corev1.PodQOSGuaranteed}
 
 func (l Layout) pod(uid string, qos corev1.PodQOSClass) name {
-	return l.class(qos).below(podPrefix + uid)
+	return l.class(qos).child(podPrefix + uid)
 }
 
 // Pod is a pod's cgroup as CRI takes it for a parent. The error names a UID that cannot be part of one.
@@ -102,17 +102,17 @@ func sliceName(n name) string {
 	for i, part := range n {
 		parts[i] = strings.ReplaceAll(part, "-", "_")
 	}
-	return strings.Join(parts, "-") + slice
+	return strings.Join(parts, "-") + sliceSuffix
 }
 
 // uidOf is the UID of the pod whose cgroup is called so within its class; "" if it is no pod's.
 func (l Layout) uidOf(of name, dir string) string {
 	if l.Systemd {
-		rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(sliceName(of), slice)+"-")
-		if !ok || !strings.HasSuffix(rest, slice) {
+		rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(sliceName(of), sliceSuffix)+"-")
+		if !ok || !strings.HasSuffix(rest, sliceSuffix) {
 			return ""
 		}
-		dir = strings.ReplaceAll(strings.TrimSuffix(rest, slice), "_", "-")
+		dir = strings.ReplaceAll(strings.TrimSuffix(rest, sliceSuffix), "_", "-")
 	}
 	uid, ok := strings.CutPrefix(dir, podPrefix)
 	if !ok {

@@ -15,23 +15,23 @@ import (
 
 // What to do on a machine whose cgroups are not the agent's, with and without Options.All.
 const (
-	without    = "run as root with /sys/fs/cgroup writable, or run with --cgroups-per-qos=false, which leaves pods without a cgroup of their own"
-	withoutOne = "run as root with /sys/fs/cgroup writable, or leave spec.resources out of the pod"
+	remedyAll = "run as root with /sys/fs/cgroup writable, or run with --cgroups-per-qos=false, which leaves pods without a cgroup of their own"
+	remedyOne = "run as root with /sys/fs/cgroup writable, or leave spec.resources out of the pod"
 )
 
-// needed are the hierarchies of cgroup v1 that must hold a cgroup for it to exist.
-var needed = []string{"cpu", "cpuset", "memory", "pids"}
+// requiredControllers are the hierarchies of cgroup v1 that must hold a cgroup for it to exist.
+var requiredControllers = []string{"cpu", "cpuset", "memory", "pids"}
 
 // remedy is what to do where cgroups cannot be made.
 func (t *Tree) remedy() string {
 	if t.opts.All {
-		return without
+		return remedyAll
 	}
-	return withoutOne
+	return remedyOne
 }
 
-// find finds where cgroups are made.
-func (t *Tree) find() error {
+// findMounts finds where cgroups are made.
+func (t *Tree) findMounts() error {
 	top, err := manager.New(&cgroups.Cgroup{Path: "/", Resources: &cgroups.Resources{SkipDevices: true}})
 	if err != nil {
 		return fmt.Errorf("find the cgroups of this machine: %w", err)
@@ -41,14 +41,14 @@ func (t *Tree) find() error {
 	} else {
 		t.mounts = top.GetPaths()
 	}
-	return t.writable()
+	return t.checkWritable()
 }
 
-// writable tells why cgroups cannot be made in what was found.
-func (t *Tree) writable() error {
-	roots := t.checked("/" + strings.Trim(t.opts.Root, "/"))
+// checkWritable tells why cgroups cannot be made in what was found.
+func (t *Tree) checkWritable() error {
+	roots := t.requiredDirs("/" + strings.Trim(t.opts.Root, "/"))
 	if len(roots) == 0 {
-		return fmt.Errorf("none of the cgroup controllers %s is mounted below /sys/fs/cgroup", strings.Join(needed, ", "))
+		return fmt.Errorf("none of the cgroup controllers %s is mounted below /sys/fs/cgroup", strings.Join(requiredControllers, ", "))
 	}
 	for _, dir := range roots {
 		// A root that is not there is told once the driver is known, which has its own names for it.
@@ -59,9 +59,9 @@ func (t *Tree) writable() error {
 	return nil
 }
 
-// Due tells whether the tree is to be there before a pod asks for it: if every pod has a cgroup, and if an earlier run left some. Where it
+// ShouldInit tells whether the tree is to be there before a pod asks for it: if every pod has a cgroup, and if an earlier run left some. Where it
 // cannot be made, it is not: only a pod that is to have a cgroup waits for one then, and what was left stays.
-func (t *Tree) Due() bool {
+func (t *Tree) ShouldInit() bool {
 	switch {
 	case t.unusable != nil:
 		return false
@@ -71,7 +71,7 @@ func (t *Tree) Due() bool {
 	for _, systemd := range []bool{false, true} {
 		l := Layout{Root: t.opts.Root, Systemd: systemd}
 		path, err := l.path(l.top())
-		for _, dir := range t.checked(path) {
+		for _, dir := range t.requiredDirs(path) {
 			if _, serr := os.Lstat(dir); err == nil && serr == nil {
 				return true
 			}
@@ -83,7 +83,7 @@ func (t *Tree) Due() bool {
 // Has tells, before Begin too, whether anything is there of a pod's cgroup, in the form of either driver. A pod without needs no tree to be
 // changed or to go, so that a tree that does not get ready holds nobody else up.
 func (t *Tree) Has(uid string) bool {
-	if !t.Due() {
+	if !t.ShouldInit() {
 		return false
 	}
 	for _, systemd := range []bool{false, true} {
@@ -93,7 +93,7 @@ func (t *Tree) Has(uid string) bool {
 		}
 		for _, qos := range classes {
 			path, err := l.path(l.pod(uid, qos))
-			if err == nil && anyOf(t.below(path)) {
+			if err == nil && anyExists(t.dirsOf(path)) {
 				return true
 			}
 		}
@@ -101,13 +101,13 @@ func (t *Tree) Has(uid string) bool {
 	return false
 }
 
-// checked are the folders of a cgroup that must be there.
-func (t *Tree) checked(path string) []string {
+// requiredDirs are the folders of a cgroup that must be there.
+func (t *Tree) requiredDirs(path string) []string {
 	if t.unified {
 		return []string{filepath.Join(t.mounts[""], path)}
 	}
 	var dirs []string
-	for _, controller := range needed {
+	for _, controller := range requiredControllers {
 		if at := t.mounts[controller]; at != "" {
 			dirs = append(dirs, filepath.Join(at, path))
 		}
@@ -115,17 +115,17 @@ func (t *Tree) checked(path string) []string {
 	return dirs
 }
 
-// folders are a cgroup's folders in all hierarchies.
-func (t *Tree) folders(at name) map[string]string {
+// dirs are a cgroup's folders in all hierarchies.
+func (t *Tree) dirs(at name) map[string]string {
 	path, err := t.layout.path(at)
 	if err != nil {
 		return nil
 	}
-	return t.below(path)
+	return t.dirsOf(path)
 }
 
-// below are the folders in all hierarchies of a path below their mount points.
-func (t *Tree) below(path string) map[string]string {
+// dirsOf are the folders in all hierarchies of a path below their mount points.
+func (t *Tree) dirsOf(path string) map[string]string {
 	dirs := map[string]string{}
 	for controller, mount := range t.mounts {
 		dirs[controller] = filepath.Join(mount, path)
@@ -139,7 +139,7 @@ func (t *Tree) exists(at name) bool {
 	if err != nil {
 		return false
 	}
-	for _, dir := range t.checked(path) {
+	for _, dir := range t.requiredDirs(path) {
 		if _, err := os.Stat(dir); err != nil {
 			return false
 		}
@@ -147,11 +147,11 @@ func (t *Tree) exists(at name) bool {
 	return true
 }
 
-// anywhere tells whether anything is left of a cgroup.
-func (t *Tree) anywhere(at name) bool { return anyOf(t.folders(at)) }
+// existsAnywhere tells whether anything is left of a cgroup.
+func (t *Tree) existsAnywhere(at name) bool { return anyExists(t.dirs(at)) }
 
-// anyOf tells whether any of these folders is there.
-func anyOf(dirs map[string]string) bool {
+// anyExists tells whether any of these folders is there.
+func anyExists(dirs map[string]string) bool {
 	for _, dir := range dirs {
 		if _, err := os.Lstat(dir); err == nil {
 			return true

@@ -39,7 +39,7 @@ type Tree struct {
 	// unusable is why there can be no cgroups, where not every pod is to have one.
 	unusable error
 
-	beginning sync.Mutex
+	initMu sync.Mutex
 
 	mu     sync.Mutex
 	layout Layout
@@ -48,17 +48,17 @@ type Tree struct {
 	known  map[string]bool // UIDs
 	pods   map[string]*entry
 
-	sharing sync.Mutex
-	asked   int64  // thousandths of a CPU that the Burstable pods ask for in sum
-	shares  uint64 // as last written for them; 0: never
+	sharesMu       sync.Mutex
+	burstableMilli int64  // thousandths of a CPU that the Burstable pods ask for in sum
+	shares         uint64 // as last written for them; 0: never
 }
 
 // entry is what is known of a pod's cgroup.
 type entry struct {
 	mu sync.Mutex
 	at name // nil: not made, or gone
-	// has is what was last written; the zero value: not known.
-	has Values
+	// written is what was last written; the zero value: not known.
+	written Values
 	// milli is the pod's part of Tree.asked, guarded by Tree.sharing.
 	milli int64
 }
@@ -79,7 +79,7 @@ func New(opts Options) (*Tree, error) {
 		opts: opts, log: opts.Log, unified: V2(),
 		known: map[string]bool{}, pods: map[string]*entry{},
 	}
-	err := t.find()
+	err := t.findMounts()
 	switch {
 	case err == nil:
 		return t, nil
@@ -102,8 +102,8 @@ func (t *Tree) Seed(p *corev1.Pod) {
 	t.seeds = append(t.seeds, p)
 }
 
-// Known tells, before Begin, of a pod of the journal: its cgroup is not an orphan's.
-func (t *Tree) Known(uid string) {
+// AddKnown tells, before Begin, of a pod of the journal: its cgroup is not an orphan's.
+func (t *Tree) AddKnown(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.known[uid] = true
@@ -116,11 +116,11 @@ func (t *Tree) Ready() bool {
 	return t.ready
 }
 
-// Begin makes the tree above the pods, in the form of a driver, Cgroupfs or Systemd, takes up the cgroups of the pods that were told, and
+// Init makes the tree above the pods, in the form of a driver, Cgroupfs or Systemd, takes up the cgroups of the pods that were told, and
 // removes those of orphans. After the first success it does nothing.
-func (t *Tree) Begin(driver string) error {
-	t.beginning.Lock()
-	defer t.beginning.Unlock()
+func (t *Tree) Init(driver string) error {
+	t.initMu.Lock()
+	defer t.initMu.Unlock()
 	if t.Ready() || t.unusable != nil {
 		return t.unusable
 	}
@@ -129,34 +129,34 @@ func (t *Tree) Begin(driver string) error {
 		path, err := t.layout.path(root)
 		return errors.Join(err, fmt.Errorf("the cgroup %s is not there; make it, or give another one with --cgroup-root", path))
 	}
-	if err := t.make(t.layout.top(), Values{Shares: t.opts.Node.Shares}); err != nil {
+	if err := t.create(t.layout.top(), Values{Shares: t.opts.Node.Shares}); err != nil {
 		return err
 	}
-	if err := t.make(t.layout.class(corev1.PodQOSBestEffort), Values{Shares: minShares}); err != nil {
+	if err := t.create(t.layout.class(corev1.PodQOSBestEffort), Values{Shares: minShares}); err != nil {
 		return err
 	}
-	t.asked = 0 // a try that failed may have counted
+	t.burstableMilli = 0 // a try that failed may have counted
 	for _, p := range t.seeds {
 		at := t.layout.pod(string(p.UID), pod.QOS(p))
 		// A pod that was created while pods got no cgroups stays as it is.
 		if t.layout.check(string(p.UID)) == nil && t.exists(at) {
-			t.pods[string(p.UID)] = &entry{at: at, milli: asks(p)}
-			t.asked += asks(p)
+			t.pods[string(p.UID)] = &entry{at: at, milli: burstableRequest(p)}
+			t.burstableMilli += burstableRequest(p)
 		}
 	}
-	t.shares = SharesOf(t.asked)
-	if err := t.make(t.layout.class(corev1.PodQOSBurstable), Values{Shares: t.shares}); err != nil {
+	t.shares = SharesOf(t.burstableMilli)
+	if err := t.create(t.layout.class(corev1.PodQOSBurstable), Values{Shares: t.shares}); err != nil {
 		return err
 	}
-	t.sweep()
+	t.removeOrphans()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ready, t.seeds = true, nil
 	return nil
 }
 
-// Enforce bounds what all pods together may have, if each has a cgroup. It fails while they use more memory than that; try again later.
-func (t *Tree) Enforce() error {
+// SetNodeLimits bounds what all pods together may have, if each has a cgroup. It fails while they use more memory than that; try again later.
+func (t *Tree) SetNodeLimits() error {
 	if !t.opts.All {
 		return nil
 	}
@@ -166,8 +166,8 @@ func (t *Tree) Enforce() error {
 	return nil
 }
 
-// asks is what a pod adds to the shares of Burstable pods, in thousandths of a CPU.
-func asks(p *corev1.Pod) int64 {
+// burstableRequest is what a pod adds to the shares of Burstable pods, in thousandths of a CPU.
+func burstableRequest(p *corev1.Pod) int64 {
 	if pod.QOS(p) != corev1.PodQOSBurstable {
 		return 0
 	}
@@ -198,19 +198,19 @@ func (t *Tree) Ensure(p *corev1.Pod) error {
 	at, want := t.layout.pod(string(p.UID), pod.QOS(p)), t.valuesOf(p)
 	there := t.exists(at)
 	switch {
-	case there && e.has == want:
+	case there && e.written == want:
 	case there:
 		if err := t.set(at, want); err != nil {
 			t.log.Warn("a pod's cgroup keeps the limits that it has", "pod", p.UID, "error", err)
 			want = Values{}
 		}
 	default:
-		if err := t.make(at, want); err != nil {
+		if err := t.create(at, want); err != nil {
 			return errors.Join(err, t.destroy(at)) // what was made of it must not stand without limits
 		}
 	}
-	e.at, e.has = at, want
-	t.share(e, asks(p))
+	e.at, e.written = at, want
+	t.setRequest(e, burstableRequest(p))
 	return nil
 }
 
@@ -237,7 +237,7 @@ func (t *Tree) Widen(p *corev1.Pod) error {
 // the kernel refuses on cgroup v1, is left for when that one was changed. A pod without a cgroup is done.
 func (t *Tree) Fit(p *corev1.Pod) error {
 	err := t.change(p, func(e *entry, _, to Values) (Values, error) {
-		t.share(e, asks(p))
+		t.setRequest(e, burstableRequest(p))
 		return to, nil
 	})
 	if errors.Is(err, unix.EINVAL) {
@@ -252,29 +252,29 @@ func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Value
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.at == nil {
-		e.at = t.of(string(p.UID)) // nobody told of it where the journal was lost
+		e.at = t.find(string(p.UID)) // nobody told of it where the journal was lost
 	}
 	if e.at == nil || !t.exists(e.at) {
 		return nil
 	}
-	from := e.has
+	from := e.written
 	if from == (Values{}) {
 		from = t.read(e.at)
 	}
 	to, err := next(e, from, t.valuesOf(p))
-	if err != nil || to == e.has {
+	if err != nil || to == e.written {
 		return err
 	}
 	if err := t.set(e.at, to); err != nil {
-		e.has = Values{}
+		e.written = Values{}
 		return err
 	}
-	e.has = to
+	e.written = to
 	return nil
 }
 
-// of is the cgroup that there is of a pod, nil for none.
-func (t *Tree) of(uid string) name {
+// find is the cgroup that there is of a pod, nil for none.
+func (t *Tree) find(uid string) name {
 	if t.layout.check(uid) != nil {
 		return nil
 	}
@@ -286,13 +286,13 @@ func (t *Tree) of(uid string) name {
 	return nil
 }
 
-// Release removes the cgroup of a pod if nothing is in it, and takes its part of the shares away. It is for a pod whose sandbox was stopped; with
+// RemoveIfEmpty removes the cgroup of a pod if nothing is in it, and takes its part of the shares away. It is for a pod whose sandbox was stopped; with
 // the next one, Ensure makes it anew.
-func (t *Tree) Release(uid string) {
+func (t *Tree) RemoveIfEmpty(uid string) {
 	e := t.entry(uid)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t.share(e, 0)
+	t.setRequest(e, 0)
 	if e.at == nil || !t.empty(e.at) {
 		return
 	}
@@ -300,7 +300,7 @@ func (t *Tree) Release(uid string) {
 		t.log.Warn("the cgroup of a pod that has ended stays until the pod goes", "pod", uid, "error", err)
 		return
 	}
-	e.at, e.has = nil, Values{}
+	e.at, e.written = nil, Values{}
 }
 
 // Remove removes the cgroup of a pod that is no more, and kills what still runs in it.
@@ -311,10 +311,10 @@ func (t *Tree) Remove(uid string) error {
 	e := t.entry(uid)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t.share(e, 0)
+	t.setRequest(e, 0)
 	for _, qos := range classes {
 		at := t.layout.pod(uid, qos)
-		if !t.anywhere(at) {
+		if !t.existsAnywhere(at) {
 			continue
 		}
 		if err := t.kill(uid, at); err != nil {
@@ -341,13 +341,13 @@ func (t *Tree) entry(uid string) *entry {
 	return e
 }
 
-// share makes a pod's part of the shares of its class another one.
-func (t *Tree) share(e *entry, milli int64) {
-	t.sharing.Lock()
-	defer t.sharing.Unlock()
-	t.asked += milli - e.milli
+// setRequest makes a pod's part of the shares of its class another one.
+func (t *Tree) setRequest(e *entry, milli int64) {
+	t.sharesMu.Lock()
+	defer t.sharesMu.Unlock()
+	t.burstableMilli += milli - e.milli
 	e.milli = milli
-	shares := SharesOf(t.asked)
+	shares := SharesOf(t.burstableMilli)
 	if shares == t.shares {
 		return
 	}
@@ -361,7 +361,7 @@ func (t *Tree) share(e *entry, milli int64) {
 
 // kill ends what runs in a pod's cgroup after its sandboxes are gone: what the runtime lost. The runtime has had its say then.
 func (t *Tree) kill(uid string, at name) error {
-	for _, dir := range t.folders(at) {
+	for _, dir := range t.dirs(at) {
 		pids, err := cgroups.GetAllPids(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -26,7 +26,7 @@ func newTree(t *testing.T, seeds ...*corev1.Pod) *Tree {
 	root := fmt.Sprintf("jltree%d-%d", os.Getpid(), trees.Add(1))
 	tree := reopened(t, root)
 	l := Layout{Root: root}
-	for _, dir := range tree.folders(l.root()) {
+	for _, dir := range tree.dirs(l.root()) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatalf("%v; run as root with /sys/fs/cgroup writable", err)
 		}
@@ -53,10 +53,10 @@ func reopened(t *testing.T, root string) *Tree {
 func begin(t *testing.T, tree *Tree, seeds ...*corev1.Pod) {
 	t.Helper()
 	for _, p := range seeds {
-		tree.Known(string(p.UID))
+		tree.AddKnown(string(p.UID))
 		tree.Seed(p)
 	}
-	if err := errors.Join(tree.Begin(Cgroupfs), tree.Enforce()); err != nil {
+	if err := errors.Join(tree.Init(Cgroupfs), tree.SetNodeLimits()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,9 +64,9 @@ func begin(t *testing.T, tree *Tree, seeds ...*corev1.Pod) {
 // says reads a value of a cgroup, from the file of cgroup v1 or of v2.
 func (t *Tree) says(at name, controller, one, two string) string {
 	if t.unified {
-		return text(t.folders(at)[""], two)
+		return readText(t.dirs(at)[""], two)
 	}
-	return text(t.folders(at)[controller], one)
+	return readText(t.dirs(at)[controller], one)
 }
 
 func (t *Tree) memoryOf(at name) string {
@@ -100,7 +100,7 @@ func inside(t *testing.T, tree *Tree, at name) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	for _, dir := range tree.folders(at) {
+	for _, dir := range tree.dirs(at) {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, cmd.Process.Pid), 0o600); err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestTheTreeHoldsWhatPodsMayHaveTogether(t *testing.T) {
 	equal(t, "shares of BestEffort", tree.sharesOf(tree.layout.class(corev1.PodQOSBestEffort)), shares[1])
 	equal(t, "shares of Burstable", tree.sharesOf(tree.layout.class(corev1.PodQOSBurstable)), shares[2])
 	other := reopened(t, "no-such-cgroup")
-	if err := other.Begin(Cgroupfs); err == nil || !strings.Contains(err.Error(), "--cgroup-root") {
+	if err := other.Init(Cgroupfs); err == nil || !strings.Contains(err.Error(), "--cgroup-root") {
 		t.Errorf("below a root that is not there: %v", err)
 	}
 }
@@ -137,7 +137,7 @@ func TestSharesOfBurstablePodsFollowThemOverARestart(t *testing.T) {
 	one, two := called("one", size("1", "", "", "")), called("two", size("500m", "", "", ""))
 	ended := called("ended", size("4", "", "", ""))
 	ensure(t, tree, one, two, ended, called("none", size("", "", "", "")))
-	tree.Release("ended")
+	tree.RemoveIfEmpty("ended")
 	class := tree.layout.class(corev1.PodQOSBurstable)
 	want := map[bool][]string{false: {"1536", "1024", "2"}, true: {"59", "39", "1"}}[tree.unified]
 	equal(t, "two pods", tree.sharesOf(class), want[0])
@@ -161,10 +161,10 @@ func TestAPodThatRunsAgainInWhatWasNotReleasedHasItsShare(t *testing.T) {
 	tree := newTree(t)
 	p := called("a", size("1", "", "", ""))
 	ensure(t, tree, p)
-	if err := tree.make(tree.layout.pod("a", corev1.PodQOSBurstable).below("container"), Values{}); err != nil {
+	if err := tree.create(tree.layout.pod("a", corev1.PodQOSBurstable).child("container"), Values{}); err != nil {
 		t.Fatal(err)
 	}
-	tree.Release("a")
+	tree.RemoveIfEmpty("a")
 	ensure(t, tree, p)
 	equal(t, "shares", tree.sharesOf(tree.layout.class(corev1.PodQOSBurstable)), map[bool]string{false: "1024", true: "39"}[tree.unified])
 }
@@ -206,7 +206,7 @@ func TestAPodsCgroupFollowsItsContainers(t *testing.T) {
 		}
 	}
 	// Nothing is made for a pod that has none.
-	if err := tree.Widen(called("other", size("1", "", "", ""))); err != nil || tree.anywhere(tree.layout.pod("other", corev1.PodQOSBurstable)) {
+	if err := tree.Widen(called("other", size("1", "", "", ""))); err != nil || tree.existsAnywhere(tree.layout.pod("other", corev1.PodQOSBurstable)) {
 		t.Errorf("a pod without a cgroup: %v", err)
 	}
 }
@@ -234,8 +234,8 @@ func TestAQuotaWaitsForAContainerThatHasMore(t *testing.T) {
 	tree := newTree(t)
 	ensure(t, tree, called("a", size("100m", "32Mi", "400m", "64Mi")))
 	at := tree.layout.pod("a", corev1.PodQOSBurstable)
-	container := at.below("container")
-	if err := tree.make(container, Values{QuotaMicros: 40_000, PeriodMicros: 100_000}); err != nil {
+	container := at.child("container")
+	if err := tree.create(container, Values{QuotaMicros: 40_000, PeriodMicros: 100_000}); err != nil {
 		t.Fatal(err)
 	}
 	small := called("a", size("100m", "32Mi", "200m", "32Mi"))
@@ -267,7 +267,7 @@ func TestAMemoryLimitBelowWhatThePodUsesChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = held.Process.Kill(), held.Wait() })
-	for _, dir := range tree.folders(at) {
+	for _, dir := range tree.dirs(at) {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, held.Process.Pid), 0o600)
 	}
 	if _, err := in.Write([]byte("\n")); err != nil {
@@ -291,11 +291,11 @@ func TestACgroupGoesOnlyWithItsPod(t *testing.T) {
 	p := called("a", size("", "", "", ""))
 	ensure(t, tree, p)
 	at := tree.layout.pod("a", corev1.PodQOSBestEffort)
-	container := at.below("container")
-	if err := tree.make(container, Values{}); err != nil {
+	container := at.child("container")
+	if err := tree.create(container, Values{}); err != nil {
 		t.Fatal(err)
 	}
-	tree.Release("a")
+	tree.RemoveIfEmpty("a")
 	if !tree.exists(at) {
 		t.Fatal("a cgroup with a container in it was released")
 	}
@@ -303,7 +303,7 @@ func TestACgroupGoesOnlyWithItsPod(t *testing.T) {
 	if err := tree.Remove("a"); err != nil {
 		t.Fatal(err)
 	}
-	if tree.anywhere(at) {
+	if tree.existsAnywhere(at) {
 		t.Error("something is left of the cgroup")
 	}
 	if err := left.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
@@ -313,8 +313,8 @@ func TestACgroupGoesOnlyWithItsPod(t *testing.T) {
 	if err := errors.Join(tree.Remove("a"), tree.Remove("never"), tree.Ensure(p)); err != nil {
 		t.Fatal(err)
 	}
-	tree.Release("a")
-	if tree.anywhere(at) {
+	tree.RemoveIfEmpty("a")
+	if tree.existsAnywhere(at) {
 		t.Error("an empty cgroup was not released")
 	}
 }
@@ -329,13 +329,13 @@ func TestEmptyCgroupsOfPodsThatNobodyKnowsAreRemoved(t *testing.T) {
 	ensure(t, tree, all...)
 	place := func(uid string) name { return tree.layout.pod(uid, corev1.PodQOSBurstable) }
 	inside(t, tree, place("busy"))
-	other := tree.layout.class(corev1.PodQOSBurstable).below("other")
-	if err := tree.make(other, Values{}); err != nil {
+	other := tree.layout.class(corev1.PodQOSBurstable).child("other")
+	if err := tree.create(other, Values{}); err != nil {
 		t.Fatal(err)
 	}
 	before := time.Now().Add(-2 * orphanAge)
 	for _, at := range []name{place("known"), place("gone"), place("busy"), other} {
-		for _, dir := range tree.folders(at) {
+		for _, dir := range tree.dirs(at) {
 			if err := os.Chtimes(dir, before, before); err != nil && !os.IsNotExist(err) {
 				t.Fatal(err)
 			}
@@ -345,7 +345,7 @@ func TestEmptyCgroupsOfPodsThatNobodyKnowsAreRemoved(t *testing.T) {
 	begin(t, again, known)
 	var stay []string
 	for _, at := range []name{place("known"), place("gone"), place("busy"), place("young"), other} {
-		if again.anywhere(at) {
+		if again.existsAnywhere(at) {
 			stay = append(stay, at[len(at)-1])
 		}
 	}

@@ -26,11 +26,11 @@ func found(t *testing.T, opts Options, has ...string) *Tree {
 
 func TestATreeThatCannotBeMadeIsNeverDue(t *testing.T) {
 	tree := found(t, Options{}, "kubepods/burstable/poda")
-	if !tree.Due() || !tree.Has("a") {
+	if !tree.ShouldInit() || !tree.Has("a") {
 		t.Error("what an earlier run left is not seen")
 	}
 	tree.unusable = errors.New("read-only")
-	if tree.Due() || tree.Has("a") {
+	if tree.ShouldInit() || tree.Has("a") {
 		t.Error("a pod waits for a tree that cannot be made")
 	}
 }
@@ -52,7 +52,7 @@ func TestACgroupThatCannotBeMadeNamesWhatIsLeftToTry(t *testing.T) {
 	for all, want := range map[bool]string{true: "--cgroups-per-qos=false", false: "leave spec.resources out"} {
 		tree := found(t, Options{All: all})
 		tree.mounts = map[string]string{"": file, "cpu": file}
-		if err := tree.make(tree.layout.top(), Values{Shares: minShares}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := tree.create(tree.layout.top(), Values{Shares: minShares}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("all %t: %v", all, err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestACgroupThatCannotBeMadeNamesWhatIsLeftToTry(t *testing.T) {
 
 func TestWithoutAHierarchyThereIsNoCgroup(t *testing.T) {
 	tree := &Tree{mounts: map[string]string{"devices": t.TempDir()}}
-	if err := tree.writable(); err == nil || !strings.Contains(err.Error(), "cpu, cpuset, memory, pids") {
+	if err := tree.checkWritable(); err == nil || !strings.Contains(err.Error(), "cpu, cpuset, memory, pids") {
 		t.Errorf("%v", err)
 	}
 }
@@ -77,7 +77,7 @@ func TestAProcessThatCannotBeNamedIsNotKilled(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(tree.mounts[""], "kubepods/poda/cgroup.procs"), []byte("0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.kill("a", tree.layout.top().below("poda")); err == nil || !strings.Contains(err.Error(), "PID namespace") {
+	if err := tree.kill("a", tree.layout.top().child("poda")); err == nil || !strings.Contains(err.Error(), "PID namespace") {
 		t.Errorf("%v", err)
 	}
 }

@@ -54,18 +54,18 @@ func OfPod(p *corev1.Pod) Values {
 	case corev1.PodQOSGuaranteed:
 		v.QuotaMicros, v.PeriodMicros, v.MemoryBytes = QuotaOf(limits.Cpu().MilliValue()), PeriodMicros, limits.Memory().Value()
 	default:
-		if limited(p, corev1.ResourceCPU) {
+		if hasLimit(p, corev1.ResourceCPU) {
 			v.QuotaMicros, v.PeriodMicros = QuotaOf(limits.Cpu().MilliValue()), PeriodMicros
 		}
-		if limited(p, corev1.ResourceMemory) {
+		if hasLimit(p, corev1.ResourceMemory) {
 			v.MemoryBytes = limits.Memory().Value()
 		}
 	}
 	return v
 }
 
-// limited tells whether a pod has a limit for a resource, or every one of its containers.
-func limited(p *corev1.Pod, of corev1.ResourceName) bool {
+// hasLimit tells whether a pod has a limit for a resource, or every one of its containers.
+func hasLimit(p *corev1.Pod, of corev1.ResourceName) bool {
 	if resourcehelper.IsPodLevelResourcesSet(p) {
 		if q := p.Spec.Resources.Limits[of]; !q.IsZero() {
 			return true

@@ -52,11 +52,11 @@ type Driver struct {
 
 // pod is a pod with readiness gates, or one that had some: without types nothing is read. types and told are only replaced, never changed.
 type pod struct {
-	types []string
-	told  map[string]string
-	// untold: it is not known what the pod was told last, since it takes nothing while it has no gates. The next reading is told whatever
+	types    []string
+	reported map[string]string
+	// mustReport: it is not known what the pod was told last, since it takes nothing while it has no gates. The next reading is told whatever
 	// it says.
-	untold bool
+	mustReport bool
 	// failed is the last error that was logged.
 	failed string
 }
@@ -76,22 +76,22 @@ func New(o Options) *Driver {
 func (d *Driver) Seed(uid string, types []string, said []*journaletv1.ReadinessGateCondition) {
 	d.set(uid, types)
 	if len(types) > 0 {
-		d.SeedOpen(&journaletv1.ReadinessGatesRead{Uid: uid, Conditions: said})
+		d.SeedPending(&journaletv1.ReadinessGatesRead{Uid: uid, Conditions: said})
 	} else if len(said) > 0 {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.pods[uid] = &pod{untold: true}
+		d.pods[uid] = &pod{mustReport: true}
 	}
 }
 
-// SeedOpen takes in what the journal has of it that the pod has not heard of yet.
-func (d *Driver) SeedOpen(r *journaletv1.ReadinessGatesRead) {
+// SeedPending takes in what the journal has of it that the pod has not heard of yet.
+func (d *Driver) SeedPending(r *journaletv1.ReadinessGatesRead) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if p := d.pods[r.GetUid()]; p != nil {
-		p.told = map[string]string{}
+		p.reported = map[string]string{}
 		for _, c := range r.GetConditions() {
-			p.told[c.GetType()] = c.GetStatus()
+			p.reported[c.GetType()] = c.GetStatus()
 		}
 	}
 }
@@ -123,13 +123,13 @@ func (d *Driver) set(uid string, types []string) {
 	old := d.pods[uid]
 	if len(types) == 0 {
 		if old != nil {
-			d.pods[uid] = &pod{untold: true}
+			d.pods[uid] = &pod{mustReport: true}
 		}
 		return
 	}
 	p := &pod{types: types}
 	if old != nil {
-		p.told, p.untold = old.told, old.untold
+		p.reported, p.mustReport = old.reported, old.mustReport
 	}
 	d.pods[uid] = p
 	select {
@@ -187,7 +187,7 @@ func (d *Driver) read(ctx context.Context, uid string, p *pod) {
 		}
 	}
 	d.mu.Lock()
-	told, untold := p.told, p.untold
+	told, untold := p.reported, p.mustReport
 	d.mu.Unlock()
 	if maps.Equal(now, told) && !untold || d.opts.Sink(ctx, r) != nil {
 		return
@@ -195,7 +195,7 @@ func (d *Driver) read(ctx context.Context, uid string, p *pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if cur := d.pods[uid]; cur != nil {
-		cur.told, cur.untold = now, cur.untold && cur != p
+		cur.reported, cur.mustReport = now, cur.mustReport && cur != p
 	}
 }
 

@@ -104,7 +104,7 @@ func TestWhatWasToldBeforeARestartIsNotToldAgain(t *testing.T) {
 	said := []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "False"}}
 	r.d.Seed("u", []string{"a"}, said)
 	r.d.Seed("v", []string{"a"}, said)
-	r.d.SeedOpen(&journaletv1.ReadinessGatesRead{Uid: "v", Conditions: []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}}})
+	r.d.SeedPending(&journaletv1.ReadinessGatesRead{Uid: "v", Conditions: []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}}})
 	r.d.Seed("w", nil, said) // it has terminated
 	r.tells("u: a=True")
 }

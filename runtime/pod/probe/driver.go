@@ -55,8 +55,8 @@ type Run struct {
 	Late, Took time.Duration
 }
 
-// place is where probes are set: one container of one pod.
-type place struct{ uid, container string }
+// containerKey is where probes are set: one container of one pod.
+type containerKey struct{ uid, container string }
 
 // setting is a ProbesSet whose manifest is still to be read.
 type setting struct {
@@ -81,8 +81,8 @@ type Driver struct {
 	began time.Time // where the grid of probes begins
 
 	mu      sync.Mutex // guards everything below
-	pending map[place]*setting
-	probes  map[place]map[journaletv1.ProbeKind]*probe
+	pending map[containerKey]*setting
+	probes  map[containerKey]map[journaletv1.ProbeKind]*probe
 	names   map[string]podName // by UID, of pods that are or were probed
 	due     schedule
 	lanes   lanes
@@ -110,7 +110,7 @@ func New(o Options) *Driver {
 	}
 	return &Driver{
 		opts: o, log: o.Log, clock: o.Clock, rt: runtimeapi.NewRuntimeServiceClient(o.Conn), began: o.Clock.Now(),
-		pending: map[place]*setting{}, probes: map[place]map[journaletv1.ProbeKind]*probe{}, names: map[string]podName{},
+		pending: map[containerKey]*setting{}, probes: map[containerKey]map[journaletv1.ProbeKind]*probe{}, names: map[string]podName{},
 		lanes: lanes{quick: newLane(o.Workers), slow: newLane(o.SlowWorkers)}, wake: make(chan struct{}, 1),
 	}
 }
@@ -120,14 +120,14 @@ func New(o Options) *Driver {
 func (d *Driver) Seed(uid string, set *journaletv1.ProbesSet, results []*journaletv1.ProbeResult) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.pending[place{uid, set.GetContainer()}] = &setting{set: set, results: results, seeded: true}
+	d.pending[containerKey{uid, set.GetContainer()}] = &setting{set: set, results: results, seeded: true}
 }
 
-// SeedOpen takes in a result that is in the journal and not in the state that Seed was taken from.
-func (d *Driver) SeedOpen(r *journaletv1.ProbeResult) {
+// SeedPending takes in a result that is in the journal and not in the state that Seed was taken from.
+func (d *Driver) SeedPending(r *journaletv1.ProbeResult) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.pending[place{r.GetUid(), r.GetContainer()}]
+	s := d.pending[containerKey{r.GetUid(), r.GetContainer()}]
 	if s != nil && s.set.GetContainerId() == r.GetContainerId() {
 		s.results = append(s.results, r)
 	}
@@ -149,7 +149,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 
 // set ends at once what is no longer to be probed; what is to be begins when the manifest is read.
 func (d *Driver) set(uid string, s *journaletv1.ProbesSet) {
-	at := place{uid, s.GetContainer()}
+	at := containerKey{uid, s.GetContainer()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(s.GetKinds()) == 0 {
@@ -166,7 +166,7 @@ func (d *Driver) set(uid string, s *journaletv1.ProbesSet) {
 }
 
 // end ends all probes of a container; d.mu is held.
-func (d *Driver) end(at place) {
+func (d *Driver) end(at containerKey) {
 	for _, p := range d.probes[at] {
 		d.drop(p)
 	}

@@ -164,7 +164,7 @@ func TestNothingIsToldAgainAndNoDelayWaitedTwiceAfterARestart(t *testing.T) {
 		seed("old", time.Hour, true)
 		seed("young", 50*time.Second, true)
 		seed("open", time.Hour, false)
-		d.SeedOpen(result("open", true)) // in the journal, and not in the state
+		d.SeedPending(result("open", true)) // in the journal, and not in the state
 		start(t, d)
 		// A step of the new run's first moments does not undo the seeding.
 		again := probesSet("old", readiness)
@@ -311,8 +311,8 @@ func TestAPodHoldsItsShareOfTheWorkersAndNoMore(t *testing.T) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		for _, l := range []lane{d.lanes.quick, d.lanes.slow} {
-			if l.held["many"] > Workers/podShare {
-				t.Errorf("it holds %d workers of %d", l.held["many"], l.seats)
+			if l.byPod["many"] > Workers/podShare {
+				t.Errorf("it holds %d workers of %d", l.byPod["many"], l.workers)
 			}
 		}
 	})
@@ -355,7 +355,7 @@ func TestARunOfWhichNothingIsLearntCountsForNothing(t *testing.T) {
 		start(t, d)
 		d.Stored(stored("a", probesSet("a", readiness)))
 		pass(1500 * time.Millisecond)
-		same(t, "tries", len(w.ranAt("a-0")), 1+tries)
+		same(t, "tries", len(w.ranAt("a-0")), 1+maxAttempts)
 		same(t, "told", w.words(), []string(nil))
 		pass(time.Second)
 		same(t, "told after the second failure", w.words(), []string{"Readiness probe failed: failed"})
@@ -447,7 +447,7 @@ func TestAMessageIsBoundedAndText(t *testing.T) {
 	for _, c := range []struct{ said, ends string }{
 		{strings.Repeat("x", 5000), "x"}, {strings.Repeat("é", 5000), "é"}, {"a" + strings.Repeat("日", 5000), "日"}, {"\xff\xfe", "\uFFFD"},
 	} {
-		got := words(readiness, outcome{failure, c.said})
+		got := messageOf(readiness, outcome{failure, c.said})
 		if len(got) > maxMessageBytes+2 || !utf8.ValidString(got) || !strings.HasSuffix(got, c.ends) || !strings.HasPrefix(got, "Readiness probe failed: ") {
 			t.Errorf("%.20q becomes %d bytes that end in %q", c.said, len(got), got[max(0, len(got)-6):])
 		}

@@ -8,29 +8,29 @@ import (
 const (
 	// SlowWorkers is how many probes run at once in the slow lane, beside the Workers of the quick one.
 	SlowWorkers = Workers
-	// patience is how long a run may hold a worker of the quick lane while others wait for one: the API's default timeout,
+	// slowAfter is how long a run may hold a worker of the quick lane while others wait for one: the API's default timeout,
 	// within which nearly every probe answers.
-	patience = time.Second
+	slowAfter = time.Second
 	// podShare is the part of a lane's workers, one over this, that the probes of one pod may hold. A pod has a few
 	// probes at a time; one that has dozens waits for itself.
 	podShare = 4
-	// kept is the part of the quick lane's workers, one over this, that is kept from probes of which nothing is known: a
+	// reservedShare is the part of the quick lane's workers, one over this, that is kept from probes of which nothing is known: a
 	// wave of new ones that hang holds up none that answered lately.
-	kept = 4
+	reservedShare = 4
 )
 
 // pace is what a probe's last run that came to an end was like.
 type pace uint8
 
 const (
-	unrun pace = iota
+	untried pace = iota
 	quick
 	slow
 )
 
 // paceOf tells a slow run by what it took: its whole timeout, or more than others can be made to wait.
 func paceOf(took, timeout time.Duration) pace {
-	if took >= min(patience, timeout) {
+	if took >= min(slowAfter, timeout) {
 		return slow
 	}
 	return quick
@@ -38,31 +38,31 @@ func paceOf(took, timeout time.Duration) pace {
 
 // lane is a bounded number of workers and those who wait for one.
 type lane struct {
-	seats   int
+	workers int
 	running []*probe       // the longest under way first
-	held    map[string]int // of the workers, by the pod's UID
-	unrun   int            // of the workers, held by probes of which nothing is known
+	byPod   map[string]int // of the workers, by the pod's UID
+	untried int            // of the workers, held by probes of which nothing is known
 	waiting []*probe       // due; each stands here once
 }
 
-func newLane(seats int) lane { return lane{seats: seats, held: map[string]int{}} }
+func newLane(seats int) lane { return lane{workers: seats, byPod: map[string]int{}} }
 
-func (l *lane) full() bool { return len(l.running) >= l.seats }
+func (l *lane) full() bool { return len(l.running) >= l.workers }
 
-// share tells whether a probe's pod may hold one more worker.
-func (l *lane) share(p *probe) bool { return l.held[p.at.uid] < max(1, l.seats/podShare) }
+// podHasShare tells whether a probe's pod may hold one more worker.
+func (l *lane) podHasShare(p *probe) bool { return l.byPod[p.at.uid] < max(1, l.workers/podShare) }
 
-// open tells whether there is a worker for a probe such as this.
-func (l *lane) open(p *probe) bool {
-	return !l.full() && (p.pace != unrun || l.unrun < l.seats-l.seats/kept)
+// hasWorker tells whether there is a worker for a probe such as this.
+func (l *lane) hasWorker(p *probe) bool {
+	return !l.full() && (p.pace != untried || l.untried < l.workers-l.workers/reservedShare)
 }
 
 func (l *lane) take(p *probe) {
-	if p.first = p.pace == unrun; p.first {
-		l.unrun++
+	if p.first = p.pace == untried; p.first {
+		l.untried++
 	}
 	l.running = append(l.running, p)
-	l.held[p.at.uid]++
+	l.byPod[p.at.uid]++
 }
 
 // leave gives a probe's worker back; it tells whether the probe had one.
@@ -73,10 +73,10 @@ func (l *lane) leave(p *probe) bool {
 	}
 	l.running = slices.Delete(l.running, i, i+1)
 	if p.first {
-		l.unrun--
+		l.untried--
 	}
-	if l.held[p.at.uid]--; l.held[p.at.uid] == 0 {
-		delete(l.held, p.at.uid)
+	if l.byPod[p.at.uid]--; l.byPod[p.at.uid] == 0 {
+		delete(l.byPod, p.at.uid)
 	}
 	return true
 }
@@ -86,7 +86,7 @@ func (l *lane) pick() *probe {
 	if l.full() {
 		return nil
 	}
-	i := slices.IndexFunc(l.waiting, func(p *probe) bool { return l.open(p) && l.share(p) })
+	i := slices.IndexFunc(l.waiting, func(p *probe) bool { return l.hasWorker(p) && l.podHasShare(p) })
 	if i < 0 {
 		return nil
 	}
@@ -111,11 +111,11 @@ func (l *lanes) wait(p *probe) {
 	switch p.pace {
 	case slow:
 		l.slow.waiting = append(l.slow.waiting, p)
-	case unrun:
+	case untried:
 		l.quick.waiting = append(l.quick.waiting, p)
 	default:
 		at := len(l.quick.waiting)
-		for at > 0 && l.quick.waiting[at-1].pace == unrun {
+		for at > 0 && l.quick.waiting[at-1].pace == untried {
 			at--
 		}
 		l.quick.waiting = slices.Insert(l.quick.waiting, at, p)
@@ -148,22 +148,22 @@ func (l *lanes) drop(p *probe) {
 	}
 }
 
-// relieve makes room in the quick lane for those who wait there, and gives the runs that are to be ended for it.
-func (l *lanes) relieve(now time.Time) (end []*probe) {
+// makeRoom makes room in the quick lane for those who wait there, and gives the runs that are to be ended for it.
+func (l *lanes) makeRoom(now time.Time) (end []*probe) {
 	waiting, fit := len(l.quick.waiting), 0 // fit may run as soon as there is a worker, the others wait for their pods
 	for _, p := range l.quick.waiting {
-		if l.quick.share(p) {
+		if l.quick.podHasShare(p) {
 			fit++
 		}
 	}
-	full, crowded := l.quick.full(), l.quick.unrun >= l.quick.seats-l.quick.seats/kept
+	full, crowded := l.quick.full(), l.quick.untried >= l.quick.workers-l.quick.workers/reservedShare
 	for _, p := range slices.Clone(l.quick.running) {
 		switch {
-		case waiting == 0, now.Sub(p.began) < patience:
+		case waiting == 0, now.Sub(p.began) < slowAfter:
 			return end
 		case p.ended:
 			fit--
-		case !l.slow.full() && l.slow.share(p):
+		case !l.slow.full() && l.slow.podHasShare(p):
 			l.quick.leave(p)
 			l.slow.take(p)
 			waiting, fit = waiting-1, fit-1
@@ -176,13 +176,13 @@ func (l *lanes) relieve(now time.Time) (end []*probe) {
 	return end
 }
 
-// until is the time after which relieve may find more to do than now; ok is false if only the end of a run can help.
-func (l *lanes) until(now time.Time) (left time.Duration, ok bool) {
+// untilMakeRoom is the time after which relieve may find more to do than now; ok is false if only the end of a run can help.
+func (l *lanes) untilMakeRoom(now time.Time) (left time.Duration, ok bool) {
 	if len(l.quick.waiting) == 0 {
 		return 0, false
 	}
 	for _, p := range l.quick.running {
-		if left := patience - now.Sub(p.began); left > 0 {
+		if left := slowAfter - now.Sub(p.began); left > 0 {
 			return left, true
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // load is how many run or wait.
 func (l *lanes) load() int {
-	return len(l.quick.running) + len(l.quick.waiting) + len(l.slow.running) + len(l.slow.waiting) + len(l.quick.held) + len(l.slow.held)
+	return len(l.quick.running) + len(l.quick.waiting) + len(l.slow.running) + len(l.slow.waiting) + len(l.quick.byPod) + len(l.slow.byPod)
 }
 
 // road is lanes with a clock that a test moves.
@@ -23,7 +23,7 @@ func newRoad(quick, slow int) *road {
 
 func (r *road) add(n int, pod string, p pace) (out []*probe) {
 	for i := range n {
-		x := &probe{at: place{fmt.Sprintf(pod, i), "main"}, pace: p}
+		x := &probe{at: containerKey{fmt.Sprintf(pod, i), "main"}, pace: p}
 		r.wait(x)
 		out = append(out, x)
 	}
@@ -51,7 +51,7 @@ func TestLanesShareOutTheWorkers(t *testing.T) {
 	})
 	t.Run("who answered goes before who never ran, and otherwise the first in line", func(t *testing.T) {
 		r := newRoad(3, 1)
-		news := r.add(2, "new%d", unrun)
+		news := r.add(2, "new%d", untried)
 		known := r.add(3, "known%d", quick)
 		r.begin()
 		same(t, "first", r.quick.running, known)
@@ -60,16 +60,16 @@ func TestLanesShareOutTheWorkers(t *testing.T) {
 	})
 	t.Run("new ones leave some to those that answered", func(t *testing.T) {
 		r := newRoad(4, 1)
-		news := r.add(5, "new%d", unrun)
+		news := r.add(5, "new%d", untried)
 		same(t, "begun", r.begin(), 3)
 		known := r.add(1, "known%d", quick)[0]
 		same(t, "begins at once", r.next(r.now), known)
 		r.leave(known)
-		r.now = r.now.Add(patience)
-		same(t, "ended for those that wait", r.relieve(r.now), news[1:2]) // the first goes on in the slow lane
+		r.now = r.now.Add(slowAfter)
+		same(t, "ended for those that wait", r.makeRoom(r.now), news[1:2]) // the first goes on in the slow lane
 		r.leave(news[1])
 		same(t, "begun then", r.begin(), 2)
-		same(t, "of them new", r.quick.unrun, 3)
+		same(t, "of them new", r.quick.untried, 3)
 	})
 	t.Run("a pod its share, and others pass it", func(t *testing.T) {
 		r := newRoad(8, 8)
@@ -88,25 +88,25 @@ func TestLanesShareOutTheWorkers(t *testing.T) {
 		r.add(2, "a%d", quick)
 		r.begin()
 		r.now = r.now.Add(time.Hour)
-		_, ok := r.until(r.now)
-		same(t, "moved", []any{len(r.relieve(r.now)), ok, len(r.quick.running)}, []any{0, false, 2})
+		_, ok := r.untilMakeRoom(r.now)
+		same(t, "moved", []any{len(r.makeRoom(r.now)), ok, len(r.quick.running)}, []any{0, false, 2})
 	})
 	t.Run("a run that takes too long goes on in the slow lane", func(t *testing.T) {
 		r := newRoad(2, 2)
 		held := r.add(2, "a%d", quick)
 		r.begin()
-		r.now = r.now.Add(patience / 4)
+		r.now = r.now.Add(slowAfter / 4)
 		waits := r.add(1, "b%d", quick)[0]
-		again, ok := r.until(r.now)
-		same(t, "too early", []any{len(r.relieve(r.now)), again, ok, r.begin()}, []any{0, patience * 3 / 4, true, 0})
+		again, ok := r.untilMakeRoom(r.now)
+		same(t, "too early", []any{len(r.makeRoom(r.now)), again, ok, r.begin()}, []any{0, slowAfter * 3 / 4, true, 0})
 		r.now = r.now.Add(again)
-		same(t, "ended", len(r.relieve(r.now)), 0)
+		same(t, "ended", len(r.makeRoom(r.now)), 0)
 		same(t, "it goes on", r.slow.running, held[:1])
 		same(t, "it runs", r.next(r.now), waits)
 		r.add(1, "c%d", quick)
 		r.now = r.now.Add(time.Millisecond)
-		again, ok = r.until(r.now)
-		same(t, "for the next", []any{again, ok}, []any{patience - time.Millisecond, true})
+		again, ok = r.untilMakeRoom(r.now)
+		same(t, "for the next", []any{again, ok}, []any{slowAfter - time.Millisecond, true})
 		r.leave(held[0])
 		same(t, "left over", len(r.slow.running), 0)
 	})
@@ -115,10 +115,10 @@ func TestLanesShareOutTheWorkers(t *testing.T) {
 		r.add(1, "slow%d", slow)
 		held := r.add(2, "a%d", quick)
 		r.begin()
-		r.now = r.now.Add(patience)
+		r.now = r.now.Add(slowAfter)
 		r.add(1, "b%d", quick)
-		same(t, "ended", r.relieve(r.now), held[:1])
-		same(t, "ended again", len(r.relieve(r.now)), 0)
+		same(t, "ended", r.makeRoom(r.now), held[:1])
+		same(t, "ended again", len(r.makeRoom(r.now)), 0)
 		r.leave(held[0])
 		r.wait(held[0])
 		same(t, "begun", r.begin(), 1)
@@ -132,8 +132,8 @@ func TestLanesShareOutTheWorkers(t *testing.T) {
 		}
 		r.add(3, "a%d", quick)
 		r.begin()
-		r.now = r.now.Add(patience)
-		same(t, "ended and waiting", []int{len(r.relieve(r.now)), len(r.quick.waiting)}, []int{0, 2})
+		r.now = r.now.Add(slowAfter)
+		same(t, "ended and waiting", []int{len(r.makeRoom(r.now)), len(r.quick.waiting)}, []int{0, 2})
 	})
 	t.Run("who is dropped waits no more", func(t *testing.T) {
 		r := newRoad(1, 1)

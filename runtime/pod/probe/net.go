@@ -89,7 +89,7 @@ func grpcCheck(ctx context.Context, t target, g *corev1.GRPCAction, timeout time
 		return outcome{failure, fmt.Sprintf("error: failed to connect service at %q: %v", addr, err)}
 	}
 	defer func() { _ = conn.Close() }()
-	if err := connected(ctx, conn); err != nil {
+	if err := waitReady(ctx, conn); err != nil {
 		return outcome{failure, fmt.Sprintf("timeout: failed to connect service %q within %v: %v", addr, timeout, err)}
 	}
 	service := ""
@@ -110,8 +110,8 @@ func grpcCheck(ctx context.Context, t target, g *corev1.GRPCAction, timeout time
 	return outcome{success, ""}
 }
 
-// connected waits until a connection stands.
-func connected(ctx context.Context, conn *grpc.ClientConn) error {
+// waitReady waits until a connection stands.
+func waitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	conn.Connect()
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
 		if state == connectivity.Shutdown {

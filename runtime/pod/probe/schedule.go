@@ -17,7 +17,7 @@ import (
 
 // probe is one probe of one instance.
 type probe struct {
-	at     place
+	at     containerKey
 	kind   journaletv1.ProbeKind
 	id     string // of the instance
 	spec   *corev1.Probe
@@ -74,7 +74,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	defer d.workers.Wait()
 	defer cancel()
 	for ctx.Err() == nil {
-		wait := d.settle(ctx)
+		wait := d.loadPending(ctx)
 		wait = min(wait, d.start(ctx))
 		stop := d.clock.AfterFunc(wait, d.signal)
 		select {
@@ -89,8 +89,8 @@ func (d *Driver) Run(ctx context.Context) error {
 // idle is the wait of a scheduler that has nothing to do: something wakes it before that.
 const idle = time.Hour
 
-// settle begins the probes whose manifests are to be read, and tells how long to wait before another try.
-func (d *Driver) settle(ctx context.Context) time.Duration {
+// loadPending begins the probes whose manifests are to be read, and tells how long to wait before another try.
+func (d *Driver) loadPending(ctx context.Context) time.Duration {
 	d.mu.Lock()
 	pending := maps.Clone(d.pending)
 	d.mu.Unlock()
@@ -111,15 +111,15 @@ func (d *Driver) settle(ctx context.Context) time.Duration {
 		d.mu.Lock()
 		if d.pending[at] == s {
 			delete(d.pending, at)
-			d.begin(at, s, pod)
+			d.setProbes(at, s, pod)
 		}
 		d.mu.Unlock()
 	}
 	return wait
 }
 
-// begin makes the probes of a container those of a setting; d.mu is held. One that stays as it was goes on.
-func (d *Driver) begin(at place, s *setting, pod *corev1.Pod) {
+// setProbes makes the probes of a container those of a setting; d.mu is held. One that stays as it was goes on.
+func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
 	c := containerOf(pod, at.container)
 	if c == nil {
 		d.end(at)
@@ -141,7 +141,7 @@ func (d *Driver) begin(at place, s *setting, pod *corev1.Pod) {
 		p := &probe{
 			at: at, kind: kind, id: s.set.GetContainerId(), spec: spec, target: t,
 			period: seconds(max(1, spec.PeriodSeconds)), index: -1,
-			tally: tally{successes: max(1, spec.SuccessThreshold), failures: max(1, spec.FailureThreshold), told: known(kind, s.results)},
+			tally: tally{successes: max(1, spec.SuccessThreshold), failures: max(1, spec.FailureThreshold), reported: lastReported(kind, s.results)},
 		}
 		p.due = d.clock.Now().Add(d.firstWait(p, s))
 		heap.Push(&d.due, p)
@@ -153,8 +153,8 @@ func (d *Driver) begin(at place, s *setting, pod *corev1.Pod) {
 	d.probes[at] = now
 }
 
-// known is what was told of a probe before it is run for the first time in this run.
-func known(kind journaletv1.ProbeKind, results []*journaletv1.ProbeResult) judged {
+// lastReported is what was told of a probe before it is run for the first time in this run.
+func lastReported(kind journaletv1.ProbeKind, results []*journaletv1.ProbeResult) verdict {
 	told := undecided
 	if kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS {
 		told = healthy
@@ -215,16 +215,16 @@ func (d *Driver) drop(p *probe) {
 func (d *Driver) start(ctx context.Context) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := d.lineUp()
-	d.hand(ctx)
-	if left, ok := d.lanes.until(d.clock.Now()); ok {
+	next := d.queueDue()
+	d.dispatch(ctx)
+	if left, ok := d.lanes.untilMakeRoom(d.clock.Now()); ok {
 		next = min(next, left)
 	}
 	return next
 }
 
-// lineUp has those wait for a worker who are due, and gives the time until the next one is; d.mu is held.
-func (d *Driver) lineUp() time.Duration {
+// queueDue has those wait for a worker who are due, and gives the time until the next one is; d.mu is held.
+func (d *Driver) queueDue() time.Duration {
 	now := d.clock.Now()
 	for len(d.due) > 0 {
 		if left := d.due[0].due.Sub(now); left > 0 {
@@ -235,10 +235,10 @@ func (d *Driver) lineUp() time.Duration {
 	return idle
 }
 
-// hand gives those who wait their workers; d.mu is held.
-func (d *Driver) hand(ctx context.Context) {
+// dispatch gives those who wait their workers; d.mu is held.
+func (d *Driver) dispatch(ctx context.Context) {
 	now := d.clock.Now()
-	for _, p := range d.lanes.relieve(now) {
+	for _, p := range d.lanes.makeRoom(now) {
 		if p.cancel != nil {
 			p.cancel()
 		}
@@ -254,9 +254,9 @@ func (d *Driver) hand(ctx context.Context) {
 // others are its period.
 const slot = 50 * time.Millisecond
 
-// again puts a probe back after a run: at the next moment of its own row, so that it neither drifts nor runs twice at
+// reschedule puts a probe back after a run: at the next moment of its own row, so that it neither drifts nor runs twice at
 // once; d.mu is held.
-func (d *Driver) again(p *probe) {
+func (d *Driver) reschedule(p *probe) {
 	behind := d.clock.Now().Sub(p.due)
 	p.due = d.onGrid(p.due.Add(p.period * (1 + max(0, behind)/p.period)))
 	heap.Push(&d.due, p)

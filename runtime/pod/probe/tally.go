@@ -1,10 +1,10 @@
 package probe
 
-// judged is a probe's result after its threshold.
-type judged uint8
+// verdict is a probe's result after its threshold.
+type verdict uint8
 
 const (
-	undecided judged = iota
+	undecided verdict = iota
 	healthy
 	unhealthy
 )
@@ -13,14 +13,14 @@ const (
 type tally struct {
 	// successes and failures are the thresholds, at least 1.
 	successes, failures int32
-	last                judged
+	last                verdict
 	run                 int32
-	// told is what is known of the probe by those who decide. A liveness probe begins as healthy: that it is so is no news.
-	told judged
+	// reported is what is known of the probe by those who decide. A liveness probe begins as healthy: that it is so is no news.
+	reported verdict
 }
 
-// note counts one run; news tells whether the threshold is reached for another result than the one told.
-func (t *tally) note(ok bool) (result judged, news bool) {
+// add counts one run; news tells whether the threshold is reached for another result than the one told.
+func (t *tally) add(ok bool) (result verdict, news bool) {
 	result, need := unhealthy, t.failures
 	if ok {
 		result, need = healthy, t.successes
@@ -29,8 +29,8 @@ func (t *tally) note(ok bool) (result judged, news bool) {
 		t.last, t.run = result, 0
 	}
 	t.run = min(t.run+1, need)
-	return result, t.run >= need && t.told != result
+	return result, t.run >= need && t.reported != result
 }
 
-// tell notes that a result was told.
-func (t *tally) tell(result judged) { t.told = result }
+// setReported notes that a result was told.
+func (t *tally) setReported(result verdict) { t.reported = result }

@@ -5,7 +5,7 @@ import "testing"
 func TestAThresholdIsReachedInARow(t *testing.T) {
 	for name, c := range map[string]struct {
 		successes, failures int32
-		told                judged
+		told                verdict
 		runs, news          string // + success, - failure; what is news after each run, . for nothing
 	}{
 		"the first of one":             {1, 1, undecided, "+++---+", "+..-..+"},
@@ -16,19 +16,19 @@ func TestAThresholdIsReachedInARow(t *testing.T) {
 		"a change is told from 1":      {3, 3, healthy, "---", "..-"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := tally{successes: c.successes, failures: c.failures, told: c.told}
+			y := tally{successes: c.successes, failures: c.failures, reported: c.told}
 			got := ""
 			for _, run := range c.runs {
-				result, news := y.note(run == '+')
+				result, news := y.add(run == '+')
 				switch {
 				case !news:
 					got += "."
 				case result == healthy:
 					got += "+"
-					y.tell(result)
+					y.setReported(result)
 				default:
 					got += "-"
-					y.tell(result)
+					y.setReported(result)
 				}
 			}
 			if got != c.news {

@@ -16,11 +16,11 @@ const (
 	maxMessageBytes = 1 << 10
 	// maxOutputBytes bounds what is read of a command's output or an answer's body (kubelet: 10 KiB).
 	maxOutputBytes = 10 << 10
-	// tries is how often a probe is tried in one run of which nothing is learnt (kubelet: maxProbeRetries).
-	tries = 3
-	// unknownTold is the run in a row of which nothing was learnt that is logged. The first is most often one of a container
+	// maxAttempts is how often a probe is tried in one run of which nothing is learnt (kubelet: maxProbeRetries).
+	maxAttempts = 3
+	// logUnknownAfter is the run in a row of which nothing was learnt that is logged. The first is most often one of a container
 	// that has just ended.
-	unknownTold = 3
+	logUnknownAfter = 3
 )
 
 // target is what a probe is aimed at.
@@ -66,11 +66,11 @@ func (d *Driver) next(p *probe, took time.Duration, done bool) *probe {
 	case p.gone:
 	case again:
 		d.lanes.wait(p)
-	case p.tally.told == unhealthy && p.kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS,
-		p.tally.told != undecided && p.kind == journaletv1.ProbeKind_PROBE_KIND_STARTUP:
+	case p.tally.reported == unhealthy && p.kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS,
+		p.tally.reported != undecided && p.kind == journaletv1.ProbeKind_PROBE_KIND_STARTUP:
 		// Its word is said; what follows is the pod's to decide, with another ProbesSet. (As in the kubelet.)
 	default:
-		d.again(p)
+		d.reschedule(p)
 	}
 	return d.lanes.next(d.clock.Now())
 }
@@ -95,28 +95,28 @@ func (d *Driver) runOnce(ctx context.Context, p *probe) (took time.Duration, don
 	}
 	took = d.clock.Now().Sub(began)
 	d.observe(p, out, late, took)
-	d.tell(ctx, p, out)
+	d.report(ctx, p, out)
 	return took, true
 }
 
-// tell tells what is news of a run.
-func (d *Driver) tell(ctx context.Context, p *probe, out outcome) {
+// report tells what is news of a run.
+func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 	if out.result == unknown {
 		p.unknown++
-		if p.unknown == unknownTold {
+		if p.unknown == logUnknownAfter {
 			d.log.Warn("a probe cannot be run; its result stays as it was", "pod", p.at.uid, "container", p.at.container,
-				"probe", Title(p.kind), "error", bounded(out.text))
+				"probe", Title(p.kind), "error", truncate(out.text))
 		}
 		return
 	}
 	p.unknown = 0
-	judged, news := p.tally.note(out.result != failure)
+	judged, news := p.tally.add(out.result != failure)
 	if !news {
 		return
 	}
 	told := &journaletv1.ProbeResult{
 		Uid: p.at.uid, Container: p.at.container, ContainerId: p.id, Kind: p.kind, Success: judged == healthy,
-		Message: words(p.kind, out),
+		Message: messageOf(p.kind, out),
 	}
 	if err := d.opts.Sink(ctx, told); err != nil {
 		if ctx.Err() == nil {
@@ -125,13 +125,13 @@ func (d *Driver) tell(ctx context.Context, p *probe, out outcome) {
 		return
 	}
 	d.mu.Lock()
-	p.tally.tell(judged)
+	p.tally.setReported(judged)
 	d.mu.Unlock()
 }
 
 // try tries a probe until something is learnt.
 func (d *Driver) try(ctx context.Context, p *probe, t target) (out outcome) {
-	for range tries {
+	for range maxAttempts {
 		if out = d.once(ctx, p, t); out.result != unknown || ctx.Err() != nil {
 			break
 		}
@@ -170,13 +170,13 @@ func (d *Driver) observe(p *probe, out outcome, late, took time.Duration) {
 	})
 }
 
-// words are what is told of a result, as the kubelet words it; empty for a plain success.
-func words(kind journaletv1.ProbeKind, out outcome) string {
+// messageOf are what is told of a result, as the kubelet words it; empty for a plain success.
+func messageOf(kind journaletv1.ProbeKind, out outcome) string {
 	switch out.result {
 	case failure:
-		return bounded(Title(kind) + " probe failed: " + out.text)
+		return truncate(Title(kind) + " probe failed: " + out.text)
 	case warning:
-		return bounded(Title(kind) + " probe warning: " + out.text)
+		return truncate(Title(kind) + " probe warning: " + out.text)
 	}
 	return ""
 }
@@ -192,8 +192,8 @@ func Title(kind journaletv1.ProbeKind) string {
 	return "Readiness"
 }
 
-// bounded cuts a text to maxMessageBytes, between characters, and replaces what is none.
-func bounded(s string) string {
+// truncate cuts a text to maxMessageBytes, between characters, and replaces what is none.
+func truncate(s string) string {
 	if len(s) > maxMessageBytes {
 		s = s[:maxMessageBytes]
 		for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {

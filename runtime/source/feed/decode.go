@@ -31,15 +31,15 @@ func Decode(name, path string, data []byte, opts manifest.Options) (out *journal
 	defer func() {
 		if p := recover(); p != nil {
 			// One file must not take the others along, and the panic's text may quote it.
-			out, pods = Whole(name, CodeDefect, "the decoder failed on it; report this manifest as a bug of the agent"), nil
+			out, pods = Unreadable(name, CodeDefect, "the decoder failed on it; report this manifest as a bug of the agent"), nil
 		}
 	}()
 	pods, problems := manifest.Decode(path, data, opts)
 	if len(pods) > MaxPods {
-		return Whole(name, CodeTooMany, fmt.Sprintf("holds %d pods, and a file may hold %d; split it into several files", len(pods), MaxPods)), nil
+		return Unreadable(name, CodeTooMany, fmt.Sprintf("holds %d pods, and a file may hold %d; split it into several files", len(pods), MaxPods)), nil
 	}
 	pods, problems = dropTooLarge(path, pods, problems)
-	out = &journaletv1.ManifestFile{Path: name, Unreadable: len(pods) == 0 && slices.ContainsFunc(problems, ofWholeFile)}
+	out = &journaletv1.ManifestFile{Path: name, Unreadable: len(pods) == 0 && slices.ContainsFunc(problems, concernsWholeFile)}
 	for _, p := range pods {
 		ref := &journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest}
 		if at := p.Pod.CreationTimestamp; !at.IsZero() {
@@ -76,8 +76,8 @@ func dropTooLarge(path string, pods []manifest.Parsed, problems []manifest.Probl
 	return kept, problems
 }
 
-// ofWholeFile tells whether a problem leaves open what the author meant the file to hold.
-func ofWholeFile(p manifest.Problem) bool {
+// concernsWholeFile tells whether a problem leaves open what the author meant the file to hold.
+func concernsWholeFile(p manifest.Problem) bool {
 	switch p.Code {
 	case manifest.CodeSyntax, manifest.CodeEmpty, manifest.CodeTooLarge, manifest.CodeOptions:
 		return true
@@ -94,18 +94,18 @@ func problem(p manifest.Problem) *journaletv1.ManifestProblem {
 	if p.Line > 0 {
 		line = uint32(p.Line)
 	}
-	return &journaletv1.ManifestProblem{Line: line, Field: bounded(p.Field), Code: string(p.Code), Message: bounded(text)}
+	return &journaletv1.ManifestProblem{Line: line, Field: truncate(p.Field), Code: string(p.Code), Message: truncate(text)}
 }
 
-// Whole is a file of which only a problem with the whole of it is known.
-func Whole(name, code, message string) *journaletv1.ManifestFile {
+// Unreadable is a file of which only a problem with the whole of it is known.
+func Unreadable(name, code, message string) *journaletv1.ManifestFile {
 	return &journaletv1.ManifestFile{
 		Path: name, Unreadable: true, Problems: []*journaletv1.ManifestProblem{{Code: code, Message: message}},
 	}
 }
 
-// bounded is a text fit for a fact: protobuf refuses what is not UTF-8.
-func bounded(s string) string {
+// truncate is a text fit for a fact: protobuf refuses what is not UTF-8.
+func truncate(s string) string {
 	if len(s) > maxTextBytes {
 		s = s[:maxTextBytes]
 	}

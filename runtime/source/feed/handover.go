@@ -30,8 +30,8 @@ func Store(ctx context.Context, pods []manifest.Parsed, told *journaletv1.Manife
 	return nil
 }
 
-// Report logs what was handed over, for who reads logs rather than the journal.
-func Report(log *slog.Logger, f *journaletv1.ManifestFile, pods []manifest.Parsed) {
+// Log logs what was handed over, for who reads logs rather than the journal.
+func Log(log *slog.Logger, f *journaletv1.ManifestFile, pods []manifest.Parsed) {
 	for _, p := range f.GetProblems() {
 		log.Warn("manifest problem", "file", f.GetPath(), "line", p.GetLine(), "field", p.GetField(),
 			"code", p.GetCode(), "problem", p.GetMessage())

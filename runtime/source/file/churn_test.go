@@ -57,7 +57,7 @@ func TestHoweverTheFolderGotThereTheSourceHoldsWhatAFreshReadingGives(t *testing
 			want := source.New(messages.FileSource)
 			fact := &journaletv1.ManifestsRead{Source: messages.FileSource, Synced: true}
 			for name := range fresh.files {
-				fact.Changed = append(fact.Changed, fresh.resultOf(name))
+				fact.Changed = append(fact.Changed, fresh.contentOf(name))
 			}
 			body := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}}
 			if err := want.Evolve(actors.Event{Body: body}); err != nil {

@@ -21,11 +21,11 @@ import (
 const (
 	// DefaultReread is how often all files are looked at, notified or not (kubelet fileCheckFrequency: 20 s).
 	DefaultReread = 20 * time.Second
-	// settle is how long a folder must be quiet before what was notified is read: an editor makes several changes, and
+	// quietPeriod is how long a folder must be quiet before what was notified is read: an editor makes several changes, and
 	// a copy truncates a file before it writes it.
-	settle = 10 * time.Millisecond
-	// maxSettle bounds that wait where it is never quiet.
-	maxSettle = 200 * time.Millisecond
+	quietPeriod = 10 * time.Millisecond
+	// maxQuietPeriod bounds that wait where it is never quiet.
+	maxQuietPeriod = 200 * time.Millisecond
 	// retryMin and retryMax bound the doubling wait after a manifest could not be stored or a fact not handed over.
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
@@ -64,22 +64,22 @@ type Driver struct {
 	clock cri.Clock
 
 	// Run's alone from here to mu.
-	watch   *watch
-	files   map[string]*file // by name: what stands in the folder now
-	told    feed.Told
-	pending map[string]bool // names whose result may differ from what was told
-	folder  stamp           // of the folder when it was last listed
-	classes *manifest.RuntimeClasses
-	listed  bool            // files is the listing that folder belongs to
-	said    map[string]bool // names that were logged as not usable
-	tooMany bool            // more files than maxFiles were said
-	scanned bool            // a whole reading has been made
-	first   bool            // this run's first reading has not been told as a whole
+	watch     *watch
+	files     map[string]*file // by name: what stands in the folder now
+	recorded  feed.Recorded
+	pending   map[string]bool // names whose result may differ from what was told
+	dir       stamp           // of the folder when it was last listed
+	classes   *manifest.RuntimeClasses
+	listed    bool            // files is the listing that folder belongs to
+	warned    map[string]bool // names that were logged as not usable
+	tooMany   bool            // more files than maxFiles were said
+	scanned   bool            // a whole reading has been made
+	firstRead bool            // this run's first reading has not been told as a whole
 
-	mu      sync.Mutex
-	beat    time.Time // last turn of Run; zero: not running
-	pathErr error     // why the path cannot be read
-	sendErr error     // why something could not be stored or handed over
+	mu        sync.Mutex
+	lastAlive time.Time // last turn of Run; zero: not running
+	pathErr   error     // why the path cannot be read
+	sendErr   error     // why something could not be stored or handed over
 }
 
 // New makes a driver; nothing is read before Run. It panics if a field of Options that must be set is not: that is a
@@ -110,21 +110,21 @@ func New(opts Options) *Driver {
 	return &Driver{
 		opts: opts, log: opts.Log.With("source", opts.Source, "path", opts.Path), clock: opts.Clock,
 		files: map[string]*file{}, pending: map[string]bool{},
-		said: map[string]bool{}, first: true,
+		warned: map[string]bool{}, firstRead: true,
 	}
 }
 
 // Seed gives the source's state as the journal has it, so that only what differs from it is handed over.
 func (d *Driver) Seed(state *journaletv1.SourceState) {
-	d.told.Seed(state)
+	d.recorded.Seed(state)
 	for name := range state.GetFiles() {
 		d.pending[name] = true
 	}
 }
 
-// SeedOpen adds a fact that the journal holds and the source's state does not have yet.
-func (d *Driver) SeedOpen(fact *journaletv1.ManifestsRead) {
-	d.told.Note(fact)
+// SeedPending adds a fact that the journal holds and the source's state does not have yet.
+func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
+	d.recorded.Apply(fact)
 	for _, f := range fact.GetChanged() {
 		d.pending[f.GetPath()] = true
 	}
@@ -139,12 +139,12 @@ func (d *Driver) Run(ctx context.Context) error {
 	defer quiet.clear()
 	defer retry.clear()
 
-	var noticed notice
+	var noticed changes
 	var since time.Time // of the first notification not yet read
 	wait := retryMin
 	d.scan()
 	for {
-		d.turn()
+		d.markAlive()
 		if err := d.handOver(ctx); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
@@ -170,15 +170,15 @@ func (d *Driver) Run(ctx context.Context) error {
 				d.scan()
 			case <-quiet.c:
 				quiet.armed = false
-				d.readNoticed(&noticed)
+				d.readNotified(&noticed)
 			case e, open := <-d.watch.events():
 				again = true
-				if d.watch.note(e, open, &noticed) {
+				if d.watch.addEvent(e, open, &noticed) {
 					since = d.holdOff(quiet, since)
 				}
 			case err, open := <-d.watch.errors():
 				again = true
-				if d.watch.noteError(err, open, &noticed) {
+				if d.watch.addError(err, open, &noticed) {
 					since = d.holdOff(quiet, since)
 				}
 			}
@@ -192,29 +192,29 @@ func (d *Driver) holdOff(quiet *alarm, since time.Time) time.Time {
 	if !quiet.armed {
 		since = now
 	}
-	if !quiet.armed || now.Sub(since) < maxSettle {
-		quiet.set(settle)
+	if !quiet.armed || now.Sub(since) < maxQuietPeriod {
+		quiet.set(quietPeriod)
 	}
 	return since
 }
 
-// readNoticed reads what notifications named, and everything if one was lost or concerned the folder itself.
-func (d *Driver) readNoticed(n *notice) {
-	d.takeClasses()
+// readNotified reads what notifications named, and everything if one was lost or concerned the folder itself.
+func (d *Driver) readNotified(n *changes) {
+	d.refreshClasses()
 	if n.all {
 		d.listed = false
 		d.scan()
 	}
 	for name := range n.names {
-		d.lookAt(name, true)
+		d.refresh(name, true)
 	}
-	*n = notice{}
+	*n = changes{}
 }
 
-func (d *Driver) turn() {
+func (d *Driver) markAlive() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.beat = d.clock.Now()
+	d.lastAlive = d.clock.Now()
 }
 
 // Healthy returns why the source is not served as it should be: the path cannot be read, something cannot be stored or
@@ -222,10 +222,10 @@ func (d *Driver) turn() {
 func (d *Driver) Healthy() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.beat.IsZero() {
+	if d.lastAlive.IsZero() {
 		return errors.New("the static pod source has not begun to read; is the agent still starting?")
 	}
-	if age := d.clock.Now().Sub(d.beat); age > d.opts.Reread+stallAfter {
+	if age := d.clock.Now().Sub(d.lastAlive); age > d.opts.Reread+stallAfter {
 		return fmt.Errorf("the static pod source has stood still for %s: what it waits for is the journal or the disk", age.Round(time.Second))
 	}
 	return errors.Join(d.pathErr, d.sendErr)

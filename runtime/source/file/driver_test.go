@@ -146,12 +146,12 @@ func (w *world) start() *world {
 // agrees checks that the driver knows what the source's actor holds: what it compares with is worth no more than that.
 func (w *world) agrees() {
 	held := w.actor.Source().GetFiles()
-	if len(held) != len(w.told.Files) {
-		w.t.Errorf("the actor holds %d files, the driver believes %d", len(held), len(w.told.Files))
+	if len(held) != len(w.recorded.Files) {
+		w.t.Errorf("the actor holds %d files, the driver believes %d", len(held), len(w.recorded.Files))
 	}
 	for name, f := range held {
-		if !proto.Equal(f, w.told.Files[name]) {
-			w.t.Errorf("the actor holds %v, the driver believes %v", f, w.told.Files[name])
+		if !proto.Equal(f, w.recorded.Files[name]) {
+			w.t.Errorf("the actor holds %v, the driver believes %v", f, w.recorded.Files[name])
 		}
 	}
 }
@@ -322,7 +322,7 @@ func TestAFactThatItsSourceHasNotHandledYetCounts(t *testing.T) {
 	first.expect("a.yaml a-n1, complete")
 	// The file's end was recorded, the agent killed before the source handled it, and the file is back.
 	second := newWorld(t, dir, first.state())
-	second.SeedOpen(&journaletv1.ManifestsRead{Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{{Path: "a.yaml"}}})
+	second.SeedPending(&journaletv1.ManifestsRead{Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{{Path: "a.yaml"}}})
 	second.start().expect("a.yaml a-n1, complete")
 }
 
@@ -697,7 +697,7 @@ func TestWithoutNotificationsTheRereadGoesOnAlone(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))
 	d.scan()
-	if f := d.resultOf("a.yaml"); len(f.GetPods()) != 1 || d.watch.events() != nil || d.watch.errors() != nil {
+	if f := d.contentOf("a.yaml"); len(f.GetPods()) != 1 || d.watch.events() != nil || d.watch.errors() != nil {
 		t.Fatalf("%v", f)
 	}
 }

@@ -28,9 +28,9 @@ func (d *Driver) handOver(ctx context.Context) error {
 	size, changed := 0, false
 	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(d.pending)) {
-		now := d.resultOf(name)
-		if !d.told.News(now) {
-			d.settled(name)
+		now := d.contentOf(name)
+		if !d.recorded.Differs(now) {
+			d.clearPending(name)
 			continue
 		}
 		if err := d.store(ctx, name); err != nil {
@@ -39,32 +39,32 @@ func (d *Driver) handOver(ctx context.Context) error {
 		}
 		fact.Changed, changed = append(fact.Changed, now), true
 		if size += proto.Size(now); size >= maxFactBytes {
-			if err := d.tell(ctx, fact); err != nil {
-				return d.failSend(err)
+			if err := d.emit(ctx, fact); err != nil {
+				return d.setSendErr(err)
 			}
 			fact, size = &journaletv1.ManifestsRead{Source: d.opts.Source}, 0
 		}
 	}
 	// A reading is whole only when all of it has been told.
-	fact.Synced = len(failed) == 0 && (!d.told.Complete || d.first && changed)
+	fact.Synced = len(failed) == 0 && (!d.recorded.Synced || d.firstRead && changed)
 	if fact.Synced || len(fact.Changed) > 0 {
-		if err := d.tell(ctx, fact); err != nil {
-			return d.failSend(err)
+		if err := d.emit(ctx, fact); err != nil {
+			return d.setSendErr(err)
 		}
 	}
-	d.first = d.first && len(failed) > 0
-	return d.failSend(errors.Join(failed...))
+	d.firstRead = d.firstRead && len(failed) > 0
+	return d.setSendErr(errors.Join(failed...))
 }
 
-// resultOf is what a name holds now: a file without pods and problems when it is gone.
-func (d *Driver) resultOf(name string) *journaletv1.ManifestFile {
+// contentOf is what a name holds now: a file without pods and problems when it is gone.
+func (d *Driver) contentOf(name string) *journaletv1.ManifestFile {
 	if f := d.files[name]; f != nil && f.result != nil {
 		return f.result
 	}
 	return &journaletv1.ManifestFile{Path: name}
 }
 
-func (d *Driver) settled(name string) {
+func (d *Driver) clearPending(name string) {
 	delete(d.pending, name)
 	if f := d.files[name]; f != nil {
 		f.parsed = nil
@@ -74,20 +74,20 @@ func (d *Driver) settled(name string) {
 // store keeps the file's new manifests, before any fact names them.
 func (d *Driver) store(ctx context.Context, name string) error {
 	if f := d.files[name]; f != nil {
-		return feed.Store(ctx, f.parsed, d.told.Files[name], d.opts.Store, d.opts.Prime)
+		return feed.Store(ctx, f.parsed, d.recorded.Files[name], d.opts.Store, d.opts.Prime)
 	}
 	return nil
 }
 
-// tell hands over one fact and takes note of what is told now.
-func (d *Driver) tell(ctx context.Context, fact *journaletv1.ManifestsRead) error {
+// emit hands over one fact and takes note of what is told now.
+func (d *Driver) emit(ctx context.Context, fact *journaletv1.ManifestsRead) error {
 	if err := d.opts.Sink(ctx, fact); err != nil {
 		return fmt.Errorf("hand over what changed: %w", err)
 	}
-	d.told.Note(fact)
+	d.recorded.Apply(fact)
 	for _, f := range fact.GetChanged() {
 		d.report(f)
-		d.settled(f.GetPath())
+		d.clearPending(f.GetPath())
 	}
 	return nil
 }
@@ -98,10 +98,10 @@ func (d *Driver) report(f *journaletv1.ManifestFile) {
 	if read := d.files[f.GetPath()]; read != nil {
 		parsed = read.parsed
 	}
-	feed.Report(d.log, f, parsed)
+	feed.Log(d.log, f, parsed)
 }
 
-func (d *Driver) failSend(err error) error {
+func (d *Driver) setSendErr(err error) error {
 	d.mu.Lock()
 	d.sendErr = err
 	d.mu.Unlock()

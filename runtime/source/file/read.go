@@ -85,8 +85,8 @@ type file struct {
 	parsed []manifest.Parsed
 }
 
-// lookAt brings one name up to date. Without a reason to believe that it changed, it is read only if its stamp differs.
-func (d *Driver) lookAt(name string, noticed bool) {
+// refresh brings one name up to date. Without a reason to believe that it changed, it is read only if its stamp differs.
+func (d *Driver) refresh(name string, noticed bool) {
 	path, ok := d.pathOf(name)
 	if !ok {
 		return
@@ -101,7 +101,7 @@ func (d *Driver) lookAt(name string, noticed bool) {
 		return
 	}
 	if f == nil {
-		if !d.room(name) {
+		if !d.hasRoom(name) {
 			return
 		}
 		f = &file{}
@@ -109,12 +109,12 @@ func (d *Driver) lookAt(name string, noticed bool) {
 	}
 	if err == nil && !now.isRegular() {
 		// As the kubelet: folders are not descended into, and what a pipe or a device would give is nobody's manifest.
-		d.sayOnce(name, "not a regular file, ignored")
+		d.warnOnce(name, "not a regular file, ignored")
 		*f = file{stamp: now}
 		d.pending[name] = true
 		return
 	}
-	delete(d.said, name)
+	delete(d.warned, name)
 	d.read(f, name, path)
 }
 
@@ -145,8 +145,8 @@ func (d *Driver) read(f *file, name, path string) {
 
 // forget takes a name out that is gone.
 func (d *Driver) forget(name string) {
-	delete(d.said, name)
-	if _, ok := d.files[name]; ok || d.told.Files[name] != nil {
+	delete(d.warned, name)
+	if _, ok := d.files[name]; ok || d.recorded.Files[name] != nil {
 		delete(d.files, name)
 		d.pending[name] = true
 	}
@@ -154,7 +154,7 @@ func (d *Driver) forget(name string) {
 
 // pathOf is where the file of this name lies. It is not ok where the path is one file and the name another one's.
 func (d *Driver) pathOf(name string) (string, bool) {
-	if d.folder.isRegular() {
+	if d.dir.isRegular() {
 		return d.opts.Path, name == filepath.Base(d.opts.Path)
 	}
 	return filepath.Join(d.opts.Path, name), true

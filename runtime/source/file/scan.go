@@ -14,48 +14,48 @@ import (
 const (
 	// maxFiles bounds the files of one folder, so that a folder mistaken for a manifest folder cannot fill the memory.
 	maxFiles = 4096
-	// maxSaid bounds the names that are remembered as logged.
-	maxSaid = 1024
-	// namesAtOnce is how many names are taken from a folder in one go.
-	namesAtOnce = 512
+	// maxWarned bounds the names that are remembered as logged.
+	maxWarned = 1024
+	// readDirBatch is how many names are taken from a folder in one go.
+	readDirBatch = 512
 	// watchTries bounds how often the watch follows a path that changes while it is set up; the reread finds the rest.
 	watchTries = 3
 )
 
 // scan looks at everything: the path, the names in it, and each file, of which it reads those that look different.
 func (d *Driver) scan() {
-	d.takeClasses()
+	d.refreshClasses()
 	st, err := d.follow()
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil && !st.isDir() && !st.isRegular() {
 		err = fmt.Errorf("%s is neither a folder nor a file", d.opts.Path)
 	}
 	if err != nil && !missing {
-		d.failPath(err)
+		d.setPathErr(err)
 		return
 	}
 	names, err := d.names(st, missing)
-	same := errors.Is(err, errSame)
+	same := errors.Is(err, errUnchanged)
 	if err != nil && !same {
-		d.failPath(err)
+		d.setPathErr(err)
 		return
 	}
-	d.failPath(nil)
-	d.folder = st
+	d.setPathErr(nil)
+	d.dir = st
 	if same {
 		for name := range d.files {
-			d.lookAt(name, false)
+			d.refresh(name, false)
 		}
 		return
 	}
-	d.take(names)
+	d.setNames(names)
 	// A name that leads nowhere yet, or had no room, is none of files: it is looked for again.
 	d.listed = st.isDir() && len(d.files) == len(names) && !st.racy(d.clock.Now())
 	d.scanned = true
 }
 
-// takeClasses has every file decoded again once a runtime class has changed.
-func (d *Driver) takeClasses() {
+// refreshClasses has every file decoded again once a runtime class has changed.
+func (d *Driver) refreshClasses() {
 	now := d.opts.Classes()
 	if now == d.classes {
 		return
@@ -63,12 +63,12 @@ func (d *Driver) takeClasses() {
 	d.classes = now
 	for name, f := range d.files {
 		f.outdated = true
-		d.lookAt(name, true)
+		d.refresh(name, true)
 	}
 }
 
-// errSame says that a folder holds the names that it held when it was last listed.
-var errSame = errors.New("nothing was added or removed")
+// errUnchanged says that a folder holds the names that it held when it was last listed.
+var errUnchanged = errors.New("nothing was added or removed")
 
 // follow puts the watch where it belongs and tells what the path is. The watch stands first: what changes after the
 // stamp was taken is then notified.
@@ -87,7 +87,7 @@ func (d *Driver) follow() (stamp, error) {
 			}
 			dir, id = parent, up.id
 		}
-		if !d.watch.move(dir, id) {
+		if !d.watch.watchDir(dir, id) {
 			return st, err
 		}
 		d.listed = false
@@ -102,8 +102,8 @@ func (d *Driver) names(st stamp, missing bool) (map[string]bool, error) {
 		return nil, nil
 	case st.isRegular():
 		return map[string]bool{filepath.Base(d.opts.Path): true}, nil
-	case d.listed && d.folder == st:
-		return nil, errSame
+	case d.listed && d.dir == st:
+		return nil, errUnchanged
 	}
 	f, err := os.Open(d.opts.Path)
 	if err != nil {
@@ -113,7 +113,7 @@ func (d *Driver) names(st stamp, missing bool) (map[string]bool, error) {
 	out := map[string]bool{}
 	fresh := 0
 	for {
-		names, err := f.Readdirnames(namesAtOnce)
+		names, err := f.Readdirnames(readDirBatch)
 		for _, name := range names {
 			if strings.HasPrefix(name, ".") {
 				continue
@@ -135,22 +135,22 @@ func (d *Driver) names(st stamp, missing bool) (map[string]bool, error) {
 	}
 }
 
-// take makes files the files of these names.
-func (d *Driver) take(names map[string]bool) {
+// setNames makes files the files of these names.
+func (d *Driver) setNames(names map[string]bool) {
 	// What is gone makes room first.
 	for name := range d.files {
 		if !names[name] {
 			d.forget(name)
 		}
 	}
-	for name := range d.told.Files {
+	for name := range d.recorded.Files {
 		if !names[name] {
 			d.forget(name)
 		}
 	}
-	for name := range d.said {
+	for name := range d.warned {
 		if !names[name] {
-			delete(d.said, name)
+			delete(d.warned, name)
 		}
 	}
 	if len(d.files) < maxFiles {
@@ -158,24 +158,24 @@ func (d *Driver) take(names map[string]bool) {
 	}
 	// Those that the journal knows come first: a flood of new files must not stop a running pod.
 	for name := range names {
-		if d.files[name] != nil || d.told.Files[name] != nil {
-			d.lookAt(name, false)
+		if d.files[name] != nil || d.recorded.Files[name] != nil {
+			d.refresh(name, false)
 		}
 	}
 	for name := range names {
 		if d.files[name] == nil {
-			d.lookAt(name, false)
+			d.refresh(name, false)
 		}
 	}
 }
 
-// room tells whether one more file can be taken, and has a name that a fact can carry.
-func (d *Driver) room(name string) bool {
+// hasRoom tells whether one more file can be taken, and has a name that a fact can carry.
+func (d *Driver) hasRoom(name string) bool {
 	if !utf8.ValidString(name) {
-		d.sayOnce(name, "its name is not UTF-8, ignored; rename it")
+		d.warnOnce(name, "its name is not UTF-8, ignored; rename it")
 		return false
 	}
-	if len(d.files) < maxFiles || d.told.Files[name] != nil {
+	if len(d.files) < maxFiles || d.recorded.Files[name] != nil {
 		return true
 	}
 	if !d.tooMany {
@@ -185,16 +185,16 @@ func (d *Driver) room(name string) bool {
 	return false
 }
 
-func (d *Driver) sayOnce(name, what string) {
-	if d.said[name] || len(d.said) >= maxSaid {
+func (d *Driver) warnOnce(name, what string) {
+	if d.warned[name] || len(d.warned) >= maxWarned {
 		return
 	}
-	d.said[name] = true
+	d.warned[name] = true
 	d.log.Warn(what, "file", strings.ToValidUTF8(name, "?"))
 }
 
-// failPath keeps why the path as a whole cannot be read; nil: it can. What it held goes on.
-func (d *Driver) failPath(err error) {
+// setPathErr keeps why the path as a whole cannot be read; nil: it can. What it held goes on.
+func (d *Driver) setPathErr(err error) {
 	if err != nil {
 		err = fmt.Errorf("read the static pods: %w; what they were goes on, see to it that the agent may read the path", err)
 	}

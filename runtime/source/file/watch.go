@@ -10,8 +10,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notice is what notifications have named since the last reading.
-type notice struct {
+// changes is what notifications have named since the last reading.
+type changes struct {
 	all   bool
 	names map[string]bool
 }
@@ -19,12 +19,12 @@ type notice struct {
 // watch is inotify on the folder, or on its parent while the path is one file or missing. Without inotify, such as when
 // the machine's instances are used up, the reread goes on alone.
 type watch struct {
-	path string
-	log  *slog.Logger
-	w    *fsnotify.Watcher
-	on   string // the folder that is watched; empty: none
-	id   inode  // which folder that was
-	told string // last complaint, so that a lasting one is logged once
+	path   string
+	log    *slog.Logger
+	w      *fsnotify.Watcher
+	on     string // the folder that is watched; empty: none
+	id     inode  // which folder that was
+	warned string // last complaint, so that a lasting one is logged once
 }
 
 func newWatch(path string, log *slog.Logger) *watch {
@@ -56,9 +56,9 @@ func (w *watch) errors() <-chan error {
 	return w.w.Errors
 }
 
-// move sees to it that the folder dir, which is the inode id, is the one watched. It reports whether anything changed,
+// watchDir sees to it that the folder dir, which is the inode id, is the one watched. It reports whether anything changed,
 // in which case what was seen before may be outdated.
-func (w *watch) move(dir string, id inode) bool {
+func (w *watch) watchDir(dir string, id inode) bool {
 	// The list is asked too: a watch ends with its folder, which another one of the same number may follow, and without
 	// a word when its file system is unmounted.
 	if w.w == nil || w.on == dir && w.id == id && slices.Contains(w.w.WatchList(), dir) {
@@ -70,19 +70,19 @@ func (w *watch) move(dir string, id inode) bool {
 	}
 	w.on = ""
 	if err := w.w.Add(dir); err != nil {
-		if text := dir + ": " + err.Error(); text != w.told {
-			w.told = text
+		if text := dir + ": " + err.Error(); text != w.warned {
+			w.warned = text
 			w.log.Warn("folder not watched: changes are found by the reread only; if the limit is reached, raise fs.inotify.max_user_watches",
 				"folder", dir, "error", err)
 		}
 		return false
 	}
-	w.on, w.id, w.told = dir, id, ""
+	w.on, w.id, w.warned = dir, id, ""
 	return true
 }
 
-// note takes in one notification and reports whether anything is to be read.
-func (w *watch) note(e fsnotify.Event, open bool, n *notice) bool {
+// addEvent takes in one notification and reports whether anything is to be read.
+func (w *watch) addEvent(e fsnotify.Event, open bool, n *changes) bool {
 	if !open {
 		w.w = nil
 		return false
@@ -115,8 +115,8 @@ func (w *watch) note(e fsnotify.Event, open bool, n *notice) bool {
 	return true
 }
 
-// noteError takes in a failure of the notifications and reports whether something may have been missed.
-func (w *watch) noteError(err error, open bool, n *notice) bool {
+// addError takes in a failure of the notifications and reports whether something may have been missed.
+func (w *watch) addError(err error, open bool, n *changes) bool {
 	if !open {
 		w.w = nil
 		return false

@@ -175,7 +175,7 @@ func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
 	if pod.Name != "" {
 		applyStatic(r, pod, d.path, d.opts)
 	}
-	applyClass(r, pod, d.opts.Classes)
+	applyRuntimeClass(r, pod, d.opts.Classes)
 	applyDefaults(pod)
 	validatePod(r, pod)
 	if len(r.problems) > 0 {

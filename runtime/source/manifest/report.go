@@ -101,7 +101,7 @@ func (r *report) sorted() []Problem {
 		if p.Code == CodeStaticPod || p.Code == CodeNotYet {
 			key = p.Field
 		}
-		if !seen[key] && !r.within(p) {
+		if !seen[key] && !r.insideRefused(p) {
 			seen[key] = true
 			kept = append(kept, p)
 		}
@@ -109,8 +109,8 @@ func (r *report) sorted() []Problem {
 	return kept
 }
 
-// within tells whether a problem is with the value of a field that has to go anyway.
-func (r *report) within(p Problem) bool {
+// insideRefused tells whether a problem is with the value of a field that has to go anyway.
+func (r *report) insideRefused(p Problem) bool {
 	return p.Code != CodeStaticPod && p.Code != CodeNotYet && p.Code != CodeUnknownField && slices.ContainsFunc(r.problems, func(q Problem) bool {
 		return q.Code == CodeNotYet && (strings.HasPrefix(p.Field, q.Field+"[") || strings.HasPrefix(p.Field, q.Field+"."))
 	})

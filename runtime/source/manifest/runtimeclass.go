@@ -135,8 +135,8 @@ func validateClass(r *report, c *nodev1.RuntimeClass) {
 	r.invalid(errs)
 }
 
-// applyClass does to a pod what the API server's admission does when a pod is created, and notes the handler.
-func applyClass(r *report, pod *corev1.Pod, classes *RuntimeClasses) {
+// applyRuntimeClass does to a pod what the API server's admission does when a pod is created, and notes the handler.
+func applyRuntimeClass(r *report, pod *corev1.Pod, classes *RuntimeClasses) {
 	if _, set := pod.Annotations[RuntimeHandlerAnnotation]; set {
 		r.addAt("metadata.annotations["+RuntimeHandlerAnnotation+"]", CodeInvalid, "is the agent's own", "remove it, and name a class in spec.runtimeClassName")
 	}

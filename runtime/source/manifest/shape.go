@@ -88,7 +88,7 @@ func (s *shape) fields(n *node, t reflect.Type, path string) {
 			s.check(e.val, fieldType, at)
 			continue
 		}
-		s.report.add(e.line, at, CodeUnknownField, "no such field", s.meant(e.key, known))
+		s.report.add(e.line, at, CodeUnknownField, "no such field", s.suggest(e.key, known))
 	}
 }
 

@@ -36,19 +36,19 @@ const (
 func checkStatic(r *report, pod *corev1.Pod) {
 	spec := field.NewPath("spec")
 	if pod.Spec.ServiceAccountName != "" {
-		needsAPI(r, spec.Child("serviceAccountName"), "a service account")
+		refuseAPIOnly(r, spec.Child("serviceAccountName"), "a service account")
 	}
 	if pod.Spec.DeprecatedServiceAccount != "" {
-		needsAPI(r, spec.Child("serviceAccount"), "a service account")
+		refuseAPIOnly(r, spec.Child("serviceAccount"), "a service account")
 	}
 	if mount := pod.Spec.AutomountServiceAccountToken; mount != nil && *mount {
-		needsAPI(r, spec.Child("automountServiceAccountToken"), "a service account's token")
+		refuseAPIOnly(r, spec.Child("automountServiceAccountToken"), "a service account's token")
 	}
 	if len(pod.Spec.ImagePullSecrets) > 0 {
-		needsAPI(r, spec.Child("imagePullSecrets"), "secrets")
+		refuseAPIOnly(r, spec.Child("imagePullSecrets"), "secrets")
 	}
 	if len(pod.Spec.ResourceClaims) > 0 {
-		needsAPI(r, spec.Child("resourceClaims"), "resource claims")
+		refuseAPIOnly(r, spec.Child("resourceClaims"), "resource claims")
 	}
 	if _, mirror := pod.Annotations[ConfigMirrorAnnotation]; mirror {
 		r.addAt("metadata.annotations["+ConfigMirrorAnnotation+"]", CodeStaticPod,
@@ -66,7 +66,7 @@ func checkStatic(r *report, pod *corev1.Pod) {
 	}
 }
 
-func needsAPI(r *report, at *field.Path, what string) {
+func refuseAPIOnly(r *report, at *field.Path, what string) {
 	r.addAt(at.String(), CodeStaticPod, "a pod from a manifest cannot use "+what+", which the API server keeps",
 		"remove it, or create the pod in the API server")
 }
@@ -98,17 +98,17 @@ func priorityOf(class string) (int32, bool) {
 func staticVolume(r *report, v *corev1.Volume, at *field.Path) {
 	switch {
 	case v.Secret != nil:
-		needsAPI(r, at.Child("secret"), "a secret")
+		refuseAPIOnly(r, at.Child("secret"), "a secret")
 	case v.ConfigMap != nil:
-		needsAPI(r, at.Child("configMap"), "a config map")
+		refuseAPIOnly(r, at.Child("configMap"), "a config map")
 	case v.PersistentVolumeClaim != nil:
-		needsAPI(r, at.Child("persistentVolumeClaim"), "a persistent volume claim")
+		refuseAPIOnly(r, at.Child("persistentVolumeClaim"), "a persistent volume claim")
 	case v.Ephemeral != nil:
-		needsAPI(r, at.Child("ephemeral"), "a persistent volume claim")
+		refuseAPIOnly(r, at.Child("ephemeral"), "a persistent volume claim")
 	case v.CSI != nil:
-		needsAPI(r, at.Child("csi"), "a CSI driver")
+		refuseAPIOnly(r, at.Child("csi"), "a CSI driver")
 	case v.Glusterfs != nil:
-		needsAPI(r, at.Child("glusterfs"), "an Endpoints object")
+		refuseAPIOnly(r, at.Child("glusterfs"), "an Endpoints object")
 	}
 	if v.Projected == nil {
 		return
@@ -117,15 +117,15 @@ func staticVolume(r *report, v *corev1.Volume, at *field.Path) {
 		source := at.Child("projected", "sources").Index(i)
 		switch {
 		case s.Secret != nil:
-			needsAPI(r, source.Child("secret"), "a secret")
+			refuseAPIOnly(r, source.Child("secret"), "a secret")
 		case s.ConfigMap != nil:
-			needsAPI(r, source.Child("configMap"), "a config map")
+			refuseAPIOnly(r, source.Child("configMap"), "a config map")
 		case s.ServiceAccountToken != nil:
-			needsAPI(r, source.Child("serviceAccountToken"), "a service account's token")
+			refuseAPIOnly(r, source.Child("serviceAccountToken"), "a service account's token")
 		case s.ClusterTrustBundle != nil:
-			needsAPI(r, source.Child("clusterTrustBundle"), "a trust bundle")
+			refuseAPIOnly(r, source.Child("clusterTrustBundle"), "a trust bundle")
 		case s.PodCertificate != nil:
-			needsAPI(r, source.Child("podCertificate"), "a pod certificate")
+			refuseAPIOnly(r, source.Child("podCertificate"), "a pod certificate")
 		}
 	}
 }
@@ -137,19 +137,19 @@ func staticContainer(r *report, c *corev1.Container, at *field.Path) {
 		}
 		from := at.Child("env").Index(i).Child("valueFrom")
 		if e.ValueFrom.SecretKeyRef != nil {
-			needsAPI(r, from.Child("secretKeyRef"), "a secret")
+			refuseAPIOnly(r, from.Child("secretKeyRef"), "a secret")
 		}
 		if e.ValueFrom.ConfigMapKeyRef != nil {
-			needsAPI(r, from.Child("configMapKeyRef"), "a config map")
+			refuseAPIOnly(r, from.Child("configMapKeyRef"), "a config map")
 		}
 	}
 	for i, e := range c.EnvFrom {
 		from := at.Child("envFrom").Index(i)
 		if e.SecretRef != nil {
-			needsAPI(r, from.Child("secretRef"), "a secret")
+			refuseAPIOnly(r, from.Child("secretRef"), "a secret")
 		}
 		if e.ConfigMapRef != nil {
-			needsAPI(r, from.Child("configMapRef"), "a config map")
+			refuseAPIOnly(r, from.Child("configMapRef"), "a config map")
 		}
 	}
 }

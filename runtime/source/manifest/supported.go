@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// carriedOut lists the fields that this version carries out, "[]" for the elements of a list. A listed path includes
+// supportedFields lists the fields that this version carries out, "[]" for the elements of a list. A listed path includes
 // everything below it; single values that are still refused are named in the validate files. What is set and not
 // listed is refused, fields that a later Kubernetes adds among it: nothing is ever silently ignored.
 //
 // What holds for containers holds for init containers, too: what the API has for sidecars only is refused where the rest
 // is validated.
-var carriedOut = newFieldSet(alsoForInit(withHooks(withProbes(
+var supportedFields = newFieldSet(alsoForInit(withHooks(withProbes(
 	"apiVersion", "kind",
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
 	"metadata.creationTimestamp",
@@ -106,7 +106,7 @@ func walkFields(r *report, v reflect.Value, at, pattern string) {
 	if !isSet(v) {
 		return
 	}
-	if listed, known := carriedOut[pattern]; listed {
+	if listed, known := supportedFields[pattern]; listed {
 		return
 	} else if !known && pattern != "" {
 		r.notYet(at, "")

@@ -29,7 +29,7 @@ func TestEveryFieldIsCarriedOutOrRefused(t *testing.T) {
 			t.Errorf("%s: carried out %v, want %v: %v", path, got, want, r.problems)
 		}
 	}, nil)
-	for path, listed := range carriedOut {
+	for path, listed := range supportedFields {
 		if listed && !used[path] {
 			t.Errorf("%s is listed and is no field of a pod", path)
 		}
@@ -41,7 +41,7 @@ func TestEveryFieldIsCarriedOutOrRefused(t *testing.T) {
 
 // carried says by the list alone, without the walk under test, whether a set leaf is carried out.
 func carried(path string, used map[string]bool) bool {
-	for listed, isListed := range carriedOut {
+	for listed, isListed := range supportedFields {
 		if isListed && (path == listed || strings.HasPrefix(path, listed+".") || strings.HasPrefix(path, listed+"[")) {
 			used[listed] = true
 			return true

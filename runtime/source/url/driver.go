@@ -62,24 +62,24 @@ type Driver struct {
 	log    *slog.Logger
 	clock  cri.Clock
 	client *http.Client
-	// place is the URL as it may be shown.
-	place string
+	// shownURL is the URL as it may be shown.
+	shownURL string
 
 	// Run's alone from here to mu.
-	told     feed.Told                 // by place: another one is of a URL that was configured before
-	first    bool                      // this run's first reading has not been told as a whole
-	failures int                       // in a row
-	etag     string                    // of the content that was decoded last; empty: none
-	sum      [sha256.Size]byte         // of that content
-	content  *journaletv1.ManifestFile // what it holds; nil: nothing was read in this run
-	classes  *manifest.RuntimeClasses  // that it was decoded with
-	parsed   []manifest.Parsed         // its pods, as long as they were not handed over
-	whole    bool                      // it says what is wanted
-	outage   *journaletv1.ManifestFile // told, or to be told, instead of content; nil: none
+	recorded   feed.Recorded             // by place: another one is of a URL that was configured before
+	firstRead  bool                      // this run's first reading has not been told as a whole
+	failures   int                       // in a row
+	etag       string                    // of the content that was decoded last; empty: none
+	contentSum [sha256.Size]byte         // of that content
+	content    *journaletv1.ManifestFile // what it holds; nil: nothing was read in this run
+	classes    *manifest.RuntimeClasses  // that it was decoded with
+	parsed     []manifest.Parsed         // its pods, as long as they were not handed over
+	valid      bool                      // it says what is wanted
+	outage     *journaletv1.ManifestFile // told, or to be told, instead of content; nil: none
 
-	mu      sync.Mutex
-	beat    time.Time // last turn of Run; zero: not running
-	sendErr error     // why something could not be stored or handed over
+	mu        sync.Mutex
+	lastAlive time.Time // last turn of Run; zero: not running
+	sendErr   error     // why something could not be stored or handed over
 }
 
 // New makes a driver; nothing is asked for before Run. It panics if a field of Options that must be set is not: that is a
@@ -110,10 +110,10 @@ func New(opts Options) (*Driver, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	place := Place(at)
+	place := ShownURL(at)
 	return &Driver{
-		opts: opts, log: opts.Log.With("source", messages.HTTPSource, "url", place), clock: opts.Clock, place: place,
-		client: newClient(opts.Timeout), first: true,
+		opts: opts, log: opts.Log.With("source", messages.HTTPSource, "url", place), clock: opts.Clock, shownURL: place,
+		client: newClient(opts.Timeout), firstRead: true,
 	}, nil
 }
 
@@ -126,14 +126,14 @@ func Parse(text string) (*url.URL, error) {
 	return at, nil
 }
 
-// Place is what may be shown of a URL, and what the UIDs of its pods are made of: neither user nor query, which may hold
+// ShownURL is what may be shown of a URL, and what the UIDs of its pods are made of: neither user nor query, which may hold
 // secrets.
-func Place(at *url.URL) string {
+func ShownURL(at *url.URL) string {
 	return (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path, RawPath: at.RawPath}).String()
 }
 
-// Once asks once and decodes the answer; nothing is kept. place is the URL as it may be shown.
-func Once(ctx context.Context, at string, header http.Header, opts manifest.Options) (place string, found *journaletv1.ManifestFile, err error) {
+// FetchOnce asks once and decodes the answer; nothing is kept. place is the URL as it may be shown.
+func FetchOnce(ctx context.Context, at string, header http.Header, opts manifest.Options) (place string, found *journaletv1.ManifestFile, err error) {
 	d, err := New(Options{
 		URL: at, Header: header, Node: opts.NodeName,
 		Store: func(context.Context, string, []byte) error { return nil },
@@ -143,30 +143,30 @@ func Once(ctx context.Context, at string, header http.Header, opts manifest.Opti
 		return "", nil, err
 	}
 	defer d.client.CloseIdleConnections()
-	a, err := d.ask(ctx)
+	a, err := d.fetch(ctx)
 	if err != nil {
-		return d.place, nil, err
+		return d.shownURL, nil, err
 	}
 	opts.Source = manifest.SourceHTTP
-	found, _ = feed.Decode(d.place, d.place, a.body, opts)
-	return d.place, found, nil
+	found, _ = feed.Decode(d.shownURL, d.shownURL, a.body, opts)
+	return d.shownURL, found, nil
 }
 
 // Seed gives the source's state as the journal has it, so that only what differs from it is handed over.
 func (d *Driver) Seed(state *journaletv1.SourceState) {
-	d.told.Seed(state)
+	d.recorded.Seed(state)
 }
 
-// SeedOpen adds a fact that the journal holds and the source's state does not have yet.
-func (d *Driver) SeedOpen(fact *journaletv1.ManifestsRead) {
-	d.told.Note(fact)
+// SeedPending adds a fact that the journal holds and the source's state does not have yet.
+func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
+	d.recorded.Apply(fact)
 }
 
 // Run asks and hands over until ctx ends, whose error it returns. It may be called once.
 func (d *Driver) Run(ctx context.Context) error {
 	defer d.client.CloseIdleConnections()
 	for {
-		d.turn()
+		d.markAlive()
 		d.read(ctx)
 		wait := retryMin
 		for err := d.handOver(ctx); err != nil; err = d.handOver(ctx) {
@@ -178,7 +178,7 @@ func (d *Driver) Run(ctx context.Context) error {
 				return err
 			}
 			wait = min(2*wait, retryMax)
-			d.turn()
+			d.markAlive()
 		}
 		if err := cri.Wait(ctx, d.clock, d.opts.Every); err != nil {
 			return err
@@ -191,35 +191,35 @@ func (d *Driver) read(ctx context.Context) {
 	classes := d.opts.Classes()
 	if classes != d.classes {
 		// The whole content is needed, to be decoded with them.
-		d.classes, d.etag, d.sum = classes, "", [sha256.Size]byte{}
+		d.classes, d.etag, d.contentSum = classes, "", [sha256.Size]byte{}
 	}
-	a, err := d.ask(ctx)
+	a, err := d.fetch(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		d.fail(err)
+		d.noteFailure(err)
 		return
 	}
 	if d.failures > 0 {
 		d.log.Info("the manifest URL is answered again", "failures", d.failures)
 	}
 	d.failures, d.outage = 0, nil
-	if sum := sha256.Sum256(a.body); !a.unchanged && (d.content == nil || sum != d.sum) {
-		d.sum = sum
-		d.content, d.parsed = feed.Decode(d.place, d.place, a.body, manifest.Options{
+	if sum := sha256.Sum256(a.body); !a.unchanged && (d.content == nil || sum != d.contentSum) {
+		d.contentSum = sum
+		d.content, d.parsed = feed.Decode(d.shownURL, d.shownURL, a.body, manifest.Options{
 			NodeName: d.opts.Node, Source: manifest.SourceHTTP, Classes: d.classes,
 		})
 		// Nothing at all takes nothing away, but is an answer, as for the kubelet.
-		d.whole = !d.content.GetUnreadable() || len(a.body) == 0
+		d.valid = !d.content.GetUnreadable() || len(a.body) == 0
 	}
 	if !a.unchanged {
 		d.etag = a.etag
 	}
 }
 
-// fail takes in that there was no answer, or not one with manifests.
-func (d *Driver) fail(err error) {
+// noteFailure takes in that there was no answer, or not one with manifests.
+func (d *Driver) noteFailure(err error) {
 	d.failures++
 	switch {
 	case d.failures < loudFailures:
@@ -232,7 +232,7 @@ func (d *Driver) fail(err error) {
 	if d.failures < outageAfter || d.outage != nil {
 		return
 	}
-	if before := d.told.Files[d.place]; isOutage(before) && d.content == nil {
+	if before := d.recorded.Files[d.shownURL]; isOutage(before) && d.content == nil {
 		// It began in an earlier run, and is not told again.
 		d.outage = before
 		return
@@ -242,17 +242,17 @@ func (d *Driver) fail(err error) {
 	if errors.As(err, &status) {
 		code = codeStatus
 	}
-	d.outage = feed.Whole(d.place, code, err.Error()+"; see to it that the server gives manifests again: what they were goes on")
+	d.outage = feed.Unreadable(d.shownURL, code, err.Error()+"; see to it that the server gives manifests again: what they were goes on")
 }
 
 func isOutage(f *journaletv1.ManifestFile) bool {
 	return len(f.GetProblems()) == 1 && (f.GetProblems()[0].GetCode() == codeUnreachable || f.GetProblems()[0].GetCode() == codeStatus)
 }
 
-func (d *Driver) turn() {
+func (d *Driver) markAlive() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.beat = d.clock.Now()
+	d.lastAlive = d.clock.Now()
 }
 
 // Healthy returns why the source is not served as it should be: something cannot be stored or handed over, or Run stands
@@ -260,10 +260,10 @@ func (d *Driver) turn() {
 func (d *Driver) Healthy() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.beat.IsZero() {
+	if d.lastAlive.IsZero() {
 		return errors.New("the manifest URL was not asked for yet; is the agent still starting?")
 	}
-	if age := d.clock.Now().Sub(d.beat); age > d.opts.Every+d.opts.Timeout+stallAfter {
+	if age := d.clock.Now().Sub(d.lastAlive); age > d.opts.Every+d.opts.Timeout+stallAfter {
 		return fmt.Errorf("the manifest URL was not asked for since %s: what it waits for is the journal or the disk", age.Round(time.Second))
 	}
 	return d.sendErr

@@ -12,7 +12,7 @@ import (
 
 // handOver tells what differs from what was told.
 func (d *Driver) handOver(ctx context.Context) error {
-	now, pods, whole := d.content, d.parsed, d.whole
+	now, pods, whole := d.content, d.parsed, d.valid
 	if d.outage != nil {
 		now, pods, whole = d.outage, nil, false
 	}
@@ -20,41 +20,41 @@ func (d *Driver) handOver(ctx context.Context) error {
 		return nil
 	}
 	fact := &journaletv1.ManifestsRead{Source: messages.HTTPSource}
-	if d.told.News(now) {
-		if err := feed.Store(ctx, pods, d.told.Files[d.place], d.opts.Store, d.opts.Prime); err != nil {
-			return d.failSend(err)
+	if d.recorded.Differs(now) {
+		if err := feed.Store(ctx, pods, d.recorded.Files[d.shownURL], d.opts.Store, d.opts.Prime); err != nil {
+			return d.setSendErr(err)
 		}
 		fact.Changed = append(fact.Changed, now)
 	}
 	if whole {
 		// What another URL named is wanted until this one has said what is wanted now.
-		fact.Changed = append(fact.Changed, d.told.GoneBut(d.place)...)
+		fact.Changed = append(fact.Changed, d.recorded.RemovedExcept(d.shownURL)...)
 	}
-	fact.Synced = whole && (!d.told.Complete || d.first && len(fact.Changed) > 0)
+	fact.Synced = whole && (!d.recorded.Synced || d.firstRead && len(fact.Changed) > 0)
 	if fact.Synced || len(fact.Changed) > 0 {
 		if err := d.opts.Sink(ctx, fact); err != nil {
-			return d.failSend(fmt.Errorf("hand over what changed: %w", err))
+			return d.setSendErr(fmt.Errorf("hand over what changed: %w", err))
 		}
 		d.report(fact, pods)
-		d.told.Note(fact)
+		d.recorded.Apply(fact)
 	}
-	d.first = d.first && !whole
+	d.firstRead = d.firstRead && !whole
 	if d.outage == nil {
 		d.parsed = nil
 	}
-	return d.failSend(nil)
+	return d.setSendErr(nil)
 }
 
 func (d *Driver) report(fact *journaletv1.ManifestsRead, pods []manifest.Parsed) {
 	for _, f := range fact.GetChanged() {
-		if f.GetPath() != d.place {
+		if f.GetPath() != d.shownURL {
 			pods = nil
 		}
-		feed.Report(d.log, f, pods)
+		feed.Log(d.log, f, pods)
 	}
 }
 
-func (d *Driver) failSend(err error) error {
+func (d *Driver) setSendErr(err error) error {
 	d.mu.Lock()
 	d.sendErr = err
 	d.mu.Unlock()

@@ -44,8 +44,8 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("it is answered with %d %s", e.code, http.StatusText(e.code))
 }
 
-// answer is what the URL gave.
-type answer struct {
+// response is what the URL gave.
+type response struct {
 	// unchanged: the content is the one of the last ETag, and body is empty.
 	unchanged bool
 	body      []byte
@@ -78,11 +78,11 @@ func sameHost(a, b *url.URL) bool {
 	return a.Hostname() == b.Hostname() && (a.Scheme == b.Scheme && a.Port() == b.Port() || a.Scheme == "http" && b.Scheme == "https")
 }
 
-// ask makes one request. No error quotes the URL, a header or the answer.
-func (d *Driver) ask(ctx context.Context) (answer, error) {
+// fetch makes one request. No error quotes the URL, a header or the answer.
+func (d *Driver) fetch(ctx context.Context) (response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.opts.URL, http.NoBody)
 	if err != nil {
-		return answer{}, errors.New("the URL cannot be asked for")
+		return response{}, errors.New("the URL cannot be asked for")
 	}
 	req.Header = d.opts.Header.Clone()
 	if req.Header == nil {
@@ -96,24 +96,24 @@ func (d *Driver) ask(ctx context.Context) (answer, error) {
 	}
 	resp, err := d.client.Do(req)
 	if err != nil {
-		return answer{}, d.cause(err)
+		return response{}, d.cause(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusNotModified && d.etag != "" {
-		return answer{unchanged: true}, nil
+		return response{unchanged: true}, nil
 	}
 	if resp.StatusCode != http.StatusOK {
-		return answer{}, &statusError{resp.StatusCode}
+		return response{}, &statusError{resp.StatusCode}
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, manifest.DefaultMaxBytes+1))
 	if err != nil {
-		return answer{}, d.cause(err)
+		return response{}, d.cause(err)
 	}
 	etag := resp.Header.Get("ETag")
 	if len(etag) > maxETagBytes {
 		etag = ""
 	}
-	return answer{body: body, etag: etag}, nil
+	return response{body: body, etag: etag}, nil
 }
 
 // cause is why there was no answer, in words of our own: those of the libraries quote URLs and headers.

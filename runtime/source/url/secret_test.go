@@ -139,11 +139,11 @@ func TestFromHTTPSNothingIsFollowedToHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.ask(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := d.fetch(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a certificate of nobody is taken: %v", err)
 	}
 	d.client.Transport = w.server.Client().Transport
-	if _, err := d.ask(t.Context()); err == nil || !strings.Contains(err.Error(), "from https to http") || asked > 0 {
+	if _, err := d.fetch(t.Context()); err == nil || !strings.Contains(err.Error(), "from https to http") || asked > 0 {
 		t.Errorf("followed %d times: %v", asked, err)
 	}
 }
@@ -157,8 +157,8 @@ func TestURLsThatAreNoneAreRefusedWithoutBeingShown(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://u:p@host:8443/a%2Fb/c?token=x#y": "https://host:8443/a%2Fb/c", "http://host": "http://host",
 	} {
-		if at, err := Parse(text); err != nil || Place(at) != want {
-			t.Errorf("%s is shown as %v, %v", text, Place(at), err)
+		if at, err := Parse(text); err != nil || ShownURL(at) != want {
+			t.Errorf("%s is shown as %v, %v", text, ShownURL(at), err)
 		}
 	}
 }

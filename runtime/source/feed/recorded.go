@@ -9,31 +9,31 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Told is what a source's actor holds when it has handled all that was handed over to it. The zero value is of one that was told nothing.
-type Told struct {
+// Recorded is what a source's actor holds when it has handled all that was handed over to it. The zero value is of one that was told nothing.
+type Recorded struct {
 	// Files are by name, and those that hold neither pods nor problems are not among them. To be changed by the methods only.
 	Files map[string]*journaletv1.ManifestFile
-	// Complete: a whole reading has been told.
-	Complete bool
+	// Synced: a whole reading has been told.
+	Synced bool
 }
 
 // Seed takes in the source's state as the journal has it.
-func (t *Told) Seed(state *journaletv1.SourceState) {
+func (t *Recorded) Seed(state *journaletv1.SourceState) {
 	for name, f := range state.GetFiles() {
-		t.put(name, f)
+		t.set(name, f)
 	}
-	t.Complete = state.GetSynced()
+	t.Synced = state.GetSynced()
 }
 
-// Note takes in a fact that was handed over, or that the journal holds and the source's state does not have yet.
-func (t *Told) Note(fact *journaletv1.ManifestsRead) {
+// Apply takes in a fact that was handed over, or that the journal holds and the source's state does not have yet.
+func (t *Recorded) Apply(fact *journaletv1.ManifestsRead) {
 	for _, f := range fact.GetChanged() {
-		t.put(f.GetPath(), fold(t.Files[f.GetPath()], f))
+		t.set(f.GetPath(), fold(t.Files[f.GetPath()], f))
 	}
-	t.Complete = t.Complete || fact.GetSynced()
+	t.Synced = t.Synced || fact.GetSynced()
 }
 
-func (t *Told) put(name string, f *journaletv1.ManifestFile) {
+func (t *Recorded) set(name string, f *journaletv1.ManifestFile) {
 	if f == nil {
 		delete(t.Files, name)
 		return
@@ -44,14 +44,14 @@ func (t *Told) put(name string, f *journaletv1.ManifestFile) {
 	t.Files[name] = f
 }
 
-// News tells whether a fact with what a file holds now would change anything.
-func (t *Told) News(now *journaletv1.ManifestFile) bool {
+// Differs tells whether a fact with what a file holds now would change anything.
+func (t *Recorded) Differs(now *journaletv1.ManifestFile) bool {
 	before := t.Files[now.GetPath()]
 	return !proto.Equal(fold(before, now), before)
 }
 
-// GoneBut tells, in order of name, that all files but one are gone.
-func (t *Told) GoneBut(name string) []*journaletv1.ManifestFile {
+// RemovedExcept tells, in order of name, that all files but one are gone.
+func (t *Recorded) RemovedExcept(name string) []*journaletv1.ManifestFile {
 	var gone []*journaletv1.ManifestFile
 	for _, other := range slices.Sorted(maps.Keys(t.Files)) {
 		if other != name {

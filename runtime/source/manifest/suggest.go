@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// mostTypos is how many letters of a field's name may be wrong, missing or too many for it to be recognized.
-const mostTypos = 2
+// maxTypos is how many letters of a field's name may be wrong, missing or too many for it to be recognized.
+const maxTypos = 2
 
-// meant is the remedy for a field that does not exist: the one that is spelt almost so, or the place to which it belongs.
-func (s *shape) meant(key string, known map[string]reflect.Type) string {
+// suggest is the remedy for a field that does not exist: the one that is spelt almost so, or the place to which it belongs.
+func (s *shape) suggest(key string, known map[string]reflect.Type) string {
 	names := slices.Sorted(maps.Keys(known))
 	for _, name := range names {
 		if strings.EqualFold(name, key) {
 			return "write " + name
 		}
 	}
-	if under := s.under(key, known, names); under != "" {
+	if under := s.parentOf(key, known, names); under != "" {
 		return "move it under " + under
 	}
-	best, typos := "", mostTypos+1
+	best, typos := "", maxTypos+1
 	for _, name := range names {
 		if n := distance(key, name); n < typos && n < len(key)/2 {
 			best, typos = name, n
@@ -33,9 +33,9 @@ func (s *shape) meant(key string, known map[string]reflect.Type) string {
 	return "remove it, or check its spelling and its indentation"
 }
 
-// under is the one field beside a misplaced one that has it, "" if there is none or several. Of the lists of containers the main
+// parentOf is the one field beside a misplaced one that has it, "" if there is none or several. Of the lists of containers the main
 // one is meant.
-func (s *shape) under(key string, known map[string]reflect.Type, names []string) string {
+func (s *shape) parentOf(key string, known map[string]reflect.Type, names []string) string {
 	var all []string
 	for _, name := range names {
 		t := known[name]

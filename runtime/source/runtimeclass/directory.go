@@ -24,16 +24,16 @@ const (
 	maxFileBytes = 1 << 20
 )
 
-// Folder is a file or a folder of runtime classes. Its methods may be called concurrently.
-type Folder struct {
+// Directory is a file or a folder of runtime classes. Its methods may be called concurrently.
+type Directory struct {
 	path string
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	files   map[string]*file // by path
-	current *manifest.RuntimeClasses
-	sum     [sha256.Size]byte // of all that current was made of
-	said    string            // last complaint about the path
+	mu        sync.Mutex
+	files     map[string]*file // by path
+	current   *manifest.RuntimeClasses
+	sum       [sha256.Size]byte // of all that current was made of
+	lastError string            // last complaint about the path
 }
 
 // file is what one file held when it was good last.
@@ -44,17 +44,17 @@ type file struct {
 }
 
 // New makes a folder; nothing is read yet. A path that is not there holds no class.
-func New(path string, log *slog.Logger) *Folder {
-	return &Folder{path: path, log: log.With("path", path), files: map[string]*file{}}
+func New(path string, log *slog.Logger) *Directory {
+	return &Directory{path: path, log: log.With("path", path), files: map[string]*file{}}
 }
 
 // Current gives the classes as they are now: the same pointer as before unless one has changed. A file that cannot be read, or
 // has a mistake, keeps what it held before; what is wrong with it is logged once.
-func (f *Folder) Current() *manifest.RuntimeClasses {
+func (f *Directory) Current() *manifest.RuntimeClasses {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	paths, err := f.list()
-	defer func() { f.complain(err) }()
+	defer func() { f.logOnce(err) }()
 	if err != nil {
 		return f.current
 	}
@@ -87,12 +87,12 @@ func (f *Folder) Current() *manifest.RuntimeClasses {
 }
 
 // Problems are what is wrong with the files as Current read them last, as "path:line: field: text".
-func (f *Folder) Problems() []string {
+func (f *Directory) Problems() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []string
-	if f.said != "" {
-		all = append(all, f.said)
+	if f.lastError != "" {
+		all = append(all, f.lastError)
 	}
 	for _, read := range f.files {
 		for _, p := range read.problems {
@@ -104,7 +104,7 @@ func (f *Folder) Problems() []string {
 }
 
 // list gives the files in lexical order; none where the path is not there.
-func (f *Folder) list() ([]string, error) {
+func (f *Directory) list() ([]string, error) {
 	st, err := os.Stat(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -133,7 +133,7 @@ func (f *Folder) list() ([]string, error) {
 }
 
 // read takes in one file, if it has changed. After an error it holds what it held before.
-func (f *Folder) read(path string) error {
+func (f *Directory) read(path string) error {
 	data, err := readBounded(path)
 	if err != nil {
 		return err
@@ -177,14 +177,14 @@ func readBounded(path string) ([]byte, error) {
 	return data, err
 }
 
-// complain logs why the path cannot be read, once; nil: it can.
-func (f *Folder) complain(err error) {
+// logOnce logs why the path cannot be read, once; nil: it can.
+func (f *Directory) logOnce(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && text != f.said {
+	if text != "" && text != f.lastError {
 		f.log.Error("runtime classes not read; those that were known go on", "error", err)
 	}
-	f.said = text
+	f.lastError = text
 }
