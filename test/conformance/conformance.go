@@ -16,28 +16,28 @@ import (
 )
 
 // Time limits of the suite. callTimeout is the kubelet's own for CRI calls; stateTimeout bounds the wait for a state
-// that a process has to bring about.
+// that depends on a process.
 const (
 	callTimeout  = 2 * time.Minute
 	stateTimeout = 30 * time.Second
 	pollPeriod   = 20 * time.Millisecond
 )
 
-// MissingBinary is a command that exists in no image: starting it must fail. A simulated runtime, which can't know
-// what an image holds, has to be told so.
+// MissingBinary is a command that exists in no image: starting it must fail. A simulated runtime does not know what an
+// image holds, and has to know this path.
 const MissingBinary = "/conformance/no-such-binary"
 
 // Env is the runtime under test.
 type Env struct {
-	// Conn is an open connection to it; the suite leaves it open.
+	// Conn is an open connection to the runtime; the suite leaves it open.
 	Conn *grpc.ClientConn
-	// Image is present there, fully named, and has a busybox shell.
+	// Image is the full name of an image that the runtime has, with a busybox shell.
 	Image string
-	// HasEvents says that GetContainerEvents works (containerd 1.7 and later).
+	// HasEvents reports whether GetContainerEvents works (containerd 1.7 and later).
 	HasEvents bool
-	// LogDir gives a fresh folder, on the runtime's machine, for one pod's logs. The suite removes nothing from it.
+	// LogDir returns a new directory, on the runtime's machine, for one pod's logs. The suite removes nothing from it.
 	LogDir func(*testing.T) string
-	// Sandbox, if set, changes each sandbox's config before it is used (a cgroup parent, say).
+	// Sandbox, if set, changes each sandbox's config before it is used, for example the cgroup parent.
 	Sandbox func(*cri.PodSandboxConfig)
 }
 
@@ -67,7 +67,7 @@ type suite struct {
 	images  cri.ImageServiceClient
 }
 
-// pod is one sandbox made by a test, with what is needed to put containers into it.
+// pod is one sandbox that a test created, with what its containers need.
 type pod struct {
 	s      *suite
 	id     string
@@ -82,13 +82,42 @@ func call(t *testing.T) context.Context {
 	return ctx
 }
 
+// must runs one call that has to succeed.
+func must[Req, Resp any](t *testing.T, f func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) Resp {
+	t.Helper()
+	resp, err := f(call(t), req)
+	if err != nil {
+		t.Fatalf("%T: %v", req, err)
+	}
+	return resp
+}
+
+// mustFail runs one call that has to fail; what says what happened if it does not.
+func mustFail[Req, Resp any](
+	t *testing.T, what string, f func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req,
+) {
+	t.Helper()
+	if _, err := f(call(t), req); err == nil {
+		t.Fatal(what)
+	}
+}
+
+// wantCode runs one call that has to fail with a code.
+func wantCode[Req, Resp any](
+	t *testing.T, want codes.Code, f func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req,
+) {
+	t.Helper()
+	_, err := f(call(t), req)
+	equal(t, fmt.Sprintf("code of %T", req), status.Code(err), want)
+}
+
 func unique() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails, by its documentation
 	return hex.EncodeToString(b)
 }
 
-// podConfig is what the agent sends for a plain pod: a network of its own, a PID namespace a container.
+// podConfig returns what the agent sends for a plain pod: a network of its own, a PID namespace for each container.
 func (s *suite) podConfig(t *testing.T) *cri.PodSandboxConfig {
 	t.Helper()
 	name := "conformance-" + unique()
@@ -108,13 +137,10 @@ func (s *suite) podConfig(t *testing.T) *cri.PodSandboxConfig {
 	return c
 }
 
-// run makes a sandbox and sees to its removal.
+// run creates a sandbox. The end of the test removes it.
 func (s *suite) run(t *testing.T, config *cri.PodSandboxConfig) *pod {
 	t.Helper()
-	resp, err := s.runtime.RunPodSandbox(call(t), &cri.RunPodSandboxRequest{Config: config})
-	if err != nil {
-		t.Fatalf("RunPodSandbox: %v", err)
-	}
+	resp := must(t, s.runtime.RunPodSandbox, &cri.RunPodSandboxRequest{Config: config})
 	p := &pod{s: s, id: resp.GetPodSandboxId(), config: config}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
@@ -129,10 +155,10 @@ func (s *suite) run(t *testing.T, config *cri.PodSandboxConfig) *pod {
 	return p
 }
 
-// newPod is run with a plain config.
+// newPod creates a sandbox with a plain config.
 func (s *suite) newPod(t *testing.T) *pod { t.Helper(); return s.run(t, s.podConfig(t)) }
 
-// containerConfig is a container that runs argv.
+// containerConfig returns a container that runs argv.
 func (p *pod) containerConfig(name string, argv ...string) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Metadata:    &cri.ContainerMetadata{Name: name},
@@ -150,50 +176,37 @@ func (p *pod) containerConfig(name string, argv ...string) *cri.ContainerConfig 
 	}
 }
 
-// forever is a process that ends only by SIGKILL: as PID 1 it has no handler for the stop signal.
+// forever returns a command that only SIGKILL ends: as PID 1 it has no handler for the stop signal.
 func forever() []string { return []string{"sleep", "100000"} }
 
 func script(s string) []string { return []string{"sh", "-c", s} }
 
-// create makes a container; the sandbox's removal removes it.
+// create creates a container. The removal of its sandbox removes it.
 func (p *pod) create(t *testing.T, c *cri.ContainerConfig) string {
 	t.Helper()
-	resp, err := p.s.runtime.CreateContainer(call(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: c, SandboxConfig: p.config})
-	if err != nil {
-		t.Fatalf("CreateContainer %s: %v", c.GetMetadata().GetName(), err)
-	}
-	return resp.GetContainerId()
+	req := &cri.CreateContainerRequest{PodSandboxId: p.id, Config: c, SandboxConfig: p.config}
+	return must(t, p.s.runtime.CreateContainer, req).GetContainerId()
 }
 
 // start creates a container and starts it.
 func (p *pod) start(t *testing.T, c *cri.ContainerConfig) string {
 	t.Helper()
 	id := p.create(t, c)
-	if _, err := p.s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: id}); err != nil {
-		t.Fatalf("StartContainer %s: %v", c.GetMetadata().GetName(), err)
-	}
+	must(t, p.s.runtime.StartContainer, &cri.StartContainerRequest{ContainerId: id})
 	return id
 }
 
 func (s *suite) status(t *testing.T, id string) *cri.ContainerStatus {
 	t.Helper()
-	resp, err := s.runtime.ContainerStatus(call(t), &cri.ContainerStatusRequest{ContainerId: id})
-	if err != nil {
-		t.Fatalf("ContainerStatus: %v", err)
-	}
-	return resp.GetStatus()
+	return must(t, s.runtime.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: id}).GetStatus()
 }
 
 func (s *suite) sandboxStatus(t *testing.T, id string) *cri.PodSandboxStatus {
 	t.Helper()
-	resp, err := s.runtime.PodSandboxStatus(call(t), &cri.PodSandboxStatusRequest{PodSandboxId: id})
-	if err != nil {
-		t.Fatalf("PodSandboxStatus: %v", err)
-	}
-	return resp.GetStatus()
+	return must(t, s.runtime.PodSandboxStatus, &cri.PodSandboxStatusRequest{PodSandboxId: id}).GetStatus()
 }
 
-// exited waits for a container's end. It polls, because not every runtime under test has events.
+// exited waits until a container has exited. It polls, because not every runtime under test has events.
 func (s *suite) exited(t *testing.T, id string) *cri.ContainerStatus {
 	t.Helper()
 	var last *cri.ContainerStatus
@@ -204,16 +217,14 @@ func (s *suite) exited(t *testing.T, id string) *cri.ContainerStatus {
 	return last
 }
 
-// stopContainer stops with grace in seconds.
+// stopContainer stops a container with a grace period in seconds.
 func (s *suite) stopContainer(t *testing.T, id string, grace int64) {
 	t.Helper()
-	if _, err := s.runtime.StopContainer(call(t), &cri.StopContainerRequest{ContainerId: id, Timeout: grace}); err != nil {
-		t.Fatalf("StopContainer: %v", err)
-	}
+	must(t, s.runtime.StopContainer, &cri.StopContainerRequest{ContainerId: id, Timeout: grace})
 }
 
-// gone says whether a stop succeeded, as far as an agent may care: of something that isn't there, the API wants success,
-// but containerd answers NotFound up to 1.6.
+// gone reports whether a stop left nothing running. For an object that does not exist, CRI asks for success, but
+// containerd returns NotFound up to 1.6.
 func gone(err error) bool { return err == nil || status.Code(err) == codes.NotFound }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -226,7 +237,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("waited %s in vain until %s", stateTimeout, what)
+			t.Fatalf("not within %s: %s", stateTimeout, what)
 		}
 	}
 }

@@ -6,18 +6,17 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func (s *suite) container(t *testing.T) {
-	t.Run("status gives back its config", s.containerRoundTrip)
-	t.Run("twin attempt is refused until it is removed", s.containerTwin)
+	t.Run("status returns its config", s.containerRoundTrip)
+	t.Run("second creation of an attempt fails until the first is removed", s.containerTwin)
 	t.Run("is listed by filter", s.containerFilters)
 	t.Run("needs an image that is present", s.containerImage)
 	t.Run("takes new resources", s.containerResources)
-	t.Run("removal kills it when it runs", s.containerRemove)
+	t.Run("removal kills a running one", s.containerRemove)
 	t.Run("removal of one never started", s.containerRemoveCreated)
 }
 
@@ -43,23 +42,21 @@ func (s *suite) containerRoundTrip(t *testing.T) {
 		t.Errorf("mounts are %v", st.GetMounts())
 	}
 	equal(t, "image", st.GetImage().GetImage(), s.Image)
-	// image_id came with CRI 1.31; older runtimes leave it empty.
-	if id := st.GetImageId(); id != "" && !strings.HasPrefix(id, "sha256:") || !strings.Contains(st.GetImageRef(), "sha256:") {
-		t.Errorf("image id %q and ref %q, want digests", st.GetImageId(), st.GetImageRef())
+	// Runtimes before CRI 1.31 leave image_id empty.
+	imageID, ref := st.GetImageId(), st.GetImageRef()
+	if imageID != "" && !strings.HasPrefix(imageID, "sha256:") || !strings.Contains(ref, "sha256:") {
+		t.Errorf("image id %q and ref %q, want digests", imageID, ref)
 	}
 
-	if _, err := s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: id}); err != nil {
-		t.Fatalf("StartContainer: %v", err)
-	}
+	must(t, s.runtime.StartContainer, &cri.StartContainerRequest{ContainerId: id})
 	st = s.status(t, id)
 	equal(t, "state after the start", st.GetState(), cri.ContainerState_CONTAINER_RUNNING)
 	if st.GetCreatedAt() <= 0 || st.GetStartedAt() < st.GetCreatedAt() {
 		t.Errorf("created at %d, started at %d", st.GetCreatedAt(), st.GetStartedAt())
 	}
 	equal(t, "finished_at while it runs", st.GetFinishedAt(), 0)
-	if _, err := s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: id}); err == nil {
-		t.Error("a running container was started again")
-	}
+	mustFail(t, "a running container was started again", s.runtime.StartContainer,
+		&cri.StartContainerRequest{ContainerId: id})
 	equal(t, "state after the second start", s.status(t, id).GetState(), cri.ContainerState_CONTAINER_RUNNING)
 }
 
@@ -67,14 +64,13 @@ func (s *suite) containerTwin(t *testing.T) {
 	p := s.newPod(t)
 	config := p.containerConfig("main", forever()...)
 	id := p.create(t, config)
-	twin, err := s.runtime.CreateContainer(call(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: config, SandboxConfig: p.config})
-	refuse(t, "a second container of the same attempt", twin.GetContainerId(), err)
+	twin, err := s.runtime.CreateContainer(call(t),
+		&cri.CreateContainerRequest{PodSandboxId: p.id, Config: config, SandboxConfig: p.config})
+	wantTwinError(t, "a second container of the same attempt", twin.GetContainerId(), err)
 	next := proto.CloneOf(config)
 	next.Metadata.Attempt = 1
 	p.create(t, next)
-	if _, err := s.runtime.RemoveContainer(call(t), &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
-		t.Fatalf("RemoveContainer: %v", err)
-	}
+	must(t, s.runtime.RemoveContainer, &cri.RemoveContainerRequest{ContainerId: id})
 	p.create(t, config)
 }
 
@@ -83,11 +79,13 @@ func (s *suite) containerFilters(t *testing.T) {
 	id := p.start(t, p.containerConfig("runs", forever()...))
 	idle := p.create(t, p.containerConfig("idle", forever()...))
 	far := other.create(t, other.containerConfig("far", forever()...))
+	label := map[string]string{"suite": "conformance"}
+	labels := map[string]string{"suite": "conformance", "container": "idle"}
 	running := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}
 	for _, c := range []struct {
-		name           string
-		filter         *cri.ContainerFilter
-		runs, idle, of bool
+		name            string
+		filter          *cri.ContainerFilter
+		runs, idle, far bool
 	}{
 		{"none", nil, true, true, true},
 		{"id", &cri.ContainerFilter{Id: id}, true, false, false},
@@ -95,20 +93,17 @@ func (s *suite) containerFilters(t *testing.T) {
 		{"sandbox", &cri.ContainerFilter{PodSandboxId: p.id}, true, true, false},
 		{"unknown sandbox", &cri.ContainerFilter{PodSandboxId: "0000000000"}, false, false, false},
 		{"sandbox and state", &cri.ContainerFilter{PodSandboxId: p.id, State: running}, true, false, false},
-		{"label", &cri.ContainerFilter{LabelSelector: map[string]string{"suite": "conformance"}}, true, true, true},
-		{"two labels", &cri.ContainerFilter{LabelSelector: map[string]string{"suite": "conformance", "container": "idle"}}, false, true, false},
+		{"label", &cri.ContainerFilter{LabelSelector: label}, true, true, true},
+		{"two labels", &cri.ContainerFilter{LabelSelector: labels}, false, true, false},
 	} {
-		list, err := s.runtime.ListContainers(call(t), &cri.ListContainersRequest{Filter: c.filter})
-		if err != nil {
-			t.Fatalf("ListContainers by %s: %v", c.name, err)
-		}
+		list := must(t, s.runtime.ListContainers, &cri.ListContainersRequest{Filter: c.filter})
 		seen := map[string]*cri.Container{}
 		for _, item := range list.GetContainers() {
 			seen[item.GetId()] = item
 		}
 		equal(t, "running container listed by "+c.name, seen[id] != nil, c.runs)
 		equal(t, "idle container listed by "+c.name, seen[idle] != nil, c.idle)
-		equal(t, "other pod's container listed by "+c.name, seen[far] != nil, c.of)
+		equal(t, "other pod's container listed by "+c.name, seen[far] != nil, c.far)
 		if item := seen[id]; item != nil {
 			equal(t, "listed sandbox id", item.GetPodSandboxId(), p.id)
 			equal(t, "listed state", item.GetState(), cri.ContainerState_CONTAINER_RUNNING)
@@ -122,11 +117,9 @@ func (s *suite) containerImage(t *testing.T) {
 	p := s.newPod(t)
 	config := p.containerConfig("main", forever()...)
 	config.Image = &cri.ImageSpec{Image: "registry.invalid/conformance/absent:1"}
-	_, err := s.runtime.CreateContainer(call(t), &cri.CreateContainerRequest{PodSandboxId: p.id, Config: config, SandboxConfig: p.config})
-	if err == nil {
-		t.Fatal("a container was made from an image that is not present")
-	}
-	// The failed try must not hold the name.
+	mustFail(t, "a container was created from an image that is not present", s.runtime.CreateContainer,
+		&cri.CreateContainerRequest{PodSandboxId: p.id, Config: config, SandboxConfig: p.config})
+	// The failed call must not reserve the name.
 	p.create(t, p.containerConfig("main", forever()...))
 }
 
@@ -140,26 +133,19 @@ func (s *suite) containerResources(t *testing.T) {
 	update := &cri.UpdateContainerResourcesRequest{
 		ContainerId: id, Linux: &cri.LinuxContainerResources{MemoryLimitInBytes: after, CpuShares: 200},
 	}
-	if _, err := s.runtime.UpdateContainerResources(call(t), update); err != nil {
-		t.Fatalf("UpdateContainerResources: %v", err)
-	}
+	must(t, s.runtime.UpdateContainerResources, update)
 	got := s.status(t, id)
 	equal(t, "memory limit after the update", got.GetResources().GetLinux().GetMemoryLimitInBytes(), after)
 	equal(t, "CPU shares after the update", got.GetResources().GetLinux().GetCpuShares(), 200)
 	equal(t, "state after the update", got.GetState(), cri.ContainerState_CONTAINER_RUNNING)
-	// What is not named stays.
+	// Resources that the update leaves out stay.
 	update.Linux = &cri.LinuxContainerResources{CpuPeriod: 100_000, CpuQuota: 20_000}
-	if _, err := s.runtime.UpdateContainerResources(call(t), update); err != nil {
-		t.Fatalf("a second UpdateContainerResources: %v", err)
-	}
+	must(t, s.runtime.UpdateContainerResources, update)
 	got = s.status(t, id)
 	equal(t, "memory limit after the second update", got.GetResources().GetLinux().GetMemoryLimitInBytes(), after)
 	equal(t, "CPU shares after the second update", got.GetResources().GetLinux().GetCpuShares(), 200)
 	equal(t, "CPU quota after the second update", got.GetResources().GetLinux().GetCpuQuota(), 20_000)
-	stats, err := s.runtime.ContainerStats(call(t), &cri.ContainerStatsRequest{ContainerId: id})
-	if err != nil {
-		t.Fatalf("ContainerStats: %v", err)
-	}
+	stats := must(t, s.runtime.ContainerStats, &cri.ContainerStatsRequest{ContainerId: id})
 	if used := stats.GetStats().GetMemory().GetUsageBytes(); used.GetValue() == 0 || used.GetValue() >= after {
 		t.Errorf("memory in use: %v, want some and less than the limit", used)
 	}
@@ -169,21 +155,15 @@ func (s *suite) containerRemove(t *testing.T) {
 	p := s.newPod(t)
 	id := p.start(t, p.containerConfig("main", forever()...))
 	for range 2 {
-		if _, err := s.runtime.RemoveContainer(call(t), &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
-			t.Fatalf("RemoveContainer: %v", err)
-		}
+		must(t, s.runtime.RemoveContainer, &cri.RemoveContainerRequest{ContainerId: id})
 	}
-	_, err := s.runtime.ContainerStatus(call(t), &cri.ContainerStatusRequest{ContainerId: id})
-	equal(t, "code for the removed container", status.Code(err), codes.NotFound)
+	wantCode(t, codes.NotFound, s.runtime.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: id})
 	equal(t, "sandbox state", s.sandboxStatus(t, p.id).GetState(), cri.PodSandboxState_SANDBOX_READY)
 }
 
 func (s *suite) containerRemoveCreated(t *testing.T) {
 	p := s.newPod(t)
 	id := p.create(t, p.containerConfig("main", forever()...))
-	if _, err := s.runtime.RemoveContainer(call(t), &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
-		t.Fatalf("RemoveContainer: %v", err)
-	}
-	_, err := s.runtime.ContainerStatus(call(t), &cri.ContainerStatusRequest{ContainerId: id})
-	equal(t, "code for the removed container", status.Code(err), codes.NotFound)
+	must(t, s.runtime.RemoveContainer, &cri.RemoveContainerRequest{ContainerId: id})
+	wantCode(t, codes.NotFound, s.runtime.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: id})
 }

@@ -7,7 +7,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// events follows one pod through its life. Events of other pods pass by unread.
+// events checks the events of one pod from its creation to its removal. It ignores those of other pods.
 func (s *suite) events(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -30,28 +30,26 @@ func (s *suite) events(t *testing.T) {
 				t.Fatalf("event of %s is %s, want %s", id, e.GetContainerEventType(), want)
 			}
 			if e.GetCreatedAt() == 0 {
-				t.Error("an event carries no time")
+				t.Error("an event has no time")
 			}
 			return e
 		}
 	}
-	equal(t, "sandbox state in its first event", next(p.id, cri.ContainerEventType_CONTAINER_CREATED_EVENT).GetPodSandboxStatus().GetState(), cri.PodSandboxState_SANDBOX_READY)
+	e := next(p.id, cri.ContainerEventType_CONTAINER_CREATED_EVENT)
+	equal(t, "sandbox state in its first event", e.GetPodSandboxStatus().GetState(), cri.PodSandboxState_SANDBOX_READY)
 	next(p.id, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
 
 	id := p.create(t, p.containerConfig("main", forever()...))
-	e := next(id, cri.ContainerEventType_CONTAINER_CREATED_EVENT)
+	e = next(id, cri.ContainerEventType_CONTAINER_CREATED_EVENT)
 	s.inEvent(t, e, p, id, cri.ContainerState_CONTAINER_CREATED)
-	if _, err := s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: id}); err != nil {
-		t.Fatalf("StartContainer: %v", err)
-	}
+	must(t, s.runtime.StartContainer, &cri.StartContainerRequest{ContainerId: id})
 	e = next(id, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
 	s.inEvent(t, e, p, id, cri.ContainerState_CONTAINER_RUNNING)
 	s.stopContainer(t, id, 0)
 	e = next(id, cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
-	equal(t, "exit code in the event", s.inEvent(t, e, p, id, cri.ContainerState_CONTAINER_EXITED).GetExitCode(), 137)
-	if _, err := s.runtime.RemoveContainer(call(t), &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
-		t.Fatalf("RemoveContainer: %v", err)
-	}
+	exited := cri.ContainerState_CONTAINER_EXITED
+	equal(t, "exit code in the event", s.inEvent(t, e, p, id, exited).GetExitCode(), 137)
+	must(t, s.runtime.RemoveContainer, &cri.RemoveContainerRequest{ContainerId: id})
 	e = next(id, cri.ContainerEventType_CONTAINER_DELETED_EVENT)
 	equal(t, "statuses in the last event", len(e.GetContainersStatuses()), 0)
 
@@ -59,21 +57,19 @@ func (s *suite) events(t *testing.T) {
 	next(ends, cri.ContainerEventType_CONTAINER_CREATED_EVENT)
 	next(ends, cri.ContainerEventType_CONTAINER_STARTED_EVENT)
 	e = next(ends, cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
-	equal(t, "exit code in the event", s.inEvent(t, e, p, ends, cri.ContainerState_CONTAINER_EXITED).GetExitCode(), 4)
+	equal(t, "exit code in the event", s.inEvent(t, e, p, ends, exited).GetExitCode(), 4)
 
-	if _, err := s.runtime.StopPodSandbox(call(t), &cri.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		t.Fatalf("StopPodSandbox: %v", err)
-	}
+	must(t, s.runtime.StopPodSandbox, &cri.StopPodSandboxRequest{PodSandboxId: p.id})
 	e = next(p.id, cri.ContainerEventType_CONTAINER_STOPPED_EVENT)
 	equal(t, "sandbox state in its event", e.GetPodSandboxStatus().GetState(), cri.PodSandboxState_SANDBOX_NOTREADY)
-	if _, err := s.runtime.RemovePodSandbox(call(t), &cri.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		t.Fatalf("RemovePodSandbox: %v", err)
-	}
+	must(t, s.runtime.RemovePodSandbox, &cri.RemovePodSandboxRequest{PodSandboxId: p.id})
 	next(p.id, cri.ContainerEventType_CONTAINER_DELETED_EVENT)
 }
 
-// inEvent finds a container's status in an event about its pod.
-func (s *suite) inEvent(t *testing.T, e *cri.ContainerEventResponse, p *pod, id string, want cri.ContainerState) *cri.ContainerStatus {
+// inEvent returns a container's status in an event of its pod.
+func (s *suite) inEvent(
+	t *testing.T, e *cri.ContainerEventResponse, p *pod, id string, want cri.ContainerState,
+) *cri.ContainerStatus {
 	t.Helper()
 	equal(t, "sandbox in the event", e.GetPodSandboxStatus().GetId(), p.id)
 	for _, st := range e.GetContainersStatuses() {
@@ -82,6 +78,6 @@ func (s *suite) inEvent(t *testing.T, e *cri.ContainerEventResponse, p *pod, id 
 			return st
 		}
 	}
-	t.Errorf("event %s of %s carries no status of it", e.GetContainerEventType(), id)
+	t.Errorf("event %s of container %s has no status of it", e.GetContainerEventType(), id)
 	return nil
 }

@@ -18,16 +18,13 @@ func (s *suite) image(t *testing.T) {
 		}
 		img := resp.GetImage()
 		if !slices.Contains(img.GetRepoTags(), s.Image) || img.GetSize() == 0 {
-			t.Errorf("ImageStatus gives %v", img)
+			t.Errorf("ImageStatus returns %v", img)
 		}
 		byID, err := s.images.ImageStatus(call(t), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: img.GetId()}})
 		if err != nil || byID.GetImage().GetId() != img.GetId() {
 			t.Errorf("ImageStatus by id: %v, %v", byID, err)
 		}
-		list, err := s.images.ListImages(call(t), &cri.ListImagesRequest{})
-		if err != nil {
-			t.Fatalf("ListImages: %v", err)
-		}
+		list := must(t, s.images.ListImages, &cri.ListImagesRequest{})
 		listed := slices.ContainsFunc(list.GetImages(), func(i *cri.Image) bool { return i.GetId() == img.GetId() })
 		equal(t, "listed", listed, true)
 	})
@@ -44,10 +41,7 @@ func (s *suite) image(t *testing.T) {
 		}
 	})
 	t.Run("removal of one that is absent has nothing to do", func(t *testing.T) {
-		_, err := s.images.RemoveImage(call(t), &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: absentImage}})
-		if err != nil {
-			t.Errorf("RemoveImage: %v", err)
-		}
+		must(t, s.images.RemoveImage, &cri.RemoveImageRequest{Image: &cri.ImageSpec{Image: absentImage}})
 	})
 	t.Run("filesystem has a name and a usage", func(t *testing.T) {
 		resp, err := s.images.ImageFsInfo(call(t), &cri.ImageFsInfoRequest{})
@@ -56,7 +50,7 @@ func (s *suite) image(t *testing.T) {
 		}
 		fs := resp.GetImageFilesystems()[0]
 		if fs.GetFsId().GetMountpoint() == "" || fs.GetUsedBytes() == nil || fs.GetTimestamp() == 0 {
-			t.Errorf("ImageFsInfo gives %v", fs)
+			t.Errorf("ImageFsInfo returns %v", fs)
 		}
 	})
 }

@@ -38,8 +38,8 @@ func parseLog(b []byte) ([]logLine, error) {
 	return out, nil
 }
 
-// output waits until a container's log holds at least n full lines of a stream, and gives their text. It polls: a log
-// file announces nothing, and may be written a little after the process has ended.
+// output waits until a container's log holds at least n full lines of a stream, and returns their text. It polls: the
+// runtime announces no writes, and may write a little after the process has ended.
 func (s *suite) output(t *testing.T, id, stream string, n int) string {
 	t.Helper()
 	file := s.status(t, id).GetLogPath()
@@ -96,7 +96,7 @@ func (s *suite) logs(t *testing.T) {
 			}
 		}
 	})
-	t.Run("goes on in a new file after rotation", func(t *testing.T) {
+	t.Run("continues in a new file after rotation", func(t *testing.T) {
 		p := s.newPod(t)
 		id := p.start(t, p.containerConfig("main", script("while true; do echo tick; sleep 0.1; done")...))
 		s.output(t, id, "stdout", 1)
@@ -104,14 +104,11 @@ func (s *suite) logs(t *testing.T) {
 		if err := os.Rename(file, file+".1"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.runtime.ReopenContainerLog(call(t), &cri.ReopenContainerLogRequest{ContainerId: id}); err != nil {
-			t.Fatalf("ReopenContainerLog: %v", err)
-		}
+		must(t, s.runtime.ReopenContainerLog, &cri.ReopenContainerLogRequest{ContainerId: id})
 		s.output(t, id, "stdout", 2)
 		s.stopContainer(t, id, 0)
-		if _, err := s.runtime.ReopenContainerLog(call(t), &cri.ReopenContainerLogRequest{ContainerId: id}); err == nil {
-			t.Error("the log of an exited container was reopened")
-		}
+		mustFail(t, "the log of an exited container was reopened", s.runtime.ReopenContainerLog,
+			&cri.ReopenContainerLogRequest{ContainerId: id})
 	})
 }
 
@@ -131,7 +128,7 @@ func (s *suite) exec(t *testing.T) {
 	run := func(timeout int64, argv ...string) (*cri.ExecSyncResponse, error) {
 		return s.runtime.ExecSync(call(t), &cri.ExecSyncRequest{ContainerId: id, Cmd: argv, Timeout: timeout})
 	}
-	t.Run("gives output and exit code", func(t *testing.T) {
+	t.Run("returns output and exit code", func(t *testing.T) {
 		resp, err := run(10, script("echo out; echo err >&2; exit 3")...)
 		if err != nil {
 			t.Fatalf("ExecSync: %v", err)

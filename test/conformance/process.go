@@ -15,7 +15,7 @@ import (
 func (s *suite) process(t *testing.T) {
 	t.Run("exit codes and reasons", s.exitCodes)
 	t.Run("start that fails", s.startFails)
-	t.Run("command, arguments, environment, folder", s.commandLine)
+	t.Run("command, arguments, environment, directory", s.commandLine)
 	t.Run("host path mounts", s.mounts)
 }
 
@@ -36,14 +36,14 @@ func (s *suite) exitCodes(t *testing.T) {
 		st := s.exited(t, p.start(t, p.containerConfig(c.name, c.argv...)))
 		equal(t, "exit code of "+c.name, st.GetExitCode(), c.code)
 		equal(t, "reason of "+c.name, st.GetReason(), c.reason)
-		// containerd takes the end from the kernel and the start from its own clock afterwards, so a process that ends at
-		// once may have ended a little before it started. An agent must not take offence.
-		if st.GetCreatedAt() <= 0 || st.GetStartedAt() < st.GetCreatedAt() || st.GetFinishedAt() < st.GetStartedAt()-int64(startSlack) {
-			t.Errorf("%s: created at %d, started at %d, finished at %d", c.name, st.GetCreatedAt(), st.GetStartedAt(), st.GetFinishedAt())
+		// containerd has the end from the kernel, and the start from its own clock afterwards. So a process that ends at
+		// once may have ended a little before it started. An agent must accept that.
+		created, started, finished := st.GetCreatedAt(), st.GetStartedAt(), st.GetFinishedAt()
+		if created <= 0 || started < created || finished < started-int64(startSlack) {
+			t.Errorf("%s: created at %d, started at %d, finished at %d", c.name, created, started, finished)
 		}
-		if _, err := s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: st.GetId()}); err == nil {
-			t.Errorf("%s was started after its end", c.name)
-		}
+		mustFail(t, c.name+" was started after its end", s.runtime.StartContainer,
+			&cri.StartContainerRequest{ContainerId: st.GetId()})
 		equal(t, "exit code of "+c.name+" after another start", s.status(t, st.GetId()).GetExitCode(), c.code)
 	}
 }
@@ -51,15 +51,14 @@ func (s *suite) exitCodes(t *testing.T) {
 func (s *suite) startFails(t *testing.T) {
 	p := s.newPod(t)
 	id := p.create(t, p.containerConfig("main", MissingBinary))
-	if _, err := s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: id}); err == nil {
-		t.Fatal("a binary that does not exist was started")
-	}
+	mustFail(t, "a binary that does not exist was started", s.runtime.StartContainer,
+		&cri.StartContainerRequest{ContainerId: id})
 	st := s.status(t, id)
 	equal(t, "state", st.GetState(), cri.ContainerState_CONTAINER_EXITED)
 	equal(t, "exit code", st.GetExitCode(), 128)
 	equal(t, "reason", st.GetReason(), "StartError")
 	if st.GetMessage() == "" {
-		t.Error("the status says nothing about why")
+		t.Error("the status has no message")
 	}
 }
 
@@ -77,7 +76,8 @@ func (s *suite) commandLine(t *testing.T) {
 func (s *suite) mounts(t *testing.T) {
 	p := s.newPod(t)
 	host := t.TempDir()
-	if err := os.WriteFile(filepath.Join(host, "in"), []byte("from the host\n"), 0o644); err != nil { //nolint:gosec // G306: a container reads it
+	//nolint:gosec // G306: a container reads it
+	if err := os.WriteFile(filepath.Join(host, "in"), []byte("from the host\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	config := p.containerConfig("main", script("cat /data/in; echo 'from the container' > /data/out")...)
@@ -93,28 +93,29 @@ func (s *suite) mounts(t *testing.T) {
 }
 
 func (s *suite) stop(t *testing.T) {
-	t.Run("honoured signal ends it within the grace", s.stopHonoured)
-	t.Run("ignored signal ends in SIGKILL after the grace", s.stopIgnored)
-	t.Run("without grace it is killed at once", s.stopAtOnce)
-	t.Run("caller that gives up leaves it running", s.stopAbandoned)
+	t.Run("handled signal ends it within the grace period", s.stopHandled)
+	t.Run("ignored signal leads to SIGKILL after the grace period", s.stopIgnored)
+	t.Run("without a grace period it is killed at once", s.stopAtOnce)
+	t.Run("canceled call leaves it running", s.stopCanceled)
 	t.Run("is idempotent", s.stopTwice)
 }
 
 // trapping starts a container that exits with 7 on SIGTERM, and waits until its handler is in place.
 func (s *suite) trapping(t *testing.T, p *pod) string {
 	t.Helper()
-	id := p.start(t, p.containerConfig("main", script("trap 'echo bye; exit 7' TERM; echo ready; while true; do sleep 0.1; done")...))
+	const text = "trap 'echo bye; exit 7' TERM; echo ready; while true; do sleep 0.1; done"
+	id := p.start(t, p.containerConfig("main", script(text)...))
 	s.output(t, id, "stdout", 1)
 	return id
 }
 
-func (s *suite) stopHonoured(t *testing.T) {
+func (s *suite) stopHandled(t *testing.T) {
 	p := s.newPod(t)
 	id := s.trapping(t, p)
 	began := time.Now()
 	s.stopContainer(t, id, 60)
 	if took := time.Since(began); took > stateTimeout {
-		t.Errorf("the stop took %s, though the signal was honoured", took)
+		t.Errorf("the stop took %s, though the container handles the signal", took)
 	}
 	st := s.status(t, id)
 	equal(t, "state", st.GetState(), cri.ContainerState_CONTAINER_EXITED)
@@ -128,7 +129,7 @@ func (s *suite) stopIgnored(t *testing.T) {
 	began := time.Now()
 	s.stopContainer(t, id, 1)
 	if took := time.Since(began); took < time.Second {
-		t.Errorf("the stop took %s, less than the grace of 1 s", took)
+		t.Errorf("the stop took %s, less than the grace period of 1 s", took)
 	}
 	st := s.status(t, id)
 	equal(t, "state", st.GetState(), cri.ContainerState_CONTAINER_EXITED)
@@ -143,16 +144,16 @@ func (s *suite) stopAtOnce(t *testing.T) {
 	equal(t, "exit code", s.status(t, id).GetExitCode(), 137)
 }
 
-// stopAbandoned pins down what an agent must know after its own timeout or crash: the grace period ends with the call,
-// no SIGKILL follows by itself.
-func (s *suite) stopAbandoned(t *testing.T) {
+// stopCanceled checks what an agent must know after its own timeout or crash: the grace period ends with the call, and
+// no SIGKILL follows.
+func (s *suite) stopCanceled(t *testing.T) {
 	p := s.newPod(t)
 	id := p.start(t, p.containerConfig("main", forever()...))
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_, err := s.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: 1})
 	equal(t, "code", status.Code(err), codes.DeadlineExceeded)
-	// Another container's whole grace period passes meanwhile: the SIGKILL would have come.
+	// Another container's whole grace period passes, in which the SIGKILL would have come.
 	s.stopContainer(t, p.start(t, p.containerConfig("other", forever()...)), 1)
 	equal(t, "state", s.status(t, id).GetState(), cri.ContainerState_CONTAINER_RUNNING)
 	s.stopContainer(t, id, 1)
@@ -163,7 +164,7 @@ func (s *suite) stopTwice(t *testing.T) {
 	p := s.newPod(t)
 	idle := p.create(t, p.containerConfig("idle", forever()...))
 	s.stopContainer(t, idle, 1)
-	equal(t, "state of one never started", s.status(t, idle).GetState(), cri.ContainerState_CONTAINER_CREATED)
+	equal(t, "state of a container never started", s.status(t, idle).GetState(), cri.ContainerState_CONTAINER_CREATED)
 	id := p.start(t, p.containerConfig("main", script("exit 5")...))
 	before := s.exited(t, id)
 	s.stopContainer(t, id, 10)
@@ -173,67 +174,33 @@ func (s *suite) stopTwice(t *testing.T) {
 	equal(t, "finished_at", after.GetFinishedAt(), before.GetFinishedAt())
 }
 
-// startSlack is how long a process may seem to have ended before it started; 1 ms was seen on containerd 2.4.
+// startSlack bounds how long a process may seem to have ended before it started; containerd 2.4 showed 1 ms.
 const startSlack = time.Second
 
-// missing checks calls about things that do not exist: questions fail with NotFound, removals have nothing to do.
+// missing checks calls for objects that do not exist: most fail with NotFound, stops and removals succeed.
 func (s *suite) missing(t *testing.T) {
 	id := unique() + unique() + unique() + unique()
 	p := s.newPod(t)
-	for name, f := range map[string]func() error{
-		"PodSandboxStatus": func() error {
-			_, err := s.runtime.PodSandboxStatus(call(t), &cri.PodSandboxStatusRequest{PodSandboxId: id})
-			return err
-		},
-		"ContainerStatus": func() error {
-			_, err := s.runtime.ContainerStatus(call(t), &cri.ContainerStatusRequest{ContainerId: id})
-			return err
-		},
-		"StartContainer": func() error {
-			_, err := s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: id})
-			return err
-		},
-		"CreateContainer": func() error {
-			_, err := s.runtime.CreateContainer(call(t), &cri.CreateContainerRequest{
-				PodSandboxId: id, Config: p.containerConfig("main", forever()...), SandboxConfig: p.config,
-			})
-			return err
-		},
-		"UpdateContainerResources": func() error {
-			_, err := s.runtime.UpdateContainerResources(call(t), &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{}})
-			return err
-		},
-		"ContainerStats": func() error {
-			_, err := s.runtime.ContainerStats(call(t), &cri.ContainerStatsRequest{ContainerId: id})
-			return err
-		},
-		"ReopenContainerLog": func() error {
-			_, err := s.runtime.ReopenContainerLog(call(t), &cri.ReopenContainerLogRequest{ContainerId: id})
-			return err
-		},
-		"ExecSync": func() error {
-			_, err := s.runtime.ExecSync(call(t), &cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}, Timeout: 5})
-			return err
-		},
-	} {
-		equal(t, "code of "+name, status.Code(f()), codes.NotFound)
-	}
-	if _, err := s.runtime.StopPodSandbox(call(t), &cri.StopPodSandboxRequest{}); err == nil {
-		t.Error("StopPodSandbox took an empty id")
-	}
-	if _, err := s.runtime.RemoveContainer(call(t), &cri.RemoveContainerRequest{}); err == nil {
-		t.Error("RemoveContainer took an empty id")
-	}
+	wantCode(t, codes.NotFound, s.runtime.PodSandboxStatus, &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	wantCode(t, codes.NotFound, s.runtime.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: id})
+	wantCode(t, codes.NotFound, s.runtime.StartContainer, &cri.StartContainerRequest{ContainerId: id})
+	wantCode(t, codes.NotFound, s.runtime.CreateContainer, &cri.CreateContainerRequest{
+		PodSandboxId: id, Config: p.containerConfig("main", forever()...), SandboxConfig: p.config,
+	})
+	wantCode(t, codes.NotFound, s.runtime.UpdateContainerResources,
+		&cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: &cri.LinuxContainerResources{}})
+	wantCode(t, codes.NotFound, s.runtime.ContainerStats, &cri.ContainerStatsRequest{ContainerId: id})
+	wantCode(t, codes.NotFound, s.runtime.ReopenContainerLog, &cri.ReopenContainerLogRequest{ContainerId: id})
+	wantCode(t, codes.NotFound, s.runtime.ExecSync,
+		&cri.ExecSyncRequest{ContainerId: id, Cmd: []string{"true"}, Timeout: 5})
+	mustFail(t, "StopPodSandbox accepted an empty id", s.runtime.StopPodSandbox, &cri.StopPodSandboxRequest{})
+	mustFail(t, "RemoveContainer accepted an empty id", s.runtime.RemoveContainer, &cri.RemoveContainerRequest{})
 	if _, err := s.runtime.StopContainer(call(t), &cri.StopContainerRequest{ContainerId: id, Timeout: 10}); !gone(err) {
 		t.Errorf("StopContainer: %v", err)
 	}
-	if _, err := s.runtime.RemoveContainer(call(t), &cri.RemoveContainerRequest{ContainerId: id}); err != nil {
-		t.Errorf("RemoveContainer: %v", err)
-	}
+	must(t, s.runtime.RemoveContainer, &cri.RemoveContainerRequest{ContainerId: id})
 	if _, err := s.runtime.StopPodSandbox(call(t), &cri.StopPodSandboxRequest{PodSandboxId: id}); !gone(err) {
 		t.Errorf("StopPodSandbox: %v", err)
 	}
-	if _, err := s.runtime.RemovePodSandbox(call(t), &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
-		t.Errorf("RemovePodSandbox: %v", err)
-	}
+	must(t, s.runtime.RemovePodSandbox, &cri.RemovePodSandboxRequest{PodSandboxId: id})
 }

@@ -12,12 +12,12 @@ import (
 )
 
 func (s *suite) sandbox(t *testing.T) {
-	t.Run("status gives back its config", s.sandboxRoundTrip)
+	t.Run("status returns its config", s.sandboxRoundTrip)
 	t.Run("has no address of its own on the host network", s.sandboxHostNetwork)
-	t.Run("twin attempt is refused until it is removed", s.sandboxTwin)
+	t.Run("second creation of an attempt fails until the first is removed", s.sandboxTwin)
 	t.Run("is listed by filter", s.sandboxFilters)
-	t.Run("stop kills what runs in it", s.sandboxStop)
-	t.Run("removal takes running containers along", s.sandboxRemove)
+	t.Run("stop kills its containers", s.sandboxStop)
+	t.Run("removal removes running containers", s.sandboxRemove)
 }
 
 func (s *suite) sandboxRoundTrip(t *testing.T) {
@@ -37,9 +37,9 @@ func (s *suite) sandboxRoundTrip(t *testing.T) {
 	if _, err := netip.ParseAddr(st.GetNetwork().GetIp()); err != nil {
 		t.Errorf("pod IP: %v", err)
 	}
-	if got := st.GetLinux().GetNamespaces().GetOptions(); got.GetPid() != cri.NamespaceMode_CONTAINER || got.GetNetwork() != cri.NamespaceMode_POD {
-		t.Errorf("namespace options are %v", got)
-	}
+	options := st.GetLinux().GetNamespaces().GetOptions()
+	equal(t, "pid namespace", options.GetPid(), cri.NamespaceMode_CONTAINER)
+	equal(t, "network namespace", options.GetNetwork(), cri.NamespaceMode_POD)
 	other := s.newPod(t)
 	if ip := s.sandboxStatus(t, other.id).GetNetwork().GetIp(); ip == st.GetNetwork().GetIp() {
 		t.Errorf("two sandboxes have the address %s", ip)
@@ -58,35 +58,31 @@ func (s *suite) sandboxHostNetwork(t *testing.T) {
 func (s *suite) sandboxTwin(t *testing.T) {
 	p := s.newPod(t)
 	twin, err := s.runtime.RunPodSandbox(call(t), &cri.RunPodSandboxRequest{Config: p.config})
-	refuse(t, "a second sandbox of the same attempt", twin.GetPodSandboxId(), err)
+	wantTwinError(t, "a second sandbox of the same attempt", twin.GetPodSandboxId(), err)
 	next := proto.CloneOf(p.config)
 	next.Metadata.Attempt++
 	if q := s.run(t, next); q.id == p.id {
 		t.Errorf("the next attempt got the same id %s", q.id)
 	}
-	if _, err := s.runtime.RemovePodSandbox(call(t), &cri.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
-		t.Fatalf("RemovePodSandbox: %v", err)
-	}
+	must(t, s.runtime.RemovePodSandbox, &cri.RemovePodSandboxRequest{PodSandboxId: p.id})
 	s.run(t, p.config)
 }
 
-// refuse checks that a twin was refused in words: runtimes differ in the code, so an agent must find out what exists
-// by listing. It must not look like a missing object or like a call worth sending again as it is.
-func refuse(t *testing.T, what, id string, err error) {
+// wantTwinError checks that the second creation of an attempt failed. Runtimes differ in the code, so an agent must
+// list to find out what exists. The code may not be one of a missing object, nor one that asks for a repetition.
+func wantTwinError(t *testing.T, what, id string, err error) {
 	t.Helper()
 	switch code := status.Code(err); code {
 	case codes.OK:
-		t.Fatalf("%s was made: %s", what, id)
+		t.Fatalf("%s was created: %s", what, id)
 	case codes.NotFound, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unimplemented:
-		t.Errorf("%s was refused with %s: %v", what, code, err)
+		t.Errorf("%s failed with %s: %v", what, code, err)
 	}
 }
 
 func (s *suite) sandboxFilters(t *testing.T) {
 	p, stopped := s.newPod(t), s.newPod(t)
-	if _, err := s.runtime.StopPodSandbox(call(t), &cri.StopPodSandboxRequest{PodSandboxId: stopped.id}); err != nil {
-		t.Fatalf("StopPodSandbox: %v", err)
-	}
+	must(t, s.runtime.StopPodSandbox, &cri.StopPodSandboxRequest{PodSandboxId: stopped.id})
 	ready := &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}
 	notReady := &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_NOTREADY}
 	own := map[string]string{"pod": p.config.Labels["pod"]}
@@ -104,10 +100,7 @@ func (s *suite) sandboxFilters(t *testing.T) {
 		{"own label", &cri.PodSandboxFilter{LabelSelector: own}, true, false},
 		{"label and state", &cri.PodSandboxFilter{LabelSelector: own, State: notReady}, false, false},
 	} {
-		list, err := s.runtime.ListPodSandbox(call(t), &cri.ListPodSandboxRequest{Filter: c.filter})
-		if err != nil {
-			t.Fatalf("ListPodSandbox by %s: %v", c.name, err)
-		}
+		list := must(t, s.runtime.ListPodSandbox, &cri.ListPodSandboxRequest{Filter: c.filter})
 		seen := map[string]*cri.PodSandbox{}
 		for _, item := range list.GetItems() {
 			seen[item.GetId()] = item
@@ -115,7 +108,8 @@ func (s *suite) sandboxFilters(t *testing.T) {
 		equal(t, "first sandbox listed by "+c.name, seen[p.id] != nil, c.first)
 		equal(t, "stopped sandbox listed by "+c.name, seen[stopped.id] != nil, c.second)
 		if item := seen[p.id]; item != nil {
-			if !maps.Equal(item.GetAnnotations(), p.config.GetAnnotations()) || !proto.Equal(item.GetMetadata(), p.config.GetMetadata()) {
+			if !maps.Equal(item.GetAnnotations(), p.config.GetAnnotations()) ||
+				!proto.Equal(item.GetMetadata(), p.config.GetMetadata()) {
 				t.Errorf("listed sandbox differs from its config: %v", item)
 			}
 			equal(t, "listed created_at", item.GetCreatedAt(), s.sandboxStatus(t, p.id).GetCreatedAt())
@@ -128,9 +122,7 @@ func (s *suite) sandboxStop(t *testing.T) {
 	id := p.start(t, p.containerConfig("main", forever()...))
 	created := p.create(t, p.containerConfig("never-started", forever()...))
 	for range 2 { // the second stop finds nothing to do
-		if _, err := s.runtime.StopPodSandbox(call(t), &cri.StopPodSandboxRequest{PodSandboxId: p.id}); err != nil {
-			t.Fatalf("StopPodSandbox: %v", err)
-		}
+		must(t, s.runtime.StopPodSandbox, &cri.StopPodSandboxRequest{PodSandboxId: p.id})
 	}
 	st := s.sandboxStatus(t, p.id)
 	equal(t, "sandbox state", st.GetState(), cri.PodSandboxState_SANDBOX_NOTREADY)
@@ -140,27 +132,20 @@ func (s *suite) sandboxStop(t *testing.T) {
 	equal(t, "exit code", c.GetExitCode(), 137)
 	equal(t, "state of the container never started", s.status(t, created).GetState(), cri.ContainerState_CONTAINER_CREATED)
 
-	_, err := s.runtime.CreateContainer(call(t), &cri.CreateContainerRequest{
-		PodSandboxId: p.id, Config: p.containerConfig("late", forever()...), SandboxConfig: p.config,
-	})
-	if err == nil {
-		t.Error("a container was made in a stopped sandbox")
-	}
-	if _, err := s.runtime.StartContainer(call(t), &cri.StartContainerRequest{ContainerId: created}); err == nil {
-		t.Error("a container was started in a stopped sandbox")
-	}
+	mustFail(t, "a container was created in a stopped sandbox", s.runtime.CreateContainer,
+		&cri.CreateContainerRequest{
+			PodSandboxId: p.id, Config: p.containerConfig("late", forever()...), SandboxConfig: p.config,
+		})
+	mustFail(t, "a container was started in a stopped sandbox", s.runtime.StartContainer,
+		&cri.StartContainerRequest{ContainerId: created})
 }
 
 func (s *suite) sandboxRemove(t *testing.T) {
 	p := s.newPod(t)
 	id := p.start(t, p.containerConfig("main", forever()...))
 	for range 2 {
-		if _, err := s.runtime.RemovePodSandbox(call(t), &cri.RemovePodSandboxRequest{PodSandboxId: p.id}); err != nil {
-			t.Fatalf("RemovePodSandbox: %v", err)
-		}
+		must(t, s.runtime.RemovePodSandbox, &cri.RemovePodSandboxRequest{PodSandboxId: p.id})
 	}
-	_, err := s.runtime.PodSandboxStatus(call(t), &cri.PodSandboxStatusRequest{PodSandboxId: p.id})
-	equal(t, "code for the removed sandbox", status.Code(err), codes.NotFound)
-	_, err = s.runtime.ContainerStatus(call(t), &cri.ContainerStatusRequest{ContainerId: id})
-	equal(t, "code for its container", status.Code(err), codes.NotFound)
+	wantCode(t, codes.NotFound, s.runtime.PodSandboxStatus, &cri.PodSandboxStatusRequest{PodSandboxId: p.id})
+	wantCode(t, codes.NotFound, s.runtime.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: id})
 }

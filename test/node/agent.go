@@ -33,21 +33,21 @@ type Agent struct {
 	Node, Endpoint         string
 	Program                string
 	Flags                  []string
-	CgroupRoot             string              // the name of a cgroup of its own; empty: the flags say
+	CgroupRoot             string              // a cgroup of its own; empty: the cgroup that the flags give
 	User                   *syscall.Credential // nil: this process's
 	Process                *Process            // nil before the first start
-	Client                 *query.Client       // nil before the first answer; it outlives restarts
+	Client                 *query.Client       // nil before the first Connect; it outlives restarts
 	Log                    *Log                // of all runs
 
 	runtime *Runtime
 	closers []func()
 }
 
-// NewAgent prepares an agent with more flags for a test; Start runs it. settle bounds the end of all its pods: at the end
-// of a test that went well they must go through it and leave nothing. tell, if not nil, shows more after a failure.
-func (s *Setup) NewAgent(t *testing.T, settle time.Duration, tell func(), flags ...string) *Agent {
+// NewAgent prepares an agent with more flags for a test; Start runs it. At the end of a test that passed, the agent
+// removes its pods within settle, and they must leave nothing. A test that failed calls report, if it is not nil.
+func (s *Setup) NewAgent(t *testing.T, settle time.Duration, report func(), flags ...string) *Agent {
 	t.Helper()
-	// Not t.TempDir: with a test's name in it the path is too long for a socket.
+	// Not t.TempDir: with the test's name in it, the path is too long for a socket.
 	dir, err := os.MkdirTemp("", "jl-")
 	if err != nil {
 		t.Fatal(err)
@@ -59,20 +59,20 @@ func (s *Setup) NewAgent(t *testing.T, settle time.Duration, tell func(), flags 
 		Node: fmt.Sprintf("jl%d-%d", os.Getpid(), agents.Add(1)), Endpoint: s.Runtime.Endpoint,
 		Program: s.Program, Flags: flags, Log: &Log{file: file}, runtime: s.Runtime,
 	}
-	//nolint:gosec // a user of its own may have to read the folder of manifests
+	//nolint:gosec // an agent of another user may have to read the directory
 	if err := errors.Join(err, os.Mkdir(a.Manifests, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	a.CgroupRoot = a.Node
-	a.makeCgroupRoot()
-	t.Cleanup(func() { a.cleanUp(settle, tell) })
+	a.createCgroupRoot()
+	t.Cleanup(func() { a.cleanUp(settle, report) })
 	return a
 }
 
-// AtTheEnd calls f once the agent has ended and before its folder goes.
+// AtTheEnd calls f after the end of the agent, before its directory is removed.
 func (a *Agent) AtTheEnd(f func()) { a.closers = append(a.closers, f) }
 
-// Args are the command line of `journalet run`.
+// Args returns the command line of `journalet run`.
 func (a *Agent) Args() []string {
 	flags := a.Flags
 	if a.CgroupRoot != "" {
@@ -85,13 +85,13 @@ func (a *Agent) Args() []string {
 	}, flags...)
 }
 
-// Spawn runs the agent, in its own folder, and waits for nothing.
+// Spawn runs the agent in its own directory, and waits for nothing.
 func (a *Agent) Spawn() {
 	a.T.Helper()
 	a.Process = Run(a.T, a.Dir, a.User, a.Log, a.Program, a.Args()...)
 }
 
-// Start runs the agent and waits until it answers.
+// Start runs the agent and waits until it serves requests.
 func (a *Agent) Start() {
 	a.T.Helper()
 	a.Spawn()
@@ -99,10 +99,10 @@ func (a *Agent) Start() {
 	a.Connect()
 }
 
-// Connect waits for an answer. The connection is kept over restarts, and comes back by itself.
+// Connect waits until the agent serves requests. The connection survives restarts: the client reconnects.
 func (a *Agent) Connect() {
 	a.T.Helper()
-	Eventually(a.T, Soon, "an answer of the agent", func() error {
+	Eventually(a.T, Soon, "the agent to serve requests", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), Soon)
 		defer cancel()
 		if a.Client != nil {
@@ -127,7 +127,7 @@ func (a *Agent) Connect() {
 
 func (a *Agent) bus() string { return filepath.Join(a.Root, "bus") }
 
-// forever keeps a connection over restarts of the agent. A cut connection is what a kill looks like: no word of it.
+// forever keeps a connection over restarts of the agent. Each kill cuts it, so that errors are not worth a log line.
 func forever() []nats.Option {
 	return []nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0),
@@ -135,7 +135,7 @@ func forever() []nats.Option {
 	}
 }
 
-// Disconnect forgets the connection, for an agent whose bus will be another one.
+// Disconnect drops the connection, for an agent whose bus will be another one.
 func (a *Agent) Disconnect() {
 	if a.Client != nil {
 		a.Client.Conn().Close()
@@ -143,7 +143,7 @@ func (a *Agent) Disconnect() {
 	}
 }
 
-// Stop ends the agent as systemd does; it must end well.
+// Stop ends the agent as systemd does. It must exit with 0.
 func (a *Agent) Stop() {
 	a.T.Helper()
 	if code := a.Process.End(a.T, syscall.SIGTERM); code != 0 {
@@ -151,23 +151,23 @@ func (a *Agent) Stop() {
 	}
 }
 
-// Kill ends the agent as a crash does.
+// Kill ends the agent with SIGKILL, as a crash does.
 func (a *Agent) Kill() {
 	a.T.Helper()
 	a.Process.End(a.T, syscall.SIGKILL)
 }
 
-// Put writes a manifest as one should: aside, then renamed.
+// Put writes a manifest atomically: to a file aside, which is then renamed.
 func (a *Agent) Put(name, text string) {
 	a.T.Helper()
 	part := filepath.Join(a.Dir, "part-"+name)
-	//nolint:gosec // a user of its own may have to read it
-	if err := errors.Join(os.WriteFile(part, []byte(text), 0o644), os.Rename(part, filepath.Join(a.Manifests, name))); err != nil {
+	err := os.WriteFile(part, []byte(text), 0o644) //nolint:gosec // an agent of another user may have to read it
+	if err := errors.Join(err, os.Rename(part, filepath.Join(a.Manifests, name))); err != nil {
 		a.T.Fatal(err)
 	}
 }
 
-// Remove takes a manifest away.
+// Remove removes a manifest.
 func (a *Agent) Remove(name string) {
 	a.T.Helper()
 	if err := os.Remove(filepath.Join(a.Manifests, name)); err != nil {
@@ -175,9 +175,9 @@ func (a *Agent) Remove(name string) {
 	}
 }
 
-// Pods are the pods as the agent reports them, those that end too.
+// Pods returns the pods as the agent reports them, terminating ones too.
 func (a *Agent) Pods() ([]corev1.Pod, error) {
-	// Not the test's context: it has ended when its clean-up asks.
+	// Not the test's context: it has ended during the test's clean-up.
 	ctx, cancel := context.WithTimeout(context.Background(), Soon)
 	defer cancel()
 	list, err := a.Client.Pods(ctx, "")
@@ -187,7 +187,7 @@ func (a *Agent) Pods() ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// ShortName is the name in the manifest of what the agent calls full.
+// ShortName returns the manifest's name of a static pod: its full name without the node's name.
 func (a *Agent) ShortName(full string) string { return strings.TrimSuffix(full, "-"+a.Node) }
 
 // CLI runs another command of the program on this agent's root directory.
@@ -206,10 +206,10 @@ func (a *Agent) CLI(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// cliTimeout bounds a command; `journal verify` reads all there is.
+// cliTimeout bounds a command; `journal verify` reads the whole journal.
 const cliTimeout = 3 * time.Minute
 
-// Verified has the agent check its journal.
+// Verified checks that the journal is intact.
 func (a *Agent) Verified() {
 	a.T.Helper()
 	if out, errs, code := a.CLI("journal", "verify"); code != 0 || !strings.Contains(out, "whole and unchanged") {
@@ -217,26 +217,27 @@ func (a *Agent) Verified() {
 	}
 }
 
-// Gone tells what is left of the agent's pods: to itself, and on the runtime.
+// Gone returns an error while the agent reports pods. Objects on the runtime without a reported pod fail the test.
 func (a *Agent) Gone() error {
 	pods, err := a.Pods()
 	if err != nil {
 		return err
 	}
 	if len(pods) > 0 {
-		return fmt.Errorf("the agent knows of %d pods, %s first", len(pods), pods[0].Name)
+		return fmt.Errorf("the agent still reports %d pods, %s first", len(pods), pods[0].Name)
 	}
-	// A pod is forgotten once nothing of it is left, so there is nothing to wait for here.
+	// The agent drops a pod once nothing of it is left, so there is nothing to wait for here.
 	sandboxes, containers, err := a.OnRuntime()
 	if err == nil && len(sandboxes)+len(containers) > 0 {
-		a.T.Errorf("the agent knows of no pod, and %d sandboxes and %d containers are on the runtime", len(sandboxes), len(containers))
+		a.T.Errorf("the agent reports no pod, but %d sandboxes and %d containers are on the runtime",
+			len(sandboxes), len(containers))
 	}
 	return err
 }
 
-// cleanUp takes the pods away through the agent, and fails the test if anything stays.
-func (a *Agent) cleanUp(settle time.Duration, tell func()) {
-	defer a.clearAway(tell)
+// cleanUp removes the pods through the agent, and fails the test if anything stays.
+func (a *Agent) cleanUp(settle time.Duration, report func()) {
+	defer a.remove(report)
 	if a.T.Failed() || a.Client == nil || !a.Process.Running() {
 		return
 	}
@@ -251,8 +252,8 @@ func (a *Agent) cleanUp(settle time.Duration, tell func()) {
 	a.Stop()
 }
 
-// clearAway ends what a failed test left, and keeps what can tell of it.
-func (a *Agent) clearAway(tell func()) {
+// remove ends the agent and removes everything that is left of it. The files of a failed test are kept.
+func (a *Agent) remove(report func()) {
 	if a.T.Failed() {
 		if a.Process != nil {
 			a.T.Logf("the agent's log ends with:\n%s", a.Process.Tail())
@@ -261,8 +262,8 @@ func (a *Agent) clearAway(tell func()) {
 			out, errs, _ := a.CLI("pods")
 			a.T.Logf("the agent's pods:\n%s%s", out, errs)
 		}
-		if tell != nil {
-			tell()
+		if report != nil {
+			report()
 		}
 	}
 	if a.Process.Running() {
@@ -293,7 +294,7 @@ func (a *Agent) clearAway(tell func()) {
 	}
 }
 
-// unmountBelow takes down the volumes that a failed test's pods left.
+// unmountBelow unmounts the volumes that the pods of a failed test left.
 func unmountBelow(dir string) {
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	for line := range strings.Lines(string(mounts)) {

@@ -10,7 +10,7 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// hierarchies are where cgroups are made: every mount of cgroup v1, or the one of v2.
+// hierarchies returns the mounts of cgroup v1, or the one mount of cgroup v2.
 func hierarchies() []string {
 	if _, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers")); err == nil {
 		return []string{cgroupMount}
@@ -25,26 +25,27 @@ func hierarchies() []string {
 	return dirs
 }
 
-// makeCgroupRoot makes the cgroup above those of an agent's pods.
-func (a *Agent) makeCgroupRoot() {
+// createCgroupRoot creates the parent of the cgroups of an agent's pods.
+func (a *Agent) createCgroupRoot() {
 	if os.Geteuid() != 0 {
 		return // a test that has no runtime
 	}
 	for _, dir := range hierarchies() {
 		if err := os.MkdirAll(filepath.Join(dir, a.CgroupRoot), 0o755); err != nil { //nolint:gosec // as all cgroups
-			a.T.Fatalf("make a cgroup for the test: %v; run as root with %s writable", err, cgroupMount)
+			a.T.Fatalf("create a cgroup for the test: %v; run as root with %s writable", err, cgroupMount)
 		}
 	}
 }
 
-// PodCgroups are the pods' cgroups that are there, by hierarchy and path below the agent's root; with all, those of containers and classes too.
+// PodCgroups returns the paths of the pods' cgroups that exist in any hierarchy. With all, it returns those of containers
+// and QoS classes too.
 func (a *Agent) PodCgroups(all bool) []string {
 	var found []string
 	for _, dir := range hierarchies() {
 		root := filepath.Join(dir, a.CgroupRoot)
 		_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || !e.IsDir() || path == root {
-				return nil //nolint:nilerr // one that went away in the meantime
+				return nil //nolint:nilerr // removed in the meantime
 			}
 			if isPod := strings.HasPrefix(e.Name(), "pod"); isPod || all {
 				found = append(found, path)
@@ -56,7 +57,8 @@ func (a *Agent) PodCgroups(all bool) []string {
 	return found
 }
 
-// Cgroup reads a file of a cgroup below the agent's root, of a controller where there are several hierarchies; "" if it is not there.
+// Cgroup reads a file of a cgroup below the agent's root: "" if it does not exist. The controller names the hierarchy of
+// cgroup v1.
 func (a *Agent) Cgroup(controller, path, file string) string {
 	dir := filepath.Join(cgroupMount, controller)
 	if len(hierarchies()) == 1 {
@@ -66,18 +68,18 @@ func (a *Agent) Cgroup(controller, path, file string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// removeCgroups removes the agent's cgroups. Those of pods must have gone before.
+// removeCgroups removes the agent's cgroups. The agent must have removed those of pods before.
 func (a *Agent) removeCgroups() {
 	if left := a.PodCgroups(false); len(left) > 0 && !a.T.Failed() {
 		a.T.Errorf("%d cgroups of pods are left at the end, %s first", len(left), left[0])
 	}
 	all := a.PodCgroups(true)
-	slices.Reverse(all) // what is below comes first
+	slices.Reverse(all) // children first
 	for _, dir := range hierarchies() {
 		all = append(all, filepath.Join(dir, a.CgroupRoot))
 	}
 	for _, dir := range all {
-		// One of a test that failed may be in use.
+		// A cgroup of a failed test may be in use.
 		if err := os.Remove(dir); err != nil && !os.IsNotExist(err) && !a.T.Failed() {
 			a.T.Errorf("remove the test's cgroup: %v", err)
 		}

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// Image is the image that the lab has.
+	// Image is the lab's image.
 	Image = "docker.io/library/busybox:1.36"
-	// Idle is a script that ends at once when it is told to.
+	// Idle is a script that exits with 0 at once on SIGTERM.
 	Idle = "trap 'exit 0' TERM; sleep 100000 & wait"
 )
 
-// Pod is a pod of one container "main" that runs a script, with a grace period of 2 s.
+// Pod returns a pod of one container "main" that runs a script, with a grace period of 2 s.
 func Pod(name, image, script string, change ...func(*corev1.Pod)) *corev1.Pod {
 	grace := int64(2)
 	p := &corev1.Pod{
@@ -30,27 +30,28 @@ func Pod(name, image, script string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// Shell is a container that runs a script.
+// Shell returns a container that runs a script.
 func Shell(name, image, script string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"sh", "-c", script},
 	}
 }
 
-// Scratch gives each container of the pod a volume at /v that outlives its runs.
+// Scratch mounts an emptyDir at /v in each container of the pod. It outlives restarts of the containers.
 func Scratch(p *corev1.Pod) {
-	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	emptyDir := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: emptyDir}}
 	for i := range p.Spec.Containers {
 		p.Spec.Containers[i].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 	}
 }
 
-// Restarts gives the pod a restart policy.
+// Restarts returns a change that sets the pod's restart policy.
 func Restarts(policy corev1.RestartPolicy) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }
 }
 
-// Manifest is a pod as a file.
+// Manifest returns a pod as YAML.
 func Manifest(p *corev1.Pod) string {
 	b, err := yaml.Marshal(p)
 	if err != nil {
@@ -59,7 +60,7 @@ func Manifest(p *corev1.Pod) string {
 	return string(b)
 }
 
-// Container is the status of a pod's container, or an empty one. There need be no pod.
+// Container returns the status of a pod's container: an empty one without such a container, or without a pod.
 func Container(p *corev1.Pod, name string) corev1.ContainerStatus {
 	if p == nil {
 		return corev1.ContainerStatus{}
@@ -72,7 +73,7 @@ func Container(p *corev1.Pod, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// Condition is the status of a pod's condition, "" if it has none.
+// Condition returns the status of a pod's condition, "" without such a condition.
 func Condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
 	for _, c := range p.Status.Conditions {
 		if c.Type == kind {
@@ -82,7 +83,7 @@ func Condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStat
 	return ""
 }
 
-// Ready tells whether a pod and all its containers run.
+// Ready reports whether the pod is running and ready. A nil pod is not.
 func Ready(p *corev1.Pod) bool {
 	return p != nil && p.Status.Phase == corev1.PodRunning && Condition(p, corev1.PodReady) == corev1.ConditionTrue
 }

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// Soon bounds what takes an agent alone: a start, a stop, an answer.
+	// Soon bounds what needs no runtime: a start, a stop, a request of the agent.
 	Soon = 30 * time.Second
-	// again is the pause between looks at what tells of no change.
+	// again is the time between two polls.
 	again = 50 * time.Millisecond
-	// tailLines is how much of a log a failure shows.
+	// tailLines bounds the part of a log that a failure shows.
 	tailLines = 40
 )
 
-// Log takes what processes say, one after the other.
+// Log collects the output of processes that run one after the other.
 type Log struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -29,7 +29,7 @@ type Log struct {
 	file    *os.File      // takes a copy, if not nil
 }
 
-// Write takes a piece of a log.
+// Write appends to the log.
 func (l *Log) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *Log) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Text is what was said so far, and a channel that closes with the next word.
+// Text returns the output so far, and a channel that closes with the next write.
 func (l *Log) Text() (string, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,17 +59,18 @@ type Process struct {
 	Cmd  *exec.Cmd
 	done chan struct{}
 	log  *Log
-	from int // where its own words begin
+	from int // where its output begins in log
 }
 
-// Run starts a program in a folder, this process's if dir is empty. A nil user is this process's, a nil log one of its own.
+// Run starts a program in a directory. An empty dir and a nil user are this process's own; a nil log is a new one.
 func Run(t *testing.T, dir string, user *syscall.Credential, log *Log, program string, args ...string) *Process {
 	t.Helper()
 	if log == nil {
 		log = new(Log)
 	}
 	before, _ := log.Text()
-	p := &Process{Cmd: exec.Command(program, args...), done: make(chan struct{}), log: log, from: len(before)} //nolint:gosec // the program under test
+	cmd := exec.Command(program, args...) //nolint:gosec // the program under test
+	p := &Process{Cmd: cmd, done: make(chan struct{}), log: log, from: len(before)}
 	p.Cmd.Dir, p.Cmd.Stderr, p.Cmd.Stdout = dir, log, log
 	if user != nil {
 		p.Cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
@@ -78,25 +79,25 @@ func Run(t *testing.T, dir string, user *syscall.Credential, log *Log, program s
 		t.Fatal(err)
 	}
 	go func() {
-		_ = p.Cmd.Wait() // the state tells
+		_ = p.Cmd.Wait() // ProcessState holds the exit status
 		close(p.done)
 	}()
 	return p
 }
 
-// Text is what this run has said so far.
+// Text returns the output of this run so far.
 func (p *Process) Text() string {
 	text, _ := p.log.Text()
 	return text[p.from:]
 }
 
-// Tail is the end of that.
+// Tail returns the last lines of Text.
 func (p *Process) Tail() string {
 	lines := strings.Split(p.Text(), "\n")
 	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }
 
-// Expect waits for words in the run's log.
+// Expect waits for words in the output of this run.
 func (p *Process) Expect(t *testing.T, words string) {
 	t.Helper()
 	deadline := time.After(Soon)
@@ -109,15 +110,15 @@ func (p *Process) Expect(t *testing.T, words string) {
 		case <-written:
 		case <-p.done:
 			if !strings.Contains(p.Text(), words) {
-				t.Fatalf("the agent ended (%s) before it said %q:\n%s", p.Cmd.ProcessState, words, p.Tail())
+				t.Fatalf("the agent ended (%s) before it logged %q:\n%s", p.Cmd.ProcessState, words, p.Tail())
 			}
 		case <-deadline:
-			t.Fatalf("the agent did not say %q within %s:\n%s", words, Soon, p.Tail())
+			t.Fatalf("the agent did not log %q within %s:\n%s", words, Soon, p.Tail())
 		}
 	}
 }
 
-// Running tells whether the process has not ended. No process does not run.
+// Running reports whether the process runs. A nil process does not.
 func (p *Process) Running() bool {
 	if p == nil {
 		return false
@@ -130,8 +131,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// End sends a signal to a running process and waits for the exit status; -1 for one that a signal ended. A process that
-// had ended by itself is a failure.
+// End sends a signal to a running process and returns its exit status, -1 after a signal that it does not handle. A
+// process that has ended before fails the test.
 func (p *Process) End(t *testing.T, s syscall.Signal) int {
 	t.Helper()
 	if !p.Running() {
@@ -143,19 +144,19 @@ func (p *Process) End(t *testing.T, s syscall.Signal) int {
 	return p.Ended(t)
 }
 
-// Ended waits for the exit status of a process that ends by itself.
+// Ended waits for the end of a process and returns its exit status.
 func (p *Process) Ended(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.done:
 	case <-time.After(Soon):
-		_ = p.Cmd.Process.Kill() // it did not end when it was told
+		_ = p.Cmd.Process.Kill()
 		t.Fatalf("the agent did not end within %s:\n%s", Soon, p.Tail())
 	}
 	return p.Cmd.ProcessState.ExitCode()
 }
 
-// Eventually asks again until there is no error: for what tells nobody when it changes.
+// Eventually repeats try until it returns no error: for a condition that announces no change.
 func Eventually(t *testing.T, within time.Duration, what string, try func() error) {
 	t.Helper()
 	deadline := time.After(within)

@@ -20,21 +20,21 @@ const (
 	MaxMessageBytes = 16 << 20
 	// buildTimeout bounds the build of the agent with a cold cache.
 	buildTimeout = 10 * time.Minute
-	// reachTimeout bounds the first question to the runtime.
+	// reachTimeout bounds the first call of the runtime.
 	reachTimeout = 10 * time.Second
-	// callTimeout bounds a question that a test puts to the runtime, which may be on its way back.
+	// callTimeout bounds a test's call of the runtime, which may be restarting.
 	callTimeout = 30 * time.Second
 
 	program = "github.com/journalet/journalet/cmd/journalet"
 )
 
-// Labels and annotations by which the runtime's objects are found.
+// Labels and annotations of the runtime's objects.
 const (
 	PodNameLabel       = "io.kubernetes.pod.name"
 	PodUIDLabel        = "io.kubernetes.pod.uid"
 	PodNamespaceLabel  = "io.kubernetes.pod.namespace"
 	ContainerNameLabel = "io.kubernetes.container.name"
-	// AgentMark is the annotation with the agent's id on all that it makes.
+	// AgentMark is the annotation with the id of the agent that created the object.
 	AgentMark = "journalet.io/agent"
 )
 
@@ -44,14 +44,14 @@ type Setup struct {
 	Runtime *Runtime
 }
 
-// Run builds the program, reaches the runtime at the endpoint that find gives, and runs the tests. It returns their exit
-// status.
+// Run builds the program, connects to the runtime at the endpoint that find returns, and runs the tests. It returns
+// their exit status.
 func (s *Setup) Run(m *testing.M, find func() (string, error)) (int, error) {
 	dir, err := os.MkdirTemp("", "jl-bin-")
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the temporary folder
+	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the temporary directory
 	if s.Program, err = Build(dir); err != nil {
 		return 0, err
 	}
@@ -66,7 +66,7 @@ func (s *Setup) Run(m *testing.M, find func() (string, error)) (int, error) {
 	return m.Run(), nil
 }
 
-// Build builds the program into a directory, and returns its path.
+// Build builds the program in a directory and returns its path.
 func Build(dir string) (string, error) {
 	path := filepath.Join(dir, "journalet")
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
@@ -86,7 +86,7 @@ type Runtime struct {
 	conn     *grpc.ClientConn
 }
 
-// Dial connects to the runtime and asks it something, so that a run without one fails at once.
+// Dial connects to the runtime and calls it once, so that a run without one fails at once.
 func Dial(endpoint string) (*Runtime, error) {
 	if endpoint[0] == '/' {
 		endpoint = "unix://" + endpoint
@@ -100,17 +100,17 @@ func Dial(endpoint string) (*Runtime, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
 	if _, err := r.Version(ctx, &cri.VersionRequest{}); err != nil {
-		return nil, fmt.Errorf("no CRI runtime answers at %s: %w", endpoint, err)
+		return nil, fmt.Errorf("no CRI runtime responds at %s: %w", endpoint, err)
 	}
 	return r, nil
 }
 
-// Bounded is a context for one question to the runtime.
+// Bounded returns a context for one call of the runtime.
 func Bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), callTimeout)
 }
 
-// Of is all of one node's pods on the runtime, in any state.
+// Of returns the sandboxes and containers of one node's pods, in any state.
 func (r *Runtime) Of(node string) ([]*cri.PodSandbox, []*cri.Container, error) {
 	ctx, cancel := Bounded()
 	defer cancel()
@@ -137,7 +137,8 @@ func (r *Runtime) Of(node string) ([]*cri.PodSandbox, []*cri.Container, error) {
 	return sandboxes, containers, nil
 }
 
-// OnRuntime is all that this agent made, in any state. What has its pods' names without its mark is an error.
+// OnRuntime returns the sandboxes and containers of this agent's pods, in any state. If not all of them carry one
+// agent's mark, it returns an error.
 func (a *Agent) OnRuntime() ([]*cri.PodSandbox, []*cri.Container, error) {
 	sandboxes, containers, err := a.runtime.Of(a.Node)
 	marks := map[string]bool{}
@@ -148,12 +149,12 @@ func (a *Agent) OnRuntime() ([]*cri.PodSandbox, []*cri.Container, error) {
 		marks[c.GetAnnotations()[AgentMark]] = true
 	}
 	if err == nil && (len(marks) > 1 || marks[""]) {
-		err = fmt.Errorf("what the agent made carries the marks %v, want one", marks)
+		err = fmt.Errorf("the agent's sandboxes and containers carry the marks %v, want one", marks)
 	}
 	return sandboxes, containers, err
 }
 
-// Container is what the runtime tells of a container, named as in a pod's status or without the runtime's name.
+// Container returns the CRI status of a container. The id may have the runtime's prefix, as in a pod's status.
 func (r *Runtime) Container(id string) (*cri.ContainerStatus, error) {
 	ctx, cancel := Bounded()
 	defer cancel()
@@ -161,7 +162,7 @@ func (r *Runtime) Container(id string) (*cri.ContainerStatus, error) {
 	return answer.GetStatus(), err
 }
 
-// BareID takes the runtime's name off an id as a pod's status has it.
+// BareID returns a container id of a pod's status without the runtime's prefix.
 func BareID(id string) string {
 	if _, bare, ok := strings.Cut(id, "://"); ok {
 		return bare
@@ -169,7 +170,7 @@ func BareID(id string) string {
 	return id
 }
 
-// Exec runs a command in a container and returns what it prints.
+// Exec runs a command in a container and returns its stdout. Another exit code than 0 fails the test.
 func (r *Runtime) Exec(t *testing.T, id string, command ...string) string {
 	t.Helper()
 	ctx, cancel := Bounded()
@@ -184,7 +185,7 @@ func (r *Runtime) Exec(t *testing.T, id string, command ...string) string {
 	return string(answer.GetStdout())
 }
 
-// RemoveSandbox clears away what a failed test left.
+// RemoveSandbox stops and removes a sandbox that a failed test left.
 func (r *Runtime) RemoveSandbox(id string) {
 	ctx, cancel := Bounded()
 	defer cancel()
@@ -192,5 +193,5 @@ func (r *Runtime) RemoveSandbox(id string) {
 	_, _ = r.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
 }
 
-// Conn is the connection to the runtime.
+// Conn returns the connection to the runtime.
 func (r *Runtime) Conn() *grpc.ClientConn { return r.conn }
