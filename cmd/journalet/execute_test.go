@@ -67,7 +67,7 @@ func agentRoot(t *testing.T) string {
 	return root
 }
 
-func TestExitCodesTellWhatKindOfErrorItWas(t *testing.T) {
+func TestExitCodesClassifyErrors(t *testing.T) {
 	root := agentRoot(t)
 	empty := t.TempDir()
 	for _, c := range []struct {
@@ -136,7 +136,7 @@ func TestFollowingEndsQuietlyWhenItIsInterrupted(t *testing.T) {
 	w.Close()
 }
 
-func TestEveryCommandHasAnExampleAndALineOfHelp(t *testing.T) {
+func TestEveryCommandHasAnExampleAndHelp(t *testing.T) {
 	a, _ := testApp()
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

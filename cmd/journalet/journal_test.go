@@ -68,7 +68,7 @@ func copyTree(t *testing.T, from string) string {
 	return to
 }
 
-func TestAJournalWithoutAnAgentIsCheckedWhereItLies(t *testing.T) {
+func TestJournalWithoutAnAgentIsReadFromItsFiles(t *testing.T) {
 	root := stoppedRoot(t)
 	block, err := os.ReadFile(theBlock(root))
 	if err != nil {
@@ -107,7 +107,7 @@ func TestAJournalWithoutAnAgentIsCheckedWhereItLies(t *testing.T) {
 	}
 }
 
-func TestRecordsThatWereLostAndToldAreShownAndNoLongerWrong(t *testing.T) {
+func TestLostRecordsThatTheJournalReportsAreNoError(t *testing.T) {
 	root := stoppedRoot(t)
 	if err := os.Remove(theBlock(root)); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestAStoredJournalIsPrintedAsJSONOfTheSameForm(t *testing.T) {
 	}
 }
 
-func TestARunningAgentIsAskedForItsJournal(t *testing.T) {
+func TestRunningAgentServesItsJournal(t *testing.T) {
 	root := agentRoot(t)
 	for _, what := range []string{"verify", "size"} {
 		code, _, errs := run(t.Context(), "journal", what, "--root-dir", root)

@@ -100,13 +100,13 @@ type eventView struct {
 	a      *app
 	ctx    context.Context
 	d      *query.Describer
-	teller *query.Teller
+	teller *query.Renderer
 	colour bool
 }
 
 func newEventView(ctx context.Context, a *app, c *query.Client) *eventView {
 	v := &eventView{a: a, ctx: ctx, d: query.NewDescriber(), colour: colour(a.out)}
-	v.teller = query.NewTeller(v.d, c.Record)
+	v.teller = query.NewRenderer(v.d, c.Record)
 	// Names are a help only: without them pods go by their UIDs.
 	if pods, err := c.Pods(ctx, ""); err == nil {
 		for i := range pods.Items {
@@ -131,7 +131,7 @@ func (v *eventView) paint(code, s string) string {
 }
 
 func (v *eventView) print(f bus.Flat) error {
-	l := v.teller.Tell(v.ctx, f)
+	l := v.teller.Render(v.ctx, f)
 	who := f.Author
 	if r, err := messages.ParseRef(f.Author); err == nil {
 		who = v.d.Actor(r)

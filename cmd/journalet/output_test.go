@@ -75,7 +75,7 @@ func TestPodsAsATable(t *testing.T) {
 	}
 }
 
-func TestAWatchedTablePrintsOnlyRowsThatChangedBelowTheirHeadings(t *testing.T) {
+func TestWatchedTablePrintsOnlyChangedRowsInTheirColumns(t *testing.T) {
 	a, out := testApp()
 	table := &podTable{table: table{w: a.out}}
 	table.show(now, somePods(), true)
@@ -94,7 +94,7 @@ func TestAWatchedTablePrintsOnlyRowsThatChangedBelowTheirHeadings(t *testing.T) 
 	}
 }
 
-func TestAPodIsDescribedForPeople(t *testing.T) {
+func TestPodIsDescribed(t *testing.T) {
 	p := &somePods().Items[1]
 	p.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: ago(time.Minute), Reason: "ContainersNotReady", Message: "containers with unready status: [a]"},

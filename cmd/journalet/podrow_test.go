@@ -52,7 +52,7 @@ func withInit(p *corev1.Pod, sidecar bool, states ...corev1.ContainerState) *cor
 	return p
 }
 
-func TestTheStatusColumnSaysWhatKubectlSays(t *testing.T) {
+func TestStatusColumnEqualsKubectls(t *testing.T) {
 	removed := func(p *corev1.Pod) *corev1.Pod {
 		p.DeletionTimestamp = ptr.To(ago(time.Second))
 		return p
@@ -112,7 +112,7 @@ func TestTheStatusColumnSaysWhatKubectlSays(t *testing.T) {
 	}
 }
 
-func TestRestartsTellWhenTheLastOneWas(t *testing.T) {
+func TestRestartsShowTheAgeOfTheLastOne(t *testing.T) {
 	p := shown(corev1.PodRunning, running(), running())
 	if s := summarize(p); s.restartsText(now) != "0" {
 		t.Errorf("none: %q", s.restartsText(now))

@@ -12,7 +12,7 @@ import (
 	"github.com/journalet/journalet/runtime/api/query"
 )
 
-func TestWhatAnEndingPodWaitsForIsShownWithItsAge(t *testing.T) {
+func TestTerminatingPodShowsItsWaitsWithTheirAge(t *testing.T) {
 	a, out := testApp()
 	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{
 		Pod: &somePods().Items[1],
@@ -28,7 +28,7 @@ func TestWhatAnEndingPodWaitsForIsShownWithItsAge(t *testing.T) {
 	}
 }
 
-func TestWhatAPodWaitsForThatIsNotAdmittedIsNoEnd(t *testing.T) {
+func TestPodPendingAdmissionShowsItsWaits(t *testing.T) {
 	a, out := testApp()
 	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{
 		Pod: &somePods().Items[1], Stage: "Admitting",
@@ -39,7 +39,7 @@ func TestWhatAPodWaitsForThatIsNotAdmittedIsNoEnd(t *testing.T) {
 	}
 }
 
-func TestAnOrphanSaysWhatItIsAndWhenItGoes(t *testing.T) {
+func TestOrphanShowsItsDeletionAndItsDeadline(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u"}}
 	p.Status = corev1.PodStatus{Phase: corev1.PodUnknown, Reason: pod.ReasonOrphan}
 	if s := summarize(p); s.status != "Orphan" {

@@ -89,7 +89,7 @@ func TestEveryFieldOfTheAPIIsClassified(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreValidAndFieldsWrittenOutAsDefaultsGiveNoWarning(t *testing.T) {
+func TestDefaultsAreValidAndExplicitDefaultsGiveNoWarning(t *testing.T) {
 	c, problems := mustLoad(t)
 	if len(problems) > 0 || c.StaticPodPath != DefaultStaticPodPath || c.MaxPods != 110 {
 		t.Fatalf("%v, %+v", problems, c)

@@ -1,13 +1,13 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -16,21 +16,21 @@ import (
 const (
 	// maxRemembered bounds what a Describer keeps of each kind; the oldest is forgotten first.
 	maxRemembered = 4096
-	// maxText bounds what of a foreign message (a runtime's error, say) is told in one line, in bytes.
+	// maxText bounds the part of a message from elsewhere, such as a runtime's error, that one line shows, in bytes.
 	maxText = 240
 )
 
-// Describer puts events into words. It remembers names, calls and observations as it meets them, so
-// that later events can be told by them: events are to be shown to it in the journal's order. The
-// words of an event that it meets alone are poorer, never wrong. It is not safe for concurrent use.
+// Describer describes events in words. It remembers the names, calls and observations of earlier events to describe
+// later ones, so it must get the events in the journal's order. Without the earlier events a description has less
+// detail but is not wrong. It is not safe for concurrent use.
 type Describer struct {
-	names    memory[string]
-	full     memory[string] // namespace/name
-	calls    memory[string] // by intent id
+	names    memory[string]   // by pod UID
+	full     memory[string]   // namespace/name by pod UID
+	calls    memory[callText] // by intent id
 	observed memory[*journaletv1.PodObserved]
 }
 
-// NewDescriber makes one that has met nothing.
+// NewDescriber returns a Describer that remembers nothing yet.
 func NewDescriber() *Describer { return &Describer{} }
 
 // memory is a bounded map.
@@ -53,7 +53,7 @@ func (m *memory[V]) put(k string, v V) {
 	m.m[k] = v
 }
 
-// Name tells the namespace and name of the pod with a UID.
+// Name records the namespace and name of the pod with a UID.
 func (d *Describer) Name(uid, namespace, name string) {
 	if uid != "" && name != "" {
 		d.names.put(uid, name)
@@ -61,16 +61,16 @@ func (d *Describer) Name(uid, namespace, name string) {
 	}
 }
 
-// which tells a pod that another one is told of: by namespace and name, as far as they are known, and by its UID, since a name
-// may be another pod's by now.
-func (d *Describer) which(uid string) string {
+// podRef formats namespace/name (UID uid), or the UID if the name is unknown. The UID is always there: names are
+// reused.
+func (d *Describer) podRef(uid string) string {
 	if name := d.full.m[uid]; name != "" {
 		return name + " (UID " + uid + ")"
 	}
 	return uid
 }
 
-// Actor is an actor for people: a pod by its name where that is known.
+// Actor formats an actor for display: a pod by its name if it is known.
 func (d *Describer) Actor(r messages.Ref) string {
 	if r.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
 		return "pod/" + d.podName(r.ID)
@@ -96,50 +96,59 @@ func (d *Describer) actorText(s string) string {
 	return d.Actor(r)
 }
 
-// Describe tells one event in a short line, without remembering anything.
+// Describe returns one event as a short line, without the detail of earlier events.
 func Describe(author messages.Ref, e *journaletv1.Event) string {
 	return NewDescriber().Describe("", author, e)
 }
 
-// Describe tells one event in a short line. id is the decision's, empty for a fact.
+// Describe returns one event as a short line. id is the decision's id, empty for a fact.
 func (d *Describer) Describe(id string, author messages.Ref, e *journaletv1.Event) string {
 	for _, p := range namedPods(e) {
 		d.Name(p.GetUid(), p.GetNamespace(), p.GetName())
 	}
-	for _, f := range []func(string, messages.Ref, *journaletv1.Event) string{d.agentEvent, d.podEvent, d.callEvent, d.imageOrNode, d.resizeEvent} {
-		if s := f(id, author, e); s != "" {
+	for _, describe := range d.describers() {
+		if s := describe(id, e); s != "" {
 			return s
 		}
 	}
 	if name := messages.EventName(e); name != "" {
 		return strings.ReplaceAll(name, "_", " ")
 	}
-	return "an event of a newer version"
+	return "event of a newer version"
 }
 
-func (d *Describer) agentEvent(_ string, _ messages.Ref, e *journaletv1.Event) string {
+// describers return "" for events that they do not describe.
+func (d *Describer) describers() []func(id string, e *journaletv1.Event) string {
+	return []func(string, *journaletv1.Event) string{
+		d.agentEvent, d.sourceEvent, d.podEvent, d.callEvent, d.imageEvent, d.admissionEvent, d.resizeEvent,
+	}
+}
+
+func (d *Describer) agentEvent(_ string, e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
-		return fmt.Sprintf("agent %s started on %s (run %d)", k.AgentStarted.GetVersion(), k.AgentStarted.GetConfig().GetNodeName(), k.AgentStarted.GetEpoch())
+		s := k.AgentStarted
+		return fmt.Sprintf("agent %s started on node %s (epoch %d)", s.GetVersion(), s.GetConfig().GetNodeName(),
+			s.GetEpoch())
 	case *journaletv1.Event_AgentStopped:
 		return withMessage("agent stopped", k.AgentStopped.GetReason())
 	case *journaletv1.Event_JournalDamaged:
 		return withMessage("journal damaged", k.JournalDamaged.GetMessage())
 	case *journaletv1.Event_Quarantined:
 		q := k.Quarantined
-		return withMessage(fmt.Sprintf("quarantine %s, which failed on #%d (%s)", d.actorText(q.GetKind()+"/"+q.GetId()), q.GetCause(), decisionError(q.GetCode())), q.GetMessage())
+		who := d.actorText(q.GetKind() + "/" + q.GetId())
+		s := fmt.Sprintf("quarantined %s: it failed on #%d (%s)", who, q.GetCause(), decisionError(q.GetCode()))
+		return withMessage(s, q.GetMessage())
 	case *journaletv1.Event_QuarantineLifted:
-		return "release " + d.actorText(k.QuarantineLifted.GetKind()+"/"+k.QuarantineLifted.GetId()) + " from quarantine"
+		return "lifted the quarantine of " + d.actorText(k.QuarantineLifted.GetKind()+"/"+k.QuarantineLifted.GetId())
 	case *journaletv1.Event_TimerFired:
 		return fmt.Sprintf("timer %q fired", k.TimerFired.GetName())
 	case *journaletv1.Event_TimerSet:
-		return fmt.Sprintf("set timer %q to %s", k.TimerSet.GetName(), span(k.TimerSet.GetDuration().AsDuration()))
+		return fmt.Sprintf("timer %q set to %s", k.TimerSet.GetName(), span(k.TimerSet.GetDuration().AsDuration()))
 	case *journaletv1.Event_TimerCleared:
-		return fmt.Sprintf("clear timer %q", k.TimerCleared.GetName())
+		return fmt.Sprintf("timer %q cleared", k.TimerCleared.GetName())
 	case *journaletv1.Event_RuntimeHealthChanged:
 		return runtimeHealth(k.RuntimeHealthChanged)
-	case *journaletv1.Event_ManifestsRead:
-		return manifestsRead(k.ManifestsRead)
 	}
 	return ""
 }
@@ -147,15 +156,15 @@ func (d *Describer) agentEvent(_ string, _ messages.Ref, e *journaletv1.Event) s
 func runtimeHealth(h *journaletv1.RuntimeHealthChanged) string {
 	name := strings.TrimSpace(h.GetRuntimeName() + " " + h.GetRuntimeVersion())
 	if name == "" {
-		name = "the runtime"
+		name = "container runtime"
 	}
 	switch {
 	case h.GetRuntimeReady() && h.GetNetworkReady():
-		return name + " is ready"
+		return name + " ready"
 	case h.GetRuntimeReady():
-		return withMessage(name+" is ready, its network is not", h.GetMessage())
+		return withMessage(name+" ready, network not ready", h.GetMessage())
 	}
-	return withMessage(name+" is not ready", h.GetMessage())
+	return withMessage(name+" not ready", h.GetMessage())
 }
 
 func manifestsRead(r *journaletv1.ManifestsRead) string {
@@ -169,88 +178,101 @@ func manifestsRead(r *journaletv1.ManifestsRead) string {
 		case f.GetUnreadable():
 			p += " (unreadable)"
 		case len(f.GetPods()) == 0 && len(f.GetProblems()) == 0:
-			p += " (gone)"
+			p += " (removed)"
 		}
 		paths = append(paths, p)
 	}
-	s := fmt.Sprintf("source %s was read: nothing new", r.GetSource())
-	if len(paths) > 0 {
-		s = fmt.Sprintf("source %s was read: %s with %s", r.GetSource(), list(paths, 3), count(pods, "pod"))
+	s := "read source " + r.GetSource()
+	if len(paths) == 0 {
+		return s + ": no changes"
 	}
+	s += fmt.Sprintf(": %s with %s", list(paths, 3), count(pods, "pod"))
 	if problems > 0 {
 		s += ", " + count(problems, "problem")
 	}
 	return s
 }
 
-func (d *Describer) podEvent(_ string, _ messages.Ref, e *journaletv1.Event) string {
+func (d *Describer) sourceEvent(_ string, e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
-	case *journaletv1.Event_PodObserved:
-		return d.podObserved(k.PodObserved)
+	case *journaletv1.Event_ManifestsRead:
+		return manifestsRead(k.ManifestsRead)
 	case *journaletv1.Event_PodUpdated:
 		u := k.PodUpdated
 		verb := map[journaletv1.PodOperation]string{
-			journaletv1.PodOperation_POD_OPERATION_ADD: "run", journaletv1.PodOperation_POD_OPERATION_UPDATE: "change", journaletv1.PodOperation_POD_OPERATION_REMOVE: "remove",
+			journaletv1.PodOperation_POD_OPERATION_ADD:    "added",
+			journaletv1.PodOperation_POD_OPERATION_REMOVE: "removed",
 		}[u.GetOperation()]
-		return fmt.Sprintf("%s pod %s/%s (source %s)", or(verb, "update"), u.GetPod().GetNamespace(), u.GetPod().GetName(), u.GetSource())
+		return fmt.Sprintf("%s pod %s (source %s)", cmp.Or(verb, "updated"), refName(u.GetPod()), u.GetSource())
 	case *journaletv1.Event_ManifestIgnored:
 		i := k.ManifestIgnored
-		return withMessage(fmt.Sprintf("ignore pod %s/%s in %s (%s)", i.GetPod().GetNamespace(), i.GetPod().GetName(), i.GetPath(), i.GetReason()), i.GetMessage())
+		s := fmt.Sprintf("ignored pod %s in %s (%s)", refName(i.GetPod()), i.GetPath(), i.GetReason())
+		return withMessage(s, i.GetMessage())
 	case *journaletv1.Event_SourceReady:
-		return fmt.Sprintf("source %s is ready", k.SourceReady.GetSource())
+		return fmt.Sprintf("source %s synced", k.SourceReady.GetSource())
 	case *journaletv1.Event_SourceSettled:
-		return fmt.Sprintf("tell the node that source %s has been read", k.SourceSettled.GetSource())
+		return fmt.Sprintf("reported to the node that source %s is synced", k.SourceSettled.GetSource())
 	case *journaletv1.Event_SourceAsked:
-		return fmt.Sprintf("ask source %s to tell when it has been read", k.SourceAsked.GetSource())
+		return fmt.Sprintf("requested a report once source %s is synced", k.SourceAsked.GetSource())
 	case *journaletv1.Event_UidRequested:
-		return fmt.Sprintf("ask for the UID %s for source %s", k.UidRequested.GetUid(), k.UidRequested.GetSource())
+		return fmt.Sprintf("requested UID %s for source %s", k.UidRequested.GetUid(), k.UidRequested.GetSource())
 	case *journaletv1.Event_UidWithdrawn:
-		return fmt.Sprintf("give the UID %s of source %s back", k.UidWithdrawn.GetUid(), k.UidWithdrawn.GetSource())
+		return fmt.Sprintf("withdrew UID %s of source %s", k.UidWithdrawn.GetUid(), k.UidWithdrawn.GetSource())
 	case *journaletv1.Event_UidGranted:
-		return fmt.Sprintf("give source %s the UID %s", k.UidGranted.GetSource(), k.UidGranted.GetUid())
+		return fmt.Sprintf("granted UID %s to source %s", k.UidGranted.GetUid(), k.UidGranted.GetSource())
 	case *journaletv1.Event_UidDeferred:
-		return fmt.Sprintf("let source %s wait for the UID %s, which source %s has", k.UidDeferred.GetSource(), k.UidDeferred.GetUid(), k.UidDeferred.GetHolder())
+		u := k.UidDeferred
+		return fmt.Sprintf("deferred UID %s for source %s: source %s has it", u.GetUid(), u.GetSource(), u.GetHolder())
 	case *journaletv1.Event_OrphanFound:
-		return fmt.Sprintf("no source has named pod %s", k.OrphanFound.GetUid())
+		return fmt.Sprintf("found orphan pod %s: in the runtime, in no source", k.OrphanFound.GetUid())
 	case *journaletv1.Event_OrphanConfirmed:
-		return fmt.Sprintf("every source has been read and none names pod %s: clear it away", k.OrphanConfirmed.GetUid())
+		return fmt.Sprintf("confirmed orphan pod %s, all sources are synced: deleting it", k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_PodForgotten:
-		return "forget pod " + d.podName(k.PodForgotten.GetUid())
-	case *journaletv1.Event_PodStatusChanged:
-		return statusChanged(k.PodStatusChanged)
-	case *journaletv1.Event_PodTerminating:
-		return podEnding(k.PodTerminating)
-	case *journaletv1.Event_PodTerminated:
-		return fmt.Sprintf("pod %s has terminated (%s)", d.podName(k.PodTerminated.GetUid()), enumName(k.PodTerminated.GetPhase().String(), "POD_PHASE_"))
-	case *journaletv1.Event_PodFinished:
-		return fmt.Sprintf("pod %s has finished: nothing is left of it", d.podName(k.PodFinished.GetUid()))
-	case *journaletv1.Event_ProbesSet:
-		return probesSet(k.ProbesSet)
-	case *journaletv1.Event_AllContainersRestarting:
-		if k.AllContainersRestarting.GetAllStopped() {
-			return "all containers have ended and begin again"
-		}
-		return "all containers are to begin again: a rule of container " + k.AllContainersRestarting.GetContainer() + " asks for it"
-	case *journaletv1.Event_ReadinessGatesSet:
-		return gatesSet(k.ReadinessGatesSet)
-	case *journaletv1.Event_ReadinessGatesRead:
-		return gatesRead(k.ReadinessGatesRead)
-	case *journaletv1.Event_ProbeResult:
-		return probeResult(k.ProbeResult)
-	case *journaletv1.Event_BackOffStarted:
-		return fmt.Sprintf("the next restart of container %s waits %s", k.BackOffStarted.GetContainer(), span(k.BackOffStarted.GetDelay().AsDuration()))
+		return fmt.Sprintf("forgot pod %s: finished and in no source", d.podName(k.PodForgotten.GetUid()))
 	}
 	return ""
 }
 
-func podEnding(e *journaletv1.PodTerminating) string {
-	if e.GetReason() == "" {
-		return "end the pod: its containers have ended for good, and what runs beside them keeps it no longer"
+// refName formats namespace/name.
+func refName(p *journaletv1.PodRef) string { return p.GetNamespace() + "/" + p.GetName() }
+
+func (d *Describer) podEvent(_ string, e *journaletv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_PodObserved:
+		return d.podObserved(k.PodObserved)
+	case *journaletv1.Event_PodStatusChanged:
+		return statusChanged(k.PodStatusChanged)
+	case *journaletv1.Event_PodTerminating:
+		if t := k.PodTerminating; t.GetReason() != "" {
+			return withMessage("terminating the pod ("+t.GetReason()+")", t.GetMessage())
+		}
+		return "terminating the pod: its main containers have exited for good, only sidecars are left"
+	case *journaletv1.Event_PodTerminated:
+		phase := enumName(k.PodTerminated.GetPhase().String(), "POD_PHASE_")
+		return fmt.Sprintf("pod %s terminated (%s)", d.podName(k.PodTerminated.GetUid()), phase)
+	case *journaletv1.Event_PodFinished:
+		return fmt.Sprintf("pod %s finished: nothing of it is left on the node", d.podName(k.PodFinished.GetUid()))
+	case *journaletv1.Event_ProbesSet:
+		return probesSet(k.ProbesSet)
+	case *journaletv1.Event_AllContainersRestarting:
+		if k.AllContainersRestarting.GetAllStopped() {
+			return "all containers stopped, starting them again"
+		}
+		return "restarting all containers: restart rule of container " + k.AllContainersRestarting.GetContainer()
+	case *journaletv1.Event_ReadinessGatesSet:
+		return readinessGatesSet(k.ReadinessGatesSet)
+	case *journaletv1.Event_ReadinessGatesRead:
+		return readinessGatesRead(k.ReadinessGatesRead)
+	case *journaletv1.Event_ProbeResult:
+		return probeResult(k.ProbeResult)
+	case *journaletv1.Event_BackOffStarted:
+		delay := span(k.BackOffStarted.GetDelay().AsDuration())
+		return fmt.Sprintf("back-off %s restarting container %s", delay, k.BackOffStarted.GetContainer())
 	}
-	return withMessage("end the pod ("+e.GetReason()+")", e.GetMessage())
+	return ""
 }
 
-// podObserved tells what is new against the observation before, or all if none was met.
+// podObserved lists the differences to the previous observation, or everything if there is none.
 func (d *Describer) podObserved(o *journaletv1.PodObserved) string {
 	before := d.observed.m[o.GetUid()]
 	d.observed.put(o.GetUid(), o)
@@ -267,21 +289,21 @@ func (d *Describer) podObserved(o *journaletv1.PodObserved) string {
 	}
 	for _, s := range before.GetSandboxes() {
 		if sandboxOf(o, s.GetId()) == nil {
-			parts = append(parts, "sandbox is gone")
+			parts = append(parts, "sandbox removed")
 		}
 	}
 	for _, c := range before.GetContainers() {
 		if containerOf(o, c.GetId()) == nil {
-			parts = append(parts, fmt.Sprintf("container %s (attempt %d) is gone", c.GetName(), c.GetAttempt()))
+			parts = append(parts, fmt.Sprintf("container %s (attempt %d) removed", c.GetName(), c.GetAttempt()))
 		}
 	}
 	switch {
 	case len(parts) > 0:
 		return list(parts, 6)
 	case len(o.GetSandboxes())+len(o.GetContainers()) == 0:
-		return "nothing of the pod is on the node"
+		return "no sandbox and no container"
 	}
-	return "the pod looks different in details"
+	return "details changed"
 }
 
 func sandboxOf(o *journaletv1.PodObserved, id string) *journaletv1.SandboxObservation {
@@ -362,7 +384,7 @@ func statusChanged(c *journaletv1.PodStatusChanged) string {
 	return s
 }
 
-// withMessage adds a message to a text, on one line and cut to a bearable length.
+// withMessage adds a message to a text, on one line and of at most maxText bytes.
 func withMessage(s, message string) string {
 	message = strings.Join(strings.Fields(message), " ")
 	if message == "" {
@@ -374,7 +396,7 @@ func withMessage(s, message string) string {
 	return s + ": " + message
 }
 
-// enumName is an enum's value for people: POD_PHASE_RUNNING is Running, CALL_ERROR_SANDBOX_GONE SandboxGone.
+// enumName formats an enum's value: POD_PHASE_RUNNING is Running, CALL_ERROR_SANDBOX_GONE is SandboxGone.
 func enumName(s, prefix string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(strings.TrimPrefix(s, prefix), "_") {
@@ -389,9 +411,7 @@ func decisionError(c journaletv1.DecisionError) string {
 	return enumName(c.String(), "DECISION_ERROR_")
 }
 
-func uid(s string) types.UID { return types.UID(s) }
-
-// span is a duration with no more than three digits of what does not matter.
+// span formats a duration: from a minute on in seconds, from a second on in 10 ms, below in milliseconds.
 func span(d time.Duration) string {
 	switch {
 	case d >= time.Minute:
@@ -414,11 +434,4 @@ func list(parts []string, most int) string {
 		return strings.Join(parts[:most], ", ") + fmt.Sprintf(" and %d more", len(parts)-most)
 	}
 	return strings.Join(parts, ", ")
-}
-
-func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }

@@ -3,100 +3,123 @@ package query
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-func (d *Describer) callEvent(id string, _ messages.Ref, e *journaletv1.Event) string {
+// callText describes a call, such as "start" and "container main (attempt 2)".
+type callText struct{ verb, object string }
+
+func (c callText) String() string { return c.verb + " " + c.object }
+
+// verbForms are the gerund and the past of each verb of a callText.
+var verbForms = map[string][2]string{
+	"clean up": {"cleaning up", "cleaned up"},
+	"create":   {"creating", "created"},
+	"perform":  {"performing", "performed"},
+	"pull":     {"pulling", "pulled"},
+	"remove":   {"removing", "removed"},
+	"resize":   {"resizing", "resized"},
+	"run":      {"running", "ran"},
+	"set up":   {"setting up", "set up"},
+	"start":    {"starting", "started"},
+	"stop":     {"stopping", "stopped"},
+}
+
+func (c callText) doing() string { return verbForms[c.verb][0] + " " + c.object }
+func (c callText) done() string  { return verbForms[c.verb][1] + " " + c.object }
+
+func (d *Describer) callEvent(id string, e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_CallRequested:
-		s := Work(k.CallRequested)
+		c := describeCall(k.CallRequested)
 		if id != "" {
-			d.calls.put(id, s)
+			d.calls.put(id, c)
 		}
-		return s
+		return "requested: " + c.String()
 	case *journaletv1.Event_CallWithdrawn:
-		return "take back: " + d.call(k.CallWithdrawn.GetIntentId())
+		return "withdrawn: " + d.call(k.CallWithdrawn.GetIntentId()).String()
 	case *journaletv1.Event_CallDropped:
-		return "never begun: " + d.call(k.CallDropped.GetIntentId())
+		return "dropped before dispatch: " + d.call(k.CallDropped.GetIntentId()).String()
 	case *journaletv1.Event_CallDispatched:
 		c := k.CallDispatched
-		if c.GetInDoubt() {
-			s := "look whether it was done: " + d.call(c.GetIntentId())
-			if el := c.GetElapsed().AsDuration(); el > 0 {
-				s += " (begun " + span(el) + " ago)"
-			}
-			return s
+		if !c.GetInDoubt() {
+			return d.call(c.GetIntentId()).doing()
 		}
-		return "begin: " + d.call(c.GetIntentId())
+		s := "outcome unknown, inspecting the runtime first: " + d.call(c.GetIntentId()).String()
+		if elapsed := c.GetElapsed().AsDuration(); elapsed > 0 {
+			s += " (dispatched " + span(elapsed) + " ago)"
+		}
+		return s
 	case *journaletv1.Event_CallFinished:
 		c := k.CallFinished
 		if c.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-			return "done: " + d.call(c.GetIntentId())
+			return d.call(c.GetIntentId()).done()
 		}
-		s := fmt.Sprintf("failed: %s (%s)", d.call(c.GetIntentId()), callError(c.GetError()))
+		reason := callError(c.GetError())
 		if c.GetRetryable() {
-			s = strings.TrimSuffix(s, ")") + ", to be tried again)"
+			reason += ", will be retried"
 		}
-		return withMessage(s, c.GetMessage())
+		return withMessage(fmt.Sprintf("failed to %s (%s)", d.call(c.GetIntentId()), reason), c.GetMessage())
 	}
 	return ""
 }
 
-// call tells of a call by its intent's id: what it is, or who asked for it where that was not met.
-func (d *Describer) call(id string) string {
+// call describes a call by its intent's id: what it does, or who requested it if the request is not remembered.
+func (d *Describer) call(id string) callText {
 	p, err := messages.ParseDecisionID(id)
-	if s := d.calls.m[id]; s != "" {
+	if c, ok := d.calls.m[id]; ok {
 		if err == nil && p.Author.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
-			s += " of " + d.podName(p.Author.ID)
+			c.object += " of " + d.podName(p.Author.ID)
 		}
-		return s
+		return c
 	}
 	if err != nil {
-		return "call " + id
+		return callText{"perform", "call " + id}
 	}
-	return fmt.Sprintf("a call of %s", d.Actor(p.Author))
+	return callText{"perform", "a call of " + d.Actor(p.Author)}
 }
 
-// Work tells what a call is to do.
-func Work(c *journaletv1.CallRequested) string {
+func describeCall(c *journaletv1.CallRequested) callText {
 	switch w := c.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
-		return "run sandbox" + attempt(w.RunSandbox.GetAttempt())
+		return callText{"create", "sandbox" + attempt(w.RunSandbox.GetAttempt())}
 	case *journaletv1.CallRequested_StartContainer:
+		verb := "start"
 		if w.StartContainer.GetPart() == journaletv1.StartPart_START_PART_CREATE {
-			return "make container " + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())
+			verb = "create"
 		}
-		return "start container " + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())
+		return callText{verb, "container " + w.StartContainer.GetContainer() + attempt(w.StartContainer.GetAttempt())}
 	case *journaletv1.CallRequested_UpdateContainer:
-		return "resize container " + w.UpdateContainer.GetContainer() + " to " + resources(w.UpdateContainer.GetResources())
+		u := w.UpdateContainer
+		return callText{"resize", "container " + u.GetContainer() + " to " + resources(u.GetResources())}
 	case *journaletv1.CallRequested_StopContainer:
-		s := fmt.Sprintf("stop container %s, grace %s", w.StopContainer.GetContainer(), span(w.StopContainer.GetGrace().AsDuration()))
-		return withReason(s, w.StopContainer.GetReason())
+		s := w.StopContainer
+		grace := ", grace period " + span(s.GetGrace().AsDuration())
+		return callText{"stop", withReason("container "+s.GetContainer()+grace, s.GetReason())}
 	case *journaletv1.CallRequested_RunHook:
-		return hookWork(w.RunHook)
+		return callText{"run", hookText(w.RunHook)}
 	case *journaletv1.CallRequested_RemoveContainer:
-		return "remove container " + w.RemoveContainer.GetContainer()
+		return callText{"remove", "container " + w.RemoveContainer.GetContainer()}
 	case *journaletv1.CallRequested_StopSandbox:
-		return "stop sandbox"
+		return callText{"stop", "sandbox"}
 	case *journaletv1.CallRequested_RemoveSandbox:
-		return "remove sandbox"
+		return callText{"remove", "sandbox"}
 	case *journaletv1.CallRequested_PullImage:
-		return "pull image " + w.PullImage.GetImage()
+		return callText{"pull", "image " + w.PullImage.GetImage()}
 	case *journaletv1.CallRequested_SetUpVolumes:
-		return "set up volumes"
+		return callText{"set up", "volumes"}
 	case *journaletv1.CallRequested_CleanPod:
 		if w.CleanPod.GetAll() {
-			return "clean up volumes, directories and logs"
+			return callText{"clean up", "volumes, directories and logs"}
 		}
-		return "clean up volumes"
+		return callText{"clean up", "volumes"}
 	}
-	return "an unknown call"
+	return callText{"perform", "an unknown call"}
 }
 
-func hookWork(h *journaletv1.RunHook) string {
+func hookText(h *journaletv1.RunHook) string {
 	kind := "lifecycle"
 	switch h.GetKind() {
 	case journaletv1.HookKind_HOOK_KIND_POST_START:
@@ -104,7 +127,7 @@ func hookWork(h *journaletv1.RunHook) string {
 	case journaletv1.HookKind_HOOK_KIND_PRE_STOP:
 		kind = "preStop"
 	}
-	s := fmt.Sprintf("run the %s hook of container %s", kind, h.GetContainer())
+	s := fmt.Sprintf("the %s hook of container %s", kind, h.GetContainer())
 	if h.GetTimeout() != nil {
 		s += ", within " + span(h.GetTimeout().AsDuration())
 	}
@@ -127,82 +150,26 @@ func attempt(n uint32) string {
 
 func callError(c journaletv1.CallError) string { return enumName(c.String(), "CALL_ERROR_") }
 
-func (d *Describer) imageOrNode(_ string, _ messages.Ref, e *journaletv1.Event) string {
-	switch k := e.GetKind().(type) {
-	case *journaletv1.Event_ImagePullRequested:
-		return "ask for image " + k.ImagePullRequested.GetImage()
-	case *journaletv1.Event_ImagePullWithdrawn:
-		return "no longer need image " + k.ImagePullWithdrawn.GetImage()
-	case *journaletv1.Event_ImagePullDecided:
-		return d.imageAnswered(k.ImagePullDecided)
-	case *journaletv1.Event_PullProgressed:
-		p := k.PullProgressed
-		return fmt.Sprintf("pulling image %s for %s, %s so far", p.GetImage(), span(p.GetElapsed().AsDuration()), Size(p.GetBytes()))
-	case *journaletv1.Event_AdmissionRequested:
-		if k.AdmissionRequested.GetSupersedes() {
-			return "ask the node anew to admit pod " + k.AdmissionRequested.GetName() + ", which has changed"
-		}
-		return "ask the node to admit pod " + k.AdmissionRequested.GetName()
-	case *journaletv1.Event_AdmissionDecided:
-		a := k.AdmissionDecided
-		if a.GetAdmitted() {
-			return "admit pod " + d.podName(a.GetUid())
-		}
-		return withMessage(fmt.Sprintf("reject pod %s (%s)", d.podName(a.GetUid()), a.GetReason()), a.GetMessage())
-	case *journaletv1.Event_AdmissionPendingPreemption:
-		return d.admissionHeld(k.AdmissionPendingPreemption)
-	case *journaletv1.Event_AdmissionDeferred:
-		return fmt.Sprintf("pod %s waits: pod %s holds its name until it has ended", d.podName(k.AdmissionDeferred.GetUid()), k.AdmissionDeferred.GetHolderUid()) // by UID: the two have one name
-	}
-	return ""
-}
-
-func (d *Describer) admissionHeld(h *journaletv1.AdmissionPendingPreemption) string {
-	namespace, name, _ := strings.Cut(h.GetFullName(), "/")
-	d.Name(h.GetUid(), namespace, name)
-	return fmt.Sprintf("pod %s is admitted when others have ended", d.which(h.GetUid())) + d.victims(h.GetVictims())
-}
-
-// victims tells which pods were told to end.
-func (d *Describer) victims(preempts []string) string {
-	text := ""
-	for i, uid := range preempts {
-		if text += ", "; i == 0 {
-			text += "told to end for it: "
-		}
-		text += d.which(uid)
-	}
-	return text
-}
-
-func (d *Describer) imageAnswered(a *journaletv1.ImagePullDecided) string {
-	who := " for pod " + d.podName(a.GetUid())
-	if a.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-		s := fmt.Sprintf("image %s could not be pulled%s (%s)", a.GetImage(), who, callError(a.GetError()))
-		if in := a.GetRetryAfter().AsDuration(); in > 0 {
-			s = strings.TrimSuffix(s, ")") + ", next try in " + span(in) + ")"
-		}
-		return withMessage(s, a.GetMessage())
-	}
-	return fmt.Sprintf("image %s is there%s%s", a.GetImage(), who, pulled(a.GetDuration().AsDuration(), a.GetBytes()))
-}
-
-// pulled is how long a pull took and how large the image is, as far as that is known.
-func pulled(took time.Duration, bytes int64) string {
+// resources formats the CPU and memory requests and limits that are set.
+func resources(r *journaletv1.Resources) string {
 	var parts []string
-	if took > 0 {
-		parts = append(parts, "pulled in "+span(took))
+	add := func(what string, millis, bytes int64) {
+		if millis != 0 {
+			parts = append(parts, fmt.Sprintf("cpu %s %dm", what, millis))
+		}
+		if bytes != 0 {
+			parts = append(parts, fmt.Sprintf("memory %s %s", what, Size(bytes)))
+		}
 	}
-	if bytes > 0 {
-		parts = append(parts, Size(bytes))
-	}
+	add("request", r.GetCpuRequestMillis(), r.GetMemoryRequestBytes())
+	add("limit", r.GetCpuLimitMillis(), r.GetMemoryLimitBytes())
 	if len(parts) == 0 {
-		return ""
+		return "no resources"
 	}
-	return " (" + strings.Join(parts, ", ") + ")"
+	return strings.Join(parts, ", ")
 }
 
-// Size is a number of bytes for people, with a binary unit.
+// Size formats a number of bytes with a binary unit.
 func Size[N int64 | uint64](n N) string {
 	const unit = 1024
 	if n < unit {

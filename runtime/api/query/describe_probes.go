@@ -4,57 +4,47 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 func probesSet(s *journaletv1.ProbesSet) string {
 	if len(s.GetKinds()) == 0 {
-		return "end the probes of container " + s.GetContainer()
+		return "stopped the probes of container " + s.GetContainer()
 	}
 	var kinds []string
 	for _, k := range s.GetKinds() {
 		kinds = append(kinds, probeKind(k))
 	}
-	return fmt.Sprintf("run the %s probe of container %s", strings.Join(kinds, " and the "), s.GetContainer())
+	return fmt.Sprintf("started the %s probe of container %s", strings.Join(kinds, " and the "), s.GetContainer())
 }
 
 func probeResult(r *journaletv1.ProbeResult) string {
-	verb := "fails"
+	verb := "failed"
 	if r.GetSuccess() {
-		verb = "succeeds"
+		verb = "succeeded"
 	}
-	return withMessage(fmt.Sprintf("the %s probe of container %s %s", probeKind(r.GetKind()), r.GetContainer(), verb), r.GetMessage())
+	if r.GetMessage() == "" {
+		return fmt.Sprintf("%s probe of container %s %s", probeKind(r.GetKind()), r.GetContainer(), verb)
+	}
+	return withMessage("container "+r.GetContainer(), r.GetMessage()) // the message names the probe and its result
 }
 
 func probeKind(k journaletv1.ProbeKind) string { return enumName(k.String(), "PROBE_KIND_") }
 
-// probed tells the failures of probes, and the successes that came with a warning.
-func (p *podEvents) probed(r *journaletv1.ProbeResult, add addEvent) {
-	switch {
-	case r.GetUid() != p.ref.ID || r.GetMessage() == "":
-	case r.GetSuccess():
-		add(corev1.EventTypeWarning, "ProbeWarning", "container %s: %s", r.GetContainer(), r.GetMessage())
-	default:
-		add(corev1.EventTypeWarning, "Unhealthy", "container %s: %s", r.GetContainer(), r.GetMessage())
-	}
-}
-
-func gatesSet(g *journaletv1.ReadinessGatesSet) string {
+func readinessGatesSet(g *journaletv1.ReadinessGatesSet) string {
 	if len(g.GetTypes()) == 0 {
-		return "read no conditions of readiness gates any more"
+		return "stopped reading readiness gate conditions"
 	}
-	return "read the conditions of readiness gates: " + strings.Join(g.GetTypes(), ", ")
+	return "reading readiness gate conditions: " + strings.Join(g.GetTypes(), ", ")
 }
 
-func gatesRead(g *journaletv1.ReadinessGatesRead) string {
-	var said []string
+func readinessGatesRead(g *journaletv1.ReadinessGatesRead) string {
+	var conditions []string
 	for _, c := range g.GetConditions() {
-		said = append(said, c.GetType()+" is "+c.GetStatus())
+		conditions = append(conditions, c.GetType()+"="+c.GetStatus())
 	}
-	if len(said) == 0 {
-		return "of the conditions of readiness gates nothing is said"
+	if len(conditions) == 0 {
+		return "readiness gate conditions: none reported"
 	}
-	return "it is said that " + strings.Join(said, ", ")
+	return "readiness gate conditions: " + strings.Join(conditions, ", ")
 }

@@ -14,14 +14,13 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Filter says which events are wanted; what is empty lets everything through.
+// Filter selects events. An empty field matches every event.
 type Filter struct {
-	// Node is the node asked; a pod may be named without its suffix -<node>.
+	// Node is the agent's node: Pod may be a static pod's name without its suffix -<node>.
 	Node string `json:"node,omitempty"`
-	// Pod is a name, namespace/name or UID. An event is about a pod if it stands under the pod's
-	// name or tells something to it or of it.
+	// Pod is a name, namespace/name or UID. It matches events that the pod's actor recorded and those that name the pod.
 	Pod string `json:"pod,omitempty"`
-	// UIDs are what is known of Pod: a name has had more than one, once its manifest changed.
+	// UIDs are those that Pod has had, as far as they are known: each change of the manifest gives a new one.
 	UIDs []string `json:"uids,omitempty"`
 	// Kind is an actor kind in lower case: agent, source, pod, runtime, node or image.
 	Kind string `json:"kind,omitempty"`
@@ -29,25 +28,25 @@ type Filter struct {
 	Event string `json:"event,omitempty"`
 }
 
-// Check refuses a filter that can match nothing because of a typing error.
+// Check rejects a filter that can match nothing because of a typo.
 func (f *Filter) Check() error {
 	if f.Kind != "" {
 		if _, err := messages.ParseRef(f.Kind + "/x"); err != nil {
-			return badRequest("%q is no kind of actor: want agent, source, pod, runtime, node or image", f.Kind)
+			return badRequest("%q is not a kind of actor: want agent, source, pod, runtime, node or image", f.Kind)
 		}
 	}
 	if f.Event != "" && kinds.ByName(protoreflect.Name(f.Event)) == nil {
-		return badRequest("%q is no event: want one of %s", f.Event, strings.Join(EventNames(), ", "))
+		return badRequest("%q is not an event: want one of %s", f.Event, strings.Join(EventNames(), ", "))
 	}
 	if len(f.UIDs) > maxUIDs {
-		return badRequest("%d UIDs are given, and %d are the most", len(f.UIDs), maxUIDs)
+		return badRequest("%d UIDs given, at most %d", len(f.UIDs), maxUIDs)
 	}
 	return nil
 }
 
 var kinds = (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
 
-// EventNames are the names of all events in the contract, sorted.
+// EventNames returns the names of all events in the contract, sorted.
 func EventNames() []string {
 	out := make([]string, kinds.Len())
 	for i := range out {
@@ -57,8 +56,7 @@ func EventNames() []string {
 	return out
 }
 
-// Event is the event in f with its type. It fails for one that a newer agent made and this version
-// does not know.
+// Event returns the typed event of f. It fails for an event of a newer agent that this version does not know.
 func Event(f *bus.Flat) (*journaletv1.Event, error) {
 	fd := kinds.ByName(protoreflect.Name(f.Event))
 	if fd == nil {
@@ -72,22 +70,22 @@ func Event(f *bus.Flat) (*journaletv1.Event, error) {
 	return e, nil
 }
 
-// learn takes a pod's UID from an event that names the pod, so that Match knows it from then on.
-func (f *Filter) learn(e *journaletv1.Event) {
+// addUIDs adds the pod's UID from an event that names the pod, for later calls of Match.
+func (f *Filter) addUIDs(e *journaletv1.Event) {
 	if f.Pod == "" {
 		return
 	}
 	for _, ref := range namedPods(e) {
-		if isNamed(f.Pod, f.Node, ref.GetNamespace(), ref.GetName()) {
-			f.know(ref.GetUid())
+		if matchesName(f.Pod, f.Node, ref.GetNamespace(), ref.GetName()) {
+			f.addUID(ref.GetUid())
 		}
 	}
 }
 
-// isNamed tells whether who asks for a pod by these words means the pod with this name: in full, or
-// as its manifest has it, without the suffix that a static pod gets.
-func isNamed(asked, node, namespace, name string) bool {
-	for _, a := range []string{asked, asked + "-" + node} {
+// matchesName reports whether wanted is the name or namespace/name of a pod: in full, or as in its manifest, without
+// the suffix of a static pod.
+func matchesName(wanted, node, namespace, name string) bool {
+	for _, a := range []string{wanted, wanted + "-" + node} {
 		if a == name || a == namespace+"/"+name {
 			return true
 		}
@@ -95,16 +93,16 @@ func isNamed(asked, node, namespace, name string) bool {
 	return false
 }
 
-func (f *Filter) know(uid string) {
+func (f *Filter) addUID(uid string) {
 	if uid != "" && len(f.UIDs) < maxUIDs && !slices.Contains(f.UIDs, uid) {
 		f.UIDs = append(f.UIDs, uid)
 	}
 }
 
-// Match tells whether an event is wanted. Of a pod's name it learns as it goes, so events are to be
-// shown to it in the journal's order.
+// Match reports whether the filter selects an event. It collects the UIDs of the pod's name on the way, so it must get
+// the events in the journal's order.
 func (f *Filter) Match(author messages.Ref, e *journaletv1.Event) bool {
-	f.learn(e)
+	f.addUIDs(e)
 	if f.Kind != "" && f.Kind != author.KindName() || f.Event != "" && f.Event != messages.EventName(e) {
 		return false
 	}
@@ -119,7 +117,7 @@ func (f *Filter) Match(author messages.Ref, e *journaletv1.Event) bool {
 	return false
 }
 
-// namedPods are the pods that an event names in full.
+// namedPods returns the pods whose UID, namespace and name an event holds.
 func namedPods(e *journaletv1.Event) []*journaletv1.PodRef {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_PodUpdated:
@@ -139,7 +137,7 @@ func namedPods(e *journaletv1.Event) []*journaletv1.PodRef {
 	return nil
 }
 
-// PodsOf are the UIDs of the pods that an event is about.
+// PodsOf returns the UIDs of the pods that an event is about.
 func PodsOf(author messages.Ref, e *journaletv1.Event) []string {
 	var out []string
 	add := func(uid string) {
@@ -174,7 +172,7 @@ func PodsOf(author messages.Ref, e *journaletv1.Event) []string {
 		proto.Message
 		GetKind() string
 		GetId() string
-	}); ok { // Quarantined and Released name their actor.
+	}); ok { // Quarantined and QuarantineLifted name their actor.
 		if r, err := messages.ParseRef(q.GetKind() + "/" + q.GetId()); err == nil {
 			addRef(r)
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/journalet/journalet/messages"
 )
 
-// flood asks n times at once and gives what came back: answers, refusals because there were too many, others.
-func flood(t *testing.T, w *world, question string, data []byte, n int, meanwhile func()) (answers, refused, others int) {
+// flood sends n requests at once and returns the numbers of responses, of overload errors, and of other errors.
+func flood(t *testing.T, w *testAgent, name string, data []byte, n int, meanwhile func()) (served,
+	refused, others int) {
 	t.Helper()
 	nc := w.client(t).Conn()
 	inbox := nats.NewInbox()
@@ -21,7 +22,7 @@ func flood(t *testing.T, w *world, question string, data []byte, n int, meanwhil
 		t.Fatal(err)
 	}
 	for range n {
-		if err := nc.PublishRequest(Subject(testNode, question), inbox+".x", data); err != nil {
+		if err := nc.PublishRequest(Subject(testNode, name), inbox+".x", data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -29,67 +30,66 @@ func flood(t *testing.T, w *world, question string, data []byte, n int, meanwhil
 		t.Fatal(err)
 	}
 	meanwhile()
-	for answers+refused+others < n {
+	for served+refused+others < n {
 		m, err := sub.NextMsgWithContext(testContext(t))
 		if err != nil {
-			t.Fatalf("%d answers, %d refusals, %d others of %d: %v", answers, refused, others, n, err)
+			t.Fatalf("%d served, %d refused, %d others of %d: %v", served, refused, others, n, err)
 		}
-		var a VerifyAnswer
+		var a VerifyResponse
 		var e *Error
-		switch err := answered(m, &a); {
-		case errors.As(err, &e) && e.Code == CodeUnavailable && strings.Contains(e.Message, "asked too much"):
+		switch err := decodeResponse(m, &a); {
+		case errors.As(err, &e) && e.Code == CodeUnavailable && strings.Contains(e.Message, "overloaded"):
 			refused++
 		case err != nil:
 			others++
-		case question != JournalVerify || a.Report != nil:
-			answers++
+		case name != JournalVerify || a.Report != nil:
+			served++
 		}
 	}
-	return answers, refused, others
+	return served, refused, others
 }
 
-// What waits is bounded, and the rest is told so at once.
-func TestOfAFloodOfQuestionsABoundedNumberIsAnswered(t *testing.T) {
-	w := newWorld(t)
+func TestFloodOfRequestsIsServedUpToABound(t *testing.T) {
+	w := newTestAgent(t)
 	w.host.addPod(t, "u1", "default", "web")
-	w.host.mu.Lock() // no question about pods gets on
-	answers, refused, others := flood(t, w, PodsGet, []byte(`{"pod":"u1"}`), 5000, w.host.mu.Unlock)
-	if answers < maxWaiting || answers+refused != 5000 || refused < 1000 {
-		t.Fatalf("%d answers, %d refused, %d others", answers, refused, others)
+	w.host.mu.Lock() // blocks requests for pods
+	served, refused, others := flood(t, w, PodsGet, []byte(`{"pod":"u1"}`), 5000, w.host.mu.Unlock)
+	if served < maxQueued || served+refused != 5000 || refused < 1000 {
+		t.Fatalf("%d served, %d refused, %d others", served, refused, others)
 	}
 	if _, err := w.client(t).Pod(testContext(t), PodRequest{Pod: "u1"}); err != nil {
 		t.Fatalf("after the flood: %v", err)
 	}
 }
 
-func TestAFloodOfVerificationsLeavesNoneToBeDone(t *testing.T) {
-	w := newWorld(t)
+func TestFloodOfVerificationsLeavesNoBacklog(t *testing.T) {
+	w := newTestAgent(t)
 	for range 20_000 {
 		w.fact(messages.Pod("u1"), 0, observed("u1"))
 	}
 	w.flush(t)
 	began := time.Now()
-	answers, refused, others := flood(t, w, JournalVerify, nil, 3000, func() {
+	served, refused, others := flood(t, w, JournalVerify, nil, 3000, func() {
 		for range 100 {
 			w.fact(messages.Pod("u1"), 0, observed("u1"))
-			w.flush(t) // appends go on
+			w.flush(t) // appends continue
 		}
 	})
-	if answers == 0 || refused < 2000 || others != 0 {
-		t.Fatalf("%d answers, %d refused, %d others", answers, refused, others)
+	if served == 0 || refused < 2000 || others != 0 {
+		t.Fatalf("%d served, %d refused, %d others", served, refused, others)
 	}
-	t.Logf("%d verifications of 3000 took %v", answers, time.Since(began))
+	t.Logf("%d verifications of 3000 took %v", served, time.Since(began))
 	if r, err := w.client(t).Verify(testContext(t), nil); err != nil || !r.OK() {
 		t.Fatalf("after the flood: %+v, %v", r, err)
 	}
 }
 
-func TestHugeQuestionsAreNotKept(t *testing.T) {
-	w := newWorld(t)
+func TestHugeRequestsAreNotQueued(t *testing.T) {
+	w := newTestAgent(t)
 	w.host.mu.Lock()
-	answers, refused, others := flood(t, w, PodsGet, make([]byte, 8<<20), 40, func() {})
+	served, refused, others := flood(t, w, PodsGet, make([]byte, 8<<20), 40, func() {})
 	w.host.mu.Unlock()
 	if others != 40 {
-		t.Fatalf("%d answers, %d refused, %d told that they are too large", answers, refused, others)
+		t.Fatalf("%d served, %d refused, %d too large", served, refused, others)
 	}
 }

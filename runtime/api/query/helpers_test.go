@@ -34,7 +34,7 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// fakeHost holds deciders, and gives each its turn under one lock.
+// fakeHost holds deciders and inspects them under one lock.
 type fakeHost struct {
 	mu          sync.Mutex
 	actors      map[messages.Ref]actors.Decider
@@ -77,7 +77,7 @@ func (h *fakeHost) add(ref messages.Ref, d actors.Decider) {
 	h.order = append(h.order, ref)
 }
 
-// at is a fixed time, n seconds after another.
+// at returns a fixed time plus n seconds.
 func at(n int) time.Time {
 	return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(n) * time.Second)
 }
@@ -86,15 +86,17 @@ func podRef(uid, namespace, name string) *journaletv1.PodRef {
 	return &journaletv1.PodRef{Uid: uid, Namespace: namespace, Name: name, Digest: "sha256:00"}
 }
 
-// addPod makes a pod's actor that was told to run.
+// addPod adds the actor of a pod that a source has added.
 func (h *fakeHost) addPod(t testing.TB, uid, namespace, name string, notes ...string) {
 	t.Helper()
 	a := pod.New(uid)
 	err := a.Evolve(actors.Event{
 		Seq: 1, Time: at(0), Author: messages.Source(messages.FileSource), Body: added(uid, namespace, name),
 		Manifest: &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"note": strings.Join(notes, "")}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "busybox:1.36"}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: name, Annotations: map[string]string{"note": strings.Join(notes, "")},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "busybox:1.36"}}},
 		},
 	})
 	if err != nil {
@@ -109,28 +111,32 @@ func added(uid, namespace, name string) *journaletv1.Event {
 	}}}
 }
 
-// world is an agent without its deciders: a real bus, and services on it.
-type world struct {
+// testAgent is an agent without its deciders: a real bus with the services on it.
+type testAgent struct {
 	bus  *bus.Bus
 	host *fakeHost
 	dir  string
 	stop func()
 }
 
-func newWorld(t testing.TB) *world {
+func newTestAgent(t testing.TB) *testAgent {
 	t.Helper()
-	w := &world{
-		dir:  filepath.Join(t.TempDir(), "bus"),
-		host: &fakeHost{actors: map[messages.Ref]actors.Decider{}, quarantined: map[messages.Ref]*journaletv1.Quarantined{}, stuck: map[messages.Ref]bool{}},
+	w := &testAgent{
+		dir: filepath.Join(t.TempDir(), "bus"),
+		host: &fakeHost{
+			actors: map[messages.Ref]actors.Decider{}, stuck: map[messages.Ref]bool{},
+			quarantined: map[messages.Ref]*journaletv1.Quarantined{},
+		},
 	}
 	w.start(t)
 	t.Cleanup(func() { w.end(t) })
 	return w
 }
 
-func (w *world) start(t testing.TB) {
+func (w *testAgent) start(t testing.TB) {
 	t.Helper()
-	b, err := bus.Open(testContext(t), bus.Options{Dir: w.dir, Node: testNode, Log: quietLog, Sync: bus.SyncPolicy{Interval: time.Minute}})
+	b, err := bus.Open(testContext(t), bus.Options{Dir: w.dir, Node: testNode, Log: quietLog,
+		Sync: bus.SyncPolicy{Interval: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +149,8 @@ func (w *world) start(t testing.TB) {
 		}
 	})
 	w.stop, err = Serve(context.Background(), Options{
-		Conn: b.Services(), Host: w.host, Journal: b.Journal(), Node: testNode, Version: "v1.2.3-rc.1", Epoch: b.Opening().Epoch,
+		Conn: b.Services(), Host: w.host, Journal: b.Journal(), Node: testNode, Version: "v1.2.3-rc.1",
+		Epoch:    b.Opening().Epoch,
 		NodeView: func() pod.Node { return pod.Node{HostIPs: []string{"192.0.2.1"}, RuntimeName: "containerd"} },
 		Started:  at(0), Log: quietLog,
 	})
@@ -152,7 +159,7 @@ func (w *world) start(t testing.TB) {
 	}
 }
 
-func (w *world) end(t testing.TB) {
+func (w *testAgent) end(t testing.TB) {
 	t.Helper()
 	if w.stop == nil {
 		return
@@ -164,32 +171,34 @@ func (w *world) end(t testing.TB) {
 	}
 }
 
-// client is an observer, as the commands are.
-func (w *world) client(t testing.TB, opts ...nats.Option) *Client {
+// client connects as the commands do.
+func (w *testAgent) client(t testing.TB, opts ...nats.Option) *Client {
 	t.Helper()
 	nc, err := bus.Dial(testContext(t), w.dir, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	c, err := NewLocalClient(testContext(t), nc, func(ctx context.Context) (*nats.Conn, error) { return bus.Listen(ctx, w.dir, opts...) })
+	c, err := NewLocalClient(testContext(t), nc, func(ctx context.Context) (*nats.Conn, error) {
+		return bus.Listen(ctx, w.dir, opts...)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func (w *world) fact(ref messages.Ref, sec int, e *journaletv1.Event) {
-	w.bus.Journal().Append(&journaletv1.Record{Time: timestamppb.New(at(sec)), Actor: ref.Proto(), Body: &journaletv1.Record_Fact{Fact: e}})
+func (w *testAgent) fact(ref messages.Ref, sec int, e *journaletv1.Event) {
+	body := &journaletv1.Record_Fact{Fact: e}
+	w.bus.Journal().Append(&journaletv1.Record{Time: timestamppb.New(at(sec)), Actor: ref.Proto(), Body: body})
 }
 
-func (w *world) step(ref messages.Ref, sec int, cause uint64, decisions ...*journaletv1.Event) {
-	w.bus.Journal().Append(&journaletv1.Record{Time: timestamppb.New(at(sec)), Actor: ref.Proto(), Body: &journaletv1.Record_Step{
-		Step: &journaletv1.Step{Cause: cause, Decisions: decisions},
-	}})
+func (w *testAgent) step(ref messages.Ref, sec int, cause uint64, decisions ...*journaletv1.Event) {
+	body := &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: cause, Decisions: decisions}}
+	w.bus.Journal().Append(&journaletv1.Record{Time: timestamppb.New(at(sec)), Actor: ref.Proto(), Body: body})
 }
 
-func (w *world) flush(t testing.TB) {
+func (w *testAgent) flush(t testing.TB) {
 	t.Helper()
 	if err := w.bus.Journal().Flush(testContext(t)); err != nil {
 		t.Fatal(err)
@@ -197,40 +206,47 @@ func (w *world) flush(t testing.TB) {
 }
 
 func observed(uid string, containers ...*journaletv1.ContainerObservation) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: uid, Containers: containers}}}
+	return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{
+		PodObserved: &journaletv1.PodObserved{Uid: uid, Containers: containers}}}
 }
 
-func container(id string, attempt uint32, state journaletv1.ContainerState, exit int32, reason string) *journaletv1.ContainerObservation {
-	return &journaletv1.ContainerObservation{Id: id, Name: "main", Attempt: attempt, State: state, ExitCode: exit, Reason: reason}
+func container(id string, attempt uint32, state journaletv1.ContainerState, exit int32,
+	reason string) *journaletv1.ContainerObservation {
+	return &journaletv1.ContainerObservation{Id: id, Name: "main", Attempt: attempt, State: state,
+		ExitCode: exit, Reason: reason}
 }
 
 func startCall(attempt uint32) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
-		Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{Container: "main", Attempt: attempt}},
+		Work: &journaletv1.CallRequested_StartContainer{
+			StartContainer: &journaletv1.StartContainer{Container: "main", Attempt: attempt}},
 	}}}
 }
 
-func finished(intent, requester string, err journaletv1.CallError, message string) *journaletv1.Event {
+func callResult(intent, requester string, err journaletv1.CallError, message string) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: &journaletv1.CallFinished{
 		IntentId: intent, Requester: requester, Error: err, Message: message,
 	}}}
 }
 
 func timerSet(name string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_TimerSet{TimerSet: &journaletv1.TimerSet{Name: name, Generation: 1, Duration: durationpb.New(time.Second)}}}
+	return &journaletv1.Event{Kind: &journaletv1.Event_TimerSet{
+		TimerSet: &journaletv1.TimerSet{Name: name, Generation: 1, Duration: durationpb.New(time.Second)}}}
 }
 
 func backOff(d time.Duration) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_BackOffStarted{BackOffStarted: &journaletv1.BackOffStarted{Container: "main", Delay: durationpb.New(d)}}}
+	return &journaletv1.Event{Kind: &journaletv1.Event_BackOffStarted{
+		BackOffStarted: &journaletv1.BackOffStarted{Container: "main", Delay: durationpb.New(d)}}}
 }
 
 func crashLoop(message string) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_PodStatusChanged{PodStatusChanged: &journaletv1.PodStatusChanged{
-		Phase: journaletv1.PodPhase_POD_PHASE_RUNNING, Waiting: map[string]*journaletv1.ContainerWaiting{"main": {Reason: "CrashLoopBackOff", Message: message}},
+		Phase:   journaletv1.PodPhase_POD_PHASE_RUNNING,
+		Waiting: map[string]*journaletv1.ContainerWaiting{"main": {Reason: "CrashLoopBackOff", Message: message}},
 	}}}
 }
 
-func imageAnswered(uid string) *journaletv1.Event {
+func imagePullDecided(uid string) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_ImagePullDecided{ImagePullDecided: &journaletv1.ImagePullDecided{
 		Uid: uid, Image: "busybox:1.36", Duration: durationpb.New(1234 * time.Millisecond), Bytes: 3 << 20,
 	}}}

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// historyRecords is how many of a pod's newest records its report follows from.
+	// historyRecords is how many of a pod's newest records its report covers.
 	historyRecords = 256
 	// maxPodEvents bounds the events of a report.
 	maxPodEvents = 50
 )
 
-// history tells a pod's newest decisions, what each follows from, and the events in them. Others are named by what is known of them
-// now.
-func (s *server) history(ctx context.Context, v seen, pods []seen, lines int, r *PodReport) error {
+// history adds a pod's newest decisions to r, each with its cause, and the events in them. Other pods are shown by
+// their present names.
+func (s *server) history(ctx context.Context, v podView, pods []podView, lines int, r *PodReport) error {
 	recs, err := s.Journal.Tail(ctx, messages.ActorFilter(s.Node, v.ref), historyRecords)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *server) history(ctx context.Context, v seen, pods []seen, lines int, r 
 	for _, p := range pods {
 		d.Name(p.ref.ID, p.pod.Namespace, p.pod.Name)
 	}
-	told := map[uint64]string{}
+	causes := map[uint64]string{}
 	events := newPodEvents(v.ref)
 	for _, rec := range all {
 		own := messages.RefOf(rec.GetActor()) == v.ref
@@ -48,13 +48,11 @@ func (s *server) history(ctx context.Context, v seen, pods []seen, lines int, r 
 			}
 			text := d.Describe(f.ID, author, e)
 			if own || Concerns(v.ref, author, e) {
-				events.note(rec, f.ID, e)
-				if told[f.Seq] == "" {
-					told[f.Seq] = text
-				}
+				events.add(rec, f.ID, e)
+				causes[f.Seq] = cmp.Or(causes[f.Seq], text)
 			}
-			if own && rec.GetStep() != nil && !quiet(e) {
-				r.Decisions = append(r.Decisions, Line{Flat: f, Text: text, CauseText: told[f.Cause]})
+			if own && rec.GetStep() != nil && !isBookkeeping(e) {
+				r.Decisions = append(r.Decisions, Line{Flat: f, Text: text, CauseText: causes[f.Cause]})
 			}
 		}
 	}
@@ -63,11 +61,10 @@ func (s *server) history(ctx context.Context, v seen, pods []seen, lines int, r 
 	return nil
 }
 
-// newest are the last n, or fewer.
+// newest returns the last n elements, or fewer.
 func newest[T any](list []T, n int) []T { return list[max(len(list)-n, 0):] }
 
-// withCauses puts the records that the steps in recs answer among them, in order. A cause that is
-// kept no longer is left out.
+// withCauses returns recs and the causes of their steps, in order, without causes that retention has cut.
 func (s *server) withCauses(ctx context.Context, recs []*journaletv1.Record) ([]*journaletv1.Record, error) {
 	have := map[uint64]bool{}
 	for _, rec := range recs {
@@ -85,7 +82,7 @@ func (s *server) withCauses(ctx context.Context, recs []*journaletv1.Record) ([]
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			s.Log.Debug("the cause of a record cannot be read", "seq", rec.GetSeq(), "cause", cause, "err", err)
+			s.Log.Debug("cannot read the cause of a record", "seq", rec.GetSeq(), "cause", cause, "err", err)
 			continue
 		}
 		all = append(all, c)
@@ -94,23 +91,19 @@ func (s *server) withCauses(ctx context.Context, recs []*journaletv1.Record) ([]
 	return all, nil
 }
 
-// Concerns tells whether an actor hears of an event that another one recorded.
+// Concerns reports whether an actor receives an event that author recorded.
 func Concerns(ref, author messages.Ref, e *journaletv1.Event) bool {
 	hears, everyone := messages.Audience(author, e)
 	return everyone || author == ref || slices.Contains(hears, ref)
 }
 
-// quiet tells whether an event is bookkeeping that says nothing beside its neighbours.
-func quiet(e *journaletv1.Event) bool {
-	switch e.GetKind().(type) {
-	case *journaletv1.Event_TimerSet, *journaletv1.Event_TimerCleared:
-		return true
-	}
-	return false
+// isBookkeeping reports whether a decision adds nothing for a reader to the other decisions of its step.
+func isBookkeeping(e *journaletv1.Event) bool {
+	return e.GetTimerSet() != nil || e.GetTimerCleared() != nil
 }
 
-// lines are a record's events with words, and what they follow from.
-func (s *server) lines(ctx context.Context, rec *journaletv1.Record) ([]Line, error) {
+// renderRecord returns a record's events in words, and their cause.
+func (s *server) renderRecord(ctx context.Context, rec *journaletv1.Record) ([]Line, error) {
 	author := messages.RefOf(rec.GetActor())
 	d := NewDescriber()
 	causeText := ""
@@ -133,7 +126,7 @@ func (s *server) lines(ctx context.Context, rec *journaletv1.Record) ([]Line, er
 	return out, nil
 }
 
-// cause tells of a record what made the actor who act on it.
+// cause describes the first event of a record that actor who receives.
 func (d *Describer) cause(node string, who messages.Ref, rec *journaletv1.Record) string {
 	author := messages.RefOf(rec.GetActor())
 	for _, f := range bus.Flatten(node, rec) {
@@ -141,7 +134,7 @@ func (d *Describer) cause(node string, who messages.Ref, rec *journaletv1.Record
 		if err != nil {
 			continue
 		}
-		// Every one is described, so that the describer learns of it; the first one that concerns who is told.
+		// Describe remembers also the events that are not returned.
 		if text := d.Describe(f.ID, author, e); Concerns(who, author, e) {
 			return text
 		}

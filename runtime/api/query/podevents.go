@@ -13,12 +13,11 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// podEvents derives a pod's events, in the manner and with the reasons of the kubelet's, from the
-// records that concern the pod.
+// podEvents derives a pod's Kubernetes events, with the kubelet's reasons, from the records that concern the pod.
 type podEvents struct {
 	ref   messages.Ref
 	calls map[string]*journaletv1.CallRequested // by intent id
-	// killing are the containers, by id, of which the preStop hook has told that they end.
+	// killing are the containers, by id, whose preStop hook has already emitted Killing.
 	killing map[string]bool
 	list    []PodEvent
 }
@@ -27,10 +26,12 @@ func newPodEvents(ref messages.Ref) *podEvents {
 	return &podEvents{ref: ref, calls: map[string]*journaletv1.CallRequested{}, killing: map[string]bool{}}
 }
 
-// note takes in one event; events come in the journal's order.
-func (p *podEvents) note(rec *journaletv1.Record, id string, e *journaletv1.Event) {
+// add reads one event of the journal; events must come in the journal's order.
+func (p *podEvents) add(rec *journaletv1.Record, id string, e *journaletv1.Event) {
 	add := func(kind, reason, format string, args ...any) {
-		p.list = append(p.list, PodEvent{Seq: rec.GetSeq(), Time: rec.GetTime().AsTime(), Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)})
+		p.list = append(p.list, PodEvent{
+			Seq: rec.GetSeq(), Time: rec.GetTime().AsTime(), Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...),
+		})
 	}
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionDecided:
@@ -38,48 +39,38 @@ func (p *podEvents) note(rec *journaletv1.Record, id string, e *journaletv1.Even
 			add(corev1.EventTypeWarning, a.GetReason(), "%s", a.GetMessage())
 		}
 	case *journaletv1.Event_AdmissionPendingPreemption:
-		if slices.Contains(k.AdmissionPendingPreemption.GetVictims(), p.ref.ID) {
-			add(corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
-		}
+		p.preempted(k.AdmissionPendingPreemption.GetVictims(), add)
 	case *journaletv1.Event_ResizePendingPreemption:
-		if slices.Contains(k.ResizePendingPreemption.GetVictims(), p.ref.ID) {
-			add(corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
-		}
+		p.preempted(k.ResizePendingPreemption.GetVictims(), add)
 	case *journaletv1.Event_ImagePullRequested:
-		// The start that found no image is how a pull begins, and no failure.
-		p.list = slices.DeleteFunc(p.list, func(e PodEvent) bool { return e.Seq == rec.GetStep().GetCause() && e.Reason == "Failed" })
-		add(corev1.EventTypeNormal, "Pulling", "image %s is to be pulled", k.ImagePullRequested.GetImage())
+		// A pull begins with a start that found no image: that is no failure.
+		cause := rec.GetStep().GetCause()
+		p.list = slices.DeleteFunc(p.list, func(e PodEvent) bool { return e.Seq == cause && e.Reason == "Failed" })
+		add(corev1.EventTypeNormal, "Pulling", "Pulling image %s", k.ImagePullRequested.GetImage())
 	case *journaletv1.Event_ImagePullDecided:
-		a := k.ImagePullDecided
-		switch {
-		case a.GetUid() != p.ref.ID:
-		case a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
-			add(corev1.EventTypeNormal, "Pulled", "image %s is on the node%s", a.GetImage(), pulled(a.GetDuration().AsDuration(), a.GetBytes()))
-		default:
-			add(corev1.EventTypeWarning, "Failed", "%s", withMessage("image "+a.GetImage()+" could not be pulled", a.GetMessage()))
-		}
+		p.imagePullDecided(k.ImagePullDecided, add)
 	case *journaletv1.Event_CallRequested:
-		p.requested(id, k.CallRequested, add)
+		p.callRequested(id, k.CallRequested, add)
 	case *journaletv1.Event_CallFinished:
-		p.finished(k.CallFinished, add)
+		p.callFinished(k.CallFinished, add)
 	case *journaletv1.Event_ProbeResult:
-		p.probed(k.ProbeResult, add)
+		p.probeResult(k.ProbeResult, add)
 	case *journaletv1.Event_PodTerminating:
 		if e := k.PodTerminating; e.GetReason() != "" {
 			add(corev1.EventTypeNormal, e.GetReason(), "%s", e.GetMessage())
 		}
 	case *journaletv1.Event_PodStatusChanged:
-		p.waiting(k.PodStatusChanged, add)
-		p.resizing(k.PodStatusChanged, add)
+		p.backOffs(k.PodStatusChanged, add)
+		p.resizeConditions(k.PodStatusChanged, add)
 	case *journaletv1.Event_ResizeDecided:
 		if d := k.ResizeDecided; d.GetAllocated() && d.GetUid() == p.ref.ID {
-			add(corev1.EventTypeNormal, "ResizeStarted", "the node has allocated the new resources")
+			add(corev1.EventTypeNormal, "ResizeStarted", "Allocated the new resources")
 		}
 	case *journaletv1.Event_ResizeStarted:
-		add(corev1.EventTypeNormal, "ResizeStarted", "containers that were found do not have the resources that are allocated to them")
+		add(corev1.EventTypeNormal, "ResizeStarted", "Containers run with other resources than allocated")
 	case *journaletv1.Event_ResizeCompleted:
 		if k.ResizeCompleted.GetUid() == p.ref.ID {
-			add(corev1.EventTypeNormal, "ResizeCompleted", "every container that runs has its new resources")
+			add(corev1.EventTypeNormal, "ResizeCompleted", "All running containers have their new resources")
 		}
 	case *journaletv1.Event_Quarantined:
 		if q := k.Quarantined; q.GetKind()+"/"+q.GetId() == p.ref.String() {
@@ -88,8 +79,25 @@ func (p *podEvents) note(rec *journaletv1.Record, id string, e *journaletv1.Even
 	}
 }
 
-// waiting tells of containers that wait for a back-off to pass.
-func (p *podEvents) waiting(c *journaletv1.PodStatusChanged, add addEvent) {
+func (p *podEvents) preempted(victims []string, add addEvent) {
+	if slices.Contains(victims, p.ref.ID) {
+		add(corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
+	}
+}
+
+func (p *podEvents) imagePullDecided(a *journaletv1.ImagePullDecided, add addEvent) {
+	switch {
+	case a.GetUid() != p.ref.ID:
+	case a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
+		pull := pullText(a.GetDuration().AsDuration(), a.GetBytes())
+		add(corev1.EventTypeNormal, "Pulled", "Image %s present on the node%s", a.GetImage(), pull)
+	default:
+		add(corev1.EventTypeWarning, "Failed", "%s", withMessage("Failed to pull image "+a.GetImage(), a.GetMessage()))
+	}
+}
+
+// backOffs emits an event for each container that waits for a back-off to pass.
+func (p *podEvents) backOffs(c *journaletv1.PodStatusChanged, add addEvent) {
 	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
 		w := c.GetWaiting()[name]
 		if strings.HasSuffix(w.GetReason(), "BackOff") {
@@ -100,63 +108,89 @@ func (p *podEvents) waiting(c *journaletv1.PodStatusChanged, add addEvent) {
 
 type addEvent func(kind, reason, format string, args ...any)
 
-func (p *podEvents) requested(id string, c *journaletv1.CallRequested, add addEvent) {
+func (p *podEvents) callRequested(id string, c *journaletv1.CallRequested, add addEvent) {
 	if id != "" {
 		p.calls[id] = c
 	}
 	if stop := c.GetStopContainer(); stop != nil {
 		if !p.killing[stop.GetContainerId()] {
-			add(corev1.EventTypeNormal, "Killing", "%s", Work(c))
+			add(corev1.EventTypeNormal, "Killing", "%s", title(describeCall(c).doing()))
 		}
 		delete(p.killing, stop.GetContainerId())
 	}
 	if hook := c.GetRunHook(); hook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
-		// As the kubelet's, it comes before the hook.
+		// The kubelet emits it before the hook, too.
 		p.killing[hook.GetContainerId()] = true
-		add(corev1.EventTypeNormal, "Killing", "%s", withReason("stop container "+hook.GetContainer()+", its preStop hook first", hook.GetReason()))
+		text := "Stopping container " + hook.GetContainer() + ", its preStop hook first"
+		add(corev1.EventTypeNormal, "Killing", "%s", withReason(text, hook.GetReason()))
 	}
 	if sandbox := c.GetRunSandbox(); sandbox.GetAttempt() > 0 {
-		add(corev1.EventTypeNormal, "SandboxChanged", "the pod gets a new sandbox (attempt %d)", sandbox.GetAttempt())
+		add(corev1.EventTypeNormal, "SandboxChanged", "Creating a new pod sandbox (attempt %d)", sandbox.GetAttempt())
 	}
 }
 
-func (p *podEvents) finished(f *journaletv1.CallFinished, add addEvent) {
+func (p *podEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
 	c := p.calls[f.GetIntentId()]
 	if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-		// Most often one call of ours makes and starts a container, so both are told at once.
+		// Most often one call creates and starts a container: both events are emitted then.
 		start := c.GetStartContainer()
 		if start != nil && start.GetPart() != journaletv1.StartPart_START_PART_START {
-			add(corev1.EventTypeNormal, "Created", "container %s was created", start.GetContainer())
+			add(corev1.EventTypeNormal, "Created", "Created container %s", start.GetContainer())
 		}
 		if start != nil && start.GetPart() != journaletv1.StartPart_START_PART_CREATE {
-			add(corev1.EventTypeNormal, "Started", "container %s was started%s", start.GetContainer(), attempt(start.GetAttempt()))
+			add(corev1.EventTypeNormal, "Started", "Started container %s%s", start.GetContainer(), attempt(start.GetAttempt()))
 		}
 		return
 	}
 	withdrawn := f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN
-	reason, what := "Failed", "a call failed"
+	reason, what := "Failed", "Call failed"
 	switch hook := c.GetRunHook(); {
 	case c == nil:
 	case hook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP:
-		reason, what = "FailedPreStopHook", "the preStop hook of container "+hook.GetContainer()+" failed"
+		reason, what = "FailedPreStopHook", "PreStop hook of container "+hook.GetContainer()+" failed"
 	case withdrawn:
 		return
 	case hook != nil:
-		reason, what = "FailedPostStartHook", "the postStart hook of container "+hook.GetContainer()+" failed"
+		reason, what = "FailedPostStartHook", "PostStart hook of container "+hook.GetContainer()+" failed"
 	case c.GetRunSandbox() != nil:
-		reason, what = "FailedCreatePodSandBox", "the sandbox could not be made"
+		reason, what = "FailedCreatePodSandBox", "Failed to create the pod sandbox"
 	case c.GetSetUpVolumes() != nil:
-		reason, what = "FailedMount", "the volumes could not be set up"
+		reason, what = "FailedMount", "Failed to set up the volumes"
 	case c.GetStopContainer() != nil:
-		reason, what = "FailedKillPod", "container "+c.GetStopContainer().GetContainer()+" could not be stopped"
+		reason, what = "FailedKillPod", "Failed to stop container "+c.GetStopContainer().GetContainer()
 	case c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:
-		reason, what = "FailedKillPod", "the sandbox could not be taken down"
+		reason, what = "FailedKillPod", "Failed to "+describeCall(c).String()
 	case c.GetUpdateContainer() != nil:
-		return // it is told as ResizeError, with the condition
+		return // emitted as ResizeError, with the condition
 	case c.GetStartContainer() != nil:
-		what = fmt.Sprintf("container %s could not be started (%s)", c.GetStartContainer().GetContainer(), callError(f.GetError()))
+		what = fmt.Sprintf("Failed to start container %s (%s)", c.GetStartContainer().GetContainer(), callError(f.GetError()))
 	default:
-		what = "failed: " + Work(c)
+		what = "Failed to " + describeCall(c).String()
 	}
 	add(corev1.EventTypeWarning, reason, "%s", withMessage(what, f.GetMessage()))
 }
+
+// probeResult emits failures, and successes with a warning.
+func (p *podEvents) probeResult(r *journaletv1.ProbeResult, add addEvent) {
+	reason := "Unhealthy"
+	if r.GetSuccess() {
+		reason = "ProbeWarning"
+	}
+	if r.GetUid() == p.ref.ID && r.GetMessage() != "" {
+		add(corev1.EventTypeWarning, reason, "container %s: %s", r.GetContainer(), r.GetMessage())
+	}
+}
+
+// resizeConditions emits pending and failed resizes. Their start and completion have records of their own.
+func (p *podEvents) resizeConditions(c *journaletv1.PodStatusChanged, add addEvent) {
+	for _, cond := range c.GetConditions() {
+		switch t := corev1.PodConditionType(cond.GetType()); {
+		case t == corev1.PodResizePending:
+			add(corev1.EventTypeWarning, "Resize"+cond.GetReason(), "%s", cond.GetMessage())
+		case t == corev1.PodResizeInProgress && cond.GetReason() == corev1.PodReasonError:
+			add(corev1.EventTypeWarning, "ResizeError", "%s", cond.GetMessage())
+		}
+	}
+}
+
+func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/actors/pod"
@@ -17,68 +18,67 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// ReasonQuarantined is the status reason of a pod whose actor is out of service.
+// ReasonQuarantined is the status reason of a pod whose actor is quarantined.
 const ReasonQuarantined = "Quarantined"
 
-// seen is one pod's actor as it was at its turn.
-type seen struct {
-	ref    messages.Ref
-	pod    *corev1.Pod
-	state  podFacts
-	failed error
+// podView is one pod as its actor shows it.
+type podView struct {
+	ref   messages.Ref
+	pod   *corev1.Pod
+	state podDetails
 }
 
-// podFacts is what of a pod's state is told beside its view.
-type podFacts struct {
+// podDetails is the part of a pod's state that its API object does not hold.
+type podDetails struct {
 	source, digest string
 	stage          journaletv1.PodStage
 	orphan         bool
 	waits          []PodWait
 	preemptedFor   *PodName
-	// bare: the actor has handled nothing that tells of its pod; it was born a moment ago.
-	bare bool
+	// empty: the actor has just started and knows neither a manifest nor an observation.
+	empty bool
 }
 
-// patience is what is left of the time that one answer waits for actors that hang.
-type patience time.Duration
+// waitBudget is the rest of the time that one response may wait for actors that hang.
+type waitBudget time.Duration
 
-// next is how long to wait for one more actor.
-func (p patience) next() time.Duration {
-	return max(min(time.Duration(p), actorTimeout), leastWait)
+// next returns how long to wait for one more actor.
+func (p waitBudget) next() time.Duration {
+	return max(min(time.Duration(p), actorTimeout), minWait)
 }
 
-// look takes a pod's view. The channel, and not a variable, carries it out: the actor's turn may come
-// after the wait for it was given up.
-func (s *server) look(ctx context.Context, ref messages.Ref, on pod.Node, p *patience) (seen, error) {
+// inspect returns a pod's view. A channel hands it over, not a variable: the actor may run the function after the
+// wait has timed out.
+func (s *server) inspect(ctx context.Context, ref messages.Ref, on pod.Node, p *waitBudget) (podView, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.next())
 	defer cancel()
 	begun := time.Now()
-	defer func() { *p -= patience(time.Since(begun)) }()
-	out := make(chan seen, 1)
+	defer func() { *p -= waitBudget(time.Since(begun)) }()
+	out := make(chan podView, 1)
 	err := s.Host.Inspect(ctx, ref, func(d actors.Decider) {
 		a, ok := d.(*pod.Actor)
 		if !ok {
 			return
 		}
 		st := a.Pod()
-		out <- seen{ref: ref, pod: a.View(on), state: podFacts{
-			source: st.GetSource(), digest: st.GetPod().GetDigest(), stage: st.GetStage(), orphan: st.GetOrphan(), waits: podWaits(a.Waits()),
-			preemptedFor: podNameOf(st.GetPreemptedFor()),
-			bare:         st.GetPod() == nil && len(st.GetObserved().GetSandboxes()) == 0 && len(st.GetObserved().GetContainers()) == 0,
+		out <- podView{ref: ref, pod: a.View(on), state: podDetails{
+			source: st.GetSource(), digest: st.GetPod().GetDigest(), stage: st.GetStage(), orphan: st.GetOrphan(),
+			waits: podWaits(a.Waits()), preemptedFor: podNameOf(st.GetPreemptedFor()),
+			empty: st.GetPod() == nil && len(st.GetObserved().GetSandboxes())+len(st.GetObserved().GetContainers()) == 0,
 		}}
 	})
 	if err != nil {
-		return seen{ref: ref}, err
+		return podView{ref: ref}, err
 	}
 	select {
 	case v := <-out:
 		return v, nil
 	default:
-		return seen{ref: ref}, fmt.Errorf("%s is no pod", ref)
+		return podView{ref: ref}, fmt.Errorf("%s is not a pod", ref)
 	}
 }
 
-// podNameOf is nil for none.
+// podNameOf returns nil for nil.
 func podNameOf(p *journaletv1.PodRef) *PodName {
 	if p == nil {
 		return nil
@@ -88,56 +88,58 @@ func podNameOf(p *journaletv1.PodRef) *PodName {
 
 func podWaits(waits []pod.Wait) (out []PodWait) {
 	for _, w := range waits {
-		told := PodWait{What: w.For, Since: w.Since}
+		wait := PodWait{What: w.For, Since: w.Since}
 		if w.Call != nil {
-			told.What = Work(w.Call)
+			wait.What = describeCall(w.Call).String()
 		}
 		if id, err := messages.ParseDecisionID(w.IntentID); err == nil {
-			told.Cause = id.Cause
+			wait.Cause = id.Cause
 		}
-		out = append(out, told)
+		out = append(out, wait)
 	}
 	return out
 }
 
-// views are all pods, by namespace and name. One that has gone meanwhile is left out; one that does
-// not come to its turn in time is shown with what is known of it, since it is the one to be seen.
-func (s *server) views(ctx context.Context) ([]seen, error) {
+// views returns all pods, sorted by namespace and name, without those that have finished. A pod whose actor does not
+// respond in time is listed with the little that is known of it: it is the one that needs attention.
+func (s *server) views(ctx context.Context) ([]podView, error) {
 	on, quarantined := s.NodeView(), s.Host.Quarantines()
-	var out []seen
-	patience := patience(actorsTimeout)
+	var out []podView
+	patience := waitBudget(actorsTimeout)
 	for _, ref := range s.Host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
-		v, err := s.look(ctx, ref, on, &patience)
+		v, err := s.inspect(ctx, ref, on, &patience)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		q := quarantined[ref]
 		switch {
-		case err != nil && q == nil && !s.lives(ref):
+		case err != nil && q == nil && !s.exists(ref):
 			continue
 		case err != nil:
-			v.failed = err
-			v.pod = unseen(ref, err)
-		case (v.state.bare || v.state.stage == journaletv1.PodStage_POD_STAGE_FINISHED) && q == nil:
+			v.pod = unknownPod(ref, err)
+		case (v.state.empty || v.state.stage == journaletv1.PodStage_POD_STAGE_FINISHED) && q == nil:
 			continue
 		}
 		markQuarantine(v.pod, q)
 		out = append(out, v)
 	}
-	slices.SortFunc(out, func(a, b seen) int {
-		return cmp.Or(strings.Compare(a.pod.Namespace, b.pod.Namespace), strings.Compare(a.pod.Name, b.pod.Name), strings.Compare(a.ref.ID, b.ref.ID))
+	slices.SortFunc(out, func(a, b podView) int {
+		return cmp.Or(strings.Compare(a.pod.Namespace, b.pod.Namespace),
+			strings.Compare(a.pod.Name, b.pod.Name), strings.Compare(a.ref.ID, b.ref.ID))
 	})
 	return out, nil
 }
 
-func (s *server) lives(ref messages.Ref) bool { return slices.Contains(s.Host.Refs(ref.Kind), ref) }
+func (s *server) exists(ref messages.Ref) bool { return slices.Contains(s.Host.Refs(ref.Kind), ref) }
 
-// unseen stands for a pod whose actor did not answer.
-func unseen(ref messages.Ref, err error) *corev1.Pod {
+// unknownPod represents a pod whose actor did not respond.
+func unknownPod(ref messages.Ref, err error) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.APIVersion, p.Kind = "v1", "Pod"
-	p.UID = uid(ref.ID)
-	p.Status = corev1.PodStatus{Phase: corev1.PodUnknown, Reason: "NotAnswering", Message: "the pod's actor did not answer: " + err.Error()}
+	p.UID = types.UID(ref.ID)
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodUnknown, Reason: "NotResponding", Message: "the pod's actor did not respond: " + err.Error(),
+	}
 	return p
 }
 
@@ -183,15 +185,15 @@ func (s *server) listPods(ctx context.Context, q ListRequest) (*rawList, error) 
 	return list, nil
 }
 
-// find is the pod of a name, namespace/name or UID, and all pods.
-func (s *server) find(ctx context.Context, name, namespace string) (v seen, all []seen, err error) {
+// findPod returns the pod with a name, namespace/name or UID, and all pods.
+func (s *server) findPod(ctx context.Context, name, namespace string) (v podView, all []podView, err error) {
 	if name == "" {
-		return v, nil, badRequest("no pod is named: give its name, namespace/name or UID")
+		return v, nil, badRequest("no pod given: want its name, namespace/name or UID")
 	}
 	if all, err = s.views(ctx); err != nil {
 		return v, nil, err
 	}
-	var hits []seen
+	var hits []podView
 	for _, v := range all {
 		if namespace != "" && v.pod.Namespace != namespace {
 			continue
@@ -199,13 +201,13 @@ func (s *server) find(ctx context.Context, name, namespace string) (v seen, all 
 		if v.ref.ID == name {
 			return v, all, nil
 		}
-		if isNamed(name, s.Node, v.pod.Namespace, v.pod.Name) {
+		if matchesName(name, s.Node, v.pod.Namespace, v.pod.Name) {
 			hits = append(hits, v)
 		}
 	}
 	switch len(hits) {
 	case 0:
-		return v, nil, notFound("there is no pod %q on node %s: `journalet pods` lists what there is", name, s.Node)
+		return v, nil, notFound("pod %q not found on node %s: `journalet pods` lists all pods", name, s.Node)
 	case 1:
 		return hits[0], all, nil
 	}
@@ -213,7 +215,8 @@ func (s *server) find(ctx context.Context, name, namespace string) (v seen, all 
 	for _, h := range hits {
 		which = append(which, fmt.Sprintf("%s/%s (UID %s)", h.pod.Namespace, h.pod.Name, h.ref.ID))
 	}
-	return v, nil, badRequest("%d pods go by %q: %s; give namespace/name or the UID", len(hits), name, strings.Join(which, ", "))
+	return v, nil, badRequest("%d pods match %q: %s; give namespace/name or the UID", len(hits), name,
+		strings.Join(which, ", "))
 }
 
 func (s *server) getPod(ctx context.Context, q PodRequest) (*PodReport, error) {
@@ -221,15 +224,17 @@ func (s *server) getPod(ctx context.Context, q PodRequest) (*PodReport, error) {
 		q.Lines = defaultLines
 	}
 	if q.Lines > maxLines {
-		return nil, badRequest("%d lines are wanted, and %d are the most: read the rest with `journalet observe --pod`", q.Lines, maxLines)
+		return nil, badRequest("%d decisions requested, at most %d: read the rest with `journalet observe --pod`",
+			q.Lines, maxLines)
 	}
-	v, all, err := s.find(ctx, q.Pod, q.Namespace)
+	v, all, err := s.findPod(ctx, q.Pod, q.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	r := &PodReport{
-		Pod: v.pod, Source: v.state.source, Digest: v.state.digest, Orphan: v.state.orphan, Waits: v.state.waits, PreemptedFor: v.state.preemptedFor,
-		Stage: stageName(v.state.stage), Decisions: []Line{}, Events: []PodEvent{},
+		Pod: v.pod, Source: v.state.source, Digest: v.state.digest, Stage: stageName(v.state.stage),
+		Orphan: v.state.orphan, Waits: v.state.waits, PreemptedFor: v.state.preemptedFor,
+		Decisions: []Line{}, Events: []PodEvent{},
 	}
 	if k := s.Host.Quarantines()[v.ref]; k != nil {
 		r.Quarantine = &Quarantine{Cause: k.GetCause(), Code: decisionError(k.GetCode()), Message: k.GetMessage()}
@@ -240,7 +245,7 @@ func (s *server) getPod(ctx context.Context, q PodRequest) (*PodReport, error) {
 	return r, err
 }
 
-// stageName is a stage for people. A pod that no source has named has not begun any.
+// stageName formats a stage. A pod that no source has claimed has none.
 func stageName(s journaletv1.PodStage) string {
 	if s == journaletv1.PodStage_POD_STAGE_UNSPECIFIED {
 		return pod.ReasonOrphan

@@ -7,19 +7,21 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-func probeTold(kind journaletv1.ProbeKind, ok bool, message string) *ev {
+func probeEvent(kind journaletv1.ProbeKind, ok bool, message string) *ev {
 	return &ev{Kind: &journaletv1.Event_ProbeResult{ProbeResult: &journaletv1.ProbeResult{
 		Uid: "a", Container: "main", Kind: kind, Success: ok, Message: message,
 	}}}
 }
 
-func TestProbesAreToldInShortLines(t *testing.T) {
+func TestProbesAreDescribedInShortLines(t *testing.T) {
 	both := []journaletv1.ProbeKind{journaletv1.ProbeKind_PROBE_KIND_LIVENESS, journaletv1.ProbeKind_PROBE_KIND_READINESS}
 	for want, e := range map[string]*ev{
-		"run the Liveness and the Readiness probe of container main": {Kind: &journaletv1.Event_ProbesSet{ProbesSet: &journaletv1.ProbesSet{Container: "main", Kinds: both}}},
-		"end the probes of container main":                           {Kind: &journaletv1.Event_ProbesSet{ProbesSet: &journaletv1.ProbesSet{Container: "main"}}},
-		"the Startup probe of container main succeeds":               probeTold(journaletv1.ProbeKind_PROBE_KIND_STARTUP, true, ""),
-		"the Readiness probe of container main fails: Readiness probe failed: HTTP probe failed with statuscode: 500": probeTold(
+		"started the Liveness and the Readiness probe of container main": {Kind: &journaletv1.Event_ProbesSet{
+			ProbesSet: &journaletv1.ProbesSet{Container: "main", Kinds: both}}},
+		"stopped the probes of container main": {Kind: &journaletv1.Event_ProbesSet{
+			ProbesSet: &journaletv1.ProbesSet{Container: "main"}}},
+		"Startup probe of container main succeeded": probeEvent(journaletv1.ProbeKind_PROBE_KIND_STARTUP, true, ""),
+		"container main: Readiness probe failed: HTTP probe failed with statuscode: 500": probeEvent(
 			journaletv1.ProbeKind_PROBE_KIND_READINESS, false, "Readiness probe failed: HTTP probe failed with statuscode: 500"),
 	} {
 		if got := Describe(messages.Pod("a"), e); got != want {
@@ -31,18 +33,19 @@ func TestProbesAreToldInShortLines(t *testing.T) {
 func TestFailedProbesAndWarningsAreEventsOfThePod(t *testing.T) {
 	p := newPodEvents(messages.Pod("a"))
 	for i, e := range []*ev{
-		probeTold(journaletv1.ProbeKind_PROBE_KIND_READINESS, true, ""),
-		probeTold(journaletv1.ProbeKind_PROBE_KIND_READINESS, false, "Readiness probe failed: it does"),
-		probeTold(journaletv1.ProbeKind_PROBE_KIND_READINESS, true, "Readiness probe warning: Probe terminated redirects"),
+		probeEvent(journaletv1.ProbeKind_PROBE_KIND_READINESS, true, ""),
+		probeEvent(journaletv1.ProbeKind_PROBE_KIND_READINESS, false, "Readiness probe failed: it does"),
+		probeEvent(journaletv1.ProbeKind_PROBE_KIND_READINESS, true, "Readiness probe warning: Probe terminated redirects"),
 	} {
-		p.note(&journaletv1.Record{Seq: uint64(i + 1)}, "", e)
+		p.add(&journaletv1.Record{Seq: uint64(i + 1)}, "", e)
 	}
 	if len(p.list) != 2 {
 		t.Fatalf("events: %v", p.list)
 	}
 	for i, want := range []PodEvent{
 		{Seq: 2, Type: "Warning", Reason: "Unhealthy", Message: "container main: Readiness probe failed: it does"},
-		{Seq: 3, Type: "Warning", Reason: "ProbeWarning", Message: "container main: Readiness probe warning: Probe terminated redirects"},
+		{Seq: 3, Type: "Warning", Reason: "ProbeWarning",
+			Message: "container main: Readiness probe warning: Probe terminated redirects"},
 	} {
 		if p.list[i].Time = want.Time; p.list[i] != want {
 			t.Errorf("%+v, want %+v", p.list[i], want)

@@ -13,7 +13,7 @@ import (
 	"github.com/journalet/journalet/messages"
 )
 
-// Limits of a question and its answer.
+// Limits of a request and its response.
 const (
 	// MaxRecords bounds the records of one page.
 	MaxRecords = 500
@@ -21,44 +21,44 @@ const (
 	// record that reaches either.
 	MaxPageEvents = 2_000
 	maxPageBytes  = 4 << 20
-	// maxScan bounds how many records one page looks at to find those that match.
+	// maxScan bounds how many records one page reads to find those that match.
 	maxScan = 20_000
 	// maxListBytes bounds one page of a pod list; a single pod may be larger, up to maxResponse.
 	maxListBytes = 4 << 20
 	// maxResponse stays below the 16 MiB that one message on the bus may have.
 	maxResponse = 15 << 20
-	// maxRequest bounds a question.
+	// maxRequest bounds a request, in bytes.
 	maxRequest = 64 << 10
-	// maxWaiting is how many questions of one kind wait for their answer, about as many as connections fit; of those
-	// that read the whole journal fewer.
-	maxWaiting     = 128
-	maxLongWaiting = 4
-	// maxUnread and maxUnreadBytes bound what has arrived of one kind and was not looked at yet. What is beyond is
-	// dropped, and who asked waits in vain.
-	maxUnread      = 8192
-	maxUnreadBytes = 32 << 20
+	// maxQueued bounds the requests of one kind that wait, to about the number of connections; maxQueuedLong bounds
+	// those that read the whole journal.
+	maxQueued     = 128
+	maxQueuedLong = 4
+	// maxPending and maxPendingBytes bound what NATS buffers for one kind of request before it is queued. Requests
+	// beyond are dropped, and their clients time out.
+	maxPending      = 8192
+	maxPendingBytes = 32 << 20
 	// maxLines bounds the decisions of a pod's report.
 	maxLines = 200
-	// defaultLines is how many there are if the question does not say.
+	// defaultLines is their number if the request names none.
 	defaultLines = 20
-	// maxUIDs bounds the UIDs that a filter on a pod's name goes by.
+	// maxUIDs bounds the UIDs that a filter on a pod's name matches.
 	maxUIDs = 256
 
-	// askTimeout bounds the work on one answer; a client waits a little longer.
-	askTimeout = 10 * time.Second
-	// actorTimeout bounds the wait for one actor's turn, actorsTimeout that for all of them in one
-	// answer. Each gets leastWait even then, which is plenty for one that does not hang.
+	// requestTimeout bounds the work on one response; a client waits a little longer.
+	requestTimeout = 10 * time.Second
+	// actorTimeout bounds the wait for one actor, actorsTimeout that for all actors of one response. Beyond it each
+	// still gets minWait, which is plenty for one that does not hang.
 	actorTimeout  = time.Second
 	actorsTimeout = 4 * time.Second
-	leastWait     = 5 * time.Millisecond
+	minWait       = 5 * time.Millisecond
 	// longTimeout bounds a read of the whole journal.
 	longTimeout = time.Hour
 )
 
-// Service is the name that the services are found under.
+// Service is the name of the NATS micro service.
 const Service = "journalet"
 
-// What can be asked. The subject is journalet.<node>.<name>.
+// The requests. The subject is journalet.<node>.<name>.
 const (
 	PodsList      = "pods.list"
 	PodsGet       = "pods.get"
@@ -69,42 +69,42 @@ const (
 	NodeInfo      = "node.info"
 )
 
-// Subject is where a node answers a question.
-func Subject(node, question string) string { return prefix(node) + "." + question }
+// Subject returns the subject of a request to a node.
+func Subject(node, request string) string { return prefix(node) + "." + request }
 
 func prefix(node string) string { return Service + "." + messages.Token(node) }
 
-// ListRequest asks for pods, by namespace and name. The answer is a v1.PodList; its metadata.continue
-// is set when there are more than fit one answer.
+// ListRequest requests pods, sorted by namespace and name. The response is a v1.PodList; its metadata.continue is set
+// if there are more than fit one response.
 type ListRequest struct {
 	Namespace string `json:"namespace,omitempty"`
 	Continue  string `json:"continue,omitempty"`
 }
 
-// PodRequest asks for one pod by its name, namespace/name or UID.
+// PodRequest requests one pod by its name, namespace/name or UID.
 type PodRequest struct {
 	Pod       string `json:"pod"`
 	Namespace string `json:"namespace,omitempty"`
-	// Lines is how many decisions are wanted, at most 200; 0 means 20, a negative number none.
+	// Lines is the number of decisions, at most 200; 0 means 20, a negative number none.
 	Lines int `json:"lines,omitempty"`
 }
 
-// Quarantine tells why an actor is out of service.
+// Quarantine is the reason why an actor is quarantined.
 type Quarantine struct {
 	Cause   uint64 `json:"cause"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// Line is one event as told to people, with what it follows from.
+// Line is one event with its description and that of its cause.
 type Line struct {
 	bus.Flat
 	Text string `json:"text"`
-	// CauseText tells of the record Cause; empty for a fact.
+	// CauseText describes the record Cause; empty for a fact.
 	CauseText string `json:"causeText,omitempty"`
 }
 
-// PodEvent is one event of a pod in the manner of the kubelet's.
+// PodEvent is one event of a pod as the kubelet would emit it.
 type PodEvent struct {
 	Seq     uint64    `json:"seq"`
 	Time    time.Time `json:"time"`
@@ -117,11 +117,11 @@ type PodEvent struct {
 type PodWait struct {
 	What  string    `json:"what"`
 	Since time.Time `json:"since"`
-	// Cause is the record that had a call asked for; 0 where no call is waited for.
+	// Cause is the record that led to the request of the call that the pod waits for; 0 if it waits for no call.
 	Cause uint64 `json:"cause,omitempty"`
 }
 
-// PodReport is all there is to say about one pod.
+// PodReport is everything that is known of one pod.
 type PodReport struct {
 	Pod        *corev1.Pod `json:"pod"`
 	Source     string      `json:"source,omitempty"`
@@ -129,14 +129,14 @@ type PodReport struct {
 	Stage      string      `json:"stage,omitempty"`
 	Orphan     bool        `json:"orphan,omitempty"`
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
-	// PreemptedFor is the pod for which it ended, or ends; it may be gone.
+	// PreemptedFor is the pod that preempted this one; it may no longer exist.
 	PreemptedFor *PodName `json:"preemptedFor,omitempty"`
-	// Waits is what a pod that is not admitted yet, or ends, waits for, the oldest first.
+	// Waits is what a pod that is not admitted yet, or terminates, waits for, the oldest first.
 	Waits []PodWait `json:"waits,omitempty"`
-	// Decisions are the newest ones, oldest first; Events follow from the same records.
+	// Decisions are the newest ones, oldest first; Events are derived from the same records.
 	Decisions []Line     `json:"decisions"`
 	Events    []PodEvent `json:"events"`
-	// FirstSeq and LastSeq are the oldest and newest record looked at; 0 if there was none.
+	// FirstSeq and LastSeq are the oldest and newest record read for it; 0 if there was none.
 	FirstSeq uint64 `json:"firstSeq"`
 	LastSeq  uint64 `json:"lastSeq"`
 }
@@ -153,49 +153,48 @@ func (p PodName) String() string {
 	return p.Namespace + "/" + p.Name + " (UID " + p.UID + ")"
 }
 
-// ReadRequest asks for a page of events.
+// ReadRequest requests a page of events.
 type ReadRequest struct {
-	// From is the record to begin with; 0 means the oldest, or the first one at or after Since.
+	// From is the first record; 0 means the oldest, or the first one at or after Since.
 	From  uint64    `json:"from,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Limit is how many records are wanted, at most and by default 500.
+	// Limit is the number of records, at most and by default 500.
 	Limit int `json:"limit,omitempty"`
 	Filter
 }
 
-// Page is an answer to ReadRequest.
+// Page is the response to ReadRequest.
 type Page struct {
 	Events []bus.Flat `json:"events"`
-	// Next is the record to go on from. All records before it have been looked at.
+	// Next is the record to continue from. All records before it have been read.
 	Next uint64 `json:"next"`
-	// First and Last are the records that the journal holds now. The page was the last one if
-	// Next is above Last.
+	// First and Last are the oldest and newest record of the journal. The page was the last one if Next is above Last.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	// UIDs are what is known of the pod that the filter names; hand them in with the next request.
+	// UIDs are those of the pod that the filter names, as far as they are known. Pass them with the next request.
 	UIDs []string `json:"uids,omitempty"`
 }
 
-// GetRequest asks for one record.
+// GetRequest requests one record.
 type GetRequest struct {
 	Seq uint64 `json:"seq"`
 }
 
-// RecordReport is one record: its events, and what they follow from.
+// RecordReport is one record: its events and their cause.
 type RecordReport struct {
 	Seq    uint64 `json:"seq"`
 	Hash   string `json:"hash"` // the previous record's, in hex
 	Events []Line `json:"events"`
 }
 
-// VerifyAnswer is one of several answers to journal.verify: progress, and at last the report.
-type VerifyAnswer struct {
+// VerifyResponse is one of several responses to journal.verify: progress, and at last the report.
+type VerifyResponse struct {
 	Done   uint64            `json:"done"`
 	Total  uint64            `json:"total"`
 	Report *bus.VerifyReport `json:"report,omitempty"`
 }
 
-// Info is what an agent tells of itself.
+// Info describes an agent.
 type Info struct {
 	Node         string         `json:"node"`
 	Version      string         `json:"version"`
@@ -211,7 +210,7 @@ type Info struct {
 	Time         time.Time      `json:"time"`
 }
 
-// Codes of an Error, as HTTP has them.
+// Codes of an Error, with their meanings in HTTP.
 const (
 	CodeBadRequest  = 400
 	CodeNotFound    = 404
@@ -219,7 +218,7 @@ const (
 	CodeUnavailable = 503
 )
 
-// Error is an answer that is none.
+// Error is an error response.
 type Error struct {
 	Code    int
 	Message string
@@ -227,7 +226,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// IsNotFound tells whether err says that what was asked for does not exist.
+// IsNotFound reports whether err is a response that what was requested does not exist.
 func IsNotFound(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == CodeNotFound
@@ -248,7 +247,7 @@ func parseCode(s string) int {
 	return CodeInternal
 }
 
-// rawList is a v1.PodList whose items are encoded already, so that its size is known.
+// rawList is a v1.PodList with encoded items: their size is known.
 type rawList struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`

@@ -12,12 +12,12 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// errPageFull ends the reading of a page.
+// errPageFull stops reading records for a page.
 var errPageFull = errors.New("the page is full")
 
 func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) {
 	if q.Limit < 0 || q.Limit > MaxRecords {
-		return nil, badRequest("limit is %d: want 1 to %d, or none for %d", q.Limit, MaxRecords, MaxRecords)
+		return nil, badRequest("limit is %d: want 1 to %d, or 0 for the maximum", q.Limit, MaxRecords)
 	}
 	if q.Limit == 0 {
 		q.Limit = MaxRecords
@@ -26,7 +26,7 @@ func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) 
 		return nil, err
 	}
 	if q.From > 0 && !q.Since.IsZero() {
-		return nil, badRequest("both a record and a time to begin with are given: want one of them")
+		return nil, badRequest("both from and since are given: want one of them")
 	}
 	page := &Page{Events: []bus.Flat{}, First: s.Journal.First(), Last: s.Journal.Last()}
 	from := max(q.From, page.First, 1)
@@ -37,7 +37,7 @@ func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) 
 		}
 	}
 	q.Node = s.Node
-	if err := s.knowPod(ctx, &q.Filter); err != nil {
+	if err := s.resolvePod(ctx, &q.Filter); err != nil {
 		return nil, err
 	}
 	p := pager{q: &q, node: s.Node, page: page}
@@ -65,8 +65,10 @@ type pager struct {
 }
 
 func (p *pager) take(rec *journaletv1.Record, _ int) error {
-	if p.scanned++; p.records == p.q.Limit || len(p.page.Events) >= MaxPageEvents || p.size >= maxPageBytes || p.scanned > maxScan {
-		p.full = true
+	p.scanned++
+	p.full = p.records == p.q.Limit || len(p.page.Events) >= MaxPageEvents || p.size >= maxPageBytes ||
+		p.scanned > maxScan
+	if p.full {
 		return errPageFull
 	}
 	author := messages.RefOf(rec.GetActor())
@@ -89,24 +91,24 @@ func (p *pager) take(rec *journaletv1.Record, _ int) error {
 	return nil
 }
 
-// knowPod tells a filter on a pod's name the UID that the name has now.
-func (s *server) knowPod(ctx context.Context, f *Filter) error {
+// resolvePod adds the UID that the filter's pod has now.
+func (s *server) resolvePod(ctx context.Context, f *Filter) error {
 	if f.Pod == "" || len(f.UIDs) > 0 {
 		return nil
 	}
-	v, _, err := s.find(ctx, f.Pod, "")
+	v, _, err := s.findPod(ctx, f.Pod, "")
 	switch {
 	case IsNotFound(err):
-		return nil // a pod of the past: its name is learnt from the journal
+		return nil // a pod of the past: its UIDs are in the journal
 	case err != nil:
 		return err
 	}
-	f.know(v.ref.ID)
+	f.addUID(v.ref.ID)
 	return nil
 }
 
-// seqAt is the first record at or after a time, last+1 for none. Records' times follow the machine's
-// clock; where that was set back, it finds one of the places.
+// seqAt returns the first record at or after a time, last+1 for none. Records carry the machine's clock: if it was set
+// back, more than one record qualifies, and seqAt returns any of them.
 func (s *server) seqAt(ctx context.Context, t time.Time, first, last uint64) (uint64, error) {
 	if last < first {
 		return last + 1, nil
@@ -128,23 +130,23 @@ func (s *server) seqAt(ctx context.Context, t time.Time, first, last uint64) (ui
 
 func (s *server) getRecord(ctx context.Context, q GetRequest) (*RecordReport, error) {
 	if q.Seq == 0 {
-		return nil, badRequest("no record is named: give its seq, from 1")
+		return nil, badRequest("no record given: want its seq, from 1")
 	}
 	if q.Seq < s.Journal.First() || q.Seq > s.Journal.Last() {
-		return nil, notFound("there is no record %d: the journal holds %d to %d", q.Seq, s.Journal.First(), s.Journal.Last())
+		return nil, notFound("record %d not found: the journal holds %d to %d", q.Seq, s.Journal.First(), s.Journal.Last())
 	}
 	rec, err := s.Journal.Get(ctx, q.Seq)
 	if err != nil {
 		return nil, err
 	}
-	lines, err := s.lines(ctx, rec)
+	lines, err := s.renderRecord(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
 	return &RecordReport{Seq: rec.GetSeq(), Hash: hex.EncodeToString(rec.GetPreviousHash()), Events: lines}, nil
 }
 
-// verifyEvery is how often a check that takes its time tells how far it is.
+// verifyEvery is the pause between two progress reports of a check.
 const verifyEvery = 250 * time.Millisecond
 
 func (s *server) verify(ctx context.Context, data []byte, send func(any) error) error {
@@ -152,25 +154,25 @@ func (s *server) verify(ctx context.Context, data []byte, send func(any) error) 
 	if err := decode(data, &none); err != nil {
 		return err
 	}
-	if err := send(VerifyAnswer{}); err != nil {
+	if err := send(VerifyResponse{}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var told time.Time
+	var sent time.Time
 	report, err := s.Journal.Verify(ctx, func(done, total uint64) {
-		if time.Since(told) < verifyEvery {
+		if time.Since(sent) < verifyEvery {
 			return
 		}
-		told = time.Now()
-		if err := send(VerifyAnswer{Done: done, Total: total}); err != nil {
+		sent = time.Now()
+		if err := send(VerifyResponse{Done: done, Total: total}); err != nil {
 			cancel(err)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return send(VerifyAnswer{Done: report.Records, Total: report.Records, Report: &report})
+	return send(VerifyResponse{Done: report.Records, Total: report.Records, Report: &report})
 }
 
 func (s *server) size(ctx context.Context, _ struct{}) (bus.SizeReport, error) {
@@ -180,8 +182,9 @@ func (s *server) size(ctx context.Context, _ struct{}) (bus.SizeReport, error) {
 func (s *server) info(_ context.Context, _ struct{}) (*Info, error) {
 	on := s.NodeView()
 	i := &Info{
-		Node: s.Node, Version: s.Version, Started: s.Started.UTC(), Epoch: s.Epoch, Runtime: on.RuntimeName, HostIPs: on.HostIPs,
-		Simulated: s.Simulated, Actors: map[string]int{}, JournalFirst: s.Journal.First(), JournalLast: s.Journal.Last(), Time: time.Now().UTC(),
+		Node: s.Node, Version: s.Version, Started: s.Started.UTC(), Epoch: s.Epoch,
+		Runtime: on.RuntimeName, HostIPs: on.HostIPs, Simulated: s.Simulated, Actors: map[string]int{},
+		JournalFirst: s.Journal.First(), JournalLast: s.Journal.Last(), Time: time.Now().UTC(),
 	}
 	for n := range journaletv1.ActorKind_name {
 		kind := journaletv1.ActorKind(n)

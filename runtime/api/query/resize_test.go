@@ -11,18 +11,22 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-func TestAResizeShowsAsTheKubeletsEvents(t *testing.T) {
+func TestResizeEmitsTheKubeletsEvents(t *testing.T) {
 	status := func(kind, reason, message string) *ev {
 		return &ev{Kind: &journaletv1.Event_PodStatusChanged{PodStatusChanged: &journaletv1.PodStatusChanged{
 			Conditions: []*journaletv1.Condition{{Type: kind, Status: true, Reason: reason, Message: message}},
 		}}}
 	}
 	decided := func(uid string, allocated bool) *ev {
-		return &ev{Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Allocated: allocated, Reason: "OutOfcpu", Message: "too little"}}}
+		return &ev{Kind: &journaletv1.Event_ResizeDecided{
+			ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Allocated: allocated, Reason: "OutOfcpu",
+				Message: "too little"}}}
 	}
-	call := callAsked(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: &journaletv1.UpdateContainer{
-		Container: "main", Resources: &journaletv1.Resources{CpuRequestMillis: 100, MemoryRequestBytes: 64 << 20, MemoryLimitBytes: 128 << 20},
-	}}})
+	call := callRequested(&journaletv1.CallRequested{
+		Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: &journaletv1.UpdateContainer{
+			Container: "main", Resources: &journaletv1.Resources{CpuRequestMillis: 100, MemoryRequestBytes: 64 << 20,
+				MemoryLimitBytes: 128 << 20},
+		}}})
 	p := newPodEvents(messages.Pod("a"))
 	for i, e := range []struct {
 		id string
@@ -34,12 +38,12 @@ func TestAResizeShowsAsTheKubeletsEvents(t *testing.T) {
 		{"", decided("b", true)},
 		{"", decided("a", true)},
 		{"", status("PodResizeInProgress", "", "")},
-		{"1", call}, {"", ended("1", journaletv1.CallError_CALL_ERROR_RUNTIME, "no")},
+		{"1", call}, {"", callFinished("1", journaletv1.CallError_CALL_ERROR_RUNTIME, "no")},
 		{"", status("PodResizeInProgress", "Error", "no")},
 		{"", &ev{Kind: &journaletv1.Event_ResizeCompleted{ResizeCompleted: &journaletv1.ResizeCompleted{Uid: "a"}}}},
 		{"", &ev{Kind: &journaletv1.Event_ResizeStarted{ResizeStarted: &journaletv1.ResizeStarted{Uid: "a"}}}},
 	} {
-		p.note(&journaletv1.Record{Seq: uint64(i + 1), Time: timestamppb.Now()}, e.id, e.e)
+		p.add(&journaletv1.Record{Seq: uint64(i + 1), Time: timestamppb.Now()}, e.id, e.e)
 	}
 	var got []string
 	for _, e := range p.list {
@@ -48,15 +52,16 @@ func TestAResizeShowsAsTheKubeletsEvents(t *testing.T) {
 	want := []string{
 		"#1 Warning ResizeInfeasible: never",
 		"#3 Warning ResizeDeferred: too little",
-		"#5 Normal ResizeStarted: the node has allocated the new resources",
+		"#5 Normal ResizeStarted: Allocated the new resources",
 		"#9 Warning ResizeError: no",
-		"#10 Normal ResizeCompleted: every container that runs has its new resources",
-		"#11 Normal ResizeStarted: containers that were found do not have the resources that are allocated to them",
+		"#10 Normal ResizeCompleted: All running containers have their new resources",
+		"#11 Normal ResizeStarted: Containers run with other resources than allocated",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("events\n%q\nwant\n%q", got, want)
 	}
-	if got := Work(call.GetCallRequested()); got != "resize container main to request cpu 100m, request memory 64.0 MiB, limit memory 128.0 MiB" {
-		t.Errorf("the call is told as %q", got)
+	const text = "resize container main to cpu request 100m, memory request 64.0 MiB, memory limit 128.0 MiB"
+	if got := describeCall(call.GetCallRequested()).String(); got != text {
+		t.Errorf("the call is described as %q", got)
 	}
 }

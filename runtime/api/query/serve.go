@@ -26,28 +26,28 @@ import (
 
 // Host is what the services need of the actors' host.
 type Host interface {
-	// Inspect runs f on the actor's own turn. f keeps nothing of what it is given. An error means
-	// that f was not run, or not in time.
+	// Inspect runs f between two events of the actor. f must not keep its argument. An error means that f did not run,
+	// or not in time.
 	Inspect(ctx context.Context, ref messages.Ref, f func(actors.Decider)) error
-	// Refs are the actors of a kind that live now.
+	// Refs returns the running actors of a kind.
 	Refs(kind journaletv1.ActorKind) []messages.Ref
-	// Quarantines are the actors out of service.
+	// Quarantines returns the quarantined actors.
 	Quarantines() map[messages.Ref]*journaletv1.Quarantined
 }
 
-// Options say what the services answer from. All but Started, Simulated and Log must be set.
+// Options configure the services. All but Started, Simulated and Log must be set.
 type Options struct {
 	Conn    *nats.Conn
 	Host    Host
 	Journal *bus.Journal
 	Node    string
-	// NodeView is what pods show of their node; it is called for each answer.
+	// NodeView returns what pods show of their node; it is called for each response.
 	NodeView func() pod.Node
 	// Version is the agent's, as `journalet version` prints it.
 	Version string
 	// Epoch is the number of this run.
 	Epoch uint64
-	// Started is when the run began; zero means now.
+	// Started is the start of the run; zero means now.
 	Started   time.Time
 	Simulated bool
 	Log       *slog.Logger
@@ -55,7 +55,7 @@ type Options struct {
 
 func (o *Options) check() error {
 	if o.Conn == nil || o.Host == nil || o.Journal == nil || o.Node == "" || o.NodeView == nil {
-		return errors.New("query: Conn, Host, Journal, Node and NodeView are needed")
+		return errors.New("query: Conn, Host, Journal, Node and NodeView are required")
 	}
 	if o.Started.IsZero() {
 		o.Started = time.Now()
@@ -73,19 +73,19 @@ type server struct {
 	working sync.WaitGroup
 }
 
-// question is one thing that can be asked.
-type question struct {
+// endpoint serves one kind of request.
+type endpoint struct {
 	subject string
 	about   string
 	timeout time.Duration
-	// answer reads the question from data and hands out one answer or several.
-	answer func(ctx context.Context, data []byte, send func(any) error) error
+	// respond decodes the request in data and sends one or more responses.
+	respond func(ctx context.Context, data []byte, send func(any) error) error
 }
 
-// Serve answers until stop is called, or the connection closes. Questions of one kind are answered one
-// after the other, so that many observers cost no more than a few; a bounded number waits, and more are refused at
-// once, so that nothing of a flood is left to be answered when it is over. stop ends what is under way and
-// returns once nothing asks the host or the journal any more.
+// Serve serves requests until stop is called or the connection closes. Requests of one kind are served one after the
+// other: many observers cost no more than a few. A bounded number is queued, the rest is rejected at once, so that no
+// backlog is left after a flood. stop cancels the requests under way and returns once none uses the host or the
+// journal.
 func Serve(ctx context.Context, o Options) (stop func(), err error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -104,30 +104,31 @@ func Serve(ctx context.Context, o Options) (stop func(), err error) {
 	end := func() {
 		cancel()
 		if err := svc.Stop(); err != nil {
-			o.Log.Debug("the query service did not stop cleanly", "err", err)
+			o.Log.Debug("cannot stop the query service cleanly", "err", err)
 		}
 		s.working.Wait()
 	}
 	group := svc.AddGroup(prefix(o.Node))
-	for _, q := range s.questions() {
-		err := group.AddEndpoint(strings.ReplaceAll(q.subject, ".", "-"), s.queue(q),
-			micro.WithEndpointSubject(q.subject), micro.WithEndpointPendingLimits(maxUnread, maxUnreadBytes), micro.WithEndpointMetadata(map[string]string{"about": q.about}))
+	for _, e := range s.endpoints() {
+		err := group.AddEndpoint(strings.ReplaceAll(e.subject, ".", "-"), s.handler(e),
+			micro.WithEndpointSubject(e.subject), micro.WithEndpointPendingLimits(maxPending, maxPendingBytes),
+			micro.WithEndpointMetadata(map[string]string{"about": e.about}))
 		if err != nil {
 			end()
-			return nil, fmt.Errorf("query: add %s: %w", q.subject, err)
+			return nil, fmt.Errorf("query: add %s: %w", e.subject, err)
 		}
 	}
-	if err := o.Conn.FlushTimeout(askTimeout); err != nil {
+	if err := o.Conn.FlushTimeout(requestTimeout); err != nil {
 		end()
 		return nil, fmt.Errorf("query: start to serve: %w", err)
 	}
 	return sync.OnceFunc(end), nil
 }
 
-// threeNumbers is the part of a version that every form of one agrees on.
+// threeNumbers is the part that all forms of a version have in common.
 var threeNumbers = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)`)
 
-// serviceVersion is the version in the form that NATS micro asks for.
+// serviceVersion returns the version in the form that NATS micro requires.
 func serviceVersion(v string) string {
 	if s := threeNumbers.FindString(strings.TrimPrefix(v, "v")); s != "" {
 		return s
@@ -135,35 +136,35 @@ func serviceVersion(v string) string {
 	return "0.0.0"
 }
 
-func (s *server) questions() []question {
-	return []question{
-		{PodsList, "pods as a v1.PodList", askTimeout, one(s.listPods)},
-		{PodsGet, "one pod with its latest decisions and their causes", askTimeout, one(s.getPod)},
-		{RecordsRead, "a page of the journal's events", askTimeout, one(s.readRecords)},
-		{RecordsGet, "one record of the journal", askTimeout, one(s.getRecord)},
+func (s *server) endpoints() []endpoint {
+	return []endpoint{
+		{PodsList, "pods as a v1.PodList", requestTimeout, single(s.listPods)},
+		{PodsGet, "one pod with its latest decisions and their causes", requestTimeout, single(s.getPod)},
+		{RecordsRead, "a page of the journal's events", requestTimeout, single(s.readRecords)},
+		{RecordsGet, "one record of the journal", requestTimeout, single(s.getRecord)},
 		{JournalVerify, "a check of the whole journal, with progress", longTimeout, s.verify},
-		{JournalSize, "where the journal's bytes are", longTimeout, one(s.size)},
-		{NodeInfo, "the agent itself", askTimeout, one(s.info)},
+		{JournalSize, "the size of the journal by its parts", longTimeout, single(s.size)},
+		{NodeInfo, "the agent itself", requestTimeout, single(s.info)},
 	}
 }
 
-// queue makes the handler of a question: it takes what is asked, or refuses it, and never takes time. One worker answers.
-func (s *server) queue(q question) micro.Handler {
-	room := maxWaiting
-	if q.timeout == longTimeout {
-		room = maxLongWaiting
+// handler returns the handler of an endpoint. It queues or rejects a request without blocking; one worker serves them.
+func (s *server) handler(e endpoint) micro.Handler {
+	limit := maxQueued
+	if e.timeout == longTimeout {
+		limit = maxQueuedLong
 	}
-	waiting := make(chan micro.Request, room)
+	queue := make(chan micro.Request, limit)
 	s.working.Add(1)
 	go func() {
 		defer s.working.Done()
 		for {
 			select {
-			case req := <-waiting:
-				s.handle(q, req)
+			case req := <-queue:
+				s.handle(e, req)
 			case <-s.ctx.Done():
-				for len(waiting) > 0 {
-					s.refuse(q, <-waiting, s.ctx.Err())
+				for len(queue) > 0 {
+					s.reject(e, <-queue, s.ctx.Err())
 				}
 				return
 			}
@@ -171,19 +172,20 @@ func (s *server) queue(q question) micro.Handler {
 	}()
 	return micro.HandlerFunc(func(req micro.Request) {
 		if err := checkSize(req.Data()); err != nil {
-			s.refuse(q, req, err) // now: what waits is held in memory
+			s.reject(e, req, err) // at once: queued requests are held in memory
 			return
 		}
 		select {
-		case waiting <- req:
+		case queue <- req:
 		default:
-			s.refuse(q, req, &Error{CodeUnavailable, fmt.Sprintf("the agent is asked too much: %d questions of this kind wait already; ask again later", room)})
+			s.reject(e, req, &Error{CodeUnavailable, fmt.Sprintf(
+				"the agent is overloaded: %d requests of this kind are queued already; try again later", limit)})
 		}
 	})
 }
 
-// one makes a question with one answer.
-func one[Q, A any](f func(context.Context, Q) (A, error)) func(context.Context, []byte, func(any) error) error {
+// single adapts a function with one response.
+func single[Q, A any](f func(context.Context, Q) (A, error)) func(context.Context, []byte, func(any) error) error {
 	return func(ctx context.Context, data []byte, send func(any) error) error {
 		var q Q
 		if err := decode(data, &q); err != nil {
@@ -197,8 +199,8 @@ func one[Q, A any](f func(context.Context, Q) (A, error)) func(context.Context, 
 	}
 }
 
-// decode reads a question; no bytes at all ask the plain question. An unknown field is refused: it is
-// a typing error or a wish of a newer client, and either would get a wrong answer.
+// decode decodes a request; no data means a request without fields. An unknown field is an error: it is a typo or a
+// field of a newer client, and either would get a wrong response.
 func decode(data []byte, into any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
@@ -206,67 +208,67 @@ func decode(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return badRequest("the question cannot be read: %v", err)
+		return badRequest("decode the request: %v", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return badRequest("the question cannot be read: more follows after its end")
+		return badRequest("decode the request: more data after its end")
 	}
 	return nil
 }
 
 func checkSize(data []byte) error {
 	if len(data) > maxRequest {
-		return badRequest("the question has %d bytes, more than the %d that are read", len(data), maxRequest)
+		return badRequest("the request has %d bytes, at most %d", len(data), maxRequest)
 	}
 	return nil
 }
 
-func (s *server) handle(q question, req micro.Request) {
-	ctx, cancel := context.WithTimeout(s.ctx, q.timeout)
+func (s *server) handle(e endpoint, req micro.Request) {
+	ctx, cancel := context.WithTimeout(s.ctx, e.timeout)
 	defer cancel()
 	err := func() (err error) {
 		defer func() {
 			if r := recover(); r != nil {
-				s.Log.Error("a question made the agent panic", "question", q.subject, "panic", r)
-				err = &Error{CodeInternal, "the agent failed to answer; its log has more"}
+				s.Log.Error("panic in a request", "request", e.subject, "panic", r)
+				err = &Error{CodeInternal, "internal error of the agent; see its log"}
 			}
 		}()
-		return q.answer(ctx, req.Data(), func(a any) error { return s.send(req, a) })
+		return e.respond(ctx, req.Data(), func(a any) error { return s.send(req, a) })
 	}()
 	if err != nil {
-		s.refuse(q, req, err)
+		s.reject(e, req, err)
 	}
 }
 
-// refuse answers with an error.
-func (s *server) refuse(q question, req micro.Request, err error) {
-	e := s.coded(q, err)
-	if err := req.Error(strconv.Itoa(e.Code), e.Message, nil); err != nil {
-		s.Log.Debug("an answer could not be sent", "question", q.subject, "err", err)
+// reject responds with an error.
+func (s *server) reject(e endpoint, req micro.Request, err error) {
+	coded := s.coded(e, err)
+	if err := req.Error(strconv.Itoa(coded.Code), coded.Message, nil); err != nil {
+		s.Log.Debug("cannot send a response", "request", e.subject, "err", err)
 	}
 }
 
 func (s *server) send(req micro.Request, a any) error {
 	b, err := json.Marshal(a)
 	if err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+		return fmt.Errorf("encode the response: %w", err)
 	}
 	if len(b) > maxResponse {
-		return &Error{CodeInternal, fmt.Sprintf("the answer has %d bytes, more than the %d that one may have: ask for less", len(b), maxResponse)}
+		return &Error{CodeInternal, fmt.Sprintf("the response has %d bytes, at most %d: request less", len(b), maxResponse)}
 	}
 	return req.Respond(b)
 }
 
-func (s *server) coded(q question, err error) *Error {
-	var e *Error
+func (s *server) coded(e endpoint, err error) *Error {
+	var coded *Error
 	switch {
-	case errors.As(err, &e):
-		return e
+	case errors.As(err, &coded):
+		return coded
 	case s.ctx.Err() != nil:
-		return &Error{CodeUnavailable, "the agent is stopping: ask again once it runs"}
+		return &Error{CodeUnavailable, "the agent is stopping: try again once it runs"}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Error{CodeUnavailable, fmt.Sprintf("the agent did not have the answer within %s: ask again, or for less", q.timeout)}
+		return &Error{CodeUnavailable, fmt.Sprintf("the request took longer than %s: try again, or request less", e.timeout)}
 	}
-	s.Log.Warn("a question could not be answered", "question", q.subject, "err", err)
+	s.Log.Warn("cannot serve a request", "request", e.subject, "err", err)
 	return &Error{CodeInternal, err.Error()}
 }

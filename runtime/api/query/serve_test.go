@@ -17,7 +17,7 @@ import (
 )
 
 func TestPodsAreListedByNamespaceAndName(t *testing.T) {
-	w := newWorld(t)
+	w := newTestAgent(t)
 	w.host.addPod(t, "u2", "shop", "web")
 	w.host.addPod(t, "u3", "default", "web")
 	w.host.addPod(t, "u1", "default", "api")
@@ -42,8 +42,8 @@ func TestPodsAreListedByNamespaceAndName(t *testing.T) {
 	}
 }
 
-func TestAListThatFitsNoAnswerComesInPages(t *testing.T) {
-	w := newWorld(t)
+func TestListBeyondOneResponseComesInPages(t *testing.T) {
+	w := newTestAgent(t)
 	const n = 40
 	for i := range n {
 		w.host.addPod(t, fmt.Sprintf("u%02d", i), "default", fmt.Sprintf("web-%02d", i), strings.Repeat("x", 200<<10))
@@ -57,8 +57,8 @@ func TestAListThatFitsNoAnswerComesInPages(t *testing.T) {
 	}
 }
 
-func TestAQuarantinedPodSaysSo(t *testing.T) {
-	w := newWorld(t)
+func TestQuarantinedPodShowsItsQuarantine(t *testing.T) {
+	w := newTestAgent(t)
 	w.host.addPod(t, "u1", "default", "web")
 	w.host.quarantined[messages.Pod("u1")] = &journaletv1.Quarantined{
 		Kind: "pod", Id: "u1", Cause: 7, Code: journaletv1.DecisionError_DECISION_ERROR_ILLEGAL_TRANSITION, Message: "no way",
@@ -75,8 +75,8 @@ func TestAQuarantinedPodSaysSo(t *testing.T) {
 	}
 }
 
-func TestAPodWhoseActorHangsIsShownAsSuchAndHoldsUpNoOther(t *testing.T) {
-	w := newWorld(t)
+func TestHangingActorIsReportedAndDelaysNoOtherPod(t *testing.T) {
+	w := newTestAgent(t)
 	w.host.addPod(t, "u1", "default", "web")
 	w.host.addPod(t, "u2", "default", "api")
 	w.host.stuck[messages.Pod("u1")] = true
@@ -84,32 +84,35 @@ func TestAPodWhoseActorHangsIsShownAsSuchAndHoldsUpNoOther(t *testing.T) {
 	if err != nil || len(pods.Items) != 2 {
 		t.Fatalf("got %v, %v", pods, err)
 	}
-	if p := pods.Items[0]; p.UID != "u1" || p.Status.Reason != "NotAnswering" {
-		t.Fatalf("the hanging one is shown as %+v", p.Status)
+	if p := pods.Items[0]; p.UID != "u1" || p.Status.Reason != "NotResponding" {
+		t.Fatalf("the pod of the hanging actor has status %+v", p.Status)
 	}
 }
 
-// story records how a pod's container failed and was started again, and returns the pod's UID.
-func story(w *world) string {
+// recordRestart records how a pod's container failed and started again, and returns the pod's UID.
+func recordRestart(w *testAgent) string {
 	p := messages.Pod("u1")
-	w.step(messages.Source(messages.FileSource), 1, 0, added("u1", "default", "web")) // 1, of a cause long gone
-	w.step(p, 2, 1, &journaletv1.Event{Kind: &journaletv1.Event_ImagePullRequested{ImagePullRequested: &journaletv1.ImagePullRequested{Uid: "u1", Image: "busybox:1.36"}}})
-	w.step(messages.Image, 3, 2, imageAnswered("u1"), imageAnswered("u9"))
+	w.step(messages.Source(messages.FileSource), 1, 0, added("u1", "default", "web")) // 1, without a cause
+	w.step(p, 2, 1, &journaletv1.Event{Kind: &journaletv1.Event_ImagePullRequested{
+		ImagePullRequested: &journaletv1.ImagePullRequested{Uid: "u1", Image: "busybox:1.36"},
+	}})
+	w.step(messages.Image, 3, 2, imagePullDecided("u1"), imagePullDecided("u9"))
 	w.step(p, 4, 3, startCall(0), timerSet("back-off main"))
-	w.fact(p, 5, finished(messages.DecisionID(1, 3, p, 0), "pod/u1", 0, ""))
+	w.fact(p, 5, callResult(messages.DecisionID(1, 3, p, 0), "pod/u1", 0, ""))
 	w.fact(p, 6, observed("u1", container("c0", 0, journaletv1.ContainerState_CONTAINER_STATE_RUNNING, 0, "")))
 	w.fact(p, 7, observed("u1", container("c0", 0, journaletv1.ContainerState_CONTAINER_STATE_EXITED, 1, "Error")))
 	w.step(p, 8, 7, backOff(10*time.Second), crashLoop("back-off 10s"))
 	w.step(p, 9, 7, startCall(1))
-	w.fact(p, 10, finished(messages.DecisionID(1, 7, p, 0), "pod/u1", journaletv1.CallError_CALL_ERROR_START, "no memory"))
+	w.fact(p, 10, callResult(messages.DecisionID(1, 7, p, 0), "pod/u1",
+		journaletv1.CallError_CALL_ERROR_START, "no memory"))
 	w.fact(messages.Pod("u2"), 11, observed("u2"))
 	return "u1"
 }
 
-func TestAPodsReportTellsItsDecisionsWithTheirCauses(t *testing.T) {
-	w := newWorld(t)
+func TestPodReportListsDecisionsWithTheirCauses(t *testing.T) {
+	w := newTestAgent(t)
 	w.host.addPod(t, "u1", "default", "web")
-	story(w)
+	recordRestart(w)
 	w.flush(t)
 	r, err := w.client(t).Pod(testContext(t), PodRequest{Pod: "default/web"})
 	if err != nil {
@@ -120,20 +123,21 @@ func TestAPodsReportTellsItsDecisionsWithTheirCauses(t *testing.T) {
 		got = append(got, fmt.Sprintf("#%d %s because #%d %s", l.Seq, l.Text, l.Cause, l.CauseText))
 	}
 	want := []string{
-		"#2 ask for image busybox:1.36 because #1 run pod default/web (source file)",
-		"#4 start container main because #3 image busybox:1.36 is there for pod web (pulled in 1.23s, 3.0 MiB)",
-		"#8 the next restart of container main waits 10s because #7 container main exited 1 (Error)",
+		"#2 requested image busybox:1.36 because #1 added pod default/web (source file)",
+		"#4 requested: start container main because #3 image busybox:1.36 present for pod web (pulled in 1.23s, 3.0 MiB)",
+		"#8 back-off 10s restarting container main because #7 container main exited 1 (Error)",
 		"#8 status: Running, main CrashLoopBackOff because #7 container main exited 1 (Error)",
-		"#9 start container main (attempt 1) because #7 container main exited 1 (Error)",
+		"#9 requested: start container main (attempt 1) because #7 container main exited 1 (Error)",
 	}
 	if !slices.Equal(got, want) {
-		t.Fatalf("told\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	got = nil
 	for _, e := range r.Events {
 		got = append(got, fmt.Sprintf("#%d %s %s", e.Seq, e.Type, e.Reason))
 	}
-	want = []string{"#2 Normal Pulling", "#3 Normal Pulled", "#5 Normal Created", "#5 Normal Started", "#8 Warning BackOff", "#10 Warning Failed"}
+	want = []string{"#2 Normal Pulling", "#3 Normal Pulled", "#5 Normal Created", "#5 Normal Started",
+		"#8 Warning BackOff", "#10 Warning Failed"}
 	if !slices.Equal(got, want) {
 		t.Fatalf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -142,8 +146,8 @@ func TestAPodsReportTellsItsDecisionsWithTheirCauses(t *testing.T) {
 	}
 }
 
-func TestPagesGoOnWhereTheLastOneEnded(t *testing.T) {
-	w := newWorld(t)
+func TestPagesContinueWhereTheLastOneEnded(t *testing.T) {
+	w := newTestAgent(t)
 	for i := range 12 {
 		w.step(messages.Pod("u1"), i, uint64(i), startCall(0), timerSet("t"))
 	}
@@ -167,9 +171,9 @@ func TestPagesGoOnWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
-func TestAFilterOnAPodsNameFindsWhatOthersDecidedAboutIt(t *testing.T) {
-	w := newWorld(t)
-	story(w) // no such pod lives any more: its name is learnt from the journal
+func TestFilterOnAPodFindsDecisionsOfOtherActorsAboutIt(t *testing.T) {
+	w := newTestAgent(t)
+	recordRestart(w) // the pod has no actor: its UID is in the journal
 	w.flush(t)
 	c := w.client(t)
 	page, err := c.Read(testContext(t), ReadRequest{Filter: Filter{Pod: "web"}})
@@ -181,21 +185,23 @@ func TestAFilterOnAPodsNameFindsWhatOthersDecidedAboutIt(t *testing.T) {
 		got = append(got, fmt.Sprintf("%d %s", f.Seq, f.Event))
 	}
 	want := []string{
-		"1 pod_updated", "2 image_pull_requested", "3 image_pull_decided", "4 call_requested", "4 timer_set", "5 call_finished",
-		"6 pod_observed", "7 pod_observed", "8 back_off_started", "8 pod_status_changed", "9 call_requested", "10 call_finished",
+		"1 pod_updated", "2 image_pull_requested", "3 image_pull_decided", "4 call_requested",
+		"4 timer_set", "5 call_finished",
+		"6 pod_observed", "7 pod_observed", "8 back_off_started", "8 pod_status_changed", "9 call_requested",
+		"10 call_finished",
 	}
 	if !slices.Equal(got, want) || !slices.Equal(page.UIDs, []string{"u1"}) {
 		t.Fatalf("read %q of %v, want %q", got, page.UIDs, want)
 	}
 	page, err = c.Read(testContext(t), ReadRequest{Filter: Filter{Pod: "u1", Kind: "pod", Event: "call_requested"}})
 	if err != nil || len(page.Events) != 2 {
-		t.Fatalf("three filters at once let through %+v, %v", page.Events, err)
+		t.Fatalf("three filters at once select %+v, %v", page.Events, err)
 	}
 }
 
 func TestReadingSinceATimeBeginsThere(t *testing.T) {
-	w := newWorld(t)
-	story(w)
+	w := newTestAgent(t)
+	recordRestart(w)
 	w.flush(t)
 	for sec, want := range map[int]uint64{0: 1, 1: 1, 6: 6, 11: 11, 12: 0} {
 		page, err := w.client(t).Read(testContext(t), ReadRequest{Since: at(sec), Limit: 1})
@@ -212,9 +218,9 @@ func TestReadingSinceATimeBeginsThere(t *testing.T) {
 	}
 }
 
-func TestARecordIsToldWithItsCause(t *testing.T) {
-	w := newWorld(t)
-	story(w)
+func TestRecordIsRenderedWithItsCause(t *testing.T) {
+	w := newTestAgent(t)
+	recordRestart(w)
 	w.flush(t)
 	r, err := w.client(t).Record(testContext(t), 8)
 	if err != nil || len(r.Events) != 2 || r.Events[0].CauseText != "container main exited 1 (Error)" || r.Hash == "" {
@@ -222,9 +228,9 @@ func TestARecordIsToldWithItsCause(t *testing.T) {
 	}
 }
 
-func TestVerifyTellsItsProgressAndThenTheReport(t *testing.T) {
-	w := newWorld(t)
-	story(w)
+func TestVerifySendsProgressThenTheReport(t *testing.T) {
+	w := newTestAgent(t)
+	recordRestart(w)
 	w.flush(t)
 	calls := 0
 	report, err := w.client(t).Verify(testContext(t), func(done, total uint64) { calls++ })
@@ -233,10 +239,10 @@ func TestVerifyTellsItsProgressAndThenTheReport(t *testing.T) {
 	}
 }
 
-func TestSizeAndInfoAnswer(t *testing.T) {
-	w := newWorld(t)
+func TestSizeAndInfoRespond(t *testing.T) {
+	w := newTestAgent(t)
 	w.host.addPod(t, "u1", "default", "web")
-	story(w)
+	recordRestart(w)
 	w.flush(t)
 	c := w.client(t)
 	size, err := c.Size(testContext(t))
@@ -244,50 +250,51 @@ func TestSizeAndInfoAnswer(t *testing.T) {
 		t.Fatalf("size is %+v, %v", size, err)
 	}
 	info, err := c.Info(testContext(t))
-	if err != nil || info.Node != testNode || info.JournalLast != 11 || info.Actors["pod"] != 1 || info.Epoch != 1 || info.Runtime != "containerd" {
+	if err != nil || info.Node != testNode || info.JournalLast != 11 || info.Actors["pod"] != 1 || info.Epoch != 1 ||
+		info.Runtime != "containerd" {
 		t.Fatalf("info is %+v, %v", info, err)
 	}
 }
 
-func TestABadQuestionIsToldWhatIsWrong(t *testing.T) {
-	w := newWorld(t)
+func TestBadRequestsGetErrorsThatSayWhy(t *testing.T) {
+	w := newTestAgent(t)
 	w.host.addPod(t, "u1", "a", "web")
 	w.host.addPod(t, "u2", "b", "web")
 	c := w.client(t)
 	for _, q := range []struct {
-		question, data string
-		code           int
-		says           string
+		request, data string
+		code          int
+		want          string
 	}{
-		{PodsGet, `{}`, 400, "no pod is named"},
-		{PodsGet, `{"pod":"none"}`, 404, `no pod "none"`},
+		{PodsGet, `{}`, 400, "no pod given"},
+		{PodsGet, `{"pod":"none"}`, 404, `pod "none" not found`},
 		{PodsGet, `{"pod":"web"}`, 400, "a/web (UID u1), b/web (UID u2)"},
-		{PodsGet, `{"pod":"web","lines":9999}`, 400, "200 are the most"},
+		{PodsGet, `{"pod":"web","lines":9999}`, 400, "at most 200"},
 		{PodsList, `{"nmespace":"x"}`, 400, "unknown field"},
-		{PodsList, `{`, 400, "cannot be read"},
-		{PodsList, `{} {}`, 400, "more follows"},
+		{PodsList, `{`, 400, "decode the request"},
+		{PodsList, `{} {}`, 400, "more data"},
 		{RecordsRead, `{"limit":501}`, 400, "1 to 500"},
-		{RecordsRead, `{"kind":"pots"}`, 400, "no kind of actor"},
-		{RecordsRead, `{"event":"pod_exploded"}`, 400, "want one of addition_asked"},
+		{RecordsRead, `{"kind":"pots"}`, 400, "not a kind of actor"},
+		{RecordsRead, `{"event":"pod_exploded"}`, 400, "want one of a"},
 		{RecordsRead, `{"from":1,"since":"2026-01-01T00:00:00Z"}`, 400, "one of them"},
-		{RecordsGet, `{}`, 400, "no record is named"},
-		{RecordsGet, `{"seq":99}`, 404, "there is no record 99"},
+		{RecordsGet, `{}`, 400, "no record given"},
+		{RecordsGet, `{"seq":99}`, 404, "record 99 not found"},
 		{JournalVerify, `{"x":1}`, 400, "unknown field"},
 	} {
-		m, err := c.Conn().Request(Subject(testNode, q.question), []byte(q.data), time.Minute)
+		m, err := c.Conn().Request(Subject(testNode, q.request), []byte(q.data), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = answered(m, &struct{}{})
+		err = decodeResponse(m, &struct{}{})
 		var e *Error
-		if !errors.As(err, &e) || e.Code != q.code || !strings.Contains(e.Message, q.says) {
-			t.Errorf("%s %s: got %v, want %d ... %s", q.question, q.data, err, q.code, q.says)
+		if !errors.As(err, &e) || e.Code != q.code || !strings.Contains(e.Message, q.want) {
+			t.Errorf("%s %s: got %v, want %d ... %s", q.request, q.data, err, q.code, q.want)
 		}
 	}
 }
 
-func TestTheServicesAreFoundAsNATSMicroServices(t *testing.T) {
-	w := newWorld(t)
+func TestServicesAreFoundAsNATSMicroServices(t *testing.T) {
+	w := newTestAgent(t)
 	c := w.client(t)
 	m, err := c.Conn().Request("$SRV.INFO."+Service, nil, time.Minute)
 	if err != nil {
@@ -306,8 +313,8 @@ func TestTheServicesAreFoundAsNATSMicroServices(t *testing.T) {
 	}
 }
 
-func TestAfterTheStopNobodyAnswers(t *testing.T) {
-	w := newWorld(t)
+func TestNoResponseAfterStop(t *testing.T) {
+	w := newTestAgent(t)
 	c := w.client(t)
 	w.stop()
 	if _, err := c.Info(testContext(t)); !errors.Is(err, ErrNoAgent) {
@@ -316,8 +323,9 @@ func TestAfterTheStopNobodyAnswers(t *testing.T) {
 	w.stop() // a second time does nothing
 }
 
-func TestTheEventInAFlatIsTheOneThatWasFlattened(t *testing.T) {
-	rec := &journaletv1.Record{Seq: 3, Actor: messages.Pod("u1").Proto(), Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: 2, Decisions: []*journaletv1.Event{startCall(4)}}}}
+func TestEventOfAFlatIsTheFlattenedOne(t *testing.T) {
+	step := &journaletv1.Step{Cause: 2, Decisions: []*journaletv1.Event{startCall(4)}}
+	rec := &journaletv1.Record{Seq: 3, Actor: messages.Pod("u1").Proto(), Body: &journaletv1.Record_Step{Step: step}}
 	flats := bus.Flatten(testNode, rec)
 	e, err := Event(&flats[0])
 	if err != nil || e.GetCallRequested().GetStartContainer().GetAttempt() != 4 {

@@ -16,39 +16,41 @@ import (
 )
 
 const (
-	// liveBuffer is how many events may wait on the client's side; what does not fit is read again.
+	// liveBuffer is how many events the client buffers; what does not fit is read from the journal.
 	liveBuffer = 16 << 10
-	// retryFirst and retryMost are the pauses between tries to reach an agent that was lost.
+	// retryFirst and retryMax bound the pause between two attempts to reach an agent that was lost.
 	retryFirst = 100 * time.Millisecond
-	retryMost  = 5 * time.Second
+	retryMax   = 5 * time.Second
 )
 
-// WatchRequest says what to follow.
+// WatchRequest selects the events to watch.
 type WatchRequest struct {
-	// From is the record to begin with. 0 means the first one at or after Since; if that is zero
-	// too, All decides between the oldest one and what comes from now on.
+	// From is the first record. 0 means the first one at or after Since; if that is zero too, the oldest one with All,
+	// else the next one to come.
 	From  uint64
 	Since time.Time
 	All   bool
 	Filter
-	// Follow goes on with what comes, over restarts of the agent, until the context ends.
+	// Follow continues with new events, across restarts of the agent, until the context ends.
 	Follow bool
-	// Notice hears of what people should know: a connection lost and found. It may be nil.
+	// Notice receives messages for the user, such as a lost connection. It may be nil.
 	Notice func(string)
 }
 
-// place is an event's place in the journal.
-type place struct {
+// position is an event's position in the journal.
+type position struct {
 	seq   uint64
 	index int
 }
 
-func (p place) before(q place) bool { return p.seq < q.seq || p.seq == q.seq && p.index < q.index }
+func (p position) before(q position) bool {
+	return p.seq < q.seq || p.seq == q.seq && p.index < q.index
+}
 
-// wholeRecord is the place behind all events of a record.
+// wholeRecord is the index behind all events of a record.
 const wholeRecord = math.MaxInt
 
-// index is an event's place within its record.
+// index returns an event's position within its record.
 func index(f *bus.Flat) int {
 	if d, err := messages.ParseDecisionID(f.ID); err == nil {
 		return d.Index
@@ -56,15 +58,15 @@ func index(f *bus.Flat) int {
 	return 0
 }
 
-// watcher follows the journal. Live events are taken as long as each follows the one before without a
-// gap; at any doubt it reads the journal from the last place that is certain.
+// watcher follows the journal. It uses live events as long as each follows the one before without a gap. On any gap it
+// reads the journal from the last position.
 type watcher struct {
 	c      *Client
-	ears   *nats.Conn // nil without Follow
+	events *nats.Conn // nil without Follow
 	q      WatchRequest
 	f      func(bus.Flat) error
-	done   place // everything up to here was seen
-	doubt  chan struct{}
+	done   position // everything up to here was passed to f or filtered out
+	resync chan struct{}
 	pause  time.Duration
 	failed error // of f
 
@@ -72,14 +74,14 @@ type watcher struct {
 	abort context.CancelFunc // of the read under way, or of the one before
 }
 
-// Watch hands events to f, each once and in the journal's order: first what is past, then, with Follow,
-// what comes. It ends with the context's error, f's, or, without Follow, at the journal's end.
+// Watch calls f for each event, once and in the journal's order: for the past ones, then, with Follow, for new ones. It
+// returns the context's error, f's error, or, without Follow, nil at the journal's end.
 func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(bus.Flat) error) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
 	q.Node = c.node
-	w := &watcher{c: c, q: q, f: f, doubt: make(chan struct{}, 1)}
+	w := &watcher{c: c, q: q, f: f, resync: make(chan struct{}, 1)}
 	if !q.Follow {
 		if err := w.begin(ctx); err != nil {
 			return err
@@ -87,31 +89,31 @@ func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(bus.Flat) err
 		return w.read(ctx)
 	}
 	live := make(chan *nats.Msg, liveBuffer)
-	// Before anything is read, so that nothing falls between what is past and what is live.
-	ears, err := c.listen(ctx)
+	// Subscribe before reading: no event may fall between the past and the live ones.
+	events, err := c.listen(ctx)
 	if err != nil {
 		return err
 	}
-	defer ears.Close()
-	w.ears = ears
-	if _, err := ears.ChanSubscribe(messages.EventFilter(c.node), live); err != nil {
+	defer events.Close()
+	w.events = events
+	if _, err := events.ChanSubscribe(messages.EventFilter(c.node), live); err != nil {
 		return fmt.Errorf("follow events: %w", err)
 	}
-	ears.SetReconnectHandler(func(*nats.Conn) { w.doubtful() })
-	ears.SetDisconnectErrHandler(func(*nats.Conn, error) {
+	events.SetReconnectHandler(func(*nats.Conn) { w.requestResync() })
+	events.SetDisconnectErrHandler(func(*nats.Conn, error) {
 		w.interrupt()
 		if ctx.Err() == nil {
-			w.notice("the connection to the agent is lost; waiting for it")
+			w.notice("lost the connection to the agent; reconnecting")
 		}
 	})
-	defer ears.SetDisconnectErrHandler(nil)
-	ears.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+	defer events.SetDisconnectErrHandler(nil)
+	events.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrSlowConsumer) {
-			w.doubtful()
+			w.requestResync()
 		}
 	})
-	if err := ears.FlushTimeout(clientTimeout); err != nil {
-		return asked(ctx, err)
+	if err := events.FlushTimeout(clientTimeout); err != nil {
+		return clientError(ctx, err)
 	}
 	if err := w.begin(ctx); err != nil {
 		return err
@@ -122,15 +124,15 @@ func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(bus.Flat) err
 	return w.follow(ctx, live)
 }
 
-// doubtful has the watcher read the journal before it goes on.
-func (w *watcher) doubtful() {
+// requestResync makes the watcher read the journal before it uses live events again.
+func (w *watcher) requestResync() {
 	select {
-	case w.doubt <- struct{}{}:
+	case w.resync <- struct{}{}:
 	default:
 	}
 }
 
-// interrupt ends the read under way: the agent that was asked answers no more.
+// interrupt cancels the read under way: its agent will not respond any more.
 func (w *watcher) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +141,7 @@ func (w *watcher) interrupt() {
 	}
 }
 
-// readUninterrupted reads until the connection is lost.
+// readUninterrupted reads until the end or until interrupt.
 func (w *watcher) readUninterrupted(ctx context.Context) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -155,24 +157,24 @@ func (w *watcher) notice(s string) {
 	}
 }
 
-// begin finds the place to begin at.
+// begin sets the position to begin at.
 func (w *watcher) begin(ctx context.Context) error {
 	switch {
 	case w.q.From > 0:
-		w.done = place{w.q.From - 1, wholeRecord}
+		w.done = position{w.q.From - 1, wholeRecord}
 		return nil
 	case w.q.Since.IsZero() && w.q.All:
 		return nil
 	}
 	q := ReadRequest{Since: w.q.Since, Limit: 1}
 	if w.q.Since.IsZero() {
-		// A page with a filter on a pod tells its UID too.
+		// The page of a filter on a pod has the pod's UIDs.
 		q.Filter = w.q.Filter
 		info, err := w.c.Info(ctx)
 		if err != nil {
 			return err
 		}
-		w.done = place{info.JournalLast, wholeRecord}
+		w.done = position{info.JournalLast, wholeRecord}
 		q.From = info.JournalLast + 1
 	}
 	page, err := w.c.Read(ctx, q)
@@ -184,23 +186,23 @@ func (w *watcher) begin(ctx context.Context) error {
 		if len(page.Events) > 0 {
 			first = page.Events[0].Seq
 		}
-		w.done = place{max(first, 1) - 1, wholeRecord}
+		w.done = position{max(first, 1) - 1, wholeRecord}
 		return nil
 	}
-	w.know(page.UIDs)
+	w.addUIDs(page.UIDs)
 	return nil
 }
 
-func (w *watcher) know(uids []string) {
+func (w *watcher) addUIDs(uids []string) {
 	for _, uid := range uids {
-		w.q.know(uid)
+		w.q.addUID(uid)
 	}
 }
 
-// read reads the journal from the place reached to its end.
+// read reads the journal from the position reached to its end.
 func (w *watcher) read(ctx context.Context) error {
 	for {
-		// A record of which only a part was seen is read once more.
+		// A record of which only some events are done is read again.
 		from := w.done.seq + 1
 		if w.done.index != wholeRecord && w.done.seq > 0 {
 			from = w.done.seq
@@ -209,17 +211,18 @@ func (w *watcher) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.know(page.UIDs)
+		w.addUIDs(page.UIDs)
 		if from > page.Last+1 {
-			w.notice(fmt.Sprintf("the journal ends at %d, before what was seen already: its end was lost; going on from there", page.Last))
-			w.done = place{page.Last, wholeRecord}
+			w.notice(fmt.Sprintf("the journal ends at record %d, before the last one shown: its tail was lost; continuing there",
+				page.Last))
+			w.done = position{page.Last, wholeRecord}
 			return nil
 		}
 		if from < page.First && from > 1 {
-			w.notice(fmt.Sprintf("records %d to %d are kept no longer", from, page.First-1))
+			w.notice(fmt.Sprintf("records %d to %d were cut by retention", from, page.First-1))
 		}
 		for _, f := range page.Events {
-			at := place{f.Seq, index(&f)}
+			at := position{f.Seq, index(&f)}
 			if !w.done.before(at) {
 				continue
 			}
@@ -228,7 +231,7 @@ func (w *watcher) read(ctx context.Context) error {
 			}
 			w.done = at
 		}
-		if reached := (place{page.Next - 1, wholeRecord}); page.Next > 0 && w.done.before(reached) {
+		if reached := (position{page.Next - 1, wholeRecord}); page.Next > 0 && w.done.before(reached) {
 			w.done = reached
 		}
 		if page.Next > page.Last {
@@ -237,21 +240,21 @@ func (w *watcher) read(ctx context.Context) error {
 	}
 }
 
-// settle waits until the server knows what is listened to. A connection that was found again asks for its events anew, and what
-// comes before the server has read that is heard by nobody: it must be stored when the journal is read, and not a moment later.
-func (w *watcher) settle() {
-	if w.ears == nil {
+// flush waits until the server has processed the subscription. A new connection subscribes again, and events published
+// before the server knows of it are not delivered: they must be in the journal by the time it is read.
+func (w *watcher) flush() {
+	if w.events == nil {
 		return
 	}
-	if err := w.ears.FlushTimeout(clientTimeout); err != nil && !w.ears.IsReconnecting() && !w.ears.IsClosed() {
-		w.doubtful()
+	if err := w.events.FlushTimeout(clientTimeout); err != nil && !w.events.IsReconnecting() && !w.events.IsClosed() {
+		w.requestResync()
 	}
 }
 
 // catchUp reads until it succeeds: the agent may be restarting.
 func (w *watcher) catchUp(ctx context.Context) error {
 	for {
-		w.settle()
+		w.flush()
 		err := w.readUninterrupted(ctx)
 		var e *Error
 		switch {
@@ -263,11 +266,11 @@ func (w *watcher) catchUp(ctx context.Context) error {
 		case errors.As(err, &e) && e.Code != CodeUnavailable:
 			return err
 		}
-		w.pause = min(max(2*w.pause, retryFirst), retryMost)
+		w.pause = min(max(2*w.pause, retryFirst), retryMax)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.doubt:
+		case <-w.resync:
 		case <-time.After(w.pause):
 		}
 	}
@@ -279,9 +282,9 @@ func (w *watcher) follow(ctx context.Context, live <-chan *nats.Msg) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-w.doubt:
+		case <-w.resync:
 			if err = w.catchUp(ctx); err == nil {
-				w.notice("going on after record " + fmt.Sprint(w.done.seq))
+				w.notice(fmt.Sprintf("continuing after record %d", w.done.seq))
 			}
 		case m := <-live:
 			err = w.take(ctx, m)
@@ -292,13 +295,13 @@ func (w *watcher) follow(ctx context.Context, live <-chan *nats.Msg) error {
 	}
 }
 
-// take looks at one live event.
+// take processes one live event.
 func (w *watcher) take(ctx context.Context, m *nats.Msg) error {
 	var f bus.Flat
 	if err := json.Unmarshal(m.Data, &f); err != nil {
-		return fmt.Errorf("an event on %s cannot be read; is the agent of another version? %w", m.Subject, err)
+		return fmt.Errorf("decode an event on %s; is the agent of another version? %w", m.Subject, err)
 	}
-	at := place{f.Seq, index(&f)}
+	at := position{f.Seq, index(&f)}
 	if !w.done.before(at) {
 		return nil
 	}
@@ -324,7 +327,7 @@ func (w *watcher) wanted(f *bus.Flat) bool {
 	}
 	e, err := Event(f)
 	if err != nil {
-		// Of a newer agent: shown, unless the filter asks for something else.
+		// An event of a newer agent: shown unless the filter selects by pod or by another event.
 		return w.q.Pod == "" && w.q.Event == "" && (w.q.Kind == "" || w.q.Kind == author.KindName())
 	}
 	return w.q.Match(author, e)

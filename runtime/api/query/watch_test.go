@@ -13,20 +13,20 @@ import (
 	"github.com/journalet/journalet/messages"
 )
 
-// followed collects what a watch shows, and lets a test wait for an event.
-type followed struct {
+// follower collects the events of a watch.
+type follower struct {
 	seen   chan string
-	ended  chan error
+	err    chan error
 	cancel context.CancelFunc
 }
 
-func follow(t *testing.T, c *Client, q WatchRequest) *followed {
+func follow(t *testing.T, c *Client, q WatchRequest) *follower {
 	ctx, cancel := context.WithCancel(context.Background()) // as a command's: without a deadline
 	t.Cleanup(cancel)
-	f := &followed{seen: make(chan string, 10_000), ended: make(chan error, 1), cancel: cancel}
+	f := &follower{seen: make(chan string, 10_000), err: make(chan error, 1), cancel: cancel}
 	q.Follow = true
 	go func() {
-		f.ended <- c.Watch(ctx, q, func(e bus.Flat) error {
+		f.err <- c.Watch(ctx, q, func(e bus.Flat) error {
 			f.seen <- fmt.Sprintf("%d.%d", e.Seq, index(&e))
 			return nil
 		})
@@ -35,7 +35,7 @@ func follow(t *testing.T, c *Client, q WatchRequest) *followed {
 }
 
 // want waits for exactly these events, in order.
-func (f *followed) want(t *testing.T, want ...string) {
+func (f *follower) want(t *testing.T, want ...string) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	for _, w := range want {
@@ -44,7 +44,7 @@ func (f *followed) want(t *testing.T, want ...string) {
 			if got != w {
 				t.Fatalf("saw %s, want %s", got, w)
 			}
-		case err := <-f.ended:
+		case err := <-f.err:
 			t.Fatalf("the watch ended before %s: %v", w, err)
 		case <-deadline:
 			t.Fatalf("%s was not seen", w)
@@ -52,7 +52,7 @@ func (f *followed) want(t *testing.T, want ...string) {
 	}
 }
 
-func steps(w *world, from, to int) []string {
+func appendSteps(w *testAgent, from, to int) []string {
 	var want []string
 	for i := from; i <= to; i++ {
 		w.step(messages.Pod("u1"), i, uint64(i-1), startCall(uint32(i)), timerSet("t"))
@@ -61,22 +61,22 @@ func steps(w *world, from, to int) []string {
 	return want
 }
 
-func TestAWatchShowsThePastAndThenWhatComesEachOnce(t *testing.T) {
-	w := newWorld(t)
-	want := steps(w, 1, 600) // more than a page
+func TestWatchShowsPastThenLiveEventsOnceEach(t *testing.T) {
+	w := newTestAgent(t)
+	want := appendSteps(w, 1, 600) // more than a page
 	f := follow(t, w.client(t), WatchRequest{From: 1})
-	want = append(want, steps(w, 601, 1200)...) // while the past is being read
+	want = append(want, appendSteps(w, 601, 1200)...) // while the past is being read
 	f.want(t, want...)
-	f.want(t, steps(w, 1201, 1300)...)
+	f.want(t, appendSteps(w, 1201, 1300)...)
 	f.cancel()
-	if err := <-f.ended; !errors.Is(err, context.Canceled) {
+	if err := <-f.err; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the watch ended with %v", err)
 	}
 }
 
-func TestAWatchWithoutFollowEndsAtTheJournalsEnd(t *testing.T) {
-	w := newWorld(t)
-	want := steps(w, 1, 20)
+func TestWatchWithoutFollowEndsAtTheJournalsEnd(t *testing.T) {
+	w := newTestAgent(t)
+	want := appendSteps(w, 1, 20)
 	w.flush(t)
 	n := 0
 	err := w.client(t).Watch(testContext(t), WatchRequest{All: true}, func(e bus.Flat) error {
@@ -91,25 +91,25 @@ func TestAWatchWithoutFollowEndsAtTheJournalsEnd(t *testing.T) {
 	}
 }
 
-func TestAWatchGoesOnAfterARestartOfTheAgentWithoutAHoleOrARepeat(t *testing.T) {
-	w := newWorld(t)
-	f := follow(t, w.client(t, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0)), WatchRequest{From: 1})
-	f.want(t, steps(w, 1, 50)...)
+func TestWatchContinuesAfterAnAgentRestartWithoutGapOrRepeat(t *testing.T) {
+	w := newTestAgent(t)
+	c := w.client(t, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
+	f := follow(t, c, WatchRequest{From: 1})
+	f.want(t, appendSteps(w, 1, 50)...)
 	w.end(t)
 	w.start(t)
-	want := steps(w, 51, 100) // some of them before the observer is back
+	want := appendSteps(w, 51, 100) // some of them before the observer reconnects
 	w.flush(t)
 	f.want(t, want...)
-	f.want(t, steps(w, 101, 110)...)
+	f.want(t, appendSteps(w, 101, 110)...)
 }
 
-// A gap in what is live (here: made by hand) is filled from the journal.
-func TestAGapInWhatIsLiveIsReadFromTheJournal(t *testing.T) {
-	w := newWorld(t)
-	steps(w, 1, 9)
+func TestGapInLiveEventsIsReadFromTheJournal(t *testing.T) {
+	w := newTestAgent(t)
+	appendSteps(w, 1, 9)
 	w.flush(t)
 	var got []string
-	x := &watcher{c: w.client(t), doubt: make(chan struct{}, 1), done: place{3, 0}, f: func(e bus.Flat) error {
+	x := &watcher{c: w.client(t), resync: make(chan struct{}, 1), done: position{3, 0}, f: func(e bus.Flat) error {
 		got = append(got, fmt.Sprintf("%d.%d", e.Seq, index(&e)))
 		return nil
 	}}
@@ -118,21 +118,22 @@ func TestAGapInWhatIsLiveIsReadFromTheJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	live := bus.Flatten(testNode, rec)[1]
-	b := fmt.Appendf(nil, `{"seq":%d,"id":%q,"author":%q,"event":%q,"data":{}}`, live.Seq, live.ID, live.Author, live.Event)
+	b := fmt.Appendf(nil, `{"seq":%d,"id":%q,"author":%q,"event":%q,"data":{}}`, live.Seq, live.ID,
+		live.Author, live.Event)
 	if err := x.take(testContext(t), &nats.Msg{Data: b}); err != nil {
 		t.Fatal(err)
 	}
 	want := "[3.1 4.0 4.1 5.0 5.1 6.0 6.1 7.0 7.1 8.0 8.1 9.0 9.1]"
-	if fmt.Sprint(got) != want || x.done.before(place{9, 1}) {
+	if fmt.Sprint(got) != want || x.done.before(position{9, 1}) {
 		t.Fatalf("saw %v up to %v, want %s", got, x.done, want)
 	}
 	if err := x.take(testContext(t), &nats.Msg{Data: b}); err != nil || len(got) != 13 {
-		t.Fatalf("an event seen before was shown again: %v, %v", got, err)
+		t.Fatalf("an event was shown twice: %v, %v", got, err)
 	}
 }
 
-func TestAWatchOfOnePodFiltersWhatIsLiveAsWhatIsPast(t *testing.T) {
-	w := newWorld(t)
+func TestWatchFiltersLiveAndPastEventsAlike(t *testing.T) {
+	w := newTestAgent(t)
 	w.step(messages.Source(messages.FileSource), 1, 0, added("u1", "default", "web"), added("u2", "default", "api"))
 	w.step(messages.Pod("u2"), 2, 1, startCall(0))
 	w.flush(t)
@@ -140,13 +141,13 @@ func TestAWatchOfOnePodFiltersWhatIsLiveAsWhatIsPast(t *testing.T) {
 	f.want(t, "1.0")
 	w.step(messages.Pod("u2"), 3, 2, startCall(1))
 	w.step(messages.Pod("u1"), 4, 1, startCall(0))
-	w.step(messages.Image, 5, 4, imageAnswered("u2"), imageAnswered("u1"))
+	w.step(messages.Image, 5, 4, imagePullDecided("u2"), imagePullDecided("u1"))
 	f.want(t, "4.0", "5.1")
 }
 
-func TestAWatchFromNowOnLeavesThePastOut(t *testing.T) {
-	w := newWorld(t)
-	steps(w, 1, 5)
+func TestWatchFromNowOnSkipsThePast(t *testing.T) {
+	w := newTestAgent(t)
+	appendSteps(w, 1, 5)
 	w.flush(t)
 	x := &watcher{c: w.client(t)}
 	if err := x.begin(testContext(t)); err != nil || x.done.seq != 5 {

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// probeTimeout is how long one probe is waited for. All run at once, so it bounds an answer too. It is
-// well below the usual timeout of who asks (kubelet probes: 1 s; load balancers: some seconds).
+// probeTimeout bounds the wait for one check. All run at once, so it bounds a response too. It is well below the usual
+// timeout of clients (kubelet probes: 1 s; load balancers: some seconds).
 const probeTimeout = 800 * time.Millisecond
 
-// Check is one thing that must be well for the agent to be healthy.
+// Check is one condition of the agent's health.
 type Check struct {
-	// Name is what the answer calls it, such as "journal".
+	// Name is its name in the response, such as "journal".
 	Name string
-	// Probe tells what is wrong, or nil. It should answer at once and must be safe for concurrent use
-	// with everything else; it never runs twice at the same time.
+	// Probe returns what is wrong, or nil. It should return at once and must be safe for concurrent use with everything
+	// else; it never runs twice at the same time.
 	Probe func() error
 }
 
-// Result is what a check found.
+// Result is the result of a check.
 type Result struct {
 	Name string
 	Err  error
@@ -30,8 +30,7 @@ type Result struct {
 // Checks is a fixed list of checks.
 type Checks struct{ list []*watched }
 
-// watched keeps one run of a probe at a time, so that a probe that hangs costs one goroutine and not
-// one for each time that somebody asks.
+// watched runs a probe once at a time: a probe that hangs costs one goroutine, not one for each request.
 type watched struct {
 	Check
 	mu    sync.Mutex
@@ -44,7 +43,7 @@ type probeRun struct {
 	err  error
 }
 
-// NewChecks makes a list; names should be unique.
+// NewChecks returns a list of checks; names should be unique.
 func NewChecks(list ...Check) *Checks {
 	c := &Checks{}
 	for _, one := range list {
@@ -79,13 +78,13 @@ func (c *Checks) Run() []Result {
 		case <-runs[i].done:
 			out[i].Err = runs[i].err
 		default:
-			out[i].Err = fmt.Errorf("no answer for %s", w.age())
+			out[i].Err = fmt.Errorf("no response for %s", w.age())
 		}
 	}
 	return out
 }
 
-// Err is nil if all is well, and else names everything that is not.
+// Err returns nil if all checks pass, else an error with all failures.
 func (c *Checks) Err() error {
 	var bad []string
 	for _, r := range c.Run() {
@@ -99,7 +98,7 @@ func (c *Checks) Err() error {
 	return errors.New(strings.Join(bad, "; "))
 }
 
-// start begins a run, or joins the one under way.
+// start starts a run, or returns the one under way.
 func (w *watched) start() *probeRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +110,7 @@ func (w *watched) start() *probeRun {
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
-				r.err = fmt.Errorf("the probe panicked: %v", p)
+				r.err = fmt.Errorf("the check panicked: %v", p)
 			}
 			w.mu.Lock()
 			w.run = nil

@@ -6,21 +6,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What a probe came to, in the kubelet's words.
+// Results of a probe, with the kubelet's names.
 const (
 	ProbeSuccessful = "successful"
 	ProbeFailed     = "failed"
 	ProbeUnknown    = "unknown"
 )
 
-// Probe tells the probes of a node apart. All that is counted under it goes with its pod.
+// Probe identifies a probe of the node. Its counts are deleted with its pod.
 type Probe struct {
 	// Type is Startup, Liveness or Readiness.
 	Type                              string
 	Container, Pod, Namespace, PodUID string
 }
 
-// probeMetrics are the kubelet's.
+// probeMetrics have the kubelet's names.
 type probeMetrics struct {
 	total     *prometheus.CounterVec
 	durations *prometheus.HistogramVec
@@ -29,15 +29,16 @@ type probeMetrics struct {
 func newProbeMetrics() probeMetrics {
 	return probeMetrics{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "prober_probe_total", Help: "Runs of a container's probes by result.",
+			Name: "prober_probe_total", Help: "Runs of container probes by result.",
 		}, []string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "prober_probe_duration_seconds", Help: "Time that a container's successful probes took.", Buckets: prometheus.DefBuckets,
+			Name: "prober_probe_duration_seconds", Help: "Duration of successful container probes.",
+			Buckets: prometheus.DefBuckets,
 		}, []string{"probe_type", "container", "pod", "namespace"}),
 	}
 }
 
-// Probed takes one run of a probe, with one of the results above. As in the kubelet only successes are timed.
+// Probed counts one run of a probe with one of the results above. As in the kubelet, only successes are timed.
 func (m *Metrics) Probed(p Probe, result string, took time.Duration) {
 	m.probes.total.WithLabelValues(p.Type, result, p.Container, p.Pod, p.Namespace, p.PodUID).Inc()
 	if result == ProbeSuccessful {
@@ -45,7 +46,7 @@ func (m *Metrics) Probed(p Probe, result string, took time.Duration) {
 	}
 }
 
-// ForgetProbes drops all that was counted of a pod's probes.
+// ForgetProbes deletes the counts of a pod's probes.
 func (m *Metrics) ForgetProbes(namespace, name, uid string) {
 	m.probes.total.DeletePartialMatch(prometheus.Labels{"pod_uid": uid})
 	m.probes.durations.DeletePartialMatch(prometheus.Labels{"pod": name, "namespace": namespace})

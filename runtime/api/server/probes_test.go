@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestProbesAreCountedUnderTheKubeletsNamesUntilTheirPodGoes(t *testing.T) {
+func TestProbesAreCountedUnderTheKubeletsNamesUntilTheirPodIsGone(t *testing.T) {
 	m := NewMetrics()
 	url := serve(t, Options{Metrics: m}) + "/metrics"
 	a := Probe{Type: "Readiness", Container: "main", Pod: "a", Namespace: "default", PodUID: "1"}
@@ -15,10 +15,11 @@ func TestProbesAreCountedUnderTheKubeletsNamesUntilTheirPodGoes(t *testing.T) {
 	m.Probed(a, ProbeFailed, time.Second)
 	m.Probed(b, ProbeUnknown, time.Second)
 	_, body := get(t, url)
+	const total = `prober_probe_total{container="main",namespace="default",`
 	for _, line := range []string{
-		`prober_probe_total{container="main",namespace="default",pod="a",pod_uid="1",probe_type="Readiness",result="successful"} 1`,
-		`prober_probe_total{container="main",namespace="default",pod="a",pod_uid="1",probe_type="Readiness",result="failed"} 1`,
-		`prober_probe_total{container="main",namespace="default",pod="b",pod_uid="2",probe_type="Liveness",result="unknown"} 1`,
+		total + `pod="a",pod_uid="1",probe_type="Readiness",result="successful"} 1`,
+		total + `pod="a",pod_uid="1",probe_type="Readiness",result="failed"} 1`,
+		total + `pod="b",pod_uid="2",probe_type="Liveness",result="unknown"} 1`,
 		`prober_probe_duration_seconds_count{container="main",namespace="default",pod="a",probe_type="Readiness"} 1`,
 	} {
 		if !strings.Contains(body, line) {
@@ -28,6 +29,6 @@ func TestProbesAreCountedUnderTheKubeletsNamesUntilTheirPodGoes(t *testing.T) {
 	m.ForgetProbes("default", "a", "1")
 	_, body = get(t, url)
 	if strings.Contains(body, `pod="a"`) || !strings.Contains(body, `pod="b"`) {
-		t.Error("what was counted of a pod stays, or that of another is gone")
+		t.Error("the counts of a forgotten pod are left, or those of another pod are gone")
 	}
 }

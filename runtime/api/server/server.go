@@ -20,12 +20,12 @@ const (
 	readTimeout  = 5 * time.Second
 	idleTimeout  = time.Minute
 	writeTimeout = 30 * time.Second
-	// profileTimeout is for answers with profiling on: a CPU profile takes as long as it is asked for.
+	// profileTimeout is writeTimeout with profiling on: a CPU profile takes as long as requested.
 	profileTimeout = 5 * time.Minute
 	maxHeaderBytes = 16 << 10
-	// maxRequests bounds what is answered at once; the rest is told to come back.
+	// maxRequests bounds the requests served at once; the rest get 503 with Retry-After.
 	maxRequests = 32
-	// stopGrace bounds the wait for answers under way at the end.
+	// stopGrace bounds the wait for responses under way at the end.
 	stopGrace = 2 * time.Second
 )
 
@@ -33,25 +33,25 @@ const (
 type Options struct {
 	// Address is host:port; "" means DefaultAddress.
 	Address string
-	// Flag is what the user sets the address with; errors name it.
+	// Flag is the flag that sets the address; errors name it.
 	Flag string
-	// Health is what /healthz answers from; Ready is asked by /readyz beside it. Either may be nil.
+	// Health are the checks of /healthz; /readyz runs Health and Ready. Either may be nil.
 	Health, Ready *Checks
 	// Metrics are served on /metrics; nil serves none.
 	Metrics *Metrics
-	// Profiling serves net/http/pprof on /debug/pprof/. Off unless the user asks for it.
+	// Profiling serves net/http/pprof on /debug/pprof/. The default is off.
 	Profiling bool
 	Log       *slog.Logger
 }
 
-// Server answers over HTTP.
+// Server serves health and metrics over HTTP.
 type Server struct {
 	http *http.Server
 	l    net.Listener
 	log  *slog.Logger
 }
 
-// Listen takes the port; Serve answers on it.
+// Listen opens the port; Serve serves on it.
 func Listen(o Options) (*Server, error) {
 	if o.Address == "" {
 		o.Address = DefaultAddress
@@ -65,14 +65,17 @@ func Listen(o Options) (*Server, error) {
 	l, err := net.Listen("tcp", o.Address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("the health server's address %s is in use, perhaps by a kubelet or another agent: stop that, or choose another with %s (0 turns the server off)", o.Address, o.Flag)
+		return nil, fmt.Errorf("health server address %s is in use, perhaps by a kubelet or another agent: "+
+			"stop it, or choose another address with %s (0 disables the server)", o.Address, o.Flag)
 	case err != nil:
-		return nil, fmt.Errorf("the health server cannot listen on %s: %w (choose another address with %s)", o.Address, err, o.Flag)
+		return nil, fmt.Errorf("health server cannot listen on %s: %w (choose another address with %s)", o.Address, err,
+			o.Flag)
 	}
 	s := &Server{l: l, log: o.Log}
 	s.http = &http.Server{
 		Handler: bounded(handler(o)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
-		WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	if o.Profiling {
 		s.http.WriteTimeout = profileTimeout
@@ -80,10 +83,10 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Addr is the address taken.
+// Addr returns the address that it listens on.
 func (s *Server) Addr() string { return s.l.Addr().String() }
 
-// Serve answers until ctx ends. An error means that the port was lost.
+// Serve serves until ctx ends. An error means that the port was lost.
 func (s *Server) Serve(ctx context.Context) error {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -101,18 +104,18 @@ func (s *Server) Serve(ctx context.Context) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
-	return fmt.Errorf("the health server on %s ended: %w", s.Addr(), err)
+	return fmt.Errorf("health server on %s failed: %w", s.Addr(), err)
 }
 
-// Close gives the port back without having served.
+// Close closes the port without having served.
 func (s *Server) Close() error { return s.http.Close() }
 
 func handler(o Options) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answer("healthz", o.Health))
-	mux.HandleFunc("GET /readyz", answer("readyz", o.Health, o.Ready))
-	// Alive is who answers; a restart would not cure what the other checks look at.
-	mux.HandleFunc("GET /livez", answer("livez"))
+	mux.HandleFunc("GET /healthz", checkHandler("healthz", o.Health))
+	mux.HandleFunc("GET /readyz", checkHandler("readyz", o.Health, o.Ready))
+	// Without checks: a restart would not cure what they find.
+	mux.HandleFunc("GET /livez", checkHandler("livez"))
 	if o.Metrics != nil {
 		mux.Handle("GET /metrics", o.Metrics.handler())
 	}
@@ -126,8 +129,8 @@ func handler(o Options) http.Handler {
 	return mux
 }
 
-// answer tells the results of checks: "ok" alone if all is well and nobody asks for more.
-func answer(name string, lists ...*Checks) http.HandlerFunc {
+// checkHandler serves the results of checks: "ok" alone if all pass, without ?verbose.
+func checkHandler(name string, lists ...*Checks) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var b strings.Builder
 		var bad []string
@@ -157,7 +160,7 @@ func answer(name string, lists ...*Checks) http.HandlerFunc {
 	}
 }
 
-// bounded answers so many requests at once and no more.
+// bounded serves at most maxRequests at once and rejects the rest.
 func bounded(h http.Handler) http.Handler {
 	slots := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -50,14 +50,14 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-func well() error { return nil }
+func healthy() error { return nil }
 
-func ill() error { return errors.New("stalled since 12:00\nno space") }
+func unhealthy() error { return errors.New("stalled since 12:00\nno space") }
 
-func TestHealthIsOkOrNamesWhatIsNotWell(t *testing.T) {
+func TestHealthIsOkOrNamesTheFailedChecks(t *testing.T) {
 	url := serve(t, Options{
-		Health: NewChecks(Check{"journal", well}, Check{"pleg", well}),
-		Ready:  NewChecks(Check{"runtime", ill}),
+		Health: NewChecks(Check{"journal", healthy}, Check{"pleg", healthy}),
+		Ready:  NewChecks(Check{"runtime", unhealthy}),
 	})
 	for _, c := range []struct {
 		path string
@@ -67,7 +67,8 @@ func TestHealthIsOkOrNamesWhatIsNotWell(t *testing.T) {
 		{"/healthz", 200, "ok"},
 		{"/livez", 200, "ok"},
 		{"/healthz?verbose", 200, "[+]ping ok\n[+]journal ok\n[+]pleg ok\nhealthz check passed\n"},
-		{"/readyz", 500, "[+]ping ok\n[+]journal ok\n[+]pleg ok\n[-]runtime failed: stalled since 12:00 no space\nreadyz check failed: runtime\n"},
+		{"/readyz", 500, "[+]ping ok\n[+]journal ok\n[+]pleg ok\n[-]runtime failed: stalled since 12:00 no space\n" +
+			"readyz check failed: runtime\n"},
 		{"/metrics", 404, "404 page not found\n"},
 		{"/debug/pprof/", 404, "404 page not found\n"},
 	} {
@@ -77,13 +78,13 @@ func TestHealthIsOkOrNamesWhatIsNotWell(t *testing.T) {
 	}
 }
 
-func TestAProbeThatHangsIsNamedAndRunsOnlyOnce(t *testing.T) {
+func TestHangingCheckIsNamedAndRunsOnlyOnce(t *testing.T) {
 	release := make(chan struct{})
 	var runs atomic.Int32
 	checks := NewChecks(
 		Check{"hangs", func() error { runs.Add(1); <-release; return nil }},
 		Check{"panics", func() error { panic("boom") }},
-		Check{"fine", well},
+		Check{"fine", healthy},
 	)
 	for range 2 {
 		r := checks.Run()
@@ -91,23 +92,25 @@ func TestAProbeThatHangsIsNamedAndRunsOnlyOnce(t *testing.T) {
 			t.Fatalf("results are %v", r)
 		}
 	}
-	if err := checks.Err(); err == nil || !strings.Contains(err.Error(), "hangs: no answer") || !strings.Contains(err.Error(), "panics: the probe panicked: boom") {
+	if err := checks.Err(); err == nil || !strings.Contains(err.Error(), "hangs: no response") ||
+		!strings.Contains(err.Error(), "panics: the check panicked: boom") {
 		t.Errorf("the error is %v", err)
 	}
 	if runs.Load() != 1 {
-		t.Errorf("the hanging probe runs %d times at once", runs.Load())
+		t.Errorf("the hanging check runs %d times at once", runs.Load())
 	}
 	close(release)
 }
 
-func TestAPortInUseIsToldWithItsFlag(t *testing.T) {
+func TestErrorOfAPortInUseNamesTheFlag(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	_, err = Listen(Options{Address: l.Addr().String(), Flag: "--healthz-port", Log: quiet})
-	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "--healthz-port") {
+	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) ||
+		!strings.Contains(err.Error(), "--healthz-port") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -123,7 +126,10 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 	m.Operation("start_container", time.Second, errors.New("no"))
 	m.Build("1.0.0", "node-1")
 	m.Count(func() Counts {
-		return Counts{Actors: map[string]int{"pod": 3}, Lagging: 1, Quarantined: 5, Queued: 7, RunningPods: 2, Containers: map[string]int{"running": 4}}
+		return Counts{
+			Actors: map[string]int{"pod": 3}, Lagging: 1, Quarantined: 5, Queued: 7,
+			RunningPods: 2, Containers: map[string]int{"running": 4},
+		}
 	})
 	code, body := get(t, serve(t, Options{Metrics: m})+"/metrics")
 	if code != http.StatusOK {
@@ -152,13 +158,13 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 	}
 }
 
-func TestProfilingIsServedOnlyWhenAskedFor(t *testing.T) {
+func TestProfilingIsServedOnlyIfEnabled(t *testing.T) {
 	if code, _ := get(t, serve(t, Options{Profiling: true})+"/debug/pprof/cmdline"); code != http.StatusOK {
 		t.Errorf("code %d", code)
 	}
 }
 
-// systemd is the service manager's end of the notification socket.
+// systemd returns what the service manager receives on the notification socket.
 func systemd(t *testing.T, watchdog time.Duration) <-chan string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -169,42 +175,42 @@ func systemd(t *testing.T, watchdog time.Duration) <-chan string {
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", strconv.FormatInt(watchdog.Microseconds(), 10))
 	t.Setenv("WATCHDOG_PID", "")
-	told := make(chan string, 1000)
+	states := make(chan string, 1000)
 	go func() {
-		defer close(told)
+		defer close(states)
 		b := make([]byte, 4096)
 		for {
 			n, err := c.Read(b)
 			if err != nil {
 				return
 			}
-			told <- string(b[:n])
+			states <- string(b[:n])
 		}
 	}()
 	t.Cleanup(func() { c.Close() })
-	return told
+	return states
 }
 
-func TestSystemdHearsOfStartAndStop(t *testing.T) {
-	told := systemd(t, 0)
-	s := NewSystemd(well, quiet)
+func TestSystemdIsNotifiedOfStartAndStop(t *testing.T) {
+	states := systemd(t, 0)
+	s := NewSystemd(healthy, quiet)
 	s.Ready("3 pods")
-	if got := <-told; got != "READY=1\nSTATUS=3 pods" {
-		t.Errorf("told %q", got)
+	if got := <-states; got != "READY=1\nSTATUS=3 pods" {
+		t.Errorf("notified %q", got)
 	}
 	s.Stopping()
-	if got := <-told; got != "STOPPING=1" {
-		t.Errorf("told %q", got)
+	if got := <-states; got != "STOPPING=1" {
+		t.Errorf("notified %q", got)
 	}
 }
 
-func TestTheWatchdogIsPingedOnlyWhileAllIsWell(t *testing.T) {
-	told := systemd(t, 10*time.Millisecond)
-	var sick atomic.Bool
-	asked := make(chan struct{}, 1000)
+func TestWatchdogIsPingedOnlyWhileHealthy(t *testing.T) {
+	states := systemd(t, 10*time.Millisecond)
+	var failing atomic.Bool
+	checked := make(chan struct{}, 1000)
 	s := NewSystemd(func() error {
-		asked <- struct{}{}
-		if sick.Load() {
+		checked <- struct{}{}
+		if failing.Load() {
 			return errors.New("stalled")
 		}
 		return nil
@@ -213,28 +219,28 @@ func TestTheWatchdogIsPingedOnlyWhileAllIsWell(t *testing.T) {
 	done := make(chan struct{})
 	go func() { s.Watch(ctx); close(done) }()
 	for range 3 {
-		if got := <-told; got != "WATCHDOG=1" {
-			t.Fatalf("told %q", got)
+		if got := <-states; got != "WATCHDOG=1" {
+			t.Fatalf("notified %q", got)
 		}
 	}
-	sick.Store(true)
-	for len(asked) > 0 {
-		<-asked
+	failing.Store(true)
+	for len(checked) > 0 {
+		<-checked
 	}
-	<-asked // one that may have begun before it fell ill
-	<-asked
-	for len(told) > 0 {
-		<-told
+	<-checked // may have begun before
+	<-checked
+	for len(states) > 0 {
+		<-states
 	}
-	<-asked
-	<-asked
-	<-asked
-	if len(told) > 0 {
-		t.Errorf("it told %q while ill", <-told)
+	<-checked
+	<-checked
+	<-checked
+	if len(states) > 0 {
+		t.Errorf("notified %q while unhealthy", <-states)
 	}
-	sick.Store(false)
-	if got := <-told; got != "WATCHDOG=1" {
-		t.Errorf("after it recovered it told %q", got)
+	failing.Store(false)
+	if got := <-states; got != "WATCHDOG=1" {
+		t.Errorf("notified %q after it recovered", got)
 	}
 	cancel()
 	<-done
@@ -243,7 +249,7 @@ func TestTheWatchdogIsPingedOnlyWhileAllIsWell(t *testing.T) {
 func TestWithoutSystemdNothingHappens(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	t.Setenv("WATCHDOG_USEC", "")
-	s := NewSystemd(well, quiet)
+	s := NewSystemd(healthy, quiet)
 	s.Ready("x")
 	s.Watch(t.Context())
 	s.Stopping()

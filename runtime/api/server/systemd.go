@@ -8,13 +8,13 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// Systemd tells the service manager how the agent is. Without one (no NOTIFY_SOCKET) it does nothing.
+// Systemd reports the agent's state to the service manager. Without one (no NOTIFY_SOCKET) it does nothing.
 type Systemd struct {
 	healthy func() error
 	log     *slog.Logger
 }
 
-// NewSystemd makes one that pings the watchdog while healthy returns nil; Checks.Err fits.
+// NewSystemd returns a Systemd that pings the watchdog while healthy returns nil: see Checks.Err.
 func NewSystemd(healthy func() error, log *slog.Logger) *Systemd {
 	if log == nil {
 		log = slog.Default()
@@ -22,26 +22,26 @@ func NewSystemd(healthy func() error, log *slog.Logger) *Systemd {
 	return &Systemd{healthy: healthy, log: log}
 }
 
-func (s *Systemd) tell(state string) {
+func (s *Systemd) notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		s.log.Warn("systemd could not be told", "state", state, "err", err)
+		s.log.Warn("cannot notify systemd", "state", state, "err", err)
 	}
 }
 
-// Ready tells that the start is over; status is a line for `systemctl status`.
+// Ready reports that the agent has started; status is a line for `systemctl status`.
 func (s *Systemd) Ready(status string) {
-	s.tell(daemon.SdNotifyReady + "\nSTATUS=" + status)
+	s.notify(daemon.SdNotifyReady + "\nSTATUS=" + status)
 }
 
-// Stopping tells that a clean stop has begun.
-func (s *Systemd) Stopping() { s.tell(daemon.SdNotifyStopping) }
+// Stopping reports that a clean stop has begun.
+func (s *Systemd) Stopping() { s.notify(daemon.SdNotifyStopping) }
 
-// Watch pings the watchdog at half of its time, only while the agent is healthy, until ctx ends. It
-// returns at once if the unit has no watchdog.
+// Watch pings the watchdog at half of its interval, only while the agent is healthy, until ctx ends. It returns at once
+// if the unit has no watchdog.
 func (s *Systemd) Watch(ctx context.Context) {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		s.log.Warn("the watchdog's time cannot be read; no pings are sent", "err", err)
+		s.log.Warn("cannot read the watchdog's interval; sending no pings", "err", err)
 		return
 	}
 	if limit <= 0 {
@@ -49,18 +49,18 @@ func (s *Systemd) Watch(ctx context.Context) {
 	}
 	tick := time.NewTicker(max(limit/2, time.Millisecond))
 	defer tick.Stop()
-	ill := false
+	unhealthy := false
 	for {
 		switch err := s.healthy(); {
 		case err == nil:
-			if ill {
+			if unhealthy {
 				s.log.Info("the agent is healthy again")
 			}
-			ill = false
-			s.tell(daemon.SdNotifyWatchdog)
-		case !ill:
-			ill = true
-			s.log.Error("the agent is not healthy: systemd restarts it unless it recovers", "within", limit, "err", err)
+			unhealthy = false
+			s.notify(daemon.SdNotifyWatchdog)
+		case !unhealthy:
+			unhealthy = true
+			s.log.Error("the agent is unhealthy: systemd restarts it unless it recovers", "within", limit, "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,125 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+func (d *Describer) admissionEvent(_ string, e *journaletv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_AdmissionRequested:
+		s := "requested admission of pod " + k.AdmissionRequested.GetName()
+		if k.AdmissionRequested.GetSupersedes() {
+			s += " again: its manifest has changed"
+		}
+		return s
+	case *journaletv1.Event_AdmissionDecided:
+		a := k.AdmissionDecided
+		if a.GetAdmitted() {
+			return "admitted pod " + d.podName(a.GetUid())
+		}
+		return withMessage(fmt.Sprintf("rejected pod %s: %s", d.podName(a.GetUid()), a.GetReason()), a.GetMessage())
+	case *journaletv1.Event_AdmissionPendingPreemption:
+		a := k.AdmissionPendingPreemption
+		return d.pendingPreemption("admission", a.GetUid(), a.GetFullName(), a.GetVictims())
+	case *journaletv1.Event_AdmissionDeferred:
+		a := k.AdmissionDeferred
+		// The holder by UID: both pods have one name.
+		const text = "deferred admission of pod %s until pod %s, which has its name, has terminated"
+		return fmt.Sprintf(text, d.podName(a.GetUid()), a.GetHolderUid())
+	}
+	return ""
+}
+
+// pendingPreemption describes an admission or a resize that waits until the victims have terminated.
+func (d *Describer) pendingPreemption(what, uid, fullName string, victims []string) string {
+	namespace, name, _ := strings.Cut(fullName, "/")
+	d.Name(uid, namespace, name)
+	s := fmt.Sprintf("%s of pod %s pending preemption", what, d.podRef(uid))
+	for i, victim := range victims {
+		if s += ", "; i == 0 {
+			s += "preempts "
+		}
+		s += d.podRef(victim)
+	}
+	return s
+}
+
+func (d *Describer) resizeEvent(_ string, e *journaletv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_ResizeRequested:
+		if k.ResizeRequested.GetWithdrawn() {
+			return "withdrew the resize request"
+		}
+		return "requested resize to " + demandText(k.ResizeRequested.GetDemand())
+	case *journaletv1.Event_AdditionAsked:
+		return "requested " + demandText(k.AdditionAsked.GetDemand()) + " more for added containers"
+	case *journaletv1.Event_AdditionDecided:
+		return d.resizeDecided("resources for added containers of", k.AdditionDecided)
+	case *journaletv1.Event_ResizeDecided:
+		return d.resizeDecided("resize of", k.ResizeDecided)
+	case *journaletv1.Event_ResizePendingPreemption:
+		r := k.ResizePendingPreemption
+		return d.pendingPreemption("resize", r.GetUid(), r.GetFullName(), r.GetVictims())
+	case *journaletv1.Event_ResizeStarted:
+		return "resizing: containers run with other resources than allocated"
+	case *journaletv1.Event_ResizeCompleted:
+		return "resize completed"
+	}
+	return ""
+}
+
+func (d *Describer) resizeDecided(what string, r *journaletv1.ResizeDecided) string {
+	if r.GetAllocated() {
+		return fmt.Sprintf("allocated %s pod %s", what, d.podName(r.GetUid()))
+	}
+	return withMessage(fmt.Sprintf("%s pod %s pending (%s)", what, d.podName(r.GetUid()), r.GetReason()), r.GetMessage())
+}
+
+func demandText(d *journaletv1.PodDemand) string {
+	return fmt.Sprintf("cpu %dm, memory %s", d.GetMilliCpu(), Size(d.GetMemoryBytes()))
+}
+
+func (d *Describer) imageEvent(_ string, e *journaletv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_ImagePullRequested:
+		return "requested image " + k.ImagePullRequested.GetImage()
+	case *journaletv1.Event_ImagePullWithdrawn:
+		return "withdrew the request for image " + k.ImagePullWithdrawn.GetImage()
+	case *journaletv1.Event_ImagePullDecided:
+		return d.imagePullDecided(k.ImagePullDecided)
+	case *journaletv1.Event_PullProgressed:
+		p := k.PullProgressed
+		return fmt.Sprintf("pulling image %s for %s, %s so far", p.GetImage(), span(p.GetElapsed().AsDuration()),
+			Size(p.GetBytes()))
+	}
+	return ""
+}
+
+func (d *Describer) imagePullDecided(a *journaletv1.ImagePullDecided) string {
+	pod := d.podName(a.GetUid())
+	if a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+		pull := pullText(a.GetDuration().AsDuration(), a.GetBytes())
+		return fmt.Sprintf("image %s present for pod %s%s", a.GetImage(), pod, pull)
+	}
+	reason := callError(a.GetError())
+	if after := a.GetRetryAfter().AsDuration(); after > 0 {
+		reason += ", back-off " + span(after)
+	}
+	return withMessage(fmt.Sprintf("failed to pull image %s for pod %s (%s)", a.GetImage(), pod, reason), a.GetMessage())
+}
+
+// pullText is how long a pull took and how large the image is, as far as it is known.
+func pullText(took time.Duration, bytes int64) string {
+	var parts []string
+	if took > 0 {
+		parts = append(parts, "pulled in "+span(took))
+	}
+	if bytes > 0 {
+		parts = append(parts, Size(bytes))
+	}
+	return withReason("", strings.Join(parts, ", "))
+}
