@@ -11,10 +11,10 @@ import (
 	"github.com/journalet/journalet/runtime/preflight"
 )
 
-// checkTimeout bounds all checks together; the slowest one asks a runtime that may hang.
+// checkTimeout bounds all checks together; the slowest one calls a runtime that may hang.
 const checkTimeout = 30 * time.Second
 
-// checkRow is a check as it is printed.
+// checkRow is the printed form of a check.
 type checkRow struct {
 	Name    string `json:"name"`
 	Status  string `json:"status"`
@@ -26,9 +26,9 @@ func (a *app) checkCommand() *cobra.Command {
 	cfg := a.defaults()
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check whether this machine is fit to run the agent",
-		Long: "Look at all that the agent needs of this machine: the container runtime, its network, cgroups, folders, ports. It\n" +
-			"takes the flags of `journalet run` and changes nothing. Exit code 1 if a check fails.",
+		Short: "Check whether this machine can run the agent",
+		Long: "Check the agent's requirements on this machine: the container runtime and its network, cgroups,\n" +
+			"directories, ports. It takes the flags of `journalet run` and changes nothing. Exit code 1 if a check fails.",
 		Example: "  journalet check\n" +
 			"  journalet check --container-runtime-endpoint unix:///run/crio/crio.sock\n" +
 			"  journalet check -o json",
@@ -51,7 +51,7 @@ func (a *app) checkCommand() *cobra.Command {
 		},
 	}
 	cfg.AddFlags(cmd.Flags())
-	return a.printing(cmd, formatTable, formatJSON, formatYAML)
+	return a.outputFlag(cmd, formatTable, formatJSON, formatYAML)
 }
 
 func (a *app) printChecks(rows []checkRow) error {
@@ -74,12 +74,12 @@ func (a *app) printChecks(rows []checkRow) error {
 		a.printRemedies(rows)
 	}
 	if failed > 0 {
-		return errFound
+		return errCheckFailed
 	}
 	return nil
 }
 
-// printRemedies tells what to do about everything that has a remedy.
+// printRemedies prints the remedies of failed checks and warnings.
 func (a *app) printRemedies(rows []checkRow) {
 	first := true
 	for _, r := range rows {

@@ -1,6 +1,6 @@
-// Command journalet is the node agent and the means to look into it: `run` is the agent, the other
-// commands ask a running one over its bus, as observers who can read and change nothing.
+// Command journalet is the node agent and its read-only command line: `run` is the agent, the other commands query a
+// running one over its bus.
 //
-// A command parses flags, asks and prints; what an answer means is decided in runtime/api/query. Start with
+// A command parses flags, sends requests and prints the responses; runtime/api/query has their meaning. Start with
 // root.go for what all commands share, then run.go and pods.go.
 package main

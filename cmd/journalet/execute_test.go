@@ -38,33 +38,42 @@ func (noPods) Inspect(context.Context, messages.Ref, func(actors.Decider)) error
 func (noPods) Refs(journaletv1.ActorKind) []messages.Ref              { return nil }
 func (noPods) Quarantines() map[messages.Ref]*journaletv1.Quarantined { return nil }
 
-// agentRoot is the root directory of an agent that answers, with three records in its journal.
+// agentRoot returns the root directory of a running agent with three records in its journal.
 func agentRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(root, busFolder), Node: "node-1", Log: log})
+	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(root, busDir), Node: "node-1", Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close(context.Background()) })
 	stop, err := query.Serve(context.Background(), query.Options{
-		Conn: b.Services(), Host: noPods{}, Journal: b.Journal(), Node: "node-1", NodeView: func() pod.Node { return pod.Node{} }, Version: "1.0.0", Log: log,
+		Conn: b.Services(), Host: noPods{}, Journal: b.Journal(), Node: "node-1", Version: "1.0.0", Log: log,
+		NodeView: func() pod.Node { return pod.Node{} },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
 	for i := range 3 {
-		b.Journal().Append(&journaletv1.Record{
-			Time: timestamppb.New(now.Add(time.Duration(i) * time.Second)), Actor: messages.Agent.Proto(),
-			Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "test"}}}},
-		})
+		b.Journal().Append(agentStopped(now.Add(time.Duration(i) * time.Second)))
 	}
 	if err := b.Journal().Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return root
+}
+
+func agentStopped(at time.Time) *journaletv1.Record {
+	stopped := &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "test"}}
+	return fact(messages.Agent, at, &journaletv1.Event{Kind: stopped})
+}
+
+func fact(actor messages.Ref, at time.Time, e *journaletv1.Event) *journaletv1.Record {
+	return &journaletv1.Record{
+		Time: timestamppb.New(at), Actor: actor.Proto(), Body: &journaletv1.Record_Fact{Fact: e},
+	}
 }
 
 func TestExitCodesClassifyErrors(t *testing.T) {
@@ -74,31 +83,31 @@ func TestExitCodesClassifyErrors(t *testing.T) {
 		name string
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{"help", []string{"--help"}, exitOK, ""},
 		{"version", []string{"version"}, exitOK, ""},
 		{"unknown command", []string{"pods-list"}, exitUsage, "unknown command"},
-		{"near a command", []string{"obsrve"}, exitUsage, "did you mean observe?"},
+		{"typo in a command", []string{"obsrve"}, exitUsage, "did you mean observe?"},
 		{"unknown flag", []string{"pods", "--frobnicate"}, exitUsage, "--frobnicate"},
 		{"unknown format", []string{"pods", "-o", "xml"}, exitUsage, "want table, wide, json, yaml, name"},
 		{"argument missing", []string{"pod"}, exitUsage, "accepts 1 arg"},
 		{"argument too many", []string{"pods", "web"}, exitUsage, ""},
-		{"where to begin twice", []string{"observe", "--from", "1", "--since", "1m"}, exitUsage, "--since"},
+		{"two starts", []string{"observe", "--from", "1", "--since", "1m"}, exitUsage, "--since"},
 		{"no such event", []string{"observe", "--event", "boom"}, exitUsage, "want one of"},
 		{"no such kind", []string{"observe", "--kind", "boom"}, exitUsage, "want agent"},
 		{"server without a key", []string{"pods", "--server", "nats://localhost:1"}, exitUsage, "--nkey"},
 		{"node without a server", []string{"pods", "--node", "x"}, exitUsage, "--server"},
 		{"bad configuration", []string{"run", "--max-pods", "-1"}, exitUsage, "max-pods"},
 		{"no agent", []string{"pods", "--root-dir", empty}, exitNoAgent, "journalet run --root-dir " + empty},
-		{"no pod", []string{"pod", "web", "--root-dir", root}, exitNotFound, `no pod "web"`},
+		{"no pod", []string{"pod", "web", "--root-dir", root}, exitNotFound, `pod "web" not found`},
 		{"pods", []string{"pods", "--root-dir", root}, exitOK, "No pods on node node-1."},
 		{"verify", []string{"journal", "verify", "--root-dir", root}, exitOK, ""},
 		{"size", []string{"journal", "size", "--root-dir", root}, exitOK, ""},
 	} {
 		code, _, errs := run(t.Context(), c.args...)
-		if code != c.code || !strings.Contains(errs, c.says) {
-			t.Errorf("%s: exit code %d with %q, want %d with %q", c.name, code, errs, c.code, c.says)
+		if code != c.code || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: exit code %d with %q, want %d with %q", c.name, code, errs, c.code, c.want)
 		}
 	}
 }
@@ -106,7 +115,8 @@ func TestExitCodesClassifyErrors(t *testing.T) {
 func TestObserveShowsThePastAsTextAndAsJSON(t *testing.T) {
 	root := agentRoot(t)
 	code, out, errs := run(t.Context(), "observe", "--no-follow", "--root-dir", root)
-	if code != exitOK || strings.Count(out, "\n") != 3 || !strings.Contains(out, "#3") || !strings.Contains(out, "agent stopped: test") {
+	if code != exitOK || strings.Count(out, "\n") != 3 || !strings.Contains(out, "#3") ||
+		!strings.Contains(out, "agent stopped: test") {
 		t.Errorf("text: %d\n%s%s", code, out, errs)
 	}
 	code, out, errs = run(t.Context(), "observe", "--no-follow", "--from", "3", "-o", "json", "--root-dir", root)

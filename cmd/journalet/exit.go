@@ -13,57 +13,57 @@ import (
 const (
 	exitOK       = 0
 	exitError    = 1 // the command failed, or found something wrong
-	exitUsage    = 2 // the command line makes no sense
+	exitUsage    = 2 // the command line is invalid
 	exitNoAgent  = 3 // no agent can be reached
-	exitNotFound = 4 // what was asked for does not exist
+	exitNotFound = 4 // the requested object does not exist
 )
 
 const exitHelp = `Exit codes:
   0  success
-  1  an error, or something that was checked is not well
+  1  an error, or a failed check
   2  wrong usage
   3  no agent can be reached
-  4  what was asked for does not exist`
+  4  the requested object does not exist`
 
 // usageError is an error in the command line.
 type usageError struct{ error }
 
-// noAgentError is an error on the way to the agent.
+// noAgentError is an error of the connection to the agent.
 type noAgentError struct{ error }
 
 func (e noAgentError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// errFound ends a command that did its work and found something wrong; what it was is printed already.
-var errFound = errors.New("something is not well")
+// errCheckFailed is the error of a command that has printed failed checks.
+var errCheckFailed = errors.New("check failed")
 
 func exitCode(err error) int {
 	var usage usageError
-	var away noAgentError
-	var answer *query.Error
+	var noAgent noAgentError
+	var response *query.Error
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &away), errors.Is(err, query.ErrNoAgent):
+	case errors.As(err, &noAgent), errors.Is(err, query.ErrNoAgent):
 		return exitNoAgent
 	case query.IsNotFound(err):
 		return exitNotFound
-	case errors.As(err, &answer) && answer.Code == query.CodeBadRequest:
+	case errors.As(err, &response) && response.Code == query.CodeBadRequest:
 		return exitUsage
-	case errors.As(err, &answer) && answer.Code == query.CodeUnavailable:
+	case errors.As(err, &response) && response.Code == query.CodeUnavailable:
 		return exitNoAgent
 	}
 	return exitError
 }
 
-// complaint is how an error is told on stderr; "" for one that needs no words.
-func complaint(ctx context.Context, command string, err error) string {
+// errorText returns an error as printed on stderr, "" for one that needs no text.
+func errorText(ctx context.Context, command string, err error) string {
 	var usage usageError
 	switch {
-	case err == nil, errors.Is(err, errFound):
+	case err == nil, errors.Is(err, errCheckFailed):
 		return ""
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return "journalet: interrupted\n"

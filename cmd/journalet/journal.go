@@ -17,7 +17,7 @@ func (a *app) journalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "journal",
 		Short:   "Check and measure the journal",
-		Long:    "Check and measure the journal: that of the running agent, or, where none runs, the files as they lie there.",
+		Long:    "Check and measure the journal: that of the running agent or, if none runs, that in the files.",
 		Example: "  journalet journal verify\n  journalet journal size",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -26,22 +26,24 @@ func (a *app) journalCommand() *cobra.Command {
 	return cmd
 }
 
-// readOrAsk asks the agent, or, where none has the journal open, reads the files: the agent is down, or the folder is a copy.
-func (a *app) readOrAsk(ctx context.Context, ask func(*query.Client) error, read func(*bus.Stored) error) error {
+// readJournal queries the agent or, if none has the journal open, reads the files: the agent is down, or the directory
+// is a copy.
+func (a *app) readJournal(ctx context.Context, fromAgent func(*query.Client) error,
+	fromFiles func(*bus.Stored) error) error {
 	if a.server != "" || a.nkey != "" || a.node != "" {
-		return a.ask(ctx, false, ask)
+		return a.withClient(ctx, false, fromAgent)
 	}
-	s, err := bus.OpenStored(filepath.Join(a.rootDir, busFolder))
+	s, err := bus.OpenStored(filepath.Join(a.rootDir, busDir))
 	switch {
 	case err == nil:
 		of := ""
 		if s.Node() != "" {
 			of = " of node " + s.Node()
 		}
-		a.notice("no agent is running with root directory " + a.rootDir + ": the journal" + of + " is read as it lies there, and nothing is changed")
-		return read(s)
+		a.notice("no agent is running with root directory " + a.rootDir + ": reading the files of the journal" + of)
+		return fromFiles(s)
 	case errors.Is(err, bus.ErrServed), errors.Is(err, bus.ErrNoJournal), errors.Is(err, fs.ErrPermission):
-		return a.ask(ctx, false, ask)
+		return a.withClient(ctx, false, fromAgent)
 	}
 	return err
 }
@@ -49,15 +51,16 @@ func (a *app) readOrAsk(ctx context.Context, ask func(*query.Client) error, read
 func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check that the journal is whole and unchanged",
-		Long: "Check the whole journal: contiguous numbers, the hash chain, epochs, causes, and the head that is kept beside it. A\n" +
-			"running agent does it and goes on with its work meanwhile. Where none runs, the files are read as they lie there and\n" +
-			"nothing is changed: also a copy of the agent's root directory can be checked. Exit code 1 if anything is wrong; records\n" +
-			"that were lost, which the agent found and told in a later record, are shown and are no longer wrong.",
-		Example: "  journalet journal verify\n  journalet journal verify -o json\n  journalet journal verify --root-dir /mnt/copy",
-		Args:    usageArgs(cobra.NoArgs),
+		Short: "Check that the journal is complete and unchanged",
+		Long: "Check the whole journal: contiguous numbers, the hash chain, epochs, causes, and the head file. A running\n" +
+			"agent checks it while it works. If none runs, the command reads the files, also in a copy of the agent's\n" +
+			"root directory, and changes nothing. Exit code 1 if a check fails. A loss that the agent has already\n" +
+			"recorded in the journal is shown and does not fail the check.",
+		Example: "  journalet journal verify\n  journalet journal verify -o json\n" +
+			"  journalet journal verify --root-dir /mnt/copy",
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, far := cmd.Context(), a.progress("checked", "records")
+			ctx, progress := cmd.Context(), a.progress("checked", "records")
 			verified := func(r *bus.VerifyReport, err error) error {
 				a.endProgress()
 				if err != nil {
@@ -65,13 +68,14 @@ func (a *app) verifyCommand() *cobra.Command {
 				}
 				return a.printVerified(r)
 			}
-			return a.readOrAsk(ctx, func(c *query.Client) error { return verified(c.Verify(ctx, far)) }, func(s *bus.Stored) error {
-				r, err := s.Verify(ctx, far)
-				return verified(&r, err)
-			})
+			return a.readJournal(ctx, func(c *query.Client) error { return verified(c.Verify(ctx, progress)) },
+				func(s *bus.Stored) error {
+					r, err := s.Verify(ctx, progress)
+					return verified(&r, err)
+				})
 		},
 	}
-	return a.asking(cmd, formatTable, formatJSON, formatYAML)
+	return a.clientFlags(cmd, formatTable, formatJSON, formatYAML)
 }
 
 func (a *app) printVerified(r *bus.VerifyReport) error {
@@ -80,34 +84,34 @@ func (a *app) printVerified(r *bus.VerifyReport) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.out, "Records %d to %d, runs of the agent: %d, size: %s\n", r.First, r.Last, r.Epochs, query.Size(r.Bytes))
+		fmt.Fprintf(a.out, "Records %d to %d, epochs: %d, size: %s\n", r.First, r.Last, r.Epochs, query.Size(r.Bytes))
 		if r.Cut {
 			fmt.Fprintf(a.out, "Records before %d were cut by retention.\n", r.First)
 		}
 		for _, l := range r.Lost {
-			fmt.Fprintf(a.out, "Records %d to %d were lost; record %d tells it, and the journal goes on behind them.\n", l.From, l.To, l.Told)
+			fmt.Fprintf(a.out, "Records %d to %d were lost, as recorded in record %d.\n", l.From, l.To, l.Told)
 		}
 		for _, p := range r.Problems {
 			fmt.Fprintf(a.out, "  #%d  %s\n", p.Seq, p.Message)
 		}
 		switch {
 		case r.OK() && len(r.Lost) > 0:
-			fmt.Fprintln(a.out, "What is left of the journal is whole and unchanged.")
+			fmt.Fprintln(a.out, "The rest of the journal is complete and unchanged.")
 		case r.OK():
-			fmt.Fprintln(a.out, "The journal is whole and unchanged.")
+			fmt.Fprintln(a.out, "The journal is complete and unchanged.")
 		case r.Found > len(r.Problems):
-			fmt.Fprintf(a.out, "%d problems, of which %d are listed.\n", r.Found, len(r.Problems))
+			fmt.Fprintf(a.out, "%d problems, %d of them listed.\n", r.Found, len(r.Problems))
 		default:
 			fmt.Fprintf(a.out, "Problems: %d.\n", r.Found)
 		}
 	}
 	if !r.OK() {
-		return errFound
+		return errCheckFailed
 	}
 	return nil
 }
 
-// progress shows on a terminal how far a long work is; nil elsewhere.
+// progress returns a function that shows the progress of a long operation on a terminal, nil without a terminal.
 func (a *app) progress(did, what string) func(done, total uint64) {
 	if !terminal(a.err) {
 		return nil
@@ -128,14 +132,14 @@ func (a *app) endProgress() {
 func (a *app) sizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "size",
-		Short: "Show where the journal's bytes are",
-		Long: "Measure the journal: what is on disk, and how much of it which actors, events and pods make up. Where no agent runs,\n" +
-			"the files are read as they lie there, and pods go by their UIDs.",
+		Short: "Show the size of the journal by actor, event and pod",
+		Long: "Show the size of the journal on disk, and the shares of kinds of actors, events and pods. If no agent\n" +
+			"runs, the command reads the files and shows pods by their UIDs.",
 		Example: "  journalet journal size\n  journalet journal size -o json",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			return a.readOrAsk(ctx, func(c *query.Client) error {
+			return a.readJournal(ctx, func(c *query.Client) error {
 				r, err := c.Size(ctx)
 				if err != nil {
 					return err
@@ -158,7 +162,7 @@ func (a *app) sizeCommand() *cobra.Command {
 			})
 		},
 	}
-	return a.asking(cmd, formatTable, formatJSON, formatYAML)
+	return a.clientFlags(cmd, formatTable, formatJSON, formatYAML)
 }
 
 func (a *app) printSize(r *bus.SizeReport, names map[string]string) error {

@@ -27,10 +27,10 @@ func (a *app) observeCommand() *cobra.Command {
 	var o observeOptions
 	cmd := &cobra.Command{
 		Use:   "observe",
-		Short: "Show what the agent learns and decides, past and live",
-		Long: "Show the journal's events as they come, each decision with what it follows from. Without --from and --since it\n" +
-			"shows what comes from now on; with --no-follow, what is there. The connection is found again after a restart of the\n" +
-			"agent and goes on where it was: no event is left out and none is shown twice.\n\n" +
+		Short: "Show the agent's observations and decisions, past and live",
+		Long: "Show the journal's events as they are recorded, each decision with its cause. Without --from and --since\n" +
+			"it shows new events; with --no-follow, all events so far. After a restart of the agent it reconnects and\n" +
+			"continues: no event is missing and none is shown twice.\n\n" +
 			"With -o json each line is one event. Plain NATS clients get the same on the subjects event.> of the bus.\n\n" +
 			"Events: " + strings.Join(query.EventNames(), ", "),
 		Example: "  journalet observe\n" +
@@ -40,10 +40,10 @@ func (a *app) observeCommand() *cobra.Command {
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("from") && cmd.Flags().Changed("since") {
-				return usagef("--from and --since exclude each other: both say where to begin")
+				return usagef("--from and --since exclude each other")
 			}
 			if o.since < 0 {
-				return usagef("--since is %s: want how long ago, such as 10m", o.since)
+				return usagef("--since is %s: want a positive duration, such as 10m", o.since)
 			}
 			if cmd.Flags().Changed("follow") && o.follow && o.noFollow {
 				return usagef("--follow and --no-follow exclude each other")
@@ -52,21 +52,22 @@ func (a *app) observeCommand() *cobra.Command {
 				return usageError{err}
 			}
 			o.follow = o.follow && !o.noFollow
-			return a.ask(cmd.Context(), o.follow, func(c *query.Client) error { return a.observe(cmd.Context(), c, o) })
+			return a.withClient(cmd.Context(), o.follow, func(c *query.Client) error { return a.observe(cmd.Context(), c, o) })
 		},
 	}
+	kinds := []string{"agent", "source", "pod", "runtime", "node", "image"}
 	f := cmd.Flags()
-	f.Uint64Var(&o.from, "from", 0, "begin with this record")
-	f.DurationVar(&o.since, "since", 0, "begin with what happened so long ago, such as 10m")
+	f.Uint64Var(&o.from, "from", 0, "start with this record")
+	f.DurationVar(&o.since, "since", 0, "start with the events of this last period, such as 10m")
 	f.StringVar(&o.filter.Pod, "pod", "", "only events about this pod: its name, namespace/name or UID")
-	f.StringVar(&o.filter.Kind, "kind", "", "only events under this kind of actor: agent, source, pod, runtime, node, image")
-	f.StringVar(&o.filter.Event, "event", "", "only events of this name")
-	f.BoolVarP(&o.follow, "follow", "f", true, "go on with what comes")
-	f.BoolVar(&o.noFollow, "no-follow", false, "end at the journal's end")
-	_ = cmd.RegisterFlagCompletionFunc("event", cobra.FixedCompletions(query.EventNames(), cobra.ShellCompDirectiveNoFileComp))                                            // the flag is there
-	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"agent", "source", "pod", "runtime", "node", "image"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
-	_ = cmd.RegisterFlagCompletionFunc("pod", a.completePods)                                                                                                              // the flag is there
-	return a.asking(cmd, formatText, formatJSON)
+	f.StringVar(&o.filter.Kind, "kind", "", "only events of this kind of actor: "+strings.Join(kinds, ", "))
+	f.StringVar(&o.filter.Event, "event", "", "only events with this name")
+	f.BoolVarP(&o.follow, "follow", "f", true, "continue with new events")
+	f.BoolVar(&o.noFollow, "no-follow", false, "stop at the journal's end")
+	complete(cmd, "event", cobra.FixedCompletions(query.EventNames(), cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "pod", a.completePods)
+	return a.clientFlags(cmd, formatText, formatJSON)
 }
 
 func (a *app) observe(ctx context.Context, c *query.Client, o observeOptions) error {
@@ -95,19 +96,19 @@ func (a *app) printJSON(f bus.Flat) error {
 	return err
 }
 
-// eventView prints events in words.
+// eventView prints events as text.
 type eventView struct {
-	a      *app
-	ctx    context.Context
-	d      *query.Describer
-	teller *query.Renderer
-	colour bool
+	a        *app
+	ctx      context.Context
+	d        *query.Describer
+	renderer *query.Renderer
+	colour   bool
 }
 
 func newEventView(ctx context.Context, a *app, c *query.Client) *eventView {
 	v := &eventView{a: a, ctx: ctx, d: query.NewDescriber(), colour: colour(a.out)}
-	v.teller = query.NewRenderer(v.d, c.Record)
-	// Names are a help only: without them pods go by their UIDs.
+	v.renderer = query.NewRenderer(v.d, c.Record)
+	// Without names pods are shown by their UIDs.
 	if pods, err := c.Pods(ctx, ""); err == nil {
 		for i := range pods.Items {
 			v.d.Name(string(pods.Items[i].UID), pods.Items[i].Namespace, pods.Items[i].Name)
@@ -131,21 +132,23 @@ func (v *eventView) paint(code, s string) string {
 }
 
 func (v *eventView) print(f bus.Flat) error {
-	l := v.teller.Render(v.ctx, f)
+	l := v.renderer.Render(v.ctx, f)
 	who := f.Author
 	if r, err := messages.ParseRef(f.Author); err == nil {
 		who = v.d.Actor(r)
 	}
 	text := l.Text
-	if bad(l) {
+	if isAlert(l) {
 		text = v.paint(red, text)
 	}
-	_, err := fmt.Fprintf(v.a.out, "%s  %s  %s  %-20s  %s%s\n", v.paint(dim, clock(v.a.now(), f.Time)), v.paint(dim, fmt.Sprintf("#%-6d", f.Seq)),
-		v.paint(bold, fmt.Sprintf("%-16s", who)), f.Event, text, v.paint(dim, because(l)))
+	seq := fmt.Sprintf("#%-6d", f.Seq)
+	_, err := fmt.Fprintf(v.a.out, "%s  %s  %s  %-22s  %s%s\n", v.paint(dim, clock(v.a.now(), f.Time)), v.paint(dim, seq),
+		v.paint(bold, fmt.Sprintf("%-16s", who)), f.Event, text, v.paint(dim, causeSuffix(l)))
 	return err
 }
 
-// bad tells whether an event is one that people should not overlook.
-func bad(l query.Line) bool {
-	return l.Event == "quarantined" || l.Event == "journal_damaged" || strings.HasPrefix(l.Text, "failed") || strings.HasPrefix(l.Text, "reject")
+// isAlert reports whether an event needs attention.
+func isAlert(l query.Line) bool {
+	return l.Event == "quarantined" || l.Event == "journal_damaged" ||
+		strings.HasPrefix(l.Text, "failed") || strings.HasPrefix(l.Text, "rejected")
 }

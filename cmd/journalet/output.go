@@ -26,7 +26,7 @@ func printValue(w io.Writer, format string, v any) error {
 		b, err = yaml.JSONToYAML(b)
 	}
 	if err != nil {
-		return fmt.Errorf("print the answer: %w", err)
+		return fmt.Errorf("print the response: %w", err)
 	}
 	_, err = fmt.Fprintln(w, strings.TrimSuffix(string(b), "\n"))
 	return err
@@ -34,12 +34,12 @@ func printValue(w io.Writer, format string, v any) error {
 
 const (
 	columnGap = 3
-	// minColumn keeps short columns from moving when one row is a little longer.
+	// minColumn keeps short columns from moving when a later cell is a little longer.
 	minColumn = 3
 )
 
-// table prints rows in columns. Unlike text/tabwriter it remembers the widths from one print to the
-// next, so that rows that come later stand below their headings.
+// table prints rows in columns. Unlike text/tabwriter it keeps the widths from one print to the next, so that later
+// rows line up with their headings.
 type table struct {
 	w      io.Writer
 	widths []int

@@ -19,7 +19,7 @@ import (
 	"github.com/journalet/journalet/runtime/preflight"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew; look at what changed before you keep it")
+var update = flag.Bool("update", false, "write the golden files; review the differences")
 
 // golden compares what a command printed with testdata/<name>.txt.
 func golden(t *testing.T, name, got string) {
@@ -35,7 +35,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s: printed\n%s\nwant\n%s(go test -update writes it anew)", name, got, want)
+		t.Errorf("%s: printed\n%s\nwant\n%s(go test -update writes it)", name, got, want)
 	}
 }
 
@@ -51,13 +51,13 @@ func named(p *corev1.Pod, namespace, name string) *corev1.Pod {
 }
 
 func somePods() *corev1.PodList {
-	web := named(shown(corev1.PodRunning, running(), running()), "default", "web-node-1")
+	web := named(podWith(corev1.PodRunning, running(), running()), "default", "web-node-1")
 	web.Status.PodIP, web.Status.PodIPs = "10.88.0.4", []corev1.PodIP{{IP: "10.88.0.4"}}
 	web.Annotations = map[string]string{sourceAnnotation: "file"}
-	crash := named(shown(corev1.PodRunning, waiting("CrashLoopBackOff")), "default", "crasher-with-a-long-name-node-1")
+	crash := named(podWith(corev1.PodRunning, waiting("CrashLoopBackOff")), "default", "crasher-with-a-long-name-node-1")
 	crash.Status.ContainerStatuses[0].RestartCount = 12
-	crash.Status.ContainerStatuses[0].LastTerminationState = over(1, 0, "Error")
-	orphan := named(shown(corev1.PodUnknown), "", "") // nothing but its UID is known
+	crash.Status.ContainerStatuses[0].LastTerminationState = terminated(1, 0, "Error")
+	orphan := named(podWith(corev1.PodUnknown), "", "") // only its UID is known
 	orphan.UID, orphan.Status.Reason = "0d95812e", pod.ReasonOrphan
 	return &corev1.PodList{Items: []corev1.Pod{*orphan, *crash, *web}}
 }
@@ -89,7 +89,8 @@ func TestWatchedTablePrintsOnlyChangedRowsInTheirColumns(t *testing.T) {
 	table.show(now, pods, false)
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	last := lines[len(lines)-1]
-	if len(lines) != 5 || !strings.HasPrefix(last, "web-node-1") || strings.Index(last, "CrashLoop") != strings.Index(lines[0], "STATUS") {
+	if len(lines) != 5 || !strings.HasPrefix(last, "web-node-1") ||
+		strings.Index(last, "CrashLoop") != strings.Index(lines[0], "STATUS") {
 		t.Fatalf("printed\n%s", out)
 	}
 }
@@ -97,7 +98,8 @@ func TestWatchedTablePrintsOnlyChangedRowsInTheirColumns(t *testing.T) {
 func TestPodIsDescribed(t *testing.T) {
 	p := &somePods().Items[1]
 	p.Status.Conditions = []corev1.PodCondition{
-		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: ago(time.Minute), Reason: "ContainersNotReady", Message: "containers with unready status: [a]"},
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: ago(time.Minute),
+			Reason: "ContainersNotReady", Message: "containers with unready status: [a]"},
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Hour)},
 	}
 	p.Status.ContainerStatuses[0].LastTerminationState.Terminated.StartedAt = ago(10 * time.Second)
@@ -106,10 +108,13 @@ func TestPodIsDescribed(t *testing.T) {
 		Pod: p, Source: "file", Digest: "sha256:0123", Stage: "Running",
 		Quarantine: &query.Quarantine{Cause: 1041, Code: "Panic", Message: "index out of range"},
 		Decisions: []query.Line{
-			{Flat: bus.Flat{Seq: 1040, Time: "2026-02-28T23:59:59.9Z", Event: "call_requested", Cause: 1039}, Text: "run sandbox"},
-			{Flat: bus.Flat{Seq: 1042, Time: "2026-03-01T11:59:55.123456789Z", Event: "call_requested", Cause: 1041}, Text: "start container a (attempt 1)", CauseText: "container a exited 1 (Error)"},
+			{Flat: bus.Flat{Seq: 1040, Time: "2026-02-28T23:59:59.9Z", Event: "call_requested", Cause: 1039},
+				Text: "requested: create sandbox"},
+			{Flat: bus.Flat{Seq: 1042, Time: "2026-03-01T11:59:55.123456789Z", Event: "call_requested", Cause: 1041},
+				Text: "requested: start container a (attempt 1)", CauseText: "container a exited 1 (Error)"},
 		},
-		Events: []query.PodEvent{{Seq: 1042, Time: now.Add(-5 * time.Second), Type: "Normal", Reason: "Started", Message: "container a was started (attempt 1)"}},
+		Events: []query.PodEvent{{Seq: 1042, Time: now.Add(-5 * time.Second), Type: "Normal", Reason: "Started",
+			Message: "Started container a (attempt 1)"}},
 	})
 	golden(t, "pod", out.String())
 }
@@ -121,7 +126,7 @@ func TestChecksAsATableWithRemedies(t *testing.T) {
 		{"swap", string(preflight.Warn), "swap is on", "swapoff -a"},
 		{"cni", string(preflight.Fail), "no network configuration\nin /etc/cni/net.d", "install a CNI configuration"},
 	})
-	if exitCode(err) != exitError || complaint(t.Context(), "", err) != "" {
+	if exitCode(err) != exitError || errorText(t.Context(), "", err) != "" {
 		t.Errorf("a failed check ends with %v", err)
 	}
 	golden(t, "check", out.String())
@@ -132,14 +137,18 @@ func TestChecksAsATableWithRemedies(t *testing.T) {
 
 func TestJournalReportsAsTables(t *testing.T) {
 	a, out := testApp()
-	if err := a.printVerified(&bus.VerifyReport{First: 1, Last: 1042, Records: 1042, Bytes: 312_000, Epochs: 3}); err != nil {
+	if err := a.printVerified(&bus.VerifyReport{First: 1, Last: 1042, Records: 1042, Bytes: 312_000,
+		Epochs: 3}); err != nil {
 		t.Error(err)
 	}
-	if err := a.printVerified(&bus.VerifyReport{First: 1, Last: 9, Records: 8, Bytes: 900, Epochs: 1, Found: 1, Problems: []bus.Problem{{Seq: 5, Message: "records 5 to 5 are missing"}}}); exitCode(err) != exitError {
+	problems := []bus.Problem{{Seq: 5, Message: "records 5 to 5 are missing"}}
+	report := &bus.VerifyReport{First: 1, Last: 9, Records: 8, Bytes: 900, Epochs: 1, Found: 1, Problems: problems}
+	if err := a.printVerified(report); exitCode(err) != exitError {
 		t.Errorf("a damaged journal ends with %v", err)
 	}
 	if err := a.printSize(&bus.SizeReport{
-		Journal: bus.Share{Name: "journal", Count: 1042, Bytes: 312_000}, JournalDisk: 400_000, ManifestsDisk: 5000, Manifests: 4,
+		Journal: bus.Share{Name: "journal", Count: 1042, Bytes: 312_000}, JournalDisk: 400_000,
+		ManifestsDisk: 5000, Manifests: 4,
 		ByKind: []bus.Share{{Name: "pod", Count: 1000, Bytes: 300_000}, {Name: "runtime", Count: 42, Bytes: 12_000}},
 		Pods:   []bus.Share{{Name: "u1", Count: 500, Bytes: 150_000}, {Name: "u2", Count: 1, Bytes: 10}},
 	}, map[string]string{"u1": "web"}); err != nil {

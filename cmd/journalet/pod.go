@@ -12,9 +12,9 @@ func (a *app) podCommand() *cobra.Command {
 	q := query.PodRequest{}
 	cmd := &cobra.Command{
 		Use:   "pod NAME",
-		Short: "Show one pod: its state, the latest decisions about it and why they were taken",
-		Long: "Show one pod by its name, namespace/name or UID: its state, its events, and the latest decisions about it, each\n" +
-			"with the record that it follows from. The numbers after # are those of the journal.",
+		Short: "Show one pod: its state, its events, the latest decisions about it and their causes",
+		Long: "Show one pod by its name, namespace/name or UID: its state, its events, and the latest decisions about it,\n" +
+			"each with the record that caused it. #N is record N of the journal.",
 		Example: "  journalet pod web\n" +
 			"  journalet pod kube-system/proxy --decisions 50\n" +
 			"  journalet pod web -o yaml",
@@ -27,7 +27,7 @@ func (a *app) podCommand() *cobra.Command {
 			if q.Lines == 0 || a.output == formatName {
 				q.Lines = -1
 			}
-			return a.ask(cmd.Context(), false, func(c *query.Client) error {
+			return a.withClient(cmd.Context(), false, func(c *query.Client) error {
 				r, err := c.Pod(cmd.Context(), q)
 				if err != nil {
 					return err
@@ -45,7 +45,8 @@ func (a *app) podCommand() *cobra.Command {
 		},
 		ValidArgsFunction: a.completePods,
 	}
-	cmd.Flags().StringVarP(&q.Namespace, "namespace", "n", "", "the pod's namespace, where several pods have the name")
-	cmd.Flags().IntVar(&q.Lines, "decisions", 20, "how many of the latest decisions to show, at most 200; with 0 no events either")
-	return a.asking(cmd, formatTable, formatJSON, formatYAML, formatName)
+	cmd.Flags().StringVarP(&q.Namespace, "namespace", "n", "", "the pod's namespace, if several pods have the name")
+	cmd.Flags().IntVar(&q.Lines, "decisions", 20,
+		"number of latest decisions to show, at most 200; 0 shows no events either")
+	return a.clientFlags(cmd, formatTable, formatJSON, formatYAML, formatName)
 }

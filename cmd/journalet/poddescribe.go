@@ -14,7 +14,7 @@ import (
 	"github.com/journalet/journalet/runtime/api/query"
 )
 
-// description prints a pod for people.
+// description prints a pod in the manner of kubectl describe.
 type description struct {
 	w    io.Writer
 	now  time.Time
@@ -44,7 +44,7 @@ func (d *description) pod(r *query.PodReport) {
 	d.field("Reason", p.Status.Reason)
 	d.field("Message", p.Status.Message)
 	if r.PreemptedFor != nil {
-		d.field("Ended for", r.PreemptedFor.String())
+		d.field("Preempted by", r.PreemptedFor.String())
 	}
 	d.field("QoS class", string(p.Status.QOSClass))
 	var ips []string
@@ -56,16 +56,17 @@ func (d *description) pod(r *query.PodReport) {
 		d.field("Age", age(d.now, p.CreationTimestamp))
 	}
 	if p.DeletionTimestamp != nil {
-		d.field("Removed", age(d.now, *p.DeletionTimestamp)+" ago")
+		d.field("Deleted", age(d.now, *p.DeletionTimestamp)+" ago")
 	}
 	switch {
 	case r.Orphan:
-		d.field("Orphan", "no source has named this pod; what the runtime shows of it is taken down")
+		d.field("Orphan", "no source has this pod; it is being deleted")
 	case r.Stage == pod.ReasonOrphan:
-		d.field("Orphan", "it runs on as the runtime shows it; if a source names it, it is taken over as it is")
+		d.field("Orphan", "no source has this pod yet; it keeps running, and a source that has it adopts it as it is")
 	}
 	if q := r.Quarantine; q != nil {
-		d.line("\nOut of service since record #%d (%s): %s\nIts containers run on, but nothing is decided about it; a restart of the agent tries again.", q.Cause, q.Code, q.Message)
+		d.line("\nQuarantined: it failed on record #%d (%s): %s\nIts containers keep running, but the agent takes no more "+
+			"decisions for it until the agent is restarted.", q.Cause, q.Code, q.Message)
 	}
 	d.waits(r)
 	d.containers("Init containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
@@ -75,17 +76,17 @@ func (d *description) pod(r *query.PodReport) {
 	d.events(r)
 }
 
-// stageAdmitting is the stage of a pod that the node has not let in yet, as PodReport shows it.
+// stageAdmitting is the PodReport.Stage of a pod that the node has not admitted yet.
 const stageAdmitting = "Admitting"
 
-// waits tells what a pod waits for, and for how long it has: none is ever stuck without a reason.
+// waits prints what a pod waits for and since when, so that no pod is stuck without a visible reason.
 func (d *description) waits(r *query.PodReport) {
 	if len(r.Waits) == 0 {
 		return
 	}
-	head := "Its end waits for:"
+	head := "Termination waits for:"
 	if r.Stage == stageAdmitting || r.Stage == pod.ReasonOrphan {
-		head = "It waits for:"
+		head = "Waits for:"
 	}
 	d.line("\n%s", head)
 	rows := [][]string{{"AGE", "CAUSE", "WHAT"}}
@@ -137,7 +138,7 @@ func (d *description) state(s *corev1.ContainerState) string {
 		return "waiting, " + s.Waiting.Reason
 	case s.Terminated != nil:
 		t := s.Terminated
-		text := fmt.Sprintf("terminated %s ago, %s, exit code %d", age(d.now, t.FinishedAt), ended(t), t.ExitCode)
+		text := fmt.Sprintf("terminated %s ago, %s, exit code %d", age(d.now, t.FinishedAt), terminationReason(t), t.ExitCode)
 		if !t.StartedAt.IsZero() && !t.FinishedAt.IsZero() {
 			text += ", ran " + duration.HumanDuration(t.FinishedAt.Sub(t.StartedAt.Time))
 		}
@@ -167,7 +168,7 @@ func (d *description) decisions(r *query.PodReport) {
 	}
 	d.line("\nLatest decisions (all: journalet observe --no-follow --pod %s):", r.Pod.UID)
 	for _, l := range r.Decisions {
-		d.line("  %s  #%d  %s%s", clock(d.now, l.Time), l.Seq, l.Text, because(l))
+		d.line("  %s  #%d  %s%s", clock(d.now, l.Time), l.Seq, l.Text, causeSuffix(l))
 	}
 }
 
@@ -178,13 +179,14 @@ func (d *description) events(r *query.PodReport) {
 	d.line("\nEvents:")
 	rows := [][]string{{"SEQ", "TYPE", "REASON", "AGE", "MESSAGE"}}
 	for _, e := range r.Events {
-		rows = append(rows, []string{fmt.Sprintf("#%d", e.Seq), e.Type, e.Reason, duration.HumanDuration(d.now.Sub(e.Time)), e.Message})
+		rows = append(rows, []string{fmt.Sprintf("#%d", e.Seq), e.Type, e.Reason,
+			duration.HumanDuration(d.now.Sub(e.Time)), e.Message})
 	}
 	(&table{w: d.w, indent: "  "}).print(rows...)
 }
 
-// because is what a decision follows from, as far as it is known.
-func because(l query.Line) string {
+// causeSuffix formats the cause of a decision, as far as it is known.
+func causeSuffix(l query.Line) string {
 	switch {
 	case l.Cause == 0:
 		return ""
@@ -194,7 +196,7 @@ func because(l query.Line) string {
 	return fmt.Sprintf("  because #%d %s", l.Cause, l.CauseText)
 }
 
-// clock is an event's local time of day, with the date if it is not today's.
+// clock formats an event's local time of day, with the date unless it is today.
 func clock(now time.Time, text string) string {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/journalet/journalet/runtime/api/query"
 )
 
-// podSummary is a pod in one row, as `kubectl get pods` sums it up.
+// podSummary is a pod in one row, as in `kubectl get pods`.
 type podSummary struct {
 	ready, total int
 	status       string
@@ -20,8 +20,8 @@ type podSummary struct {
 	lastRestart  time.Time
 }
 
-// summarize reads a pod's status in kubectl's way: the pod's own reason, then what holds up its init
-// containers, then what is the matter with its containers, the first one winning.
+// summarize derives a pod's status as kubectl does: from the pod's own reason, then from an init container that is not
+// done, then from its containers, where the first one wins.
 func summarize(p *corev1.Pod) podSummary {
 	s := podSummary{total: len(p.Spec.Containers), status: string(p.Status.Phase)}
 	if p.Status.Reason != "" {
@@ -33,7 +33,7 @@ func summarize(p *corev1.Pod) podSummary {
 	}
 	switch {
 	case p.Status.Reason == query.ReasonQuarantined:
-		// Nobody acts on what the containers say any more: that is the thing to know.
+		// It comes before the containers' states: the agent does not react to them any more.
 		s.status = query.ReasonQuarantined
 	case p.DeletionTimestamp != nil && p.Status.Reason == "NodeLost":
 		s.status = string(corev1.PodUnknown)
@@ -43,7 +43,7 @@ func summarize(p *corev1.Pod) podSummary {
 	return s
 }
 
-// initContainers looks at the init containers and tells whether one of them holds up the pod.
+// initContainers sums up the init containers and reports whether one of them is not done.
 func (s *podSummary) initContainers(p *corev1.Pod) bool {
 	sidecar := map[string]bool{}
 	for i := range p.Spec.InitContainers {
@@ -53,13 +53,13 @@ func (s *podSummary) initContainers(p *corev1.Pod) bool {
 			s.total++
 		}
 	}
-	held := false
+	blocked := false
 	for i := range p.Status.InitContainerStatuses {
 		c := &p.Status.InitContainerStatuses[i]
-		if !held || sidecar[c.Name] {
+		if !blocked || sidecar[c.Name] {
 			s.count(c)
 		}
-		if held {
+		if blocked {
 			continue
 		}
 		switch t, w := c.State.Terminated, c.State.Waiting; {
@@ -69,24 +69,24 @@ func (s *podSummary) initContainers(p *corev1.Pod) bool {
 				s.ready++
 			}
 		case t != nil:
-			s.status, held = "Init:"+ended(t), true
+			s.status, blocked = "Init:"+terminationReason(t), true
 		case w != nil && w.Reason != "" && w.Reason != "PodInitializing":
-			s.status, held = "Init:"+w.Reason, true
+			s.status, blocked = "Init:"+w.Reason, true
 		default:
-			s.status, held = fmt.Sprintf("Init:%d/%d", i, len(p.Spec.InitContainers)), true
+			s.status, blocked = fmt.Sprintf("Init:%d/%d", i, len(p.Spec.InitContainers)), true
 		}
 	}
-	return held
+	return blocked
 }
 
-// containers looks at the main containers. Restarts of init containers that have done their work are
-// not counted any more; those of sidecars are.
+// containers sums up the main containers. Restarts of completed init containers no longer count; those of sidecars do.
 func (s *podSummary) containers(p *corev1.Pod) {
 	s.restarts, s.lastRestart = 0, time.Time{}
 	for i := range p.Status.InitContainerStatuses {
 		for j := range p.Spec.InitContainers {
 			c := &p.Spec.InitContainers[j]
-			if c.Name == p.Status.InitContainerStatuses[i].Name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			if c.Name == p.Status.InitContainerStatuses[i].Name && c.RestartPolicy != nil &&
+				*c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 				s.count(&p.Status.InitContainerStatuses[i])
 			}
 		}
@@ -99,7 +99,7 @@ func (s *podSummary) containers(p *corev1.Pod) {
 		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
 			s.status = c.State.Waiting.Reason
 		case c.State.Terminated != nil:
-			s.status = ended(c.State.Terminated)
+			s.status = terminationReason(c.State.Terminated)
 		case c.Ready && c.State.Running != nil:
 			runs = true
 			s.ready++
@@ -120,8 +120,8 @@ func (s *podSummary) count(c *corev1.ContainerStatus) {
 	}
 }
 
-// ended is how a container ended, in one word.
-func ended(t *corev1.ContainerStateTerminated) string {
+// terminationReason returns how a container ended, in one word.
+func terminationReason(t *corev1.ContainerStateTerminated) string {
 	switch {
 	case t.Reason != "":
 		return t.Reason
@@ -140,7 +140,7 @@ func condition(p *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-// restartsText is "3 (5s ago)", or the bare number if nothing is known of the last one.
+// restartsText returns "3 (5s ago)", or the bare number if the time of the last restart is unknown.
 func (s *podSummary) restartsText(now time.Time) string {
 	if s.restarts == 0 || s.lastRestart.IsZero() {
 		return strconv.Itoa(s.restarts)
@@ -148,7 +148,7 @@ func (s *podSummary) restartsText(now time.Time) string {
 	return fmt.Sprintf("%d (%s ago)", s.restarts, duration.HumanDuration(now.Sub(s.lastRestart)))
 }
 
-// age is how long ago a time was, in kubectl's words.
+// age formats the time since t as kubectl does.
 func age(now time.Time, t metav1.Time) string {
 	if t.IsZero() {
 		return "<unknown>"
@@ -156,7 +156,7 @@ func age(now time.Time, t metav1.Time) string {
 	return duration.HumanDuration(now.Sub(t.Time))
 }
 
-// podName is a pod's name; a pod that no source has named has only its UID.
+// podName returns a pod's name, or its UID if it is an orphan without a name.
 func podName(p *corev1.Pod) string {
 	if p.Name == "" {
 		return string(p.UID)

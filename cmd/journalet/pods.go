@@ -15,8 +15,8 @@ import (
 	"github.com/journalet/journalet/runtime/api/query"
 )
 
-// settle is how long `pods -w` waits after an event for those that come with it.
-const settle = 150 * time.Millisecond
+// batchDelay is how long `pods -w` waits after an event for more, before it lists the pods again.
+const batchDelay = 150 * time.Millisecond
 
 type podsOptions struct {
 	namespace string
@@ -31,9 +31,9 @@ func (a *app) podsCommand() *cobra.Command {
 		Use:     "pods",
 		Aliases: []string{"po", "ps"},
 		Short:   "List the pods of this node",
-		Long: "List the pods of this node as `kubectl get pods` does, of all namespaces unless one is named.\n\n" +
-			"A pod whose status is Quarantined is out of service: its containers run on, but a decision about it failed\n" +
-			"and none is taken until the agent is restarted. `journalet pod NAME` tells why.",
+		Long: "List the pods of this node as `kubectl get pods` does, by default of all namespaces.\n\n" +
+			"For a pod with status Quarantined a decision failed: its containers keep running, but the agent takes no more\n" +
+			"decisions for it until it is restarted. `journalet pod NAME` shows the error.",
 		Example: "  journalet pods\n" +
 			"  journalet pods -o wide\n" +
 			"  journalet pods -n kube-system -w\n" +
@@ -44,17 +44,18 @@ func (a *app) podsCommand() *cobra.Command {
 				return usagef("--namespace and --all-namespaces exclude each other")
 			}
 			if o.watch && a.output != formatTable && a.output != formatWide {
-				return usagef("--watch prints a table: want -o table or wide")
+				return usagef("--watch prints tables only: want -o table or wide")
 			}
-			return a.ask(cmd.Context(), o.watch, func(c *query.Client) error { return a.pods(cmd.Context(), c, o) })
+			return a.withClient(cmd.Context(), o.watch, func(c *query.Client) error { return a.pods(cmd.Context(), c, o) })
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.namespace, "namespace", "n", "", "only pods of this namespace")
-	f.BoolVarP(&o.all, "all-namespaces", "A", false, "pods of all namespaces, with their namespace (the default shows it if there are several)")
-	f.BoolVarP(&o.watch, "watch", "w", false, "go on printing the pods that change")
-	f.BoolVar(&o.noHeaders, "no-headers", false, "leave out the headings")
-	return a.asking(cmd, formatTable, formatWide, formatJSON, formatYAML, formatName)
+	f.BoolVarP(&o.all, "all-namespaces", "A", false,
+		"pods of all namespaces, with a namespace column (default: only if there are several)")
+	f.BoolVarP(&o.watch, "watch", "w", false, "continue with the pods that change")
+	f.BoolVar(&o.noHeaders, "no-headers", false, "print no headings")
+	return a.clientFlags(cmd, formatTable, formatWide, formatJSON, formatYAML, formatName)
 }
 
 func (a *app) pods(ctx context.Context, c *query.Client, o podsOptions) error {
@@ -71,7 +72,9 @@ func (a *app) pods(ctx context.Context, c *query.Client, o podsOptions) error {
 		}
 		return nil
 	}
-	t := &podTable{table: table{w: a.out}, wide: a.output == formatWide, node: c.Node(), namespaces: o.all || namespaces(pods) > 1}
+	t := &podTable{
+		table: table{w: a.out}, wide: a.output == formatWide, node: c.Node(), namespaces: o.all || namespaces(pods) > 1,
+	}
 	if len(pods.Items) == 0 && !o.watch {
 		where := "on node " + c.Node()
 		if o.namespace != "" {
@@ -87,7 +90,7 @@ func (a *app) pods(ctx context.Context, c *query.Client, o podsOptions) error {
 	return a.watchPods(ctx, c, o, t)
 }
 
-// listOf is the list as kubectl prints one.
+// listOf returns the list in kubectl's form.
 func listOf(pods *corev1.PodList) *corev1.PodList {
 	pods.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "List"}
 	if pods.Items == nil {
@@ -99,14 +102,14 @@ func listOf(pods *corev1.PodList) *corev1.PodList {
 func namespaces(pods *corev1.PodList) int {
 	seen := map[string]bool{}
 	for i := range pods.Items {
-		if ns := pods.Items[i].Namespace; ns != "" { // a pod that no source has named has none
+		if ns := pods.Items[i].Namespace; ns != "" { // an orphan may have none
 			seen[ns] = true
 		}
 	}
 	return len(seen)
 }
 
-// watchPods lists again after events, and prints the rows that changed.
+// watchPods lists the pods again after events and prints the rows that changed.
 func (a *app) watchPods(ctx context.Context, c *query.Client, o podsOptions, t *podTable) error {
 	changed := make(chan struct{}, 1)
 	ended := make(chan error, 1)
@@ -130,21 +133,21 @@ func (a *app) watchPods(ctx context.Context, c *query.Client, o podsOptions, t *
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(settle):
+		case <-time.After(batchDelay):
 		}
 		pods, err := c.Pods(ctx, o.namespace)
 		if err == nil {
 			t.show(a.now(), pods, false)
 			continue
 		}
-		// A lost agent comes back, and its start is an event that brings us here again.
+		// After a lost connection the agent's start is the next event: the loop lists again.
 		if exitCode(err) != exitNoAgent {
 			return interrupted(ctx, err)
 		}
 	}
 }
 
-// interrupted is nil for the way in which people end a command that follows something.
+// interrupted returns nil if the user has ended the command, else err.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -159,7 +162,7 @@ type podTable struct {
 	table
 	wide, namespaces bool
 	node             string
-	shown            map[string]string // by UID, without what changes by time alone
+	shown            map[string]string // rows by UID, without ages
 }
 
 func (t *podTable) show(now time.Time, pods *corev1.PodList, headings bool) {
@@ -172,7 +175,7 @@ func (t *podTable) show(now time.Time, pods *corev1.PodList, headings bool) {
 		p := &pods.Items[i]
 		seen[string(p.UID)] = true
 		s := summarize(p)
-		if t.new(string(p.UID), fmt.Sprintf("%v %v %v", s, p.Status.PodIPs, p.Status.Message)) {
+		if t.changed(string(p.UID), fmt.Sprintf("%v %v %v", s, p.Status.PodIPs, p.Status.Message)) {
 			rows = append(rows, t.row(now, p, &s))
 		}
 	}
@@ -184,7 +187,7 @@ func (t *podTable) show(now time.Time, pods *corev1.PodList, headings bool) {
 	t.print(rows...)
 }
 
-func (t *podTable) new(uid, what string) bool {
+func (t *podTable) changed(uid, what string) bool {
 	if t.shown == nil {
 		t.shown = map[string]string{}
 	}
@@ -205,7 +208,8 @@ func (t *podTable) headings() []string {
 }
 
 func (t *podTable) row(now time.Time, p *corev1.Pod, s *podSummary) []string {
-	r := []string{podName(p), fmt.Sprintf("%d/%d", s.ready, s.total), s.status, s.restartsText(now), age(now, p.CreationTimestamp)}
+	r := []string{podName(p), fmt.Sprintf("%d/%d", s.ready, s.total), s.status, s.restartsText(now),
+		age(now, p.CreationTimestamp)}
 	if t.namespaces {
 		r = append([]string{p.Namespace}, r...)
 	}
@@ -219,7 +223,7 @@ func (t *podTable) row(now time.Time, p *corev1.Pod, s *podSummary) []string {
 	return r
 }
 
-// sourceAnnotation is where the kubelet notes a pod's source.
+// sourceAnnotation is the kubelet's annotation with a pod's source.
 const sourceAnnotation = "kubernetes.io/config.source"
 
 func none(s string) string {
@@ -229,7 +233,7 @@ func none(s string) string {
 	return s
 }
 
-// completePods are the names of the pods, for the shell.
+// completePods returns the names of the pods for shell completion.
 func (a *app) completePods(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -237,7 +241,7 @@ func (a *app) completePods(cmd *cobra.Command, args []string, _ string) ([]strin
 	var names []string
 	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
 	defer cancel()
-	err := a.ask(ctx, false, func(c *query.Client) error {
+	err := a.withClient(ctx, false, func(c *query.Client) error {
 		pods, err := c.Pods(ctx, "")
 		if err != nil {
 			return err

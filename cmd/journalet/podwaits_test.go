@@ -17,13 +17,15 @@ func TestTerminatingPodShowsItsWaitsWithTheirAge(t *testing.T) {
 	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{
 		Pod: &somePods().Items[1],
 		Waits: []query.PodWait{
-			{What: "stop container main, grace 30s (pod removed)", Since: now.Add(-time.Hour), Cause: 1042},
-			{What: "the turn of sidecar proxy, after all that started after it", Since: now.Add(-2 * time.Hour)},
+			{What: "stop container main, grace period 30s (pod removed)", Since: now.Add(-time.Hour), Cause: 1042},
+			{What: "sidecar proxy, which stops last", Since: now.Add(-2 * time.Hour)},
 		},
 	})
-	for _, want := range []string{"Its end waits for:", "60m    #1042   stop container main, grace 30s (pod removed)", "the turn of sidecar proxy"} {
+	for _, want := range []string{
+		"Termination waits for:", "60m    #1042   stop container main, grace period 30s (pod removed)", "sidecar proxy",
+	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not told in\n%s", want, out.String())
+			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
 }
@@ -32,10 +34,11 @@ func TestPodPendingAdmissionShowsItsWaits(t *testing.T) {
 	a, out := testApp()
 	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{
 		Pod: &somePods().Items[1], Stage: "Admitting",
-		Waits: []query.PodWait{{What: "the end of pod 1234, which has its name", Since: now.Add(-time.Minute)}},
+		Waits: []query.PodWait{{What: "termination of pod 1234, which has its name", Since: now.Add(-time.Minute)}},
 	})
-	if got := out.String(); strings.Contains(got, "Its end waits") || !strings.Contains(got, "It waits for:") || !strings.Contains(got, "which has its name") {
-		t.Errorf("it says\n%s", got)
+	if got := out.String(); strings.Contains(got, "Termination waits") || !strings.Contains(got, "\nWaits for:") ||
+		!strings.Contains(got, "which has its name") {
+		t.Errorf("printed\n%s", got)
 	}
 }
 
@@ -47,14 +50,15 @@ func TestOrphanShowsItsDeletionAndItsDeadline(t *testing.T) {
 	}
 	a, out := testApp()
 	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{
-		Pod: p, Stage: pod.ReasonOrphan, Waits: []query.PodWait{{What: "a source to name it", Since: now.Add(-time.Minute)}},
+		Pod: p, Stage: pod.ReasonOrphan, Waits: []query.PodWait{{What: "a source that has it", Since: now.Add(-time.Minute)}},
 	})
-	if got := out.String(); !strings.Contains(got, "It waits for:") || !strings.Contains(got, "it is taken over as it is") || !strings.Contains(got, "60s") {
-		t.Errorf("it says\n%s", got)
+	if got := out.String(); !strings.Contains(got, "\nWaits for:") || !strings.Contains(got, "adopts it as it is") ||
+		!strings.Contains(got, "60s") {
+		t.Errorf("printed\n%s", got)
 	}
 	at := metav1.NewTime(now)
 	p.DeletionTimestamp = &at
 	if s := summarize(p); s.status != "Terminating" {
-		t.Errorf("while it is cleared away its status is %q", s.status)
+		t.Errorf("while it is deleted its status is %q", s.status)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,13 +25,13 @@ import (
 
 const (
 	rootDirEnv = "JOURNALET_ROOT_DIR"
-	// busFolder is where the agent's bus is, below its root directory.
-	busFolder = "bus"
-	// reconnectPause lies between two tries to find an agent again.
+	// busDir is the directory of the agent's bus below its root directory.
+	busDir = "bus"
+	// reconnectPause is the pause between two attempts to reconnect to an agent.
 	reconnectPause = 500 * time.Millisecond
 )
 
-// app is what all commands share.
+// app is the state that all commands share.
 type app struct {
 	in       io.Reader
 	out, err io.Writer
@@ -51,12 +52,12 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	cmd, err := root.ExecuteContextC(ctx)
-	fmt.Fprint(errs, complaint(ctx, cmd.CommandPath(), err))
+	fmt.Fprint(errs, errorText(ctx, cmd.CommandPath(), err))
 	return exitCode(err)
 }
 
-// interruptible ends the context at the first SIGTERM or SIGINT. The second one ends the process at
-// once, as if nobody listened.
+// interruptible returns a context that ends at the first SIGTERM or SIGINT. The second one has its default effect: it
+// kills the process.
 func interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -67,8 +68,8 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "journalet",
 		Short: "A node agent whose every decision is in a journal",
-		Long: "Journalet runs pods on a node, as the kubelet does, and keeps all that it learns and decides in one\n" +
-			"ordered journal. `journalet run` is the agent; the other commands look into a running one.\n\n" + exitHelp,
+		Long: "Journalet runs pods on a node, as the kubelet does, and records every observation and decision in one\n" +
+			"ordered journal. `journalet run` is the agent; the other commands query a running one.\n\n" + exitHelp,
 		Example: "  journalet run --static-pod-path /etc/kubernetes/manifests\n" +
 			"  journalet pods\n" +
 			"  journalet observe --pod web --since 10m",
@@ -78,20 +79,15 @@ func (a *app) command() *cobra.Command {
 		SilenceErrors:              true, SilenceUsage: true,
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&a.rootDir, "root-dir", envOr(rootDirEnv, config.DefaultRootDir), "the agent's root directory (env "+rootDirEnv+")")
+	f.StringVar(&a.rootDir, "root-dir", cmp.Or(os.Getenv(rootDirEnv), config.DefaultRootDir),
+		"root directory of the agent (env "+rootDirEnv+")")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.journalCommand(), a.checkCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.journalCommand(),
+		a.checkCommand(), a.versionCommand())
 	return root
 }
 
-func envOr(name, other string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	return other
-}
-
-// usageArgs makes an argument check's errors usage errors.
+// usageArgs turns the errors of an argument check into usage errors.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
@@ -105,30 +101,36 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// asking adds the flags of a command that asks a running agent.
-func (a *app) asking(cmd *cobra.Command, formats ...string) *cobra.Command {
+// clientFlags adds the flags of a command that queries a running agent.
+func (a *app) clientFlags(cmd *cobra.Command, formats ...string) *cobra.Command {
 	f := cmd.Flags()
-	f.StringVar(&a.server, "server", "", "ask the agent at this NATS address (nats://host:port) rather than the one on this machine")
-	f.StringVar(&a.nkey, "nkey", "", "with --server: file with the key for questions, a copy of the agent's "+busFolder+"/credentials/"+bus.QueryKeyFile+"; to follow events, "+bus.ObserverKeyFile+" is looked for beside it")
-	f.StringVar(&a.node, "node", "", "with --server: the node to ask, where several answer")
-	return a.printing(cmd, formats...)
+	f.StringVar(&a.server, "server", "", "NATS address (nats://host:port) of an agent on another machine")
+	f.StringVar(&a.nkey, "nkey", "", "with --server: file with the key for requests, a copy of the agent's "+busDir+
+		"/credentials/"+bus.QueryKeyFile+"; following events needs "+bus.ObserverKeyFile+" in the same directory")
+	f.StringVar(&a.node, "node", "", "with --server: the node to query, if several respond")
+	return a.outputFlag(cmd, formats...)
 }
 
-// printing adds --output with the formats that a command has; the first one is the default.
-func (a *app) printing(cmd *cobra.Command, formats ...string) *cobra.Command {
+// outputFlag adds --output with the formats of a command; the first one is the default.
+func (a *app) outputFlag(cmd *cobra.Command, formats ...string) *cobra.Command {
 	output := cmd.Flags().StringP("output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // fails only for a flag that is not there
+	complete(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		a.output = *output
 		if !slices.Contains(formats, a.output) {
-			return usagef("%q is no output format of this command: want %s", a.output, strings.Join(formats, ", "))
+			return usagef("%q is not an output format of this command: want %s", a.output, strings.Join(formats, ", "))
 		}
 		return nil
 	}
 	return cmd
 }
 
-// connect reaches the agent. follow keeps the connection over restarts of the agent.
+// complete sets a flag's shell completion.
+func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, f) // fails only for an unknown flag
+}
+
+// connect connects to the agent. With follow the connection survives restarts of the agent.
 func (a *app) connect(ctx context.Context, follow bool) (*query.Client, error) {
 	opts := []nats.Option{nats.NoReconnect()}
 	if follow {
@@ -139,9 +141,10 @@ func (a *app) connect(ctx context.Context, follow bool) (*query.Client, error) {
 	var err error
 	switch {
 	case a.server != "" && a.nkey == "":
-		return nil, usagef("--server needs --nkey: the file with the key for questions, a copy of %s on the agent's machine", filepath.Join(a.rootDir, busFolder, "credentials", bus.QueryKeyFile))
+		return nil, usagef("--server needs --nkey: the file with the key for requests, a copy of %s on the agent's machine",
+			filepath.Join(a.rootDir, busDir, "credentials", bus.QueryKeyFile))
 	case a.server == "" && (a.nkey != "" || a.node != ""):
-		return nil, usagef("--nkey and --node go with --server")
+		return nil, usagef("--nkey and --node need --server")
 	case a.server != "":
 		if nc, err = bus.DialURL(ctx, a.server, a.nkey, opts...); err == nil {
 			listen := func(ctx context.Context) (*nats.Conn, error) {
@@ -150,9 +153,9 @@ func (a *app) connect(ctx context.Context, follow bool) (*query.Client, error) {
 			c, err = query.NewClient(ctx, nc, listen, a.node)
 		}
 	default:
-		if nc, err = bus.Dial(ctx, filepath.Join(a.rootDir, busFolder), opts...); err == nil {
+		if nc, err = bus.Dial(ctx, filepath.Join(a.rootDir, busDir), opts...); err == nil {
 			listen := func(ctx context.Context) (*nats.Conn, error) {
-				return bus.Listen(ctx, filepath.Join(a.rootDir, busFolder), opts...)
+				return bus.Listen(ctx, filepath.Join(a.rootDir, busDir), opts...)
 			}
 			c, err = query.NewLocalClient(ctx, nc, listen)
 		}
@@ -163,8 +166,8 @@ func (a *app) connect(ctx context.Context, follow bool) (*query.Client, error) {
 	if nc != nil {
 		nc.Close()
 	}
-	var answer *query.Error
-	if ctx.Err() != nil || errors.As(err, &answer) {
+	var response *query.Error
+	if ctx.Err() != nil || errors.As(err, &response) {
 		return nil, err
 	}
 	if a.server != "" && !errors.Is(err, query.ErrNoAgent) {
@@ -175,25 +178,25 @@ func (a *app) connect(ctx context.Context, follow bool) (*query.Client, error) {
 	return nil, noAgentError{err}
 }
 
-// ask connects, runs f and disconnects.
-func (a *app) ask(ctx context.Context, follow bool, f func(*query.Client) error) error {
+// withClient connects, calls f and disconnects.
+func (a *app) withClient(ctx context.Context, follow bool, f func(*query.Client) error) error {
 	c, err := a.connect(ctx, follow)
 	if err != nil {
 		return err
 	}
 	defer c.Conn().Close()
-	// Whoever looks at pods that are only played must be told so, on every screen.
+	// Every output about simulated pods must say so.
 	if info, err := c.Info(ctx); err == nil && info.Simulated {
-		a.notice("containers on node " + info.Node + " are simulated: nothing that a pod names is run")
+		a.notice("containers on node " + info.Node + " are simulated: no image is pulled, no process runs")
 	}
 	return f(c)
 }
 
-// terminal tells whether w is one.
+// terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// colour tells whether w may have colours.
+// colour reports whether w may have colours.
 func colour(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && terminal(w) }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +12,7 @@ import (
 	"github.com/journalet/journalet/runtime/config"
 )
 
-// debugFrom is the verbosity from which on the log tells of everything.
+// debugFrom is the verbosity from which on the log has debug messages.
 const debugFrom = 2
 
 func (a *app) runCommand() *cobra.Command {
@@ -18,10 +20,11 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the agent",
-		Long: "Run the agent in the foreground until SIGTERM or SIGINT, which stop it cleanly; a second one ends it at once.\n" +
-			"Neither touches a container: pods run on, and the next start goes on where this one ended.\n\n" +
-			"Under systemd it tells when it is ready and keeps the unit's watchdog. A flag wins over --config, and that over the\n" +
-			"defaults. `journalet check` with the same flags tells beforehand what would keep it from working.",
+		Long: "Run the agent in the foreground until SIGTERM or SIGINT stops it cleanly; a second signal kills it at\n" +
+			"once. Neither touches a container: pods keep running, and the next start continues from the journal.\n\n" +
+			"Under systemd it notifies when it is ready and pings the unit's watchdog. A flag wins over --config, and\n" +
+			"--config over the defaults. `journalet check` with the same flags checks the machine without starting the\n" +
+			"agent.",
 		Example: "  journalet run\n" +
 			"  journalet run --static-pod-path /etc/kubernetes/manifests --config /var/lib/kubelet/config.yaml\n" +
 			"  journalet run --container-runtime-endpoint sim:// --root-dir ./data --static-pod-path ./pods",
@@ -43,14 +46,14 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
-// defaults are the agent's, with what the environment says.
+// defaults returns the agent's defaults with the root directory of the environment.
 func (a *app) defaults() *config.Config {
 	cfg := config.Defaults()
-	cfg.RootDir = envOr(rootDirEnv, cfg.RootDir)
+	cfg.RootDir = cmp.Or(os.Getenv(rootDirEnv), cfg.RootDir)
 	return cfg
 }
 
-// load reads the configuration files and checks the whole.
+// load reads the configuration files and validates the result.
 func (a *app) load(cmd *cobra.Command, cfg *config.Config) ([]config.Problem, error) {
 	problems, err := cfg.Load(cmd.Flags())
 	if err != nil {

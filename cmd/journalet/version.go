@@ -32,5 +32,5 @@ func (a *app) versionCommand() *cobra.Command {
 			return nil
 		},
 	}
-	return a.printing(cmd, formatTable, formatJSON, formatYAML)
+	return a.outputFlag(cmd, formatTable, formatJSON, formatYAML)
 }

@@ -75,7 +75,7 @@ var powerCuts = []powerCut{
 	},
 }
 
-const wholeJournal = "whole and unchanged"
+const wholeJournal = "complete and unchanged"
 
 func TestAfterAPowerCutThatTookTheJournalsEndEveryPodRunsOnceMore(t *testing.T) {
 	for _, cut := range powerCuts[:length{2, len(powerCuts)}.now()] {

@@ -169,7 +169,7 @@ func TestAPreStopHookThatHangsEndsWithTheGrace(t *testing.T) {
 	a.Remove("hanging.yaml")
 	a.journal.wait(t, after, settle, "the hook", func(f bus.Flat) bool { return event(t, f).GetCallRequested().GetRunHook() != nil })
 	out, _, _ := a.CLI("pod", "hanging")
-	if !strings.Contains(out, "Its end waits for") || !strings.Contains(out, "run the preStop hook of container main") {
+	if !strings.Contains(out, "Termination waits for") || !strings.Contains(out, "run the preStop hook of container main") {
 		t.Errorf("`journalet pod` does not tell what the pod waits for:\n%s", out)
 	}
 	end, at := ended(a, after, p, "main"), removed(a, after, p)

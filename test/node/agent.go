@@ -212,7 +212,7 @@ const cliTimeout = 3 * time.Minute
 // Verified checks that the journal is intact.
 func (a *Agent) Verified() {
 	a.T.Helper()
-	if out, errs, code := a.CLI("journal", "verify"); code != 0 || !strings.Contains(out, "whole and unchanged") {
+	if out, errs, code := a.CLI("journal", "verify"); code != 0 || !strings.Contains(out, "complete and unchanged") {
 		a.T.Errorf("`journalet journal verify` ended with %d: %s%s", code, out, errs)
 	}
 }
