@@ -16,6 +16,8 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 ARGS     ?=
 
 LAB = LAB_NAME=$(LAB_NAME) deploy/lab/lab.sh
+# All that `make run` writes: the journal, and the pods' logs and volumes.
+RUN = $(CURDIR)/.lab/$(LAB_NAME)/journalet
 # Packages with tests behind the integration tag.
 INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build integration' bus cmd runtime test/integration 2>/dev/null \
 	| xargs -r -n1 dirname | sort -u | sed 's|^|./|')
@@ -23,10 +25,12 @@ INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build integration' b
 FRESH = $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null | tr a-f 1-6 | sed 's/^/1/')
 # go test is content with a pattern that matches nothing; a target that has nothing to run must say so.
 listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { echo "no test matches $(1) in $(2)" >&2; exit 2; }
+# Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
+integration chaos chaos-short: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
 # The other modules of the repository that hold programs of ours.
-MODULES = $(patsubst %/main.go,%,$(wildcard deploy/lab/*/main.go test/*/main.go))
+MODULES = $(patsubst %/main.go,%,$(wildcard test/*/main.go))
 
 .PHONY: help
 help: ## this list
@@ -47,10 +51,10 @@ generate: tools-buf ## Go from proto/, into messages/journaletv1
 .PHONY: run
 run: build lab-up ## the agent in the foreground on a local lab, with the pods of deploy/pods (root; LAB_NAME, ARGS)
 	./bin/journalet run --container-runtime-endpoint "$$($(LAB) endpoint)" \
-		--static-pod-path deploy/pods --root-dir $(CURDIR)/.lab/$(LAB_NAME)/journalet $(ARGS)
+		--static-pod-path deploy/pods --root-dir $(RUN) --pod-log-dir $(RUN)/logs/pods --container-log-dir $(RUN)/logs/containers $(ARGS)
 
 .PHONY: lab-up
-lab-up: ## start a private containerd for tests and `make run` (root; LAB_NAME)
+lab-up: ## start a private containerd for tests and `make run` (root; LAB_NAME, LAB_CONTAINERD=auto|system|debian|built)
 	$(LAB) up
 
 .PHONY: lab-down
@@ -58,7 +62,7 @@ lab-down: ## stop it, with the pods it runs (LAB_NAME)
 	$(LAB) down
 
 .PHONY: clean
-clean: ## remove what was built, except the tools and the labs
+clean: ## remove what was built, but for the tools and the labs
 	rm -rf bin
 
 ##@ trust

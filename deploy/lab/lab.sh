@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# lab.sh runs a private containerd, with runc, CNI, crictl and two images, for `make run` and the integration tests.
+# lab.sh runs a private containerd, with runc, CNI and two images, for `make run` and the integration tests.
 # It touches the machine only where it must: missing Debian packages, ip_forward, one bridge and its iptables rules.
 # See README.md beside it. Start reading at main, at the end.
 set -euo pipefail
 
 SRC=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+REPO=$(cd "$SRC/../.." && pwd -P)
 LAB_NAME=${LAB_NAME:-default}
-LAB_CONTAINERD=${LAB_CONTAINERD:-pinned}
-LAB_DIR=$(realpath -m "${LAB_DIR:-$SRC/../../.lab}")
+LAB_CONTAINERD=${LAB_CONTAINERD:-auto}
+LAB_DIR=$(realpath -m "${LAB_DIR:-$REPO/.lab}")
 BIN=$LAB_DIR/bin
 HOME_DIR=$LAB_DIR/labs/$LAB_NAME
 
@@ -17,10 +18,11 @@ readonly BUSYBOX_IMAGE=docker.io/library/busybox:1.36
 readonly MAX_STATE_PATH=80
 readonly READY_SECONDS=60 # containerd to a CRI that answers; under 2 s on an idle machine
 readonly STOP_SECONDS=15  # containerd from SIGTERM to gone, then SIGKILL
-readonly REMOVE_SECONDS=60 # all pods removed through CRI, then by force
 
 # shellcheck source=lib/common.sh
 source "$SRC/lib/common.sh"
+# shellcheck source=lib/variant.sh
+source "$SRC/lib/variant.sh"
 # shellcheck source=lib/build.sh
 source "$SRC/lib/build.sh"
 # shellcheck source=lib/network.sh
@@ -34,7 +36,7 @@ set_paths() {
   [[ $LAB_NAME =~ ^[a-z0-9][a-z0-9-]{0,23}$ ]] ||
     die "LAB_NAME '$LAB_NAME' must be 1 to 24 of a-z, 0-9 and -, not beginning with -"
   [[ $LAB_DIR =~ ^[A-Za-z0-9/._+@-]+$ && $LAB_DIR != / ]] ||
-    die "LAB_DIR '$LAB_DIR' may hold only letters, digits and / . _ + @ -: set LAB_DIR to another folder"
+    die "LAB_DIR '$LAB_DIR' may hold only letters, digits and / . _ + @ -: set LAB_DIR to another directory"
   ID=$(printf '%s' "$HOME_DIR" | sha256sum | cut -c1-6)
   STATE=$HOME_DIR/state
   if ((${#STATE} > MAX_STATE_PATH)); then
@@ -48,24 +50,15 @@ set_paths() {
   PIDFILE=$HOME_DIR/containerd.pid
   NETWORK=journalet-lab-$ID
   BRIDGE=jl-${LAB_NAME:0:5}-$ID # an interface name holds 15 characters: 3 + 5 + 1 + 6
-  # One release of tools a variant, so that a pinned lab and a Debian lab may run side by side.
-  case $LAB_CONTAINERD in
-  pinned)
-    CONTAINERD=$BIN/containerd RUNC=$BIN/runc CTR=$BIN/ctr CONFIG_IN=containerd-v3.toml.in SHIM_PATH=$BIN
-    ;;
-  debian)
-    CONTAINERD=$LAB_DIR/deb/containerd/usr/bin/containerd CTR=$LAB_DIR/deb/containerd/usr/bin/ctr
-    RUNC=$LAB_DIR/deb/runc/usr/sbin/runc CONFIG_IN=containerd-v2.toml.in SHIM_PATH=$LAB_DIR/deb/containerd/usr/bin
-    ;;
-  *) die "LAB_CONTAINERD '$LAB_CONTAINERD' is neither pinned nor debian" ;;
-  esac
+  # Links to this lab's containerd, so that labs of every variant may run side by side: see record_variant.
+  TOOLS=$HOME_DIR/bin CONTAINERD=$TOOLS/containerd CTR=$TOOLS/ctr RUNC=$TOOLS/runc
 }
 
 cmd_up() {
   need_root
   local begun=$EPOCHREALTIME
   mkdir -p "$BIN" "$LAB_DIR/logs" "$LAB_DIR/labs"
-  # The whole folder is made by us and never committed, whatever the checkout's own .gitignore says.
+  # The whole directory is the lab's and never committed, whatever the checkout's own .gitignore says.
   [[ -e $LAB_DIR/.gitignore ]] || printf '*\n' >"$LAB_DIR/.gitignore"
   with_lock "$LAB_DIR/build.lock" prepare
   with_lock "$LAB_DIR/$LAB_NAME.lock" bring_up
@@ -74,22 +67,22 @@ cmd_up() {
 
 # prepare is what labs of one LAB_DIR must not do at the same time.
 prepare() {
+  choose_variant
   provide_tools
-  mkdir -p "$HOME_DIR"
-  check_variant
+  record_variant
   reserve_subnet
 }
 
-# bring_up starts what does not run and imports what is missing; on a running lab it only looks.
+# bring_up starts what does not run and imports what is missing; on a running lab it only checks.
 bring_up() {
   if containerd_runs && [[ ! -S $SOCKET ]]; then
-    step "kill a containerd whose folder was deleted" kill_containerd
+    step "kill a containerd whose directory was deleted" kill_containerd
   fi
   if ! containerd_runs; then
-    # A first start, or one after somebody deleted the folder (`git clean`) of a lab that had pods.
-    [[ -e $STATE/boot_id ]] || step "look for leftovers" remove_pod_traces
+    # A first start, or one after somebody deleted the directory (`git clean`) of a lab that had pods.
+    [[ -e $STATE/boot_id ]] || step "remove leftovers" remove_pod_traces
     write_config
-    step "start containerd ($("$CONTAINERD" --version | awk '{print $3}'))" start_containerd
+    step "start containerd $(containerd_version "$CONTAINERD")" start_containerd
   fi
   step "wait until CRI answers" wait_ready
   step "images" import_images
@@ -97,13 +90,12 @@ bring_up() {
 
 cmd_down() {
   need_root
-  recorded_variant
   mkdir -p "$LAB_DIR"
   with_lock "$LAB_DIR/$LAB_NAME.lock" take_down
-  say "down; tools are kept in $LAB_DIR (make the next up fast)"
+  say "down; $LAB_DIR keeps the tools, for the next up"
 }
 
-# remove_pod_traces removes what pods leave on the machine outside the lab's folder.
+# remove_pod_traces removes what pods leave on the machine outside the lab's directory.
 remove_pod_traces() {
   remove_leftovers
   remove_network
@@ -120,7 +112,7 @@ take_down() {
   remove_tree "$HOME_DIR"
 }
 
-# cmd_reboot is what a power cut of the node looks like to an agent: every process and mount is gone at once, images and
+# cmd_reboot is a power cut of the node as an agent sees it: every process and mount is gone at once, images and
 # stopped containers' records on disk are still there.
 cmd_reboot() {
   need_lab
@@ -150,7 +142,7 @@ restart_containerd() {
 cmd_kill_containerd() {
   need_lab
   with_lock "$LAB_DIR/$LAB_NAME.lock" kill_containerd
-  say "containerd killed; its pods go on; 'up' or 'restart-containerd' starts it again"
+  say "containerd killed; its pods keep running; 'up' or 'restart-containerd' starts it again"
 }
 
 # cmd_status ends with 0 when the CRI answers and 1 when it does not.
@@ -160,10 +152,17 @@ cmd_status() {
     return 1
   fi
   need_root
-  say "$LAB_NAME: containerd $("$CONTAINERD" --version | awk '{print $3}'), pid $(containerd_pid), bridge $BRIDGE" \
-    "$(<"$HOME_DIR/subnet"), log $LOG"
+  say "$LAB_NAME: containerd $(containerd_version "$CONTAINERD") ($LAB_CONTAINERD), pid $(containerd_pid)," \
+    "bridge $BRIDGE $(<"$HOME_DIR/subnet"), log $LOG"
   cri_answers || { say "CRI does not answer at $ENDPOINT: see $LOG"; return 1; }
-  say "CRI answers at $ENDPOINT; $(crictl pods -q | wc -l) pods, $(crictl ps -q | wc -l) running containers"
+  say "CRI answers at $ENDPOINT; $(cri count)"
+}
+
+# cmd_crictl runs crictl on the lab, and builds it before its first use: no other command needs it.
+cmd_crictl() {
+  need_lab
+  with_lock "$LAB_DIR/build.lock" provide_crictl
+  exec "$BIN/crictl" --config "$HOME_DIR/crictl.yaml" "$@"
 }
 
 # cmd_env prints what a shell needs: eval "$(deploy/lab/lab.sh env)".
@@ -174,21 +173,25 @@ cmd_env() {
     LAB_CNI_CONF_DIR "$HOME_DIR/cni/net.d" LAB_CNI_BIN_DIR "$HOME_DIR/cni/bin" LAB_BRIDGE "$BRIDGE" \
     CONTAINER_RUNTIME_ENDPOINT "$ENDPOINT" IMAGE_SERVICE_ENDPOINT "$ENDPOINT" CRI_CONFIG_FILE "$HOME_DIR/crictl.yaml"
   # shellcheck disable=SC2016 # the reader's PATH, not ours
-  printf 'export PATH=%q:"$PATH"\n' "$BIN"
+  printf 'export PATH=%q:"$PATH"\n' "$TOOLS:$BIN"
 }
 
 usage() {
   cat <<'USAGE'
-usage: [LAB_NAME=default] [LAB_DIR=.lab] [LAB_CONTAINERD=pinned|debian] lab.sh COMMAND
+usage: [LAB_NAME=default] [LAB_DIR=.lab] [LAB_CONTAINERD=auto|system|debian|built] lab.sh COMMAND
 
-  up                  get and build what is missing, start containerd, import images; again: only looks
+  up                  get what is missing, start containerd, import images; again: only checks
   down                remove the lab's pods, containerd, network and data; keep the tools
   status              what runs; exit status 0 if the CRI answers
   endpoint            print the CRI endpoint, unix:///...
-  env                 print shell settings (eval them): endpoint, folders, PATH with crictl and ctr
-  restart-containerd  stop and start containerd; pods go on
-  kill-containerd     SIGKILL to containerd; pods go on, nobody answers
+  env                 print shell settings (eval them): endpoint, directories, PATH with ctr
+  crictl ARGS         crictl on the lab; built the first time
+  restart-containerd  stop and start containerd; pods keep running
+  kill-containerd     SIGKILL to containerd; pods keep running, nothing answers
   reboot              as after a power cut: every process of every pod dies, the disk stays
+
+LAB_CONTAINERD: system takes containerd, ctr, its shim and runc from PATH; debian unpacks the distribution's packages;
+built compiles pinned releases; auto is system where PATH has them, else debian. A lab keeps what it was created with.
 USAGE
 }
 
@@ -200,9 +203,10 @@ main() {
   status) recorded_variant && cmd_status ;;
   endpoint) printf '%s\n' "$ENDPOINT" ;;
   env) recorded_variant && cmd_env ;;
-  restart-containerd) recorded_variant && cmd_restart_containerd ;;
-  kill-containerd) recorded_variant && cmd_kill_containerd ;;
-  reboot) recorded_variant && cmd_reboot ;;
+  crictl) cmd_crictl "${@:2}" ;;
+  restart-containerd) cmd_restart_containerd ;;
+  kill-containerd) cmd_kill_containerd ;;
+  reboot) cmd_reboot ;;
   -h | --help | help) usage ;;
   *) usage >&2 && exit 2 ;;
   esac

@@ -1,6 +1,6 @@
 # What the scripts of this folder begin with: a private runtime, the bench, a folder to work in that is removed at the end.
 root=$PWD
-export LAB_NAME=${LAB_NAME:-bench}
+export LAB_NAME=${LAB_NAME:-bench} LAB_CONTAINERD=${LAB_CONTAINERD:-built}
 WORKERS=${WORKERS:-4} # the floor's calls under way at once, as many as the agent's default
 work=$(mktemp -d)
 # Agents leave their pods' mounts behind, and a bench that was killed its slow disk.

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// file is one entry of a layer. Exactly one kind applies: a link when link is set, a folder when the name ends in
+// file is one entry of a layer. Exactly one kind applies: a link when link is set, a directory when the name ends in
 // a slash, else a regular file with data. Everything belongs to root.
 type file struct {
 	name string // without a leading slash
@@ -36,7 +36,7 @@ const (
 func pauseTree(binary string) ([]file, error) {
 	data, err := os.ReadFile(binary)
 	if err != nil {
-		return nil, fmt.Errorf("pause binary: %w; lab.sh builds it with gcc -static", err)
+		return nil, fmt.Errorf("pause binary: %w; install catatonit", err)
 	}
 	return []file{{name: "pause", mode: 0o555, data: data}}, nil
 }

@@ -56,7 +56,7 @@ func TestBusyboxImageHasALinkForEveryApplet(t *testing.T) {
 		t.Errorf("bin/busybox = %+v, want the binary itself", h)
 	}
 	if h := got["tmp/"]; h == nil || h.Mode != 0o1777 {
-		t.Errorf("tmp/ = %+v, want a folder that everybody may write to", h)
+		t.Errorf("tmp/ = %+v, want a directory that everybody may write to", h)
 	}
 }
 

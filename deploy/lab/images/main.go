@@ -26,8 +26,8 @@ const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 
 func main() {
 	busybox := flag.String("busybox", "", "a static busybox binary (Debian: package busybox-static)")
-	pause := flag.String("pause", "", "the static pause binary")
-	out := flag.String("out", "", "folder for busybox.tar and pause.tar")
+	pause := flag.String("pause", "", "a static catatonit binary (Debian: package catatonit)")
+	out := flag.String("out", "", "directory for busybox.tar and pause.tar")
 	flag.Parse()
 	if err := run(*busybox, *pause, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
@@ -51,13 +51,14 @@ func run(busybox, pause, out string) error {
 		v1.Config{Cmd: []string{"sh"}, Env: []string{defaultPath}}); err != nil {
 		return err
 	}
-	// 65535 is the user that the upstream pause image runs as; a sandbox needs no rights.
+	// 65535 is the user that the upstream pause image runs as; a sandbox needs no permissions. With -P catatonit does what
+	// a sandbox's first process has to do: it reaps children and ends on SIGTERM.
 	return write(filepath.Join(out, "pause.tar"), pauseRef, pauseFiles,
-		v1.Config{Entrypoint: []string{"/pause"}, Env: []string{defaultPath}, User: "65535:65535", WorkingDir: "/"})
+		v1.Config{Entrypoint: []string{"/pause", "-P"}, Env: []string{defaultPath}, User: "65535:65535", WorkingDir: "/"})
 }
 
-// write makes a one-layer image of files and saves it at path under the name ref. The archive is renamed into place,
-// so that an interrupted run leaves no half archive that a later `up` would import.
+// write saves files as a one-layer image at path, under the name ref. The archive is renamed into place, so that an
+// interrupted run leaves no half archive that a later `up` would import.
 func write(path, ref string, files []file, config v1.Config) error {
 	tag, err := name.NewTag(ref, name.StrictValidation)
 	if err != nil {

@@ -1,7 +1,6 @@
 # shellcheck shell=bash disable=SC2154,SC2153
-# Getting the tools: Debian packages, Go builds at the versions that the go.mod files beside this folder pin, and
-# image archives. Everything is kept under LAB_DIR with a stamp of what it was made from, and made again only
-# when that changes. Sourced by lab.sh.
+# Getting the tools: Debian packages, Go builds and image archives. Everything is kept under LAB_DIR; what takes
+# long has a stamp of its inputs and is built again only when they change. Sourced by lab.sh.
 
 # Raise it when flags or tags below change: what was built before is then built again.
 readonly BUILD_RECIPE=1
@@ -12,17 +11,26 @@ provide_tools() {
   check_packages
   check_go
   provide_debs
-  build_tool containerd cgo '' github.com/containerd/containerd/v2 version.Version \
-    cmd/containerd cmd/ctr cmd/containerd-shim-runc-v2
-  build_tool runc cgo seccomp github.com/opencontainers/runc '' ''
-  build_tool crictl static '' sigs.k8s.io/cri-tools pkg/version.Version cmd/crictl
+  if [[ $LAB_CONTAINERD == built ]]; then
+    build_tool containerd cgo '' github.com/containerd/containerd/v2 version.Version \
+      cmd/containerd cmd/ctr cmd/containerd-shim-runc-v2
+    build_tool runc cgo seccomp github.com/opencontainers/runc '' ''
+  fi
+  # No stamp: an up-to-date build takes half a second.
+  step "build the lab's CRI client" build_cri
   build_images
 }
 
-# check_packages installs what must be installed: a C compiler and libseccomp's headers for runc, and the
-# commands that the CNI plugins and this script call.
+provide_crictl() {
+  check_go
+  build_tool crictl static '' sigs.k8s.io/cri-tools pkg/version.Version cmd/crictl
+}
+
+# check_packages installs what must be installed: the commands that the CNI plugins and this script call, and for a
+# built runc a C compiler and libseccomp's headers. It lists what it installed in LAB_DIR/installed.
 check_packages() {
-  local want=(gcc libc6-dev pkg-config libseccomp-dev iptables iproute2 util-linux mount) missing=() package
+  local want=(iptables iproute2 util-linux mount) missing=() package
+  [[ $LAB_CONTAINERD != built ]] || want+=(gcc libc6-dev pkg-config libseccomp-dev)
   type dpkg-query apt-get >/dev/null 2>&1 ||
     die "this needs Debian or Ubuntu (apt-get, dpkg); elsewhere run any containerd and give its socket to journalet"
   for package in "${want[@]}"; do
@@ -30,6 +38,7 @@ check_packages() {
   done
   if ((${#missing[@]} > 0)); then
     step "install ${missing[*]}" apt_install "${missing[@]}"
+    printf '%s\n' "${missing[@]}" >>"$LAB_DIR/installed"
   fi
 }
 
@@ -43,34 +52,47 @@ apt_install() {
 check_go() {
   local need have
   command -v go >/dev/null || die "no go command in PATH: install Go from https://go.dev/dl"
-  need=$(awk '$1 == "go" {print $2}' "$SRC"/{containerd,crictl,runc,images}/go.mod | sort -V | tail -n 1)
+  need=$(awk '$1 == "go" {print $2}' "$REPO/go.mod" "$SRC"/{containerd,crictl,runc}/go.mod | sort -V | tail -n 1)
   have=$(cd "$SRC/containerd" && go env GOVERSION) ||
     die "Go $need or newer is needed: install it from https://go.dev/dl, or set GOTOOLCHAIN=auto"
   have=${have#go}
-  [[ $(printf '%s\n%s\n' "$need" "${have%% *}" | sort -V | head -n 1) == "$need" ]] ||
-    die "Go $need or newer is needed and this is $have: install it from https://go.dev/dl"
+  at_least "${have%% *}" "$need" || die "Go $need or newer is needed and this is $have: install it from https://go.dev/dl"
 }
 
 # provide_debs unpacks packages into LAB_DIR/deb instead of installing them: busybox-static would push out the machine's
 # busybox, and the containerd package would start a system-wide one.
 provide_debs() {
-  local packages=(busybox-static containernetworking-plugins) package
+  local packages=(busybox-static catatonit containernetworking-plugins) missing=() package
   [[ $LAB_CONTAINERD != debian ]] || packages+=(containerd runc)
   for package in "${packages[@]}"; do
-    [[ -d $LAB_DIR/deb/$package ]] || step "unpack Debian's $package" unpack_deb "$package"
+    [[ -d $LAB_DIR/deb/$package ]] || missing+=("$package")
   done
+  if ((${#missing[@]} > 0)); then
+    step "unpack ${missing[*]}" unpack_debs "${missing[@]}"
+  fi
 }
 
-unpack_deb() {
-  local package=$1 work=$LAB_DIR/deb/.$1.part
+unpack_debs() {
+  local work=$LAB_DIR/deb/.part package
   rm -rf "$work"
-  mkdir -p "$work/download"
-  cd "$work/download" || exit 1
-  apt-get download -q "$package" || { apt-get update -q && apt-get download -q "$package"; } ||
-    die "apt-get could not download $package: check the network and /etc/apt/sources.list"
-  dpkg-deb -x ./*.deb "$work/root"
-  mv "$work/root" "$LAB_DIR/deb/$package"
+  mkdir -p "$work"
+  cd "$work" || exit 1
+  apt-get download -q "$@" || { apt-get update -q && apt-get download -q "$@"; } ||
+    die "apt-get could not download $*: check the network and /etc/apt/sources.list"
+  for package in "$@"; do
+    dpkg-deb -x "$package"_*.deb "$work/$package"
+    mv "$work/$package" "$LAB_DIR/deb/"
+  done
   rm -rf "$work"
+}
+
+# unpacked prints where a program of an unpacked package is: releases differ in which of these directories they use.
+unpacked() {
+  local dir
+  for dir in "$LAB_DIR"/deb/*/{usr/,}{s,}bin; do
+    [[ ! -x $dir/$1 ]] || { printf '%s\n' "$dir/$1" && return; }
+  done
+  die "no package unpacked in $LAB_DIR/deb holds the program $1: remove that directory and run 'lab.sh up' again"
 }
 
 # stamp prints what a build depends on: the contents of the given files, and the compiler.
@@ -79,7 +101,7 @@ stamp() {
 }
 
 # build_tool builds packages of one pinned module into BIN.
-# Arguments: folder, cgo or static, build tags, module, the version variable ('' for none), packages in the
+# Arguments: directory, cgo or static, build tags, module, the version variable ('' for none), packages in the
 # module ('' for its root).
 build_tool() {
   local dir=$1 linking=$2 tags=$3 module=$4 variable=$5 want
@@ -112,20 +134,25 @@ go_build() {
   rmdir "$BIN/.$dir.part"
 }
 
+# build_cri uses the flags of the agent's own build, so that the compiler's cache serves both.
+build_cri() {
+  cd "$REPO" || exit 1
+  go build -buildvcs=false -p "$BUILD_PARALLEL" -o "$BIN/cri" ./deploy/lab/cri
+}
+
 build_images() {
-  local busybox=$LAB_DIR/deb/busybox-static/bin/busybox want
-  want=$(stamp "$SRC"/images/*.go "$SRC"/images/go.* "$SRC"/images/pause/pause.c "$busybox")
+  local busybox pause want
+  busybox=$(unpacked busybox) && pause=$(unpacked catatonit) || exit 1
+  want=$(stamp "$SRC"/images/*.go "$busybox" "$pause")
   if [[ -e $LAB_DIR/images/stamp && $(<"$LAB_DIR/images/stamp") == "$want" ]]; then
     return
   fi
-  step "make images" make_images "$busybox"
+  step "build the images" write_images "$busybox" "$pause"
   printf '%s\n' "$want" >"$LAB_DIR/images/stamp"
 }
 
-make_images() {
-  local out=$LAB_DIR/images
-  mkdir -p "$out"
-  gcc -Os -static -s -Wall -Wextra -o "$out/pause" "$SRC/images/pause/pause.c"
-  cd "$SRC/images" || exit 1
-  GOWORK=off go run -mod=readonly -buildvcs=false -p "$BUILD_PARALLEL" . -busybox "$1" -pause "$out/pause" -out "$out"
+write_images() {
+  mkdir -p "$LAB_DIR/images"
+  cd "$REPO" || exit 1
+  go run -buildvcs=false -p "$BUILD_PARALLEL" ./deploy/lab/images -busybox "$1" -pause "$2" -out "$LAB_DIR/images"
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154,SC2153
-# Speaking, timing, locks and the checks that every command begins with. Sourced by lab.sh.
+# Messages, timing, locks and the checks that every command begins with. Sourced by lab.sh.
 
 say() { printf 'lab: %s\n' "$*" >&2; }
 die() {
@@ -12,6 +12,11 @@ since() {
   local from=${1/[.,]/} to=${EPOCHREALTIME/[.,]/}
   local tenths=$(((to - from) / 100000))
   printf '%d.%ds' $((tenths / 10)) $((tenths % 10))
+}
+
+# at_least reports whether version $1 is $2 or newer.
+at_least() {
+  [[ -n $1 && $(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1) == "$2" ]]
 }
 
 # step runs a command with its output in a log and prints one line with the time it took. On failure the log's end is
@@ -58,21 +63,4 @@ need_root() {
 need_lab() {
   need_root
   [[ -e $CONFIG ]] || die "there is no lab '$LAB_NAME' in $LAB_DIR: run 'lab.sh up' first"
-}
-
-# check_variant refuses to change the containerd under a lab's data, which the other version may not be able to read.
-check_variant() {
-  local file=$HOME_DIR/variant
-  if [[ -e $file && $(<"$file") != "$LAB_CONTAINERD" ]]; then
-    die "lab '$LAB_NAME' was made with LAB_CONTAINERD=$(<"$file"): run 'lab.sh down' first, or choose another LAB_NAME"
-  fi
-  printf '%s\n' "$LAB_CONTAINERD" >"$file"
-}
-
-# recorded_variant makes later commands follow what the lab was made with, whatever LAB_CONTAINERD says now.
-recorded_variant() {
-  if [[ -e $HOME_DIR/variant ]]; then
-    LAB_CONTAINERD=$(<"$HOME_DIR/variant")
-    set_paths
-  fi
 }

@@ -1,26 +1,33 @@
 # shellcheck shell=bash disable=SC2154,SC2153
-# The life of one containerd: configuration, start, readiness, images, stop, kill, and removing all that its pods
+# One containerd from start to end: configuration, start, readiness, images, stop, kill, and removing all that its pods
 # leave. Sourced by lab.sh.
+
+# From this release on containerd takes the newer configuration format with all that our template sets.
+readonly OLDEST_CONFIG_V3=2.1
 
 # fill prints a template of config/ with this lab's values. Paths hold no '|' and no '&': see set_paths.
 fill() {
   sed -e "s|@ROOT@|$ROOT|g" -e "s|@STATE@|$STATE|g" -e "s|@SOCKET@|$SOCKET|g" -e "s|@HOME@|$HOME_DIR|g" \
     -e "s|@RUNC@|$RUNC|g" -e "s|@PAUSE_IMAGE@|$PAUSE_IMAGE|g" -e "s|@NETWORK@|$NETWORK|g" \
-    -e "s|@BRIDGE@|$BRIDGE|g" -e "s|@ENDPOINT@|$ENDPOINT|g" -e "s|@SUBNET@|$(cat "$HOME_DIR/subnet" 2>/dev/null)|g" "$SRC/config/$1"
+    -e "s|@BRIDGE@|$BRIDGE|g" -e "s|@ENDPOINT@|$ENDPOINT|g" \
+    -e "s|@SUBNET@|$(cat "$HOME_DIR/subnet" 2>/dev/null)|g" "$SRC/config/$1"
 }
 
 write_config() {
   write_network
   mkdir -p "$HOME_DIR/certs.d" "$HOME_DIR/opt"
   fill crictl.yaml.in >"$HOME_DIR/crictl.yaml"
-  fill "$CONFIG_IN" >"$CONFIG"
+  local format=v2
+  ! at_least "$(containerd_version "$CONTAINERD")" "$OLDEST_CONFIG_V3" || format=v3
+  fill "containerd-$format.toml.in" >"$CONFIG"
 }
 
-crictl() {
-  "$BIN/crictl" --config "$HOME_DIR/crictl.yaml" "$@"
+# cri makes the CRI calls of this script: see cri/doc.go.
+cri() {
+  "$BIN/cri" "$ENDPOINT" "$@"
 }
 
-# processes prints the pids of programs named like $1 that have an argument equal to $2. Processes are asked, not pid
+# processes prints the pids of programs named like $1 that have an argument equal to $2. It reads /proc, not pid
 # files: a pid may be another's by now, and `git clean` deletes the files of a lab that runs.
 processes() {
   local file program
@@ -39,7 +46,7 @@ containerd_runs() { [[ -n $(containerd_pid) ]]; }
 
 start_containerd() {
   local boot=/proc/sys/kernel/random/boot_id
-  # State belongs to one boot of the machine, but the folder may outlive it: a checkout is on disk.
+  # State belongs to one boot of the machine, but the directory may outlive it: a checkout is on disk.
   if [[ -e $STATE/boot_id && $(<"$STATE/boot_id") != $(<"$boot") ]]; then
     remove_tree "$STATE"
   fi
@@ -48,13 +55,14 @@ start_containerd() {
   cat "$boot" >"$STATE/boot_id"
   ulimit -n 1048576 2>/dev/null || true
   # A session of its own, no terminal, no lock: it lives on when this script and its shell end.
-  PATH=$SHIM_PATH:$PATH setsid "$CONTAINERD" --config "$CONFIG" >>"$LOG" 2>&1 </dev/null 9>&- &
+  PATH=$TOOLS:$PATH setsid "$CONTAINERD" --config "$CONFIG" >>"$LOG" 2>&1 </dev/null 9>&- &
   printf '%d\n' $! >"$PIDFILE"
 }
 
-cri_answers() { crictl --timeout 2s version >/dev/null 2>&1; }
+cri_answers() { cri ready >/dev/null 2>&1; }
 
-# starting is true from start_containerd on, also while its process is not yet the program that containerd_runs looks for.
+# starting holds from start_containerd on, also while its process is not yet the program that containerd_runs searches
+# for.
 starting() {
   local pid
   pid=$(cat "$PIDFILE" 2>/dev/null) && [[ -d /proc/$pid ]] && ! grep -qs '^State:.Z' "/proc/$pid/status"
@@ -87,7 +95,7 @@ import_images() {
   cp "$stamp" "$done_stamp"
   # The CRI learns of an import by an event, so the first pod could come before it.
   local deadline=$((SECONDS + READY_SECONDS))
-  until [[ -n $(crictl images -q "$PAUSE_IMAGE") && -n $(crictl images -q "$BUSYBOX_IMAGE") ]]; do
+  until cri images "$PAUSE_IMAGE" "$BUSYBOX_IMAGE" >/dev/null 2>&1; do
     ((SECONDS < deadline)) || die "images were imported but the CRI does not list them: see $LOG"
     sleep 0.1
   done
@@ -119,13 +127,14 @@ kill_containerd() {
   pid=$(containerd_pid)
   [[ -n $pid ]] || return 0
   kill -KILL "$pid"
-  await_exit "$pid" "$STOP_SECONDS" || die "containerd, pid $pid, does not die: the kernel holds it, see 'ps -o stat,wchan $pid'"
+  await_exit "$pid" "$STOP_SECONDS" ||
+    die "containerd, pid $pid, does not die: the kernel holds it, see 'ps -o stat,wchan $pid'"
   rm -f "$PIDFILE"
 }
 
 # remove_pods is the polite way, with CNI DEL for each pod; what it can't do, remove_leftovers does.
 remove_pods() {
-  timeout "$REMOVE_SECONDS" "$BIN/crictl" --config "$HOME_DIR/crictl.yaml" --timeout 30s rmp --all --force || true
+  cri remove || true
 }
 
 # remove_leftovers ends every process, mount and socket of the lab's pods, with no containerd to ask.
@@ -143,15 +152,15 @@ remove_leftovers() {
     kill -KILL "$pid" || true
     await_exit "$pid" "$STOP_SECONDS" || die "shim $pid does not die: the kernel holds it, see 'ps -o stat,wchan $pid'"
   done
-  # Deepest first. A lazy unmount: a process outside the lab may have its working folder there.
+  # Deepest first. A lazy unmount: a process outside the lab may have its working directory there.
   while read -r target; do umount -l "$target"; done < <(
     awk -v a="$STATE/" -v b="$ROOT/" 'index($5, a) == 1 || index($5, b) == 1 {print $5}' /proc/self/mountinfo | sort -r)
 }
 
-# remove_tree deletes a folder of the lab, but never one with something still mounted below: that could be a pod's
+# remove_tree deletes a directory of the lab, but never one with something still mounted below: that could be a pod's
 # volume with somebody's data.
 remove_tree() {
-  [[ $1 == "$STATE" || $1 == "$HOME_DIR" ]] || die "refusing to delete $1: not a folder of this lab"
+  [[ $1 == "$STATE" || $1 == "$HOME_DIR" ]] || die "refusing to delete $1: not a directory of this lab"
   if awk -v a="$1/" 'index($5, a) == 1 {found = 1} END {exit !found}' /proc/self/mountinfo; then
     die "something is still mounted below $1: see 'findmnt', unmount it and run this again"
   fi

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154,SC2153
-# The lab's own bridge network: a subnet that nobody on this machine uses, CNI configuration in a private folder,
-# and taking all of it away again. Sourced by lab.sh.
+# The lab's own bridge network: a subnet that nobody on this machine uses, CNI configuration in a private directory,
+# and the removal of both. Sourced by lab.sh.
 
 # Labs live in 10.208.0.0/12, one /20 each: 256 labs of 4093 pods.
 readonly SUBNET_COUNT=256
@@ -25,7 +25,7 @@ choose_subnet() {
       return
     fi
   done
-  die "no free subnet in 10.208.0.0/12: stop other labs, or look at 'ip route' for routes that cover it"
+  die "no free subnet in 10.208.0.0/12: stop other labs, or find the routes that cover it with 'ip route'"
 }
 
 # subnet_is_free: no route lies within the subnet or covers it (but for the default route), and no other lab has
@@ -56,8 +56,8 @@ write_network() {
   fi
 }
 
-# forget_attachments removes what libcni remembers, in its one folder for the whole machine, of pods whose CNI DEL
-# never ran.
+# forget_attachments removes libcni's records, in its one directory for the whole machine, of pods whose CNI DEL never
+# ran.
 forget_attachments() {
   local results=/var/lib/cni/results record id
   for record in "$results/$NETWORK"-*; do
@@ -68,8 +68,8 @@ forget_attachments() {
 }
 
 # remove_network deletes the bridge and the iptables rules of pods whose CNI DEL never ran. The plugins write the
-# network's name into a comment on every rule, which is how ours are known; a chain that such a rule lives in or jumps to is
-# that pod's own when its name ends in a hash.
+# network's name into a comment on every rule, which is how ours are known; a chain that such a rule is in or jumps to
+# is that pod's own when its name ends in a hash.
 remove_network() {
   local rules chains=()
   if ip link show "$BRIDGE" >/dev/null 2>&1; then

@@ -1,0 +1,80 @@
+# shellcheck shell=bash disable=SC2154,SC2153
+# Which containerd a lab runs: the system's own programs, the distribution's packages, or what the pinned Go modules
+# beside this directory build. Sourced by lab.sh.
+
+# The oldest release whose CRI the agent can use; Debian 12 has it.
+readonly OLDEST_CONTAINERD=1.6
+readonly PROGRAMS=(containerd ctr containerd-shim-runc-v2 runc)
+
+# choose_variant replaces auto in LAB_CONTAINERD: by what the lab was created with, else by system if the machine has a
+# complete containerd in PATH, else by debian. It refuses to change the containerd under a lab's data, which another
+# release may not be able to read.
+choose_variant() {
+  local file=$HOME_DIR/variant lacks
+  if [[ -e $file ]]; then
+    [[ $LAB_CONTAINERD == auto || $LAB_CONTAINERD == "$(<"$file")" ]] ||
+      die "lab '$LAB_NAME' was created with LAB_CONTAINERD=$(<"$file"):" \
+        "run 'lab.sh down' first, or choose another LAB_NAME"
+    LAB_CONTAINERD=$(<"$file")
+  fi
+  lacks=$(system_lacks)
+  case $LAB_CONTAINERD in
+  built | debian) ;;
+  system) [[ -z $lacks ]] || die "LAB_CONTAINERD=system, but $lacks" ;;
+  auto)
+    LAB_CONTAINERD=system
+    [[ -z $lacks ]] || LAB_CONTAINERD=debian
+    ;;
+  *) die "LAB_CONTAINERD '$LAB_CONTAINERD' is none of auto, system, debian and built" ;;
+  esac
+  case $LAB_CONTAINERD in
+  system) say "containerd: this machine's programs, in a process of the lab's own" ;;
+  debian) say "containerd: the distribution's packages, unpacked into $LAB_DIR${lacks:+ ($lacks)}" ;;
+  esac
+}
+
+# system_lacks prints why the machine's own containerd can't run a lab, and nothing if it can.
+system_lacks() {
+  local program version
+  for program in "${PROGRAMS[@]}"; do
+    [[ -n $(system_program "$program") ]] || { printf 'there is no %s in PATH' "$program" && return; }
+  done
+  version=$(containerd_version "$(system_program containerd)")
+  at_least "$version" "$OLDEST_CONTAINERD" ||
+    printf 'the containerd in PATH is %s, not %s or newer' "${version:-unknown}" "$OLDEST_CONTAINERD"
+}
+
+# system_program prints where PATH has a program, and nothing if it has none. What a lab brought is not the system's:
+# `lab.sh env` puts it into PATH.
+system_program() {
+  local path
+  path=$(type -P "$1") || return 0
+  [[ $path == "$LAB_DIR"/* ]] || printf '%s\n' "$path"
+}
+
+# containerd_version prints the release of a containerd program, as in 1.6.20.
+containerd_version() {
+  "$1" --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1 || true
+}
+
+# record_variant keeps the choice and links the programs into the lab, so that every later command runs the same ones.
+record_variant() {
+  local program path
+  mkdir -p "$TOOLS"
+  for program in "${PROGRAMS[@]}"; do
+    case $LAB_CONTAINERD in
+    system) path=$(system_program "$program") ;;
+    debian) path=$(unpacked "$program") ;;
+    built) path=$BIN/$program ;;
+    esac
+    ln -sfn "$path" "$TOOLS/$program"
+  done
+  printf '%s\n' "$LAB_CONTAINERD" >"$HOME_DIR/variant"
+}
+
+# recorded_variant makes a command report what the lab was created with, whatever LAB_CONTAINERD is now.
+recorded_variant() {
+  if [[ -e $HOME_DIR/variant ]]; then
+    LAB_CONTAINERD=$(<"$HOME_DIR/variant")
+  fi
+}
