@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-func TestWhatCgroupsCanLimitIsReadFromTheNode(t *testing.T) {
+func TestDetectCgroups(t *testing.T) {
 	root := t.TempDir()
 	put := func(name, content string) {
 		t.Helper()

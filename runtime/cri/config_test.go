@@ -36,7 +36,7 @@ func testPod(change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func TestVariablesAreExpandedAsTheAPISays(t *testing.T) {
+func TestExpandFollowsAPIRules(t *testing.T) {
 	vars := map[string]string{"A": "1", "EMPTY": "", "REF": "$(A)"}
 	lookup := func(n string) (string, bool) { v, ok := vars[n]; return v, ok }
 	for in, want := range map[string]string{
@@ -50,7 +50,7 @@ func TestVariablesAreExpandedAsTheAPISays(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentReadsThePodAndItsOwnEarlierVariables(t *testing.T) {
+func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 	field := func(path string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 	}
@@ -98,7 +98,7 @@ func TestTheEnvironmentReadsThePodAndItsOwnEarlierVariables(t *testing.T) {
 }
 
 // As the kubelet's: a limit that is not set, or is 0, is what the node has for pods; a request is 0. The result is rounded up.
-func TestALimitThatIsNotSetIsReadAsWhatTheNodeHas(t *testing.T) {
+func TestMissingLimitDefaultsToNodeAllocatable(t *testing.T) {
 	d := testDriver()
 	d.opts.Allocatable = func() corev1.ResourceList {
 		return corev1.ResourceList{
@@ -129,7 +129,7 @@ func TestALimitThatIsNotSetIsReadAsWhatTheNodeHas(t *testing.T) {
 	}
 }
 
-func TestDNSFollowsThePolicy(t *testing.T) {
+func TestDNSFollowsPolicy(t *testing.T) {
 	host := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"corp"}, Options: []string{"ndots:2", "rotate"}}
 	five := "5"
 	own := &corev1.PodDNSConfig{Nameservers: []string{"2.2.2.2", "3.3.3.3", "4.4.4.4"}, Searches: []string{"corp", "own"},
@@ -172,7 +172,7 @@ func TestDNSFollowsThePolicy(t *testing.T) {
 	}
 }
 
-func TestAResolverFileIsRead(t *testing.T) {
+func TestParseResolvConf(t *testing.T) {
 	got, err := parseResolvConf(strings.NewReader("# c\nnameserver 1.1.1.1\nnameserver\nsearch a\nsearch b. .\noptions ndots:1 rotate\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func list(cpu, memory string) corev1.ResourceList {
 	return l
 }
 
-func TestAContainerInheritsThePodsLimits(t *testing.T) {
+func TestContainerInheritsPodLimits(t *testing.T) {
 	pod := testPod(func(p *corev1.Pod) {
 		p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("1", "8Gi"), Limits: list("2", "8Gi")}
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "own"})
@@ -218,7 +218,7 @@ func TestAContainerInheritsThePodsLimits(t *testing.T) {
 	}
 }
 
-func TestResourcesAndOOMScoresAreTheKubelets(t *testing.T) {
+func TestResourcesAndOOMScoresMatchKubelet(t *testing.T) {
 	for _, c := range []struct {
 		name                         string
 		requests, limits             corev1.ResourceList
@@ -306,7 +306,7 @@ func TestSecurityContextsMerge(t *testing.T) {
 	}
 }
 
-func TestASandboxCarriesWhatTheKubeletGivesIt(t *testing.T) {
+func TestSandboxConfigMatchesKubelet(t *testing.T) {
 	d := testDriver()
 	pod := testPod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 53, HostPort: 5353, Protocol: corev1.ProtocolUDP, HostIP: "127.0.0.1"}}
@@ -390,7 +390,7 @@ func TestHostsFiles(t *testing.T) {
 	}
 }
 
-func TestAContainerCarriesWhatTheKubeletGivesIt(t *testing.T) {
+func TestContainerConfigMatchesKubelet(t *testing.T) {
 	grace := int64(20)
 	pod := testPod(func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = &grace

@@ -43,7 +43,7 @@ func execHook(command ...string) corev1.LifecycleHandler {
 	return corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
 }
 
-func TestAnExecHookRunsInItsContainerAndTellsItsFailureAsTheKubeletDoes(t *testing.T) {
+func TestExecHookRunsAndFailsLikeKubelet(t *testing.T) {
 	r, h := hooked(t, execHook("sh", "-c", "echo done > /scratch/hook"))
 	if out := r.hook(h); out.GetError() != 0 {
 		t.Fatal(out)
@@ -59,7 +59,7 @@ func TestAnExecHookRunsInItsContainerAndTellsItsFailureAsTheKubeletDoes(t *testi
 	}
 }
 
-func TestAHooksOutputIsBounded(t *testing.T) {
+func TestHookOutputIsBounded(t *testing.T) {
 	r, h := hooked(t, execHook("sh", "-c", "A=x; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do A=$A$A; done; echo $A; exit 1"))
 	out := r.hook(h)
 	if n := len(out.GetMessage()); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || n < 1<<10 || n > 2<<10 {
@@ -67,7 +67,7 @@ func TestAHooksOutputIsBounded(t *testing.T) {
 	}
 }
 
-func TestAHookEndsWithItsTime(t *testing.T) {
+func TestHookEndsAtTimeout(t *testing.T) {
 	for name, handler := range map[string]corev1.LifecycleHandler{
 		"exec": execHook("sleep", "1000"), "sleep": {Sleep: &corev1.SleepAction{Seconds: 1000}},
 	} {
@@ -85,7 +85,7 @@ func TestAHookEndsWithItsTime(t *testing.T) {
 	}
 }
 
-func TestAHookWhoseContainerHasEndedIsNotDone(t *testing.T) {
+func TestHookOfExitedContainerIsNotDone(t *testing.T) {
 	r, h := hooked(t, execHook("true"))
 	if err := r.runtime.Kill(h.GetContainerId(), 1); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAHookWhoseContainerHasEndedIsNotDone(t *testing.T) {
 	}
 }
 
-func TestAHookWaitsForARuntimeThatIsAway(t *testing.T) {
+func TestHookWaitsForUnavailableRuntime(t *testing.T) {
 	r, h := hooked(t, execHook("true"))
 	r.runtime.Inject(sim.Fault{Method: "ExecSync", Err: status.Error(codes.Unavailable, "away"), Times: 3})
 	if out := r.hook(h); out.GetError() != 0 {
@@ -110,7 +110,7 @@ func TestAHookWaitsForARuntimeThatIsAway(t *testing.T) {
 	}
 }
 
-func TestAHookUnderWayHasNoOutcomeWhenTheAgentStops(t *testing.T) {
+func TestRunningHookHasNoOutcomeWhenAgentStops(t *testing.T) {
 	r, h := hooked(t, execHook("sleep", "1000"))
 	h.Timeout = nil
 	ctx, cancel := context.WithCancel(context.Background())
@@ -121,7 +121,7 @@ func TestAHookUnderWayHasNoOutcomeWhenTheAgentStops(t *testing.T) {
 	}
 }
 
-func TestAnHTTPHookAsksAsTheKubeletDoes(t *testing.T) {
+func TestHTTPHookSendsKubeletRequest(t *testing.T) {
 	asked := make(chan *http.Request, 4)
 	serve := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		asked <- req
@@ -178,7 +178,7 @@ func TestAnHTTPHookAsksAsTheKubeletDoes(t *testing.T) {
 	}
 }
 
-func TestAnHTTPHookOfAPodThatWasNotObservedYetFindsItsAddress(t *testing.T) {
+func TestHTTPHookOfUnobservedPodFindsAddress(t *testing.T) {
 	r, h := hooked(t, corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(1)}})
 	r.runtime.Inject(sim.Fault{Method: "PodSandboxStatus", Err: status.Error(codes.Internal, "the sandbox was asked for")})
 	if out := r.hook(h); !strings.Contains(out.GetMessage(), "the sandbox was asked for") {
@@ -186,7 +186,7 @@ func TestAnHTTPHookOfAPodThatWasNotObservedYetFindsItsAddress(t *testing.T) {
 	}
 }
 
-func TestAContainerCarriesItsStopSignal(t *testing.T) {
+func TestContainerGetsStopSignal(t *testing.T) {
 	for signal, want := range map[corev1.Signal]runtimeapi.Signal{
 		"SIGUSR1": runtimeapi.Signal_SIGNAL_SIGUSR1, "SIGRTMIN+3": runtimeapi.Signal_SIGNAL_SIGRTMINPLUS3,
 		"SIGRTMAX-14": runtimeapi.Signal_SIGNAL_SIGRTMAXMINUS14,

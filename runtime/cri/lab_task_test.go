@@ -18,7 +18,7 @@ import (
 )
 
 // A start that is cut short leaves such a task at a moment that no test can hit; here it is made behind CRI's back.
-func TestLabRemovesAContainerWhoseTaskContainerdKeeps(t *testing.T) {
+func TestLabRemovesContainerWhoseTaskContainerdKeeps(t *testing.T) {
 	r, _ := newLab(t, time.Second)
 	r.done("v", setUpVolumes(), false)
 	sandbox := r.done("s", runSandbox(0), false).GetSandboxId()

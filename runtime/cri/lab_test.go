@@ -193,7 +193,7 @@ func TestLabRunsAPod(t *testing.T) {
 	}
 }
 
-func TestLabFindsWhatAnAgentThatDiedHadMade(t *testing.T) {
+func TestLabFindsObjectsOfCrashedAgent(t *testing.T) {
 	r, _ := newLab(t, time.Millisecond)
 	r.done("v", setUpVolumes(), false)
 	for i, d := range []time.Duration{5 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
@@ -241,7 +241,7 @@ func TestLabFindsWhatAnAgentThatDiedHadMade(t *testing.T) {
 	}
 }
 
-func TestLabAnOrderlyStopLeavesNoFailedStart(t *testing.T) {
+func TestLabOrderlyStopLeavesNoFailedStart(t *testing.T) {
 	r, _ := newLab(t, 10*time.Second)
 	r.done("v", setUpVolumes(), false)
 	sandbox := r.done("s", runSandbox(0), false).GetSandboxId()
@@ -263,7 +263,7 @@ func TestLabAnOrderlyStopLeavesNoFailedStart(t *testing.T) {
 	}
 }
 
-func TestLabTellsFailedStartsApart(t *testing.T) {
+func TestLabDistinguishesFailedStarts(t *testing.T) {
 	yes := true
 	r, told := newLab(t, time.Millisecond)
 	r.done("v", setUpVolumes(), false)

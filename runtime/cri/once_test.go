@@ -35,7 +35,7 @@ func (r *rig) began() runtimeapi.ContainerState {
 	return all[0].GetState()
 }
 
-func TestAContainerThatRunsOnceIsMadeAndThenStarted(t *testing.T) {
+func TestRunOnceContainerIsCreatedThenStarted(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
 	id := r.done("m", makeOnly(sandbox), false).GetContainerId()
@@ -56,7 +56,7 @@ func TestAContainerThatRunsOnceIsMadeAndThenStarted(t *testing.T) {
 	}
 }
 
-func TestAStartInDoubtIsLookedUpAndNeverMadeAgain(t *testing.T) {
+func TestStartInDoubtIsInspectedAndNotRepeated(t *testing.T) {
 	lost := journaletv1.CallError_CALL_ERROR_START_LOST
 	for _, c := range []struct {
 		name, command string
@@ -99,7 +99,7 @@ func TestAStartInDoubtIsLookedUpAndNeverMadeAgain(t *testing.T) {
 	}
 }
 
-func TestAGivenUpStartWhoseContainerCannotBeRemovedMayHaveRun(t *testing.T) {
+func TestCanceledStartWithUnremovableContainerIsLost(t *testing.T) {
 	r := newRig(t, nil)
 	r.pod.Spec.Containers[0].Command = []string{"/cut-early"}
 	sandbox := r.sandbox()
@@ -109,7 +109,7 @@ func TestAGivenUpStartWhoseContainerCannotBeRemovedMayHaveRun(t *testing.T) {
 	r.fails("s", startOnly(sandbox, id), journaletv1.CallError_CALL_ERROR_START_LOST, "cannot delete running task")
 }
 
-func TestWhatIsGoneBeforeItsStartHasNotRun(t *testing.T) {
+func TestContainerRemovedBeforeItsStartHasNotRun(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
 	id := r.done("m", makeOnly(sandbox), false).GetContainerId()

@@ -191,7 +191,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func TestASandboxOfALostJournalKeepsAnotherFromBeingMade(t *testing.T) {
+func TestSandboxOfLostJournalBlocksCreation(t *testing.T) {
 	r := newRig(t, nil)
 	// The journal that asked for these is lost; the next one begins with attempt 0.
 	r.done("lost", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
@@ -207,7 +207,7 @@ func TestASandboxOfALostJournalKeepsAnotherFromBeingMade(t *testing.T) {
 	}
 }
 
-func TestAPodIsRunStoppedAndRemovedWithoutATrace(t *testing.T) {
+func TestPodIsRunStoppedAndRemoved(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
 	started := r.done("c", startContainer(sandbox, 0), false)
@@ -248,7 +248,7 @@ func TestAPodIsRunStoppedAndRemovedWithoutATrace(t *testing.T) {
 	}
 }
 
-func TestASandboxIsMadeByTheHandlerOfItsManifest(t *testing.T) {
+func TestSandboxUsesRuntimeHandlerOfManifest(t *testing.T) {
 	r := newRig(t, nil)
 	r.pod.Annotations = map[string]string{manifest.RuntimeHandlerAnnotation: "runc"}
 	r.sandbox()
@@ -262,7 +262,7 @@ func TestASandboxIsMadeByTheHandlerOfItsManifest(t *testing.T) {
 	other.fails("s", runSandbox(0), journaletv1.CallError_CALL_ERROR_RUNTIME, "nowhere")
 }
 
-func TestAnAnswerThatNeverComesLeadsToTheObjectThatWasMade(t *testing.T) {
+func TestLostResponseFindsCreatedObject(t *testing.T) {
 	for _, fault := range []sim.Fault{
 		{AfterEffect: true, Hang: true, Times: 1},
 		{AfterEffect: true, Err: status.Error(codes.Unavailable, "connection lost"), Times: 1},
@@ -288,7 +288,7 @@ func TestAnAnswerThatNeverComesLeadsToTheObjectThatWasMade(t *testing.T) {
 	}
 }
 
-func TestASandboxThatWasGivenUpIsNamedByItsFailedCall(t *testing.T) {
+func TestFailedCallNamesCanceledSandbox(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
 	r.done("t", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{StopSandbox: &journaletv1.StopSandbox{SandboxId: sandbox}}}, false)
@@ -301,7 +301,7 @@ func TestASandboxThatWasGivenUpIsNamedByItsFailedCall(t *testing.T) {
 	}
 }
 
-func TestAnIntentOfAnEarlierRunGoesOnFromWhereItStands(t *testing.T) {
+func TestIntentOfEarlierRunContinues(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
 	if again := r.done("s", runSandbox(0), true).GetSandboxId(); again != sandbox {
@@ -332,7 +332,7 @@ func TestAnIntentOfAnEarlierRunGoesOnFromWhereItStands(t *testing.T) {
 	}
 }
 
-func TestAnOrderlyStopLetsAStartEnd(t *testing.T) {
+func TestOrderlyStopDrainsStart(t *testing.T) {
 	r := newRig(t, func(o *cri.Options) { o.Timeouts.Drain, o.Timeouts.Call = 10*time.Second, 10*time.Second })
 	sandbox := r.sandbox()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -373,7 +373,7 @@ func (c *tap) Invoke(ctx context.Context, method string, args, reply any, opts .
 	return err
 }
 
-func TestARuntimeThatIsAwayLosesNothing(t *testing.T) {
+func TestCallWaitsForUnavailableRuntime(t *testing.T) {
 	failed := make(chan string, 1)
 	r := newRig(t, func(o *cri.Options) { o.Conn = &tap{o.Conn, failed} })
 	r.runtime.Crash()
@@ -392,7 +392,7 @@ func TestARuntimeThatIsAwayLosesNothing(t *testing.T) {
 	}
 }
 
-func TestARuntimeThatNeverDoesItFailsTheCall(t *testing.T) {
+func TestCallFailsAfterMaxAttempts(t *testing.T) {
 	r := newRig(t, nil)
 	r.runtime.Inject(sim.Fault{Method: "RunPodSandbox", Err: status.Error(codes.DeadlineExceeded, "CNI is stuck")})
 	out := r.fails("s", runSandbox(0), journaletv1.CallError_CALL_ERROR_NOT_DONE, "CNI is stuck")
@@ -404,7 +404,7 @@ func TestARuntimeThatNeverDoesItFailsTheCall(t *testing.T) {
 	}
 }
 
-func TestANameThatAnotherIntentHoldsFailsTheCall(t *testing.T) {
+func TestNameReservedByOtherIntentFailsCall(t *testing.T) {
 	r := newRig(t, nil)
 	r.sandbox()
 	out := r.fails("other", runSandbox(0), journaletv1.CallError_CALL_ERROR_RUNTIME, "has attempt 0")
@@ -413,7 +413,7 @@ func TestANameThatAnotherIntentHoldsFailsTheCall(t *testing.T) {
 	}
 }
 
-func TestFailedStartsHaveTheKubeletsReasons(t *testing.T) {
+func TestFailedStartsHaveKubeletReasons(t *testing.T) {
 	yes, root := true, int64(0)
 	for _, c := range []struct {
 		name   string
@@ -452,7 +452,7 @@ func TestFailedStartsHaveTheKubeletsReasons(t *testing.T) {
 	}
 }
 
-func TestADeadSandboxTakesNoContainer(t *testing.T) {
+func TestDeadSandboxRefusesContainer(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
 	r.fails("c1", startContainer("none", 0), journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "none is gone")
@@ -460,7 +460,7 @@ func TestADeadSandboxTakesNoContainer(t *testing.T) {
 	r.fails("c2", startContainer(sandbox, 0), journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "is not ready")
 }
 
-func TestARepeatedStopGetsWhatIsLeftOfTheGrace(t *testing.T) {
+func TestRepeatedStopGetsRemainingGracePeriod(t *testing.T) {
 	clock := &stepClock{now: time.Unix(1000, 0)}
 	r := newRig(t, func(o *cri.Options) { o.Clock = clock })
 	sandbox := r.sandbox()
@@ -486,7 +486,7 @@ func (c *stepClock) AfterFunc(_ time.Duration, f func()) func() bool {
 	return func() bool { return false }
 }
 
-func TestAPullTellsWhatItPulled(t *testing.T) {
+func TestPullReturnsImage(t *testing.T) {
 	r := newRig(t, nil)
 	pull := func(image string) *journaletv1.CallRequested {
 		return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_PullImage{PullImage: &journaletv1.PullImage{Image: image}}}
@@ -506,7 +506,7 @@ func TestAPullTellsWhatItPulled(t *testing.T) {
 	r.fails("p6", pull("example.com/a/b:6"), journaletv1.CallError_CALL_ERROR_RUNTIME, "no progress")
 }
 
-func TestAPullUnderWayIsReportedAndAStalledOneEnds(t *testing.T) {
+func TestPullReportsProgressAndEndsWhenStalled(t *testing.T) {
 	var reports []*journaletv1.PullProgressed
 	r := newRig(t, func(o *cri.Options) {
 		o.Timeouts.PullReport, o.Timeouts.PullStall = 5*time.Millisecond, 40*time.Millisecond
@@ -520,7 +520,7 @@ func TestAPullUnderWayIsReportedAndAStalledOneEnds(t *testing.T) {
 	}
 }
 
-func TestAManifestOfAnotherPodIsRefused(t *testing.T) {
+func TestManifestOfAnotherPodIsRefused(t *testing.T) {
 	r := newRig(t, nil)
 	r.pod.UID = "uid-2"
 	r.fails("s", runSandbox(0), journaletv1.CallError_CALL_ERROR_CONFIG, "is of pod uid-2")

@@ -11,7 +11,7 @@ import (
 )
 
 // It needs root and cgroups that can be written: those that cannot are refused at the start already.
-func TestAPodThatGotNoCgroupGoesAllTheSame(t *testing.T) {
+func TestPodWithoutCgroupIsCleaned(t *testing.T) {
 	tree, err := cgroup.New(cgroup.Options{All: true, Root: "no-such-cgroup"})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ type profile struct {
 	}
 }
 
-func TestThePauseProfileLetsAProcessWaitAndNothingReachTheKernelsInside(t *testing.T) {
+func TestPauseProfileAllowsOnlyHarmlessSystemCalls(t *testing.T) {
 	dir := t.TempDir()
 	path, err := WriteSandboxSeccomp(dir)
 	if err != nil {
@@ -63,7 +63,7 @@ func TestThePauseProfileLetsAProcessWaitAndNothingReachTheKernelsInside(t *testi
 	}
 }
 
-func TestThePauseProfileIsWrittenOnce(t *testing.T) {
+func TestPauseProfileIsWrittenOnce(t *testing.T) {
 	dir := t.TempDir()
 	path, err := WriteSandboxSeccomp(dir)
 	if err != nil {
@@ -93,7 +93,7 @@ func TestThePauseProfileIsWrittenOnce(t *testing.T) {
 	}
 }
 
-func TestSandboxesGetThePauseProfileOrTheRuntimes(t *testing.T) {
+func TestSandboxGetsPauseProfile(t *testing.T) {
 	d := testDriver()
 	d.opts.SandboxSeccomp = "/var/lib/x/sandbox-seccomp.json"
 	c, err := d.sandboxConfig(testPod(nil), 0, "i", "/logs")

@@ -49,7 +49,7 @@ func (k *keeper) Invoke(ctx context.Context, method string, args, reply any, opt
 	return k.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 }
 
-func TestATaskThatContainerdKeepsIsEnded(t *testing.T) {
+func TestTaskThatContainerdKeepsIsDeleted(t *testing.T) {
 	k := &keeper{t: t}
 	r := newRig(t, func(o *cri.Options) { k.ClientConnInterface = o.Conn; o.Conn = k })
 	sandbox := r.sandbox()
@@ -63,7 +63,7 @@ func TestATaskThatContainerdKeepsIsEnded(t *testing.T) {
 	}
 }
 
-func TestATaskThatCannotBeEndedFailsTheRemoval(t *testing.T) {
+func TestTaskThatCannotBeKilledFailsRemoval(t *testing.T) {
 	k := &keeper{t: t, deaf: true}
 	r := newRig(t, func(o *cri.Options) { k.ClientConnInterface = o.Conn; o.Conn = k })
 	sandbox := r.sandbox()

@@ -56,7 +56,7 @@ func update(sandbox, container string, size *journaletv1.Resources, falls bool) 
 	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: u}}
 }
 
-func TestARunningContainerGetsOtherResourcesAndTheRuntimesWordIsTold(t *testing.T) {
+func TestUpdateChangesResourcesAndReturnsReportedOnes(t *testing.T) {
 	r, sandbox, container := sizedRig(t)
 	size := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryRequestBytes: 64 << 20, MemoryLimitBytes: 256 << 20}
 	for _, inDoubt := range []bool{false, true} { // made again it changes nothing
@@ -75,7 +75,7 @@ func TestARunningContainerGetsOtherResourcesAndTheRuntimesWordIsTold(t *testing.
 	}
 }
 
-func TestAMemoryLimitIsNotLoweredBelowWhatIsUsed(t *testing.T) {
+func TestMemoryLimitBelowUsageIsRefused(t *testing.T) {
 	r, sandbox, container := sizedRig(t)
 	low := &journaletv1.Resources{CpuRequestMillis: 100, CpuLimitMillis: 200, MemoryLimitBytes: 1 << 20}
 	r.fails("low", update(sandbox, container, low, true), journaletv1.CallError_CALL_ERROR_RUNTIME,
@@ -87,7 +87,7 @@ func TestAMemoryLimitIsNotLoweredBelowWhatIsUsed(t *testing.T) {
 	r.done("enough", update(sandbox, container, low, true), false)
 }
 
-func TestAResizeNeedsNoRuntimeThatIsToldOfSandboxes(t *testing.T) {
+func TestResizeWorksWithoutSandboxUpdates(t *testing.T) {
 	r, sandbox, container := sizedRig(t)
 	size := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryLimitBytes: 128 << 20}
 	for i, c := range []struct {
@@ -109,7 +109,7 @@ func TestAResizeNeedsNoRuntimeThatIsToldOfSandboxes(t *testing.T) {
 	r.fails("gone", update(sandbox, container, size, false), journaletv1.CallError_CALL_ERROR_NOT_DONE, "is gone")
 }
 
-func TestAContainerIsMadeWithWhatIsAllocated(t *testing.T) {
+func TestContainerIsCreatedWithAllocatedResources(t *testing.T) {
 	r, sandbox, first := sizedRig(t)
 	r.done("stop", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopContainer{
 		StopContainer: &journaletv1.StopContainer{Container: "main", ContainerId: first},

@@ -1,4 +1,4 @@
-// Package calls makes the calls that the runtime actor dispatches: it keeps the intents that are
-// stored, performs one when its dispatch is stored, and hands in its one outcome. When and in which
-// order is decided by actors/dispatch, how by runtime/cri. Start with executor.go.
+// Package calls performs the calls that the runtime actor dispatches. It keeps stored intents, performs one when its
+// dispatch is stored, and records its one outcome. actors/dispatch decides when and in which order, runtime/cri how.
+// Start with executor.go.
 package calls

@@ -13,26 +13,28 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Performer does the work of one intent and returns its outcome, or nil if the context ended before
-// the outcome was known: it is then in doubt, and the next run looks.
+// Performer does the work of one intent and returns its outcome. It returns nil if ctx ended before the outcome was
+// known: the call is then in doubt, and the next run inspects the runtime.
 type Performer interface {
-	Perform(ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished
+	Perform(
+		ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool,
+	) *journaletv1.CallFinished
 }
 
-// Options are what an executor is made of.
+// Options configure an Executor. Performer, Outcome and Finished must be set.
 type Options struct {
 	Performer Performer
-	// Outcome records an outcome, as a fact about the actor that asked.
+	// Outcome records an outcome, as a fact about its requester.
 	Outcome func(about messages.Ref, e *journaletv1.Event)
-	// Finished hears of every call for a pod that has ended, so that the pod can be looked at.
+	// Finished is called for every finished call of a pod, so that the pod is inspected.
 	Finished func(req *journaletv1.CallRequested)
-	// Go runs a call beside others; nil: on a goroutine of its own, which Close waits for.
+	// Go runs a call concurrently. Default: a goroutine, which Close waits for.
 	Go func(func())
-	// Observe hears how long each call took; may be nil.
+	// Observe receives the duration of each call; may be nil.
 	Observe func(operation string, took time.Duration, failed bool)
 }
 
-// Executor performs calls. How many are under way at once is bounded by the runtime actor's lanes.
+// Executor performs calls. The runtime actor's lanes bound how many are under way at once.
 type Executor struct {
 	opts    Options
 	ctx     context.Context
@@ -48,10 +50,10 @@ type Executor struct {
 type intent struct {
 	requester messages.Ref
 	req       *journaletv1.CallRequested
-	// ctx ends when the call is cut short, is over, or the executor is closed.
+	// ctx ends when the call is canceled, has ended, or the executor is closed.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// began is when its call was made.
+	// began is when its call began.
 	began time.Time
 }
 
@@ -61,12 +63,12 @@ func (x *Executor) newIntent(requester messages.Ref, req *journaletv1.CallReques
 	return in
 }
 
-// canCancel tells whether a call may end without its work done: one that mostly waits, and that may be made again.
+// canCancel reports whether a call may end without its work done: stops and hooks mostly wait, and may be repeated.
 func (in *intent) canCancel() bool {
 	return in.req.GetRunHook() != nil || in.req.GetStopContainer() != nil
 }
 
-// New makes an executor that knows no intent.
+// New returns an executor without intents.
 func New(o Options) *Executor {
 	x := &Executor{opts: o, intents: map[string]*intent{}, underWay: map[string]*intent{}}
 	x.ctx, x.stop = context.WithCancel(context.Background())
@@ -76,8 +78,7 @@ func New(o Options) *Executor {
 	return x
 }
 
-// Seed takes in the calls that the runtime actor has in its books at a start. None is made before
-// its dispatch is stored (again).
+// Seed adds the calls of the runtime actor's state at a start. None begins before its dispatch is stored again.
 func (x *Executor) Seed(calls map[string]*journaletv1.Call) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -92,7 +93,7 @@ func (x *Executor) Seed(calls map[string]*journaletv1.Call) {
 	}
 }
 
-// Stored takes note of a stored record. Effects start here, and only here: what they do is on disk.
+// Stored handles a stored record. Effects start only here, after their intent is on disk.
 func (x *Executor) Stored(rec *journaletv1.Record) {
 	author := messages.RefOf(rec.GetActor())
 	for i, e := range rec.GetStep().GetDecisions() {
@@ -124,7 +125,7 @@ func (x *Executor) take(id string) *intent {
 	return in
 }
 
-// begin takes an intent for its call to be made.
+// begin moves an intent to those under way.
 func (x *Executor) begin(id string) *intent {
 	in := x.take(id)
 	if in != nil {
@@ -136,20 +137,20 @@ func (x *Executor) begin(id string) *intent {
 	return in
 }
 
-// Overdue is a call that has been under way for too long.
+// Overdue is a call that has been under way for longer than a threshold.
 type Overdue struct {
 	Request *journaletv1.CallRequested
 	Since   time.Time
 }
 
-// Overdue are the calls that have been under way for longer than a time, the oldest first. Those that take as long as a
-// container's program or a registry does are left out: stops, hooks and pulls.
-func (x *Executor) Overdue(longer time.Duration) []Overdue {
+// Overdue returns the calls that have been under way for longer than threshold, the oldest first. It omits stops, hooks
+// and pulls, whose duration depends on a container's program or a registry.
+func (x *Executor) Overdue(threshold time.Duration) []Overdue {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var all []Overdue
 	for _, in := range x.underWay {
-		if !in.canCancel() && in.req.GetPullImage() == nil && time.Since(in.began) > longer {
+		if !in.canCancel() && in.req.GetPullImage() == nil && time.Since(in.began) > threshold {
 			all = append(all, Overdue{in.req, in.began})
 		}
 	}
@@ -157,12 +158,12 @@ func (x *Executor) Overdue(longer time.Duration) []Overdue {
 	return all
 }
 
-// cancel ends a call that was withdrawn, if it is one that may be cut short; one that has not begun yet will not do so.
+// cancel cancels a withdrawn call, if that is allowed. A call that has not begun will end at once.
 func (x *Executor) cancel(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, known := range []map[string]*intent{x.intents, x.underWay} {
-		if in := known[id]; in != nil && in.canCancel() {
+	for _, intents := range []map[string]*intent{x.intents, x.underWay} {
+		if in := intents[id]; in != nil && in.canCancel() {
 			in.cancel()
 		}
 	}
@@ -184,7 +185,7 @@ func (x *Executor) perform(in *intent, d *journaletv1.CallDispatched) {
 	}
 }
 
-// outcome performs a call. It is nil when the executor ends before the outcome is known.
+// outcome performs a call and returns its outcome; nil if the executor closes before the outcome is known.
 func (x *Executor) outcome(in *intent, d *journaletv1.CallDispatched) *journaletv1.CallFinished {
 	defer func() {
 		x.mu.Lock()
@@ -194,19 +195,20 @@ func (x *Executor) outcome(in *intent, d *journaletv1.CallDispatched) *journalet
 	}()
 	var out *journaletv1.CallFinished
 	if in.ctx.Err() == nil {
-		out = x.opts.Performer.Perform(in.ctx, d.GetIntentId(), in.requester.String(), remaining(in.req, d), d.GetInDoubt())
+		requester := in.requester.String()
+		out = x.opts.Performer.Perform(in.ctx, d.GetIntentId(), requester, remaining(in.req, d), d.GetInDoubt())
 	}
 	if out == nil && x.ctx.Err() == nil {
 		return &journaletv1.CallFinished{
 			IntentId: d.GetIntentId(), Requester: in.requester.String(), Error: journaletv1.CallError_CALL_ERROR_WITHDRAWN,
-			Message: "cut short: who asked took it back",
+			Message: "canceled: the requester withdrew it",
 		}
 	}
 	return out
 }
 
-// remaining is the request of a call: a stop or a hook that was under way before a restart gets only the time that is
-// left of its own.
+// remaining returns the request of a call. A stop or a hook that was under way before a restart of the agent gets the
+// rest of its grace period or timeout.
 func remaining(req *journaletv1.CallRequested, d *journaletv1.CallDispatched) *journaletv1.CallRequested {
 	if d.GetElapsed() == nil {
 		return req
@@ -225,7 +227,7 @@ func remaining(req *journaletv1.CallRequested, d *journaletv1.CallDispatched) *j
 	return req
 }
 
-// Operation is the name of a call's work, as metrics name it: the CRI method that it stands for.
+// Operation returns the name of a call's work in metrics, after its CRI method.
 func Operation(req *journaletv1.CallRequested) string {
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
@@ -257,7 +259,7 @@ func Operation(req *journaletv1.CallRequested) string {
 	return "unknown"
 }
 
-// Close gives up every call under way, without an outcome, and waits for them to return.
+// Close cancels every call under way, without an outcome, and waits for them to return.
 func (x *Executor) Close() {
 	x.stop()
 	x.running.Wait()

@@ -80,7 +80,7 @@ func dropped(id string) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_CallDropped{CallDropped: &journaletv1.CallDropped{IntentId: id}}}
 }
 
-func TestACallBeginsWithItsDispatchAndEndsInOneOutcome(t *testing.T) {
+func TestCallBeginsAtDispatchAndHasOneOutcome(t *testing.T) {
 	x, f, outcomes, finished := newExecutor(t)
 	x.Stored(step(2, 1, messages.Pod("a"), requested("a")))
 	if len(f.began) != 0 {
@@ -106,7 +106,7 @@ func TestACallBeginsWithItsDispatchAndEndsInOneOutcome(t *testing.T) {
 	}
 }
 
-func TestACallOfTheLastRunIsMadeWhenItIsDispatchedAgainWithTheGraceThatIsLeft(t *testing.T) {
+func TestCallOfLastRunGetsRemainingGracePeriod(t *testing.T) {
 	x, f, _, _ := newExecutor(t)
 	x.Seed(map[string]*journaletv1.Call{"1.1.pod/a.0": {
 		IntentId: "1.1.pod/a.0", Requester: "pod/a", Request: requested("a").GetCallRequested(),
@@ -118,7 +118,7 @@ func TestACallOfTheLastRunIsMadeWhenItIsDispatchedAgainWithTheGraceThatIsLeft(t 
 	}
 }
 
-func TestADroppedCallIsNeverMade(t *testing.T) {
+func TestDroppedCallIsNotPerformed(t *testing.T) {
 	x, f, _, _ := newExecutor(t)
 	x.Stored(step(2, 1, messages.Pod("a"), requested("a")))
 	x.Stored(step(3, 2, messages.Runtime, dropped("1.1.pod/a.0"), dispatched("1.1.pod/a.0", 0)))
@@ -128,7 +128,7 @@ func TestADroppedCallIsNeverMade(t *testing.T) {
 	}
 }
 
-func TestACallUnderWayAtTheStopHasNoOutcome(t *testing.T) {
+func TestCallUnderWayAtStopHasNoOutcome(t *testing.T) {
 	x, f, outcomes, _ := newExecutor(t)
 	x.Stored(step(2, 1, messages.Pod("a"), requested("a")))
 	x.Stored(step(3, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
@@ -153,7 +153,7 @@ func hookRequested(uid string, timeout time.Duration) *journaletv1.Event {
 	}}}
 }
 
-func TestAWithdrawnHookOrStopIsCutShort(t *testing.T) {
+func TestWithdrawnHookOrStopIsCanceled(t *testing.T) {
 	for name, req := range map[string]*journaletv1.Event{"stop": requested("a"), "hook": hookRequested("a", time.Minute)} {
 		t.Run(name, func(t *testing.T) {
 			x, f, outcomes, _ := newExecutor(t)
@@ -168,7 +168,7 @@ func TestAWithdrawnHookOrStopIsCutShort(t *testing.T) {
 	}
 }
 
-func TestAHookThatWasWithdrawnBeforeItsDispatchIsNeverRun(t *testing.T) {
+func TestHookWithdrawnBeforeDispatchIsNotRun(t *testing.T) {
 	x, f, outcomes, _ := newExecutor(t)
 	x.Stored(step(2, 1, messages.Pod("a"), hookRequested("a", time.Minute), withdrawn("1.1.pod/a.0")))
 	x.Stored(step(3, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
@@ -187,7 +187,7 @@ func TestAHookThatWasWithdrawnBeforeItsDispatchIsNeverRun(t *testing.T) {
 	}
 }
 
-func TestAStartThatIsWithdrawnUnderWayGoesOn(t *testing.T) {
+func TestWithdrawnStartContinues(t *testing.T) {
 	x, f, outcomes, _ := newExecutor(t)
 	start := &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
 		PodUid: "a", Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{Container: "main"}},
@@ -202,7 +202,7 @@ func TestAStartThatIsWithdrawnUnderWayGoesOn(t *testing.T) {
 	}
 }
 
-func TestAHookOfTheLastRunGetsTheTimeThatIsLeft(t *testing.T) {
+func TestHookOfLastRunGetsRemainingTimeout(t *testing.T) {
 	x, f, _, _ := newExecutor(t)
 	x.Seed(map[string]*journaletv1.Call{"1.1.pod/a.0": {
 		IntentId: "1.1.pod/a.0", Requester: "pod/a", Request: hookRequested("a", time.Minute).GetCallRequested(),
@@ -214,7 +214,7 @@ func TestAHookOfTheLastRunGetsTheTimeThatIsLeft(t *testing.T) {
 }
 
 // A stop takes as long as its grace, a hook as its program, a pull as its registry: only what should be quick is overdue.
-func TestACallThatTakesTooLongIsOverdueUntilItHasItsOutcome(t *testing.T) {
+func TestSlowCallIsOverdueUntilItsOutcome(t *testing.T) {
 	x, f, outcomes, _ := newExecutor(t)
 	p := messages.Pod("u1")
 	asked := step(2, 1, p,

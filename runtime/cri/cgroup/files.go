@@ -13,13 +13,14 @@ import (
 	"github.com/opencontainers/cgroups/manager"
 )
 
-// orphanAge is how old an empty cgroup of an unknown pod must be to be removed: a younger one may be another agent's, which is about to use it.
+// orphanAge is the minimum age of an unknown pod's empty cgroup to be removed: another agent may be about to use a
+// younger one.
 const orphanAge = time.Minute
 
-// noLimit is what a limit of cgroup v1 reads as that was never set, less what rounding to pages takes.
+// noLimit is the value of an unset limit of cgroup v1, less rounding to pages.
 const noLimit = 1 << 62
 
-// manager is the library's view of a cgroup.
+// manager returns the cgroups library's manager of a cgroup.
 func (t *Tree) manager(at name, v Values) (cgroups.Manager, *cgroups.Resources, error) {
 	config := &cgroups.Cgroup{Systemd: t.layout.Systemd, Resources: v.resources(t.unified)}
 	if !t.layout.Systemd {
@@ -28,7 +29,7 @@ func (t *Tree) manager(at name, v Values) (cgroups.Manager, *cgroups.Resources, 
 			return nil, nil, err
 		}
 		config.Path = path
-		// The library changes the map that it is given.
+		// The library changes the map.
 		m, err := manager.NewWithPaths(config, maps.Clone(t.dirs(at)))
 		return m, config.Resources, err
 	}
@@ -40,23 +41,23 @@ func (t *Tree) manager(at name, v Values) (cgroups.Manager, *cgroups.Resources, 
 	return m, config.Resources, err
 }
 
-// create makes a cgroup with those above it, and gives it its values. One that is there takes the values.
+// create creates a cgroup and those above it, and sets its values. An existing cgroup gets the values.
 func (t *Tree) create(at name, v Values) error {
 	m, r, err := t.manager(at, v)
 	if err == nil {
-		// No process is put into it: the library's way to make one without.
+		// -1 adds no process.
 		err = m.Apply(-1)
 	}
 	if err == nil {
 		err = m.Set(r)
 	}
 	if err != nil {
-		return fmt.Errorf("make the cgroup %s: %w; %s", strings.Join(at, "/"), err, t.remedy())
+		return fmt.Errorf("create the cgroup %s: %w; %s", strings.Join(at, "/"), err, t.remedy())
 	}
 	return nil
 }
 
-// set gives a cgroup values; those that are zero stay.
+// set sets a cgroup's values. Limits whose value is zero stay.
 func (t *Tree) set(at name, v Values) error {
 	m, r, err := t.manager(at, v)
 	if err == nil {
@@ -68,14 +69,14 @@ func (t *Tree) set(at name, v Values) error {
 	return nil
 }
 
-// destroy removes a cgroup with what is below it. It fails while a process is in one of them.
+// destroy removes a cgroup and those below it. It fails while one of them has a process.
 func (t *Tree) destroy(at name) error {
 	m, _, err := t.manager(at, Values{})
 	if err == nil {
 		err = m.Destroy()
 	}
 	if err == nil && t.layout.Systemd {
-		// A slice ends with its last process; folders that systemd left, or did not know of, go as well.
+		// systemd removes a slice with its last process. This removes directories that it left or did not manage.
 		err = cgroups.RemovePaths(t.dirs(at))
 	}
 	if err != nil {
@@ -84,7 +85,7 @@ func (t *Tree) destroy(at name) error {
 	return nil
 }
 
-// empty tells whether neither a process nor another cgroup is in a cgroup. What cannot be read is not empty.
+// empty reports whether a cgroup has neither processes nor cgroups below it. A cgroup that cannot be read is not empty.
 func (t *Tree) empty(at name) bool {
 	path, err := t.layout.path(at)
 	if err != nil {
@@ -108,7 +109,7 @@ func (t *Tree) empty(at name) bool {
 	return true
 }
 
-// removeOrphans removes the empty cgroups of pods that nobody knows.
+// removeOrphans removes the empty cgroups of pods that the journal does not have.
 func (t *Tree) removeOrphans() {
 	for _, qos := range classes {
 		above := t.layout.class(qos)
@@ -119,7 +120,7 @@ func (t *Tree) removeOrphans() {
 		for _, dir := range t.requiredDirs(path) {
 			entries, err := os.ReadDir(dir)
 			if err != nil {
-				t.log.Warn("cgroups of pods that are no more cannot be looked for", "error", err)
+				t.log.Warn("cgroups of removed pods cannot be listed", "error", err)
 				continue
 			}
 			for _, e := range entries {
@@ -133,16 +134,16 @@ func (t *Tree) removeOrphans() {
 					continue
 				}
 				if err := t.destroy(at); err != nil {
-					t.log.Warn("the cgroup of a pod that nobody knows stays", "pod", uid, "error", err)
+					t.log.Warn("the cgroup of an unknown pod cannot be removed", "pod", uid, "error", err)
 					continue
 				}
-				t.log.Info("removed the empty cgroup of a pod that nobody knows", "pod", uid)
+				t.log.Info("removed the empty cgroup of an unknown pod", "pod", uid)
 			}
 		}
 	}
 }
 
-// read gives the limits that a cgroup has; 0 for none. Shares are not read: on v2 they cannot be told from the weight.
+// read returns a cgroup's limits; 0 for none. It does not read shares: on v2 they cannot be derived from the weight.
 func (t *Tree) read(at name) Values {
 	var v Values
 	if t.unified {
@@ -165,7 +166,7 @@ func (t *Tree) read(at name) Values {
 	return v
 }
 
-// memoryUsed is the memory that a cgroup uses, in bytes; 0 where it cannot be read.
+// memoryUsed returns a cgroup's memory usage in bytes; 0 if it cannot be read.
 func (t *Tree) memoryUsed(at name) int64 {
 	if t.unified {
 		return parseNumber(readText(t.dirs(at)[""], "memory.current"))
@@ -181,7 +182,7 @@ func readText(dir, file string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// parseNumber reads a number; what is none, as max, is 0.
+// parseNumber parses a number; max and everything else is 0.
 func parseNumber(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

@@ -24,15 +24,15 @@ const (
 	Systemd  = "systemd"
 )
 
-// Layout is where cgroups stand.
+// Layout maps pods to the paths of their cgroups.
 type Layout struct {
-	// Root is the cgroup above kubepods, in the form of cgroupfs; "" and "/" are the topmost one.
+	// Root is the cgroup above kubepods, as a cgroupfs path; "" and "/" are the topmost one.
 	Root string
-	// Systemd makes slices of them.
+	// Systemd names cgroups as slices.
 	Systemd bool
 }
 
-// name is a cgroup from the topmost one down, without the forms of a driver.
+// name is a cgroup's path from the topmost cgroup, independent of the driver.
 type name []string
 
 func (n name) child(parts ...string) name { return append(append(name{}, n...), parts...) }
@@ -47,7 +47,7 @@ func (l Layout) root() name {
 
 func (l Layout) top() name { return l.root().child(topName) }
 
-// class is the cgroup of a class of service; that of Guaranteed is the tree's own.
+// class returns the cgroup of a QoS class; Guaranteed has the tree's own.
 func (l Layout) class(qos corev1.PodQOSClass) name {
 	if qos == corev1.PodQOSGuaranteed {
 		return l.top()
@@ -55,14 +55,14 @@ func (l Layout) class(qos corev1.PodQOSClass) name {
 	return l.top().child(strings.ToLower(string(qos)))
 }
 
-// classes are all of them, the one with most pods first.
+// classes are all QoS classes, the one with most pods first.
 var classes = []corev1.PodQOSClass{corev1.PodQOSBurstable, corev1.PodQOSBestEffort, corev1.PodQOSGuaranteed}
 
 func (l Layout) pod(uid string, qos corev1.PodQOSClass) name {
 	return l.class(qos).child(podPrefix + uid)
 }
 
-// Pod is a pod's cgroup as CRI takes it for a parent. The error names a UID that cannot be part of one.
+// Pod returns a pod's cgroup as CRI's cgroup parent. It fails if the UID cannot be part of a cgroup's name.
 func (l Layout) Pod(p *corev1.Pod) (string, error) {
 	if err := l.check(string(p.UID)); err != nil {
 		return "", err
@@ -70,18 +70,19 @@ func (l Layout) Pod(p *corev1.Pod) (string, error) {
 	return l.path(l.pod(string(p.UID), pod.QOS(p)))
 }
 
-// check refuses a UID that would lead elsewhere, or be another one's: systemd has _ stand for -.
+// check refuses a UID that would lead to another path, or to another pod's cgroup: systemd encodes - as _.
 func (l Layout) check(uid string) error {
 	switch {
 	case uid == "", uid == ".", uid == "..", strings.ContainsAny(uid, "/\x00"):
 		return fmt.Errorf("pod UID %q cannot be part of a cgroup's name", uid)
 	case l.Systemd && strings.Contains(uid, "_"):
-		return fmt.Errorf("pod UID %q cannot be part of a slice's name; leave the _ out of metadata.uid, or run with --cgroups-per-qos=false", uid)
+		return fmt.Errorf("pod UID %q cannot be part of a slice's name; "+
+			"remove the _ from metadata.uid, or run with --cgroups-per-qos=false", uid)
 	}
 	return nil
 }
 
-// path is a cgroup's path below the mount point of a hierarchy.
+// path returns a cgroup's path below the mount point of a hierarchy.
 func (l Layout) path(n name) (string, error) {
 	if !l.Systemd {
 		return "/" + path.Join(n...), nil
@@ -96,7 +97,7 @@ func (l Layout) path(n name) (string, error) {
 	return full, nil
 }
 
-// sliceName is a cgroup's name as a unit of systemd: {kubepods, burstable, pod1-2} is kubepods-burstable-pod1_2.slice.
+// sliceName returns a cgroup's systemd unit: {kubepods, burstable, pod1-2} is kubepods-burstable-pod1_2.slice.
 func sliceName(n name) string {
 	parts := make([]string, len(n))
 	for i, part := range n {
@@ -105,7 +106,7 @@ func sliceName(n name) string {
 	return strings.Join(parts, "-") + sliceSuffix
 }
 
-// uidOf is the UID of the pod whose cgroup is called so within its class; "" if it is no pod's.
+// uidOf returns the UID of the pod whose cgroup has the directory dir in the class of; "" if it is no pod's.
 func (l Layout) uidOf(of name, dir string) string {
 	if l.Systemd {
 		rest, ok := strings.CutPrefix(dir, strings.TrimSuffix(sliceName(of), sliceSuffix)+"-")

@@ -13,16 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What to do on a machine whose cgroups are not the agent's, with and without Options.All.
+// Remedies on a machine where the agent cannot write cgroups, with and without Options.All.
 const (
-	remedyAll = "run as root with /sys/fs/cgroup writable, or run with --cgroups-per-qos=false, which leaves pods without a cgroup of their own"
+	remedyAll = "run as root with /sys/fs/cgroup writable, " +
+		"or run with --cgroups-per-qos=false, which leaves pods without a cgroup of their own"
 	remedyOne = "run as root with /sys/fs/cgroup writable, or leave spec.resources out of the pod"
 )
 
-// requiredControllers are the hierarchies of cgroup v1 that must hold a cgroup for it to exist.
+// requiredControllers are the hierarchies of cgroup v1 in which a cgroup must exist.
 var requiredControllers = []string{"cpu", "cpuset", "memory", "pids"}
 
-// remedy is what to do where cgroups cannot be made.
+// remedy returns what to do if cgroups cannot be created.
 func (t *Tree) remedy() string {
 	if t.opts.All {
 		return remedyAll
@@ -30,7 +31,7 @@ func (t *Tree) remedy() string {
 	return remedyOne
 }
 
-// findMounts finds where cgroups are made.
+// findMounts finds the mount points of the hierarchies.
 func (t *Tree) findMounts() error {
 	top, err := manager.New(&cgroups.Cgroup{Path: "/", Resources: &cgroups.Resources{SkipDevices: true}})
 	if err != nil {
@@ -44,23 +45,24 @@ func (t *Tree) findMounts() error {
 	return t.checkWritable()
 }
 
-// checkWritable tells why cgroups cannot be made in what was found.
+// checkWritable returns why cgroups cannot be created at the mount points.
 func (t *Tree) checkWritable() error {
 	roots := t.requiredDirs("/" + strings.Trim(t.opts.Root, "/"))
 	if len(roots) == 0 {
-		return fmt.Errorf("none of the cgroup controllers %s is mounted below /sys/fs/cgroup", strings.Join(requiredControllers, ", "))
+		return fmt.Errorf("none of the cgroup controllers %s is mounted below /sys/fs/cgroup",
+			strings.Join(requiredControllers, ", "))
 	}
 	for _, dir := range roots {
-		// A root that is not there is told once the driver is known, which has its own names for it.
+		// Init reports a missing root, because its path depends on the driver.
 		if err := unix.Access(dir, unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cgroups cannot be made in %s: %w", dir, err)
+			return fmt.Errorf("cgroups cannot be created in %s: %w", dir, err)
 		}
 	}
 	return nil
 }
 
-// ShouldInit tells whether the tree is to be there before a pod asks for it: if every pod has a cgroup, and if an earlier run left some. Where it
-// cannot be made, it is not: only a pod that is to have a cgroup waits for one then, and what was left stays.
+// ShouldInit reports whether the tree is needed before a pod needs it: if every pod gets a cgroup, or an earlier run
+// left some. It is false if cgroups are unusable: only pods that need one wait then, and leftovers stay.
 func (t *Tree) ShouldInit() bool {
 	switch {
 	case t.unusable != nil:
@@ -80,8 +82,8 @@ func (t *Tree) ShouldInit() bool {
 	return false
 }
 
-// Has tells, before Begin too, whether anything is there of a pod's cgroup, in the form of either driver. A pod without needs no tree to be
-// changed or to go, so that a tree that does not get ready holds nobody else up.
+// Has reports whether anything of a pod's cgroup exists, under either driver's name. It works before Init. A pod
+// without a cgroup can be resized or removed before the tree is ready.
 func (t *Tree) Has(uid string) bool {
 	if !t.ShouldInit() {
 		return false
@@ -101,7 +103,7 @@ func (t *Tree) Has(uid string) bool {
 	return false
 }
 
-// requiredDirs are the folders of a cgroup that must be there.
+// requiredDirs returns the directories of a cgroup that must exist.
 func (t *Tree) requiredDirs(path string) []string {
 	if t.unified {
 		return []string{filepath.Join(t.mounts[""], path)}
@@ -115,7 +117,7 @@ func (t *Tree) requiredDirs(path string) []string {
 	return dirs
 }
 
-// dirs are a cgroup's folders in all hierarchies.
+// dirs returns a cgroup's directories in all hierarchies.
 func (t *Tree) dirs(at name) map[string]string {
 	path, err := t.layout.path(at)
 	if err != nil {
@@ -124,7 +126,7 @@ func (t *Tree) dirs(at name) map[string]string {
 	return t.dirsOf(path)
 }
 
-// dirsOf are the folders in all hierarchies of a path below their mount points.
+// dirsOf returns the directories of a path in all hierarchies.
 func (t *Tree) dirsOf(path string) map[string]string {
 	dirs := map[string]string{}
 	for controller, mount := range t.mounts {
@@ -133,7 +135,7 @@ func (t *Tree) dirsOf(path string) map[string]string {
 	return dirs
 }
 
-// exists tells whether a cgroup is there in every hierarchy that counts.
+// exists reports whether a cgroup exists in every required hierarchy.
 func (t *Tree) exists(at name) bool {
 	path, err := t.layout.path(at)
 	if err != nil {
@@ -147,10 +149,10 @@ func (t *Tree) exists(at name) bool {
 	return true
 }
 
-// existsAnywhere tells whether anything is left of a cgroup.
+// existsAnywhere reports whether a cgroup exists in any hierarchy.
 func (t *Tree) existsAnywhere(at name) bool { return anyExists(t.dirs(at)) }
 
-// anyExists tells whether any of these folders is there.
+// anyExists reports whether any of these directories exists.
 func anyExists(dirs map[string]string) bool {
 	for _, dir := range dirs {
 		if _, err := os.Lstat(dir); err == nil {

@@ -17,26 +17,26 @@ import (
 
 // Options configure a Tree.
 type Options struct {
-	// All gives every pod a cgroup. Otherwise only those get one that have resources as a whole, which nothing else can hold.
+	// All gives every pod a cgroup. Otherwise only pods with pod-level resources get one, which nothing else can enforce.
 	All bool
-	// Root is the cgroup above kubepods, in the form of cgroupfs; "" and "/" are the topmost one.
+	// Root is the cgroup above kubepods, as a cgroupfs path; "" and "/" are the topmost one.
 	Root string
-	// Node is what all pods together may have; a zero sets no bound.
+	// Node are the limits of all pods together; a zero sets no limit.
 	Node Values
-	// PodPids is how many processes a pod may have; 0 and less set no bound.
+	// PodPids is the maximum number of processes of a pod; 0 and less set no limit.
 	PodPids int64
 	Log     *slog.Logger
 }
 
-// Tree is the cgroups of all pods of an agent. Its methods may be called concurrently, and each may be called again.
+// Tree manages the cgroups of an agent's pods. Its methods are idempotent and may be called concurrently.
 type Tree struct {
 	opts    Options
 	log     *slog.Logger
 	unified bool
-	// mounts are where hierarchies are mounted, by controller; on v2 it is one, under "".
+	// mounts are the mount points of the hierarchies, by controller; on v2 there is one, with the key "".
 	mounts map[string]string
 
-	// unusable is why there can be no cgroups, where not every pod is to have one.
+	// unusable is why cgroups cannot be created; nil if they can. It is set only without Options.All.
 	unusable error
 
 	initMu sync.Mutex
@@ -49,28 +49,29 @@ type Tree struct {
 	pods   map[string]*entry
 
 	sharesMu       sync.Mutex
-	burstableMilli int64  // thousandths of a CPU that the Burstable pods ask for in sum
-	shares         uint64 // as last written for them; 0: never
+	burstableMilli int64  // thousandths of a CPU that the Burstable pods request together
+	shares         uint64 // the last written value; 0: none
 }
 
-// entry is what is known of a pod's cgroup.
+// entry is a pod's cgroup.
 type entry struct {
 	mu sync.Mutex
-	at name // nil: not made, or gone
-	// written is what was last written; the zero value: not known.
+	at name // nil: not created, or removed
+	// written are the last written values; zero if unknown.
 	written Values
-	// milli is the pod's part of Tree.asked, guarded by Tree.sharing.
+	// milli is the pod's part of Tree.burstableMilli, guarded by Tree.sharesMu.
 	milli int64
 }
 
-// AllByDefault tells whether every pod is to have a cgroup where nobody says: yes with cgroup v2, no with v1. There containerd 2.4 reads
-// the statistics of every pod's cgroup each second, from ten hierarchies, at 1 ms of CPU each (ADR 021).
+// AllByDefault reports whether every pod gets a cgroup if the configuration does not say: yes with cgroup v2, no with
+// v1. With v1, containerd 2.4 reads the statistics of every pod's cgroup each second, from ten hierarchies, at 1 ms of
+// CPU each (ADR 021).
 func AllByDefault() bool { return V2() }
 
-// V2 tells whether this machine has cgroup v2 alone. It is asked once in a run.
+// V2 reports whether this machine has only cgroup v2. The result is cached.
 func V2() bool { return cgroups.IsCgroup2UnifiedMode() }
 
-// New makes a tree and touches nothing yet. It fails where cgroups cannot be made and every pod is to have one.
+// New returns a tree and creates nothing yet. With Options.All, it fails if cgroups cannot be created.
 func New(opts Options) (*Tree, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -90,33 +91,33 @@ func New(opts Options) (*Tree, error) {
 	return t, nil
 }
 
-// Wants tells whether a pod is to have a cgroup.
+// Wants reports whether a pod is to have a cgroup.
 func (t *Tree) Wants(p *corev1.Pod) bool {
 	return t.opts.All || resourcehelper.IsPodLevelResourcesSet(p)
 }
 
-// Seed tells, before Begin, of a pod that runs.
+// Seed adds a running pod, before Init.
 func (t *Tree) Seed(p *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seeds = append(t.seeds, p)
 }
 
-// AddKnown tells, before Begin, of a pod of the journal: its cgroup is not an orphan's.
+// AddKnown adds a pod of the journal, before Init: its cgroup is no orphan.
 func (t *Tree) AddKnown(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.known[uid] = true
 }
 
-// Ready tells whether Begin has succeeded.
+// Ready reports whether Init has succeeded.
 func (t *Tree) Ready() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ready
 }
 
-// Init makes the tree above the pods, in the form of a driver, Cgroupfs or Systemd, takes up the cgroups of the pods that were told, and
+// Init creates the tree above the pods for a driver, Cgroupfs or Systemd. It adopts the cgroups of seeded pods and
 // removes those of orphans. After the first success it does nothing.
 func (t *Tree) Init(driver string) error {
 	t.initMu.Lock()
@@ -127,7 +128,8 @@ func (t *Tree) Init(driver string) error {
 	t.layout = Layout{Root: t.opts.Root, Systemd: driver == Systemd}
 	if root := t.layout.root(); len(root) > 0 && !t.exists(root) {
 		path, err := t.layout.path(root)
-		return errors.Join(err, fmt.Errorf("the cgroup %s is not there; make it, or give another one with --cgroup-root", path))
+		return errors.Join(err,
+			fmt.Errorf("the cgroup %s does not exist; create it, or configure another one with --cgroup-root", path))
 	}
 	if err := t.create(t.layout.top(), Values{Shares: t.opts.Node.Shares}); err != nil {
 		return err
@@ -135,7 +137,7 @@ func (t *Tree) Init(driver string) error {
 	if err := t.create(t.layout.class(corev1.PodQOSBestEffort), Values{Shares: minShares}); err != nil {
 		return err
 	}
-	t.burstableMilli = 0 // a try that failed may have counted
+	t.burstableMilli = 0 // an attempt that failed may have counted
 	for _, p := range t.seeds {
 		at := t.layout.pod(string(p.UID), pod.QOS(p))
 		// A pod that was created while pods got no cgroups stays as it is.
@@ -155,18 +157,19 @@ func (t *Tree) Init(driver string) error {
 	return nil
 }
 
-// SetNodeLimits bounds what all pods together may have, if each has a cgroup. It fails while they use more memory than that; try again later.
+// SetNodeLimits sets the limits of all pods together, if each has a cgroup. It fails while they use more memory than
+// the limit; try again later.
 func (t *Tree) SetNodeLimits() error {
 	if !t.opts.All {
 		return nil
 	}
 	if err := t.set(t.layout.top(), t.opts.Node); err != nil {
-		return fmt.Errorf("bound all pods together: %w", err)
+		return fmt.Errorf("set the limits of all pods together: %w", err)
 	}
 	return nil
 }
 
-// burstableRequest is what a pod adds to the shares of Burstable pods, in thousandths of a CPU.
+// burstableRequest returns a pod's part of the shares of Burstable pods, in thousandths of a CPU.
 func burstableRequest(p *corev1.Pod) int64 {
 	if pod.QOS(p) != corev1.PodQOSBurstable {
 		return 0
@@ -175,7 +178,8 @@ func burstableRequest(p *corev1.Pod) int64 {
 	return requests.Cpu().MilliValue()
 }
 
-// Parent is a pod's cgroup as CRI takes it for a parent, whether it exists or not; "" for a pod that is to have none. The tree must be ready.
+// Parent returns a pod's cgroup as CRI's cgroup parent, whether it exists or not; "" for a pod without a cgroup. The
+// tree must be ready.
 func (t *Tree) Parent(p *corev1.Pod) (string, error) {
 	if !t.Wants(p) {
 		return "", nil
@@ -183,8 +187,8 @@ func (t *Tree) Parent(p *corev1.Pod) (string, error) {
 	return t.layout.Pod(p)
 }
 
-// Ensure sees to it that a pod that is to have a cgroup has it with the values that are its own. One that is there and cannot take other values
-// keeps those that it has, which is logged. The tree must be ready.
+// Ensure creates the cgroup of a pod that is to have one, and sets its values. If an existing cgroup cannot take new
+// values, it keeps the old ones, with a warning in the log. The tree must be ready.
 func (t *Tree) Ensure(p *corev1.Pod) error {
 	if !t.Wants(p) {
 		return nil
@@ -201,12 +205,12 @@ func (t *Tree) Ensure(p *corev1.Pod) error {
 	case there && e.written == want:
 	case there:
 		if err := t.set(at, want); err != nil {
-			t.log.Warn("a pod's cgroup keeps the limits that it has", "pod", p.UID, "error", err)
+			t.log.Warn("a pod's cgroup keeps its old limits", "pod", p.UID, "error", err)
 			want = Values{}
 		}
 	default:
 		if err := t.create(at, want); err != nil {
-			return errors.Join(err, t.destroy(at)) // what was made of it must not stand without limits
+			return errors.Join(err, t.destroy(at)) // no half-created cgroup without limits may stay
 		}
 	}
 	e.at, e.written = at, want
@@ -220,28 +224,30 @@ func (t *Tree) valuesOf(p *corev1.Pod) Values {
 	return v
 }
 
-// Widen gives a pod's cgroup what its pod is to have, as far as that is more: before its containers are changed. It fails where the pod uses
-// the memory already that it is not to have any more. A pod without a cgroup is done.
+// Widen raises the limits of a pod's cgroup to the pod's new limits where these are higher, before its containers
+// change. It fails if the pod uses more memory than the new limit. It does nothing for a pod without a cgroup.
 func (t *Tree) Widen(p *corev1.Pod) error {
 	return t.change(p, func(e *entry, from, to Values) (Values, error) {
 		if falls := to.MemoryBytes != 0 && (from.MemoryBytes == 0 || to.MemoryBytes < from.MemoryBytes); falls {
 			if used := t.memoryUsed(e.at); used >= to.MemoryBytes {
-				return to, fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)", to.MemoryBytes, used)
+				return to, fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)",
+					to.MemoryBytes, used)
 			}
 		}
 		return widened(from, to), nil
 	})
 }
 
-// Fit gives a pod's cgroup what its pod is to have, after one of its containers was changed. A quota that another container's still exceeds, which
-// the kernel refuses on cgroup v1, is left for when that one was changed. A pod without a cgroup is done.
+// Fit sets the limits of a pod's cgroup to the pod's, after one of its containers changed. On cgroup v1 the kernel
+// refuses a quota below a container's; the change of that container sets it later. It does nothing for a pod without a
+// cgroup.
 func (t *Tree) Fit(p *corev1.Pod) error {
 	err := t.change(p, func(e *entry, _, to Values) (Values, error) {
 		t.setRequest(e, burstableRequest(p))
 		return to, nil
 	})
 	if errors.Is(err, unix.EINVAL) {
-		t.log.Debug("a pod's cgroup waits for other containers of the pod", "pod", p.UID, "error", err)
+		t.log.Debug("the limits of a pod's cgroup wait for its other containers", "pod", p.UID, "error", err)
 		return nil
 	}
 	return err
@@ -252,7 +258,7 @@ func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Value
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.at == nil {
-		e.at = t.find(string(p.UID)) // nobody told of it where the journal was lost
+		e.at = t.find(string(p.UID)) // the journal that had the pod was lost
 	}
 	if e.at == nil || !t.exists(e.at) {
 		return nil
@@ -273,7 +279,7 @@ func (t *Tree) change(p *corev1.Pod, next func(e *entry, from, to Values) (Value
 	return nil
 }
 
-// find is the cgroup that there is of a pod, nil for none.
+// find returns the existing cgroup of a pod; nil for none.
 func (t *Tree) find(uid string) name {
 	if t.layout.check(uid) != nil {
 		return nil
@@ -286,8 +292,8 @@ func (t *Tree) find(uid string) name {
 	return nil
 }
 
-// RemoveIfEmpty removes the cgroup of a pod if nothing is in it, and takes its part of the shares away. It is for a pod whose sandbox was stopped; with
-// the next one, Ensure makes it anew.
+// RemoveIfEmpty removes the cgroup of a pod if it is empty, and subtracts its part of the shares. It is for a pod whose
+// sandbox was stopped; with the next sandbox, Ensure creates the cgroup again.
 func (t *Tree) RemoveIfEmpty(uid string) {
 	e := t.entry(uid)
 	e.mu.Lock()
@@ -297,16 +303,16 @@ func (t *Tree) RemoveIfEmpty(uid string) {
 		return
 	}
 	if err := t.destroy(e.at); err != nil {
-		t.log.Warn("the cgroup of a pod that has ended stays until the pod goes", "pod", uid, "error", err)
+		t.log.Warn("the cgroup of a stopped pod stays until the pod is removed", "pod", uid, "error", err)
 		return
 	}
 	e.at, e.written = nil, Values{}
 }
 
-// Remove removes the cgroup of a pod that is no more, and kills what still runs in it.
+// Remove kills what still runs in the cgroup of a removed pod, and removes the cgroup.
 func (t *Tree) Remove(uid string) error {
 	if err := t.layout.check(uid); err != nil {
-		return nil //nolint:nilerr // no pod of such a name has a cgroup
+		return nil //nolint:nilerr // no pod with such a UID has a cgroup
 	}
 	e := t.entry(uid)
 	e.mu.Lock()
@@ -341,7 +347,7 @@ func (t *Tree) entry(uid string) *entry {
 	return e
 }
 
-// setRequest makes a pod's part of the shares of its class another one.
+// setRequest changes a pod's part of the shares of Burstable pods.
 func (t *Tree) setRequest(e *entry, milli int64) {
 	t.sharesMu.Lock()
 	defer t.sharesMu.Unlock()
@@ -353,13 +359,13 @@ func (t *Tree) setRequest(e *entry, milli int64) {
 	}
 	at := t.layout.class(corev1.PodQOSBurstable)
 	if err := t.set(at, Values{Shares: shares}); err != nil {
-		t.log.Warn("the shares of Burstable pods stay as they were", "error", err)
+		t.log.Warn("the shares of Burstable pods keep their old value", "error", err)
 		return
 	}
 	t.shares = shares
 }
 
-// kill ends what runs in a pod's cgroup after its sandboxes are gone: what the runtime lost. The runtime has had its say then.
+// kill kills the processes in a pod's cgroup after the runtime removed its sandboxes: processes that the runtime lost.
 func (t *Tree) kill(uid string, at name) error {
 	for _, dir := range t.dirs(at) {
 		pids, err := cgroups.GetAllPids(dir)
@@ -367,16 +373,17 @@ func (t *Tree) kill(uid string, at name) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("look for what runs in the cgroup of pod %s: %w", uid, err)
+			return fmt.Errorf("list the processes in the cgroup of pod %s: %w", uid, err)
 		}
 		for _, pid := range pids {
 			if pid < 1 {
-				// To kill(2) it would be this process's own group.
-				return fmt.Errorf("a process in the cgroup of pod %s is of another PID namespace; end it, or run the agent in the host's", uid)
+				// kill(2) would signal this process's own group.
+				return fmt.Errorf("a process in the cgroup of pod %s is in another PID namespace; "+
+					"kill it, or run the agent in the host's PID namespace", uid)
 			}
-			t.log.Warn("a process of a pod that is gone is killed", "pod", uid, "pid", pid)
+			t.log.Warn("killing a process of a removed pod", "pod", uid, "pid", pid)
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("end process %d in the cgroup of pod %s: %w", pid, uid, err)
+				return fmt.Errorf("kill process %d in the cgroup of pod %s: %w", pid, uid, err)
 			}
 		}
 	}

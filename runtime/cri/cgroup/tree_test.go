@@ -117,7 +117,7 @@ func ensure(t *testing.T, tree *Tree, pods ...*corev1.Pod) {
 	}
 }
 
-func TestTheTreeHoldsWhatPodsMayHaveTogether(t *testing.T) {
+func TestTreeLimitsAllPodsTogether(t *testing.T) {
 	tree := newTree(t)
 	top := tree.layout.top()
 	equal(t, "memory", tree.memoryOf(top), fmt.Sprint(1<<30))
@@ -132,7 +132,7 @@ func TestTheTreeHoldsWhatPodsMayHaveTogether(t *testing.T) {
 	}
 }
 
-func TestSharesOfBurstablePodsFollowThemOverARestart(t *testing.T) {
+func TestBurstableSharesSurviveRestart(t *testing.T) {
 	tree := newTree(t)
 	one, two := called("one", size("1", "", "", "")), called("two", size("500m", "", "", ""))
 	ended := called("ended", size("4", "", "", ""))
@@ -157,7 +157,7 @@ func TestSharesOfBurstablePodsFollowThemOverARestart(t *testing.T) {
 	}
 }
 
-func TestAPodThatRunsAgainInWhatWasNotReleasedHasItsShare(t *testing.T) {
+func TestRestartedPodInKeptCgroupCountsInShares(t *testing.T) {
 	tree := newTree(t)
 	p := called("a", size("1", "", "", ""))
 	ensure(t, tree, p)
@@ -169,7 +169,7 @@ func TestAPodThatRunsAgainInWhatWasNotReleasedHasItsShare(t *testing.T) {
 	equal(t, "shares", tree.sharesOf(tree.layout.class(corev1.PodQOSBurstable)), map[bool]string{false: "1024", true: "39"}[tree.unified])
 }
 
-func TestATreeThatIsBegunAgainAfterAFailureCountsItsPodsOnce(t *testing.T) {
+func TestRepeatedInitCountsPodsOnce(t *testing.T) {
 	tree := newTree(t)
 	p := called("a", size("1", "", "", ""))
 	ensure(t, tree, p)
@@ -180,7 +180,7 @@ func TestATreeThatIsBegunAgainAfterAFailureCountsItsPodsOnce(t *testing.T) {
 	equal(t, "shares", again.sharesOf(again.layout.class(corev1.PodQOSBurstable)), map[bool]string{false: "1024", true: "39"}[again.unified])
 }
 
-func TestAPodsCgroupFollowsItsContainers(t *testing.T) {
+func TestPodCgroupFollowsContainers(t *testing.T) {
 	tree := newTree(t)
 	small, large := called("a", size("100m", "32Mi", "200m", "64Mi")), called("a", size("200m", "32Mi", "400m", "128Mi"))
 	at := tree.layout.pod("a", corev1.PodQOSBurstable)
@@ -211,7 +211,7 @@ func TestAPodsCgroupFollowsItsContainers(t *testing.T) {
 	}
 }
 
-func TestTheCgroupOfAPodOfWhichNobodyToldFollowsItsContainers(t *testing.T) {
+func TestUnseededPodCgroupFollowsContainers(t *testing.T) {
 	tree := newTree(t)
 	ensure(t, tree, called("a", size("100m", "32Mi", "200m", "64Mi")))
 	at := tree.layout.pod("a", corev1.PodQOSBurstable)
@@ -230,7 +230,7 @@ func TestTheCgroupOfAPodOfWhichNobodyToldFollowsItsContainers(t *testing.T) {
 	}
 }
 
-func TestAQuotaWaitsForAContainerThatHasMore(t *testing.T) {
+func TestQuotaWaitsForContainerWithMore(t *testing.T) {
 	tree := newTree(t)
 	ensure(t, tree, called("a", size("100m", "32Mi", "400m", "64Mi")))
 	at := tree.layout.pod("a", corev1.PodQOSBurstable)
@@ -252,7 +252,7 @@ func TestAQuotaWaitsForAContainerThatHasMore(t *testing.T) {
 	equal(t, "the quota after", tree.quotaOf(at), "20000")
 }
 
-func TestAMemoryLimitBelowWhatThePodUsesChangesNothing(t *testing.T) {
+func TestPodMemoryLimitBelowUsageIsRefused(t *testing.T) {
 	tree := newTree(t)
 	p := called("a", size("100m", "32Mi", "200m", "64Mi"))
 	ensure(t, tree, p)
@@ -286,7 +286,7 @@ func TestAMemoryLimitBelowWhatThePodUsesChangesNothing(t *testing.T) {
 	equal(t, "memory", tree.memoryOf(at), fmt.Sprint(64<<20))
 }
 
-func TestACgroupGoesOnlyWithItsPod(t *testing.T) {
+func TestBusyCgroupIsRemovedOnlyWithItsPod(t *testing.T) {
 	tree := newTree(t)
 	p := called("a", size("", "", "", ""))
 	ensure(t, tree, p)
@@ -319,7 +319,7 @@ func TestACgroupGoesOnlyWithItsPod(t *testing.T) {
 	}
 }
 
-func TestEmptyCgroupsOfPodsThatNobodyKnowsAreRemoved(t *testing.T) {
+func TestEmptyOrphanCgroupsAreRemoved(t *testing.T) {
 	tree := newTree(t)
 	known := called("known", size("1", "", "", ""))
 	var all []*corev1.Pod

@@ -12,7 +12,8 @@ import (
 	"github.com/opencontainers/cgroups"
 )
 
-// found is a tree that was never begun, in a folder that stands for the hierarchy of cgroup v2 and has these cgroups in it.
+// found is a tree that was never begun, in a folder that stands for the hierarchy of cgroup v2 and has these cgroups in
+// it.
 func found(t *testing.T, opts Options, has ...string) *Tree {
 	t.Helper()
 	top := t.TempDir()
@@ -24,7 +25,7 @@ func found(t *testing.T, opts Options, has ...string) *Tree {
 	return &Tree{opts: opts, log: slog.New(slog.DiscardHandler), unified: true, mounts: map[string]string{"": top}, known: map[string]bool{}, pods: map[string]*entry{}}
 }
 
-func TestATreeThatCannotBeMadeIsNeverDue(t *testing.T) {
+func TestUnusableTreeIsNotInitialized(t *testing.T) {
 	tree := found(t, Options{}, "kubepods/burstable/poda")
 	if !tree.ShouldInit() || !tree.Has("a") {
 		t.Error("what an earlier run left is not seen")
@@ -35,7 +36,7 @@ func TestATreeThatCannotBeMadeIsNeverDue(t *testing.T) {
 	}
 }
 
-func TestAPodThatHasNoCgroupIsToldFromOneThatHas(t *testing.T) {
+func TestHasFindsPodCgroupBeforeInit(t *testing.T) {
 	tree := found(t, Options{All: true}, "kubepods/burstable/poda", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podb_c.slice")
 	for uid, want := range map[string]bool{"a": true, "b-c": true, "b_c": false, "b": false, "..": false, "": false} {
 		if tree.Has(uid) != want {
@@ -44,7 +45,7 @@ func TestAPodThatHasNoCgroupIsToldFromOneThatHas(t *testing.T) {
 	}
 }
 
-func TestACgroupThatCannotBeMadeNamesWhatIsLeftToTry(t *testing.T) {
+func TestUncreatableCgroupErrorNamesRemedy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -58,15 +59,16 @@ func TestACgroupThatCannotBeMadeNamesWhatIsLeftToTry(t *testing.T) {
 	}
 }
 
-func TestWithoutAHierarchyThereIsNoCgroup(t *testing.T) {
+func TestTreeNeedsHierarchy(t *testing.T) {
 	tree := &Tree{mounts: map[string]string{"devices": t.TempDir()}}
 	if err := tree.checkWritable(); err == nil || !strings.Contains(err.Error(), "cpu, cpuset, memory, pids") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestAProcessThatCannotBeNamedIsNotKilled: cgroup v2 shows those outside of the agent's PID namespace as 0, which is its own group to kill(2).
-func TestAProcessThatCannotBeNamedIsNotKilled(t *testing.T) {
+// TestProcessOfOtherPIDNamespaceIsNotKilled: cgroup v2 shows those outside of the agent's PID namespace as 0, which is
+// its own group to kill(2).
+func TestProcessOfOtherPIDNamespaceIsNotKilled(t *testing.T) {
 	// Should the signal be sent, it ends this program only.
 	if err := syscall.Setpgid(0, 0); err != nil {
 		t.Fatal(err)

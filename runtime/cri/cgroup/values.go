@@ -12,12 +12,12 @@ import (
 const (
 	SharesPerCPU = 1024
 	MilliPerCPU  = 1000
-	// PeriodMicros is the time to which every quota is, in microseconds.
+	// PeriodMicros is the period of every quota, in microseconds.
 	PeriodMicros = 100_000
 )
 
-// Bounds of the CPU controller: of shares and weights and, in microseconds, of a quota, as the kernel has them (kubelet:
-// MinShares, MaxShares, MinQuotaPeriod).
+// Bounds of the CPU controller: of shares and weights and, in microseconds, of a quota, as the kernel has them
+// (kubelet: MinShares, MaxShares, MinQuotaPeriod).
 const (
 	minShares = 2
 	maxShares = 262144
@@ -25,9 +25,9 @@ const (
 	minQuota  = 1_000
 )
 
-// Values is what a cgroup holds its processes to. A zero is not written, so that a new cgroup has no such limit.
+// Values are the limits of a cgroup. A zero is not written, so a new cgroup has no such limit.
 type Values struct {
-	// Shares are CPU shares of cgroup v1, 2 to 262144; on v2 the weight that stands for them is written.
+	// Shares are CPU shares of cgroup v1, 2 to 262144; on v2 the corresponding weight is written.
 	Shares uint64
 	// QuotaMicros is the CPU time in each PeriodMicros.
 	QuotaMicros  int64
@@ -36,14 +36,14 @@ type Values struct {
 	Pids         int64
 }
 
-// OfNode are the values of the cgroup of all pods together: thousandths of a CPU, bytes of memory, processes. Zero bytes or processes set no
-// bound.
+// OfNode returns the values of the cgroup of all pods together, from thousandths of a CPU, bytes of memory and
+// processes. Zero bytes or processes set no limit.
 func OfNode(milliCPU, memoryBytes, pids int64) Values {
 	return Values{Shares: SharesOf(milliCPU), MemoryBytes: memoryBytes, Pids: pids}
 }
 
-// OfPod are the values of a pod's cgroup, from what is allocated to it (kubelet: ResourceConfigForPod). A limit of the sum counts only where
-// the pod, or each of its containers, has one: one that has none may use what is there.
+// OfPod returns the values of a pod's cgroup, from its allocated resources (kubelet: ResourceConfigForPod). The pod is
+// limited only if it or every container has a limit: a container without one may use what is there.
 func OfPod(p *corev1.Pod) Values {
 	all := resourcehelper.PodResourcesOptions{}
 	requests, limits := resourcehelper.PodRequests(p, all), resourcehelper.PodLimits(p, all)
@@ -52,7 +52,8 @@ func OfPod(p *corev1.Pod) Values {
 	case corev1.PodQOSBestEffort:
 		return Values{Shares: minShares}
 	case corev1.PodQOSGuaranteed:
-		v.QuotaMicros, v.PeriodMicros, v.MemoryBytes = QuotaOf(limits.Cpu().MilliValue()), PeriodMicros, limits.Memory().Value()
+		v.QuotaMicros, v.PeriodMicros = QuotaOf(limits.Cpu().MilliValue()), PeriodMicros
+		v.MemoryBytes = limits.Memory().Value()
 	default:
 		if hasLimit(p, corev1.ResourceCPU) {
 			v.QuotaMicros, v.PeriodMicros = QuotaOf(limits.Cpu().MilliValue()), PeriodMicros
@@ -64,7 +65,7 @@ func OfPod(p *corev1.Pod) Values {
 	return v
 }
 
-// hasLimit tells whether a pod has a limit for a resource, or every one of its containers.
+// hasLimit reports whether a pod, or every one of its containers, has a limit for a resource.
 func hasLimit(p *corev1.Pod, of corev1.ResourceName) bool {
 	if resourcehelper.IsPodLevelResourcesSet(p) {
 		if q := p.Spec.Resources.Limits[of]; !q.IsZero() {
@@ -81,12 +82,13 @@ func hasLimit(p *corev1.Pod, of corev1.ResourceName) bool {
 	return true
 }
 
-// SharesOf are the shares, 2 to 262144, that stand for thousandths of a CPU.
+// SharesOf returns the shares, 2 to 262144, for thousandths of a CPU.
 func SharesOf(milli int64) uint64 {
 	return uint64(min(max(milli*SharesPerCPU/MilliPerCPU, minShares), maxShares))
 }
 
-// QuotaOf is the CPU time in each PeriodMicros, in microseconds, that thousandths of a CPU are: at least 1000, and 0, no bound, for none.
+// QuotaOf returns the CPU time in each PeriodMicros, in microseconds, for thousandths of a CPU: at least 1000, and 0,
+// no limit, for 0.
 func QuotaOf(milli int64) int64 {
 	if milli == 0 {
 		return 0
@@ -94,12 +96,12 @@ func QuotaOf(milli int64) int64 {
 	return max(milli*PeriodMicros/MilliPerCPU, minQuota)
 }
 
-// weightOf is the weight of cgroup v2, 1 to 10000, that stands for shares of v1 (KEP-2254).
+// weightOf returns the weight of cgroup v2, 1 to 10000, for shares of v1 (KEP-2254).
 func weightOf(shares uint64) uint64 {
 	return min(1+(shares-minShares)*(maxWeight-1)/(maxShares-minShares), maxWeight)
 }
 
-// resources are the values as the library takes them.
+// resources returns the values for the cgroups library.
 func (v Values) resources(unified bool) *cgroups.Resources {
 	r := &cgroups.Resources{
 		SkipDevices: true, SkipFreezeOnSet: true,
@@ -118,7 +120,7 @@ func (v Values) resources(unified bool) *cgroups.Resources {
 	return r
 }
 
-// widened are the values that hold both before and after a change: of each the larger one, and none if one of them has none.
+// widened returns the limits that hold both before and after a change: the larger of each, and none if one is missing.
 func widened(from, to Values) Values {
 	wider := func(a, b int64) int64 {
 		if a == 0 || b == 0 {

@@ -33,7 +33,7 @@ func podOf(whole *corev1.ResourceRequirements, containers ...corev1.ResourceRequ
 	return p
 }
 
-func TestAPodsCgroupHoldsTheSumOfItsContainers(t *testing.T) {
+func TestPodCgroupSumsContainers(t *testing.T) {
 	whole := size("1", "1Gi", "2", "2Gi")
 	overhead := podOf(nil, size("1", "1Gi", "1", "1Gi"))
 	overhead.Spec.Overhead = list("500m", "64Mi")
@@ -57,7 +57,7 @@ func TestAPodsCgroupHoldsTheSumOfItsContainers(t *testing.T) {
 	}
 }
 
-func TestValuesAreWrittenAsTheHierarchyTakesThem(t *testing.T) {
+func TestValuesFitCgroupVersion(t *testing.T) {
 	v := Values{Shares: 1024, QuotaMicros: 50_000, PeriodMicros: 100_000, MemoryBytes: 1 << 20, Pids: 7}
 	one, two := v.resources(false), v.resources(true)
 	if one.CpuShares != 1024 || one.CpuWeight != 0 || one.CpuQuota != 50_000 || one.CpuPeriod != 100_000 || one.Memory != 1<<20 || *one.PidsLimit != 7 {
@@ -76,7 +76,7 @@ func TestValuesAreWrittenAsTheHierarchyTakesThem(t *testing.T) {
 	}
 }
 
-func TestWhatGrowsComesBeforeTheContainersAndWhatShrinksAfter(t *testing.T) {
+func TestWidenedKeepsLargerLimits(t *testing.T) {
 	from := Values{Shares: 100, QuotaMicros: 50_000, PeriodMicros: 100_000, MemoryBytes: 10}
 	to := Values{Shares: 50, QuotaMicros: 80_000, PeriodMicros: 100_000, MemoryBytes: 5}
 	if got, want := widened(from, to), (Values{Shares: 100, QuotaMicros: 80_000, PeriodMicros: 100_000, MemoryBytes: 10}); got != want {
@@ -87,7 +87,7 @@ func TestWhatGrowsComesBeforeTheContainersAndWhatShrinksAfter(t *testing.T) {
 	}
 }
 
-func TestCgroupsStandWhereTheKubeletPutsThem(t *testing.T) {
+func TestCgroupPathsMatchKubelet(t *testing.T) {
 	guaranteed, burstable, none := podOf(nil, size("1", "1Gi", "1", "1Gi")), podOf(nil, size("1", "", "", "")), podOf(nil)
 	for _, c := range []struct {
 		layout Layout
@@ -108,7 +108,7 @@ func TestCgroupsStandWhereTheKubeletPutsThem(t *testing.T) {
 	}
 }
 
-func TestAUIDThatCannotBePartOfANameIsRefused(t *testing.T) {
+func TestUnusableUIDIsRefused(t *testing.T) {
 	for uid, layouts := range map[string][]Layout{
 		"a_b": {{Systemd: true}}, "": {{}, {Systemd: true}}, "..": {{}}, "a/b": {{}, {Systemd: true}},
 	} {
@@ -123,7 +123,7 @@ func TestAUIDThatCannotBePartOfANameIsRefused(t *testing.T) {
 	}
 }
 
-func TestThePodOfACgroupIsFoundByItsName(t *testing.T) {
+func TestUIDOfCgroupName(t *testing.T) {
 	for _, l := range []Layout{{}, {Systemd: true}} {
 		found := map[string]string{}
 		for _, qos := range classes {

@@ -1,3 +1,3 @@
-// Package health asks the container runtime how it is and tells every change, and only changes. It may not judge: that
-// a runtime which is not ready holds up calls, and which, is the actors' business. Start reading at Check in health.go.
+// Package health polls the container runtime's health and reports every change. It decides nothing: actors decide which
+// calls wait for a runtime that is not ready. Start reading at Check in health.go.
 package health

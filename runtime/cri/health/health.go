@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// DefaultPeriod is how often the runtime is asked; the kubelet's sync of the runtime's state: 5 s.
+	// DefaultPeriod is the polling period, as the kubelet's runtime state sync: 5 s.
 	DefaultPeriod = 5 * time.Second
-	// DefaultTimeout bounds one question.
+	// DefaultTimeout bounds one poll.
 	DefaultTimeout = 10 * time.Second
-	// maxMessageBytes bounds what is told of an unready runtime.
+	// maxMessageBytes bounds the message about an unready runtime.
 	maxMessageBytes = 4 << 10
 )
 
 // Options configure a Monitor; Conn and Sink must be set.
 type Options struct {
 	Conn grpc.ClientConnInterface
-	// Sink hears of every change. An error ends Run.
+	// Sink receives every change. An error ends Run.
 	Sink func(context.Context, *journaletv1.RuntimeHealthChanged) error
-	// Last is what the journal already knows; nil: nothing, so that the first answer is told.
+	// Last is the health in the journal. With nil, the first poll is reported.
 	Last *journaletv1.RuntimeHealthChanged
 	// Period and Timeout default to DefaultPeriod and DefaultTimeout.
 	Period, Timeout time.Duration
@@ -38,16 +38,16 @@ type Options struct {
 	Log             *slog.Logger
 }
 
-// Monitor asks the runtime for its health. Check and Run may not be called at the same time.
+// Monitor polls the runtime's health. Check and Run may not be called at the same time.
 type Monitor struct {
 	opts Options
 	rt   runtimeapi.RuntimeServiceClient
 	last *journaletv1.RuntimeHealthChanged
-	// name and version are asked for again after every time without an answer: the runtime may have been upgraded.
+	// name and version are read again after every failed poll: the runtime may have been upgraded.
 	name, version string
 }
 
-// New makes a monitor and asks nothing yet.
+// New returns a monitor. It calls nothing yet.
 func New(opts Options) *Monitor {
 	if opts.Conn == nil || opts.Sink == nil {
 		panic("health: Options needs Conn and Sink")
@@ -64,11 +64,10 @@ func New(opts Options) *Monitor {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Monitor{opts: opts, rt: runtimeapi.NewRuntimeServiceClient(opts.Conn), last: opts.Last}
-	return m
+	return &Monitor{opts: opts, rt: runtimeapi.NewRuntimeServiceClient(opts.Conn), last: opts.Last}
 }
 
-// Run asks until ctx ends, and tells every change. It returns ctx's error or the sink's.
+// Run polls until ctx ends, and reports every change. It returns ctx's error or the sink's.
 func (m *Monitor) Run(ctx context.Context) error {
 	for {
 		now, err := m.Check(ctx)
@@ -77,7 +76,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		}
 		if m.last == nil || !proto.Equal(now, m.last) {
 			if err := m.opts.Sink(ctx, now); err != nil {
-				return fmt.Errorf("tell the runtime's health: %w", err)
+				return fmt.Errorf("report the runtime's health: %w", err)
 			}
 			m.opts.Log.Info("runtime health", "runtimeReady", now.GetRuntimeReady(), "networkReady", now.GetNetworkReady(),
 				"runtime", now.GetRuntimeName(), "version", now.GetRuntimeVersion(), "message", now.GetMessage())
@@ -89,13 +88,13 @@ func (m *Monitor) Run(ctx context.Context) error {
 	}
 }
 
-// Check asks once. A runtime that does not answer in time is not ready; the only error is the end of ctx.
+// Check polls once. A runtime that does not respond in time is not ready. The only error is ctx's.
 func (m *Monitor) Check(ctx context.Context) (*journaletv1.RuntimeHealthChanged, error) {
-	asking, cancel := context.WithTimeout(ctx, m.opts.Timeout)
+	callCtx, cancel := context.WithTimeout(ctx, m.opts.Timeout)
 	defer cancel()
-	st, err := m.rt.Status(asking, &runtimeapi.StatusRequest{})
+	st, err := m.rt.Status(callCtx, &runtimeapi.StatusRequest{})
 	if err == nil && m.name == "" {
-		v, verr := m.rt.Version(asking, &runtimeapi.VersionRequest{})
+		v, verr := m.rt.Version(callCtx, &runtimeapi.VersionRequest{})
 		if err = verr; err == nil {
 			m.name, m.version = v.GetRuntimeName(), v.GetRuntimeVersion()
 		}
@@ -105,15 +104,15 @@ func (m *Monitor) Check(ctx context.Context) (*journaletv1.RuntimeHealthChanged,
 	}
 	out := &journaletv1.RuntimeHealthChanged{}
 	if err != nil {
-		// What it was is kept, so that an outage does not read as a change of runtime.
+		// Name and version stay, so that an outage does not look like another runtime.
 		out.RuntimeName, out.RuntimeVersion = m.last.GetRuntimeName(), m.last.GetRuntimeVersion()
 		m.name, m.version = "", ""
-		out.Message = "the container runtime does not answer; is it running?"
+		out.Message = "the container runtime does not respond; is it running?"
 		if s, ok := status.FromError(err); ok {
-			// The code and not the text, which differs from one try to the next and would make every try a change.
+			// The code and not the message, which differs between polls and would make every poll a change.
 			out.Message += " (" + s.Code().String() + ")"
 		}
-		m.opts.Log.Debug("no answer from the runtime", "error", err)
+		m.opts.Log.Debug("no response from the runtime", "error", err)
 		return out, nil
 	}
 	out.RuntimeName, out.RuntimeVersion = m.name, m.version
@@ -122,22 +121,22 @@ func (m *Monitor) Check(ctx context.Context) (*journaletv1.RuntimeHealthChanged,
 }
 
 func conditions(st *runtimeapi.RuntimeStatus) (runtimeReady, networkReady bool, message string) {
-	var wrong []string
-	see := func(kind string) bool {
+	var problems []string
+	ready := func(kind string) bool {
 		for _, c := range st.GetConditions() {
 			if c.GetType() != kind {
 				continue
 			}
 			if !c.GetStatus() {
-				wrong = append(wrong, fmt.Sprintf("%s=false reason:%s message:%s", kind, c.GetReason(), c.GetMessage()))
+				problems = append(problems, fmt.Sprintf("%s=false reason:%s message:%s", kind, c.GetReason(), c.GetMessage()))
 			}
 			return c.GetStatus()
 		}
-		wrong = append(wrong, fmt.Sprintf("the runtime does not tell its condition %s", kind))
+		problems = append(problems, fmt.Sprintf("the runtime does not report its condition %s", kind))
 		return false
 	}
-	runtimeReady, networkReady = see(runtimeapi.RuntimeReady), see(runtimeapi.NetworkReady)
-	message = strings.Join(wrong, "; ")
+	runtimeReady, networkReady = ready(runtimeapi.RuntimeReady), ready(runtimeapi.NetworkReady)
+	message = strings.Join(problems, "; ")
 	if len(message) > maxMessageBytes {
 		message = strings.ToValidUTF8(message[:maxMessageBytes], "")
 	}

@@ -28,7 +28,7 @@ func (g gate) AfterFunc(_ time.Duration, f func()) func() bool {
 	return func() bool { close(stop); return true }
 }
 
-func TestOnlyChangesAreTold(t *testing.T) {
+func TestHealthReportsOnlyChanges(t *testing.T) {
 	r := sim.New(sim.Options{})
 	t.Cleanup(r.Close)
 	conn, err := r.Dial()
@@ -58,7 +58,7 @@ func TestOnlyChangesAreTold(t *testing.T) {
 	}
 	remove := r.Inject(sim.Fault{Method: "Status", Hang: true})
 	g.tick <- struct{}{}
-	if h = <-told; h.GetRuntimeReady() || h.GetNetworkReady() || h.GetRuntimeName() != sim.RuntimeName || !strings.Contains(h.GetMessage(), "does not answer") {
+	if h = <-told; h.GetRuntimeReady() || h.GetNetworkReady() || h.GetRuntimeName() != sim.RuntimeName || !strings.Contains(h.GetMessage(), "does not respond") {
 		t.Errorf("told %v", h)
 	}
 	remove()

@@ -7,7 +7,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-func TestAContainersStateNeverGoesBack(t *testing.T) {
+func TestContainerStateOnlyAdvances(t *testing.T) {
 	const (
 		none    = journaletv1.ContainerState_CONTAINER_STATE_UNSPECIFIED
 		created = journaletv1.ContainerState_CONTAINER_STATE_CREATED
@@ -26,7 +26,7 @@ func TestAContainersStateNeverGoesBack(t *testing.T) {
 	}
 }
 
-func TestTheEndOfALogIsReadAsText(t *testing.T) {
+func TestTailOfLogReturnsText(t *testing.T) {
 	const at = "2026-01-02T03:04:05.678901234Z"
 	got := tailOfLog([]byte("05.6Z stdout F cut\n" + at + " stdout F one\n" + at + " stderr P tw\n" + at + " stderr F o\n\n"))
 	if got != "one\ntwo\n" {

@@ -176,7 +176,7 @@ func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig))
 	return sandbox, container
 }
 
-func TestAPodsLifeIsToldAndOthersAreNot(t *testing.T) {
+func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	r := newRig(t)
 	r.start("foreign", "a kubelet", nil)
 	sandbox, container := r.start("u1", agent, nil)
@@ -221,7 +221,7 @@ func TestAPodsLifeIsToldAndOthersAreNot(t *testing.T) {
 	}
 }
 
-func TestAnEventMakesItLookAtOnce(t *testing.T) {
+func TestEventTriggersInspection(t *testing.T) {
 	r := newRig(t)
 	r.run() // the clock stands still: no second relist
 	for tries := 0; r.runtime.Subscribers() == 0; tries++ {
@@ -239,7 +239,7 @@ func TestAnEventMakesItLookAtOnce(t *testing.T) {
 	r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED))
 }
 
-func TestARelistFindsWhatNoEventTold(t *testing.T) {
+func TestRelistFindsChangeWithoutEvent(t *testing.T) {
 	r := newRig(t)
 	r.runtime.Inject(sim.Fault{Method: "GetContainerEvents", Err: status.Error(codes.Unimplemented, "no events")})
 	r.run()
@@ -256,7 +256,7 @@ func TestARelistFindsWhatNoEventTold(t *testing.T) {
 	}
 }
 
-func TestWhatTheJournalKnowsIsNotToldAgain(t *testing.T) {
+func TestSeededObservationIsNotReportedAgain(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)
 	stop := r.run()
@@ -285,7 +285,7 @@ func TestWhatTheJournalKnowsIsNotToldAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsExpectedIsToldEvenIfItIsNothingNew(t *testing.T) {
+func TestExpectedInspectionIsReportedUnchanged(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)
 	r.run()
@@ -308,7 +308,7 @@ func TestWhatIsExpectedIsToldEvenIfItIsNothingNew(t *testing.T) {
 	}
 }
 
-func TestWhatIsUncertainIsToldOnceEvenIfItIsNothing(t *testing.T) {
+func TestExpectedEmptyInspectionIsReportedOnce(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)
 	r.pleg.Expect("u1")
@@ -333,7 +333,7 @@ func TestWhatIsUncertainIsToldOnceEvenIfItIsNothing(t *testing.T) {
 	}
 }
 
-func TestAtIdleARelistIsTwoCalls(t *testing.T) {
+func TestIdleRelistIsTwoCalls(t *testing.T) {
 	r := newRig(t)
 	for i := range 5 {
 		r.start(fmt.Sprintf("u%d", i), agent, nil)
@@ -355,7 +355,7 @@ func TestAtIdleARelistIsTwoCalls(t *testing.T) {
 	}
 }
 
-func TestAPodThatHangsTheRuntimeHoldsUpNoOther(t *testing.T) {
+func TestHangingPodDelaysNoOther(t *testing.T) {
 	r := newRig(t)
 	var hung []string
 	for i := range 12 {
@@ -393,7 +393,7 @@ func TestAPodThatHangsTheRuntimeHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestAnUntoldObservationIsToldAgain(t *testing.T) {
+func TestFailedReportIsRepeated(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)
 	tries := make(chan *journaletv1.PodObserved, 10)
@@ -415,7 +415,7 @@ func TestAnUntoldObservationIsToldAgain(t *testing.T) {
 	}
 }
 
-func TestARelistThatDoesNotGetThroughIsUnhealthy(t *testing.T) {
+func TestFailingRelistIsUnhealthy(t *testing.T) {
 	r := newRig(t)
 	if r.pleg.Healthy() == nil {
 		t.Error("healthy before it runs")
@@ -473,7 +473,7 @@ func TestTerminationMessages(t *testing.T) {
 	}
 }
 
-func TestWhatAContainerMayUseIsToldOfOneThatNoCallIsKnownToHaveMade(t *testing.T) {
+func TestResourcesAreReportedOfContainersOfUnknownIntents(t *testing.T) {
 	r := newRig(t)
 	limited := func(c *runtimeapi.ContainerConfig) {
 		c.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuShares: 204, CpuPeriod: 100_000, CpuQuota: 30_000, MemoryLimitInBytes: 64 << 20}

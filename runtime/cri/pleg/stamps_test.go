@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestTheOrderOfLooksAndCallsDoesNotFollowTheClock: a look that began after a call ended has the greater stamp, and one that began
+// TestStampsOrderInspectionsAndCallsWithoutClock: a look that began after a call ended has the greater stamp, and one that began
 // before it the smaller one, wherever the clock is set in between.
-func TestTheOrderOfLooksAndCallsDoesNotFollowTheClock(t *testing.T) {
+func TestStampsOrderInspectionsAndCallsWithoutClock(t *testing.T) {
 	wall := time.Unix(100, 0)
 	s := NewStamps(func() time.Time { return wall })
 	ended := func() time.Time {
@@ -36,8 +36,8 @@ func TestTheOrderOfLooksAndCallsDoesNotFollowTheClock(t *testing.T) {
 	}
 }
 
-// TestAnOutcomeCarriesAStampOnlyWhereTheClockDoesNotTell: usually the record's own time says it, and the stamp costs nothing.
-func TestAnOutcomeCarriesAStampOnlyWhereTheClockDoesNotTell(t *testing.T) {
+// TestOutcomeHasStampOnlyIfClockIsNotAhead: usually the record's own time says it, and the stamp costs nothing.
+func TestOutcomeHasStampOnlyIfClockIsNotAhead(t *testing.T) {
 	wall := time.Unix(100, 0)
 	s := NewStamps(func() time.Time { return wall })
 	for range 3 {
@@ -58,9 +58,9 @@ func TestAnOutcomeCarriesAStampOnlyWhereTheClockDoesNotTell(t *testing.T) {
 	}
 }
 
-// TestStampsCompareTheTimeOfDay: two readings of the real clock compare by their monotonic parts, which nobody sets; in the journal
+// TestStampsCompareTimeOfDay: two readings of the real clock compare by their monotonic parts, which nobody sets; in the journal
 // they have none.
-func TestStampsCompareTheTimeOfDay(t *testing.T) {
+func TestStampsCompareTimeOfDay(t *testing.T) {
 	s := NewStamps(time.Now)
 	s.InspectionBegan()
 	if s.last != s.last.Round(0) {
@@ -71,8 +71,8 @@ func TestStampsCompareTheTimeOfDay(t *testing.T) {
 	}
 }
 
-// TestNoTwoStampsAreOne, given on several goroutines.
-func TestNoTwoStampsAreOne(t *testing.T) {
+// TestStampsAreUnique, given on several goroutines.
+func TestStampsAreUnique(t *testing.T) {
 	s := NewStamps(func() time.Time { return time.Unix(1, 0) })
 	var mu sync.Mutex
 	seen := map[time.Time]bool{}

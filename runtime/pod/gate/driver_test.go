@@ -67,7 +67,7 @@ func (r *rig) tells(want ...string) {
 	}
 }
 
-func TestOnlyWhatIsNewIsTold(t *testing.T) {
+func TestGatesReportOnlyChanges(t *testing.T) {
 	r := newRig(t)
 	r.write("u", "a/b: True\n")
 	if r.d.readAll(t.Context()) {
@@ -97,7 +97,7 @@ func TestOnlyWhatIsNewIsTold(t *testing.T) {
 	r.tells()
 }
 
-func TestWhatWasToldBeforeARestartIsNotToldAgain(t *testing.T) {
+func TestSeededGatesAreNotReportedAgain(t *testing.T) {
 	r := newRig(t)
 	r.write("u", "a: True\n")
 	r.write("v", "a: True\n")
@@ -110,7 +110,7 @@ func TestWhatWasToldBeforeARestartIsNotToldAgain(t *testing.T) {
 }
 
 // A pod takes nothing while it has no gates: when it has some again, what it knows may be old.
-func TestAPodThatHasGatesAgainIsToldInAnyCase(t *testing.T) {
+func TestPodWithGatesAgainIsAlwaysReported(t *testing.T) {
 	r := newRig(t)
 	r.write("u", "a: True\n")
 	r.set("u", "a")
@@ -134,7 +134,7 @@ func TestAPodThatHasGatesAgainIsToldInAnyCase(t *testing.T) {
 	r.tells("v:")
 }
 
-func TestNoLinkLeadsOutOfAPodsFolder(t *testing.T) {
+func TestLinkOutOfPodDirectoryIsNotFollowed(t *testing.T) {
 	r := newRig(t)
 	r.set("u", "a")
 	r.set("v", "a")
@@ -147,7 +147,7 @@ func TestNoLinkLeadsOutOfAPodsFolder(t *testing.T) {
 	r.tells()
 }
 
-func TestAFileThatCannotBeReadIsToldOnceWithItsPlace(t *testing.T) {
+func TestUnreadableFileIsLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	r := newRig(t)
 	r.d.opts.Log = slog.New(slog.NewTextHandler(&log, nil))

@@ -35,7 +35,7 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-func TestAProbeRunsAfterItsDelayAndThenByItsPeriodWithoutDrift(t *testing.T) {
+func TestProbeRunsAfterDelayThenByPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) {
@@ -52,7 +52,7 @@ func TestAProbeRunsAfterItsDelayAndThenByItsPeriodWithoutDrift(t *testing.T) {
 	})
 }
 
-func TestARunLongerThanThePeriodIsNotDoubledAndStaysInItsRow(t *testing.T) {
+func TestSlowRunSkipsPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) {
@@ -68,7 +68,7 @@ func TestARunLongerThanThePeriodIsNotDoubledAndStaysInItsRow(t *testing.T) {
 	})
 }
 
-func TestAFirstRunIsOnTimeAndLaterOnesShareMomentsWithOthers(t *testing.T) {
+func TestFirstRunIsOnTimeAndLaterRunsShareGrid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		for _, name := range []string{"a", "b", "c"} {
@@ -95,7 +95,7 @@ func TestAFirstRunIsOnTimeAndLaterOnesShareMomentsWithOthers(t *testing.T) {
 	})
 }
 
-func TestOnlyAChangeIsToldInTheKubeletsWords(t *testing.T) {
+func TestProbeReportsOnlyChangesInKubeletWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.command = func(_ context.Context, _ string, n int) (*runtimeapi.ExecSyncResponse, error) {
@@ -124,7 +124,7 @@ func TestOnlyAChangeIsToldInTheKubeletsWords(t *testing.T) {
 	})
 }
 
-func TestALivenessProbeThatFailedAndAStartupProbeThatIsOverAreRunNoMore(t *testing.T) {
+func TestFailedLivenessAndFinishedStartupProbesStop(t *testing.T) {
 	for _, kind := range []journaletv1.ProbeKind{startup, liveness} {
 		for code, want := range map[int32]int{0: 1, 1: 1} {
 			t.Run(fmt.Sprint(Title(kind), code), func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestALivenessProbeThatFailedAndAStartupProbeThatIsOverAreRunNoMore(t *testi
 	}
 }
 
-func TestNothingIsToldAgainAndNoDelayWaitedTwiceAfterARestart(t *testing.T) {
+func TestRestartRepeatsNoReportAndNoDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		for _, name := range []string{"old", "young", "open"} {
@@ -179,7 +179,7 @@ func TestNothingIsToldAgainAndNoDelayWaitedTwiceAfterARestart(t *testing.T) {
 	})
 }
 
-func TestProbesAreSpreadOverTheirPeriodAfterARestart(t *testing.T) {
+func TestRestartSpreadsProbesOverPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		d := w.driver()
@@ -219,7 +219,7 @@ func hanging() *world {
 }
 
 // Three times as many as there are workers begin to hang together, for a minute each.
-func TestProbesThatHangHoldUpNoneThatAnswer(t *testing.T) {
+func TestHangingProbesDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := hanging()
 		d := w.driver()
@@ -259,7 +259,7 @@ func TestProbesThatHangHoldUpNoneThatAnswer(t *testing.T) {
 }
 
 // With a worker in each lane: the first that hangs goes on in the slow lane, the second is ended and run again after it.
-func TestARunThatIsEndedForOthersIsRunAgainInFull(t *testing.T) {
+func TestCanceledRunIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := hanging()
 		d := New(Options{Conn: w, Manifest: w.manifest, Sink: w.sink, Workers: 1, SlowWorkers: 1})
@@ -289,7 +289,7 @@ func TestARunThatIsEndedForOthersIsRunAgainInFull(t *testing.T) {
 }
 
 // A pod whose probes all hang keeps no more than its share, also of those that hang.
-func TestAPodHoldsItsShareOfTheWorkersAndNoMore(t *testing.T) {
+func TestPodIsLimitedToItsShareOfWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := hanging()
 		d := w.driver()
@@ -318,7 +318,7 @@ func TestAPodHoldsItsShareOfTheWorkersAndNoMore(t *testing.T) {
 	})
 }
 
-func TestWhatIsEndedIsCancelledAndTellsNothing(t *testing.T) {
+func TestRemovedProbeIsCanceledAndNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		var cancelled atomic.Bool
@@ -340,7 +340,7 @@ func TestWhatIsEndedIsCancelledAndTellsNothing(t *testing.T) {
 	})
 }
 
-func TestARunOfWhichNothingIsLearntCountsForNothing(t *testing.T) {
+func TestUnknownRunDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.command = func(_ context.Context, _ string, n int) (*runtimeapi.ExecSyncResponse, error) {
@@ -369,7 +369,7 @@ func TestARunOfWhichNothingIsLearntCountsForNothing(t *testing.T) {
 	})
 }
 
-func TestAResultThatCouldNotBeToldIsToldByTheNextRun(t *testing.T) {
+func TestFailedReportIsRepeatedByNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.refuse = true
@@ -384,7 +384,7 @@ func TestAResultThatCouldNotBeToldIsToldByTheNextRun(t *testing.T) {
 	})
 }
 
-func TestAManifestThatCannotBeReadIsTriedAgain(t *testing.T) {
+func TestUnreadableManifestIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.lacking = true
@@ -404,7 +404,7 @@ func TestAManifestThatCannotBeReadIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestAProbeThatStaysAsItWasGoesOnWhenOthersAreSet(t *testing.T) {
+func TestUnchangedProbeContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.pod("a", kinds{liveness: exec(every(4)), readiness: exec(every(4))})
@@ -425,7 +425,7 @@ func TestAProbeThatStaysAsItWasGoesOnWhenOthersAreSet(t *testing.T) {
 	})
 }
 
-func TestNothingIsLeftOfAPodThatHasEnded(t *testing.T) {
+func TestTerminatedPodIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.pod("a", kinds{readiness: exec()})
@@ -443,7 +443,7 @@ func TestNothingIsLeftOfAPodThatHasEnded(t *testing.T) {
 	})
 }
 
-func TestAMessageIsBoundedAndText(t *testing.T) {
+func TestMessageIsBoundedUTF8(t *testing.T) {
 	for _, c := range []struct{ said, ends string }{
 		{strings.Repeat("x", 5000), "x"}, {strings.Repeat("é", 5000), "é"}, {"a" + strings.Repeat("日", 5000), "日"}, {"\xff\xfe", "\uFFFD"},
 	} {

@@ -42,7 +42,7 @@ func serve(t *testing.T, h http.HandlerFunc) (target, string) {
 
 var web = intstr.FromString("web")
 
-func TestStatusCodesRedirectsAndBodies(t *testing.T) {
+func TestHTTPGetResults(t *testing.T) {
 	to, host := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch code, err := strconv.Atoi(strings.Trim(r.URL.Path, "/")); {
 		case r.URL.Path == "/here":
@@ -82,7 +82,7 @@ func TestStatusCodesRedirectsAndBodies(t *testing.T) {
 	}
 }
 
-func TestARequestCarriesWhatTheManifestSaysAndWhatTheKubeletAdds(t *testing.T) {
+func TestHTTPGetSendsKubeletRequest(t *testing.T) {
 	var got *http.Request
 	to, host := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r })
 	ask := func(headers ...corev1.HTTPHeader) *http.Request {
@@ -100,7 +100,7 @@ func TestARequestCarriesWhatTheManifestSaysAndWhatTheKubeletAdds(t *testing.T) {
 		[]any{"example.com", "me", []string(nil), []string{"1", "2"}})
 }
 
-func TestHTTPSIsAskedWithoutALookAtTheCertificate(t *testing.T) {
+func TestHTTPSGetIgnoresCertificate(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(s.Close)
 	to, _ := targetAt(t, s.Listener.Addr().String())
@@ -114,7 +114,7 @@ func TestHTTPSIsAskedWithoutALookAtTheCertificate(t *testing.T) {
 	}
 }
 
-func TestAPortIsOneOfTheContainers(t *testing.T) {
+func TestProbePort(t *testing.T) {
 	to, _ := targetAt(t, "127.0.0.1:80")
 	for p, want := range map[intstr.IntOrString]string{
 		web: "", intstr.FromInt32(8080): "", intstr.FromString("other"): `port "other" not found`,
@@ -133,7 +133,7 @@ func TestAPortIsOneOfTheContainers(t *testing.T) {
 	}
 }
 
-func TestAConnectionIsEnoughForTCP(t *testing.T) {
+func TestTCPSocketNeedsConnectionOnly(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestAConnectionIsEnoughForTCP(t *testing.T) {
 	}
 }
 
-func TestTheHealthServiceIsAsked(t *testing.T) {
+func TestGRPCCheckCallsHealthService(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestTheHealthServiceIsAsked(t *testing.T) {
 	}
 }
 
-func TestACommandIsExpandedAndItsTimeoutIsAFailureThatDoesNotTellIt(t *testing.T) {
+func TestExecExpandsCommandAndHidesItOnTimeout(t *testing.T) {
 	w := newWorld()
 	var asked []string
 	d := New(Options{Conn: connFunc(func(ctx context.Context, req *runtimeapi.ExecSyncRequest) error {

@@ -38,7 +38,7 @@ func (r *road) begin() (n int) {
 	return n
 }
 
-func TestLanesShareOutTheWorkers(t *testing.T) {
+func TestLanesAssignWorkers(t *testing.T) {
 	t.Run("each its own", func(t *testing.T) {
 		r := newRoad(8, 4)
 		r.add(20, "slow%d", slow)
@@ -144,7 +144,7 @@ func TestLanesShareOutTheWorkers(t *testing.T) {
 	})
 }
 
-func TestASlowRunTookItsTimeoutOrMoreThanOthersWait(t *testing.T) {
+func TestPaceOf(t *testing.T) {
 	for _, c := range []struct {
 		took, timeout time.Duration
 		want          pace

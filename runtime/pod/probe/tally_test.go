@@ -2,7 +2,7 @@ package probe
 
 import "testing"
 
-func TestAThresholdIsReachedInARow(t *testing.T) {
+func TestTallyReachesThresholdInARow(t *testing.T) {
 	for name, c := range map[string]struct {
 		successes, failures int32
 		told                verdict

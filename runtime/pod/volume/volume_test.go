@@ -91,7 +91,7 @@ func mode(t *testing.T, path string) os.FileMode {
 	return info.Mode().Perm()
 }
 
-func TestEmptyDirsAreMadeOnceAndRemovedWithTheirContents(t *testing.T) {
+func TestEmptyDirsAreCreatedOnceAndRemoved(t *testing.T) {
 	d, m, dir := newTest(t)
 	pod := podWith(emptyDir("disk", "", ""), emptyDir("mem", corev1.StorageMediumMemory, "64Mi"))
 	for range 2 {
@@ -153,7 +153,7 @@ func TestNothingIsRemovedThroughAMount(t *testing.T) {
 	}
 }
 
-func TestCleanRemovesThePodsLogsAndLinksAndNoOthers(t *testing.T) {
+func TestCleanRemovesLogsAndLinksOfPodOnly(t *testing.T) {
 	d, _, dir := newTest(t)
 	logs, err := d.CreateLogDir("default", "web", "u1", "main")
 	if err != nil || mode(t, logs) != 0o755 {
@@ -184,7 +184,7 @@ func TestCleanRemovesThePodsLogsAndLinksAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestNamesDoNotWalkOut(t *testing.T) {
+func TestPathNamesAreRefused(t *testing.T) {
 	d, _, _ := newTest(t)
 	for _, bad := range []string{"", ".", "..", "a/b", "../../x"} {
 		if d.CreatePodDirs(bad) == nil {
@@ -199,7 +199,7 @@ func TestNamesDoNotWalkOut(t *testing.T) {
 	}
 }
 
-func TestFilesThatContainersMountAreOpenToTheirUsers(t *testing.T) {
+func TestMountedFilesAreAccessibleToAllUsers(t *testing.T) {
 	d, _, _ := newTest(t)
 	defer unix.Umask(unix.Umask(0o077))
 	hosts, err := d.WriteHosts("u1", []byte("a"))

@@ -15,9 +15,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// TestHoweverTheFolderGotThereTheSourceHoldsWhatAFreshReadingGives changes a folder in every way that editors, copies
+// TestSourceConvergesToFreshRead changes a folder in every way that editors, copies
 // and mounts do, and compares where it ends with one reading of the result.
-func TestHoweverTheFolderGotThereTheSourceHoldsWhatAFreshReadingGives(t *testing.T) {
+func TestSourceConvergesToFreshRead(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))

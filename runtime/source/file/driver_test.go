@@ -250,7 +250,7 @@ func (w *world) expect(want string) *journaletv1.ManifestsRead {
 	return f
 }
 
-func TestFirstReadingIsOneWholeFactAndChangesFollow(t *testing.T) {
+func TestFirstReadIsOneSyncedFactAndChangesFollow(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
 	write(t, filepath.Join(dir, "a.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"x"}]}}`)
@@ -285,7 +285,7 @@ func TestFirstReadingIsOneWholeFactAndChangesFollow(t *testing.T) {
 	}
 }
 
-func TestWhatTheJournalKnowsIsNotHandedOverAgain(t *testing.T) {
+func TestSeededContentIsNotEmittedAgain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))
 	write(t, filepath.Join(dir, "broken.yaml"), pod("keeps", "x:1"))
@@ -307,14 +307,14 @@ func TestWhatTheJournalKnowsIsNotHandedOverAgain(t *testing.T) {
 	}
 }
 
-func TestSeedThatWasNeverCompleteIsCompletedOnce(t *testing.T) {
+func TestUnsyncedSeedIsSyncedOnce(t *testing.T) {
 	dir := t.TempDir()
 	w := newWorld(t, dir, &journaletv1.SourceState{Name: messages.FileSource}).start()
 	w.expect("complete")
 	w.quiet(dir)
 }
 
-func TestAFactThatItsSourceHasNotHandledYetCounts(t *testing.T) {
+func TestPendingFactCounts(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
 	write(t, path, pod("a", "x:1"))
@@ -326,7 +326,7 @@ func TestAFactThatItsSourceHasNotHandledYetCounts(t *testing.T) {
 	second.start().expect("a.yaml a-n1, complete")
 }
 
-func TestTouchAndRewriteOfTheSameContentEmitNothing(t *testing.T) {
+func TestTouchAndRewriteOfSameContentEmitNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
 	write(t, path, pod("a", "x:1"))
@@ -342,7 +342,7 @@ func TestTouchAndRewriteOfTheSameContentEmitNothing(t *testing.T) {
 	w.quiet(dir)
 }
 
-func TestOneBadFileKeepsNoOtherOut(t *testing.T) {
+func TestBadFileAffectsNoOther(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), "a: [")
 	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
@@ -361,7 +361,7 @@ func TestOneBadFileKeepsNoOtherOut(t *testing.T) {
 	w.expect("a.yaml a-n1")
 }
 
-func TestMissingFolderIsEmptyAndWatchedWhenItComes(t *testing.T) {
+func TestMissingDirectoryIsEmptyUntilCreated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
 	w := newWorld(t, dir, nil).start()
 	w.expect("complete")
@@ -381,7 +381,7 @@ func TestMissingFolderIsEmptyAndWatchedWhenItComes(t *testing.T) {
 	}
 }
 
-func TestFolderMovedAwayAndAnotherPutInItsPlace(t *testing.T) {
+func TestDirectoryIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
 	other := dir + "-new"
 	for _, d := range []string{dir, other} {
@@ -423,7 +423,7 @@ func TestOneFileAsPath(t *testing.T) {
 	w.expect("in.yaml in-n1")
 }
 
-func TestMountedConfigMapChangesByItsDataLink(t *testing.T) {
+func TestMountedConfigMapChangesByDataLink(t *testing.T) {
 	dir := t.TempDir()
 	version := func(n int) {
 		t.Helper()
@@ -452,7 +452,7 @@ func TestMountedConfigMapChangesByItsDataLink(t *testing.T) {
 	}
 }
 
-func TestRereadFindsWhatNoNotificationTells(t *testing.T) {
+func TestRereadFindsChangesWithoutNotification(t *testing.T) {
 	elsewhere, dir := t.TempDir(), t.TempDir()
 	target := filepath.Join(elsewhere, "a.yaml")
 	for _, link := range []string{"a.yaml", "dangling.yaml"} {
@@ -477,7 +477,7 @@ func TestRereadFindsWhatNoNotificationTells(t *testing.T) {
 	w.until("the link leads somewhere", func(s *journaletv1.SourceState) bool { return s.Files["dangling.yaml"] != nil })
 }
 
-func TestAnotherRuntimeClassHasFilesDecodedAgain(t *testing.T) {
+func TestChangedRuntimeClassDecodesFilesAgain(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), strings.Replace(pod("a", "x:1"), "spec:", "spec:\n  runtimeClassName: kata", 1))
 	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
@@ -510,7 +510,7 @@ func TestAnotherRuntimeClassHasFilesDecodedAgain(t *testing.T) {
 	}
 }
 
-func TestALinkThatLedNowhereIsLookedForAgainInAnUnchangedFolder(t *testing.T) {
+func TestDanglingLinkIsCheckedAgain(t *testing.T) {
 	elsewhere, dir := t.TempDir(), t.TempDir()
 	if err := os.Symlink(filepath.Join(elsewhere, "a.yaml"), filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)
@@ -535,7 +535,7 @@ func (w *world) storedDigests() map[string]bool {
 	return out
 }
 
-func TestStoreThatFailsLosesNothingAndHoldsNoOtherFileUp(t *testing.T) {
+func TestFailingStoreDelaysOnlyItsFile(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "bad:1"))
 	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
@@ -559,7 +559,7 @@ func TestStoreThatFailsLosesNothingAndHoldsNoOtherFileUp(t *testing.T) {
 	w.expect("a.yaml a-n1, complete")
 }
 
-func TestSinkThatFailsGetsTheNewestLater(t *testing.T) {
+func TestFailingSinkGetsNewestContentLater(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))
 	w := newWorld(t, dir, nil)
@@ -575,7 +575,7 @@ func TestSinkThatFailsGetsTheNewestLater(t *testing.T) {
 	w.until("all of it", func(s *journaletv1.SourceState) bool { return s.Synced && len(s.Files) == 2 })
 }
 
-func TestFolderThatCannotBeReadTakesNothingAway(t *testing.T) {
+func TestUnreadableDirectoryRemovesNoPod(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -612,7 +612,7 @@ func TestFolderThatCannotBeReadTakesNothingAway(t *testing.T) {
 	}
 }
 
-func TestAFloodOfFilesIsBoundedAndKnownOnesStay(t *testing.T) {
+func TestTooManyFilesKeepKnownOnes(t *testing.T) {
 	dir := t.TempDir()
 	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
 		Store: func(context.Context, string, []byte) error { return nil }})
@@ -631,7 +631,7 @@ func TestAFloodOfFilesIsBoundedAndKnownOnesStay(t *testing.T) {
 	}
 }
 
-func TestManyFilesComeInFactsThatFitARecord(t *testing.T) {
+func TestManyFilesAreSplitIntoFacts(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 6 {
 		var b strings.Builder
@@ -657,7 +657,7 @@ func TestManyFilesComeInFactsThatFitARecord(t *testing.T) {
 	}
 }
 
-func TestIdleRereadReadsNothingAndAllocatesLittle(t *testing.T) {
+func TestIdleRereadReadsNothing(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 50 {
 		write(t, filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), pod(fmt.Sprintf("p%d", i), "x:1"))
@@ -685,7 +685,7 @@ func TestIdleRereadReadsNothingAndAllocatesLittle(t *testing.T) {
 	}
 }
 
-func TestWithoutNotificationsTheRereadGoesOnAlone(t *testing.T) {
+func TestRereadWorksWithoutNotifications(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
 	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
 		Store: func(context.Context, string, []byte) error { return nil }})

@@ -146,7 +146,7 @@ func TestValuesNeverEnterProblemsOrWarnings(t *testing.T) {
 	}
 }
 
-func TestABadByteIsFoundOnItsLine(t *testing.T) {
+func TestBadByteHasItsLine(t *testing.T) {
 	for _, bad := range []string{"\xff", "\x01", "\x7f"} {
 		_, problems := Decode("p", []byte("apiVersion: v1\nkind: Pod\n# "+bad+"\n"), Options{NodeName: fuzzNode})
 		if len(problems) != 1 || problems[0].Code != CodeSyntax || problems[0].Line != 3 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestLoadReadsWhatDecodeWroteAndNothingElse(t *testing.T) {
+func TestLoadReadsOnlyCanonicalManifests(t *testing.T) {
 	pods, problems := Decode("p", []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},
 		"spec":{"containers":[{"name":"c","image":"busybox"}]}}`), Options{NodeName: "n"})
 	if len(pods) != 1 || len(problems) != 0 {

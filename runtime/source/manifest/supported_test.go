@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestEveryFieldIsCarriedOutOrRefused sets each field of the Pod type, one at a time: those that Kubernetes has today and
+// TestEveryFieldIsSupportedOrRefused sets each field of the Pod type, one at a time: those that Kubernetes has today and
 // that the next version of its types brings.
-func TestEveryFieldIsCarriedOutOrRefused(t *testing.T) {
+func TestEveryFieldIsSupportedOrRefused(t *testing.T) {
 	used := map[string]bool{}
 	visited := 0
 	eachField(reflect.TypeFor[corev1.Pod](), "", func(path string, steps []int) {

@@ -21,7 +21,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestAFolderGivesTheSameSetUntilAClassChanges(t *testing.T) {
+func TestDirectoryReturnsSameSetUntilClassChanges(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "classes")
 	f := New(dir, slog.New(slog.DiscardHandler))
 	if names := f.Current().Names(); len(names) > 0 {
@@ -53,7 +53,7 @@ func TestAFolderGivesTheSameSetUntilAClassChanges(t *testing.T) {
 	}
 }
 
-func TestABrokenFileOfClassesKeepsWhatItHeldAndIsToldOnce(t *testing.T) {
+func TestBrokenClassFileKeepsOldClassesAndIsLoggedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "classes.yaml")
 	var log bytes.Buffer
 	f := New(path, slog.New(slog.NewTextHandler(&log, nil)))

@@ -200,7 +200,7 @@ func (w *world) wants(want ...string) {
 	}
 }
 
-func TestTheFirstAnswerIsAWholeReadingAndChangesFollow(t *testing.T) {
+func TestFirstResponseIsSyncedAndChangesFollow(t *testing.T) {
 	w := newServer(t)
 	w.gives(pod("a", "x:1"))
 	w.starts("/pods", nil)
@@ -223,7 +223,7 @@ func TestTheFirstAnswerIsAWholeReadingAndChangesFollow(t *testing.T) {
 	w.wants()
 }
 
-func TestAPodOfTheURLIsTheKubelets(t *testing.T) {
+func TestURLPodMatchesKubelet(t *testing.T) {
 	w := newServer(t)
 	w.gives(pod("a", "x:1"))
 	var got *corev1.Pod
@@ -244,7 +244,7 @@ func TestAPodOfTheURLIsTheKubelets(t *testing.T) {
 	}
 }
 
-func TestAnUnchangedAnswerIsNotDecodedAndAnETagSparesIt(t *testing.T) {
+func TestUnchangedResponseIsNotDecoded(t *testing.T) {
 	w := newServer(t)
 	bodies := 0
 	w.says(func(out http.ResponseWriter, req *http.Request) {
@@ -284,7 +284,7 @@ func TestAnUnchangedAnswerIsNotDecodedAndAnETagSparesIt(t *testing.T) {
 	w.wants("a-n1")
 }
 
-func TestAnOutageKeepsThePodsAndIsToldOnce(t *testing.T) {
+func TestOutageKeepsPodsAndIsReportedOnce(t *testing.T) {
 	w := newServer(t)
 	w.gives(pod("a", "x:1"))
 	w.starts("/pods", nil)
@@ -323,7 +323,7 @@ func TestAnOutageKeepsThePodsAndIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestARestartDuringAnOutageTellsNothing(t *testing.T) {
+func TestRestartDuringOutageReportsNothing(t *testing.T) {
 	w := newServer(t)
 	w.gives(pod("a", "x:1"))
 	w.starts("/pods", nil)
@@ -346,7 +346,7 @@ func TestARestartDuringAnOutageTellsNothing(t *testing.T) {
 	again.wants("a-n1")
 }
 
-func TestWhatCannotBeReadTakesNothingAway(t *testing.T) {
+func TestInvalidResponseRemovesNoPod(t *testing.T) {
 	for what, c := range map[string]struct {
 		answer http.HandlerFunc
 		code   string
@@ -391,7 +391,7 @@ func TestWhatCannotBeReadTakesNothingAway(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatNeverEndsIsGivenUp(t *testing.T) {
+func TestEndlessResponseTimesOut(t *testing.T) {
 	w := newServer(t)
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
@@ -413,7 +413,7 @@ func TestAnAnswerThatNeverEndsIsGivenUp(t *testing.T) {
 	w.wants()
 }
 
-func TestWhatIsNotHandedOverIsHandedOverLater(t *testing.T) {
+func TestFailedEmitIsRetried(t *testing.T) {
 	w := newServer(t)
 	w.gives(pod("a", "x:1"))
 	w.failSink = errors.New("the journal is full")
@@ -432,7 +432,7 @@ func TestWhatIsNotHandedOverIsHandedOverLater(t *testing.T) {
 	}
 }
 
-func TestAnotherURLTakesOverWhenItIsRead(t *testing.T) {
+func TestAnotherURLTakesOverOnFirstResponse(t *testing.T) {
 	w := newServer(t)
 	w.gives(pod("a", "x:1"))
 	w.starts("/pods", nil)
@@ -448,7 +448,7 @@ func TestAnotherURLTakesOverWhenItIsRead(t *testing.T) {
 	other.wants("b-n1")
 }
 
-func TestAnotherRuntimeClassHasTheAnswerDecodedAgain(t *testing.T) {
+func TestChangedRuntimeClassDecodesResponseAgain(t *testing.T) {
 	w := newServer(t)
 	text := strings.Replace(pod("a", "x:1"), "spec:", "spec:\n  runtimeClassName: kata", 1)
 	w.says(func(out http.ResponseWriter, req *http.Request) {
@@ -493,7 +493,7 @@ func TestAnotherRuntimeClassHasTheAnswerDecodedAgain(t *testing.T) {
 	}
 }
 
-func TestADriverThatStandsStillIsUnhealthy(t *testing.T) {
+func TestStalledDriverIsUnhealthy(t *testing.T) {
 	w := newServer(t)
 	release := make(chan struct{})
 	w.gives(pod("a", "x:1"))

@@ -37,7 +37,7 @@ func withSecrets(o *Options) {
 	o.Header = http.Header{"Authorization": {"Bearer " + secret}, "X-Token": {secret, "again-" + secret}}
 }
 
-func TestSecretsGoToTheServerAndNowhereElse(t *testing.T) {
+func TestSecretsGoOnlyToServer(t *testing.T) {
 	w := newServer(t)
 	w.gives(pod("a", "x:1"))
 	w.starts("/pods", withSecrets)
@@ -73,7 +73,7 @@ func TestSecretsGoToTheServerAndNowhereElse(t *testing.T) {
 	w.showsNoSecret()
 }
 
-func TestAnotherHostGetsNoHeaderAndNoReferer(t *testing.T) {
+func TestOtherHostGetsNoHeaderAndNoReferer(t *testing.T) {
 	var elsewhere http.Header
 	other := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
 		elsewhere = req.Header.Clone()
@@ -93,7 +93,7 @@ func TestAnotherHostGetsNoHeaderAndNoReferer(t *testing.T) {
 	w.showsNoSecret()
 }
 
-func TestRedirectsOnTheSameHostKeepTheHeadersAndAreBounded(t *testing.T) {
+func TestSameHostRedirectsKeepHeadersAndAreBounded(t *testing.T) {
 	w := newServer(t)
 	w.says(func(out http.ResponseWriter, req *http.Request) {
 		if req.URL.Path != "/there" {
@@ -126,7 +126,7 @@ func TestRedirectsOnTheSameHostKeepTheHeadersAndAreBounded(t *testing.T) {
 	round.showsNoSecret()
 }
 
-func TestFromHTTPSNothingIsFollowedToHTTP(t *testing.T) {
+func TestHTTPSToHTTPRedirectIsRefused(t *testing.T) {
 	asked := 0
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
 	t.Cleanup(plain.Close)
@@ -148,7 +148,7 @@ func TestFromHTTPSNothingIsFollowedToHTTP(t *testing.T) {
 	}
 }
 
-func TestURLsThatAreNoneAreRefusedWithoutBeingShown(t *testing.T) {
+func TestInvalidURLIsRefusedAndNotShown(t *testing.T) {
 	for _, text := range []string{"ftp://host/" + secret, "/pods?" + secret, "http://", "http://ho st/" + secret, "https://%%" + secret, "unix:///run/" + secret} {
 		if _, err := Parse(text); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", text, err)
