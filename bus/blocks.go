@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -138,15 +137,6 @@ func (b *blocks) rewrite() error {
 	}
 	b.suspect, b.last = 0, 0
 	return nil
-}
-
-// newest is the number of the last block, 0 for none.
-func (b *blocks) newest() (uint64, error) {
-	numbers, err := b.numbers()
-	if err != nil || len(numbers) == 0 {
-		return 0, err
-	}
-	return slices.Max(numbers), nil
 }
 
 func (b *blocks) numbers() ([]uint64, error) {

@@ -51,7 +51,6 @@ type natsLink struct {
 	reader *reader
 	inbox  string
 	in     chan *nats.Msg
-	sub    *nats.Subscription
 	blocks *blocks
 	always bool
 }
@@ -63,8 +62,7 @@ func newNATSLink(e *embedded, nc *nats.Conn, r *reader, always bool) (*natsLink,
 		in:     make(chan *nats.Msg, 2*maxInFlight),
 		blocks: &blocks{dir: streamDir(e.dir, journalStream), healed: true},
 	}
-	var err error
-	if l.sub, err = nc.ChanSubscribe(l.inbox+"*.*", l.in); err != nil {
+	if _, err := nc.ChanSubscribe(l.inbox+"*.*", l.in); err != nil {
 		return nil, fmt.Errorf("bus: subscribe to acknowledgements: %w", err)
 	}
 	return l, nil

@@ -25,7 +25,7 @@ import (
 
 func run(ctx context.Context, args ...string) (code int, out, errs string) {
 	var o, e bytes.Buffer
-	code = execute(ctx, args, strings.NewReader(""), &o, &e)
+	code = execute(ctx, args, &o, &e)
 	return code, o.String(), e.String()
 }
 
@@ -133,7 +133,7 @@ func TestFollowingEndsQuietlyWhenItIsInterrupted(t *testing.T) {
 	done := make(chan int, 1)
 	var errs bytes.Buffer
 	go func() {
-		done <- execute(ctx, []string{"observe", "--from", "1", "--root-dir", root}, strings.NewReader(""), w, &errs)
+		done <- execute(ctx, []string{"observe", "--from", "1", "--root-dir", root}, w, &errs)
 	}()
 	if _, err := r.Read(make([]byte, 1024)); err != nil {
 		t.Fatal(err)

@@ -6,5 +6,5 @@ import (
 )
 
 func main() {
-	os.Exit(execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -33,7 +33,6 @@ const (
 
 // app is the state that all commands share.
 type app struct {
-	in       io.Reader
 	out, err io.Writer
 
 	rootDir, server, nkey, node, output string
@@ -42,11 +41,10 @@ type app struct {
 }
 
 // execute runs one command line and returns its exit code.
-func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
-	a := &app{in: in, out: out, err: errs, now: time.Now}
+func execute(ctx context.Context, args []string, out, errs io.Writer) int {
+	a := &app{out: out, err: errs, now: time.Now}
 	root := a.command()
 	root.SetArgs(args)
-	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
 	ctx, stop := interruptible(ctx)

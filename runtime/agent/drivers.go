@@ -125,7 +125,7 @@ func (a *agent) sandboxSeccomp() string {
 // makeDrivers makes the drivers; none does anything before it is run.
 func (a *agent) makeDrivers() error {
 	volumes := volume.New(volume.Options{
-		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir, Log: a.log,
+		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 	})
 	var err error
 	if a.cgroups, err = a.newCgroups(); err != nil {

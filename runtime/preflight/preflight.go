@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,11 +28,6 @@ type Check struct {
 	Status  Status
 	Message string // what was found
 	Remedy  string // a command or setting; always there when Status is Fail
-}
-
-// Failed tells whether any check failed.
-func Failed(checks []Check) bool {
-	return slices.ContainsFunc(checks, func(c Check) bool { return c.Status == Fail })
 }
 
 // timeout bounds all calls on the runtime together.

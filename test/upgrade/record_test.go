@@ -75,8 +75,18 @@ func (r *recorded) running(t *testing.T) map[string]string {
 	return out
 }
 
-// unpack puts the recording's directories into dir.
-func unpack(t *testing.T, dir string) *recorded {
+// recordings are the files of all recordings: the present one, and from 0.1.0 on one of each release.
+func recordings(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Dir(recording) + "/*.tar.gz")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no recordings: %v", err)
+	}
+	return all
+}
+
+// unpack puts a recording's directories into dir.
+func unpack(t *testing.T, recording, dir string) *recorded {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(readFile(t, recording)))
 	if err != nil {

@@ -39,26 +39,37 @@ const (
 	relists = 3
 )
 
-// adopting prepares an agent with the recorded root directory, on the runtime as it was recorded.
-func adopting(t *testing.T) (*node.Agent, *frozen, *recorded) {
+func build(t *testing.T) (program string) {
 	t.Helper()
 	program, err := node.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *record {
-		*record = false
-		t.Run("record", func(t *testing.T) { recordRoot(t, program) })
-	}
+	return program
+}
+
+// adopting prepares an agent with the recorded root directory, on the runtime as it was recorded.
+func adopting(t *testing.T, program, recording string) (*node.Agent, *frozen, *recorded) {
+	t.Helper()
 	rt := &frozen{}
 	a := newAgent(t, program, rt)
-	past := unpack(t, a.Dir)
+	past := unpack(t, recording, a.Dir)
 	rt.show(t, past, markOf(a.Root))
 	return a, rt, past
 }
 
 func TestARecordedRootIsAdoptedUntouched(t *testing.T) {
-	a, rt, past := adopting(t)
+	program := build(t)
+	if *record {
+		t.Run("record", func(t *testing.T) { recordRoot(t, program) })
+	}
+	for _, recording := range recordings(t) {
+		t.Run(filepath.Base(recording), func(t *testing.T) { adopted(t, program, recording) })
+	}
+}
+
+func adopted(t *testing.T, program, recording string) {
+	a, rt, past := adopting(t, program, recording)
 	if diff := simulation.Difference(past.State, folded(t, a)); diff != "" {
 		t.Errorf("its journal folds to another state: %s", diff)
 	}
@@ -101,7 +112,7 @@ func TestARecordedRootIsAdoptedUntouched(t *testing.T) {
 // A root directory of another format is refused before anything in it is touched. The way out that the error names
 // leaves the pods running.
 func TestARootOfAnotherFormatIsRefusedUntouched(t *testing.T) {
-	a, rt, past := adopting(t)
+	a, rt, past := adopting(t, build(t), recording)
 	for _, format := range []int{messages.JournalFormat - 1, messages.JournalFormat + 1} {
 		setFormat(t, a.Root, format)
 		before := contents(t, a.Root)

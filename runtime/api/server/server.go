@@ -48,7 +48,6 @@ type Options struct {
 type Server struct {
 	http *http.Server
 	l    net.Listener
-	log  *slog.Logger
 }
 
 // Listen opens the port; Serve serves on it.
@@ -71,7 +70,7 @@ func Listen(o Options) (*Server, error) {
 		return nil, fmt.Errorf("health server cannot listen on %s: %w (choose another address with %s)", o.Address, err,
 			o.Flag)
 	}
-	s := &Server{l: l, log: o.Log}
+	s := &Server{l: l}
 	s.http = &http.Server{
 		Handler: bounded(handler(o)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeaderBytes,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,14 +18,12 @@ type Options struct {
 	RootDir string
 	// PodLogDir and ContainerLogDir default to /var/log/pods and /var/log/containers.
 	PodLogDir, ContainerLogDir string
-	Log                        *slog.Logger
 }
 
 // Driver sets volumes up and takes them down. It holds no state: the disk and the mount table tell where things stand,
 // so every method may be called again, at any time, after any crash. Calls for one pod must not overlap.
 type Driver struct {
 	opts   Options
-	log    *slog.Logger
 	mounts mounter
 }
 
@@ -58,10 +55,7 @@ func New(opts Options) *Driver {
 	if opts.ContainerLogDir == "" {
 		opts.ContainerLogDir = defaultContainerLg
 	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Driver{opts: opts, log: opts.Log, mounts: kernelMounter{}}
+	return &Driver{opts: opts, mounts: kernelMounter{}}
 }
 
 // PodDir is the pod's folder, whether it exists or not.
