@@ -34,36 +34,36 @@ import (
 	"github.com/journalet/journalet/runtime/timer"
 )
 
-// stopGrace is how long a clean stop may take; what is not stored then is decided again at the next start.
+// stopGrace bounds a clean stop; decisions not stored by then are taken again at the next start.
 const stopGrace = 10 * time.Second
 
-// agent is one run.
+// agent is one run of the agent.
 type agent struct {
 	cfg   *config.Config
 	facts *config.NodeFacts
 	log   *slog.Logger
 
-	bus     *bus.Bus
-	conn    *grpc.ClientConn
-	closers []func()
-	library *library
-	host    *host.Host
-	timers  *timer.Driver
-	calls   *calls.Executor
-	pleg    *pleg.PLEG
-	probes  *probe.Driver
-	gates   *gate.Driver
-	files   *file.Driver
-	url     *url.Driver // nil without a manifest URL
-	health  *health.Monitor
-	metrics *server.Metrics
+	bus       *bus.Bus
+	conn      *grpc.ClientConn
+	closers   []func()
+	manifests *manifestCache
+	host      *host.Host
+	timers    *timer.Driver
+	calls     *calls.Executor
+	pleg      *pleg.PLEG
+	probes    *probe.Driver
+	gates     *gate.Driver
+	files     *file.Driver
+	url       *url.Driver // nil without a manifest URL
+	health    *health.Monitor
+	metrics   *server.Metrics
 
-	cgroups   *cgroup.Tree // nil where pods get none
+	cgroups   *cgroup.Tree // nil if pods get none
 	criDriver *cri.Driver
 }
 
-// Run runs the agent until ctx ends, then stops it cleanly: no container is touched by a stop. An
-// error means that it could not start, or that a part of it that cannot be done without broke.
+// Run runs the agent until ctx ends, then stops it cleanly, without touching a container. An error means that it could
+// not start or that a required part failed.
 func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	a := &agent{cfg: cfg, log: log, metrics: server.NewMetrics()}
 	defer func() { err = errors.Join(err, a.close()) }()
@@ -74,21 +74,21 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 	if err != nil {
 		return err
 	}
-	// All that can refuse a start has had its say: until here no file tells of this one.
+	// Nothing can fail the start from here on. Until now it has not changed a file.
 	if err := a.bus.Begin(); err != nil {
 		return err
 	}
 	a.seed(recovered)
-	a.tellDamage()
+	a.recordDamage()
 	a.host.Start(recovered, a.started())
 	a.timers.Begin()
-	log.Info("journalet has started", "node", a.facts.NodeName, "epoch", a.bus.Opening().Epoch,
+	log.Info("journalet started", "node", a.facts.NodeName, "epoch", a.bus.Opening().Epoch,
 		"records", a.bus.Opening().Last, "pods", len(a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD)),
 		"runtime", cfg.ContainerRuntimeEndpoint, "manifests", cfg.StaticPodPath)
 	return a.serve(ctx)
 }
 
-// open brings up everything that a fold needs, and the drivers, none of which runs yet.
+// open opens what the fold needs and creates the drivers without running them.
 func (a *agent) open(ctx context.Context) (err error) {
 	if a.facts, err = a.cfg.NodeFacts(); err != nil {
 		return err
@@ -96,10 +96,10 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if simulated(a.cfg) {
 		a.cfg.SimulatedPaths()
 	}
-	if err := refuseBesideKubelet(a.cfg); err != nil {
+	if err := rejectBesideKubelet(a.cfg); err != nil {
 		return err
 	}
-	if err := makeRoot(a.cfg.RootDir); err != nil {
+	if err := createRoot(a.cfg.RootDir); err != nil {
 		return err
 	}
 	sync, err := bus.ParseSync(a.cfg.JournalSync)
@@ -115,39 +115,40 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err := a.connect(); err != nil {
 		return err
 	}
-	a.library = newLibrary(a.bus.Manifests().Get)
+	a.manifests = newManifestCache(a.bus.Manifests().Get)
 	a.host = host.New(host.Options{
 		Node: a.facts.NodeName, Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(),
-		Deciders: host.AllDeciders, Manifest: a.library.get, Effects: a, Now: time.Now, Log: a.log,
+		Deciders: host.AllDeciders, Manifest: a.manifests.get, Effects: a, Now: time.Now, Log: a.log,
 	})
 	a.bus.Journal().OnStored(a.host.Stored)
-	return a.makeDrivers()
+	return a.newDrivers()
 }
 
-// makeRoot makes the agent's folders: pods as the kubelet's (0750), the rest closed to others.
-func makeRoot(dir string) error {
+// createRoot creates the agent's directories: pods with the kubelet's mode (0750), the rest closed to others.
+func createRoot(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "pods"), 0o750); err != nil {
-		return fmt.Errorf("root directory %s cannot be used: %w (give another one with --root-dir, or run as root)", dir, err)
+		return fmt.Errorf("cannot use root directory %s: %w (choose another with --root-dir, or run as root)", dir, err)
 	}
 	probe, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {
-		return fmt.Errorf("root directory %s cannot be written to: %w (give another one with --root-dir)", dir, err)
+		return fmt.Errorf("cannot write to root directory %s: %w (choose another with --root-dir)", dir, err)
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// Stored gives a stored record to the drivers, in order.
+// Stored passes a stored record to the drivers, in the journal's order.
 func (a *agent) Stored(rec *journaletv1.Record) {
 	a.timers.Stored(rec)
 	a.calls.Stored(rec)
 	a.probes.Stored(rec)
 	a.gates.Stored(rec)
-	a.library.Stored(rec)
+	a.manifests.Stored(rec)
 	a.metrics.Record()
 	a.metrics.Appended(time.Since(rec.GetTime().AsTime()))
 	for i, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetCallRequested(); k.GetStartContainer() != nil {
-			a.starts(messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()), i), k)
+			actor := messages.RefOf(rec.GetActor())
+			a.registerStart(messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), actor, i), k)
 		}
 		if k := e.GetPodForgotten(); k != nil {
 			a.pleg.Forget(k.GetUid())
@@ -161,15 +162,15 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	}
 }
 
-// starts tells the PLEG of a call that makes a container.
-func (a *agent) starts(intent string, req *journaletv1.CallRequested) {
+// registerStart registers a call that creates a container at the PLEG.
+func (a *agent) registerStart(intent string, req *journaletv1.CallRequested) {
 	if k := req.GetStartContainer(); k != nil && k.GetPart() != journaletv1.StartPart_START_PART_START {
 		a.pleg.RegisterStart(req.GetPodUid(), k.GetContainer(), intent)
 	}
 }
 
-// seed gives the drivers what the journal knows, so that what has not changed is not told again. What an actor has heard
-// and not handled yet is not in its state, but is no news either.
+// seed gives the drivers the folded state, so that they do not record unchanged facts again. It includes facts that an
+// actor has received but not handled: they are not in its state yet.
 func (a *agent) seed(r *host.Recovered) {
 	var seen []*journaletv1.PodObserved
 	r.Each(func(ref messages.Ref, d actors.Decider) {
@@ -197,7 +198,7 @@ func (a *agent) seed(r *host.Recovered) {
 				if o := rec.GetFact().GetPodObserved(); o != nil {
 					last = o
 				}
-				// What the call did has to be seen once more, whatever was seen before.
+				// The effect of the call must be observed once more.
 				certain = certain && rec.GetFact().GetCallFinished() == nil
 			})
 			switch {
@@ -210,29 +211,30 @@ func (a *agent) seed(r *host.Recovered) {
 				seen = append(seen, last)
 			}
 			for id, call := range d.Pod().GetCalls() {
-				a.starts(id, call.GetRequest())
+				a.registerStart(id, call.GetRequest())
 			}
 		}
 	})
 	a.pleg.Seed(seen)
 }
 
-// tellDamage records what was found wrong with the journal.
-func (a *agent) tellDamage() {
+// recordDamage records damage of the journal that was found at the start.
+func (a *agent) recordDamage() {
 	damage := a.bus.Opening().Damage
 	if damage == nil {
 		return
 	}
-	a.log.Warn("the journal is damaged; the agent goes on from the last good record and what the runtime shows", "what", damage.GetMessage())
+	a.log.Warn("the journal is damaged; continuing with the last good record and the state of the runtime",
+		"damage", damage.GetMessage())
 	a.host.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_JournalDamaged{JournalDamaged: damage}})
 }
 
-// serve runs the drivers until ctx ends or one of them breaks for good.
+// serve runs the drivers until ctx ends or one of them fails.
 func (a *agent) serve(ctx context.Context) error {
 	g, run := errgroup.WithContext(ctx)
 	drivers := map[string]func(context.Context) error{
-		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run, "file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain,
-		"cgroups": a.keepCgroups,
+		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,
+		"file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain, "cgroups": a.maintainCgroups,
 	}
 	if a.url != nil {
 		drivers["http source"] = a.url.Run
@@ -253,7 +255,7 @@ func (a *agent) serve(ctx context.Context) error {
 		return a.notify(run)
 	})
 	<-run.Done()
-	a.log.Info("journalet stops; pods go on running")
+	a.log.Info("journalet is stopping; pods keep running")
 	err := g.Wait()
 	if stopQueries != nil {
 		stopQueries()
@@ -268,18 +270,18 @@ func (a *agent) stop() error {
 	a.calls.Close()
 	a.timers.Close()
 	a.host.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStopped{
-		AgentStopped: &journaletv1.AgentStopped{Reason: "told to stop"},
+		AgentStopped: &journaletv1.AgentStopped{Reason: "stop requested"},
 	}})
 	if err := a.bus.Journal().Flush(ctx); err != nil {
 		return err
 	}
 	if err := a.host.Stop(ctx); err != nil {
-		a.log.Warn("no snapshots were taken at the stop; the next start reads more of the journal", "err", err)
+		a.log.Warn("cannot take snapshots; the next start reads more of the journal", "err", err)
 	}
 	return nil
 }
 
-// close takes down what open brought up, in reverse.
+// close closes what open has opened, in reverse order.
 func (a *agent) close() error {
 	var err error
 	if a.bus != nil {

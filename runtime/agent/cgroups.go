@@ -12,13 +12,15 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
-// Pauses between two tries to make the tree of cgroups, or to bound it: the first, doubling to the last (kubelet: every minute).
+// Pauses between two attempts to create or bound the cgroup tree: the first, doubling to the last (kubelet: every
+// minute).
 const (
-	firstCgroupPause = time.Second
-	lastCgroupPause  = time.Minute
+	minCgroupPause = time.Second
+	maxCgroupPause = time.Minute
 )
 
-// newCgroups makes the pods' cgroups; nil where no pod gets one. It fails where all are to have one and none can be made.
+// newCgroups returns the cgroup tree, nil if no pod gets a cgroup. It fails if all pods need one and cgroups cannot be
+// created.
 func (a *agent) newCgroups() (*cgroup.Tree, error) {
 	if simulated(a.cfg) {
 		return nil, nil
@@ -29,7 +31,7 @@ func (a *agent) newCgroups() (*cgroup.Tree, error) {
 	}
 	for _, what := range enforced {
 		if what != config.EnforcePods && what != config.EnforceNone {
-			a.log.Warn("this bound is not carried out by this version, ignored", "enforceNodeAllocatable", what)
+			a.log.Warn("not supported, ignored", "enforceNodeAllocatable", what)
 		}
 	}
 	return cgroup.New(cgroup.Options{
@@ -38,7 +40,7 @@ func (a *agent) newCgroups() (*cgroup.Tree, error) {
 	})
 }
 
-// seedCgroups tells of a pod that the journal knows.
+// seedCgroups adds a pod of the folded state to the cgroup tree.
 func (a *agent) seedCgroups(ref messages.Ref, d *pod.Actor) {
 	if a.cgroups == nil {
 		return
@@ -49,19 +51,19 @@ func (a *agent) seedCgroups(ref messages.Ref, d *pod.Actor) {
 	}
 }
 
-// keepCgroups makes the tree of cgroups once the runtime answers, and bounds all pods together.
-func (a *agent) keepCgroups(ctx context.Context) error {
+// maintainCgroups creates the cgroup tree once the runtime responds, and sets the bound for all pods.
+func (a *agent) maintainCgroups(ctx context.Context) error {
 	if a.cgroups == nil || !a.cgroups.ShouldInit() {
 		return nil
 	}
-	for pause := firstCgroupPause; ; pause = min(2*pause, lastCgroupPause) {
+	for pause := minCgroupPause; ; pause = min(2*pause, maxCgroupPause) {
 		err := a.criDriver.InitCgroups(ctx)
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		a.log.Debug("the pods' cgroups are not yet as they should be", "error", err)
-		if a.cgroups.Ready() || pause == lastCgroupPause {
-			a.log.Warn("the pods' cgroups are not as they should be", "error", err, "again in", pause)
+		a.log.Debug("cannot set up the cgroup tree yet", "error", err)
+		if a.cgroups.Ready() || pause == maxCgroupPause {
+			a.log.Warn("cannot set up the cgroup tree", "error", err, "retry in", pause)
 		}
 		select {
 		case <-ctx.Done():

@@ -11,14 +11,15 @@ import (
 	"github.com/journalet/journalet/runtime/api/server"
 )
 
-// askTimeout bounds one question to an actor.
-const askTimeout = time.Second
+// inspectTimeout bounds one inspection of actors.
+const inspectTimeout = time.Second
 
-// counts is what there is at the moment of a scrape.
+// counts returns the gauges at the moment of a scrape.
 func (a *agent) counts() server.Counts {
 	c := server.Counts{
-		Actors: map[string]int{}, Containers: map[string]int{}, Lagging: a.host.Lagging(), Quarantined: len(a.host.Quarantines()),
-		Queued: a.bus.Journal().Queued(),
+		Actors: map[string]int{}, Containers: map[string]int{}, Lagging: a.host.Lagging(),
+		Quarantined: len(a.host.Quarantines()),
+		Queued:      a.bus.Journal().Queued(),
 	}
 	for kind := range journaletv1.ActorKind_name {
 		refs := a.host.Refs(journaletv1.ActorKind(kind))
@@ -26,7 +27,7 @@ func (a *agent) counts() server.Counts {
 			c.Actors[refs[0].KindName()] = len(refs)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), inspectTimeout)
 	defer cancel()
 	for _, ref := range a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
 		_ = a.host.Inspect(ctx, ref, func(d actors.Decider) { count(&c, d.(*pod.Actor).Pod()) })
@@ -34,7 +35,7 @@ func (a *agent) counts() server.Counts {
 	return c
 }
 
-// count adds what is observed of one pod.
+// count adds the observed sandboxes and containers of one pod.
 func count(c *server.Counts, s *journaletv1.PodState) {
 	for _, x := range s.GetObserved().GetSandboxes() {
 		if x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY {

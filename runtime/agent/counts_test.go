@@ -21,47 +21,50 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 )
 
-// startOnce is drivers that hold up the appender at the first record.
-type startOnce struct{ came, open chan struct{} }
+// blockFirst blocks the appender at the first record.
+type blockFirst struct{ blocked, release chan struct{} }
 
-func (g startOnce) Stored(rec *journaletv1.Record) {
+func (g blockFirst) Stored(rec *journaletv1.Record) {
 	if rec.GetSeq() == 1 {
-		close(g.came)
-		<-g.open
+		close(g.blocked)
+		<-g.release
 	}
 }
 
-func TestRecordsThatWaitToBeStoredAreCounted(t *testing.T) {
+func TestQueuedRecordsAreCounted(t *testing.T) {
 	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
 	var err error
-	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n", Log: a.log}); err != nil {
+	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n",
+		Log: a.log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
-	g := startOnce{make(chan struct{}), make(chan struct{})}
+	g := blockFirst{make(chan struct{}), make(chan struct{})}
 	a.host = host.New(host.Options{
 		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: host.AllDeciders,
 		Effects: g, Now: time.Now, Log: a.log,
 	})
 	a.bus.Journal().OnStored(a.host.Stored)
 	if n := a.counts().Queued; n != 0 {
-		t.Fatalf("%d wait, and nothing was appended", n)
+		t.Fatalf("%d queued, but nothing was appended", n)
 	}
-	health := &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{}}}
+	health := &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{
+		RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{},
+	}}
 	a.host.Outcome(messages.Runtime, health)
-	<-g.came
+	<-g.blocked
 	for range 20 {
 		a.host.Outcome(messages.Runtime, health)
 	}
 	if n := a.counts().Queued; n < 20 {
-		t.Errorf("%d wait, and 20 were appended behind one that is held up", n)
+		t.Errorf("%d queued, want 20 behind the blocked one", n)
 	}
-	close(g.open)
+	close(g.release)
 	if err := a.bus.Journal().Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := a.counts().Queued; n != 0 {
-		t.Fatalf("%d wait, and all was stored", n)
+		t.Fatalf("%d queued, but all are stored", n)
 	}
 }
 
@@ -73,8 +76,8 @@ spec:
   - {name: a, image: "docker.io/library/busybox:1.36", imagePullPolicy: IfNotPresent}
 `
 
-// Every metric that there is gets its value from the running agent. Failures of calls, lagging and quarantined actors and
-// waiting records are 0 on a node that is well: those have tests of their own.
+// The running agent fills every metric. Failed calls, lagging and quarantined actors and queued records are 0 on a
+// healthy node: they have tests of their own.
 func TestEveryMetricIsFilled(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -83,7 +86,8 @@ func TestEveryMetricIsFilled(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
 	cfg := config.Defaults()
-	cfg.ContainerRuntimeEndpoint, cfg.RootDir, cfg.HostnameOverride = simScheme, filepath.Join(t.TempDir(), "root"), "node-1"
+	cfg.ContainerRuntimeEndpoint, cfg.RootDir, cfg.HostnameOverride = simScheme,
+		filepath.Join(t.TempDir(), "root"), "node-1"
 	cfg.StaticPodPath, cfg.HealthzPort = t.TempDir(), int32(port)
 	if err := os.WriteFile(filepath.Join(cfg.StaticPodPath, "web.yaml"), []byte(simulatedPod), 0o600); err != nil {
 		t.Fatal(err)
@@ -99,14 +103,17 @@ func TestEveryMetricIsFilled(t *testing.T) {
 	}()
 	want := map[string]string{}
 	for _, line := range []string{
-		"journalet_journal_records_total", "journalet_journal_append_seconds_count", `journalet_actors{kind="pod"}`, `journalet_actors{kind="node"}`,
-		`journalet_build_info{node="node-1",version="dev"}`, "kubelet_running_pods", `kubelet_running_containers{container_state="running"}`,
+		"journalet_journal_records_total", "journalet_journal_append_seconds_count", `journalet_actors{kind="pod"}`,
+		`journalet_actors{kind="node"}`, `journalet_build_info{node="node-1",version="dev"}`,
+		"kubelet_running_pods", `kubelet_running_containers{container_state="running"}`,
 		"kubelet_pleg_relist_duration_seconds_count", "kubelet_pleg_relist_interval_seconds_count",
-		`kubelet_runtime_operations_total{operation_type="start_container"}`, `kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"}`,
+		`kubelet_runtime_operations_total{operation_type="start_container"}`,
+		`kubelet_runtime_operations_duration_seconds_count{operation_type="start_container"}`,
 	} {
 		want[line] = "[1-9]"
 	}
-	for _, line := range []string{"journalet_mailbox_lagging", "journalet_actors_quarantined", "journalet_journal_queued"} {
+	for _, line := range []string{"journalet_mailbox_lagging", "journalet_actors_quarantined",
+		"journalet_journal_queued"} {
 		want[line] = "[0-9]"
 	}
 	deadline := time.After(time.Minute)
@@ -142,7 +149,7 @@ func scrape(port int) string {
 	return string(b)
 }
 
-// ours leaves out Go's own metrics and the help.
+// ours leaves out Go's metrics and the help.
 func ours(body string) string {
 	var out []string
 	for line := range strings.Lines(body) {

@@ -1,4 +1,3 @@
-// Package agent puts the parts together and takes them apart again: bus, host and drivers, in the
-// order that makes a start a fold and a stop a line in the journal. It holds no logic of its own
-// beyond that order. Start with Run in agent.go.
+// Package agent starts and stops the parts of the agent in order: bus, host and drivers. A start folds the journal, a
+// stop records AgentStopped. It holds no other logic. Start with Run in agent.go.
 package agent

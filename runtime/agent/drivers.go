@@ -34,23 +34,22 @@ import (
 // simScheme selects the simulated runtime.
 const simScheme = "sim://"
 
-// maxCRIMessage bounds one answer of the runtime (kubelet: maxMsgSize, 16 MiB).
+// maxCRIMessage bounds one response of the runtime (kubelet: maxMsgSize, 16 MiB).
 const maxCRIMessage = 16 << 20
 
-// stopPerStart relates the bound of teardown calls to that of starts: both are work of runc and CNI.
+// stopPerStart is the ratio of concurrent teardown calls to concurrent starts: both are work of runc and CNI.
 const stopPerStart = 1
 
-// simulated tells whether containers are simulated.
+// simulated reports whether the runtime is simulated.
 func simulated(cfg *config.Config) bool {
 	return strings.HasPrefix(cfg.ContainerRuntimeEndpoint, simScheme)
 }
 
-// connect makes the connection to the runtime. A socket that is not there yet is no error: the
-// connection is made when it comes, and calls wait.
+// connect prepares the connection to the runtime. A missing socket is no error: calls wait until it exists.
 func (a *agent) connect() error {
 	if simulated(a.cfg) {
-		a.log.Warn("containers are simulated: nothing that a pod names is run")
-		// What another run simulated is gone: an id of its must not come back.
+		a.log.Warn("containers are simulated: no image is pulled, no process runs")
+		// The containers of earlier runs are gone: their ids must not return.
 		rt := sim.New(sim.Options{AnyImage: true, Seed: a.bus.Opening().Epoch, Logger: a.log})
 		a.closers = append(a.closers, rt.Close)
 		conn, err := rt.Dial()
@@ -69,14 +68,14 @@ func (a *agent) connect() error {
 	return nil
 }
 
-// connectParams makes a runtime that was restarted be found again within a second.
+// connectParams bound the pause between two attempts to reconnect to a restarted runtime by a second.
 func connectParams() grpc.ConnectParams {
 	p := grpc.ConnectParams{MinConnectTimeout: 3 * time.Second}
 	p.Backoff.BaseDelay, p.Backoff.Multiplier, p.Backoff.MaxDelay = 50*time.Millisecond, 1.6, time.Second
 	return p
 }
 
-// id marks what this agent makes: one root directory on one node, for good.
+// id returns the label of the objects that this agent creates: one root directory on one node, across runs.
 func (a *agent) id() string {
 	root, err := filepath.Abs(a.cfg.RootDir)
 	if err != nil {
@@ -86,7 +85,7 @@ func (a *agent) id() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// started is the event that opens this run.
+// started returns the first event of this run.
 func (a *agent) started() *journaletv1.AgentStarted {
 	concurrency := uint32(max(1, a.cfg.CRIConcurrency))
 	return &journaletv1.AgentStarted{
@@ -106,8 +105,8 @@ func (a *agent) started() *journaletv1.AgentStarted {
 	}
 }
 
-// sandboxSeccomp writes the seccomp profile that pause processes get and gives its path; empty: RuntimeDefault, which a
-// runtime also takes where the kernel has no seccomp. A profile that cannot be written keeps nothing from starting.
+// sandboxSeccomp writes the seccomp profile of pause processes and returns its path; "" is RuntimeDefault, which a
+// runtime accepts also if the kernel has no seccomp. A profile that cannot be written prevents no start.
 func (a *agent) sandboxSeccomp() string {
 	if a.cfg.SandboxSeccompProfile == config.SandboxSeccompRuntimeDefault {
 		return ""
@@ -117,13 +116,13 @@ func (a *agent) sandboxSeccomp() string {
 	}
 	path, err := cri.WriteSandboxSeccomp(a.cfg.RootDir)
 	if err != nil {
-		a.log.Warn("sandboxes get the runtime's default seccomp profile", "error", err)
+		a.log.Warn("cannot write the seccomp profile of sandboxes; they get the runtime's default", "error", err)
 	}
 	return path
 }
 
-// makeDrivers makes the drivers; none does anything before it is run.
-func (a *agent) makeDrivers() error {
+// newDrivers creates the drivers without running them.
+func (a *agent) newDrivers() error {
 	volumes := volume.New(volume.Options{
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 	})
@@ -132,12 +131,13 @@ func (a *agent) makeDrivers() error {
 		return err
 	}
 	a.criDriver = cri.New(cri.Options{
-		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.library.get, Hash: pod.ContainerHash,
+		Conn: a.conn, Node: a.facts.NodeName, AgentID: a.id(), Manifest: a.manifests.get, Hash: pod.ContainerHash,
 		PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
 		HostIPs: a.facts.HostIPs, ClusterDNS: a.cfg.ClusterDNS, ClusterDomain: a.cfg.ClusterDomain,
 		ResolvConf: a.cfg.ResolvConf, SeccompDefault: a.cfg.SeccompDefault,
-		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"), MemoryCapacity: a.facts.Capacity.MemoryBytes,
-		Volumes: volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
+		SandboxSeccomp: a.sandboxSeccomp(), SeccompRoot: filepath.Join(a.cfg.RootDir, "seccomp"),
+		MemoryCapacity: a.facts.Capacity.MemoryBytes,
+		Volumes:        volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
@@ -150,13 +150,14 @@ func (a *agent) makeDrivers() error {
 		Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, Log: a.log,
 		Relisted: a.metrics.Relisted,
 		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
-			return a.host.Fact(ctx, messages.Pod(o.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
+			return a.host.Fact(ctx, messages.Pod(o.GetUid()),
+				&journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
 		},
 	})
 	a.probes, a.gates = a.newProbes(), a.newGates()
-	a.timers = timer.New(timer.Wall{}, a.host.Outcome)
+	a.timers = timer.New(timer.WallClock{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
-		Performer: a.criDriver, Outcome: a.ended, Finished: a.finished,
+		Performer: a.criDriver, Outcome: a.callFinished, Finished: a.inspectAfter,
 		Observe: func(operation string, took time.Duration, failed bool) {
 			var err error
 			if failed {
@@ -165,26 +166,26 @@ func (a *agent) makeDrivers() error {
 			a.metrics.Operation(operation, took, err)
 		},
 	})
-	return a.makeSources()
+	return a.newSources()
 }
 
-// ended records what became of a call, with its place among the looks.
-func (a *agent) ended(about messages.Ref, e *journaletv1.Event) {
+// callFinished records the outcome of a call with its order relative to inspections.
+func (a *agent) callFinished(about messages.Ref, e *journaletv1.Event) {
 	at, ended := a.pleg.CallEnded()
 	e.GetCallFinished().EndedAt = ended
 	a.host.OutcomeAt(at, about, e)
 }
 
-// finished has a pod looked at after a call. What was started has to be seen: an instance that the runtime shows no more
-// when it is first looked for is gone, though nothing looks different from before its start.
-func (a *agent) finished(req *journaletv1.CallRequested) {
+// inspectAfter makes the PLEG inspect a pod after a call. A started container must be observed: if the first inspection
+// does not find it, it is gone, although nothing differs from the inspection before its start.
+func (a *agent) inspectAfter(req *journaletv1.CallRequested) {
 	if req.GetStartContainer() != nil {
 		a.pleg.Expect(req.GetPodUid())
 	}
 	a.pleg.Hint(req.GetPodUid())
 }
 
-// allocatable is what a container without a limit may have, for resourceFieldRef.
+// allocatable returns the limits of a container without limits, for resourceFieldRef.
 func (a *agent) allocatable() corev1.ResourceList {
 	c := a.facts.Allocatable
 	return corev1.ResourceList{
@@ -194,7 +195,7 @@ func (a *agent) allocatable() corev1.ResourceList {
 	}
 }
 
-// pullQPS turns the kubelet's 0, no bound, into the driver's.
+// pullQPS turns the kubelet's value for no bound, 0, into the driver's, -1.
 func pullQPS(qps int32) float64 {
 	if qps == 0 {
 		return -1

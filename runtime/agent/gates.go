@@ -10,20 +10,21 @@ import (
 	"github.com/journalet/journalet/runtime/pod/gate"
 )
 
-// newGates makes the driver that reads the conditions of readiness gates.
+// newGates creates the driver that reads the conditions of readiness gates.
 func (a *agent) newGates() *gate.Driver {
 	return gate.New(gate.Options{
 		RootDir: a.cfg.RootDir, Log: a.log,
 		Sink: func(ctx context.Context, r *journaletv1.ReadinessGatesRead) error {
-			return a.host.Fact(ctx, messages.Pod(r.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: r}})
+			e := &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: r}}
+			return a.host.Fact(ctx, messages.Pod(r.GetUid()), e)
 		},
 	})
 }
 
-// seedGates gives the driver what was read of a pod before.
+// seedGates gives the driver a pod's readiness gates and their last conditions.
 func (a *agent) seedGates(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
-	types, said := d.Gates()
-	a.gates.Seed(ref.ID, types, said)
+	types, conditions := d.Gates()
+	a.gates.Seed(ref.ID, types, conditions)
 	r.Open(ref, func(rec *journaletv1.Record) {
 		if read := rec.GetFact().GetReadinessGatesRead(); read != nil {
 			a.gates.SeedPending(read)

@@ -11,87 +11,87 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// library keeps the typed pods that digests name, as long as an actor may need them, so that no
-// event and no call reads the disk or decodes JSON for a manifest that is in use.
-type library struct {
+// manifestCache caches decoded manifests by digest while an actor may need them, so that no event and no call reads the
+// disk or decodes JSON.
+type manifestCache struct {
 	load func(ctx context.Context, digest string) ([]byte, error)
 
 	mu   sync.Mutex
 	pods map[string]*corev1.Pod
-	// owned are the two digests last seen of each pod, the newest first: an update is on its way while calls of what
-	// was before are still made. Older ones go, and both go with their pod.
+	// owned are the last two digests of each pod, the newest first: calls for the old manifest may still run during an
+	// update. They are dropped with their pod.
 	owned map[string][2]string
 }
 
-// maxLibrary bounds the pods whose manifests are kept. It is more than a folder may hold (4096 files), and is for those
-// that are read and never run, such as a duplicate that its author changes again and again: nobody says that they are
-// gone. What is let go of is read again from the bus when it is asked for.
-const maxLibrary = 8192
+// maxManifests bounds the pods whose manifests are cached. It is more than a directory may hold (4096 files). It evicts
+// manifests that are read but never run, such as an edited duplicate: no event ends them. An evicted manifest is read
+// from the bus again.
+const maxManifests = 8192
 
-func newLibrary(load func(ctx context.Context, digest string) ([]byte, error)) *library {
-	return &library{load: load, pods: map[string]*corev1.Pod{}, owned: map[string][2]string{}}
+func newManifestCache(load func(ctx context.Context, digest string) ([]byte, error)) *manifestCache {
+	return &manifestCache{load: load, pods: map[string]*corev1.Pod{}, owned: map[string][2]string{}}
 }
 
-// prime takes a pod that was just stored under its digest.
-func (l *library) prime(digest string, pod *corev1.Pod) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// add caches a pod that was just stored under its digest.
+func (c *manifestCache) add(digest string, pod *corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	uid := string(pod.UID)
-	l.pods[digest] = pod
-	had := l.owned[uid]
+	c.pods[digest] = pod
+	had := c.owned[uid]
 	if had[0] == digest {
 		return
 	}
 	if had[1] != digest {
-		delete(l.pods, had[1])
+		delete(c.pods, had[1])
 	}
-	l.owned[uid] = [2]string{digest, had[0]}
-	for other := range l.owned {
-		if len(l.owned) <= maxLibrary {
+	c.owned[uid] = [2]string{digest, had[0]}
+	for other := range c.owned {
+		if len(c.owned) <= maxManifests {
 			return
 		}
 		if other != uid {
-			l.drop(other)
+			c.drop(other)
 		}
 	}
 }
 
-// drop lets go of a pod's manifests; l.mu is held.
-func (l *library) drop(uid string) {
-	for _, digest := range l.owned[uid] {
-		delete(l.pods, digest)
+// drop evicts a pod's manifests; c.mu is held.
+func (c *manifestCache) drop(uid string) {
+	for _, digest := range c.owned[uid] {
+		delete(c.pods, digest)
 	}
-	delete(l.owned, uid)
+	delete(c.owned, uid)
 }
 
-// get finds a pod, in memory or in the journal's content.
-func (l *library) get(ctx context.Context, digest string) (*corev1.Pod, error) {
-	l.mu.Lock()
-	pod := l.pods[digest]
-	l.mu.Unlock()
+// get returns a manifest from memory or from the bus.
+func (c *manifestCache) get(ctx context.Context, digest string) (*corev1.Pod, error) {
+	c.mu.Lock()
+	pod := c.pods[digest]
+	c.mu.Unlock()
 	if pod != nil {
 		return pod, nil
 	}
-	b, err := l.load(ctx, digest)
+	b, err := c.load(ctx, digest)
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", digest, err)
 	}
 	if pod, err = manifest.Load(b); err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", digest, err)
 	}
-	l.prime(digest, pod)
+	c.add(digest, pod)
 	return pod, nil
 }
 
-// Stored lets go of the manifests of pods that are no more.
-func (l *library) Stored(rec *journaletv1.Record) {
+// Stored evicts the manifests of forgotten pods.
+func (c *manifestCache) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		k := e.GetPodForgotten()
 		if k == nil {
 			continue
 		}
-		l.mu.Lock()
-		l.drop(k.GetUid())
-		l.mu.Unlock()
+		c.mu.Lock()
+		c.drop(k.GetUid())
+		c.mu.Unlock()
 	}
 }

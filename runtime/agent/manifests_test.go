@@ -17,39 +17,40 @@ func named(uid string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}
 }
 
-func TestTheLibraryKeepsWhatAPodIsAndWasAndLetsGoOfTheRest(t *testing.T) {
-	away := errors.New("not in memory")
-	l := newLibrary(func(context.Context, string) ([]byte, error) { return nil, away })
+func TestManifestCacheKeepsTheLastTwoManifestsOfAPod(t *testing.T) {
+	missing := errors.New("not in memory")
+	l := newManifestCache(func(context.Context, string) ([]byte, error) { return nil, missing })
 	for gen := range 1000 {
-		l.prime(fmt.Sprint("digest-", gen), named("a"))
+		l.add(fmt.Sprint("digest-", gen), named("a"))
 	}
-	for digest, kept := range map[string]bool{"digest-999": true, "digest-998": true, "digest-997": false, "digest-0": false} {
+	for digest, kept := range map[string]bool{"digest-999": true, "digest-998": true, "digest-997": false,
+		"digest-0": false} {
 		if _, err := l.get(t.Context(), digest); (err == nil) != kept {
 			t.Errorf("%s: %v, kept should be %v", digest, err, kept)
 		}
 	}
-	// Going back to the one before is no third digest.
-	l.prime("digest-998", named("a"))
+	// The previous digest again is not a third one.
+	l.add("digest-998", named("a"))
 	if len(l.pods) != 2 || len(l.owned) != 1 {
-		t.Errorf("it keeps %d manifests of %d pods", len(l.pods), len(l.owned))
+		t.Errorf("cached %d manifests of %d pods", len(l.pods), len(l.owned))
 	}
 	l.Stored(&journaletv1.Record{Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Decisions: []*journaletv1.Event{
 		{Kind: &journaletv1.Event_PodForgotten{PodForgotten: &journaletv1.PodForgotten{Uid: "a"}}},
 	}}}})
 	if len(l.pods) != 0 || len(l.owned) != 0 {
-		t.Errorf("of a forgotten pod it keeps %v, %v", l.pods, l.owned)
+		t.Errorf("still cached of a forgotten pod: %v, %v", l.pods, l.owned)
 	}
 }
 
-func TestTheLibraryIsBounded(t *testing.T) {
-	l := newLibrary(nil)
-	for i := range maxLibrary + 100 {
-		l.prime(fmt.Sprint("digest-", i), named(fmt.Sprint("uid-", i)))
+func TestManifestCacheIsBounded(t *testing.T) {
+	l := newManifestCache(nil)
+	for i := range maxManifests + 100 {
+		l.add(fmt.Sprint("digest-", i), named(fmt.Sprint("uid-", i)))
 		if _, err := l.get(t.Context(), fmt.Sprint("digest-", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(l.pods) > maxLibrary || len(l.owned) > maxLibrary {
-		t.Errorf("it keeps %d manifests of %d pods, at most %d", len(l.pods), len(l.owned), maxLibrary)
+	if len(l.pods) > maxManifests || len(l.owned) > maxManifests {
+		t.Errorf("cached %d manifests of %d pods, at most %d", len(l.pods), len(l.owned), maxManifests)
 	}
 }

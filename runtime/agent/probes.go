@@ -11,12 +11,13 @@ import (
 	"github.com/journalet/journalet/runtime/pod/probe"
 )
 
-// newProbes makes the driver that runs probes.
+// newProbes creates the driver that runs probes.
 func (a *agent) newProbes() *probe.Driver {
 	return probe.New(probe.Options{
-		Conn: a.conn, Manifest: a.library.get, HostIPs: a.facts.HostIPs, Log: a.log,
+		Conn: a.conn, Manifest: a.manifests.get, HostIPs: a.facts.HostIPs, Log: a.log,
 		Sink: func(ctx context.Context, r *journaletv1.ProbeResult) error {
-			return a.host.Fact(ctx, messages.Pod(r.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: r}})
+			e := &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: r}}
+			return a.host.Fact(ctx, messages.Pod(r.GetUid()), e)
 		},
 		Observe: a.countProbe, Forget: a.metrics.ForgetProbes,
 	})
@@ -36,7 +37,7 @@ func (a *agent) countProbe(r probe.Run) {
 	}, result, r.Took)
 }
 
-// seedProbes gives the driver what a pod was probed with, and what was told of it.
+// seedProbes gives the driver a pod's probes and their last results.
 func (a *agent) seedProbes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
 	for _, p := range d.Probed() {
 		a.probes.Seed(ref.ID, p.Set, p.Results)

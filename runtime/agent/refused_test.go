@@ -20,7 +20,7 @@ import (
 	"github.com/journalet/journalet/runtime/config"
 )
 
-// files are all files below dir and what is in them.
+// files returns the contents of all files below dir by path.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -38,18 +38,19 @@ func files(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-func TestAStartThatIsRefusedLeavesTheJournalAsItWas(t *testing.T) {
+func TestFailedStartLeavesTheJournalUnchanged(t *testing.T) {
 	newer := protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), []byte("x"))
 	for name, c := range map[string]struct {
-		leave func(t *testing.T, b *bus.Bus)
-		says  string
+		prepare func(t *testing.T, b *bus.Bus)
+		want    string
 	}{
 		"a record of a newer version": {func(_ *testing.T, b *bus.Bus) {
 			e := new(journaletv1.Event)
 			e.ProtoReflect().SetUnknown(newer)
-			b.Journal().Append(&journaletv1.Record{Time: timestamppb.Now(), Actor: messages.Pod("p").Proto(), Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
-				Cause: 1, Decisions: []*journaletv1.Event{{Kind: &journaletv1.Event_SourceReady{}}, e},
-			}}})
+			step := &journaletv1.Step{Cause: 1, Decisions: []*journaletv1.Event{{Kind: &journaletv1.Event_SourceReady{}}, e}}
+			b.Journal().Append(&journaletv1.Record{
+				Time: timestamppb.Now(), Actor: messages.Pod("p").Proto(), Body: &journaletv1.Record_Step{Step: step},
+			})
 		}, "an event of another kind"},
 		"a snapshot of a newer version": {func(t *testing.T, b *bus.Bus) {
 			set := []*journaletv1.Snapshot{{Actor: messages.Pod("p").Proto(), Handled: 1, State: newer}}
@@ -72,23 +73,25 @@ func TestAStartThatIsRefusedLeavesTheJournalAsItWas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.Journal().Append(&journaletv1.Record{Time: timestamppb.Now(), Actor: messages.Agent.Proto(), Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
-				Kind: &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "test"}},
-			}}})
-			c.leave(t, b)
+			stopped := &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "test"}}
+			b.Journal().Append(&journaletv1.Record{
+				Time: timestamppb.Now(), Actor: messages.Agent.Proto(),
+				Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: stopped}},
+			})
+			c.prepare(t, b)
 			if err := b.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			before := files(t, dir)
-			for range 2 { // a service manager tries again
-				if err := Run(t.Context(), cfg, log); err == nil || !strings.Contains(err.Error(), c.says) {
-					t.Fatalf("it ended with %v", err)
+			for range 2 { // a service manager retries
+				if err := Run(t.Context(), cfg, log); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Fatalf("Run returned %v", err)
 				}
 			}
 			after := files(t, dir)
 			for path := range after {
 				if _, ok := before[path]; !ok || before[path] != after[path] {
-					t.Errorf("%s is not as it was", path)
+					t.Errorf("%s has changed", path)
 				}
 			}
 			if len(after) < len(before) {
@@ -98,17 +101,17 @@ func TestAStartThatIsRefusedLeavesTheJournalAsItWas(t *testing.T) {
 	}
 }
 
-// whenSaid is a log that calls do when a message is said.
-type whenSaid struct {
+// onMessage is a log handler that calls do on a message.
+type onMessage struct {
 	slog.Handler
-	what string
-	do   func()
+	message string
+	do      func()
 }
 
-func (w whenSaid) Enabled(context.Context, slog.Level) bool { return true }
-func (w whenSaid) WithAttrs([]slog.Attr) slog.Handler       { return w }
-func (w whenSaid) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == w.what {
+func (w onMessage) Enabled(context.Context, slog.Level) bool { return true }
+func (w onMessage) WithAttrs([]slog.Attr) slog.Handler       { return w }
+func (w onMessage) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == w.message {
 		w.do()
 	}
 	return nil
@@ -119,12 +122,12 @@ func runOnce(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	if err := Run(ctx, cfg, slog.New(whenSaid{slog.DiscardHandler, "journalet has started", stop})); err != nil {
+	if err := Run(ctx, cfg, slog.New(onMessage{slog.DiscardHandler, "journalet started", stop})); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestAJournalThatWasLostIsToldInTheNextAndVerifiedAsSuch(t *testing.T) {
+func TestLostJournalIsRecordedByTheNextRunAndVerified(t *testing.T) {
 	cfg := simulatedConfig(t)
 	runOnce(t, cfg)
 	dir := filepath.Join(cfg.RootDir, "bus")
@@ -155,11 +158,12 @@ func verified(t *testing.T, dir string) bus.VerifyReport {
 	return v
 }
 
-// simulatedConfig is of an agent on a simulated runtime, in folders of its own.
+// simulatedConfig returns the configuration of an agent on a simulated runtime, with directories of its own.
 func simulatedConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := config.Defaults()
-	cfg.ContainerRuntimeEndpoint, cfg.RootDir, cfg.HostnameOverride = simScheme, filepath.Join(t.TempDir(), "root"), "node-1"
+	cfg.ContainerRuntimeEndpoint, cfg.RootDir, cfg.HostnameOverride = simScheme,
+		filepath.Join(t.TempDir(), "root"), "node-1"
 	cfg.StaticPodPath, cfg.HealthzPort = t.TempDir(), 0
 	return cfg
 }

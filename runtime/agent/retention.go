@@ -10,16 +10,15 @@ import (
 
 // Pace of retention.
 const (
-	// retentionEvery is how often the age of the journal's front is looked at. Its size is told by the
-	// journal itself, once it has outgrown its bound.
+	// retentionEvery is how often the age of the oldest records is checked. The journal itself signals when it has
+	// exceeded its size.
 	retentionEvery = time.Hour
-	// retentionTimeout bounds one cut with all that belongs to it; what is not done then is done at the
-	// next look.
+	// retentionTimeout bounds one cut with its snapshots and manifests; the next check does the rest.
 	retentionTimeout = 10 * time.Minute
 )
 
-// retain keeps the journal within its bounds until ctx ends. What fails is logged and tried again with
-// the next look: a journal that grows is no reason to stop.
+// retain keeps the journal within its bounds until ctx ends. A failure is logged and retried at the next check: a
+// growing journal is no reason to stop.
 func (a *agent) retain(ctx context.Context) error {
 	keep, err := a.cfg.Retention()
 	if err != nil {
@@ -33,7 +32,7 @@ func (a *agent) retain(ctx context.Context) error {
 	defer pace.Stop()
 	for {
 		if err := a.cut(ctx, keep); err != nil && ctx.Err() == nil {
-			a.log.Warn("the journal could not be cut; it is tried again within the hour", "err", err)
+			a.log.Warn("cannot cut the journal; will retry within the hour", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -44,8 +43,8 @@ func (a *agent) retain(ctx context.Context) error {
 	}
 }
 
-// cut takes from the journal's front what is too old or too much, and the manifests that nothing names
-// any more. It takes snapshots first, and only where there is something to cut.
+// cut removes records that are too old or too many, and manifests that are no longer referenced. It takes snapshots
+// first if there is something to cut.
 func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 	ctx, cancel := context.WithTimeout(ctx, retentionTimeout)
 	defer cancel()
@@ -55,7 +54,7 @@ func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 		return err
 	}
 	if first <= j.First() {
-		// Nothing to cut; it is measured all the same, so that the journal tells when it is too large.
+		// Nothing to cut. Retain also measures, so that the journal can signal its size.
 		_, err := j.Retain(ctx, keep, 0, now)
 		return err
 	}
@@ -69,14 +68,14 @@ func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 	if err != nil || gone == 0 {
 		return err
 	}
-	unnamed, err := a.bus.Unnamed(ctx, states)
+	unreferenced, err := a.bus.Unnamed(ctx, states)
 	if err != nil {
 		return err
 	}
-	n, err := a.bus.Manifests().Collect(ctx, unnamed, bus.ManifestGrace)
+	n, err := a.bus.Manifests().Collect(ctx, unreferenced, bus.ManifestGrace)
 	if err != nil {
 		return err
 	}
-	a.log.Info("the journal was cut", "records", gone, "first", j.First(), "manifests", n)
+	a.log.Info("cut the journal", "records", gone, "first", j.First(), "manifests", n)
 	return nil
 }

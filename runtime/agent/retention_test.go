@@ -22,7 +22,7 @@ type noEffects struct{}
 
 func (noEffects) Stored(*journaletv1.Record) {}
 
-// openForRetention brings up what retention concerns: a bus, and a host whose records are eight days old.
+// openForRetention opens a bus and a host whose records are eight days old.
 func openForRetention(t *testing.T, dir string) *agent {
 	t.Helper()
 	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
@@ -30,10 +30,11 @@ func openForRetention(t *testing.T, dir string) *agent {
 	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: dir, Node: "n", Log: a.log}); err != nil {
 		t.Fatal(err)
 	}
-	a.library = newLibrary(a.bus.Manifests().Get)
+	a.manifests = newManifestCache(a.bus.Manifests().Get)
 	a.host = host.New(host.Options{
-		Node: "n", Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: host.AllDeciders,
-		Manifest: a.library.get, Effects: noEffects{}, Log: a.log,
+		Node: "n", Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(),
+		Deciders: host.AllDeciders,
+		Manifest: a.manifests.get, Effects: noEffects{}, Log: a.log,
 		Now: func() time.Time { return time.Now().Add(-8 * 24 * time.Hour) },
 	})
 	a.bus.Journal().OnStored(a.host.Stored)
@@ -41,25 +42,29 @@ func openForRetention(t *testing.T, dir string) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.host.Start(r, &journaletv1.AgentStarted{Epoch: a.bus.Opening().Epoch, Config: &journaletv1.AgentConfig{NodeName: "n", MaxPods: 10}})
+	a.host.Start(r, &journaletv1.AgentStarted{
+		Epoch: a.bus.Opening().Epoch, Config: &journaletv1.AgentConfig{NodeName: "n", MaxPods: 10},
+	})
 	return a
 }
 
-func TestRetentionCutsWhatIsOldAndTheNextRunKnowsItsState(t *testing.T) {
+func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bus")
 	a := openForRetention(t, dir)
-	named, unnamed := []byte("named"), []byte("unnamed")
-	for _, data := range [][]byte{named, unnamed} {
+	referenced, unreferenced := []byte("referenced"), []byte("unreferenced")
+	for _, data := range [][]byte{referenced, unreferenced} {
 		if err := a.bus.Manifests().Put(t.Context(), digest(data), data); err != nil {
 			t.Fatal(err)
 		}
 	}
-	health := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, RuntimeName: "kept " + digest(named)}
-	a.host.Outcome(messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: health}})
-	// Of no pod that there is: they take room and nothing else.
-	pad := strings.Repeat("x", 512<<10)
+	health := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, RuntimeName: "kept " + digest(referenced)}
+	a.host.Outcome(messages.Runtime, &journaletv1.Event{
+		Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: health},
+	})
+	// Observations of no existing pod: they only need space.
+	observed := &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: strings.Repeat("x", 512<<10)}}
 	for range 60 { // 30 MiB
-		a.host.Outcome(messages.Pod("p"), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: pad}}})
+		a.host.Outcome(messages.Pod("p"), &journaletv1.Event{Kind: observed})
 	}
 	if err := a.bus.Journal().Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -73,19 +78,19 @@ func TestRetentionCutsWhatIsOldAndTheNextRunKnowsItsState(t *testing.T) {
 	}
 	first := a.bus.Journal().First()
 	if first < 10 {
-		t.Fatalf("the journal begins with %d", first)
+		t.Fatalf("the first record is %d", first)
 	}
 	if r, err := a.bus.Journal().Verify(t.Context(), nil); err != nil || !r.OK() || !r.Cut || r.First != first {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if _, err := a.bus.Manifests().Get(t.Context(), digest(unnamed)); err != nil {
-		t.Fatalf("a manifest that was put just now: %v", err)
+	if _, err := a.bus.Manifests().Get(t.Context(), digest(unreferenced)); err != nil {
+		t.Fatalf("a manifest that was just stored: %v", err)
 	}
 	_, set, err := a.bus.Snapshots().Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := a.bus.Unnamed(t.Context(), set); err != nil || len(left) != 1 || left[0] != digest(unnamed) {
+	if left, err := a.bus.Unnamed(t.Context(), set); err != nil || len(left) != 1 || left[0] != digest(unreferenced) {
 		t.Fatalf("%v, %v", left, err)
 	}
 	if err := a.host.Stop(t.Context()); err != nil {
@@ -99,7 +104,7 @@ func TestRetentionCutsWhatIsOldAndTheNextRunKnowsItsState(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	if name := a.nodeView().RuntimeName; name != health.GetRuntimeName() {
-		t.Fatalf("the runtime is known as %q", name)
+		t.Fatalf("the runtime's name is %q", name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()

@@ -24,8 +24,8 @@ import (
 // Version is the agent's version; the build sets it.
 var Version = "dev"
 
-// refuseBesideKubelet keeps two agents from ordering one runtime about.
-func refuseBesideKubelet(cfg *config.Config) error {
+// rejectBesideKubelet returns an error if a kubelet uses the same runtime.
+func rejectBesideKubelet(cfg *config.Config) error {
 	if simulated(cfg) || cfg.AllowBesideKubelet {
 		return nil
 	}
@@ -33,16 +33,17 @@ func refuseBesideKubelet(cfg *config.Config) error {
 	if !running {
 		return nil
 	}
-	return fmt.Errorf("a kubelet (pid %d) runs on this node with the same container runtime: stop it first, or give --allow-beside-kubelet", pid)
+	return fmt.Errorf("a kubelet (pid %d) runs on this node with the same container runtime: "+
+		"stop it first, or pass --allow-beside-kubelet", pid)
 }
 
-// checks are what health depends on, by name, and more. None takes another down: each tells only of itself.
+// checks returns the checks of the agent's health, and more. They are independent of each other.
 func (a *agent) checks(more ...server.Check) *server.Checks {
 	checks := []server.Check{
 		{Name: "journal", Probe: func() error {
 			since, err := a.bus.Journal().Stalled()
 			if err != nil {
-				return fmt.Errorf("appending stalls since %s: %w", since.Format("15:04:05"), err)
+				return fmt.Errorf("appends stalled since %s: %w", since.Format("15:04:05"), err)
 			}
 			return nil
 		}},
@@ -55,22 +56,22 @@ func (a *agent) checks(more ...server.Check) *server.Checks {
 	return server.NewChecks(append(checks, more...)...)
 }
 
-// What takes longer than these is not well. A decision takes microseconds. A call to the runtime has two minutes or four (RunPodSandbox)
-// and is looked up after that; volume work takes as long as a disk does.
+// A decision or a call that takes longer is unhealthy. A decision takes microseconds. A call to the runtime times out
+// after two minutes, or four (RunPodSandbox), and is then inspected; volume work depends on the disk.
 const (
-	longestDecision = 10 * time.Second
-	longestCall     = 10 * time.Minute
+	maxDecisionTime = 10 * time.Second
+	maxCallTime     = 10 * time.Minute
 )
 
-// healthz is checks, and what is a trouble of single pods or of the runtime: it is told, but no reason to start the agent again, which
-// would go on from where it stood.
+// healthz returns checks, and those of single actors and calls. These are reported, but a restart of the agent would
+// not help: it would continue where it was.
 func (a *agent) healthz() *server.Checks {
-	return a.checks(server.Check{Name: "actors", Probe: a.actorsMove}, server.Check{Name: "calls", Probe: a.callsEnd})
+	return a.checks(server.Check{Name: "actors", Probe: a.checkActors}, server.Check{Name: "calls", Probe: a.checkCalls})
 }
 
-func (a *agent) actorsMove() error { return hanging(a.host.Hanging(longestDecision)) }
+func (a *agent) checkActors() error { return hanging(a.host.Hanging(maxDecisionTime)) }
 
-// hanging names the actors that are at one record for too long, the one that began first.
+// hanging returns an error that names the actor that has handled one record for longest.
 func hanging(all map[messages.Ref]time.Time) error {
 	if len(all) == 0 {
 		return nil
@@ -78,13 +79,13 @@ func hanging(all map[messages.Ref]time.Time) error {
 	refs := slices.SortedFunc(maps.Keys(all), func(x, y messages.Ref) int {
 		return cmp.Or(all[x].Compare(all[y]), cmp.Compare(x.String(), y.String()))
 	})
-	return fmt.Errorf("%s has been at one record since %s%s; the agent's log and a restart of it tell more",
+	return fmt.Errorf("%s has been handling one record since %s%s; see the agent's log, and restart it",
 		refs[0], all[refs[0]].Format(time.TimeOnly), andMore(len(refs)-1, "actor"))
 }
 
-func (a *agent) callsEnd() error { return overdue(a.calls.Overdue(longestCall)) }
+func (a *agent) checkCalls() error { return overdue(a.calls.Overdue(maxCallTime)) }
 
-// overdue names the call that has been under way for longest.
+// overdue returns an error that names the call that has been under way for longest.
 func overdue(all []calls.Overdue) error {
 	if len(all) == 0 {
 		return nil
@@ -104,27 +105,24 @@ func andMore(n int, what string) string {
 	return fmt.Sprintf(", and %d more %ss", n, what)
 }
 
-// ready is what a first reading of everything depends on.
+// ready returns the checks of /readyz beyond health.
 func (a *agent) ready() *server.Checks {
 	return server.NewChecks(server.Check{Name: "runtime", Probe: a.runtimeReady})
 }
 
 func (a *agent) runtimeReady() error {
 	var err error
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), inspectTimeout)
 	defer cancel()
-	asked := a.host.Inspect(ctx, messages.Runtime, func(d actors.Decider) {
+	inspected := a.host.Inspect(ctx, messages.Runtime, func(d actors.Decider) {
 		if h := d.(*dispatch.Actor).Runtime().GetHealth(); !h.GetRuntimeReady() {
 			err = fmt.Errorf("the container runtime is not ready: %s", h.GetMessage())
 		}
 	})
-	if asked != nil {
-		return asked
-	}
-	return err
+	return cmp.Or(inspected, err)
 }
 
-// serveHTTP serves health and metrics, unless the port is 0.
+// serveHTTP serves health and metrics unless the port is 0.
 func (a *agent) serveHTTP(ctx context.Context) error {
 	if a.cfg.HealthzPort == 0 {
 		<-ctx.Done()
@@ -142,7 +140,7 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 	return s.Serve(ctx)
 }
 
-// notify keeps systemd informed, where there is one.
+// notify notifies systemd.
 func (a *agent) notify(ctx context.Context) error {
 	s := server.NewSystemd(a.checks().Err, a.log)
 	s.Ready("running on node " + a.facts.NodeName)
@@ -152,7 +150,7 @@ func (a *agent) notify(ctx context.Context) error {
 	return nil
 }
 
-// serveQueries answers the command line and other observers.
+// serveQueries serves the command line and other clients.
 func (a *agent) serveQueries(ctx context.Context) (func(), error) {
 	return query.Serve(ctx, query.Options{
 		Conn: a.bus.Services(), Host: a.host, Journal: a.bus.Journal(), Node: a.facts.NodeName, NodeView: a.nodeView,
@@ -160,10 +158,10 @@ func (a *agent) serveQueries(ctx context.Context) (func(), error) {
 	})
 }
 
-// nodeView is what a pod's status tells of the node.
+// nodeView returns the node's part of a pod's status.
 func (a *agent) nodeView() pod.Node {
 	name := "containerd"
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), inspectTimeout)
 	defer cancel()
 	_ = a.host.Inspect(ctx, messages.Runtime, func(d actors.Decider) {
 		if n := d.(*dispatch.Actor).Runtime().GetHealth().GetRuntimeName(); n != "" {

@@ -9,23 +9,27 @@ import (
 	"github.com/journalet/journalet/runtime/cri/calls"
 )
 
-func TestWhatHangsIsNamedTheOldestFirst(t *testing.T) {
+func TestHealthNamesTheOldestHangingActorAndCall(t *testing.T) {
 	at := func(n int) time.Time { return time.Date(2026, 1, 1, 12, 0, n, 0, time.UTC) }
 	if err := hanging(nil); err != nil {
 		t.Error(err)
 	}
 	err := hanging(map[messages.Ref]time.Time{messages.Pod("b"): at(2), messages.Node: at(1), messages.Pod("a"): at(2)})
-	if want := "node/0 has been at one record since 12:00:01, and 2 more actors; the agent's log and a restart of it tell more"; err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+	const first = "node/0 has been handling one record since 12:00:01, and 2 more actors; " +
+		"see the agent's log, and restart it"
+	if err == nil || err.Error() != first {
+		t.Errorf("%v, want %s", err, first)
 	}
 	if err := overdue(nil); err != nil {
 		t.Error(err)
 	}
 	call := func(uid string, n int) calls.Overdue {
-		return calls.Overdue{Since: at(n), Request: &journaletv1.CallRequested{PodUid: uid, Work: &journaletv1.CallRequested_SetUpVolumes{}}}
+		req := &journaletv1.CallRequested{PodUid: uid, Work: &journaletv1.CallRequested_SetUpVolumes{}}
+		return calls.Overdue{Since: at(n), Request: req}
 	}
 	err = overdue([]calls.Overdue{call("a", 1), call("b", 2)})
-	const want = "set_up_volumes of pod a has been under way since 12:00:01, and 1 more call; `journalet pod a` shows what the pod waits for"
+	const want = "set_up_volumes of pod a has been under way since 12:00:01, and 1 more call; " +
+		"`journalet pod a` shows what the pod waits for"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -21,10 +21,11 @@ func (a *agent) sources() []string {
 	return []string{messages.FileSource, messages.HTTPSource}
 }
 
-// makeSources makes the drivers of the sources.
-func (a *agent) makeSources() (err error) {
+// newSources creates the drivers of the sources.
+func (a *agent) newSources() (err error) {
 	sink := func(ctx context.Context, m *journaletv1.ManifestsRead) error {
-		return a.host.Fact(ctx, messages.Source(m.GetSource()), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}})
+		e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}}
+		return a.host.Fact(ctx, messages.Source(m.GetSource()), e)
 	}
 	var known func() *manifest.RuntimeClasses
 	if a.cfg.RuntimeClassPath != "" {
@@ -33,19 +34,19 @@ func (a *agent) makeSources() (err error) {
 	a.files = file.New(file.Options{
 		Path: a.cfg.StaticPodPath, Node: a.facts.NodeName, Source: messages.FileSource, Reread: a.cfg.FileCheckFrequency,
 		Classes: known,
-		Store:   a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,
+		Store:   a.bus.Manifests().Put, Prime: a.manifests.add, Log: a.log, Sink: sink,
 	})
 	if a.cfg.StaticPodURL != "" {
 		a.url, err = url.New(url.Options{
 			URL: a.cfg.StaticPodURL, Header: a.cfg.URLHeader(), Node: a.facts.NodeName, Every: a.cfg.HTTPCheckFrequency,
 			Classes: known,
-			Store:   a.bus.Manifests().Put, Prime: a.library.prime, Log: a.log, Sink: sink,
+			Store:   a.bus.Manifests().Put, Prime: a.manifests.add, Log: a.log, Sink: sink,
 		})
 	}
 	return err
 }
 
-// seedSource gives a source's driver what the journal knows.
+// seedSource gives a source's driver the folded state.
 func (a *agent) seedSource(r *host.Recovered, ref messages.Ref, d *source.Actor) {
 	var driver interface {
 		Seed(state *journaletv1.SourceState)

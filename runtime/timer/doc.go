@@ -1,3 +1,3 @@
-// Package timer turns TimerSet decisions into TimerFired facts. It holds no decision: what a firing
-// means is for the actor that set the timer. Start with driver.go.
+// Package timer turns TimerSet decisions into TimerFired facts. It takes no decision: the actor that
+// set the timer knows what it is for. Start with driver.go.
 package timer

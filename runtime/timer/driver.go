@@ -10,21 +10,21 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Clock is time as the driver needs it.
+// Clock is the driver's view of time.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f once after d, unless stop is called before.
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 }
 
-// Wall is the machine's clock.
-type Wall struct{}
+// WallClock is the machine's clock.
+type WallClock struct{}
 
-// Now is the time of day.
-func (Wall) Now() time.Time { return time.Now() }
+// Now returns the time of day.
+func (WallClock) Now() time.Time { return time.Now() }
 
-// AfterFunc is time.AfterFunc.
-func (Wall) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
+// AfterFunc calls time.AfterFunc.
+func (WallClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
 // Fire records that a timer fired.
 type Fire func(about messages.Ref, e *journaletv1.Event)
@@ -34,8 +34,8 @@ type key struct {
 	name string
 }
 
-// Driver keeps the timers that are set: at most one a name and actor, each an entry in the Go
-// runtime's own timer heap and nothing more.
+// Driver holds the timers that are set, at most one for each actor and name. Each is only an entry in the Go runtime's
+// timer heap.
 type Driver struct {
 	clock Clock
 	fire  Fire
@@ -46,19 +46,19 @@ type Driver struct {
 	closed bool
 }
 
-// seed is a timer of an earlier run that is still to be armed.
+// seed is a timer of an earlier run that is not armed yet.
 type seed struct {
 	key
 	set *journaletv1.Timer
 }
 
-// New makes a driver without any timer.
+// New returns a driver without timers.
 func New(clock Clock, fire Fire) *Driver {
 	return &Driver{clock: clock, fire: fire, timers: map[key]func() bool{}}
 }
 
-// Seed takes in the timers that an actor's state holds, after a start, in order of their names: a simulation wants one order.
-// They wait for Begin.
+// Seed adds the timers of an actor's folded state, sorted by name because a simulation needs a fixed order. Begin arms
+// them.
 func (d *Driver) Seed(ref messages.Ref, set *journaletv1.Timers) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,7 @@ func (d *Driver) Seed(ref messages.Ref, set *journaletv1.Timers) {
 	}
 }
 
-// SeedPending drops a seed that a record tells to have fired which its actor will hear of, or has heard of without a step.
+// SeedPending drops a seed that has fired according to a record that its actor has not handled yet.
 func (d *Driver) SeedPending(rec *journaletv1.Record) {
 	fired := rec.GetFact().GetTimerFired()
 	if fired == nil {
@@ -76,11 +76,13 @@ func (d *Driver) SeedPending(rec *journaletv1.Record) {
 	k := key{messages.RefOf(rec.GetActor()), fired.GetName()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.seeds = slices.DeleteFunc(d.seeds, func(s seed) bool { return s.key == k && s.set.GetGeneration() == fired.GetGeneration() })
+	d.seeds = slices.DeleteFunc(d.seeds, func(s seed) bool {
+		return s.key == k && s.set.GetGeneration() == fired.GetGeneration()
+	})
 }
 
-// Begin arms what Seed took in and nothing has set or cleared since. It comes after the record of the run's start: what fires
-// before that is heard by no actor, and would be missing in what the actor handled.
+// Begin arms the seeds that no decision has set or cleared since. Call it after the record of the run's start: no actor
+// receives a timer that fires before.
 func (d *Driver) Begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +91,7 @@ func (d *Driver) Begin() {
 	}
 }
 
-// Stored takes note of a stored record.
+// Stored sets and clears the timers of a stored record.
 func (d *Driver) Stored(rec *journaletv1.Record) {
 	ref := messages.RefOf(rec.GetActor())
 	for _, e := range rec.GetStep().GetDecisions() {
@@ -111,15 +113,15 @@ func (d *Driver) set(ref messages.Ref, name string, generation uint64, from time
 	d.arm(ref, name, generation, from, after)
 }
 
-// arm sets a timer for what is left of its duration: never less than nothing, and, whatever the
-// clock did since, never more than the duration. The lock is held.
+// arm sets a timer for the rest of its duration, between 0 and the duration, even if the clock has stepped. The lock is
+// held.
 func (d *Driver) arm(ref messages.Ref, name string, generation uint64, from time.Time, after time.Duration) {
 	left := min(max(from.Add(after).Sub(d.clock.Now()), 0), after)
 	k := key{ref, name}
 	if d.closed {
 		return
 	}
-	d.unseed(func(x key) bool { return x == k })
+	d.dropSeeds(func(x key) bool { return x == k })
 	if stop := d.timers[k]; stop != nil {
 		stop()
 	}
@@ -133,22 +135,22 @@ func (d *Driver) arm(ref messages.Ref, name string, generation uint64, from time
 func (d *Driver) disarm(k key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unseed(func(x key) bool { return x == k })
+	d.dropSeeds(func(x key) bool { return x == k })
 	if stop := d.timers[k]; stop != nil {
 		stop()
 		delete(d.timers, k)
 	}
 }
 
-// unseed drops seeds. The lock is held.
-func (d *Driver) unseed(drop func(key) bool) {
+// dropSeeds drops seeds. The lock is held.
+func (d *Driver) dropSeeds(drop func(key) bool) {
 	d.seeds = slices.DeleteFunc(d.seeds, func(s seed) bool { return drop(s.key) })
 }
 
 func (d *Driver) forget(ref messages.Ref) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.unseed(func(x key) bool { return x.ref == ref })
+	d.dropSeeds(func(x key) bool { return x.ref == ref })
 	for k, stop := range d.timers {
 		if k.ref == ref {
 			stop()
@@ -157,7 +159,7 @@ func (d *Driver) forget(ref messages.Ref) {
 	}
 }
 
-// Close stops every timer; none is set after it.
+// Close stops all timers; none is set afterwards.
 func (d *Driver) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

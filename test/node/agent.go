@@ -95,7 +95,7 @@ func (a *Agent) Spawn() {
 func (a *Agent) Start() {
 	a.T.Helper()
 	a.Spawn()
-	a.Process.Expect(a.T, "journalet has started")
+	a.Process.Expect(a.T, "journalet started")
 	a.Connect()
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 )
 
-// setClock is a clock that somebody sets.
+// setClock is a clock that the test sets.
 type setClock struct {
 	cri.RealClock
 	now time.Time
@@ -26,12 +26,12 @@ type setClock struct {
 
 func (c *setClock) Now() time.Time { return c.now }
 
-// TestTheOutcomeOfACallIsRecordedWithItsPlaceAmongTheLooks: by the record's time where the clock goes forward, by ended_at where it was
-// set back.
-func TestTheOutcomeOfACallIsRecordedWithItsPlaceAmongTheLooks(t *testing.T) {
+// The order of calls and inspections is in the record's time, or in ended_at after the clock was set back.
+func TestOutcomeOfACallIsRecordedInOrderWithInspections(t *testing.T) {
 	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
 	var err error
-	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n", Log: a.log}); err != nil {
+	if a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n",
+		Log: a.log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
@@ -47,9 +47,8 @@ func TestTheOutcomeOfACallIsRecordedWithItsPlaceAmongTheLooks(t *testing.T) {
 	})
 	for _, at := range []int64{1000, 400} {
 		clock.now = time.Unix(at, 0)
-		a.ended(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: &journaletv1.CallFinished{
-			IntentId: "1.1.image/0.0", Requester: messages.Image.String(),
-		}}})
+		finished := &journaletv1.CallFinished{IntentId: "1.1.image/0.0", Requester: messages.Image.String()}
+		a.callFinished(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: finished}})
 	}
 	if err := a.bus.Journal().Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -62,7 +61,8 @@ func TestTheOutcomeOfACallIsRecordedWithItsPlaceAmongTheLooks(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := rec.GetFact().GetCallFinished().GetEndedAt()
-		if !rec.GetTime().AsTime().Equal(want.at) || (ended == nil) != want.ended.IsZero() || ended != nil && !ended.AsTime().Equal(want.ended) {
+		if !rec.GetTime().AsTime().Equal(want.at) || (ended == nil) != want.ended.IsZero() || ended != nil &&
+			!ended.AsTime().Equal(want.ended) {
 			t.Errorf("record %d has the time %s and ended_at %v, want %+v", seq, rec.GetTime().AsTime(), ended, want)
 		}
 	}
