@@ -81,9 +81,9 @@ type rpc[Req, Resp any] = func(context.Context, *Req, ...grpc.CallOption) (*Resp
 
 // once makes one call with a deadline.
 func once[Req, Resp any](
-	ctx context.Context, timeout time.Duration, method rpc[Req, Resp], req *Req,
+	ctx context.Context, c *call, timeout time.Duration, method rpc[Req, Resp], req *Req,
 ) (*Resp, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := WithTimeout(ctx, c.clock, timeout)
 	defer cancel()
 	return method(ctx, req)
 }
@@ -96,7 +96,7 @@ func onceDrained[Req, Resp any](
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	callCtx, cancel := WithTimeout(context.WithoutCancel(ctx), c.clock, timeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.clock.AfterFunc(c.opts.Timeouts.Drain, cancel) })()
 	return method(callCtx, req)
@@ -115,7 +115,7 @@ func retryFunc[T any](
 	ctx context.Context, c *call, name string, timeout time.Duration, f func(context.Context) (T, error),
 ) (T, error) {
 	attempt := func() (T, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		ctx, cancel := WithTimeout(ctx, c.clock, timeout)
 		defer cancel()
 		return f(ctx)
 	}

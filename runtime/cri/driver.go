@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
-	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
 // The directories that log shippers expect.
@@ -95,15 +95,29 @@ type Options struct {
 	// Allocatable replaces limits that a container does not set, in resourceFieldRef. May be nil.
 	Allocatable func() corev1.ResourceList
 
-	Volumes  *volume.Driver
+	Volumes  Volumes
 	Timeouts Timeouts
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
 	PullQPS   float64
 	PullBurst int
 	// Progress receives the progress of pulls. May be nil.
 	Progress func(*journaletv1.PullProgressed)
-	Log      *slog.Logger
-	Clock    Clock
+	// HTTP makes the request of a hook. Any answer is good. Default: by a client that verifies nobody's certificate, as the kubelet's.
+	HTTP  func(*http.Request) error
+	Log   *slog.Logger
+	Clock Clock
+}
+
+// Volumes is what a pod has on the node's disk: a volume.Driver, whose methods have these comments.
+type Volumes interface {
+	SetUp(ctx context.Context, pod *corev1.Pod) error
+	TearDown(ctx context.Context, uid string) error
+	Clean(ctx context.Context, uid, namespace, name string) error
+	Path(pod *corev1.Pod, name string) (string, error)
+	CreatePodDirs(uid string) error
+	CreateLogDir(namespace, name, uid, container string) (string, error)
+	CreateTerminationFile(uid, container string, attempt uint32) (string, error)
+	WriteHosts(uid string, content []byte) (string, error)
 }
 
 // Driver performs the journal's calls on the container runtime. It decides nothing, and its only state is a rate limit.
@@ -161,6 +175,9 @@ func setDefaults(o *Options) {
 	}
 	if o.Clock == nil {
 		o.Clock = RealClock{}
+	}
+	if o.HTTP == nil {
+		o.HTTP = send
 	}
 	if o.Progress == nil {
 		o.Progress = func(*journaletv1.PullProgressed) {}

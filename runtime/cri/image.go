@@ -212,7 +212,7 @@ func (c *call) pullOnce(ctx context.Context, image, full string) (string, error)
 
 // imageFsUsed returns the bytes used on the image file systems; false if the runtime does not report them.
 func (c *call) imageFsUsed(ctx context.Context) (int64, bool) {
-	resp, err := once(ctx, c.opts.Timeouts.Inspect, c.images.ImageFsInfo, &runtimeapi.ImageFsInfoRequest{})
+	resp, err := once(ctx, c, c.opts.Timeouts.Inspect, c.images.ImageFsInfo, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {
 		return 0, false
 	}

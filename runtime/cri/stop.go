@@ -23,7 +23,7 @@ func (c *call) stopContainer(ctx context.Context, req *journaletv1.StopContainer
 	for b := c.backOff(); ; {
 		// Never more than the grace period, even if the clock was set back.
 		left := min(max(end.Sub(c.clock.Now()), 0), grace)
-		_, err := once(ctx, left+c.opts.Timeouts.Call, c.rt.StopContainer, &runtimeapi.StopContainerRequest{
+		_, err := once(ctx, c, left+c.opts.Timeouts.Call, c.rt.StopContainer, &runtimeapi.StopContainerRequest{
 			ContainerId: req.GetContainerId(), Timeout: int64((left + time.Second - 1) / time.Second),
 		})
 		if err == nil || isNotFound(err) {

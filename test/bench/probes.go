@@ -15,7 +15,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/test/bench/criproxy"
+	"github.com/journalet/journalet/test/criproxy"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/journalet/journalet/test/bench/criproxy"
+	"github.com/journalet/journalet/test/criproxy"
 )
 
 // record is one record of the agent's journal.

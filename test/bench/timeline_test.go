@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/journalet/journalet/test/bench/criproxy"
+	"github.com/journalet/journalet/test/criproxy"
 )
 
 func at(millis int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(millis)) }

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/test/bench/criproxy"
 	"github.com/journalet/journalet/test/bench/exectrace"
+	"github.com/journalet/journalet/test/criproxy"
 )
 
 const (

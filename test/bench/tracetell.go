@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/journalet/journalet/test/bench/criproxy"
 	"github.com/journalet/journalet/test/bench/exectrace"
+	"github.com/journalet/journalet/test/criproxy"
 )
 
 func flagArgs() []string { return slices.Clone(flag.Args()) }

@@ -4,28 +4,16 @@ package chaos
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
-
-	"github.com/journalet/journalet/test/node"
+	"github.com/journalet/journalet/test/criproxy"
 )
 
-// proxy stands between an agent and the runtime and understands calls, but not what is in them: a call that mentions one
-// of the hung names is held before the runtime sees it, for as long as its caller waits.
+// proxy stands between an agent and the runtime. It holds every call that mentions one of the hung names, for as long as the caller waits.
 type proxy struct {
-	up *grpc.ClientConn
-
 	mu    sync.Mutex
 	names []string
 	free  chan struct{} // closed when calls are held no longer
@@ -35,24 +23,17 @@ type proxy struct {
 // behindProxy puts a proxy between an agent that is not started yet and the runtime.
 func (a *agent) behindProxy() *proxy {
 	a.T.Helper()
-	up, err := grpc.NewClient(setup.Runtime.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(opaque{}), grpc.MaxCallRecvMsgSize(node.MaxMessageBytes)))
-	if err != nil {
-		a.T.Fatal(err)
-	}
 	path := filepath.Join(a.Dir, "cri.sock")
-	l, err := net.Listen("unix", path)
+	between, err := criproxy.Listen(path, setup.Runtime.Endpoint)
 	if err != nil {
 		a.T.Fatal(err)
 	}
-	p := &proxy{up: up, held: map[string]int{}}
-	server := grpc.NewServer(grpc.ForceServerCodec(opaque{}), grpc.UnknownServiceHandler(p.forward), grpc.MaxRecvMsgSize(node.MaxMessageBytes))
-	go func() { _ = server.Serve(l) }() // ends with Stop
+	p := &proxy{held: map[string]int{}}
+	between.Hold(p.holds)
 	// At the very end: until then the agent's pods go through here.
 	a.AtTheEnd(func() {
 		p.release()
-		server.Stop()
-		_ = up.Close()
+		_ = between.Close()
 	})
 	a.Endpoint = "unix://" + path
 	return p
@@ -110,56 +91,3 @@ func (p *proxy) holds(method string, request []byte) <-chan struct{} {
 	}
 	return nil
 }
-
-// forward passes one call: every call of CRI has one request and one answer, or a stream of them.
-func (p *proxy) forward(_ any, down grpc.ServerStream) error {
-	ctx := down.Context()
-	method, ok := grpc.MethodFromServerStream(down)
-	if !ok {
-		return status.Error(codes.Internal, "a call without a method")
-	}
-	var request []byte
-	if err := down.RecvMsg(&request); err != nil {
-		return err
-	}
-	if free := p.holds(method, request); free != nil {
-		select {
-		case <-free:
-		case <-ctx.Done():
-			return status.FromContextError(ctx.Err()).Err()
-		}
-	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	up, err := p.up.NewStream(metadata.NewOutgoingContext(ctx, md), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(up.SendMsg(&request), up.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	for {
-		var answer []byte
-		if err := up.RecvMsg(&answer); err != nil {
-			down.SetTrailer(up.Trailer())
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
-		if err := down.SendMsg(&answer); err != nil {
-			return err
-		}
-	}
-}
-
-// opaque passes messages as bytes.
-type opaque struct{}
-
-func (opaque) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
-
-func (opaque) Unmarshal(b []byte, v any) error {
-	*v.(*[]byte) = bytes.Clone(b)
-	return nil
-}
-
-func (opaque) Name() string { return "proto" }

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/journalet/journalet/test/node"
@@ -63,6 +62,3 @@ func testImage() string {
 	}
 	return node.Image
 }
-
-// socketPath is the runtime's socket as a path.
-func socketPath() string { return strings.TrimPrefix(setup.Runtime.Endpoint, "unix://") }

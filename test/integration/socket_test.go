@@ -77,21 +77,22 @@ func TestARuntimeThatComesLaterAndGoesAndReturnsCostsNothing(t *testing.T) {
 		t.Errorf("with a runtime /readyz says %d %s", code, text)
 	}
 	for _, outage := range []struct {
-		what       string
-		begin, end func()
+		what  string
+		begin func() (end func())
 	}{
-		{"the socket gone", p.close, p.open},
-		{"nonsense for answers", func() { p.talkNonsense(true) }, func() { p.talkNonsense(false) }},
+		{"the socket gone", func() func() { p.close(); return func() {} }},
+		{"nonsense for answers", p.talkNonsense},
 	} {
 		before, views, last := a.fingerprint(), a.views(), a.journal.last()
-		outage.begin()
+		end := outage.begin()
 		a.runtimeIs(false, last)
 		if now := a.views(); fmt.Sprint(now) != fmt.Sprint(views) {
 			t.Errorf("with %s the pods report:\n%v\nand before:\n%v", outage.what, now, views)
 		}
 		a.Put("late.yaml", manifest(newPod("late", idle)))
 		a.journal.wait(t, last, settle, "the pod of the outage", named("admission_decided", `"admitted":true`))
-		outage.end()
+		end()
+		p.open()
 		a.runtimeIs(true, last)
 		a.pods("both ready after "+outage.what, allReady(2))
 		after := a.fingerprint()

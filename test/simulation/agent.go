@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/calls"
+	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/timer"
@@ -37,6 +38,8 @@ type run struct {
 	scheduled map[messages.Ref]bool
 	// wedged actors handle nothing until a moment of uptime.
 	wedged map[messages.Ref]time.Duration
+	// waits are the coroutines that wait for something which ends with a context.
+	waits map[*proc]context.Context
 
 	timers    *timer.Driver
 	calls     *calls.Executor
@@ -65,7 +68,7 @@ func (s *sim) start() {
 	r := &run{
 		sim: s, epoch: s.epoch, life: &life{}, turns: stream(s.seed, "turns", fmt.Sprint(s.epoch)),
 		late: stream(s.seed, "late timers", fmt.Sprint(s.epoch)), scheduled: map[messages.Ref]bool{},
-		wedged: map[messages.Ref]time.Duration{},
+		wedged: map[messages.Ref]time.Duration{}, waits: map[*proc]context.Context{},
 	}
 	var err error
 	if r.cells, err = host.RecoverCells(host.AllDeciders, s.manifests.get, s.epoch, s.snapshots, s.journal.stored[s.barrier:]); err != nil {
@@ -94,7 +97,14 @@ func (s *sim) start() {
 			last = fact
 		}
 	})
-	s.clock.start(r.life, monitor(r, last))
+	monitor := health.New(health.Options{
+		Conn: criConn{r}, Last: last, Clock: driverClock{r.clock, r},
+		Sink: func(_ context.Context, h *journaletv1.RuntimeHealthChanged) error {
+			r.fact(r.clock.current, messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: h}})
+			return nil
+		},
+	})
+	s.clock.start(r.life, func(*proc) { _ = monitor.Run(context.Background()) }) // it ends with its run
 	s.clock.start(r.life, r.watcher.relist)
 	s.clock.start(r.life, r.reader.loop)
 	if r.fetcher != nil {
@@ -123,7 +133,7 @@ func (s *sim) sources() []string {
 }
 
 func (r *run) makeDrivers() {
-	r.performer = &performer{run: r, under: map[*proc]context.Context{}}
+	r.performer = newPerformer(r)
 	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
 	r.gates = newGates(r)
 	if r.config.url != "" {
@@ -187,12 +197,12 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 	})
 	switch {
 	case !certain:
-		r.watcher.expect(ref.ID)
+		r.watcher.Expect(ref.ID)
 		for name, c := range d.Pod().GetContainers() {
-			r.watcher.startsFor(ref.ID, name, c.GetCurrent().GetIntentId())
+			r.watcher.RegisterStart(ref.ID, name, c.GetCurrent().GetIntentId())
 		}
 	case last != nil:
-		r.watcher.seed(last)
+		r.watcher.Seed([]*journaletv1.PodObserved{last})
 	}
 	for id, c := range d.Pod().GetCalls() {
 		r.watcher.starts(id, c.GetRequest())
@@ -201,14 +211,14 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 
 // ended is that of runtime/agent.
 func (r *run) ended(about messages.Ref, e *journaletv1.Event) {
-	_, e.GetCallFinished().EndedAt = r.watcher.stamps.CallEnded() // no time passes here: the record has the time that this was read at
+	_, e.GetCallFinished().EndedAt = r.watcher.CallEnded() // no time passes here: the record has the time that this was read at
 	r.outcome(about, e)
 }
 
 // finished is that of runtime/agent.
 func (r *run) finished(req *journaletv1.CallRequested) {
 	if req.GetStartContainer() != nil {
-		r.watcher.expect(req.GetPodUid())
+		r.watcher.Expect(req.GetPodUid())
 	}
 	r.watcher.hint(req.GetPodUid())
 }
@@ -248,13 +258,13 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 				r.watcher.starts(messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()), i), k)
 			}
 			if e.GetCallWithdrawn() != nil {
-				r.performer.cut()
+				r.rouseEnded()
 			}
 			if k := e.GetPodForgotten(); k != nil {
-				r.watcher.forget(k.GetUid())
+				r.watcher.Forget(k.GetUid())
 			}
 			if k := e.GetPodTerminated(); k != nil {
-				r.watcher.quiet(k.GetUid())
+				r.watcher.IgnoreEvents(k.GetUid())
 			}
 		}
 	}

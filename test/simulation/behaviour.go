@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -119,11 +117,8 @@ func (w *world) probe(c *container, kind journaletv1.ProbeKind) bool {
 	return age >= c.does.up && (c.does.flaps == 0 || age/c.does.flaps%2 == 0)
 }
 
-// hook is how long a hook takes and whether it succeeds.
-func (c *container) hook(h *corev1.LifecycleHandler, kind journaletv1.HookKind) (time.Duration, bool) {
-	if h.Sleep != nil {
-		return time.Duration(h.Sleep.Seconds) * time.Second, true
-	}
+// hook is how long a hook by command or request takes, and whether it succeeds.
+func (c *container) hook(kind journaletv1.HookKind) (time.Duration, bool) {
 	d := c.does.postStart
 	if kind == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
 		d = c.does.preStop

@@ -450,9 +450,6 @@ func (j *judge) bounds(r *run, ref messages.Ref) {
 	if n := len(r.journal.pending); n > 4*maxMailbox+maxBatch {
 		j.broken(withinBounds, "", "%d records wait for the disk", n)
 	}
-	if r.watcher.deepest > maxQueued {
-		j.broken(withinBounds, "", "%d pods wait for a look", r.watcher.deepest)
-	}
 }
 
 // startsOnlyWhileItRuns: a pod that ends, or is not admitted, asks for no sandbox and no start.

@@ -146,15 +146,15 @@ func resultKey(p *journaletv1.ProbeResult) string {
 	return p.GetUid() + " " + p.GetContainer() + " " + p.GetContainerId() + " " + p.GetKind().String()
 }
 
-// runsOnce tells whether a call makes or starts a container that is to run but once.
-func (c *call) runsOnce(k *journaletv1.StartContainer) bool {
-	m, spec := c.sized(k)
+// runsOnce reports whether a call creates or starts a container that is to run but once.
+func (r *run) runsOnce(k *journaletv1.StartContainer) bool {
+	m, spec := r.sized(k)
 	return spec != nil && neverAgain(m, spec)
 }
 
-// at is call.run.reached where the call is about a container that is to run but once.
-func (c *call) at(once bool, m moment) {
-	if once {
-		c.run.reached(m)
+// at is reached where the call is about a container that is to run but once.
+func (r *run) at(c *call, m moment) {
+	if c.once {
+		r.reached(m)
 	}
 }

@@ -144,7 +144,7 @@ func (b *prober) work(p *probe) {
 	if exec && (!w.up || w.clock.uptime < w.hungUntil) {
 		return // the runtime is asked to run it
 	}
-	c := w.findContainer(p.at.uid, p.id)
+	c := w.container(p.id)
 	if c == nil || c.state != running {
 		if !exec {
 			b.note(p, false) // nobody answers any more

@@ -2,13 +2,10 @@ package simulation
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors/pod"
@@ -16,7 +13,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// CPU and memory: what manifests say, what the runtime gives to containers that run (runtime/cri's update.go), and what must hold of both.
+// CPU and memory: what manifests say and what must hold of both.
 
 // resourcesOf makes up what a container asks for and may use.
 func resourcesOf(r *rand.Rand) string {
@@ -103,103 +100,6 @@ func otherResources(r *rand.Rand, res map[string]any) map[string]any {
 		cpu, memory = cpu+r.IntN(1000), memory+r.IntN(1000)
 	}
 	return out
-}
-
-// sized is a container's spec with what is allocated to its pod (cri's sized).
-func (c *call) sized(k interface {
-	GetDigest() string
-	GetAllocatedDigest() string
-	GetAllocatedAdded() map[string]*journaletv1.Resources
-	GetContainer() string
-}) (*corev1.Pod, *corev1.Container) {
-	m := c.run.manifests.byDigest[k.GetDigest()]
-	if allocated := k.GetAllocatedDigest(); allocated != "" {
-		m = resources.Allocated(m, c.run.manifests.byDigest[allocated], k.GetAllocatedAdded())
-	}
-	return m, findSpec(m, k.GetContainer())
-}
-
-// updateContainer gives a running container other resources. In doubt it is made again.
-func (c *call) updateContainer(k *journaletv1.UpdateContainer) (result, error) {
-	res := result{containerID: k.GetContainerId(), sandboxID: k.GetSandboxId()}
-	if _, spec := c.sized(k); spec == nil {
-		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, "the manifest has no container "+k.GetContainer())
-	}
-	if err := c.checkMemory(k.GetFallingLimits()); err != nil {
-		return res, err
-	}
-	if err := c.settle(tookLook, callTimeout, func(bool) error { return c.unlessMishap(func() {}) }); err != nil {
-		return res, err // the sandbox
-	}
-	err := c.settle(tookMaking, callTimeout, func(bool) error {
-		x := c.w.findContainer(c.uid, k.GetContainerId())
-		switch {
-		case x == nil:
-			return errNotFound
-		case x.state != running && x.state != created:
-			return failedCall("container is in state " + x.state.String())
-		case c.w.mishap():
-			return failedCall("runc update: device or resource busy")
-		}
-		c.w.judge.given(x, k.GetResources())
-		x.has = proto.CloneOf(k.GetResources())
-		return nil
-	})
-	var shown *journaletv1.Resources
-	if err == nil {
-		err = c.settle(tookLook, lookTimeout, func(bool) error {
-			x := c.w.findContainer(c.uid, k.GetContainerId())
-			if x == nil {
-				return errNotFound
-			}
-			shown = shownResources(x.has)
-			return nil
-		})
-	}
-	if errors.Is(err, errNotFound) {
-		return res, fail(journaletv1.CallError_CALL_ERROR_NOT_DONE, "container "+k.GetContainerId()+" is gone")
-	}
-	res.actual = shown
-	return res, err
-}
-
-// checkMemory is cri's: no limit is set that is not above what is used.
-func (c *call) checkMemory(limits []*journaletv1.MemoryLimit) error {
-	var low []string
-	for _, limit := range limits {
-		err := c.settle(tookLook, lookTimeout, func(bool) error {
-			x := c.w.findContainer(c.uid, limit.GetContainerId())
-			switch {
-			case x == nil:
-				return errNotFound
-			case x.alive() && x.does.uses >= limit.GetBytes():
-				low = append(low, fmt.Sprintf("%s uses %d", limit.GetContainer(), x.does.uses))
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errNotFound) {
-			return err
-		}
-	}
-	if len(low) > 0 {
-		return fail(journaletv1.CallError_CALL_ERROR_RUNTIME, "cannot decrease memory limits: "+strings.Join(low, ", "))
-	}
-	return nil
-}
-
-// leastCPULimit is the least CPU that a cgroup can be held to, in thousandths.
-const leastCPULimit = 10
-
-// shownResources is what a runtime shows of what it gave: shares of CPU, the quota of a cgroup, and no memory request.
-func shownResources(r *journaletv1.Resources) *journaletv1.Resources {
-	shares := max(r.GetCpuRequestMillis()*1024/1000, 2)
-	shown := &journaletv1.Resources{
-		CpuRequestMillis: (shares*1000 + 1023) / 1024, MemoryLimitBytes: r.GetMemoryLimitBytes(), CpuLimitMillis: r.GetCpuLimitMillis(),
-	}
-	if shown.CpuLimitMillis > 0 {
-		shown.CpuLimitMillis = max(shown.CpuLimitMillis, leastCPULimit)
-	}
-	return shown
 }
 
 // given: a container gets what the agent's records say, and its memory limit not below what it uses.

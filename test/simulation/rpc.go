@@ -2,43 +2,28 @@ package simulation
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
-// callError is what the runtime answered: its words, which drivers read.
-type callError struct{ text string }
-
-func (e *callError) Error() string { return e.text }
-
-func failedCall(text string) error { return &callError{text} }
+// failedCall is an error of the runtime's: its words, which drivers read.
+func failedCall(text string) error { return status.Error(codes.Unknown, text) }
 
 var (
 	// errAway: there was nobody to answer, or the connection was lost.
-	errAway = errors.New("unavailable")
+	errAway = status.Error(codes.Unavailable, "unavailable")
 	// errLate: no answer came in time.
-	errLate     = errors.New("deadline exceeded")
-	errNotFound = errors.New("not found")
+	errLate     = status.Error(codes.DeadlineExceeded, "deadline exceeded")
+	errNotFound = status.Error(codes.NotFound, "not found")
 )
 
-// reservedError: the runtime holds the name of what was to be made.
-type reservedError struct{ what, by string }
+// reserved: the runtime holds the name of what was to be created.
+func reserved(what, by string) error { return failedCall(what + " name is reserved for " + by) }
 
-func (e *reservedError) Error() string {
-	return fmt.Sprintf("%s name is reserved for %s", e.what, e.by)
-}
-
-func reserved(what, by string) error { return &reservedError{what, by} }
-
-func isReserved(err error) bool {
-	var r *reservedError
-	return errors.As(err, &r)
-}
-
-// isDoubt tells whether an error leaves open what became of a call (runtime/cri/doubt.go).
-func isDoubt(err error) bool {
-	return errors.Is(err, errAway) || errors.Is(err, errLate) || errors.Is(err, context.Canceled)
+func isAway(err error) bool {
+	return status.Code(err) == codes.Unavailable || status.Code(err) == codes.DeadlineExceeded
 }
 
 // What the runtime takes for its work when nothing slows it.
@@ -46,14 +31,17 @@ const (
 	tookSandbox = 220 * time.Millisecond
 	tookMaking  = 30 * time.Millisecond
 	tookRemoval = 25 * time.Millisecond
-	tookLook    = 3 * time.Millisecond
+	tookRead    = 3 * time.Millisecond
 	// slowness is how much longer everything takes while the runtime is slow.
 	slowness = 40
 )
 
 // rpc makes one request of the runtime and waits for its answer. do is the work; gone says that who asked died meanwhile.
 // A runtime that died, hangs or loses the answer leaves it open whether the work was done.
-func (w *world) rpc(p *proc, took, timeout time.Duration, do func(gone bool) error) error {
+func (r *run) rpc(ctx context.Context, took time.Duration, do func(gone bool) error) error {
+	w, p, timeout := r.world, r.clock.current, timeoutOf(ctx)
+	r.waits[p] = ctx
+	defer delete(r.waits, p)
 	if !w.up {
 		p.sleep(between(w.noise, time.Millisecond, 20*time.Millisecond))
 		return errAway

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 )
 
 // The states of containers, short.
@@ -122,8 +123,9 @@ func (w *world) id(prefix string) string {
 
 func (c *container) alive() bool { return c.state == running || c.state == unknown }
 
-func (w *world) findSandbox(uid, id string) *sandbox {
-	if o := w.byUID[uid]; o != nil {
+// sandbox finds a sandbox by its id, nil if it is not there.
+func (w *world) sandbox(id string) *sandbox {
+	for _, o := range w.objects {
 		for _, x := range o.sandboxes {
 			if x.id == id {
 				return x
@@ -133,8 +135,9 @@ func (w *world) findSandbox(uid, id string) *sandbox {
 	return nil
 }
 
-func (w *world) findContainer(uid, id string) *container {
-	if o := w.byUID[uid]; o != nil {
+// container finds a container by its id, nil if it is not there.
+func (w *world) container(id string) *container {
+	for _, o := range w.objects {
 		for _, c := range o.containers {
 			if c.id == id {
 				return c
@@ -144,19 +147,19 @@ func (w *world) findContainer(uid, id string) *container {
 	return nil
 }
 
-// makeSandbox is RunPodSandbox. gone: nobody waits for it any more. looked is when the requester last looked at the pod's sandboxes.
-func (w *world) makeSandbox(uid, intent string, k *journaletv1.RunSandbox, gone bool, looked time.Duration) (string, error) {
+// runSandbox is RunPodSandbox. gone: nobody waits for it any more. listed is when the client listed the pod's sandboxes last.
+func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone bool, listed time.Duration) (string, error) {
 	o := w.of(uid)
 	for _, x := range o.sandboxes {
-		if x.attempt == k.GetAttempt() {
+		if x.attempt == attempt {
 			return "", reserved("sandbox", x.id)
 		}
 	}
-	if !w.networkReady && !k.GetHostNetwork() {
+	if !w.networkReady && !hostNetwork {
 		return "", failedCall("cni plugin not initialized")
 	}
 	x := &sandbox{
-		id: w.id("s"), uid: uid, intent: intent, attempt: k.GetAttempt(), ready: true, hostNetwork: k.GetHostNetwork(), created: w.clock.Now(),
+		id: w.id("s"), uid: uid, intent: intent, attempt: attempt, ready: true, hostNetwork: hostNetwork, created: w.clock.Now(),
 	}
 	if !x.hostNetwork {
 		x.ips = []string{fmt.Sprintf("10.0.%d.%d", w.ids/250, w.ids%250+1)}
@@ -165,27 +168,27 @@ func (w *world) makeSandbox(uid, intent string, k *journaletv1.RunSandbox, gone 
 		// containerd makes it all the same, or gives it up and keeps what it has of it.
 		x.late, x.ready = w.clock.uptime, !chance(w.noise, 2)
 	}
-	w.judge.sandboxMade(o, x, gone, looked)
+	w.judge.sandboxMade(o, x, gone, listed)
 	o.sandboxes = append(o.sandboxes, x)
 	slices.SortStableFunc(o.sandboxes, func(a, b *sandbox) int { return cmp.Compare(a.attempt, b.attempt) })
 	return x.id, nil
 }
 
-// makeContainer is CreateContainer.
-func (w *world) makeContainer(uid, intent string, k *journaletv1.StartContainer, m *corev1.Pod, spec *corev1.Container, gone bool) (string, error) {
-	o := w.of(uid)
+// createContainer is CreateContainer of a container that the manifest m has as spec.
+func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, by *call, m *corev1.Pod, spec *corev1.Container, gone bool) (string, error) {
+	x := w.sandbox(sandbox)
+	if x == nil || !x.ready {
+		return "", failedCall("sandbox is not running")
+	}
+	o := w.of(x.uid)
 	for _, c := range o.containers {
-		if c.name == k.GetContainer() && c.attempt == k.GetAttempt() {
+		if c.name == spec.Name && c.attempt == k.GetMetadata().GetAttempt() {
 			return "", reserved("container", c.id)
 		}
 	}
-	if x := w.findSandbox(uid, k.GetSandboxId()); x == nil || !x.ready {
-		return "", failedCall("sandbox is not running")
-	}
 	c := &container{
-		id: w.id("c"), uid: uid, name: k.GetContainer(), intent: intent, sandbox: k.GetSandboxId(), hash: pod.ContainerHash(spec),
-		image: spec.Image, digest: k.GetDigest(), attempt: k.GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec,
-		has: resources.Of(&spec.Resources),
+		id: w.id("c"), uid: x.uid, name: spec.Name, intent: by.intent, sandbox: sandbox, hash: k.GetAnnotations()[cri.AnnotationHash], image: spec.Image, digest: by.req.GetStartContainer().GetDigest(),
+		attempt: k.GetMetadata().GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec, has: resources.Of(&spec.Resources),
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.containerMade(c, gone)
@@ -193,16 +196,22 @@ func (w *world) makeContainer(uid, intent string, k *journaletv1.StartContainer,
 	return c.id, nil
 }
 
+// containerd's words about a start that it gave up because its client went away, and about one that came to no process.
+const (
+	cutShort  = "context canceled"
+	notYetRun = "failed to create containerd task"
+)
+
 // startContainer is StartContainer. Who asked may be gone: containerd then finishes, gives up, or counts it as failed.
-func (w *world) startContainer(uid, id string, clientGone bool) error {
-	c := w.findContainer(uid, id)
+func (w *world) startContainer(id string, clientGone bool) error {
+	c := w.container(id)
 	switch {
 	case c == nil:
 		return errNotFound
 	case c.state != created:
 		return failedCall("container is in state " + c.state.String())
 	}
-	if x := w.findSandbox(uid, c.sandbox); x == nil || !x.ready {
+	if x := w.sandbox(c.sandbox); x == nil || !x.ready {
 		w.fail(c, "sandbox container is not running")
 		return failedCall("sandbox container is not running")
 	}
@@ -216,14 +225,14 @@ func (w *world) startContainer(uid, id string, clientGone bool) error {
 	}
 	if clientGone && chance(w.noise, 2) {
 		// Its process was there for a moment.
-		w.judge.containerStarted(w.of(uid), c)
+		w.judge.containerStarted(w.of(c.uid), c)
 		w.judge.cutShort(c)
 		w.fail(c, "failed to start containerd task: "+cutShort)
 		return nil
 	}
 	c.state, c.started, c.startedAt = running, w.clock.Now(), w.clock.uptime
 	c.does = w.behaviourOf(c)
-	w.judge.containerStarted(w.of(uid), c)
+	w.judge.containerStarted(w.of(c.uid), c)
 	w.scheduleEnd(c)
 	if do := w.atStart; do != nil {
 		w.atStart = nil
@@ -279,8 +288,8 @@ func (w *world) term(c *container) {
 	w.clock.after(nil, c.does.ends, func() { w.exit(c, c.does.termCode, "Error") })
 }
 
-func (w *world) stopSandbox(uid, id string) {
-	x := w.findSandbox(uid, id)
+func (w *world) stopSandbox(id string) {
+	x := w.sandbox(id)
 	if x == nil {
 		return
 	}
@@ -302,31 +311,37 @@ func (w *world) killSandbox(x *sandbox) {
 	}
 }
 
-func (w *world) removeContainer(uid, id string) {
-	o := w.of(uid)
-	if c := w.findContainer(uid, id); c != nil {
-		w.exit(c, 137, "Error")
+func (w *world) removeContainer(id string) {
+	c := w.container(id)
+	if c == nil {
+		return
 	}
-	o.containers = slices.DeleteFunc(o.containers, func(c *container) bool { return c.id == id })
-	w.tell(uid)
+	w.exit(c, 137, "Error")
+	o := w.of(c.uid)
+	o.containers = slices.DeleteFunc(o.containers, func(x *container) bool { return x == c })
+	w.tell(c.uid)
 }
 
-func (w *world) removeSandbox(uid, id string) {
-	o := w.of(uid)
+func (w *world) removeSandbox(id string) {
+	x := w.sandbox(id)
+	if x == nil {
+		return
+	}
+	o := w.of(x.uid)
 	for _, c := range slices.Clone(o.containers) {
 		if c.sandbox == id {
-			w.removeContainer(uid, c.id)
+			w.removeContainer(c.id)
 		}
 	}
-	o.sandboxes = slices.DeleteFunc(o.sandboxes, func(x *sandbox) bool { return x.id == id })
-	w.tell(uid)
+	o.sandboxes = slices.DeleteFunc(o.sandboxes, func(y *sandbox) bool { return y == x })
+	w.tell(x.uid)
 }
 
 // vanish is the runtime forgetting a container, process and all.
 func (w *world) vanish(c *container) {
 	w.exit(c, 137, "Error")
 	w.judge.vanished(c)
-	w.removeContainer(c.uid, c.id)
+	w.removeContainer(c.id)
 }
 
 // reboot ends everything that runs. What was there stays listed.

@@ -90,7 +90,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 
 // Check polls once. A runtime that does not respond in time is not ready. The only error is ctx's.
 func (m *Monitor) Check(ctx context.Context) (*journaletv1.RuntimeHealthChanged, error) {
-	callCtx, cancel := context.WithTimeout(ctx, m.opts.Timeout)
+	callCtx, cancel := cri.WithTimeout(ctx, m.opts.Clock, m.opts.Timeout)
 	defer cancel()
 	st, err := m.rt.Status(callCtx, &runtimeapi.StatusRequest{})
 	if err == nil && m.name == "" {

@@ -113,7 +113,7 @@ func (p *PLEG) hintFrom(e *runtimeapi.ContainerEventResponse) {
 	}
 	if s := e.GetPodSandboxStatus(); s != nil {
 		if s.GetAnnotations()[cri.AnnotationAgent] == p.opts.AgentID {
-			p.hintByEvent(s.GetMetadata().GetUid())
+			p.HintByEvent(s.GetMetadata().GetUid())
 		}
 		return
 	}
@@ -121,5 +121,5 @@ func (p *PLEG) hintFrom(e *runtimeapi.ContainerEventResponse) {
 	p.mu.Lock()
 	uid := p.uidOf[e.GetContainerId()]
 	p.mu.Unlock()
-	p.hintByEvent(uid)
+	p.HintByEvent(uid)
 }

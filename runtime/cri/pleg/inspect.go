@@ -17,7 +17,7 @@ import (
 // inspect sees what the runtime shows of one pod. It returns nil if that is what was told last. Statuses are asked for only
 // where they can tell more than the list and the last observation.
 func (p *PLEG) inspect(ctx context.Context, uid string, began *timestamppb.Timestamp, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.InspectTimeout)
+	ctx, cancel := cri.WithTimeout(ctx, p.clock, p.opts.InspectTimeout)
 	defer cancel()
 	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: began}
 	selector := map[string]string{cri.LabelPodUID: uid}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,10 +31,10 @@ const (
 	// InspectTimeout bounds the calls of one look together.
 	InspectTimeout = 30 * time.Second
 
-	// inspectors bounds how many pods are looked at at once; doubters, how many of those more whose last look failed. They
+	// Inspectors bounds how many pods are inspected at once; RetryWorkers, how many of those more whose last inspection failed. They
 	// are apart so that pods that hang the runtime wait for each other only.
-	inspectors   = 4
-	retryWorkers = 2
+	Inspectors   = 4
+	RetryWorkers = 2
 	// maxQueued bounds the pods that wait for a look. Beyond, hints are dropped and a relist finds what changed.
 	maxQueued = 4096
 )
@@ -201,8 +203,8 @@ func (p *PLEG) IgnoreEvents(uid string) {
 	}
 }
 
-// hintByEvent is Hint for an event of the runtime.
-func (p *PLEG) hintByEvent(uid string) {
+// HintByEvent is Hint for an event of the runtime.
+func (p *PLEG) HintByEvent(uid string) {
 	p.mu.Lock()
 	s := p.pods[uid]
 	quiet := s != nil && s.ignoreEvents
@@ -266,10 +268,10 @@ func (p *PLEG) Run(ctx context.Context) error {
 	p.relisted = p.clock.Now()
 	p.mu.Unlock()
 	var wg sync.WaitGroup
-	for range inspectors {
+	for range Inspectors {
 		wg.Go(func() { p.inspectLoop(ctx, p.queue) })
 	}
-	for range retryWorkers {
+	for range RetryWorkers {
 		wg.Go(func() { p.inspectLoop(ctx, p.retries) })
 	}
 	wg.Go(func() { p.eventLoop(ctx) })
@@ -282,7 +284,7 @@ func (p *PLEG) Run(ctx context.Context) error {
 func (p *PLEG) relistLoop(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
-		err := p.relistOnce(ctx)
+		err := p.Relist(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			p.log.Warn("relist failed; trying again by the period", "error", err)
 		}
@@ -315,11 +317,11 @@ func (p *PLEG) relistNow() {
 	}
 }
 
-// relistOnce lists everything and puts up for a look every pod of which something new, changed or gone shows. The
-// list itself is never told: a look that began later is on its way to the same pod.
-func (p *PLEG) relistOnce(ctx context.Context) error {
+// Relist lists everything and puts up for a look every pod of which something new, changed or gone shows. The list itself is never
+// told: a look that began later is on its way to the same pod. Run calls it by the period.
+func (p *PLEG) Relist(ctx context.Context) error {
 	began := p.clock.Now()
-	listing, cancel := context.WithTimeout(ctx, p.opts.RelistTimeout)
+	listing, cancel := cri.WithTimeout(ctx, p.clock, p.opts.RelistTimeout)
 	defer cancel()
 	sandboxes, err := p.rt.ListPodSandbox(listing, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
@@ -341,8 +343,8 @@ func (p *PLEG) relistOnce(ctx context.Context) error {
 			shown[uid] = listed{}
 		}
 	}
-	for uid, l := range shown {
-		s := p.entry(uid)
+	for _, uid := range slices.Sorted(maps.Keys(shown)) {
+		s, l := p.entry(uid), shown[uid]
 		switch {
 		case s.queued || l.same(s.last) && !s.expected:
 		case s.inspecting:
@@ -363,6 +365,21 @@ func (p *PLEG) inspectLoop(ctx context.Context, queue <-chan string) {
 		case uid := <-queue:
 			p.serve(ctx, uid)
 		}
+	}
+}
+
+// Next takes a pod out of the queue, or out of that of pods whose last inspection failed, and returns its inspection; nil: none waits.
+// It is for a caller that has no goroutines for Run. Inspections of several pods may run at once.
+func (p *PLEG) Next(failed bool) (inspect func(context.Context)) {
+	queue := p.queue
+	if failed {
+		queue = p.retries
+	}
+	select {
+	case uid := <-queue:
+		return func(ctx context.Context) { p.serve(ctx, uid) }
+	default:
+		return nil
 	}
 }
 

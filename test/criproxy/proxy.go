@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -42,6 +43,7 @@ type Proxy struct {
 	pods  map[string]string // id of a container to the name of its pod
 	asked *cri.CreateContainerRequest
 	exec  func(pod string, at time.Time)
+	hold  func(method string, request []byte) <-chan struct{}
 }
 
 // Listen begins to pass calls on from the unix socket at path to the runtime at target (unix:///...).
@@ -96,6 +98,32 @@ func (p *Proxy) AnswerExec(note func(pod string, at time.Time)) {
 	p.exec = note
 }
 
+// Hold has until called with each call before the runtime sees it, by its full method and its request as encoded. The call is held until
+// the channel is closed, or for as long as its caller waits; nil: it passes at once. until must not block.
+func (p *Proxy) Hold(until func(method string, request []byte) <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hold = until
+}
+
+// held waits for as long as a call is to be held.
+func (p *Proxy) held(ctx context.Context, method string, req frame) error {
+	p.mu.Lock()
+	hold := p.hold
+	p.mu.Unlock()
+	if hold == nil {
+		return nil
+	}
+	if free := hold(method, req); free != nil {
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	return nil
+}
+
 // standIn is the answer of a command in a container of ours; not ok: the runtime is to be asked.
 func (p *Proxy) standIn(c Call, req frame) (answer frame, ok bool, err error) {
 	p.mu.Lock()
@@ -138,6 +166,11 @@ func (p *Proxy) pass(_ any, in grpc.ServerStream) error {
 	}
 	ctx, cancel := context.WithCancel(in.Context())
 	defer cancel()
+	if err := p.held(ctx, full, req); err != nil {
+		return err
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	ctx = metadata.NewOutgoingContext(ctx, md)
 	out, err := p.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, full)
 	if err == nil {
 		err = errors.Join(out.SendMsg(&req), out.CloseSend())
@@ -147,6 +180,9 @@ func (p *Proxy) pass(_ any, in grpc.ServerStream) error {
 		if err = out.RecvMsg(&last); err == nil {
 			err = in.SendMsg(&last)
 		}
+	}
+	if out != nil {
+		in.SetTrailer(out.Trailer())
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil

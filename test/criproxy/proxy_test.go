@@ -1,6 +1,7 @@
 package criproxy
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"path/filepath"
@@ -160,5 +161,37 @@ func TestCommandsAreAnsweredOnlyInContainersMadeThroughIt(t *testing.T) {
 	}
 	if len(noted) != 1 || noted["web"] != 1 {
 		t.Errorf("noted %v", noted)
+	}
+}
+
+func TestACallIsHeldBeforeTheRuntimeSeesItUntilItIsFreed(t *testing.T) {
+	p, rt := between(t)
+	free, held := make(chan struct{}), make(chan string, 1)
+	p.Hold(func(method string, request []byte) <-chan struct{} {
+		if !bytes.Contains(request, []byte("web")) {
+			return nil
+		}
+		held <- method
+		return free
+	})
+	if _, err := rt.ExecSync(within(t), &cri.ExecSyncRequest{ContainerId: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := rt.RunPodSandbox(within(t), &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{Hostname: "web"}})
+		ended <- err
+	}()
+	if method := <-held; method != cri.RuntimeService_RunPodSandbox_FullMethodName {
+		t.Errorf("held %s", method)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("a held call ended: %v", err)
+	default:
+	}
+	close(free)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

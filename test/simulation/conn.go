@@ -1,0 +1,404 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
+)
+
+const (
+	// agentID is what the objects of the world's runtime carry.
+	agentID     = "agent"
+	runtimeName = "world"
+)
+
+// criConn is the world's container runtime behind CRI. A call runs on the coroutine that makes it.
+type criConn struct{ run *run }
+
+// NewStream implements grpc.ClientConnInterface. The stream of events is watcher.event.
+func (criConn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, status.Error(codes.Unimplemented, "no streams")
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (c criConn) Invoke(ctx context.Context, method string, request, reply any, _ ...grpc.CallOption) error {
+	switch req := request.(type) {
+	case *runtimeapi.StopContainerRequest:
+		return c.run.stopContainer(ctx, req.GetContainerId(), time.Duration(req.GetTimeout())*time.Second)
+	case *runtimeapi.ExecSyncRequest:
+		return c.run.execute(ctx, c.run.world.container(req.GetContainerId()), c.run.performer.current().req.GetRunHook())
+	}
+	took, do := c.run.world.reads(request, reply)
+	if do == nil {
+		took, do = c.run.changes(request, reply)
+	}
+	if do == nil {
+		return status.Error(codes.Unimplemented, method)
+	}
+	return c.run.rpc(ctx, took, do)
+}
+
+// reads is a request that changes nothing: how long it takes, and what fills its answer.
+func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool) error) {
+	switch req := request.(type) {
+	case *runtimeapi.ListPodSandboxRequest:
+		return tookToList(req.GetFilter() == nil), func(bool) error {
+			out := reply.(*runtimeapi.ListPodSandboxResponse)
+			for _, o := range w.selected(req.GetFilter().GetLabelSelector()) {
+				for _, x := range o.sandboxes {
+					out.Items = append(out.Items, x.listed())
+				}
+			}
+			return nil
+		}
+	case *runtimeapi.ListContainersRequest:
+		f := req.GetFilter()
+		return tookToList(f == nil), func(bool) error {
+			out := reply.(*runtimeapi.ListContainersResponse)
+			for _, o := range w.selected(f.GetLabelSelector()) {
+				for _, x := range o.containers {
+					if (f.GetId() == "" || f.GetId() == x.id) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == x.sandbox) {
+						out.Containers = append(out.Containers, x.listed())
+					}
+				}
+			}
+			return nil
+		}
+	case *runtimeapi.PodSandboxStatusRequest:
+		return tookRead, func(bool) error {
+			x := w.sandbox(req.GetPodSandboxId())
+			if x == nil {
+				return errNotFound
+			}
+			reply.(*runtimeapi.PodSandboxStatusResponse).Status = x.status()
+			return nil
+		}
+	case *runtimeapi.ContainerStatusRequest:
+		return tookRead, w.of1(req.GetContainerId(), func(c *container) error {
+			reply.(*runtimeapi.ContainerStatusResponse).Status = c.status()
+			return nil
+		})
+	case *runtimeapi.ContainerStatsRequest:
+		return tookRead, w.of1(req.GetContainerId(), func(c *container) error {
+			used := uint64(0)
+			if c.alive() {
+				used = uint64(c.does.uses)
+			}
+			reply.(*runtimeapi.ContainerStatsResponse).Stats = &runtimeapi.ContainerStats{
+				Memory: &runtimeapi.MemoryUsage{UsageBytes: &runtimeapi.UInt64Value{Value: used}},
+			}
+			return nil
+		})
+	case *runtimeapi.ImageStatusRequest:
+		return tookRead, func(bool) error {
+			if image := req.GetImage().GetImage(); w.images[image] {
+				reply.(*runtimeapi.ImageStatusResponse).Image = &runtimeapi.Image{Id: "sha256:" + image}
+			}
+			return nil
+		}
+	case *runtimeapi.StatusRequest:
+		return tookRead, func(bool) error {
+			reply.(*runtimeapi.StatusResponse).Status = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+				{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: w.networkReady},
+			}}
+			return nil
+		}
+	case *runtimeapi.VersionRequest:
+		return tookRead, func(bool) error {
+			reply.(*runtimeapi.VersionResponse).RuntimeName = runtimeName
+			return nil
+		}
+	}
+	return 0, nil
+}
+
+// of1 is work on a container, by its id.
+func (w *world) of1(id string, do func(*container) error) func(bool) error {
+	return func(bool) error {
+		if c := w.container(id); c != nil {
+			return do(c)
+		}
+		return errNotFound
+	}
+}
+
+// changes is a request of a call: how long it takes, and what it does.
+func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool) error) {
+	w, c := r.world, r.performer.current()
+	unlessMishap := func(do func()) func(bool) error {
+		return func(bool) error {
+			if w.mishap() {
+				return failedCall("device or resource busy")
+			}
+			do()
+			return nil
+		}
+	}
+	switch req := request.(type) {
+	case *runtimeapi.RunPodSandboxRequest:
+		return tookSandbox, func(gone bool) (err error) {
+			if w.mishap() {
+				return failedCall("failed to set up the sandbox's network")
+			}
+			m, host := req.GetConfig().GetMetadata(), req.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
+			reply.(*runtimeapi.RunPodSandboxResponse).PodSandboxId, err = w.runSandbox(m.GetUid(), c.intent, m.GetAttempt(), host, gone, c.listed)
+			return err
+		}
+	case *runtimeapi.CreateContainerRequest:
+		r.at(c, onceUnderWay)
+		m, spec := r.sized(c.req.GetStartContainer())
+		return tookMaking, func(gone bool) (err error) {
+			if w.mishap() {
+				return failedCall("failed to make the container's snapshot")
+			}
+			reply.(*runtimeapi.CreateContainerResponse).ContainerId, err = w.createContainer(req.GetConfig(), req.GetPodSandboxId(), c, m, spec, gone)
+			r.at(c, onceDone)
+			return err
+		}
+	case *runtimeapi.StartContainerRequest:
+		r.at(c, onceUnderWay)
+		return tookMaking, func(gone bool) error {
+			err := w.startContainer(req.GetContainerId(), gone)
+			r.at(c, onceDone)
+			return err
+		}
+	case *runtimeapi.RemoveContainerRequest:
+		return tookRemoval, unlessMishap(func() { w.removeContainer(req.GetContainerId()) })
+	case *runtimeapi.StopPodSandboxRequest:
+		return tookMaking, unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()) })
+	case *runtimeapi.RemovePodSandboxRequest:
+		return tookRemoval, unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()); w.removeSandbox(req.GetPodSandboxId()) })
+	case *runtimeapi.UpdatePodSandboxResourcesRequest:
+		return tookRead, unlessMishap(func() {})
+	case *runtimeapi.UpdateContainerResourcesRequest:
+		to := c.req.GetUpdateContainer().GetResources()
+		return tookMaking, w.of1(req.GetContainerId(), func(c *container) error {
+			switch {
+			case c.state != running && c.state != created:
+				return failedCall("container is in state " + c.state.String())
+			case w.mishap():
+				return failedCall("runc update: device or resource busy")
+			}
+			w.judge.given(c, to)
+			c.has = proto.CloneOf(to)
+			return nil
+		})
+	}
+	return 0, nil
+}
+
+// stopContainer is StopContainer: SIGTERM, the grace, SIGKILL. A runtime whose client goes away may leave out the kill.
+func (r *run) stopContainer(ctx context.Context, id string, grace time.Duration) error {
+	w, p := r.world, r.clock.current
+	waiting := true
+	defer func() { waiting = false }()
+	began, of := w.clock.uptime, w.run
+	var x *container
+	if err := r.rpc(ctx, tookMaking, w.of1(id, func(c *container) error {
+		if w.mishap() {
+			return failedCall("ttrpc: closed")
+		}
+		x = c
+		w.term(x)
+		x.kill = w.clock.after(nil, grace, func() {
+			if x.alive() && w.run == of && (waiting && !p.of.over || chance(w.noise, 2)) {
+				w.judge.killed(w, x)
+				w.exit(x, 137, "Error")
+			}
+		})
+		return nil
+	})); err != nil {
+		return err
+	}
+	return r.waitForEnd(ctx, x, began+timeoutOf(ctx))
+}
+
+// waitForEnd waits until a container has ended, its runtime has, ctx has, or a moment of uptime comes.
+func (r *run) waitForEnd(ctx context.Context, x *container, end time.Duration) error {
+	w, p, of := r.world, r.clock.current, r.world.run
+	r.waits[p] = ctx
+	defer delete(r.waits, p)
+	for x != nil && x.alive() {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case w.run != of:
+			return errAway
+		case w.clock.uptime >= end:
+			return errLate
+		}
+		x.stoppers = append(x.stoppers, p)
+		p.sleep(end - w.clock.uptime)
+	}
+	return nil
+}
+
+// execute runs a hook in a container, by command or by request, for as long as it takes.
+func (r *run) execute(ctx context.Context, x *container, k *journaletv1.RunHook) error {
+	if x == nil || !x.alive() {
+		return errNotFound
+	}
+	took, ok := x.hook(k.GetKind())
+	if err := r.waitForEnd(ctx, x, r.clock.uptime+took); status.Code(err) != codes.DeadlineExceeded {
+		return cmp.Or(err, failedCall("the container has ended"))
+	}
+	if !ok {
+		return failedCall("the hook failed")
+	}
+	return nil
+}
+
+func tookToList(all bool) time.Duration {
+	if all {
+		return 4 * tookRead
+	}
+	return tookRead
+}
+
+// selected are the objects of the pods that a selector names: of one by its UID, or of all.
+func (w *world) selected(labels map[string]string) []*objects {
+	if uid, one := labels[cri.LabelPodUID]; one {
+		return []*objects{w.of(uid)}
+	}
+	return w.objects
+}
+
+func (x *sandbox) listed() *runtimeapi.PodSandbox {
+	return &runtimeapi.PodSandbox{
+		Id: x.id, Metadata: &runtimeapi.PodSandboxMetadata{Uid: x.uid, Attempt: x.attempt}, State: x.state(), CreatedAt: x.created.UnixNano(),
+		Labels: map[string]string{cri.LabelPodUID: x.uid}, Annotations: map[string]string{cri.AnnotationAgent: agentID, cri.AnnotationIntent: x.intent},
+	}
+}
+
+func (x *sandbox) state() runtimeapi.PodSandboxState {
+	if x.ready {
+		return runtimeapi.PodSandboxState_SANDBOX_READY
+	}
+	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+}
+
+func (x *sandbox) status() *runtimeapi.PodSandboxStatus {
+	network, mode := &runtimeapi.PodSandboxNetworkStatus{}, runtimeapi.NamespaceMode_POD
+	if x.hostNetwork {
+		mode = runtimeapi.NamespaceMode_NODE
+	}
+	if len(x.ips) > 0 {
+		network.Ip = x.ips[0]
+	}
+	return &runtimeapi.PodSandboxStatus{
+		Id: x.id, State: x.state(), Network: network,
+		Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: mode}}},
+	}
+}
+
+var criStates = map[journaletv1.ContainerState]runtimeapi.ContainerState{
+	created: runtimeapi.ContainerState_CONTAINER_CREATED, running: runtimeapi.ContainerState_CONTAINER_RUNNING,
+	exited: runtimeapi.ContainerState_CONTAINER_EXITED, unknown: runtimeapi.ContainerState_CONTAINER_UNKNOWN,
+}
+
+func (c *container) listed() *runtimeapi.Container {
+	return &runtimeapi.Container{
+		Id: c.id, PodSandboxId: c.sandbox, Metadata: &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt}, State: criStates[c.state],
+		Image: &runtimeapi.ImageSpec{Image: c.image}, ImageRef: "sha256:" + c.image, CreatedAt: c.created.UnixNano(),
+		Labels: map[string]string{cri.LabelPodUID: c.uid},
+		Annotations: map[string]string{
+			cri.AnnotationAgent: agentID, cri.AnnotationIntent: c.intent, cri.AnnotationHash: c.hash,
+		},
+	}
+}
+
+func (c *container) status() *runtimeapi.ContainerStatus {
+	out := &runtimeapi.ContainerStatus{
+		Id: c.id, State: criStates[c.state], ExitCode: c.code, Reason: c.reason,
+		Resources: &runtimeapi.ContainerResources{Linux: linuxResources(c.has)},
+	}
+	if !c.started.IsZero() {
+		out.StartedAt = c.started.UnixNano()
+	}
+	if !c.finished.IsZero() {
+		out.FinishedAt = c.finished.UnixNano()
+	}
+	return out
+}
+
+// cfsPeriod is the kernel's default, in microseconds, and leastCPULimit the least CPU that a cgroup can be held to, in thousandths.
+const (
+	cfsPeriod     = 100_000
+	leastCPULimit = 10
+)
+
+// linuxResources are what a runtime gives for resources: shares of CPU, the quota of a cgroup, and nothing for a memory request.
+func linuxResources(r *journaletv1.Resources) *runtimeapi.LinuxContainerResources {
+	out := &runtimeapi.LinuxContainerResources{
+		CpuShares: max(r.GetCpuRequestMillis()*1024/1000, 2), CpuPeriod: cfsPeriod, MemoryLimitInBytes: r.GetMemoryLimitBytes(),
+	}
+	if limit := r.GetCpuLimitMillis(); limit > 0 {
+		out.CpuQuota = max(limit, leastCPULimit) * cfsPeriod / 1000
+	}
+	return out
+}
+
+// shownResources are what the agent reads of a container that has been given r.
+func shownResources(r *journaletv1.Resources) *journaletv1.Resources {
+	return cri.ReportedResources(linuxResources(r))
+}
+
+// driverClock is virtual time for a driver that runs on coroutines.
+type driverClock struct {
+	*clock
+	run *run
+}
+
+// AfterFunc implements cri.Clock.
+func (c driverClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	e := c.after(c.run.life, d, func() { f(); c.run.rouseEnded() })
+	return func() bool {
+		was := e.do != nil
+		e.do = nil
+		return was
+	}
+}
+
+// Wait implements cri.VirtualClock.
+func (c driverClock) Wait(ctx context.Context, d time.Duration) error {
+	c.run.waits[c.current] = ctx
+	defer delete(c.run.waits, c.current)
+	c.current.sleep(d)
+	return ctx.Err()
+}
+
+type timeoutKey struct{}
+
+// WithTimeout implements cri.VirtualClock: criConn keeps to it.
+func (driverClock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithValue(ctx, timeoutKey{}, d), func() {}
+}
+
+func timeoutOf(ctx context.Context) time.Duration {
+	d, _ := ctx.Value(timeoutKey{}).(time.Duration)
+	return d
+}
+
+// steadyClock is virtual time that nobody sets, as what drivers measure waits with is.
+type steadyClock struct{ driverClock }
+
+// Now is the time since the simulation began, as a time.
+func (c steadyClock) Now() time.Time { return time.Unix(0, 0).Add(c.uptime) }
+
+// rouseEnded wakes the coroutines that wait for something which ends with a context that has ended.
+func (r *run) rouseEnded() {
+	for _, p := range r.life.procs {
+		if ctx := r.waits[p]; ctx != nil && ctx.Err() != nil {
+			p.rouse()
+		}
+	}
+}
