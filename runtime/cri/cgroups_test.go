@@ -23,7 +23,7 @@ func TestDetectCgroups(t *testing.T) {
 		}
 	}
 	if got := DetectCgroups(root, false); got.Swap || got.HugePages != nil {
-		t.Errorf("a node that shows nothing has %+v", got)
+		t.Errorf("a node without files has %+v", got)
 	}
 	for _, size := range []string{"hugepages-64kB", "hugepages-2048kB", "hugepages-1048576kB"} {
 		put("sys/kernel/mm/hugepages/"+size+"/nr_hugepages", "0")
@@ -34,11 +34,11 @@ func TestDetectCgroups(t *testing.T) {
 	}
 	put("sys/fs/cgroup/system.slice/agent.service/memory.swap.max", "max")
 	if !DetectCgroups(root, true).Swap || DetectCgroups(root, false).Swap {
-		t.Error("the file of the unified hierarchy counts there and nowhere else")
+		t.Error("the file of the unified hierarchy must count on cgroup v2 only")
 	}
 	put("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "1")
 	if !DetectCgroups(root, false).Swap {
-		t.Error("the file of the old hierarchy was not found")
+		t.Error("the file of cgroup v1 was not found")
 	}
 }
 
@@ -48,15 +48,18 @@ func TestContainersGetNoSwapAndNoHugePages(t *testing.T) {
 	})
 	d := &Driver{opts: Options{Cgroups: Cgroups{HugePages: []string{"2MB"}, Swap: true}}}
 	r := d.containerResources(pod, &pod.Spec.Containers[0])
-	if r.MemorySwapLimitInBytes != 1<<30 || len(r.HugepageLimits) != 1 || r.HugepageLimits[0].PageSize != "2MB" || r.HugepageLimits[0].Limit != 0 {
+	if r.MemorySwapLimitInBytes != 1<<30 || len(r.HugepageLimits) != 1 || r.HugepageLimits[0].PageSize != "2MB" ||
+		r.HugepageLimits[0].Limit != 0 {
 		t.Errorf("cgroup v1: %v", r)
 	}
 	d.opts.CgroupV2 = true
-	if r = d.containerResources(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "0" || r.MemorySwapLimitInBytes != 0 {
+	if r = d.containerResources(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "0" ||
+		r.MemorySwapLimitInBytes != 0 {
 		t.Errorf("cgroup v2: %v", r)
 	}
 	d.opts.Cgroups = Cgroups{}
-	if r = d.containerResources(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "" || r.HugepageLimits != nil {
+	if r = d.containerResources(pod, &pod.Spec.Containers[0]); r.Unified["memory.swap.max"] != "" ||
+		r.HugepageLimits != nil {
 		t.Errorf("a node that cannot limit them: %v", r)
 	}
 }

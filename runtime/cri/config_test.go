@@ -26,7 +26,8 @@ func testPod(change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Namespace: "default", UID: "uid-1",
-			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "x", AnnotationIntent: "forged", AnnotationAgent: "forged"},
+			Labels:      map[string]string{"app": "web"},
+			Annotations: map[string]string{"note": "x", AnnotationIntent: "forged", AnnotationAgent: "forged"},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "busybox"}}},
 	}
@@ -64,7 +65,8 @@ func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 	pod := testPod(func(p *corev1.Pod) {
 		p.Spec.ServiceAccountName = "robot"
 		c := &p.Spec.Containers[0]
-		c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m"), corev1.ResourceMemory: resource.MustParse("100Mi")}
+		c.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m"),
+			corev1.ResourceMemory: resource.MustParse("100Mi")}
 		c.Env = []corev1.EnvVar{
 			{Name: "A", Value: "1"}, {Name: "B", Value: "$(A)2$(C)"}, {Name: "C", Value: "late"},
 			{Name: "NAME", ValueFrom: field("metadata.name")}, {Name: "NS", ValueFrom: field("metadata.namespace")},
@@ -86,7 +88,8 @@ func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 	for _, e := range envs {
 		got = append(got, e.GetKey()+"="+string(e.GetValue()))
 	}
-	want := strings.Fields(`A=again B=12$(C) C=late NAME=web NS=default UID=uid-1 LABEL=web NOTE=x NODE=node-1 SA=robot HOST=192.0.2.1
+	want := strings.Fields(`A=again B=12$(C) C=late NAME=web NS=default UID=uid-1 LABEL=web NOTE=x NODE=node-1 SA=robot
+		HOST=192.0.2.1
 		HOSTS=192.0.2.1,2001:db8::1 IP=10.0.0.1 IPS=10.0.0.1,fd00::1 CPU=2 MILLI=1500 MEM=100`)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -97,7 +100,8 @@ func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 	}
 }
 
-// As the kubelet's: a limit that is not set, or is 0, is what the node has for pods; a request is 0. The result is rounded up.
+// As in the kubelet: a missing or zero limit defaults to the node's allocatable, a missing request to 0. The result is
+// rounded up.
 func TestMissingLimitDefaultsToNodeAllocatable(t *testing.T) {
 	d := testDriver()
 	d.opts.Allocatable = func() corev1.ResourceList {
@@ -113,9 +117,11 @@ func TestMissingLimitDefaultsToNodeAllocatable(t *testing.T) {
 		}}}
 	})
 	for _, c := range []struct{ container, of, divisor, want string }{
-		{"", "limits.cpu", "", "4"}, {"", "limits.cpu", "0", "4"}, {"", "limits.cpu", "1", "4"}, {"", "limits.cpu", "1m", "3500"},
+		{"", "limits.cpu", "", "4"}, {"", "limits.cpu", "0", "4"}, {"", "limits.cpu", "1", "4"},
+		{"", "limits.cpu", "1m", "3500"},
 		{"", "limits.memory", "", "7516192768"}, {"", "limits.memory", "1Gi", "7"}, {"", "limits.memory", "4Gi", "2"},
-		{"", "limits.ephemeral-storage", "1Gi", "50"}, {"", "requests.cpu", "1m", "0"}, {"", "requests.ephemeral-storage", "", "0"},
+		{"", "limits.ephemeral-storage", "1Gi", "50"}, {"", "requests.cpu", "1m", "0"},
+		{"", "requests.ephemeral-storage", "", "0"},
 		{"first", "limits.cpu", "", "2"}, {"first", "requests.cpu", "1m", "1001"}, {"first", "limits.memory", "1Gi", "7"},
 	} {
 		ref := &corev1.ResourceFieldSelector{ContainerName: c.container, Resource: c.of}
@@ -130,7 +136,8 @@ func TestMissingLimitDefaultsToNodeAllocatable(t *testing.T) {
 }
 
 func TestDNSFollowsPolicy(t *testing.T) {
-	host := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"corp"}, Options: []string{"ndots:2", "rotate"}}
+	host := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"corp"},
+		Options: []string{"ndots:2", "rotate"}}
 	five := "5"
 	own := &corev1.PodDNSConfig{Nameservers: []string{"2.2.2.2", "3.3.3.3", "4.4.4.4"}, Searches: []string{"corp", "own"},
 		Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: &five}, {Name: "edns0"}}}
@@ -143,11 +150,15 @@ func TestDNSFollowsPolicy(t *testing.T) {
 		servers, searches, options string
 	}{
 		{"default", corev1.DNSDefault, false, nil, nil, "1.1.1.1", "corp", "ndots:2 rotate"},
-		{"cluster first", corev1.DNSClusterFirst, false, []string{"10.96.0.10"}, nil, "10.96.0.10", "default.svc.cluster.local svc.cluster.local cluster.local corp", "ndots:5"},
-		{"no policy", "", false, []string{"10.96.0.10"}, nil, "10.96.0.10", "default.svc.cluster.local svc.cluster.local cluster.local corp", "ndots:5"},
+		{"cluster first", corev1.DNSClusterFirst, false, []string{"10.96.0.10"}, nil, "10.96.0.10",
+			"default.svc.cluster.local svc.cluster.local cluster.local corp", "ndots:5"},
+		{"no policy", "", false, []string{"10.96.0.10"}, nil, "10.96.0.10",
+			"default.svc.cluster.local svc.cluster.local cluster.local corp", "ndots:5"},
 		{"cluster first without a cluster", corev1.DNSClusterFirst, false, nil, nil, "1.1.1.1", "corp", "ndots:2 rotate"},
-		{"cluster first on the host's network", corev1.DNSClusterFirst, true, []string{"10.96.0.10"}, nil, "1.1.1.1", "corp", "ndots:2 rotate"},
-		{"with host net", corev1.DNSClusterFirstWithHostNet, true, []string{"10.96.0.10"}, nil, "10.96.0.10", "default.svc.cluster.local svc.cluster.local cluster.local corp", "ndots:5"},
+		{"cluster first on the host's network", corev1.DNSClusterFirst, true, []string{"10.96.0.10"}, nil, "1.1.1.1", "corp",
+			"ndots:2 rotate"},
+		{"with host net", corev1.DNSClusterFirstWithHostNet, true, []string{"10.96.0.10"}, nil, "10.96.0.10",
+			"default.svc.cluster.local svc.cluster.local cluster.local corp", "ndots:5"},
 		{"none", corev1.DNSNone, false, nil, own, "2.2.2.2 3.3.3.3 4.4.4.4", "corp own", "ndots:5 edns0"},
 		{"merged", corev1.DNSDefault, false, nil, own, "1.1.1.1 2.2.2.2 3.3.3.3", "corp own", "ndots:5 rotate edns0"},
 	} {
@@ -173,12 +184,15 @@ func TestDNSFollowsPolicy(t *testing.T) {
 }
 
 func TestParseResolvConf(t *testing.T) {
-	got, err := parseResolvConf(strings.NewReader("# c\nnameserver 1.1.1.1\nnameserver\nsearch a\nsearch b. .\noptions ndots:1 rotate\n"))
+	got, err := parseResolvConf(strings.NewReader(
+		"# c\nnameserver 1.1.1.1\nnameserver\nsearch a\nsearch b. .\noptions ndots:1 rotate\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"b", "."}, Options: []string{"ndots:1", "rotate"}}
-	if !reflect.DeepEqual(got.Servers, want.Servers) || !reflect.DeepEqual(got.Searches, want.Searches) || !reflect.DeepEqual(got.Options, want.Options) {
+	want := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"b", "."},
+		Options: []string{"ndots:1", "rotate"}}
+	if !reflect.DeepEqual(got.Servers, want.Servers) || !reflect.DeepEqual(got.Searches, want.Searches) ||
+		!reflect.DeepEqual(got.Options, want.Options) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -201,7 +215,7 @@ func TestContainerInheritsPodLimits(t *testing.T) {
 		p.Spec.Containers[1].Resources = corev1.ResourceRequirements{Requests: list("500m", "2Gi"), Limits: list("1", "4Gi")}
 	})
 	for i, want := range [][4]int64{
-		// The 6 GiB that no container asks for are shared by the two of them.
+		// Both containers share the 6 GiB that no container requests.
 		{2048, 200000, 8 << 30, 1000 - 1000*3/16},
 		{512, 100000, 4 << 30, 1000 - 1000*5/16},
 	} {
@@ -210,7 +224,8 @@ func TestContainerInheritsPodLimits(t *testing.T) {
 			t.Errorf("container %d: %v, want %v", i, got, want)
 		}
 	}
-	if r := testDriver().sandboxResources(pod); r.CpuShares != 1024 || r.CpuQuota != 200000 || r.MemoryLimitInBytes != 8<<30 {
+	if r := testDriver().sandboxResources(pod); r.CpuShares != 1024 || r.CpuQuota != 200000 ||
+		r.MemoryLimitInBytes != 8<<30 {
 		t.Errorf("the sandbox: %v", r)
 	}
 	if len(pod.Spec.Containers[0].Resources.Limits) != 0 {
@@ -249,7 +264,7 @@ func TestResourcesAndOOMScoresMatchKubelet(t *testing.T) {
 			t.Errorf("%s: period %d", c.name, r.CpuPeriod)
 		}
 	}
-	// A sidecar has the score of the main container that asked for least, if its own is worse.
+	// A sidecar has at most the score of the main container with the smallest request.
 	always := corev1.ContainerRestartPolicyAlways
 	served := testPod(func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: &always}}
@@ -286,22 +301,29 @@ func TestSecurityContextsMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sc.RunAsUser.Value != u2 || sc.RunAsGroup.Value != g || !sc.NoNewPrivs || !sc.ReadonlyRootfs || sc.SupplementalGroups[0] != 7 ||
+	if sc.RunAsUser.Value != u2 || sc.RunAsGroup.Value != g || !sc.NoNewPrivs || !sc.ReadonlyRootfs ||
+		sc.SupplementalGroups[0] != 7 ||
 		sc.Capabilities.AddCapabilities[0] != "NET_ADMIN" || sc.Capabilities.DropCapabilities[0] != "ALL" ||
-		sc.Seccomp.LocalhostRef != "/seccomp/a.json" || sc.NamespaceOptions.Pid != runtimeapi.NamespaceMode_NODE || len(sc.MaskedPaths) == 0 {
+		sc.Seccomp.LocalhostRef != "/seccomp/a.json" || sc.NamespaceOptions.Pid != runtimeapi.NamespaceMode_NODE ||
+		len(sc.MaskedPaths) == 0 {
 		t.Errorf("got %v", sc)
 	}
 	profile = "../../etc/passwd"
 	if _, err := d.containerSecurity(containerInput{pod: pod, container: &pod.Spec.Containers[0]}); err == nil {
-		t.Error("a profile outside of its folder must be refused")
+		t.Error("a profile outside of its directory must be refused")
 	}
-	plain := testPod(func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes} })
-	sc, err = d.containerSecurity(containerInput{pod: plain, container: &plain.Spec.Containers[0], image: imageInfo{username: "www"}})
+	plain := testPod(func(p *corev1.Pod) {
+		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes}
+	})
+	sc, err = d.containerSecurity(containerInput{pod: plain, container: &plain.Spec.Containers[0],
+		image: imageInfo{username: "www"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !sc.Privileged || len(sc.MaskedPaths) == 0 || len(sc.ReadonlyPaths) == 0 || sc.RunAsUser != nil || sc.RunAsUsername != "www" ||
-		sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_Unconfined || sc.NamespaceOptions.Pid != runtimeapi.NamespaceMode_CONTAINER {
+	if !sc.Privileged || len(sc.MaskedPaths) == 0 || len(sc.ReadonlyPaths) == 0 || sc.RunAsUser != nil ||
+		sc.RunAsUsername != "www" ||
+		sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_Unconfined ||
+		sc.NamespaceOptions.Pid != runtimeapi.NamespaceMode_CONTAINER {
 		t.Errorf("got %v", sc)
 	}
 }
@@ -309,10 +331,12 @@ func TestSecurityContextsMerge(t *testing.T) {
 func TestSandboxConfigMatchesKubelet(t *testing.T) {
 	d := testDriver()
 	pod := testPod(func(p *corev1.Pod) {
-		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 53, HostPort: 5353, Protocol: corev1.ProtocolUDP, HostIP: "127.0.0.1"}}
+		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80},
+			{ContainerPort: 53, HostPort: 5353, Protocol: corev1.ProtocolUDP, HostIP: "127.0.0.1"}}
 		p.Spec.Containers[0].Resources.Requests = list("100m", "")
 		p.Spec.Overhead = list("250m", "64Mi")
-		p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net/ipv4/ip_forward", Value: "1"}}}
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net/ipv4/ip_forward",
+			Value: "1"}}}
 	})
 	c, err := d.sandboxConfig(pod, 3, "1.2.pod/uid-1.0", "/logs")
 	if err != nil {
@@ -326,15 +350,17 @@ func TestSandboxConfigMatchesKubelet(t *testing.T) {
 	if o := c.Linux.Overhead; o.GetCpuShares() != 256 || o.GetCpuQuota() != 25000 || o.GetMemoryLimitInBytes() != 64<<20 {
 		t.Errorf("overhead %v", o)
 	}
-	if len(c.PortMappings) != 2 || c.PortMappings[1].HostPort != 5353 || c.PortMappings[1].Protocol != runtimeapi.Protocol_UDP || c.PortMappings[1].HostIp != "127.0.0.1" {
+	if len(c.PortMappings) != 2 || c.PortMappings[1].HostPort != 5353 ||
+		c.PortMappings[1].Protocol != runtimeapi.Protocol_UDP || c.PortMappings[1].HostIp != "127.0.0.1" {
 		t.Errorf("ports %v", c.PortMappings)
 	}
 	wantLabels := map[string]string{"app": "web", LabelPodName: "web", LabelPodNamespace: "default", LabelPodUID: "uid-1"}
 	if !reflect.DeepEqual(c.Labels, wantLabels) {
 		t.Errorf("labels %v", c.Labels)
 	}
-	if c.Annotations[AnnotationIntent] != "1.2.pod/uid-1.0" || c.Annotations[AnnotationAgent] != "agent-1" || c.Annotations["note"] != "x" {
-		t.Errorf("annotations %v: a pod's own must not pass for the agent's", c.Annotations)
+	if c.Annotations[AnnotationIntent] != "1.2.pod/uid-1.0" || c.Annotations[AnnotationAgent] != "agent-1" ||
+		c.Annotations["note"] != "x" {
+		t.Errorf("annotations %v: a pod's own must not replace the agent's", c.Annotations)
 	}
 	if pod.Annotations[AnnotationIntent] != "forged" || len(pod.Labels) != 1 {
 		t.Error("the manifest was changed")
@@ -352,7 +378,8 @@ func TestHostnames(t *testing.T) {
 		{func(p *corev1.Pod) { p.Spec.Hostname = "box" }, "box", false},
 		{func(p *corev1.Pod) { p.Name = strings.Repeat("a", 62) + "-b" }, strings.Repeat("a", 62), false},
 		{func(p *corev1.Pod) { p.Spec.Subdomain = "sub" }, "web", false},
-		{func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = "sub", &yes }, "web.sub.default.svc.cluster.local", false},
+		{func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = "sub", &yes },
+			"web.sub.default.svc.cluster.local", false},
 		{func(p *corev1.Pod) { p.Spec.SetHostnameAsFQDN = &yes }, "web", false},
 		{func(p *corev1.Pod) {
 			p.Spec.Hostname, p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = strings.Repeat("h", 60), "sub", &yes
@@ -379,13 +406,15 @@ func TestHostsFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"# Kubernetes-managed hosts file.\n", "10.0.0.1\tweb.sub.default.svc.cluster.local\tweb\n", "\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"} {
+	for _, want := range []string{"# Kubernetes-managed hosts file.\n",
+		"10.0.0.1\tweb.sub.default.svc.cluster.local\tweb\n", "\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("no %q in %q", want, got)
 		}
 	}
 	pod.Spec.HostNetwork = true
-	if got, err = d.hostsContent(pod, nil); err != nil || !strings.Contains(string(got), "(host network).\n127.0.0.1 here\n") || !strings.Contains(string(got), "1.2.3.4\ta") {
+	if got, err = d.hostsContent(pod, nil); err != nil ||
+		!strings.Contains(string(got), "(host network).\n127.0.0.1 here\n") || !strings.Contains(string(got), "1.2.3.4\ta") {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
@@ -418,7 +447,8 @@ func TestContainerConfigMatchesKubelet(t *testing.T) {
 	if !reflect.DeepEqual(got.Command, []string{"run", "1"}) || !reflect.DeepEqual(got.Args, []string{"$(A)", "$(B)"}) {
 		t.Errorf("command %q %q", got.Command, got.Args)
 	}
-	if got.LogPath != "main/2.log" || got.Metadata.Attempt != 2 || got.Image.Image != "sha256:9" || got.Image.UserSpecifiedImage != "busybox" ||
+	if got.LogPath != "main/2.log" || got.Metadata.Attempt != 2 || got.Image.Image != "sha256:9" ||
+		got.Image.UserSpecifiedImage != "busybox" ||
 		!got.Tty || !got.Stdin || got.WorkingDir != "/w" || got.Labels[LabelContainerName] != "main" || len(got.Labels) != 4 {
 		t.Errorf("got %v", got)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/journalet/journalet/runtime/sim"
 )
 
-// hooked is a rig with a running container that has this preStop hook.
+// hooked returns a rig with a running container that has this preStop hook.
 func hooked(t *testing.T, handler corev1.LifecycleHandler) (*rig, *journaletv1.RunHook) {
 	t.Helper()
 	r := newRig(t, nil)
@@ -52,15 +52,17 @@ func TestExecHookRunsAndFailsLikeKubelet(t *testing.T) {
 		Command: []string{"sh", "-c", "echo out; echo err >&2; exit 3"},
 	}}
 	out := r.hook(h)
-	want := `Exec lifecycle hook ([sh -c echo out; echo err >&2; exit 3]) for Container "main" in Pod "web_default(uid-1)" failed - ` +
-		"error: command 'sh -c echo out; echo err >&2; exit 3' exited with 3: err\n, message: \"out\\nerr\\n\""
+	want := `Exec lifecycle hook ([sh -c echo out; echo err >&2; exit 3]) for Container "main" in Pod ` +
+		`"web_default(uid-1)" failed - error: ` +
+		"command 'sh -c echo out; echo err >&2; exit 3' exited with 3: err\n, message: \"out\\nerr\\n\""
 	if out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || out.GetMessage() != want {
 		t.Errorf("%s\n%q, want\n%q", out.GetError(), out.GetMessage(), want)
 	}
 }
 
 func TestHookOutputIsBounded(t *testing.T) {
-	r, h := hooked(t, execHook("sh", "-c", "A=x; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do A=$A$A; done; echo $A; exit 1"))
+	r, h := hooked(t, execHook("sh", "-c",
+		"A=x; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do A=$A$A; done; echo $A; exit 1"))
 	out := r.hook(h)
 	if n := len(out.GetMessage()); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || n < 1<<10 || n > 2<<10 {
 		t.Errorf("%s with %d bytes", out.GetError(), n)
@@ -74,12 +76,13 @@ func TestHookEndsAtTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, h := hooked(t, handler)
 			h.Timeout = durationpb.New(50 * time.Millisecond)
-			if out := r.hook(h); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || !strings.Contains(out.GetMessage(), "timeout 50ms") {
+			if out := r.hook(h); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK ||
+				!strings.Contains(out.GetMessage(), "timeout 50ms") {
 				t.Error(out)
 			}
 			h.Timeout = durationpb.New(0)
 			if out := r.hook(h); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK {
-				t.Errorf("with no time left: %v", out)
+				t.Errorf("with an expired timeout: %v", out)
 			}
 		})
 	}
@@ -122,16 +125,17 @@ func TestRunningHookHasNoOutcomeWhenAgentStops(t *testing.T) {
 }
 
 func TestHTTPHookSendsKubeletRequest(t *testing.T) {
-	asked := make(chan *http.Request, 4)
+	requests := make(chan *http.Request, 4)
 	serve := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		asked <- req
+		requests <- req
 		if req.URL.Path == "/away" {
 			http.Redirect(w, req, "http://elsewhere.invalid/", http.StatusFound)
 			return
 		}
-		w.WriteHeader(http.StatusInternalServerError) // any answer is good
+		w.WriteHeader(http.StatusInternalServerError) // any response is a success
 	})
-	for name, server := range map[string]*httptest.Server{"http": httptest.NewServer(serve), "https": httptest.NewTLSServer(serve)} {
+	for name, server := range map[string]*httptest.Server{"http": httptest.NewServer(serve),
+		"https": httptest.NewTLSServer(serve)} {
 		t.Run(name, func(t *testing.T) {
 			defer server.Close()
 			at, err := url.Parse(server.URL)
@@ -144,7 +148,8 @@ func TestHTTPHookSendsKubeletRequest(t *testing.T) {
 			}
 			action := &corev1.HTTPGetAction{
 				Path: "/a?b=c", Port: intstr.FromString("web"), Scheme: corev1.URIScheme(strings.ToUpper(name)),
-				HTTPHeaders: []corev1.HTTPHeader{{Name: "X-A", Value: "1"}, {Name: "X-A", Value: "2"}, {Name: "Host", Value: "me"}, {Name: "Accept", Value: ""}},
+				HTTPHeaders: []corev1.HTTPHeader{{Name: "X-A", Value: "1"}, {Name: "X-A", Value: "2"}, {Name: "Host", Value: "me"},
+					{Name: "Accept", Value: ""}},
 			}
 			r, h := hooked(t, corev1.LifecycleHandler{HTTPGet: action})
 			r.pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: int32(port)}}
@@ -152,27 +157,28 @@ func TestHTTPHookSendsKubeletRequest(t *testing.T) {
 			if out := r.hook(h); out.GetError() != 0 {
 				t.Fatal(out)
 			}
-			req := <-asked
+			req := <-requests
 			if req.URL.String() != "/a?b=c" || req.Host != "me" || strings.Join(req.Header["X-A"], ",") != "1,2" ||
 				req.Header.Get("User-Agent") != "kube-lifecycle/1.37" || req.Header["Accept"] != nil {
-				t.Errorf("asked %s %s %v", req.Host, req.URL, req.Header)
+				t.Errorf("request to %s %s %v", req.Host, req.URL, req.Header)
 			}
 			action.HTTPHeaders, action.Path = nil, "/away"
 			if out := r.hook(h); out.GetError() != 0 {
 				t.Errorf("a redirect to another host: %v", out)
 			}
-			if req := <-asked; req.Header.Get("Accept") != "*/*" || req.Host != net.JoinHostPort(at.Hostname(), at.Port()) {
-				t.Errorf("asked %s %v", req.Host, req.Header)
+			if req := <-requests; req.Header.Get("Accept") != "*/*" || req.Host != net.JoinHostPort(at.Hostname(), at.Port()) {
+				t.Errorf("request to %s %v", req.Host, req.Header)
 			}
-			// A server that speaks plain HTTP is asked so.
+			// A server that responds in plain HTTP gets the request by HTTP.
 			action.Scheme = corev1.URISchemeHTTPS
 			if out := r.hook(h); out.GetError() != 0 {
 				t.Errorf("by HTTPS: %v", out)
 			}
-			<-asked
+			<-requests
 			action.Port = intstr.FromString("none")
-			if out := r.hook(h); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || !strings.Contains(out.GetMessage(), "HTTP lifecycle hook (/away)") {
-				t.Errorf("a port of no name: %v", out)
+			if out := r.hook(h); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK ||
+				!strings.Contains(out.GetMessage(), "HTTP lifecycle hook (/away)") {
+				t.Errorf("an unknown port name: %v", out)
 			}
 		})
 	}
@@ -180,8 +186,8 @@ func TestHTTPHookSendsKubeletRequest(t *testing.T) {
 
 func TestHTTPHookOfUnobservedPodFindsAddress(t *testing.T) {
 	r, h := hooked(t, corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(1)}})
-	r.runtime.Inject(sim.Fault{Method: "PodSandboxStatus", Err: status.Error(codes.Internal, "the sandbox was asked for")})
-	if out := r.hook(h); !strings.Contains(out.GetMessage(), "the sandbox was asked for") {
+	r.runtime.Inject(sim.Fault{Method: "PodSandboxStatus", Err: status.Error(codes.Internal, "the sandbox was inspected")})
+	if out := r.hook(h); !strings.Contains(out.GetMessage(), "the sandbox was inspected") {
 		t.Error(out)
 	}
 }
@@ -194,7 +200,8 @@ func TestContainerGetsStopSignal(t *testing.T) {
 		r := newRig(t, nil)
 		r.pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{StopSignal: &signal}
 		started := r.done("c", startContainer(r.sandbox(), 0), false)
-		st, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: started.GetContainerId()})
+		st, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(t.Context(),
+			&runtimeapi.ContainerStatusRequest{ContainerId: started.GetContainerId()})
 		if err != nil || st.GetStatus().GetStopSignal() != want {
 			t.Errorf("%s: %s (%v)", signal, st.GetStatus().GetStopSignal(), err)
 		}

@@ -13,17 +13,17 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"google.golang.org/grpc/metadata"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A start that is cut short leaves such a task at a moment that no test can hit; here it is made behind CRI's back.
+// A canceled start leaves such a task at a moment that no test can hit, so this test creates the task through
+// containerd's API.
 func TestLabRemovesContainerWhoseTaskContainerdKeeps(t *testing.T) {
 	r, _ := newLab(t, time.Second)
 	r.done("v", setUpVolumes(), false)
 	sandbox := r.done("s", runSandbox(0), false).GetSandboxId()
-	id := r.done("c", makeOnly(sandbox), false).GetContainerId()
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "containerd-namespace", "k8s.io"), 30*time.Second)
+	id := r.done("c", createOnly(sandbox), false).GetContainerId()
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "containerd-namespace", "k8s.io"),
+		30*time.Second)
 	defer cancel()
 	c, err := containers.NewContainersClient(r.conn).Get(ctx, &containers.GetContainerRequest{ID: id})
 	if err != nil {
@@ -35,15 +35,17 @@ func TestLabRemovesContainerWhoseTaskContainerdKeeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tasks.NewTasksClient(r.conn).Create(ctx, &tasks.CreateTaskRequest{ContainerID: id, Rootfs: root.GetMounts()}); err != nil {
+	if _, err := tasks.NewTasksClient(r.conn).Create(ctx,
+		&tasks.CreateTaskRequest{ContainerID: id, Rootfs: root.GetMounts()}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = runtimeapi.NewRuntimeServiceClient(r.conn).RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+	_, err = runtimeapi.NewRuntimeServiceClient(r.conn).RemoveContainer(ctx,
+		&runtimeapi.RemoveContainerRequest{ContainerId: id})
 	if err == nil || !strings.Contains(err.Error(), "cannot delete running task") {
-		t.Fatalf("containerd let the container go: %v", err)
+		t.Fatalf("containerd removed the container: %v", err)
 	}
-	r.done("r", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{RemoveContainer: &journaletv1.RemoveContainer{ContainerId: id}}}, false)
+	r.done("r", removeContainer(id), false)
 	if _, err := containers.NewContainersClient(r.conn).Get(ctx, &containers.GetContainerRequest{ID: id}); err == nil {
-		t.Error("the container is still there")
+		t.Error("the container was not removed")
 	}
 }

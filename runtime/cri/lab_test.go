@@ -26,8 +26,8 @@ import (
 	"github.com/journalet/journalet/runtime/pod/volume"
 )
 
-// newLab makes a rig on the real runtime at JOURNALET_TEST_CRI_ENDPOINT, which make integration sets. What the
-// pod leaves behind is removed at the end.
+// newLab returns a rig on the real runtime at JOURNALET_TEST_CRI_ENDPOINT, which make integration sets. It removes what
+// the pod leaves behind at the end.
 func newLab(t *testing.T, drain time.Duration) (*rig, chan *journaletv1.PodObserved) {
 	t.Helper()
 	endpoint := os.Getenv("JOURNALET_TEST_CRI_ENDPOINT")
@@ -43,14 +43,17 @@ func newLab(t *testing.T, drain time.Duration) (*rig, chan *journaletv1.PodObser
 	r := &rig{t: t, conn: conn, dir: t.TempDir()}
 	yes, grace, limit := true, int64(5), resource.MustParse("1Mi")
 	r.pod = &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "lab-web", Namespace: "default", UID: uid, Labels: map[string]string{"app": "web"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "lab-web", Namespace: "default", UID: uid,
+			Labels: map[string]string{"app": "web"}},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: &grace, DNSPolicy: corev1.DNSNone,
 			DNSConfig:   &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.53"}, Searches: []string{"lab.example"}},
 			HostAliases: []corev1.HostAlias{{IP: "192.0.2.9", Hostnames: []string{"nine"}}},
 			Volumes: []corev1.Volume{
 				{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-				{Name: "mem", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}}},
+				{Name: "mem", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+					Medium: corev1.StorageMediumMemory, SizeLimit: &limit,
+				}}},
 			},
 			Containers: []corev1.Container{{
 				Name: "main", Image: busybox,
@@ -62,8 +65,9 @@ func newLab(t *testing.T, drain time.Duration) (*rig, chan *journaletv1.PodObser
 				Ports:                  []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}},
 				Resources:              corev1.ResourceRequirements{Requests: list("50m", "16Mi"), Limits: list("500m", "64Mi")},
 				TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-				VolumeMounts:    []corev1.VolumeMount{{Name: "disk", MountPath: "/disk"}, {Name: "mem", MountPath: "/mem"}},
-				SecurityContext: &corev1.SecurityContext{ReadOnlyRootFilesystem: &yes, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "disk", MountPath: "/disk"}, {Name: "mem", MountPath: "/mem"}},
+				SecurityContext: &corev1.SecurityContext{ReadOnlyRootFilesystem: &yes,
+					SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			}},
 		},
 	}
@@ -72,15 +76,16 @@ func newLab(t *testing.T, drain time.Duration) (*rig, chan *journaletv1.PodObser
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	r.driver = cri.New(cri.Options{
 		Timeouts: cri.Timeouts{Drain: drain},
-		Conn:     conn, Node: "node-1", AgentID: agent, PodLogDir: logs, ContainerLogDir: links, MemoryCapacity: 16 << 30, Log: log,
+		Conn:     conn, Node: "node-1", AgentID: agent, PodLogDir: logs, ContainerLogDir: links, MemoryCapacity: 16 << 30,
+		Log:      log,
 		Manifest: func(context.Context, string) (*corev1.Pod, error) { return r.pod, nil },
 		Hash:     func(*corev1.Container) string { return "cafe" },
 		Volumes:  volume.New(volume.Options{RootDir: filepath.Join(r.dir, "root"), PodLogDir: logs, ContainerLogDir: links}),
 	})
-	told := make(chan *journaletv1.PodObserved, 100)
+	observed := make(chan *journaletv1.PodObserved, 100)
 	p := pleg.New(pleg.Options{
 		Conn: conn, AgentID: agent, RootDir: filepath.Join(r.dir, "root"), PodLogDir: logs, Log: log,
-		Sink: func(_ context.Context, o *journaletv1.PodObserved) error { told <- o; return nil },
+		Sink: func(_ context.Context, o *journaletv1.PodObserved) error { observed <- o; return nil },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -95,23 +100,22 @@ func newLab(t *testing.T, drain time.Duration) (*rig, chan *journaletv1.PodObser
 		}
 		r.done("cleanup", cleanPod("lab-web"), true)
 	})
-	return r, told
-}
-
-func cleanPod(name string) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_CleanPod{CleanPod: &journaletv1.CleanPod{Namespace: "default", Name: name, All: true}}}
+	return r, observed
 }
 
 func list(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
-func waitFor(t *testing.T, told chan *journaletv1.PodObserved, what string, ok func(*journaletv1.PodObserved) bool) *journaletv1.PodObserved {
+func waitFor(
+	t *testing.T, observed chan *journaletv1.PodObserved, what string, ok func(*journaletv1.PodObserved) bool,
+) *journaletv1.PodObserved {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
 		select {
-		case o := <-told:
+		case o := <-observed:
 			t.Logf("observed: %v", o)
 			if ok(o) {
 				return o
@@ -134,21 +138,22 @@ func inState(attempt uint32, state journaletv1.ContainerState) func(*journaletv1
 }
 
 func TestLabRunsAPod(t *testing.T) {
-	r, told := newLab(t, time.Millisecond)
-	h, err := health.New(health.Options{Conn: r.conn, Sink: func(context.Context, *journaletv1.RuntimeHealthChanged) error { return nil }}).Check(t.Context())
+	r, observed := newLab(t, time.Millisecond)
+	h, err := health.New(health.Options{Conn: r.conn,
+		Sink: func(context.Context, *journaletv1.RuntimeHealthChanged) error { return nil }}).Check(t.Context())
 	if err != nil || !h.GetRuntimeReady() || !h.GetNetworkReady() {
 		t.Fatalf("health %v, %v", h, err)
 	}
 	r.done("v", setUpVolumes(), false)
 	sandbox := r.done("1.1.pod/u.0", runSandbox(0), false).GetSandboxId()
-	o := waitFor(t, told, "sandbox", func(o *journaletv1.PodObserved) bool {
+	o := waitFor(t, observed, "sandbox", func(o *journaletv1.PodObserved) bool {
 		return len(o.GetSandboxes()) == 1 && len(o.GetSandboxes()[0].GetIps()) > 0
 	})
 	req := startContainer(sandbox, 0)
 	req.GetStartContainer().PodIps = o.GetSandboxes()[0].GetIps()
 	id := r.done("1.2.pod/u.0", req, false).GetContainerId()
-	waitFor(t, told, "running", inState(0, journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
-	// What was done is found and not done again.
+	waitFor(t, observed, "running", inState(0, journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	// A repeated call finds its object and creates no other.
 	if again := r.done("1.1.pod/u.0", runSandbox(0), true).GetSandboxId(); again != sandbox {
 		t.Errorf("sandbox %s, then %s", sandbox, again)
 	}
@@ -159,32 +164,34 @@ func TestLabRunsAPod(t *testing.T) {
 	text := ""
 	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(text, "ready"); {
 		if time.Now().After(deadline) {
-			t.Fatalf("the log never tells of being ready: %q", text)
+			t.Fatalf("the log never contains ready: %q", text)
 		}
 		b, _ := os.ReadFile(link)
 		text = string(b)
 	}
 	ip := o.GetSandboxes()[0].GetIps()[0]
-	for _, want := range []string{"word=hello-there ip=" + ip + " host=lab-web uid=0", ip + "\tlab-web", "192.0.2.9\tnine", "nameserver 192.0.2.53", "search lab.example", " 1024 "} {
+	for _, want := range []string{"word=hello-there ip=" + ip + " host=lab-web uid=0", ip + "\tlab-web", "192.0.2.9\tnine",
+		"nameserver 192.0.2.53", "search lab.example", " 1024 "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the log:\n%s", want, text)
 		}
 	}
 	r.done("1.3.pod/u.0", stopContainer(id, 5*time.Second), false)
-	c := waitFor(t, told, "exited", inState(0, journaletv1.ContainerState_CONTAINER_STATE_EXITED)).GetContainers()[0]
-	if c.GetExitCode() != 7 || c.GetMessage() != "said hello-there" || c.GetReason() != "Error" || c.GetImage() == "" || c.GetHash() != "cafe" {
+	c := waitFor(t, observed, "exited", inState(0, journaletv1.ContainerState_CONTAINER_STATE_EXITED)).GetContainers()[0]
+	if c.GetExitCode() != 7 || c.GetMessage() != "said hello-there" || c.GetReason() != "Error" || c.GetImage() == "" ||
+		c.GetHash() != "cafe" {
 		t.Errorf("container %v", c)
 	}
 	second := startContainer(sandbox, 1)
 	r.done("1.4.pod/u.0", second, false)
-	waitFor(t, told, "restarted", inState(1, journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
-	remove := &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{RemoveContainer: &journaletv1.RemoveContainer{Container: "main", ContainerId: id}}}
-	r.done("1.5.pod/u.0", remove, false)
+	waitFor(t, observed, "restarted", inState(1, journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	r.done("1.5.pod/u.0", removeContainer(id), false)
 	if _, err := os.Lstat(link); err == nil {
-		t.Error("the link of a removed container is left")
+		t.Error("the link to the log of a removed container is left")
 	}
 	r.done("1.6.pod/u.0", removeSandbox(sandbox), false)
-	waitFor(t, told, "gone", func(o *journaletv1.PodObserved) bool { return len(o.GetSandboxes())+len(o.GetContainers()) == 0 })
+	waitFor(t, observed, "gone",
+		func(o *journaletv1.PodObserved) bool { return len(o.GetSandboxes())+len(o.GetContainers()) == 0 })
 	r.done("1.7.pod/u.0", cleanPod("lab-web"), false)
 	for _, gone := range []string{"root/pods/" + uid, "logs/default_lab-web_" + uid} {
 		if exists(filepath.Join(r.dir, gone)) {
@@ -196,7 +203,8 @@ func TestLabRunsAPod(t *testing.T) {
 func TestLabFindsObjectsOfCrashedAgent(t *testing.T) {
 	r, _ := newLab(t, time.Millisecond)
 	r.done("v", setUpVolumes(), false)
-	for i, d := range []time.Duration{5 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
+	for i, d := range []time.Duration{5 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond,
+		400 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(context.Background(), d)
 		req := runSandbox(uint32(i))
 		req.PodUid = uid
@@ -213,8 +221,8 @@ func TestLabFindsObjectsOfCrashedAgent(t *testing.T) {
 		if n != 1 {
 			t.Errorf("after %s: %d sandboxes of one intent", d, n)
 		}
-		// Only the making is cut short here, not the start: containerd 2.4.2 loses a task whose start is cut at the wrong
-		// moment, and then can neither start nor remove the container.
+		// Only the creation is canceled here, not the start: containerd 2.4.2 loses a task whose start is canceled at the
+		// wrong moment, and then can neither start nor remove the container.
 		for j, d := range []time.Duration{3 * time.Millisecond, 6 * time.Millisecond} {
 			ctx, cancel := context.WithTimeout(context.Background(), d)
 			attempt, intent := uint32(10*i+j), intent+d.String()
@@ -223,11 +231,12 @@ func TestLabFindsObjectsOfCrashedAgent(t *testing.T) {
 			r.driver.Perform(ctx, intent, "pod/"+uid, req, false)
 			cancel()
 			out := r.perform(intent, startContainer(sandbox, attempt), true)
-			resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(context.Background(), &runtimeapi.ContainerStatusRequest{ContainerId: out.GetContainerId()})
+			resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(context.Background(),
+				&runtimeapi.ContainerStatusRequest{ContainerId: out.GetContainerId()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			// containerd ends a start whose caller goes away, and says so; that is the one other end there may be.
+			// containerd cancels a start whose client is gone, and reports it; that is the only other possible end.
 			want := runtimeapi.ContainerState_CONTAINER_RUNNING
 			if out.GetError() == journaletv1.CallError_CALL_ERROR_START {
 				want = runtimeapi.ContainerState_CONTAINER_EXITED
@@ -265,34 +274,28 @@ func TestLabOrderlyStopLeavesNoFailedStart(t *testing.T) {
 
 func TestLabDistinguishesFailedStarts(t *testing.T) {
 	yes := true
-	r, told := newLab(t, time.Millisecond)
+	r, observed := newLab(t, time.Millisecond)
 	r.done("v", setUpVolumes(), false)
 	sandbox := r.done("s", runSandbox(0), false).GetSandboxId()
 	c := &r.pod.Spec.Containers[0]
-	well := *c
+	valid := *c
 	c.Command = []string{"/no/such/binary"}
 	out := r.fails("c0", startContainer(sandbox, 0), journaletv1.CallError_CALL_ERROR_START, "no such file")
 	if out.GetContainerId() == "" {
 		t.Error("no container id")
 	}
-	waitFor(t, told, "exited", inState(0, journaletv1.ContainerState_CONTAINER_STATE_EXITED))
-	*c = well
+	waitFor(t, observed, "exited", inState(0, journaletv1.ContainerState_CONTAINER_STATE_EXITED))
+	*c = valid
 	c.Image = "docker.io/library/none:1"
 	r.fails("c1", startContainer(sandbox, 1), journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT, "none:1")
-	*c = well
+	*c = valid
 	c.SecurityContext = &corev1.SecurityContext{RunAsNonRoot: &yes}
 	r.fails("c2", startContainer(sandbox, 2), journaletv1.CallError_CALL_ERROR_CONFIG, "image will run as root")
-	*c = well
+	*c = valid
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "disk", MountPath: "/proc/x"})
 	r.fails("c3", startContainer(sandbox, 3), journaletv1.CallError_CALL_ERROR_START, "")
 	r.fails("c4", startContainer("0123456789", 4), journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "gone")
-	r.fails("twin", runSandboxSoon(r), journaletv1.CallError_CALL_ERROR_RUNTIME, "created by another call")
-	pull := &journaletv1.CallRequested{Work: &journaletv1.CallRequested_PullImage{PullImage: &journaletv1.PullImage{Image: "127.0.0.1:1/none:1"}}}
-	r.fails("p", pull, journaletv1.CallError_CALL_ERROR_RUNTIME, "refused")
-}
-
-// runSandboxSoon asks for an attempt that another intent has taken, with a driver that does not wait long for a twin.
-func runSandboxSoon(r *rig) *journaletv1.CallRequested {
-	r.driver = r.driver.WithTwin(200 * time.Millisecond)
-	return runSandbox(0)
+	r.driver = r.driver.WithReservedName(200 * time.Millisecond)
+	r.fails("other", runSandbox(0), journaletv1.CallError_CALL_ERROR_RUNTIME, "created by another call")
+	r.fails("p", pullImage("127.0.0.1:1/none:1"), journaletv1.CallError_CALL_ERROR_RUNTIME, "refused")
 }

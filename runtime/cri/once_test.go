@@ -12,7 +12,7 @@ import (
 	"github.com/journalet/journalet/runtime/sim"
 )
 
-func makeOnly(sandbox string) *journaletv1.CallRequested {
+func createOnly(sandbox string) *journaletv1.CallRequested {
 	req := startContainer(sandbox, 0)
 	req.GetStartContainer().Part = journaletv1.StartPart_START_PART_CREATE
 	return req
@@ -25,8 +25,8 @@ func startOnly(sandbox, id string) *journaletv1.CallRequested {
 	return req
 }
 
-// began tells what there is of a container that was made and perhaps started.
-func (r *rig) began() runtimeapi.ContainerState {
+// state returns the state of the only container.
+func (r *rig) state() runtimeapi.ContainerState {
 	r.t.Helper()
 	all := r.containers()
 	if len(all) != 1 {
@@ -38,21 +38,21 @@ func (r *rig) began() runtimeapi.ContainerState {
 func TestRunOnceContainerIsCreatedThenStarted(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
-	id := r.done("m", makeOnly(sandbox), false).GetContainerId()
-	if again := r.done("m", makeOnly(sandbox), true).GetContainerId(); again != id {
-		t.Errorf("made %s, then %s", id, again)
+	id := r.done("m", createOnly(sandbox), false).GetContainerId()
+	if again := r.done("m", createOnly(sandbox), true).GetContainerId(); again != id {
+		t.Errorf("created %s, then %s", id, again)
 	}
-	if s := r.began(); s != runtimeapi.ContainerState_CONTAINER_CREATED {
-		t.Fatalf("what was only made is %s", s)
+	if s := r.state(); s != runtimeapi.ContainerState_CONTAINER_CREATED {
+		t.Fatalf("the created container is %s", s)
 	}
 	r.done("s", startOnly(sandbox, id), false)
-	if s := r.began(); s != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		t.Fatalf("what was started is %s", s)
+	if s := r.state(); s != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		t.Fatalf("the started container is %s", s)
 	}
 	r.runtime.ResetCalls()
 	r.done("s", startOnly(sandbox, id), true)
 	if n := r.runtime.Calls()["StartContainer"]; n != 0 {
-		t.Errorf("a start in doubt was made again %d times", n)
+		t.Errorf("a start in doubt was sent again %d times", n)
 	}
 }
 
@@ -61,18 +61,27 @@ func TestStartInDoubtIsInspectedAndNotRepeated(t *testing.T) {
 	for _, c := range []struct {
 		name, command string
 		fault         *sim.Fault
-		inDoubt       bool // the agent that asked for it died before anything reached the runtime
+		inDoubt       bool // the agent died before the request reached the runtime
 		want          journaletv1.CallError
 		left          int // containers
 	}{
-		{name: "it took place and its answer was lost", fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Unavailable, "gone")}, left: 1},
+		{name: "it took place and its response was lost",
+			fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Unavailable, "gone")}, left: 1},
 		{name: "it took place and took too long", fault: &sim.Fault{AfterEffect: true, Hang: true}, left: 1},
-		{name: "nobody knows whether it reached the runtime", fault: &sim.Fault{Err: status.Error(codes.Unavailable, "gone")}, want: lost, left: 1},
+		{name: "unknown whether it reached the runtime", fault: &sim.Fault{Err: status.Error(codes.Unavailable, "gone")},
+			want: lost, left: 1},
 		{name: "the agent died", inDoubt: true, want: lost, left: 1},
-		{name: "the runtime gave it up with the process there", command: "/cut-late", fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")}, want: lost, left: 1},
-		{name: "the runtime gave it up before there was a process", command: "/cut-early", fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")}, want: journaletv1.CallError_CALL_ERROR_NOT_DONE},
-		{name: "the runtime gave it up while it began the process's keeper", command: "/cut-shim", fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")}, want: journaletv1.CallError_CALL_ERROR_NOT_DONE},
-		{name: "its program is missing", command: "/missing", fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")}, want: journaletv1.CallError_CALL_ERROR_START, left: 1},
+		{name: "the runtime canceled it with the process there", command: "/canceled-late",
+			fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")}, want: lost, left: 1},
+		{name: "the runtime canceled it before there was a process", command: "/canceled-early",
+			fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")},
+			want:  journaletv1.CallError_CALL_ERROR_NOT_DONE},
+		{name: "the runtime canceled it while it started the shim", command: "/canceled-shim",
+			fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")},
+			want:  journaletv1.CallError_CALL_ERROR_NOT_DONE},
+		{name: "its program is missing", command: "/missing",
+			fault: &sim.Fault{AfterEffect: true, Err: status.Error(codes.Canceled, "gone")},
+			want:  journaletv1.CallError_CALL_ERROR_START, left: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -80,7 +89,7 @@ func TestStartInDoubtIsInspectedAndNotRepeated(t *testing.T) {
 				r.pod.Spec.Containers[0].Command = []string{c.command}
 			}
 			sandbox := r.sandbox()
-			id := r.done("m", makeOnly(sandbox), false).GetContainerId()
+			id := r.done("m", createOnly(sandbox), false).GetContainerId()
 			if c.fault != nil {
 				c.fault.Method, c.fault.Times = "StartContainer", 1
 				r.runtime.Inject(*c.fault)
@@ -90,7 +99,7 @@ func TestStartInDoubtIsInspectedAndNotRepeated(t *testing.T) {
 				t.Errorf("outcome %v, want %s", out, c.want)
 			}
 			if n := r.runtime.Calls()["StartContainer"]; n > 1 {
-				t.Errorf("it was asked for %d times", n)
+				t.Errorf("it was sent %d times", n)
 			}
 			if all := r.containers(); len(all) != c.left {
 				t.Errorf("containers %v, want %d", all, c.left)
@@ -101,30 +110,34 @@ func TestStartInDoubtIsInspectedAndNotRepeated(t *testing.T) {
 
 func TestCanceledStartWithUnremovableContainerIsLost(t *testing.T) {
 	r := newRig(t, nil)
-	r.pod.Spec.Containers[0].Command = []string{"/cut-early"}
+	r.pod.Spec.Containers[0].Command = []string{"/canceled-early"}
 	sandbox := r.sandbox()
-	id := r.done("m", makeOnly(sandbox), false).GetContainerId()
-	r.runtime.Inject(sim.Fault{Method: "StartContainer", AfterEffect: true, Err: status.Error(codes.Canceled, "gone"), Times: 1})
-	r.runtime.Inject(sim.Fault{Method: "RemoveContainer", Err: status.Error(codes.Unknown, "cannot delete running task"), Times: 1})
+	id := r.done("m", createOnly(sandbox), false).GetContainerId()
+	r.runtime.Inject(sim.Fault{Method: "StartContainer", AfterEffect: true, Err: status.Error(codes.Canceled, "gone"),
+		Times: 1})
+	r.runtime.Inject(sim.Fault{Method: "RemoveContainer", Err: status.Error(codes.Unknown, "cannot delete running task"),
+		Times: 1})
 	r.fails("s", startOnly(sandbox, id), journaletv1.CallError_CALL_ERROR_START_LOST, "cannot delete running task")
 }
 
 func TestContainerRemovedBeforeItsStartHasNotRun(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
-	id := r.done("m", makeOnly(sandbox), false).GetContainerId()
-	if _, err := runtimeapi.NewRuntimeServiceClient(r.conn).RemoveContainer(context.Background(), &runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
+	id := r.done("m", createOnly(sandbox), false).GetContainerId()
+	if _, err := runtimeapi.NewRuntimeServiceClient(r.conn).RemoveContainer(context.Background(),
+		&runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
 	}
 	if out := r.perform("s", startOnly(sandbox, id), false); out.GetError() != journaletv1.CallError_CALL_ERROR_NOT_DONE {
 		t.Errorf("not in doubt: %v", out)
 	}
-	// In doubt somebody may have removed what has run.
+	// In doubt, the removed container may have run.
 	if out := r.perform("s", startOnly(sandbox, id), true); out.GetError() != journaletv1.CallError_CALL_ERROR_START_LOST {
 		t.Errorf("in doubt: %v", out)
 	}
 	r.done("x", removeSandbox(sandbox), false)
-	if out := r.perform("s", startOnly(sandbox, id), false); out.GetError() != journaletv1.CallError_CALL_ERROR_SANDBOX_GONE {
+	if out := r.perform("s", startOnly(sandbox, id),
+		false); out.GetError() != journaletv1.CallError_CALL_ERROR_SANDBOX_GONE {
 		t.Errorf("without its sandbox: %v", out)
 	}
 }

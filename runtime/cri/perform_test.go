@@ -49,11 +49,13 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 			switch first := c.GetCommand()[0]; first {
 			case "/missing":
 				return sim.Behaviour{StartError: "exec: /missing: no such file"}, true
-			case "/cut-early":
+			case "/canceled-early":
 				return sim.Behaviour{StartError: "failed to create containerd task: context canceled"}, true
-			case "/cut-shim":
-				return sim.Behaviour{StartError: "failed to create containerd task: failed to start shim: start failed: : signal: killed"}, true
-			case "/cut-late":
+			case "/canceled-shim":
+				return sim.Behaviour{
+					StartError: "failed to create containerd task: failed to start shim: start failed: : signal: killed",
+				}, true
+			case "/canceled-late":
 				return sim.Behaviour{StartError: "failed to start containerd task: context canceled"}, true
 			default:
 				return sim.Behaviour{RunFor: sim.Forever}, true
@@ -72,7 +74,8 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: uid, Labels: map[string]string{"app": "web"}},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: &grace, DNSPolicy: corev1.DNSDefault,
-			Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+			Volumes: []corev1.Volume{{Name: "scratch",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 			Containers: []corev1.Container{{
 				Name: "main", Image: busybox, Command: []string{"sleep", "inf"},
 				TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -95,7 +98,8 @@ func newRig(t *testing.T, change func(*cri.Options)) *rig {
 		}),
 		Timeouts: cri.Timeouts{
 			Call: 300 * time.Millisecond, Sandbox: 300 * time.Millisecond, Inspect: 300 * time.Millisecond,
-			BackOff: time.Millisecond, MaxBackOff: 10 * time.Millisecond, ReservedName: 50 * time.Millisecond, Drain: time.Millisecond,
+			BackOff: time.Millisecond, MaxBackOff: 10 * time.Millisecond, ReservedName: 50 * time.Millisecond,
+			Drain: time.Millisecond,
 		},
 	}
 	if change != nil {
@@ -129,7 +133,9 @@ func (r *rig) done(intent string, req *journaletv1.CallRequested, inDoubt bool) 
 	return out
 }
 
-func (r *rig) fails(intent string, req *journaletv1.CallRequested, want journaletv1.CallError, says string) *journaletv1.CallFinished {
+func (r *rig) fails(
+	intent string, req *journaletv1.CallRequested, want journaletv1.CallError, says string,
+) *journaletv1.CallFinished {
 	r.t.Helper()
 	out := r.perform(intent, req, false)
 	if out.GetError() != want || !strings.Contains(out.GetMessage(), says) {
@@ -150,7 +156,8 @@ func setUpVolumes() *journaletv1.CallRequested {
 
 func startContainer(sandbox string, attempt uint32) *journaletv1.CallRequested {
 	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{
-		StartContainer: &journaletv1.StartContainer{Container: "main", Attempt: attempt, Digest: digest, SandboxId: sandbox, PodIps: []string{"10.0.0.7"}}}}
+		StartContainer: &journaletv1.StartContainer{Container: "main", Attempt: attempt, Digest: digest, SandboxId: sandbox,
+			PodIps: []string{"10.0.0.7"}}}}
 }
 
 func stopContainer(id string, grace time.Duration) *journaletv1.CallRequested {
@@ -158,13 +165,35 @@ func stopContainer(id string, grace time.Duration) *journaletv1.CallRequested {
 		StopContainer: &journaletv1.StopContainer{ContainerId: id, Grace: durationpb.New(grace)}}}
 }
 
+func removeContainer(id string) *journaletv1.CallRequested {
+	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{
+		RemoveContainer: &journaletv1.RemoveContainer{Container: "main", ContainerId: id}}}
+}
+
+func stopSandbox(id string) *journaletv1.CallRequested {
+	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{
+		StopSandbox: &journaletv1.StopSandbox{SandboxId: id}}}
+}
+
 func removeSandbox(id string) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveSandbox{RemoveSandbox: &journaletv1.RemoveSandbox{SandboxId: id}}}
+	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveSandbox{
+		RemoveSandbox: &journaletv1.RemoveSandbox{SandboxId: id}}}
+}
+
+func cleanPod(name string) *journaletv1.CallRequested {
+	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_CleanPod{
+		CleanPod: &journaletv1.CleanPod{Namespace: "default", Name: name, All: true}}}
+}
+
+func pullImage(image string) *journaletv1.CallRequested {
+	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_PullImage{
+		PullImage: &journaletv1.PullImage{Image: image}}}
 }
 
 func (r *rig) containers() []*runtimeapi.Container {
 	r.t.Helper()
-	resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ListContainers(context.Background(), &runtimeapi.ListContainersRequest{})
+	resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ListContainers(context.Background(),
+		&runtimeapi.ListContainersRequest{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -173,7 +202,8 @@ func (r *rig) containers() []*runtimeapi.Container {
 
 func (r *rig) sandboxes() []*runtimeapi.PodSandbox {
 	r.t.Helper()
-	resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ListPodSandbox(context.Background(), &runtimeapi.ListPodSandboxRequest{})
+	resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ListPodSandbox(context.Background(),
+		&runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -193,15 +223,10 @@ func exists(path string) bool {
 
 func TestSandboxOfLostJournalBlocksCreation(t *testing.T) {
 	r := newRig(t, nil)
-	// The journal that asked for these is lost; the next one begins with attempt 0.
-	r.done("lost", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
-		RunSandbox: &journaletv1.RunSandbox{Attempt: 1, Digest: digest},
-	}}, false)
+	// The journal with this intent is lost. The next one begins with attempt 0, and its intents may have the same ids.
+	r.done("lost", runSandbox(1), false)
 	r.runtime.ResetCalls()
-	// It counts from the beginning, too, so that its intents may have the same names.
-	out := r.perform("lost", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
-		RunSandbox: &journaletv1.RunSandbox{Attempt: 0, Digest: digest},
-	}}, false)
+	out := r.perform("lost", runSandbox(0), false)
 	if out.GetError() != journaletv1.CallError_CALL_ERROR_RUNTIME || r.runtime.Calls()["RunPodSandbox"] != 0 {
 		t.Errorf("%v, after %v", out, r.runtime.Calls())
 	}
@@ -212,16 +237,18 @@ func TestPodIsRunStoppedAndRemoved(t *testing.T) {
 	sandbox := r.sandbox()
 	started := r.done("c", startContainer(sandbox, 0), false)
 	all := r.containers()
-	if len(all) != 1 || all[0].GetId() != started.GetContainerId() || all[0].GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+	if len(all) != 1 || all[0].GetId() != started.GetContainerId() ||
+		all[0].GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		t.Fatalf("containers: %v", all)
 	}
-	if a := all[0].GetAnnotations(); a[cri.AnnotationIntent] != "c" || a[cri.AnnotationAgent] != "agent-1" || a[cri.AnnotationHash] != "cafe" {
+	if a := all[0].GetAnnotations(); a[cri.AnnotationIntent] != "c" || a[cri.AnnotationAgent] != "agent-1" ||
+		a[cri.AnnotationHash] != "cafe" {
 		t.Errorf("annotations: %v", a)
 	}
 	link := filepath.Join(r.dir, "links", "web_default_main-"+started.GetContainerId()+".log")
 	log := filepath.Join(r.dir, "logs", "default_web_"+uid, "main", "0.log")
 	if to, err := os.Readlink(link); err != nil || to != log {
-		t.Errorf("link leads to %q, %v; want %q", to, err, log)
+		t.Errorf("link points to %q, %v; want %q", to, err, log)
 	}
 	hosts, err := os.ReadFile(filepath.Join(r.dir, "root/pods", uid, "etc-hosts"))
 	if err != nil || !strings.Contains(string(hosts), "10.0.0.7\tweb\n") {
@@ -235,12 +262,11 @@ func TestPodIsRunStoppedAndRemoved(t *testing.T) {
 	if exists(link) || exists(log) {
 		t.Error("the log or its link is left")
 	}
-	// Everything again, as after a crash: there is nothing to do, and that is done.
+	// Everything again, as after a crash: it succeeds without effect.
 	r.done("x", stopContainer(started.GetContainerId(), 0), true)
 	r.done("r", removeSandbox(sandbox), true)
-	clean := &journaletv1.CallRequested{Work: &journaletv1.CallRequested_CleanPod{CleanPod: &journaletv1.CleanPod{Namespace: "default", Name: "web", All: true}}}
-	r.done("k", clean, false)
-	r.done("k", clean, true)
+	r.done("k", cleanPod("web"), false)
+	r.done("k", cleanPod("web"), true)
 	for _, gone := range []string{filepath.Join("root/pods", uid), "logs/default_web_" + uid} {
 		if exists(filepath.Join(r.dir, gone)) {
 			t.Errorf("%s is left", gone)
@@ -253,9 +279,9 @@ func TestSandboxUsesRuntimeHandlerOfManifest(t *testing.T) {
 	r.pod.Annotations = map[string]string{manifest.RuntimeHandlerAnnotation: "runc"}
 	r.sandbox()
 	if s := r.sandboxes(); len(s) != 1 || s[0].GetRuntimeHandler() != "runc" {
-		t.Errorf("made are %v", s)
+		t.Errorf("sandboxes %v", s)
 	}
-	// Whether there is such a handler is the runtime's to say.
+	// The runtime refuses an unknown handler.
 	other := newRig(t, nil)
 	other.pod.Annotations = map[string]string{manifest.RuntimeHandlerAnnotation: "nowhere"}
 	other.done("v", setUpVolumes(), false)
@@ -282,7 +308,8 @@ func TestLostResponseFindsCreatedObject(t *testing.T) {
 			t.Fatalf("%+v: sandboxes %v", fault, all)
 		}
 		id := r.done("c", startContainer(sandbox, 0), false).GetContainerId()
-		if all := r.containers(); len(all) != 1 || all[0].GetId() != id || all[0].GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		if all := r.containers(); len(all) != 1 || all[0].GetId() != id ||
+			all[0].GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			t.Fatalf("%+v: containers %v", fault, all)
 		}
 	}
@@ -291,9 +318,10 @@ func TestLostResponseFindsCreatedObject(t *testing.T) {
 func TestFailedCallNamesCanceledSandbox(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
-	r.done("t", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{StopSandbox: &journaletv1.StopSandbox{SandboxId: sandbox}}}, false)
+	r.done("t", stopSandbox(sandbox), false)
 	out := r.perform("s", runSandbox(0), true)
-	if out.GetError() != journaletv1.CallError_CALL_ERROR_SANDBOX_GONE || out.GetSandboxId() != sandbox || !out.GetRetryable() {
+	if out.GetError() != journaletv1.CallError_CALL_ERROR_SANDBOX_GONE || out.GetSandboxId() != sandbox ||
+		!out.GetRetryable() {
 		t.Errorf("outcome %v, want one that names %s as gone", out, sandbox)
 	}
 	if n := len(r.sandboxes()); n != 1 {
@@ -309,7 +337,8 @@ func TestIntentOfEarlierRunContinues(t *testing.T) {
 	}
 	// The agent dies between create and start.
 	ctx, cancel := context.WithCancel(context.Background())
-	r.runtime.Inject(sim.Fault{Method: "StartContainer", Hang: true, Times: 1, Match: func(any) bool { cancel(); return true }})
+	r.runtime.Inject(sim.Fault{Method: "StartContainer", Hang: true, Times: 1,
+		Match: func(any) bool { cancel(); return true }})
 	req := startContainer(sandbox, 0)
 	req.PodUid = uid
 	if out := r.driver.Perform(ctx, "c", "pod/"+uid, req, false); out != nil {
@@ -325,7 +354,7 @@ func TestIntentOfEarlierRunContinues(t *testing.T) {
 	r.runtime.ResetCalls()
 	r.done("c", startContainer(sandbox, 0), true)
 	if calls := r.runtime.Calls(); calls["StartContainer"]+calls["CreateContainer"] != 0 {
-		t.Errorf("a container that runs was started again: %v", calls)
+		t.Errorf("a running container was started again: %v", calls)
 	}
 	if all := r.containers(); len(all) != 1 || all[0].GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		t.Fatalf("containers: %v", all)
@@ -336,7 +365,8 @@ func TestOrderlyStopDrainsStart(t *testing.T) {
 	r := newRig(t, func(o *cri.Options) { o.Timeouts.Drain, o.Timeouts.Call = 10*time.Second, 10*time.Second })
 	sandbox := r.sandbox()
 	ctx, cancel := context.WithCancel(context.Background())
-	remove := r.runtime.Inject(sim.Fault{Method: "StartContainer", Hang: true, Match: func(any) bool { cancel(); return true }})
+	remove := r.runtime.Inject(sim.Fault{Method: "StartContainer", Hang: true,
+		Match: func(any) bool { cancel(); return true }})
 	outcome := make(chan *journaletv1.CallFinished, 1)
 	go func() {
 		req := startContainer(sandbox, 0)
@@ -352,11 +382,11 @@ func TestOrderlyStopDrainsStart(t *testing.T) {
 	req.PodUid = uid
 	r.runtime.ResetCalls()
 	if out := r.driver.Perform(ctx, "c2", "pod/"+uid, req, false); out != nil || len(r.runtime.Calls()) != 0 {
-		t.Errorf("an agent that has stopped began anew: %v, %v", out, r.runtime.Calls())
+		t.Errorf("a stopped agent began a call: %v, %v", out, r.runtime.Calls())
 	}
 }
 
-// tap tells of every failed call.
+// tap reports every failed call.
 type tap struct {
 	grpc.ClientConnInterface
 	failed chan string
@@ -383,7 +413,7 @@ func TestCallWaitsForUnavailableRuntime(t *testing.T) {
 		req.PodUid = uid
 		outcome <- r.driver.Perform(t.Context(), "s", "pod/"+uid, req, false)
 	}()
-	for range 5 { // longer than the attempts that a runtime which answers is given
+	for range 5 { // more than the attempts on a runtime that responds
 		<-failed
 	}
 	r.runtime.Restart()
@@ -397,10 +427,10 @@ func TestCallFailsAfterMaxAttempts(t *testing.T) {
 	r.runtime.Inject(sim.Fault{Method: "RunPodSandbox", Err: status.Error(codes.DeadlineExceeded, "CNI is stuck")})
 	out := r.fails("s", runSandbox(0), journaletv1.CallError_CALL_ERROR_NOT_DONE, "CNI is stuck")
 	if !out.GetRetryable() {
-		t.Error("must be retryable")
+		t.Error("the failure is not retryable")
 	}
 	if n := r.runtime.Calls()["RunPodSandbox"]; n != 3 {
-		t.Errorf("%d attempts", n)
+		t.Errorf("%d attempts, want 3", n)
 	}
 }
 
@@ -422,18 +452,27 @@ func TestFailedStartsHaveKubeletReasons(t *testing.T) {
 		want   journaletv1.CallError
 		says   string
 	}{
-		{"no image", func(c *corev1.Container) { c.Image = "docker.io/library/none:1" }, nil, journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT, `"docker.io/library/none:1"`},
-		{"no image name", func(c *corev1.Container) { c.Image = "Not An Image" }, nil, journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, "couldn't parse image name"},
-		{"image lookup", nil, &sim.Fault{Method: "ImageStatus", Err: status.Error(codes.Unknown, "disk broken")}, journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT, "disk broken"},
+		{"no image", func(c *corev1.Container) { c.Image = "docker.io/library/none:1" }, nil,
+			journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT, `"docker.io/library/none:1"`},
+		{"no image name", func(c *corev1.Container) { c.Image = "Not An Image" }, nil,
+			journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, "couldn't parse image name"},
+		{"image lookup", nil, &sim.Fault{Method: "ImageStatus", Err: status.Error(codes.Unknown, "disk broken")},
+			journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT, "disk broken"},
 		{"root", func(c *corev1.Container) {
 			c.SecurityContext = &corev1.SecurityContext{RunAsNonRoot: &yes, RunAsUser: &root}
-		}, nil, journaletv1.CallError_CALL_ERROR_CONFIG, `container's runAsUser breaks non-root policy (pod: "web_default(uid-1)", container: main)`},
-		{"image runs as root", func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{RunAsNonRoot: &yes} }, nil,
+		}, nil, journaletv1.CallError_CALL_ERROR_CONFIG,
+			`container's runAsUser breaks non-root policy (pod: "web_default(uid-1)", container: main)`},
+		{"image runs as root", func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{RunAsNonRoot: &yes} },
+			nil,
 			journaletv1.CallError_CALL_ERROR_CONFIG, "container has runAsNonRoot and image will run as root"},
-		{"create", nil, &sim.Fault{Method: "CreateContainer", Err: status.Error(codes.Unknown, "no space left")}, journaletv1.CallError_CALL_ERROR_CREATE, "no space left"},
-		{"start", func(c *corev1.Container) { c.Command = []string{"/missing"} }, nil, journaletv1.CallError_CALL_ERROR_START, "/missing: no such file"},
-		{"volume", func(c *corev1.Container) { c.VolumeMounts[0].Name = "none" }, nil, journaletv1.CallError_CALL_ERROR_CONFIG, `no volume "none"`},
-		{"container", func(c *corev1.Container) { c.Name = "other" }, nil, journaletv1.CallError_CALL_ERROR_CONFIG, `no container "main"`},
+		{"create", nil, &sim.Fault{Method: "CreateContainer", Err: status.Error(codes.Unknown, "no space left")},
+			journaletv1.CallError_CALL_ERROR_CREATE, "no space left"},
+		{"start", func(c *corev1.Container) { c.Command = []string{"/missing"} }, nil, journaletv1.CallError_CALL_ERROR_START,
+			"/missing: no such file"},
+		{"volume", func(c *corev1.Container) { c.VolumeMounts[0].Name = "none" }, nil,
+			journaletv1.CallError_CALL_ERROR_CONFIG, `no volume "none"`},
+		{"container", func(c *corev1.Container) { c.Name = "other" }, nil, journaletv1.CallError_CALL_ERROR_CONFIG,
+			`no container "main"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -456,7 +495,7 @@ func TestDeadSandboxRefusesContainer(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()
 	r.fails("c1", startContainer("none", 0), journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "none is gone")
-	r.done("t", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{StopSandbox: &journaletv1.StopSandbox{SandboxId: sandbox}}}, false)
+	r.done("t", stopSandbox(sandbox), false)
 	r.fails("c2", startContainer(sandbox, 0), journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "is not ready")
 }
 
@@ -466,18 +505,19 @@ func TestRepeatedStopGetsRemainingGracePeriod(t *testing.T) {
 	sandbox := r.sandbox()
 	id := r.done("c", startContainer(sandbox, 0), false).GetContainerId()
 	var graces []int64
-	r.runtime.Inject(sim.Fault{Method: "StopContainer", Err: status.Error(codes.Unavailable, "gone"), Times: 2, Match: func(req any) bool {
-		graces = append(graces, req.(*runtimeapi.StopContainerRequest).GetTimeout())
-		clock.now = clock.now.Add(4 * time.Second)
-		return true
-	}})
+	r.runtime.Inject(sim.Fault{Method: "StopContainer", Err: status.Error(codes.Unavailable, "gone"), Times: 2,
+		Match: func(req any) bool {
+			graces = append(graces, req.(*runtimeapi.StopContainerRequest).GetTimeout())
+			clock.now = clock.now.Add(4 * time.Second)
+			return true
+		}})
 	r.done("x", stopContainer(id, 5*time.Second), false)
 	if !slices.Equal(graces[:2], []int64{5, 1}) {
 		t.Errorf("graces %v", graces)
 	}
 }
 
-// stepClock's timers fire at once; its time is turned by the test.
+// stepClock's timers fire at once; the test sets its time.
 type stepClock struct{ now time.Time }
 
 func (c *stepClock) Now() time.Time { return c.now }
@@ -488,22 +528,21 @@ func (c *stepClock) AfterFunc(_ time.Duration, f func()) func() bool {
 
 func TestPullReturnsImage(t *testing.T) {
 	r := newRig(t, nil)
-	pull := func(image string) *journaletv1.CallRequested {
-		return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_PullImage{PullImage: &journaletv1.PullImage{Image: image}}}
-	}
-	out := r.done("p", pull("example.com/a/b:1"), false)
+	out := r.done("p", pullImage("example.com/a/b:1"), false)
 	if out.GetImageRef() == "" || out.GetImageBytes() == 0 {
 		t.Errorf("outcome %v", out)
 	}
 	r.runtime.Inject(sim.Fault{Method: "PullImage", Err: status.Error(codes.Unavailable, "going down"), Times: 1})
-	r.done("p2", pull("example.com/a/b:2"), false)
-	r.runtime.Inject(sim.Fault{Method: "PullImage", Err: status.Error(codes.Unknown, "RegistryUnavailable: no route"), Times: 1})
-	r.fails("p3", pull("example.com/a/b:3"), journaletv1.CallError_CALL_ERROR_REGISTRY_UNAVAILABLE, "no route")
-	r.runtime.Inject(sim.Fault{Method: "PullImage", Err: status.Error(codes.Unknown, "SignatureValidationFailed: forged"), Times: 1})
-	r.fails("p4", pull("example.com/a/b:4"), journaletv1.CallError_CALL_ERROR_SIGNATURE_VALIDATION, "forged")
-	r.fails("p5", pull("UPPER case"), journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, "couldn't parse")
+	r.done("p2", pullImage("example.com/a/b:2"), false)
+	r.runtime.Inject(sim.Fault{Method: "PullImage", Err: status.Error(codes.Unknown, "RegistryUnavailable: no route"),
+		Times: 1})
+	r.fails("p3", pullImage("example.com/a/b:3"), journaletv1.CallError_CALL_ERROR_REGISTRY_UNAVAILABLE, "no route")
+	r.runtime.Inject(sim.Fault{Method: "PullImage", Err: status.Error(codes.Unknown, "SignatureValidationFailed: forged"),
+		Times: 1})
+	r.fails("p4", pullImage("example.com/a/b:4"), journaletv1.CallError_CALL_ERROR_SIGNATURE_VALIDATION, "forged")
+	r.fails("p5", pullImage("UPPER case"), journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME, "couldn't parse")
 	r.runtime.Inject(sim.Fault{Method: "PullImage", Err: status.Error(codes.Canceled, "no progress"), Times: 1})
-	r.fails("p6", pull("example.com/a/b:6"), journaletv1.CallError_CALL_ERROR_RUNTIME, "no progress")
+	r.fails("p6", pullImage("example.com/a/b:6"), journaletv1.CallError_CALL_ERROR_RUNTIME, "no progress")
 }
 
 func TestPullReportsProgressAndEndsWhenStalled(t *testing.T) {
@@ -513,8 +552,7 @@ func TestPullReportsProgressAndEndsWhenStalled(t *testing.T) {
 		o.Progress = func(p *journaletv1.PullProgressed) { reports = append(reports, p) }
 	})
 	r.runtime.Inject(sim.Fault{Method: "PullImage", Hang: true})
-	pull := &journaletv1.CallRequested{Work: &journaletv1.CallRequested_PullImage{PullImage: &journaletv1.PullImage{Image: "example.com/slow:1"}}}
-	r.fails("p", pull, journaletv1.CallError_CALL_ERROR_RUNTIME, "no progress")
+	r.fails("p", pullImage("example.com/slow:1"), journaletv1.CallError_CALL_ERROR_RUNTIME, "no progress")
 	if len(reports) == 0 || reports[0].GetImage() != "example.com/slow:1" || reports[0].GetElapsed().AsDuration() <= 0 {
 		t.Errorf("reports %v", reports)
 	}

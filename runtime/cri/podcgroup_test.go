@@ -10,7 +10,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
-// It needs root and cgroups that can be written: those that cannot are refused at the start already.
+// It needs root and writable cgroups: New refuses others.
 func TestPodWithoutCgroupIsCleaned(t *testing.T) {
 	tree, err := cgroup.New(cgroup.Options{All: true, Root: "no-such-cgroup"})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// profile is the part of an OCI seccomp profile that counts here.
+// profile is the tested part of an OCI seccomp profile.
 type profile struct {
 	DefaultAction   string
 	DefaultErrnoRet uint
@@ -35,8 +35,8 @@ func TestPauseProfileAllowsOnlyHarmlessSystemCalls(t *testing.T) {
 	if err := json.Unmarshal(b, &p); err != nil {
 		t.Fatal(err)
 	}
-	// ENOSYS, not EPERM: a libc falls back from what a kernel lacks, and gives up at what is forbidden. No architectures:
-	// each one more costs as much again to load, and a pause process has one.
+	// ENOSYS, not EPERM: a libc falls back if the kernel lacks a call, and fails if it is forbidden. No architectures:
+	// each further one costs as much again to load, and a pause process has one.
 	if p.DefaultAction != "SCMP_ACT_ERRNO" || p.DefaultErrnoRet != 38 || len(p.Architectures) != 0 {
 		t.Errorf("got %+v", p)
 	}
@@ -49,14 +49,15 @@ func TestPauseProfileAllowsOnlyHarmlessSystemCalls(t *testing.T) {
 	}
 	slices.Sort(allowed)
 	if n := len(slices.Compact(slices.Clone(allowed))); n != len(allowed) {
-		t.Errorf("%d names are there twice", len(allowed)-n)
+		t.Errorf("%d names are listed twice", len(allowed)-n)
 	}
 	for _, name := range []string{"pause", "wait4", "rt_sigaction", "execve", "exit_group"} {
 		if !slices.Contains(allowed, name) {
 			t.Errorf("%s is missing", name)
 		}
 	}
-	for _, name := range []string{"mount", "umount2", "unshare", "setns", "bpf", "ptrace", "init_module", "kexec_load", "io_uring_setup", "userfaultfd", "open_by_handle_at", "perf_event_open", "reboot"} {
+	for _, name := range []string{"mount", "umount2", "unshare", "setns", "bpf", "ptrace", "init_module", "kexec_load",
+		"io_uring_setup", "userfaultfd", "open_by_handle_at", "perf_event_open", "reboot"} {
 		if slices.Contains(allowed, name) {
 			t.Errorf("%s is allowed", name)
 		}
@@ -77,7 +78,7 @@ func TestPauseProfileIsWrittenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
-		t.Errorf("a second start wrote it again: %v", err)
+		t.Errorf("a second start wrote the profile again: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -86,10 +87,10 @@ func TestPauseProfileIsWrittenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(path); err != nil || len(b) < 2 {
-		t.Errorf("a damaged one stays: %q, %v", b, err)
+		t.Errorf("a damaged profile stays: %q, %v", b, err)
 	}
 	if _, err := WriteSandboxSeccomp(filepath.Join(dir, "missing")); err == nil {
-		t.Error("a folder that is not there is no error")
+		t.Error("a missing directory is no error")
 	}
 }
 

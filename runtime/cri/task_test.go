@@ -15,13 +15,14 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// keeper is containerd that keeps the task of a container, and will not remove it before the task is deleted.
+// keeper is a containerd that keeps the task of a container, and refuses to remove the container until the task is
+// deleted.
 type keeper struct {
 	grpc.ClientConnInterface
 	t     *testing.T
 	calls []string
-	// deaf: the task cannot be killed.
-	deaf bool
+	// stuck means that the task cannot be killed.
+	stuck bool
 }
 
 func (k *keeper) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
@@ -35,7 +36,7 @@ func (k *keeper) Invoke(ctx context.Context, method string, args, reply any, opt
 			k.t.Errorf("kill: %v", kill)
 		}
 		k.calls = append(k.calls, name)
-		if k.deaf {
+		if k.stuck {
 			return status.Error(codes.Unknown, "the shim is stuck")
 		}
 		return nil
@@ -43,7 +44,8 @@ func (k *keeper) Invoke(ctx context.Context, method string, args, reply any, opt
 	if name == "RemoveContainer" {
 		k.calls = append(k.calls, name)
 		if !slices.Contains(k.calls, "Delete") {
-			return status.Error(codes.FailedPrecondition, `failed to delete containerd container "c": cannot delete running task c: failed precondition`)
+			return status.Error(codes.FailedPrecondition,
+				`failed to delete containerd container "c": cannot delete running task c: failed precondition`)
 		}
 	}
 	return k.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
@@ -64,12 +66,13 @@ func TestTaskThatContainerdKeepsIsDeleted(t *testing.T) {
 }
 
 func TestTaskThatCannotBeKilledFailsRemoval(t *testing.T) {
-	k := &keeper{t: t, deaf: true}
+	k := &keeper{t: t, stuck: true}
 	r := newRig(t, func(o *cri.Options) { k.ClientConnInterface = o.Conn; o.Conn = k })
 	sandbox := r.sandbox()
 	r.done("c", startContainer(sandbox, 0), false)
 	out := r.perform("r", removeSandbox(sandbox), false)
-	if !out.GetRetryable() || !strings.Contains(out.GetMessage(), "kill the task of container") || !strings.Contains(out.GetMessage(), "the shim is stuck") {
+	if !out.GetRetryable() || !strings.Contains(out.GetMessage(), "kill the task of container") ||
+		!strings.Contains(out.GetMessage(), "the shim is stuck") {
 		t.Errorf("outcome %v", out)
 	}
 }

@@ -19,8 +19,8 @@ import (
 
 const allocatedDigest = "sha256:2"
 
-// sizedRig has a running container with 100m to 200m of CPU and 64 to 128 MiB of memory, of which it uses 1 MiB. Of the
-// digest allocatedDigest it has 50m and 32 MiB.
+// sizedRig has a running container with 100m to 200m of CPU and 64 to 128 MiB of memory, of which it uses 1 MiB. In the
+// manifest allocatedDigest it has 50m and 32 MiB.
 func sizedRig(t *testing.T) (r *rig, sandbox, container string) {
 	t.Helper()
 	r = newRig(t, func(o *cri.Options) {
@@ -37,8 +37,10 @@ func sizedRig(t *testing.T) (r *rig, sandbox, container string) {
 		}
 	})
 	r.pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
-		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"),
+			corev1.ResourceMemory: resource.MustParse("64Mi")},
+		Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"),
+			corev1.ResourceMemory: resource.MustParse("128Mi")},
 	}
 	r.done("volumes", setUpVolumes(), false)
 	sandbox = r.done("sandbox", runSandbox(0), false).GetSandboxId()
@@ -47,10 +49,12 @@ func sizedRig(t *testing.T) (r *rig, sandbox, container string) {
 }
 
 func update(sandbox, container string, size *journaletv1.Resources, falls bool) *journaletv1.CallRequested {
-	u := &journaletv1.UpdateContainer{Container: "main", ContainerId: container, Digest: digest, Resources: size, SandboxId: sandbox}
+	u := &journaletv1.UpdateContainer{Container: "main", ContainerId: container, Digest: digest, Resources: size,
+		SandboxId: sandbox}
 	if falls {
 		u.FallingLimits = []*journaletv1.MemoryLimit{
-			{Container: "gone", ContainerId: "gone", Bytes: 1}, {Container: "main", ContainerId: container, Bytes: size.GetMemoryLimitBytes()},
+			{Container: "gone", ContainerId: "gone", Bytes: 1},
+			{Container: "main", ContainerId: container, Bytes: size.GetMemoryLimitBytes()},
 		}
 	}
 	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: u}}
@@ -58,12 +62,13 @@ func update(sandbox, container string, size *journaletv1.Resources, falls bool) 
 
 func TestUpdateChangesResourcesAndReturnsReportedOnes(t *testing.T) {
 	r, sandbox, container := sizedRig(t)
-	size := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryRequestBytes: 64 << 20, MemoryLimitBytes: 256 << 20}
-	for _, inDoubt := range []bool{false, true} { // made again it changes nothing
+	size := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryRequestBytes: 64 << 20,
+		MemoryLimitBytes: 256 << 20}
+	for _, inDoubt := range []bool{false, true} { // it is idempotent
 		out := r.done("update", update(sandbox, container, size, false), inDoubt)
 		want := &journaletv1.Resources{CpuRequestMillis: 300, CpuLimitMillis: 400, MemoryLimitBytes: 256 << 20}
 		if !proto.Equal(out.GetReported(), want) {
-			t.Errorf("the runtime shows %v, want %v", out.GetReported(), want)
+			t.Errorf("the runtime reports %v, want %v", out.GetReported(), want)
 		}
 	}
 	got := r.status(container).GetResources().GetLinux()
@@ -79,7 +84,8 @@ func TestMemoryLimitBelowUsageIsRefused(t *testing.T) {
 	r, sandbox, container := sizedRig(t)
 	low := &journaletv1.Resources{CpuRequestMillis: 100, CpuLimitMillis: 200, MemoryLimitBytes: 1 << 20}
 	r.fails("low", update(sandbox, container, low, true), journaletv1.CallError_CALL_ERROR_RUNTIME,
-		`cannot decrease memory limits: attempting to set container "main" memory limit (1048576) below current usage (1048576)`)
+		`cannot decrease memory limits: attempting to set container "main" memory limit (1048576) `+
+			`below current usage (1048576)`)
 	if got := r.status(container).GetResources().GetLinux().GetMemoryLimitInBytes(); got != 128<<20 {
 		t.Errorf("the memory limit is %d", got)
 	}
@@ -96,7 +102,7 @@ func TestResizeWorksWithoutSandboxUpdates(t *testing.T) {
 	}{
 		{status.Error(codes.Unimplemented, "unknown method"), false},
 		{status.Error(codes.Unknown, "not implemented yet"), false},
-		{status.Error(codes.Unknown, "a plugin says no"), true},
+		{status.Error(codes.Unknown, "a plugin refuses"), true},
 	} {
 		r.runtime.Inject(sim.Fault{Method: "UpdatePodSandboxResources", Err: c.err, Times: 1})
 		size.CpuRequestMillis += int64(i)
@@ -105,7 +111,8 @@ func TestResizeWorksWithoutSandboxUpdates(t *testing.T) {
 			t.Errorf("%v: outcome %v", c.err, out)
 		}
 	}
-	r.runtime.Inject(sim.Fault{Method: "UpdateContainerResources", Err: status.Error(codes.NotFound, "no container"), Times: 1})
+	r.runtime.Inject(sim.Fault{Method: "UpdateContainerResources", Err: status.Error(codes.NotFound, "no container"),
+		Times: 1})
 	r.fails("gone", update(sandbox, container, size, false), journaletv1.CallError_CALL_ERROR_NOT_DONE, "is gone")
 }
 
@@ -116,7 +123,7 @@ func TestContainerIsCreatedWithAllocatedResources(t *testing.T) {
 	}}, false)
 	again := startContainer(sandbox, 1)
 	again.GetStartContainer().AllocatedDigest = allocatedDigest
-	again.GetStartContainer().AllocatedAdded = map[string]*journaletv1.Resources{"main": {CpuRequestMillis: 900}} // that one has it
+	again.GetStartContainer().AllocatedAdded = map[string]*journaletv1.Resources{"main": {CpuRequestMillis: 900}}
 	id := r.done("again", again, false).GetContainerId()
 	got := r.status(id).GetResources().GetLinux()
 	if got.GetCpuShares() != 51 || got.GetCpuQuota() != 0 || got.GetMemoryLimitInBytes() != 0 {
@@ -128,7 +135,8 @@ func (r *rig) status(id string) *runtimeapi.ContainerStatus {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(ctx,
+		&runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -12,20 +12,22 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// performed is a call that a fake performer was given.
+// performed is a call of a fake performer.
 type performed struct {
 	id, requester string
 	req           *journaletv1.CallRequested
 	inDoubt       bool
 }
 
-// fake performs nothing: it tells what it was given and waits to be let go.
+// fake performs nothing: it reports its calls and waits for their outcomes from the test.
 type fake struct {
 	began chan performed
 	end   chan *journaletv1.CallFinished
 }
 
-func (f *fake) Perform(ctx context.Context, id, requester string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
+func (f *fake) Perform(
+	ctx context.Context, id, requester string, req *journaletv1.CallRequested, inDoubt bool,
+) *journaletv1.CallFinished {
 	f.began <- performed{id, requester, req, inDoubt}
 	select {
 	case out := <-f.end:
@@ -60,12 +62,16 @@ func step(seq, cause uint64, author messages.Ref, decisions ...*journaletv1.Even
 	}
 }
 
-func requested(uid string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
+func callRequested(req *journaletv1.CallRequested) *journaletv1.Event {
+	return &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: req}}
+}
+
+func stopRequested(uid string) *journaletv1.Event {
+	return callRequested(&journaletv1.CallRequested{
 		PodUid: uid, Work: &journaletv1.CallRequested_StopContainer{StopContainer: &journaletv1.StopContainer{
 			Container: "main", ContainerId: "c", Grace: durationpb.New(30 * time.Second),
 		}},
-	}}}
+	})
 }
 
 func dispatched(id string, elapsed time.Duration) *journaletv1.Event {
@@ -82,13 +88,14 @@ func dropped(id string) *journaletv1.Event {
 
 func TestCallBeginsAtDispatchAndHasOneOutcome(t *testing.T) {
 	x, f, outcomes, finished := newExecutor(t)
-	x.Stored(step(2, 1, messages.Pod("a"), requested("a")))
+	x.Stored(step(2, 1, messages.Pod("a"), stopRequested("a")))
 	if len(f.began) != 0 {
 		t.Fatal("a call began before its dispatch was stored")
 	}
 	x.Stored(step(3, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
 	p := <-f.began
-	if p.id != "1.1.pod/a.0" || p.requester != "pod/a" || p.inDoubt || p.req.GetStopContainer().GetGrace().AsDuration() != 30*time.Second {
+	if p.id != "1.1.pod/a.0" || p.requester != "pod/a" || p.inDoubt ||
+		p.req.GetStopContainer().GetGrace().AsDuration() != 30*time.Second {
 		t.Fatalf("performed %+v", p)
 	}
 	f.end <- &journaletv1.CallFinished{IntentId: p.id, Requester: p.requester}
@@ -98,18 +105,18 @@ func TestCallBeginsAtDispatchAndHasOneOutcome(t *testing.T) {
 	if uid := <-finished; uid != "a" {
 		t.Fatalf("finished %q", uid)
 	}
-	// The same dispatch again, as after a repair, makes no second call.
+	// A repeated dispatch, as after a repair, performs no second call.
 	x.Stored(step(4, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
 	x.Close()
 	if len(f.began) != 0 {
-		t.Fatal("a call was made twice")
+		t.Fatal("a call was performed twice")
 	}
 }
 
 func TestCallOfLastRunGetsRemainingGracePeriod(t *testing.T) {
 	x, f, _, _ := newExecutor(t)
 	x.Seed(map[string]*journaletv1.Call{"1.1.pod/a.0": {
-		IntentId: "1.1.pod/a.0", Requester: "pod/a", Request: requested("a").GetCallRequested(),
+		IntentId: "1.1.pod/a.0", Requester: "pod/a", Request: stopRequested("a").GetCallRequested(),
 	}})
 	x.Stored(step(9, 8, messages.Runtime, dispatched("1.1.pod/a.0", 20*time.Second)))
 	p := <-f.began
@@ -120,41 +127,44 @@ func TestCallOfLastRunGetsRemainingGracePeriod(t *testing.T) {
 
 func TestDroppedCallIsNotPerformed(t *testing.T) {
 	x, f, _, _ := newExecutor(t)
-	x.Stored(step(2, 1, messages.Pod("a"), requested("a")))
+	x.Stored(step(2, 1, messages.Pod("a"), stopRequested("a")))
 	x.Stored(step(3, 2, messages.Runtime, dropped("1.1.pod/a.0"), dispatched("1.1.pod/a.0", 0)))
 	x.Close()
 	if len(f.began) != 0 {
-		t.Fatal("a dropped call was made")
+		t.Fatal("a dropped call was performed")
 	}
 }
 
 func TestCallUnderWayAtStopHasNoOutcome(t *testing.T) {
 	x, f, outcomes, _ := newExecutor(t)
-	x.Stored(step(2, 1, messages.Pod("a"), requested("a")))
+	x.Stored(step(2, 1, messages.Pod("a"), stopRequested("a")))
 	x.Stored(step(3, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
 	<-f.began
 	var wait sync.WaitGroup
 	wait.Go(x.Close)
 	wait.Wait()
 	if len(outcomes) != 0 {
-		t.Fatal("a call given up has an outcome")
+		t.Fatal("a canceled call has an outcome")
 	}
 }
 
 func withdrawn(id string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallWithdrawn{CallWithdrawn: &journaletv1.CallWithdrawn{IntentId: id}}}
+	return &journaletv1.Event{Kind: &journaletv1.Event_CallWithdrawn{
+		CallWithdrawn: &journaletv1.CallWithdrawn{IntentId: id},
+	}}
 }
 
 func hookRequested(uid string, timeout time.Duration) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
+	return callRequested(&journaletv1.CallRequested{
 		PodUid: uid, Work: &journaletv1.CallRequested_RunHook{RunHook: &journaletv1.RunHook{
-			Container: "main", ContainerId: "c", Kind: journaletv1.HookKind_HOOK_KIND_PRE_STOP, Timeout: durationpb.New(timeout),
+			Container: "main", ContainerId: "c",
+			Kind: journaletv1.HookKind_HOOK_KIND_PRE_STOP, Timeout: durationpb.New(timeout),
 		}},
-	}}}
+	})
 }
 
 func TestWithdrawnHookOrStopIsCanceled(t *testing.T) {
-	for name, req := range map[string]*journaletv1.Event{"stop": requested("a"), "hook": hookRequested("a", time.Minute)} {
+	for name, req := range map[string]*journaletv1.Event{"stop": stopRequested("a"), "hook": hookRequested("a", time.Minute)} {
 		t.Run(name, func(t *testing.T) {
 			x, f, outcomes, _ := newExecutor(t)
 			x.Stored(step(2, 1, messages.Pod("a"), req))
@@ -172,9 +182,10 @@ func TestHookWithdrawnBeforeDispatchIsNotRun(t *testing.T) {
 	x, f, outcomes, _ := newExecutor(t)
 	x.Stored(step(2, 1, messages.Pod("a"), hookRequested("a", time.Minute), withdrawn("1.1.pod/a.0")))
 	x.Stored(step(3, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
-	// And one of the last run, of which the runtime actor knows.
+	// A withdrawn call of the last run, from the state of the runtime actor.
 	x.Seed(map[string]*journaletv1.Call{"1.1.pod/b.0": {
-		IntentId: "1.1.pod/b.0", Requester: "pod/b", Request: hookRequested("b", time.Minute).GetCallRequested(), Withdrawn: true,
+		IntentId: "1.1.pod/b.0", Requester: "pod/b", Request: hookRequested("b", time.Minute).GetCallRequested(),
+		Withdrawn: true,
 	}})
 	x.Stored(step(9, 8, messages.Runtime, dispatched("1.1.pod/b.0", time.Second)))
 	for range 2 {
@@ -189,9 +200,11 @@ func TestHookWithdrawnBeforeDispatchIsNotRun(t *testing.T) {
 
 func TestWithdrawnStartContinues(t *testing.T) {
 	x, f, outcomes, _ := newExecutor(t)
-	start := &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
-		PodUid: "a", Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{Container: "main"}},
-	}}}
+	start := callRequested(&journaletv1.CallRequested{
+		PodUid: "a", Work: &journaletv1.CallRequested_StartContainer{
+			StartContainer: &journaletv1.StartContainer{Container: "main"},
+		},
+	})
 	x.Stored(step(2, 1, messages.Pod("a"), start))
 	x.Stored(step(3, 2, messages.Runtime, dispatched("1.1.pod/a.0", 0)))
 	p := <-f.began
@@ -213,19 +226,17 @@ func TestHookOfLastRunGetsRemainingTimeout(t *testing.T) {
 	}
 }
 
-// A stop takes as long as its grace, a hook as its program, a pull as its registry: only what should be quick is overdue.
+// A stop depends on its grace period, a hook on its program, a pull on its registry: only other calls are overdue.
 func TestSlowCallIsOverdueUntilItsOutcome(t *testing.T) {
 	x, f, outcomes, _ := newExecutor(t)
 	p := messages.Pod("u1")
-	asked := step(2, 1, p,
-		&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_SetUpVolumes{
-			SetUpVolumes: &journaletv1.SetUpVolumes{}}}}},
-		&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_PullImage{
-			PullImage: &journaletv1.PullImage{}}}}},
-		&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_StopContainer{
-			StopContainer: &journaletv1.StopContainer{}}}}},
-	)
-	x.Stored(asked)
+	x.Stored(step(2, 1, p,
+		callRequested(&journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_SetUpVolumes{
+			SetUpVolumes: &journaletv1.SetUpVolumes{}}}),
+		callRequested(&journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_PullImage{
+			PullImage: &journaletv1.PullImage{}}}),
+		stopRequested("u1"),
+	))
 	if all := x.Overdue(0); len(all) > 0 {
 		t.Errorf("before its dispatch: %v", all)
 	}
@@ -236,10 +247,10 @@ func TestSlowCallIsOverdueUntilItsOutcome(t *testing.T) {
 		<-f.began
 	}
 	if all := x.Overdue(0); len(all) != 1 || all[0].Request.GetSetUpVolumes() == nil || all[0].Since.IsZero() {
-		t.Errorf("overdue are %v", all)
+		t.Errorf("overdue: %v", all)
 	}
 	if all := x.Overdue(time.Hour); len(all) > 0 {
-		t.Errorf("after no hour: %v", all)
+		t.Errorf("with a threshold of an hour: %v", all)
 	}
 	for range 3 {
 		f.end <- &journaletv1.CallFinished{}

@@ -20,7 +20,8 @@ import (
 
 var trees atomic.Int32
 
-// newTree is a tree below a cgroup of its own, which goes at the end. It needs root, and cgroups that can be written.
+// newTree returns an initialized tree below its own cgroup, which is removed at the end. It needs root and writable
+// cgroups.
 func newTree(t *testing.T, seeds ...*corev1.Pod) *Tree {
 	t.Helper()
 	root := fmt.Sprintf("jltree%d-%d", os.Getpid(), trees.Add(1))
@@ -36,11 +37,11 @@ func newTree(t *testing.T, seeds ...*corev1.Pod) *Tree {
 			t.Error(err)
 		}
 	})
-	begin(t, tree, seeds...)
+	initTree(t, tree, seeds...)
 	return tree
 }
 
-// reopened is the tree as a next run of the agent has it, before it begins.
+// reopened returns the tree of the next run of the agent, before Init.
 func reopened(t *testing.T, root string) *Tree {
 	t.Helper()
 	tree, err := New(Options{All: true, Root: root, PodPids: 100, Node: OfNode(1500, 1<<30, 5000)})
@@ -50,7 +51,7 @@ func reopened(t *testing.T, root string) *Tree {
 	return tree
 }
 
-func begin(t *testing.T, tree *Tree, seeds ...*corev1.Pod) {
+func initTree(t *testing.T, tree *Tree, seeds ...*corev1.Pod) {
 	t.Helper()
 	for _, p := range seeds {
 		tree.AddKnown(string(p.UID))
@@ -61,8 +62,8 @@ func begin(t *testing.T, tree *Tree, seeds ...*corev1.Pod) {
 	}
 }
 
-// says reads a value of a cgroup, from the file of cgroup v1 or of v2.
-func (t *Tree) says(at name, controller, one, two string) string {
+// value reads a value of a cgroup, from the file of cgroup v1 or of v2.
+func (t *Tree) value(at name, controller, one, two string) string {
 	if t.unified {
 		return readText(t.dirs(at)[""], two)
 	}
@@ -70,14 +71,14 @@ func (t *Tree) says(at name, controller, one, two string) string {
 }
 
 func (t *Tree) memoryOf(at name) string {
-	return t.says(at, "memory", "memory.limit_in_bytes", "memory.max")
+	return t.value(at, "memory", "memory.limit_in_bytes", "memory.max")
 }
 
 func (t *Tree) quotaOf(at name) string {
-	return strings.Fields(t.says(at, "cpu", "cpu.cfs_quota_us", "cpu.max") + " -")[0]
+	return strings.Fields(t.value(at, "cpu", "cpu.cfs_quota_us", "cpu.max") + " -")[0]
 }
 
-func (t *Tree) sharesOf(at name) string { return t.says(at, "cpu", "cpu.shares", "cpu.weight") }
+func (t *Tree) sharesOf(at name) string { return t.value(at, "cpu", "cpu.shares", "cpu.weight") }
 
 func equal(t *testing.T, what, is, want string) {
 	t.Helper()
@@ -86,14 +87,14 @@ func equal(t *testing.T, what, is, want string) {
 	}
 }
 
-func called(uid string, r corev1.ResourceRequirements) *corev1.Pod {
+func podWith(uid string, r corev1.ResourceRequirements) *corev1.Pod {
 	p := podOf(nil, r)
 	p.UID = types.UID(uid)
 	return p
 }
 
-// inside runs a process in a cgroup until the end of the test.
-func inside(t *testing.T, tree *Tree, at name) *exec.Cmd {
+// runIn runs a process in a cgroup until the end of the test.
+func runIn(t *testing.T, tree *Tree, at name) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := cmd.Start(); err != nil {
@@ -101,7 +102,8 @@ func inside(t *testing.T, tree *Tree, at name) *exec.Cmd {
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	for _, dir := range tree.dirs(at) {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, cmd.Process.Pid), 0o600); err != nil && !os.IsNotExist(err) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, cmd.Process.Pid), 0o600); err != nil &&
+			!os.IsNotExist(err) {
 			t.Fatal(err)
 		}
 	}
@@ -121,33 +123,33 @@ func TestTreeLimitsAllPodsTogether(t *testing.T) {
 	tree := newTree(t)
 	top := tree.layout.top()
 	equal(t, "memory", tree.memoryOf(top), fmt.Sprint(1<<30))
-	equal(t, "processes", tree.says(top, "pids", "pids.max", "pids.max"), "5000")
+	equal(t, "processes", tree.value(top, "pids", "pids.max", "pids.max"), "5000")
 	shares := map[bool][]string{false: {"1536", "2", "2"}, true: {"59", "1", "1"}}[tree.unified]
 	equal(t, "shares of all", tree.sharesOf(top), shares[0])
 	equal(t, "shares of BestEffort", tree.sharesOf(tree.layout.class(corev1.PodQOSBestEffort)), shares[1])
 	equal(t, "shares of Burstable", tree.sharesOf(tree.layout.class(corev1.PodQOSBurstable)), shares[2])
 	other := reopened(t, "no-such-cgroup")
 	if err := other.Init(Cgroupfs); err == nil || !strings.Contains(err.Error(), "--cgroup-root") {
-		t.Errorf("below a root that is not there: %v", err)
+		t.Errorf("below a missing root: %v", err)
 	}
 }
 
 func TestBurstableSharesSurviveRestart(t *testing.T) {
 	tree := newTree(t)
-	one, two := called("one", size("1", "", "", "")), called("two", size("500m", "", "", ""))
-	ended := called("ended", size("4", "", "", ""))
-	ensure(t, tree, one, two, ended, called("none", size("", "", "", "")))
+	one, two := podWith("one", size("1", "", "", "")), podWith("two", size("500m", "", "", ""))
+	ended := podWith("ended", size("4", "", "", ""))
+	ensure(t, tree, one, two, ended, podWith("none", size("", "", "", "")))
 	tree.RemoveIfEmpty("ended")
 	class := tree.layout.class(corev1.PodQOSBurstable)
 	want := map[bool][]string{false: {"1536", "1024", "2"}, true: {"59", "39", "1"}}[tree.unified]
 	equal(t, "two pods", tree.sharesOf(class), want[0])
 
 	again := reopened(t, tree.opts.Root)
-	old := called("old", size("8", "", "", "")) // created while pods got no cgroups
-	begin(t, again, one, two, old)
+	old := podWith("old", size("8", "", "", "")) // created while pods got no cgroups
+	initTree(t, again, one, two, old)
 	equal(t, "after a restart", again.sharesOf(class), want[0])
 	if again.exists(again.layout.pod("old", corev1.PodQOSBurstable)) {
-		t.Error("a pod that runs without a cgroup was given one")
+		t.Error("a pod that runs without a cgroup got one")
 	}
 	for i, uid := range []string{"two", "one"} {
 		if err := again.Remove(uid); err != nil {
@@ -159,36 +161,38 @@ func TestBurstableSharesSurviveRestart(t *testing.T) {
 
 func TestRestartedPodInKeptCgroupCountsInShares(t *testing.T) {
 	tree := newTree(t)
-	p := called("a", size("1", "", "", ""))
+	p := podWith("a", size("1", "", "", ""))
 	ensure(t, tree, p)
 	if err := tree.create(tree.layout.pod("a", corev1.PodQOSBurstable).child("container"), Values{}); err != nil {
 		t.Fatal(err)
 	}
 	tree.RemoveIfEmpty("a")
 	ensure(t, tree, p)
-	equal(t, "shares", tree.sharesOf(tree.layout.class(corev1.PodQOSBurstable)), map[bool]string{false: "1024", true: "39"}[tree.unified])
+	equal(t, "shares", tree.sharesOf(tree.layout.class(corev1.PodQOSBurstable)),
+		map[bool]string{false: "1024", true: "39"}[tree.unified])
 }
 
 func TestRepeatedInitCountsPodsOnce(t *testing.T) {
 	tree := newTree(t)
-	p := called("a", size("1", "", "", ""))
+	p := podWith("a", size("1", "", "", ""))
 	ensure(t, tree, p)
 	again := reopened(t, tree.opts.Root)
-	begin(t, again, p)
-	again.ready, again.seeds = false, []*corev1.Pod{p} // as after a failure of its last step
-	begin(t, again)
-	equal(t, "shares", again.sharesOf(again.layout.class(corev1.PodQOSBurstable)), map[bool]string{false: "1024", true: "39"}[again.unified])
+	initTree(t, again, p)
+	again.ready, again.seeds = false, []*corev1.Pod{p} // as after a failure of the last step
+	initTree(t, again)
+	equal(t, "shares", again.sharesOf(again.layout.class(corev1.PodQOSBurstable)),
+		map[bool]string{false: "1024", true: "39"}[again.unified])
 }
 
 func TestPodCgroupFollowsContainers(t *testing.T) {
 	tree := newTree(t)
-	small, large := called("a", size("100m", "32Mi", "200m", "64Mi")), called("a", size("200m", "32Mi", "400m", "128Mi"))
+	small, large := podWith("a", size("100m", "32Mi", "200m", "64Mi")), podWith("a", size("200m", "32Mi", "400m", "128Mi"))
 	at := tree.layout.pod("a", corev1.PodQOSBurstable)
 	ensure(t, tree, small)
-	equal(t, "processes", tree.says(at, "pids", "pids.max", "pids.max"), "100")
-	for _, tree := range []*Tree{tree, reopened(t, tree.opts.Root)} { // what it has is read where it is not known
+	equal(t, "processes", tree.value(at, "pids", "pids.max", "pids.max"), "100")
+	for _, tree := range []*Tree{tree, reopened(t, tree.opts.Root)} { // the second one reads the limits from the cgroup
 		if !tree.Ready() {
-			begin(t, tree, large)
+			initTree(t, tree, large)
 		}
 		for _, step := range []struct {
 			do            func(*corev1.Pod) error
@@ -205,26 +209,27 @@ func TestPodCgroupFollowsContainers(t *testing.T) {
 			equal(t, "memory", tree.memoryOf(at), fmt.Sprint(step.memory))
 		}
 	}
-	// Nothing is made for a pod that has none.
-	if err := tree.Widen(called("other", size("1", "", "", ""))); err != nil || tree.existsAnywhere(tree.layout.pod("other", corev1.PodQOSBurstable)) {
+	// A pod without a cgroup does not get one.
+	if err := tree.Widen(podWith("other", size("1", "", "", ""))); err != nil ||
+		tree.existsAnywhere(tree.layout.pod("other", corev1.PodQOSBurstable)) {
 		t.Errorf("a pod without a cgroup: %v", err)
 	}
 }
 
 func TestUnseededPodCgroupFollowsContainers(t *testing.T) {
 	tree := newTree(t)
-	ensure(t, tree, called("a", size("100m", "32Mi", "200m", "64Mi")))
+	ensure(t, tree, podWith("a", size("100m", "32Mi", "200m", "64Mi")))
 	at := tree.layout.pod("a", corev1.PodQOSBurstable)
-	inside(t, tree, at)
+	runIn(t, tree, at)
 	again := reopened(t, tree.opts.Root)
-	begin(t, again)
-	if err := again.Widen(called("a", size("200m", "32Mi", "400m", "128Mi"))); err != nil {
+	initTree(t, again)
+	if err := again.Widen(podWith("a", size("200m", "32Mi", "400m", "128Mi"))); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "quota", again.quotaOf(at), "40000")
 	equal(t, "memory", again.memoryOf(at), fmt.Sprint(128<<20))
 	for _, uid := range []string{"other", "not/a/uid"} {
-		if err := again.Widen(called(uid, size("1", "", "", ""))); err != nil {
+		if err := again.Widen(podWith(uid, size("1", "", "", ""))); err != nil {
 			t.Errorf("a pod without a cgroup: %v", err)
 		}
 	}
@@ -232,21 +237,22 @@ func TestUnseededPodCgroupFollowsContainers(t *testing.T) {
 
 func TestQuotaWaitsForContainerWithMore(t *testing.T) {
 	tree := newTree(t)
-	ensure(t, tree, called("a", size("100m", "32Mi", "400m", "64Mi")))
+	ensure(t, tree, podWith("a", size("100m", "32Mi", "400m", "64Mi")))
 	at := tree.layout.pod("a", corev1.PodQOSBurstable)
 	container := at.child("container")
 	if err := tree.create(container, Values{QuotaMicros: 40_000, PeriodMicros: 100_000}); err != nil {
 		t.Fatal(err)
 	}
-	small := called("a", size("100m", "32Mi", "200m", "32Mi"))
+	small := podWith("a", size("100m", "32Mi", "200m", "32Mi"))
 	if err := tree.Fit(small); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "memory, which does not wait", tree.memoryOf(at), fmt.Sprint(32<<20))
-	if !tree.unified { // v2 lets a cgroup have less than what is below it
+	if !tree.unified { // v2 allows a lower quota than those below
 		equal(t, "the quota before", tree.quotaOf(at), "40000")
 	}
-	if err := errors.Join(tree.set(container, Values{QuotaMicros: 20_000, PeriodMicros: 100_000}), tree.Fit(small)); err != nil {
+	if err := errors.Join(tree.set(container, Values{QuotaMicros: 20_000, PeriodMicros: 100_000}),
+		tree.Fit(small)); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "the quota after", tree.quotaOf(at), "20000")
@@ -254,10 +260,10 @@ func TestQuotaWaitsForContainerWithMore(t *testing.T) {
 
 func TestPodMemoryLimitBelowUsageIsRefused(t *testing.T) {
 	tree := newTree(t)
-	p := called("a", size("100m", "32Mi", "200m", "64Mi"))
+	p := podWith("a", size("100m", "32Mi", "200m", "64Mi"))
 	ensure(t, tree, p)
 	at := tree.layout.pod("a", corev1.PodQOSBurstable)
-	// A program that is started in the cgroup uses some pages of it.
+	// A program that starts in the cgroup uses some memory.
 	held := exec.CommandContext(t.Context(), "sh", "-c", "read go; exec sleep 1000")
 	in, err := held.StdinPipe()
 	if err == nil {
@@ -278,7 +284,7 @@ func TestPodMemoryLimitBelowUsageIsRefused(t *testing.T) {
 			t.Fatalf("the pod uses %d bytes", tree.memoryUsed(at))
 		}
 	}
-	err = tree.Widen(called("a", size("100m", "4Ki", "300m", "4Ki")))
+	err = tree.Widen(podWith("a", size("100m", "4Ki", "300m", "4Ki")))
 	if err == nil || !strings.Contains(err.Error(), "below current usage") {
 		t.Errorf("%v", err)
 	}
@@ -288,7 +294,7 @@ func TestPodMemoryLimitBelowUsageIsRefused(t *testing.T) {
 
 func TestBusyCgroupIsRemovedOnlyWithItsPod(t *testing.T) {
 	tree := newTree(t)
-	p := called("a", size("", "", "", ""))
+	p := podWith("a", size("", "", "", ""))
 	ensure(t, tree, p)
 	at := tree.layout.pod("a", corev1.PodQOSBestEffort)
 	container := at.child("container")
@@ -297,9 +303,9 @@ func TestBusyCgroupIsRemovedOnlyWithItsPod(t *testing.T) {
 	}
 	tree.RemoveIfEmpty("a")
 	if !tree.exists(at) {
-		t.Fatal("a cgroup with a container in it was released")
+		t.Fatal("a cgroup with a container was removed")
 	}
-	left := inside(t, tree, container)
+	left := runIn(t, tree, container)
 	if err := tree.Remove("a"); err != nil {
 		t.Fatal(err)
 	}
@@ -307,34 +313,34 @@ func TestBusyCgroupIsRemovedOnlyWithItsPod(t *testing.T) {
 		t.Error("something is left of the cgroup")
 	}
 	if err := left.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("what ran in it ended with %v", err)
+		t.Errorf("its process ended with %v", err)
 	}
-	// And again, from nothing, whatever class it had.
+	// Removing it again, or a pod that never had a cgroup, succeeds.
 	if err := errors.Join(tree.Remove("a"), tree.Remove("never"), tree.Ensure(p)); err != nil {
 		t.Fatal(err)
 	}
 	tree.RemoveIfEmpty("a")
 	if tree.existsAnywhere(at) {
-		t.Error("an empty cgroup was not released")
+		t.Error("an empty cgroup was not removed")
 	}
 }
 
 func TestEmptyOrphanCgroupsAreRemoved(t *testing.T) {
 	tree := newTree(t)
-	known := called("known", size("1", "", "", ""))
+	known := podWith("known", size("1", "", "", ""))
 	var all []*corev1.Pod
 	for _, uid := range []string{"known", "gone", "busy", "young"} {
-		all = append(all, called(uid, size("1", "", "", "")))
+		all = append(all, podWith(uid, size("1", "", "", "")))
 	}
 	ensure(t, tree, all...)
-	place := func(uid string) name { return tree.layout.pod(uid, corev1.PodQOSBurstable) }
-	inside(t, tree, place("busy"))
+	podCgroup := func(uid string) name { return tree.layout.pod(uid, corev1.PodQOSBurstable) }
+	runIn(t, tree, podCgroup("busy"))
 	other := tree.layout.class(corev1.PodQOSBurstable).child("other")
 	if err := tree.create(other, Values{}); err != nil {
 		t.Fatal(err)
 	}
 	before := time.Now().Add(-2 * orphanAge)
-	for _, at := range []name{place("known"), place("gone"), place("busy"), other} {
+	for _, at := range []name{podCgroup("known"), podCgroup("gone"), podCgroup("busy"), other} {
 		for _, dir := range tree.dirs(at) {
 			if err := os.Chtimes(dir, before, before); err != nil && !os.IsNotExist(err) {
 				t.Fatal(err)
@@ -342,9 +348,9 @@ func TestEmptyOrphanCgroupsAreRemoved(t *testing.T) {
 		}
 	}
 	again := reopened(t, tree.opts.Root)
-	begin(t, again, known)
+	initTree(t, again, known)
 	var stay []string
-	for _, at := range []name{place("known"), place("gone"), place("busy"), place("young"), other} {
+	for _, at := range []name{podCgroup("known"), podCgroup("gone"), podCgroup("busy"), podCgroup("young"), other} {
 		if again.existsAnywhere(at) {
 			stay = append(stay, at[len(at)-1])
 		}

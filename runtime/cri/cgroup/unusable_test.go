@@ -12,8 +12,7 @@ import (
 	"github.com/opencontainers/cgroups"
 )
 
-// found is a tree that was never begun, in a folder that stands for the hierarchy of cgroup v2 and has these cgroups in
-// it.
+// found returns a tree before Init, in a directory that stands for the hierarchy of cgroup v2 and has these cgroups.
 func found(t *testing.T, opts Options, has ...string) *Tree {
 	t.Helper()
 	top := t.TempDir()
@@ -22,22 +21,24 @@ func found(t *testing.T, opts Options, has ...string) *Tree {
 			t.Fatal(err)
 		}
 	}
-	return &Tree{opts: opts, log: slog.New(slog.DiscardHandler), unified: true, mounts: map[string]string{"": top}, known: map[string]bool{}, pods: map[string]*entry{}}
+	return &Tree{opts: opts, log: slog.New(slog.DiscardHandler), unified: true, mounts: map[string]string{"": top},
+		known: map[string]bool{}, pods: map[string]*entry{}}
 }
 
 func TestUnusableTreeIsNotInitialized(t *testing.T) {
 	tree := found(t, Options{}, "kubepods/burstable/poda")
 	if !tree.ShouldInit() || !tree.Has("a") {
-		t.Error("what an earlier run left is not seen")
+		t.Error("the cgroups of an earlier run are not found")
 	}
 	tree.unusable = errors.New("read-only")
 	if tree.ShouldInit() || tree.Has("a") {
-		t.Error("a pod waits for a tree that cannot be made")
+		t.Error("a pod waits for an unusable tree")
 	}
 }
 
 func TestHasFindsPodCgroupBeforeInit(t *testing.T) {
-	tree := found(t, Options{All: true}, "kubepods/burstable/poda", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podb_c.slice")
+	tree := found(t, Options{All: true}, "kubepods/burstable/poda",
+		"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podb_c.slice")
 	for uid, want := range map[string]bool{"a": true, "b-c": true, "b_c": false, "b": false, "..": false, "": false} {
 		if tree.Has(uid) != want {
 			t.Errorf("pod %q: %t", uid, !want)
@@ -53,7 +54,8 @@ func TestUncreatableCgroupErrorNamesRemedy(t *testing.T) {
 	for all, want := range map[bool]string{true: "--cgroups-per-qos=false", false: "leave spec.resources out"} {
 		tree := found(t, Options{All: all})
 		tree.mounts = map[string]string{"": file, "cpu": file}
-		if err := tree.create(tree.layout.top(), Values{Shares: minShares}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := tree.create(tree.layout.top(), Values{Shares: minShares}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("all %t: %v", all, err)
 		}
 	}
@@ -66,20 +68,22 @@ func TestTreeNeedsHierarchy(t *testing.T) {
 	}
 }
 
-// TestProcessOfOtherPIDNamespaceIsNotKilled: cgroup v2 shows those outside of the agent's PID namespace as 0, which is
-// its own group to kill(2).
+// TestProcessOfOtherPIDNamespaceIsNotKilled: cgroup v2 lists processes outside of the agent's PID namespace as 0, and
+// kill(2) signals the own process group for 0.
 func TestProcessOfOtherPIDNamespaceIsNotKilled(t *testing.T) {
-	// Should the signal be sent, it ends this program only.
+	// A signal by mistake then ends only this program.
 	if err := syscall.Setpgid(0, 0); err != nil {
 		t.Fatal(err)
 	}
 	cgroups.TestMode = true
 	t.Cleanup(func() { cgroups.TestMode = false })
 	tree := found(t, Options{}, "kubepods/poda")
-	if err := os.WriteFile(filepath.Join(tree.mounts[""], "kubepods/poda/cgroup.procs"), []byte("0\n"), 0o600); err != nil {
+	procs := filepath.Join(tree.mounts[""], "kubepods/poda/cgroup.procs")
+	if err := os.WriteFile(procs, []byte("0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.kill("a", tree.layout.top().child("poda")); err == nil || !strings.Contains(err.Error(), "PID namespace") {
+	if err := tree.kill("a", tree.layout.top().child("poda")); err == nil ||
+		!strings.Contains(err.Error(), "PID namespace") {
 		t.Errorf("%v", err)
 	}
 }

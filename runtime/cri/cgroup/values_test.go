@@ -44,7 +44,8 @@ func TestPodCgroupSumsContainers(t *testing.T) {
 		"nothing asked for": {podOf(nil, size("", "", "", "")), Values{Shares: 2}},
 		"guaranteed": {podOf(nil, size("1", "1Gi", "1", "1Gi"), size("500m", "1Gi", "500m", "1Gi")),
 			Values{Shares: 1536, QuotaMicros: 150_000, PeriodMicros: 100_000, MemoryBytes: 2 << 30}},
-		"overhead counts": {overhead, Values{Shares: 1536, QuotaMicros: 150_000, PeriodMicros: 100_000, MemoryBytes: 1<<30 + 64<<20}},
+		"overhead counts": {overhead,
+			Values{Shares: 1536, QuotaMicros: 150_000, PeriodMicros: 100_000, MemoryBytes: 1<<30 + 64<<20}},
 		"one container without a limit": {podOf(nil, size("1", "1Gi", "1", "2Gi"), size("100m", "", "", "1Gi")),
 			Values{Shares: 1126, MemoryBytes: 3 << 30}},
 		"the least": {podOf(nil, size("1m", "", "1m", "")), Values{Shares: 2, QuotaMicros: 1000, PeriodMicros: 100_000}},
@@ -60,7 +61,8 @@ func TestPodCgroupSumsContainers(t *testing.T) {
 func TestValuesFitCgroupVersion(t *testing.T) {
 	v := Values{Shares: 1024, QuotaMicros: 50_000, PeriodMicros: 100_000, MemoryBytes: 1 << 20, Pids: 7}
 	one, two := v.resources(false), v.resources(true)
-	if one.CpuShares != 1024 || one.CpuWeight != 0 || one.CpuQuota != 50_000 || one.CpuPeriod != 100_000 || one.Memory != 1<<20 || *one.PidsLimit != 7 {
+	if one.CpuShares != 1024 || one.CpuWeight != 0 || one.CpuQuota != 50_000 || one.CpuPeriod != 100_000 ||
+		one.Memory != 1<<20 || *one.PidsLimit != 7 {
 		t.Errorf("cgroup v1: %+v", one)
 	}
 	if two.CpuShares != 0 || two.CpuWeight != 39 || two.CpuQuota != 50_000 || two.Memory != 1<<20 || *two.PidsLimit != 7 {
@@ -79,11 +81,12 @@ func TestValuesFitCgroupVersion(t *testing.T) {
 func TestWidenedKeepsLargerLimits(t *testing.T) {
 	from := Values{Shares: 100, QuotaMicros: 50_000, PeriodMicros: 100_000, MemoryBytes: 10}
 	to := Values{Shares: 50, QuotaMicros: 80_000, PeriodMicros: 100_000, MemoryBytes: 5}
-	if got, want := widened(from, to), (Values{Shares: 100, QuotaMicros: 80_000, PeriodMicros: 100_000, MemoryBytes: 10}); got != want {
+	if got, want := widened(from, to),
+		(Values{Shares: 100, QuotaMicros: 80_000, PeriodMicros: 100_000, MemoryBytes: 10}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got, want := widened(Values{Shares: 2}, to), (Values{Shares: 50}); got != want {
-		t.Errorf("a first limit is not for before: %+v, want %+v", got, want)
+		t.Errorf("a first limit must come after the containers: %+v, want %+v", got, want)
 	}
 }
 
@@ -99,7 +102,8 @@ func TestCgroupPathsMatchKubelet(t *testing.T) {
 		{Layout{Root: "/a/b/"}, none, "/a/b/kubepods/besteffort/pod12-34"},
 		{Layout{Systemd: true}, guaranteed, "/kubepods.slice/kubepods-pod12_34.slice"},
 		{Layout{Systemd: true}, burstable, "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod12_34.slice"},
-		{Layout{Systemd: true, Root: "/a"}, none, "/a.slice/a-kubepods.slice/a-kubepods-besteffort.slice/a-kubepods-besteffort-pod12_34.slice"},
+		{Layout{Systemd: true, Root: "/a"}, none,
+			"/a.slice/a-kubepods.slice/a-kubepods-besteffort.slice/a-kubepods-besteffort-pod12_34.slice"},
 	} {
 		got, err := c.layout.Pod(c.pod)
 		if err != nil || got != c.want {
@@ -114,12 +118,12 @@ func TestUnusableUIDIsRefused(t *testing.T) {
 	} {
 		for _, l := range layouts {
 			if err := l.check(uid); err == nil {
-				t.Errorf("%+v takes %q", l, uid)
+				t.Errorf("%+v accepts %q", l, uid)
 			}
 		}
 	}
 	if err := (Layout{}).check("a_b"); err != nil {
-		t.Errorf("as cgroupfs: %v", err)
+		t.Errorf("with cgroupfs: %v", err)
 	}
 }
 
@@ -129,16 +133,19 @@ func TestUIDOfCgroupName(t *testing.T) {
 		for _, qos := range classes {
 			above := l.class(qos)
 			for _, dir := range []string{
-				"pod12-34", "burstable", "other", "kubepods-pod12_34.slice", "kubepods-burstable-pod12_34.slice", "kubepods-burstable.slice", "kubepods-pod.mount",
+				"pod12-34", "burstable", "other", "kubepods-pod12_34.slice", "kubepods-burstable-pod12_34.slice",
+				"kubepods-burstable.slice", "kubepods-pod.mount",
 			} {
 				if uid := l.uidOf(above, dir); uid != "" {
 					found[string(qos)+" "+dir] = uid
 				}
 			}
 		}
-		want := map[string]string{"Guaranteed pod12-34": "12-34", "Burstable pod12-34": "12-34", "BestEffort pod12-34": "12-34"}
+		want := map[string]string{"Guaranteed pod12-34": "12-34", "Burstable pod12-34": "12-34",
+			"BestEffort pod12-34": "12-34"}
 		if l.Systemd {
-			want = map[string]string{"Guaranteed kubepods-pod12_34.slice": "12-34", "Burstable kubepods-burstable-pod12_34.slice": "12-34"}
+			want = map[string]string{"Guaranteed kubepods-pod12_34.slice": "12-34",
+				"Burstable kubepods-burstable-pod12_34.slice": "12-34"}
 		}
 		if !reflect.DeepEqual(found, want) {
 			t.Errorf("%+v: %v, want %v", l, found, want)

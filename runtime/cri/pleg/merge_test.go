@@ -28,7 +28,8 @@ func TestContainerStateOnlyAdvances(t *testing.T) {
 
 func TestTailOfLogReturnsText(t *testing.T) {
 	const at = "2026-01-02T03:04:05.678901234Z"
-	got := tailOfLog([]byte("05.6Z stdout F cut\n" + at + " stdout F one\n" + at + " stderr P tw\n" + at + " stderr F o\n\n"))
+	got := tailOfLog([]byte("05.6Z stdout F cut\n" + at + " stdout F one\n" + at + " stderr P tw\n" + at +
+		" stderr F o\n\n"))
 	if got != "one\ntwo\n" {
 		t.Errorf("got %q", got)
 	}

@@ -157,22 +157,27 @@ func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig))
 	r.t.Helper()
 	ctx := context.Background()
 	labels := map[string]string{cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: "name-of-" + uid}
-	annotations := map[string]string{cri.AnnotationIntent: "i-" + uid, cri.AnnotationAgent: owner, cri.AnnotationHash: "cafe"}
+	annotations := map[string]string{cri.AnnotationIntent: "i-" + uid, cri.AnnotationAgent: owner,
+		cri.AnnotationHash: "cafe"}
 	sc := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid}, Labels: labels, Annotations: annotations,
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid}, Labels: labels,
+		Annotations:  annotations,
 		LogDirectory: filepath.Join(r.dir, "logs"), Linux: &runtimeapi.LinuxPodSandboxConfig{},
 	}
-	sandbox = must[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: sc})).GetPodSandboxId()
+	sandbox = must[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(ctx,
+		&runtimeapi.RunPodSandboxRequest{Config: sc})).GetPodSandboxId()
 	cc := &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: busybox}, Command: []string{"x"},
-		Labels: labels, Annotations: annotations, Linux: &runtimeapi.LinuxContainerConfig{}, LogPath: "main.log",
+		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: busybox},
+		Command: []string{"x"},
+		Labels:  labels, Annotations: annotations, Linux: &runtimeapi.LinuxContainerConfig{}, LogPath: "main.log",
 	}
 	if change != nil {
 		change(cc)
 	}
 	container = must[*runtimeapi.CreateContainerResponse](r.t)(r.rt.CreateContainer(ctx,
 		&runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, Config: cc, SandboxConfig: sc})).GetContainerId()
-	must[*runtimeapi.StartContainerResponse](r.t)(r.rt.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: container}))
+	must[*runtimeapi.StartContainerResponse](r.t)(r.rt.StartContainer(ctx,
+		&runtimeapi.StartContainerRequest{ContainerId: container}))
 	return sandbox, container
 }
 
@@ -186,10 +191,12 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	if o.GetPodNamespace() != "default" || o.GetPodName() != "name-of-u1" {
 		t.Errorf("in its first look it is called %s/%s", o.GetPodNamespace(), o.GetPodName())
 	}
-	if o.GetUid() != "u1" || s.GetId() != sandbox || s.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY || len(s.GetIps()) == 0 || s.GetIntentId() != "i-u1" {
+	if o.GetUid() != "u1" || s.GetId() != sandbox || s.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY ||
+		len(s.GetIps()) == 0 || s.GetIntentId() != "i-u1" {
 		t.Errorf("sandbox %v", s)
 	}
-	if c.GetId() != container || c.GetName() != "main" || c.GetHash() != "cafe" || c.GetIntentId() != "i-u1" || c.GetStartedAt() == nil || c.GetImageRef() == "" {
+	if c.GetId() != container || c.GetName() != "main" || c.GetHash() != "cafe" || c.GetIntentId() != "i-u1" ||
+		c.GetStartedAt() == nil || c.GetImageRef() == "" {
 		t.Errorf("container %v", c)
 	}
 	if err := r.runtime.Kill(container, 7); err != nil {
@@ -204,9 +211,11 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	if c.GetExitCode() != 7 || c.GetFinishedAt() == nil || c.GetReason() == "" {
 		t.Errorf("container %v", c)
 	}
-	must[*runtimeapi.RemovePodSandboxResponse](t)(r.rt.RemovePodSandbox(context.Background(), &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}))
+	must[*runtimeapi.RemovePodSandboxResponse](t)(r.rt.RemovePodSandbox(context.Background(),
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}))
 	r.pleg.Hint("u1")
-	last := r.until("gone", func(o *journaletv1.PodObserved) bool { return len(o.GetSandboxes())+len(o.GetContainers()) == 0 })
+	last := r.until("gone",
+		func(o *journaletv1.PodObserved) bool { return len(o.GetSandboxes())+len(o.GetContainers()) == 0 })
 	if last.GetUid() != "u1" {
 		t.Errorf("told of %s", last.GetUid())
 	}
@@ -263,7 +272,8 @@ func TestSeededObservationIsNotReportedAgain(t *testing.T) {
 	known := r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
 	stop()
 
-	gone := &journaletv1.PodObserved{Uid: "gone", ObservedAt: known.GetObservedAt(), Containers: []*journaletv1.ContainerObservation{{Id: "c", Name: "main"}}}
+	gone := &journaletv1.PodObserved{Uid: "gone", ObservedAt: known.GetObservedAt(),
+		Containers: []*journaletv1.ContainerObservation{{Id: "c", Name: "main"}}}
 	buried := &journaletv1.PodObserved{Uid: "buried", ObservedAt: known.GetObservedAt()}
 	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.told <- o; return nil })
 	r.pleg.Seed([]*journaletv1.PodObserved{proto.Clone(known).(*journaletv1.PodObserved), gone, buried})
@@ -350,7 +360,8 @@ func TestIdleRelistIsTwoCalls(t *testing.T) {
 	}
 	calls := r.runtime.Calls()
 	delete(calls, "GetContainerEvents")
-	if len(calls) > 2 || calls["ListPodSandbox"] < 4 || calls["ListContainers"]-calls["ListPodSandbox"] > 1 || calls["ListPodSandbox"]-calls["ListContainers"] > 1 {
+	if len(calls) > 2 || calls["ListPodSandbox"] < 4 || calls["ListContainers"]-calls["ListPodSandbox"] > 1 ||
+		calls["ListPodSandbox"]-calls["ListContainers"] > 1 {
 		t.Errorf("calls %v", calls)
 	}
 }
@@ -437,7 +448,8 @@ func TestTerminationMessages(t *testing.T) {
 	dir := filepath.Join(r.dir, "pods/u1")
 	file := filepath.Join(dir, "message")
 	outside := filepath.Join(r.dir, "secret")
-	for path, text := range map[string]string{file: strings.Repeat("m", 5000), outside: "secret", filepath.Join(r.dir, "logs/default/main.log"): ""} {
+	for path, text := range map[string]string{file: strings.Repeat("m", 5000), outside: "secret",
+		filepath.Join(r.dir, "logs/default/main.log"): ""} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
@@ -476,7 +488,8 @@ func TestTerminationMessages(t *testing.T) {
 func TestResourcesAreReportedOfContainersOfUnknownIntents(t *testing.T) {
 	r := newRig(t)
 	limited := func(c *runtimeapi.ContainerConfig) {
-		c.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuShares: 204, CpuPeriod: 100_000, CpuQuota: 30_000, MemoryLimitInBytes: 64 << 20}
+		c.Linux.Resources = &runtimeapi.LinuxContainerResources{CpuShares: 204, CpuPeriod: 100_000, CpuQuota: 30_000,
+			MemoryLimitInBytes: 64 << 20}
 	}
 	r.start("found", agent, limited)
 	r.start("silent", agent, nil)
@@ -493,7 +506,8 @@ func TestResourcesAreReportedOfContainersOfUnknownIntents(t *testing.T) {
 		t.Errorf("of the one that was found it tells %v, want %v", got["found"], want)
 	}
 	if got["known"] != nil || got["silent"] != nil {
-		t.Errorf("it tells %v of one that a call of this journal made, and %v of one of which the runtime shows nothing", got["known"], got["silent"])
+		t.Errorf("it tells %v of one that a call of this journal made, and %v of one of which the runtime shows nothing",
+			got["known"], got["silent"])
 	}
 	r.pleg.Forget("known")
 	r.relist()
