@@ -17,7 +17,6 @@ import (
 	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/host"
-	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/timer"
 )
 
@@ -108,7 +107,7 @@ func (s *sim) start() {
 	s.clock.start(r.life, r.watcher.relist)
 	s.clock.start(r.life, r.reader.loop)
 	if r.fetcher != nil {
-		s.clock.start(r.life, r.fetcher.loop)
+		s.clock.start(r.life, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
 	}
 }
 
@@ -165,19 +164,22 @@ func (r *run) seedDrivers() {
 }
 
 func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
-	var told *feed.Recorded
+	var driver interface {
+		Seed(*journaletv1.SourceState)
+		SeedPending(*journaletv1.ManifestsRead)
+	}
 	switch {
 	case ref == messages.Source(messages.FileSource):
-		told = &r.reader.told
+		driver = r.reader
 	case r.fetcher != nil:
-		told = &r.fetcher.told
+		driver = r.fetcher
 	default:
 		return
 	}
-	told.Seed(d.Source())
+	driver.Seed(d.Source())
 	r.cells.Open(ref, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
-			told.Apply(fact)
+			driver.SeedPending(fact)
 		}
 	})
 }

@@ -1,12 +1,17 @@
 package simulation
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/journalet/journalet/actors/pod"
@@ -52,132 +57,60 @@ func decodeURL(place string, body []byte) (*journaletv1.ManifestFile, []manifest
 	return feed.Decode(place, place, body, manifest.Options{NodeName: nodeName, Source: manifest.SourceHTTP})
 }
 
-// answer is fetch.answer: what the URL gave.
-type answer struct {
-	unchanged bool
-	body      []byte
-	etag      string
-}
-
-// Bounds and codes of runtime/source/url.
-const (
-	outageAfter     = 3
-	codeUnreachable = "unreachable"
-	codeStatus      = "status"
-)
-
-// get is one request with the ETag of what was read last. An error has one of the two codes as its text.
-func (s *site) get(p *proc, noise *rand.Rand, etag string) (answer, error) {
-	c := p.clock
-	if c.uptime < s.hangsUntil {
-		p.sleep(url.DefaultTimeout)
-		return answer{}, failedCall(codeUnreachable)
+// RoundTrip implements http.RoundTripper, on the coroutine that makes the request.
+func (f *fetcher) RoundTrip(req *http.Request) (*http.Response, error) {
+	s, p := f.run.site, f.run.clock.current
+	if p.clock.uptime < s.hangsUntil {
+		p.sleep(timeoutOf(req.Context()))
+		return nil, context.DeadlineExceeded
 	}
-	p.sleep(between(noise, time.Millisecond, 200*time.Millisecond))
-	body := s.body
-	switch {
-	case c.uptime < s.downUntil:
-		return answer{}, failedCall(codeUnreachable)
-	case c.uptime < s.brokenUntil:
-		return answer{}, failedCall(codeStatus)
-	case c.uptime < s.wrongUntil:
-		body, s.wrongAt = s.wrong, c.uptime
+	p.sleep(between(f.noise, time.Millisecond, 200*time.Millisecond))
+	resp, body := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: req}, s.body
+	switch now := p.clock.uptime; {
+	case now < s.downUntil:
+		return nil, syscall.ECONNREFUSED
+	case now < s.brokenUntil:
+		resp.StatusCode = http.StatusBadGateway
+	case now < s.wrongUntil:
+		body, s.wrongAt = s.wrong, now
 	}
-	a := answer{body: body}
 	if s.etags {
-		a.etag = fmt.Sprintf("%x", sha256.Sum256(body))
+		etag := fmt.Sprintf("%x", sha256.Sum256(body))
+		resp.Header.Set("ETag", etag)
+		if req.Header.Get("If-None-Match") == etag && resp.StatusCode == http.StatusOK {
+			resp.StatusCode, body = http.StatusNotModified, nil
+		}
 	}
-	if etag != "" && a.etag == etag {
-		return answer{unchanged: true}, nil
-	}
-	return a, nil
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
 }
 
-// fetcher stands for runtime/source/url: it asks for the URL every 20 s and hands over what differs from what it told before.
+// fetcher runs runtime/source/url on a coroutine, before the site.
 type fetcher struct {
-	run             *run
-	noise           *rand.Rand
-	place           string
-	told            feed.Recorded
-	first           bool
-	failures        int
-	etag            string
-	sum             [sha256.Size]byte
-	content, outage *journaletv1.ManifestFile
-	parsed          []manifest.Parsed
-	whole           bool
+	*url.Driver
+	run   *run
+	noise *rand.Rand
 }
 
 func newFetcher(r *run) *fetcher {
-	return &fetcher{run: r, noise: stream(r.seed, "url", r.name()), place: r.config.url, first: true}
-}
-
-func (f *fetcher) loop(p *proc) {
-	for {
-		f.read(p)
-		f.handOver(p)
-		p.sleep(url.DefaultEvery)
+	f := &fetcher{run: r, noise: stream(r.seed, "url", r.name())}
+	var err error
+	if f.Driver, err = url.New(url.Options{
+		URL: r.config.url, Node: nodeName, Transport: f, Clock: driverClock{r.clock, r}, Prime: r.manifests.prime,
+		Store: func(_ context.Context, digest string, canonical []byte) error {
+			// Manifests are on disk before a fact names them.
+			r.clock.current.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, r.journal.stalledUntil-r.clock.uptime))
+			r.manifests.canonical[digest] = canonical
+			return nil
+		},
+		Sink: func(_ context.Context, m *journaletv1.ManifestsRead) error {
+			r.fact(r.clock.current, messages.Source(messages.HTTPSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}})
+			return nil
+		},
+	}); err != nil {
+		panic(err) // a URL of places
 	}
-}
-
-func (f *fetcher) read(p *proc) {
-	a, err := f.run.site.get(p, f.noise, f.etag)
-	if err != nil {
-		f.fail(err)
-		return
-	}
-	f.failures, f.outage = 0, nil
-	if a.unchanged {
-		return
-	}
-	if sum := sha256.Sum256(a.body); f.content == nil || sum != f.sum {
-		f.sum = sum
-		f.content, f.parsed = decodeURL(f.place, a.body)
-		f.whole = !f.content.GetUnreadable() || len(a.body) == 0
-	}
-	f.etag = a.etag
-}
-
-func (f *fetcher) fail(err error) {
-	f.failures++
-	if f.failures < outageAfter || f.outage != nil {
-		return
-	}
-	if before := f.told.Files[f.place]; isOutage(before) && f.content == nil {
-		f.outage = before
-		return
-	}
-	f.outage = feed.Unreadable(f.place, err.Error(), "there are no manifests")
-}
-
-func isOutage(f *journaletv1.ManifestFile) bool {
-	return len(f.GetProblems()) == 1 && (f.GetProblems()[0].GetCode() == codeUnreachable || f.GetProblems()[0].GetCode() == codeStatus)
-}
-
-func (f *fetcher) handOver(p *proc) {
-	now, parsed, whole := f.content, f.parsed, f.whole
-	if f.outage != nil {
-		now, parsed, whole = f.outage, nil, false
-	}
-	if now == nil {
-		return
-	}
-	fact := &journaletv1.ManifestsRead{Source: messages.HTTPSource}
-	if f.told.Differs(now) {
-		f.run.manifests.put(parsed)
-		fact.Changed = append(fact.Changed, now)
-	}
-	if whole {
-		fact.Changed = append(fact.Changed, f.told.RemovedExcept(f.place)...)
-	}
-	fact.Synced = whole && (!f.told.Synced || f.first && len(fact.Changed) > 0)
-	if fact.Synced || len(fact.Changed) > 0 {
-		// Manifests are on disk before a fact names them.
-		p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
-		f.run.fact(p, messages.Source(messages.HTTPSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
-		f.told.Apply(fact)
-	}
-	f.first = f.first && !whole
+	return f
 }
 
 // served is what the configured URL says: the digest by UID.

@@ -53,9 +53,13 @@ func newFolder(c *clock) *folder {
 // put keeps manifests.
 func (l *library) put(pods []manifest.Parsed) {
 	for _, p := range pods {
-		l.byDigest[p.Digest], l.canonical[p.Digest] = p.Pod, p.Canonical
-		l.names[string(p.Pod.UID)] = p.Pod.Name
+		l.canonical[p.Digest] = p.Canonical
+		l.prime(p.Digest, p.Pod)
 	}
+}
+
+func (l *library) prime(digest string, pod *corev1.Pod) {
+	l.byDigest[digest], l.names[string(pod.UID)] = pod, pod.Name
 }
 
 // write puts a manifest into the folder. A body without pods is a file that cannot be read.
@@ -80,10 +84,13 @@ func (f *folder) names() []string { return slices.Sorted(maps.Keys(f.files)) }
 type reader struct {
 	run   *run
 	noise *rand.Rand
-	told  feed.Recorded
+	feed.Recorded
 	first bool
 	p     *proc
 }
+
+// SeedPending adds a fact that the journal holds and the source's state does not have yet.
+func (f *reader) SeedPending(fact *journaletv1.ManifestsRead) { f.Apply(fact) }
 
 func newReader(r *run) *reader {
 	return &reader{run: r, noise: stream(r.seed, "files", r.name()), first: true}
@@ -109,7 +116,7 @@ func (f *reader) loop(p *proc) {
 func (f *reader) read(p *proc) {
 	fact := &journaletv1.ManifestsRead{Source: messages.FileSource}
 	paths := map[string]bool{}
-	for path := range f.told.Files {
+	for path := range f.Files {
 		paths[path] = true
 	}
 	for path := range f.run.folder.files {
@@ -120,11 +127,11 @@ func (f *reader) read(p *proc) {
 		if now == nil {
 			now = &journaletv1.ManifestFile{Path: path}
 		}
-		if f.told.Differs(now) {
+		if f.Differs(now) {
 			fact.Changed = append(fact.Changed, now)
 		}
 	}
-	fact.Synced = !f.told.Synced || f.first && len(fact.Changed) > 0
+	fact.Synced = !f.Synced || f.first && len(fact.Changed) > 0
 	f.first = false
 	if !fact.Synced && len(fact.Changed) == 0 {
 		return
@@ -132,5 +139,5 @@ func (f *reader) read(p *proc) {
 	// Manifests are on disk before a fact names them.
 	p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
 	f.run.fact(p, messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
-	f.told.Apply(fact)
+	f.Apply(fact)
 }

@@ -52,8 +52,10 @@ type Options struct {
 	Store func(ctx context.Context, digest string, canonical []byte) error
 	Prime func(digest string, pod *corev1.Pod)
 	Sink  func(context.Context, *journaletv1.ManifestsRead) error
-	Clock cri.Clock
-	Log   *slog.Logger
+	// Transport makes the requests. Default: one of the driver's own, with bounds.
+	Transport http.RoundTripper
+	Clock     cri.Clock
+	Log       *slog.Logger
 }
 
 // Driver reads one URL. Its methods may be called concurrently, Seed only before Run.
@@ -104,6 +106,9 @@ func New(opts Options) (*Driver, error) {
 	if opts.Classes == nil {
 		opts.Classes = func() *manifest.RuntimeClasses { return nil }
 	}
+	if opts.Transport == nil {
+		opts.Transport = newTransport()
+	}
 	if opts.Clock == nil {
 		opts.Clock = cri.RealClock{}
 	}
@@ -113,7 +118,7 @@ func New(opts Options) (*Driver, error) {
 	place := ShownURL(at)
 	return &Driver{
 		opts: opts, log: opts.Log.With("source", messages.HTTPSource, "url", place), clock: opts.Clock, shownURL: place,
-		client: newClient(opts.Timeout), firstRead: true,
+		client: &http.Client{Transport: opts.Transport, CheckRedirect: redirect}, firstRead: true,
 	}, nil
 }
 

@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"syscall"
-	"time"
 
+	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -52,11 +52,11 @@ type response struct {
 	etag      string
 }
 
-func newClient(timeout time.Duration) *http.Client {
+func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxResponseHeaderBytes = maxHeaderBytes
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = 1, 1
-	return &http.Client{Timeout: timeout, Transport: t, CheckRedirect: redirect}
+	return t
 }
 
 // redirect follows a redirect. What was meant for one host is for no other.
@@ -80,6 +80,8 @@ func sameHost(a, b *url.URL) bool {
 
 // fetch makes one request. No error quotes the URL, a header or the answer.
 func (d *Driver) fetch(ctx context.Context) (response, error) {
+	ctx, cancel := cri.WithTimeout(ctx, d.clock, d.opts.Timeout)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.opts.URL, http.NoBody)
 	if err != nil {
 		return response{}, errors.New("the URL cannot be asked for")
