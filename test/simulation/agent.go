@@ -89,7 +89,7 @@ func (s *sim) start() {
 		r.schedule(ref)
 	}
 	s.world.tell = r.watcher.event
-	s.folder.changed, s.world.saidChanged = r.reader.notify, r.gates.changed
+	s.folder.changed = r.reader.notify
 	last := r.cells.Decider(messages.Runtime).(*dispatch.Actor).Runtime().GetHealth()
 	r.cells.Open(messages.Runtime, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
@@ -106,6 +106,7 @@ func (s *sim) start() {
 	s.clock.start(r.life, func(*proc) { _ = monitor.Run(context.Background()) }) // it ends with its run
 	s.clock.start(r.life, r.watcher.relist)
 	s.clock.start(r.life, r.reader.loop)
+	s.clock.start(r.life, r.gates.loop)
 	if r.fetcher != nil {
 		s.clock.start(r.life, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
 	}
@@ -310,7 +311,7 @@ func (s *sim) crash() {
 	}
 	s.agent.life.end()
 	s.agent = nil
-	s.world.tell, s.folder.changed, s.world.saidChanged = func(string) {}, func() {}, func(string) {}
+	s.world.tell, s.folder.changed = func(string) {}, func() {}
 	lost := s.journal.crash()
 	for i, rec := range lost.records {
 		s.judge.record(rec, lost.encoded[i])

@@ -1,8 +1,9 @@
 package simulation
 
 import (
+	"context"
+	"errors"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -28,15 +29,24 @@ func (w *world) say(uid string, c *conditions) {
 	if w.said[uid] = c; c == nil {
 		delete(w.said, uid)
 	}
-	w.saidChanged(uid)
 }
 
-// otherConditions has somebody say something else of a pod's conditions: a new file, a broken one, or none.
+// otherConditions has somebody write other statuses of a pod's conditions: a new file, a broken one, or none.
 func (s *sim) otherConditions(o Op) {
-	if s.agent == nil || len(s.agent.gates.pods) == 0 {
+	if s.agent == nil {
 		return
 	}
-	uids := slices.Sorted(maps.Keys(s.agent.gates.pods))
+	var uids []string
+	for _, ref := range s.agent.cells.Refs() {
+		if a, ok := s.agent.cells.Decider(ref).(*pod.Actor); ok {
+			if types, _ := a.Gates(); len(types) > 0 {
+				uids = append(uids, ref.ID)
+			}
+		}
+	}
+	if len(uids) == 0 {
+		return
+	}
 	uid := uids[o.pick%uint64(len(uids))]
 	r := stream(s.seed, "conditions", uid, o.String())
 	c := &conditions{said: map[string]string{}}
@@ -63,110 +73,45 @@ func (w *world) mendConditions() {
 	}
 }
 
-// gates stands for runtime/pod/gate: it looks at the files of pods with readiness gates once a second, and tells what is new. A look that
-// would find nothing new is left out.
+// gates runs runtime/pod/gate on a coroutine: it reads the files of pods with readiness gates once a second.
 type gates struct {
-	run   *run
-	noise *rand.Rand
-	pods  map[string]*gated
-}
-
-type gated struct {
-	types []string
-	told  map[string]string
-	// untold, as in runtime/pod/gate: the next reading is told whatever it says.
-	untold bool
-	due    bool
+	*gate.Driver
+	p *proc
 }
 
 func newGates(r *run) *gates {
-	return &gates{run: r, noise: stream(r.seed, "gates", r.name()), pods: map[string]*gated{}}
+	return &gates{Driver: gate.New(gate.Options{
+		Read: func(uid string) (map[string]string, error) {
+			switch c := r.world.said[uid]; {
+			case c == nil:
+				return nil, nil
+			case c.broken:
+				return nil, errors.New("no map of condition types")
+			default:
+				return c.said, nil
+			}
+		},
+		Sink: func(_ context.Context, k *journaletv1.ReadinessGatesRead) error {
+			r.fact(r.clock.current, messages.Pod(k.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: k}})
+			return nil
+		},
+	})}
 }
 
-func (g *gates) seed(uid string, types []string, said []*journaletv1.ReadinessGateCondition) {
-	g.set(uid, types)
-	if len(types) > 0 {
-		g.seedOpen(&journaletv1.ReadinessGatesRead{Uid: uid, Conditions: said})
-	} else if len(said) > 0 {
-		g.pods[uid] = &gated{untold: true}
-	}
-}
-
-func (g *gates) seedOpen(r *journaletv1.ReadinessGatesRead) {
-	if p := g.pods[r.GetUid()]; p != nil {
-		p.told = map[string]string{}
-		for _, c := range r.GetConditions() {
-			p.told[c.GetType()] = c.GetStatus()
+func (g *gates) loop(p *proc) {
+	for g.p = p; ; {
+		wait := time.Hour
+		if g.ReadAll(context.Background()) {
+			wait = gate.Period
 		}
+		p.sleep(wait)
 	}
 }
 
 func (g *gates) stored(rec *journaletv1.Record) {
-	for _, e := range rec.GetStep().GetDecisions() {
-		if k := e.GetReadinessGatesSet(); k != nil {
-			g.set(rec.GetActor().GetId(), k.GetTypes())
-		}
-		delete(g.pods, e.GetPodForgotten().GetUid())
-		delete(g.pods, e.GetPodFinished().GetUid())
-	}
-}
-
-func (g *gates) set(uid string, types []string) {
-	old := g.pods[uid]
-	if len(types) == 0 {
-		if old != nil {
-			g.pods[uid] = &gated{untold: true}
-		}
-		return
-	}
-	p := &gated{types: types}
-	if old != nil {
-		p.told, p.untold = old.told, old.untold
-	}
-	g.pods[uid] = p
-	g.look(uid, p, 0)
-}
-
-// changed is called when a file has changed: the next look of the period finds it.
-func (g *gates) changed(uid string) {
-	if p := g.pods[uid]; p != nil && len(p.types) > 0 {
-		g.look(uid, p, between(g.noise, 0, gate.Period))
-	}
-}
-
-func (g *gates) look(uid string, p *gated, in time.Duration) {
-	if p.due {
-		return
-	}
-	p.due = true
-	g.run.clock.start(g.run.life, func(q *proc) {
-		q.sleep(in)
-		if p.due = false; g.pods[uid] == p {
-			g.read(q, uid, p)
-		}
-	})
-}
-
-func (g *gates) read(q *proc, uid string, p *gated) {
-	file := g.run.world.said[uid]
-	if file != nil && file.broken {
-		return
-	}
-	now := map[string]string{}
-	fact := &journaletv1.ReadinessGatesRead{Uid: uid}
-	for _, kind := range p.types {
-		if file == nil || file.said[kind] == "" {
-			continue
-		}
-		now[kind] = file.said[kind]
-		fact.Conditions = append(fact.Conditions, &journaletv1.ReadinessGateCondition{Type: kind, Status: now[kind]})
-	}
-	if maps.Equal(now, p.told) && !p.untold {
-		return
-	}
-	g.run.fact(q, messages.Pod(uid), &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: fact}})
-	if cur := g.pods[uid]; cur != nil {
-		cur.told, cur.untold = now, cur.untold && cur != p
+	g.Stored(rec)
+	if g.p != nil && slices.ContainsFunc(rec.GetStep().GetDecisions(), func(e *journaletv1.Event) bool { return e.GetReadinessGatesSet() != nil }) {
+		g.p.rouse()
 	}
 }
 
@@ -198,13 +143,13 @@ func (s *sim) judgeGates(uid string, v *corev1.Pod, say func(string, ...any)) {
 // isGate tells whether a condition is one that somebody outside says.
 func isGate(kind corev1.PodConditionType) bool { return slices.Contains(gateTypes, string(kind)) }
 
-// seedGates gives the driver what was read of a pod before.
+// seedGates is that of runtime/agent.
 func (r *run) seedGates(ref messages.Ref, d *pod.Actor) {
-	types, said := d.Gates()
-	r.gates.seed(ref.ID, types, said)
+	types, conditions := d.Gates()
+	r.gates.Seed(ref.ID, types, conditions)
 	r.cells.Open(ref, func(rec *journaletv1.Record) {
 		if read := rec.GetFact().GetReadinessGatesRead(); read != nil {
-			r.gates.seedOpen(read)
+			r.gates.SeedPending(read)
 		}
 	})
 }

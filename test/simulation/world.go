@@ -51,9 +51,8 @@ type world struct {
 	eventsBadUntil time.Duration
 	// atStart is what happens to the container that is started next, before its start is answered; nil: nothing.
 	atStart func(c *container)
-	// said is what stands in the files of conditions, by UID; saidChanged hears of a change.
-	said        map[string]*conditions
-	saidChanged func(uid string)
+	// said is what the files of conditions hold, by UID.
+	said map[string]*conditions
 	// tell hears that something of a pod has ended.
 	tell func(uid string)
 }
@@ -100,7 +99,7 @@ func newWorld(c *clock, seed uint64, j *judge) *world {
 	return &world{
 		clock: c, seed: seed, noise: stream(seed, "noise"), judge: j, byUID: map[string]*objects{}, images: map[string]bool{},
 		up: true, networkReady: true, registryUp: true, tell: func(string) {},
-		said: map[string]*conditions{}, saidChanged: func(string) {},
+		said: map[string]*conditions{},
 	}
 }
 

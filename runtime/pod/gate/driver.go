@@ -30,10 +30,12 @@ const (
 	maxFileBytes = 64 << 10
 )
 
-// Options configure a Driver; RootDir and Sink must be set.
+// Options configure a Driver; Sink and one of RootDir and Read must be set.
 type Options struct {
 	// RootDir is the agent's root directory.
 	RootDir string
+	// Read returns the status of each condition that a pod's file has, none if there is no file. Default: reads the file below RootDir.
+	Read func(uid string) (map[string]string, error)
 	// Sink hears of what is said of a pod's conditions when it has changed, one after the other. After an error it counts as untold.
 	Sink func(context.Context, *journaletv1.ReadinessGatesRead) error
 	// Period defaults to the constant of this name.
@@ -68,6 +70,9 @@ func New(o Options) *Driver {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Read == nil {
+		o.Read = func(uid string) (map[string]string, error) { return readFile(podDir(o.RootDir, uid)) }
 	}
 	return &Driver{opts: o, wake: make(chan struct{}, 1), pods: map[string]*pod{}}
 }
@@ -142,7 +147,7 @@ func (d *Driver) set(uid string, types []string) {
 func (d *Driver) Run(ctx context.Context) error {
 	for {
 		var next <-chan time.Time
-		if d.readAll(ctx) {
+		if d.ReadAll(ctx) {
 			next = time.After(d.opts.Period)
 		}
 		select {
@@ -154,8 +159,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// readAll reads once for every pod, and tells whether there is any.
-func (d *Driver) readAll(ctx context.Context) bool {
+// ReadAll reads once for every pod that has readiness gates, and reports whether there is any. Run calls it by the period.
+func (d *Driver) ReadAll(ctx context.Context) bool {
 	d.mu.Lock()
 	pods := maps.Clone(d.pods)
 	d.mu.Unlock()
@@ -168,11 +173,10 @@ func (d *Driver) readAll(ctx context.Context) bool {
 
 // read reads a pod's file and tells what is new. A file that cannot be read changes nothing of what was told.
 func (d *Driver) read(ctx context.Context, uid string, p *pod) {
-	dir := filepath.Join(d.opts.RootDir, "pods", uid)
-	all, err := readFile(dir)
+	all, err := d.opts.Read(uid)
 	if err != nil {
 		if p.failed != err.Error() {
-			d.opts.Log.Warn("conditions of a pod's readiness gates stay as they were", "pod", uid, "file", filepath.Join(dir, FileName), "error", err)
+			d.opts.Log.Warn("conditions of a pod's readiness gates stay as they were", "pod", uid, "file", filepath.Join(podDir(d.opts.RootDir, uid), FileName), "error", err)
 			p.failed = err.Error()
 		}
 		return
@@ -198,6 +202,8 @@ func (d *Driver) read(ctx context.Context, uid string, p *pod) {
 		cur.reported, cur.mustReport = now, cur.mustReport && cur != p
 	}
 }
+
+func podDir(root, uid string) string { return filepath.Join(root, "pods", uid) }
 
 // readFile reads what a pod's folder says; nothing if there is no file. No link leads out of the folder.
 func readFile(dir string) (map[string]string, error) {

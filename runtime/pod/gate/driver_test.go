@@ -61,7 +61,7 @@ func (r *rig) write(uid, text string) {
 func (r *rig) tells(want ...string) {
 	r.Helper()
 	r.told = nil
-	r.d.readAll(r.Context())
+	r.d.ReadAll(r.Context())
 	if fmt.Sprint(r.told) != fmt.Sprint(want) {
 		r.Errorf("told %q, want %q", r.told, want)
 	}
@@ -70,7 +70,7 @@ func (r *rig) tells(want ...string) {
 func TestGatesReportOnlyChanges(t *testing.T) {
 	r := newRig(t)
 	r.write("u", "a/b: True\n")
-	if r.d.readAll(t.Context()) {
+	if r.d.ReadAll(t.Context()) {
 		t.Error("something is read though no pod has gates")
 	}
 	r.set("u", "a/b", "c")
