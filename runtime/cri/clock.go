@@ -21,7 +21,7 @@ func (RealClock) Now() time.Time { return time.Now() }
 // AfterFunc calls time.AfterFunc.
 func (RealClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
-// VirtualClock is a Clock without goroutines to wait with: that of a simulation, which runs drivers as coroutines.
+// VirtualClock is a Clock of a simulation, which runs drivers as coroutines without goroutines to wait with.
 type VirtualClock interface {
 	Clock
 	// Wait works as the function Wait does, by this clock.

@@ -52,8 +52,8 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// truncate returns the first maxBytes of a text, as valid UTF-8.
-func truncate(s string, maxBytes int) string {
+// Truncate returns the first maxBytes of a text, as valid UTF-8.
+func Truncate(s string, maxBytes int) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxBytes)], "")
 }
 

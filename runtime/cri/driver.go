@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,13 +103,15 @@ type Options struct {
 	PullBurst int
 	// Progress receives the progress of pulls. May be nil.
 	Progress func(*journaletv1.PullProgressed)
-	// HTTP makes the request of a hook. Any answer is good. Default: by a client that verifies nobody's certificate, as the kubelet's.
+	// HTTP sends the request of a hook; any response is a success. The default client does not verify certificates, as
+	// the kubelet's.
 	HTTP  func(*http.Request) error
 	Log   *slog.Logger
 	Clock Clock
 }
 
-// Volumes is what a pod has on the node's disk: a volume.Driver, whose methods have these comments.
+// Volumes manages a pod's directories and volumes on the node. It is implemented by volume.Driver, which documents the
+// methods.
 type Volumes interface {
 	SetUp(ctx context.Context, pod *corev1.Pod) error
 	TearDown(ctx context.Context, uid string) error
@@ -154,40 +157,29 @@ func setDefaults(o *Options) {
 	if o.ImageConn == nil {
 		o.ImageConn = o.Conn
 	}
-	orDefault(&o.PodLogDir, DefaultPodLogDir)
-	orDefault(&o.ContainerLogDir, DefaultContainerLogDir)
-	orDefault(&o.HostsFile, "/etc/hosts")
-	orDefault(&o.CgroupDriver, cgroup.Cgroupfs)
-	orDefault(&o.PullQPS, DefaultPullQPS)
-	orDefault(&o.PullBurst, DefaultPullBurst)
+	o.PodLogDir = cmp.Or(o.PodLogDir, DefaultPodLogDir)
+	o.ContainerLogDir = cmp.Or(o.ContainerLogDir, DefaultContainerLogDir)
+	o.HostsFile = cmp.Or(o.HostsFile, "/etc/hosts")
+	o.CgroupDriver = cmp.Or(o.CgroupDriver, cgroup.Cgroupfs)
+	o.PullQPS = cmp.Or(o.PullQPS, DefaultPullQPS)
+	o.PullBurst = cmp.Or(o.PullBurst, DefaultPullBurst)
 	t := &o.Timeouts
-	orDefault(&t.Call, 2*time.Minute)
-	orDefault(&t.Sandbox, 2*t.Call)
-	orDefault(&t.Inspect, 10*time.Second)
-	orDefault(&t.PullReport, 10*time.Second)
-	orDefault(&t.PullStall, 30*time.Minute)
-	orDefault(&t.BackOff, 100*time.Millisecond)
-	orDefault(&t.MaxBackOff, 5*time.Second)
-	orDefault(&t.ReservedName, 2*time.Minute)
-	orDefault(&t.Drain, 10*time.Second)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Clock == nil {
-		o.Clock = RealClock{}
-	}
+	t.Call = cmp.Or(t.Call, 2*time.Minute)
+	t.Sandbox = cmp.Or(t.Sandbox, 2*t.Call)
+	t.Inspect = cmp.Or(t.Inspect, 10*time.Second)
+	t.PullReport = cmp.Or(t.PullReport, 10*time.Second)
+	t.PullStall = cmp.Or(t.PullStall, 30*time.Minute)
+	t.BackOff = cmp.Or(t.BackOff, 100*time.Millisecond)
+	t.MaxBackOff = cmp.Or(t.MaxBackOff, 5*time.Second)
+	t.ReservedName = cmp.Or(t.ReservedName, 2*time.Minute)
+	t.Drain = cmp.Or(t.Drain, 10*time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Clock = cmp.Or[Clock](o.Clock, RealClock{})
 	if o.HTTP == nil {
 		o.HTTP = send
 	}
 	if o.Progress == nil {
 		o.Progress = func(*journaletv1.PullProgressed) {}
-	}
-}
-
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
 	}
 }
 
@@ -320,11 +312,11 @@ func (f *failure) Error() string { return f.message }
 const maxMessageBytes = 4 << 10
 
 func fail(code journaletv1.CallError, message string) *failure {
-	return &failure{code: code, message: truncate(message, maxMessageBytes)}
+	return &failure{code: code, message: Truncate(message, maxMessageBytes)}
 }
 
 func retryable(code journaletv1.CallError, message string) *failure {
-	return &failure{code: code, message: truncate(message, maxMessageBytes), retryable: true}
+	return &failure{code: code, message: Truncate(message, maxMessageBytes), retryable: true}
 }
 
 func isFailure(err error) bool {

@@ -103,7 +103,7 @@ func (h *hook) run(ctx context.Context, handler *corev1.LifecycleHandler) (messa
 		var output string
 		if output, err = h.exec(ctx, handler.Exec.Command); err != nil {
 			message = fmt.Sprintf("Exec lifecycle hook (%v) %s - error: %s, message: %q",
-				handler.Exec.Command, about, truncate(messageOf(err), maxHookOutputBytes), output)
+				handler.Exec.Command, about, Truncate(messageOf(err), maxHookOutputBytes), output)
 		}
 	case handler.HTTPGet != nil:
 		if err = h.get(ctx, handler.HTTPGet); err != nil {
@@ -147,10 +147,10 @@ func (h *hook) exec(ctx context.Context, command []string) (string, error) {
 
 // outputOf returns the beginning of a command's output, and an error if its exit code is not 0.
 func outputOf(command []string, resp *runtimeapi.ExecSyncResponse) (string, error) {
-	output := truncate(string(slices.Concat(resp.GetStdout(), resp.GetStderr())), maxHookOutputBytes)
+	output := Truncate(string(slices.Concat(resp.GetStdout(), resp.GetStderr())), maxHookOutputBytes)
 	if code := resp.GetExitCode(); code != 0 {
 		return output, fmt.Errorf("command '%s' exited with %d: %s",
-			strings.Join(command, " "), code, truncate(string(resp.GetStderr()), maxHookOutputBytes))
+			strings.Join(command, " "), code, Truncate(string(resp.GetStderr()), maxHookOutputBytes))
 	}
 	return output, nil
 }

@@ -164,7 +164,9 @@ func hookRequested(uid string, timeout time.Duration) *journaletv1.Event {
 }
 
 func TestWithdrawnHookOrStopIsCanceled(t *testing.T) {
-	for name, req := range map[string]*journaletv1.Event{"stop": stopRequested("a"), "hook": hookRequested("a", time.Minute)} {
+	for name, req := range map[string]*journaletv1.Event{
+		"stop": stopRequested("a"), "hook": hookRequested("a", time.Minute),
+	} {
 		t.Run(name, func(t *testing.T) {
 			x, f, outcomes, _ := newExecutor(t)
 			x.Stored(step(2, 1, messages.Pod("a"), req))

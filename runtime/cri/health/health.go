@@ -136,9 +136,5 @@ func conditions(st *runtimeapi.RuntimeStatus) (runtimeReady, networkReady bool, 
 		return false
 	}
 	runtimeReady, networkReady = ready(runtimeapi.RuntimeReady), ready(runtimeapi.NetworkReady)
-	message = strings.Join(problems, "; ")
-	if len(message) > maxMessageBytes {
-		message = strings.ToValidUTF8(message[:maxMessageBytes], "")
-	}
-	return runtimeReady, networkReady, message
+	return runtimeReady, networkReady, cri.Truncate(strings.Join(problems, "; "), maxMessageBytes)
 }

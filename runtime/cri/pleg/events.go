@@ -14,15 +14,15 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// Waits before the event stream is opened again: doubling between the first two, and the third on a runtime that has
-// no events, which may be upgraded under us.
+// Waits before the event stream is opened again: they double between the first two. The third is for a runtime without
+// events, which may be upgraded while the agent runs.
 const (
 	minReconnect     = time.Second
 	maxReconnect     = 30 * time.Second
 	unsupportedRetry = 5 * time.Minute
 )
 
-// eventLoop keeps the event stream open. While it is closed, relists come more often.
+// eventLoop keeps the event stream open. While it is closed, relists are more frequent.
 func (p *PLEG) eventLoop(ctx context.Context) {
 	wait := minReconnect
 	for ctx.Err() == nil {
@@ -36,14 +36,15 @@ func (p *PLEG) eventLoop(ctx context.Context) {
 		pause := wait
 		if status.Code(err) == codes.Unimplemented {
 			pause = unsupportedRetry
-			p.log.Info("the runtime tells no events; relisting more often", "every", p.opts.RelistWithoutEvents)
+			p.log.Info("the runtime has no events; relisting more often", "every", p.opts.RelistWithoutEvents)
 		} else {
 			level := slog.LevelWarn
 			if wait > minReconnect {
-				level = slog.LevelDebug // said already
+				level = slog.LevelDebug // already logged
 			}
 			wait = min(2*wait, maxReconnect)
-			p.log.Log(ctx, level, "the runtime's event stream has ended; relisting more often until it is back", "error", err, "retryIn", pause)
+			p.log.Log(ctx, level, "the runtime's event stream ended; relisting more often until it is back",
+				"error", err, "retryIn", pause)
 		}
 		if cri.Wait(ctx, p.clock, pause) != nil {
 			return
@@ -51,7 +52,7 @@ func (p *PLEG) eventLoop(ctx context.Context) {
 	}
 }
 
-// stream reads events until they end; got tells whether there was any.
+// stream reads events until the stream ends; got reports whether there was any.
 func (p *PLEG) stream(ctx context.Context) (got bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -63,8 +64,8 @@ func (p *PLEG) stream(ctx context.Context) (got bool, err error) {
 	p.streams++
 	mine := p.streams
 	p.mu.Unlock()
-	// A stream that is refused ends with its first Recv, so an open one cannot be told from it for a moment. Until it
-	// has lived that long or brought an event, relists stay frequent.
+	// A refused stream ends with its first Recv, so at first it cannot be distinguished from an open one. Relists stay
+	// frequent until the stream was open for that long or delivered an event.
 	stop := p.clock.AfterFunc(minReconnect, func() { p.setEvents(mine, true) })
 	defer func() {
 		stop()
@@ -86,8 +87,8 @@ func (p *PLEG) stream(ctx context.Context) (got bool, err error) {
 	}
 }
 
-// setEvents notes whether events come by a stream, once for each: on, then off for good. Both call for a relist: events
-// were lost before, or none will tell now.
+// setEvents records that a stream delivers events, or that it has ended. Both trigger a relist: events were lost
+// before, or none will come.
 func (p *PLEG) setEvents(stream uint64, on bool) {
 	p.mu.Lock()
 	changed := p.events != on && stream == p.streams
@@ -95,7 +96,7 @@ func (p *PLEG) setEvents(stream uint64, on bool) {
 		p.events = on
 	}
 	if !on {
-		p.streams++ // what is late of this stream no longer counts
+		p.streams++ // later calls for this stream have no effect
 	}
 	p.mu.Unlock()
 	if changed {
@@ -103,9 +104,9 @@ func (p *PLEG) setEvents(stream uint64, on bool) {
 	}
 }
 
-// hintFrom makes a hint of an event about one of our pods. That something was created or started is not worth a look: who
-// did it is this agent, whose call ends within moments and is a hint itself; what others do behind its back, or a call
-// that its death cut short, the relist finds.
+// hintFrom turns an event about one of the agent's pods into a hint. Created and started objects give no hint: usually
+// this agent's call did it, which ends soon and gives a hint itself. The relist finds what others do, and the objects
+// of a call that the agent's death interrupted.
 func (p *PLEG) hintFrom(e *runtimeapi.ContainerEventResponse) {
 	switch e.GetContainerEventType() {
 	case runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
@@ -117,7 +118,7 @@ func (p *PLEG) hintFrom(e *runtimeapi.ContainerEventResponse) {
 		}
 		return
 	}
-	// The end of a sandbox leaves an event with nothing but an id.
+	// The event of a sandbox's end has only an id.
 	p.mu.Lock()
 	uid := p.uidOf[e.GetContainerId()]
 	p.mu.Unlock()

@@ -14,9 +14,11 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// inspect sees what the runtime shows of one pod. It returns nil if that is what was told last. Statuses are asked for only
-// where they can tell more than the list and the last observation.
-func (p *PLEG) inspect(ctx context.Context, uid string, began *timestamppb.Timestamp, last *journaletv1.PodObserved) (*journaletv1.PodObserved, error) {
+// inspect returns an observation of one pod; nil if it equals the last one. It calls for a status only if that can have
+// more than the list and the last observation.
+func (p *PLEG) inspect(
+	ctx context.Context, uid string, began *timestamppb.Timestamp, last *journaletv1.PodObserved,
+) (*journaletv1.PodObserved, error) {
 	ctx, cancel := cri.WithTimeout(ctx, p.clock, p.opts.InspectTimeout)
 	defer cancel()
 	now := &journaletv1.PodObserved{Uid: uid, ObservedAt: began}
@@ -66,15 +68,17 @@ func (p *PLEG) inspect(ctx context.Context, uid string, began *timestamppb.Times
 	return now, nil
 }
 
-// setName notes what a pod is called, in its first look.
+// setName sets a pod's name in its first observation.
 func setName(now, last *journaletv1.PodObserved, labels map[string]string) {
 	if last == nil && now.GetPodName() == "" {
 		now.PodNamespace, now.PodName = labels[cri.LabelPodNamespace], labels[cri.LabelPodName]
 	}
 }
 
-// sandbox observes one sandbox; nil if it has gone meanwhile.
-func (p *PLEG) sandbox(ctx context.Context, s *runtimeapi.PodSandbox, last *journaletv1.PodObserved) (*journaletv1.SandboxObservation, error) {
+// sandbox returns an observation of one sandbox; nil if it was removed meanwhile.
+func (p *PLEG) sandbox(
+	ctx context.Context, s *runtimeapi.PodSandbox, last *journaletv1.PodObserved,
+) (*journaletv1.SandboxObservation, error) {
 	state := sandboxState(s.GetState())
 	var before *journaletv1.SandboxObservation
 	for _, o := range last.GetSandboxes() {
@@ -89,7 +93,7 @@ func (p *PLEG) sandbox(ctx context.Context, s *runtimeapi.PodSandbox, last *jour
 		Ips: before.GetIps(), IntentId: s.GetAnnotations()[cri.AnnotationIntent],
 	}
 	if state != journaletv1.SandboxState_SANDBOX_STATE_READY {
-		// What the network of a dead sandbox was is known already or does not matter.
+		// The network of a dead sandbox is known already or does not matter.
 		return out, nil
 	}
 	resp, err := p.rt.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId()})
@@ -112,8 +116,10 @@ func (p *PLEG) sandbox(ctx context.Context, s *runtimeapi.PodSandbox, last *jour
 	return out, nil
 }
 
-// container observes one container; nil if it has gone meanwhile.
-func (p *PLEG) container(ctx context.Context, uid string, c *runtimeapi.Container, last *journaletv1.PodObserved) (*journaletv1.ContainerObservation, error) {
+// container returns an observation of one container; nil if it was removed meanwhile.
+func (p *PLEG) container(
+	ctx context.Context, uid string, c *runtimeapi.Container, last *journaletv1.PodObserved,
+) (*journaletv1.ContainerObservation, error) {
 	state := containerState(c.GetState())
 	var before *journaletv1.ContainerObservation
 	for _, o := range last.GetContainers() {
@@ -131,7 +137,7 @@ func (p *PLEG) container(ctx context.Context, uid string, c *runtimeapi.Containe
 		Hash: annotations[cri.AnnotationHash], IntentId: annotations[cri.AnnotationIntent],
 	}
 	if state == journaletv1.ContainerState_CONTAINER_STATE_CREATED {
-		return out, nil // nothing has happened to it yet
+		return out, nil // its status has nothing more
 	}
 	resp, err := p.rt.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
 	if status.Code(err) == codes.NotFound {
@@ -150,7 +156,8 @@ func (p *PLEG) container(ctx context.Context, uid string, c *runtimeapi.Containe
 		out.ImageRef = st.GetImageRef()
 	}
 	first := before == nil || before.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED
-	if first && out.State == journaletv1.ContainerState_CONTAINER_STATE_RUNNING && !p.isNewestStart(uid, out.GetName(), out.GetIntentId()) {
+	running := out.State == journaletv1.ContainerState_CONTAINER_STATE_RUNNING
+	if first && running && !p.isNewestStart(uid, out.GetName(), out.GetIntentId()) {
 		out.Resources = cri.ReportedResources(st.GetResources().GetLinux())
 	}
 	if out.State == journaletv1.ContainerState_CONTAINER_STATE_EXITED {

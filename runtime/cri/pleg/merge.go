@@ -13,7 +13,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// listed is what a list call shows of one pod: object id to state.
+// listed is the result of the list calls for one pod: object id to state.
 type listed map[string]objectState
 
 type objectState struct {
@@ -21,7 +21,7 @@ type objectState struct {
 	container journaletv1.ContainerState
 }
 
-// same tells whether an observation covers all that is listed, in a state that is no older.
+// same reports whether an observation has all listed objects, in a state that is no older.
 func (l listed) same(o *journaletv1.PodObserved) bool {
 	if len(l) != len(o.GetSandboxes())+len(o.GetContainers()) {
 		return false
@@ -39,7 +39,7 @@ func (l listed) same(o *journaletv1.PodObserved) bool {
 	return true
 }
 
-// group sorts this agent's objects by pod.
+// group groups this agent's objects by pod.
 func (p *PLEG) group(sandboxes []*runtimeapi.PodSandbox, containers []*runtimeapi.Container) map[string]listed {
 	out := map[string]listed{}
 	add := func(annotations, labels map[string]string, id string, s objectState) {
@@ -80,9 +80,9 @@ func containerState(s runtimeapi.ContainerState) journaletv1.ContainerState {
 	return journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
 }
 
-// Advance is the state that follows from one seen before and one seen now. A container that has exited stays so, and
-// one that has run was never only created again; whoever says otherwise saw it earlier. A runtime may lose track of a
-// container and find it again.
+// Advance returns the state that follows from an earlier and a current observation. A container that has exited stays
+// exited, and one that has run is never only created again: such a state was read earlier. A runtime may report a state
+// as unknown and know it again later.
 func Advance(before, now journaletv1.ContainerState) journaletv1.ContainerState {
 	const (
 		created = journaletv1.ContainerState_CONTAINER_STATE_CREATED
@@ -94,12 +94,12 @@ func Advance(before, now journaletv1.ContainerState) journaletv1.ContainerState 
 	return now
 }
 
-// IsEmpty tells whether an observation shows nothing at all of its pod.
+// IsEmpty reports whether an observation has no sandbox and no container.
 func IsEmpty(o *journaletv1.PodObserved) bool {
 	return len(o.GetSandboxes())+len(o.GetContainers()) == 0
 }
 
-// Differs tells whether two observations say different things, whenever they were made.
+// Differs reports whether two observations differ, except for their time.
 func Differs(a, b *journaletv1.PodObserved) bool {
 	if len(a.GetSandboxes()) != len(b.GetSandboxes()) || len(a.GetContainers()) != len(b.GetContainers()) {
 		return true
@@ -117,13 +117,14 @@ func Differs(a, b *journaletv1.PodObserved) bool {
 	return false
 }
 
-// Sort makes one observation of one state of the world look one way.
+// Sort sorts an observation, so that equal states give equal observations.
 func Sort(o *journaletv1.PodObserved) {
 	slices.SortFunc(o.Sandboxes, func(a, b *journaletv1.SandboxObservation) int {
 		return cmp.Or(cmp.Compare(a.GetAttempt(), b.GetAttempt()), cmp.Compare(a.GetId(), b.GetId()))
 	})
 	slices.SortFunc(o.Containers, func(a, b *journaletv1.ContainerObservation) int {
-		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetAttempt(), b.GetAttempt()), cmp.Compare(a.GetId(), b.GetId()))
+		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetAttempt(), b.GetAttempt()),
+			cmp.Compare(a.GetId(), b.GetId()))
 	})
 }
 

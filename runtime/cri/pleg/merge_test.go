@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 )
 
 func TestContainerStateOnlyAdvances(t *testing.T) {
@@ -43,7 +44,7 @@ func TestTailOfLogReturnsText(t *testing.T) {
 	if got := tailOfLog([]byte(at + " stdout F " + strings.Repeat("y", 9000) + "\n")); len(got) != maxLogMessageBytes {
 		t.Errorf("%d bytes", len(got))
 	}
-	if got := clip("\xff\xfe€", 4); got != "" {
+	if got := cri.Truncate("\xff\xfe€", 4); got != "" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -16,17 +15,18 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// Bounds of a termination message: of the file, and of the end of the log that stands in for it. All as the kubelet's.
+// Bounds of a termination message: of the file, and of the end of the log that may replace it. All as the kubelet's.
 const (
 	maxMessageBytes    = 4096
 	maxLogMessageBytes = 2048
 	maxLogMessageLines = 80
-	// maxLogTailBytes is how much of the log is read: lines carry a time stamp, and short ones more of it than text.
+	// maxLogTailBytes bounds how much of the log is read. Every line begins with a time stamp, a stream and tags, which
+	// in short lines are longer than the text.
 	maxLogTailBytes = maxLogMessageBytes + 128*maxLogMessageLines
 )
 
-// terminationMessage is what an exited container left to say: the runtime's own word, then the file at its
-// terminationMessagePath, or the end of its log where the policy says so and it failed without a word.
+// terminationMessage returns the message of an exited container: the runtime's message, then the file at its
+// terminationMessagePath, or the end of its log if the policy says so and it failed with an empty file.
 func (p *PLEG) terminationMessage(st *runtimeapi.ContainerStatus) string {
 	out := st.GetMessage()
 	text := p.messageFile(st)
@@ -37,15 +37,10 @@ func (p *PLEG) terminationMessage(st *runtimeapi.ContainerStatus) string {
 	if out != "" && text != "" {
 		out += ": "
 	}
-	return clip(out+text, maxMessageBytes)
+	return cri.Truncate(out+text, maxMessageBytes)
 }
 
-// clip cuts a text to n bytes and drops what is no UTF-8: protobuf would not carry it.
-func clip(s string, n int) string {
-	return strings.ToValidUTF8(s[:min(len(s), n)], "")
-}
-
-// messageFile reads the file behind the container's terminationMessagePath. It must be one that the agent made.
+// messageFile reads the file mounted at the container's terminationMessagePath. It must be a file of the agent.
 func (p *PLEG) messageFile(st *runtimeapi.ContainerStatus) string {
 	path := st.GetAnnotations()[cri.AnnotationTerminationMessagePath]
 	if path == "" {
@@ -58,7 +53,7 @@ func (p *PLEG) messageFile(st *runtimeapi.ContainerStatus) string {
 		if m.GetContainerPath() != path {
 			continue
 		}
-		text, err := readTail(filepath.Join(p.opts.RootDir, "pods"), m.GetHostPath(), maxMessageBytes, true)
+		text, err := readTail(filepath.Join(p.opts.RootDir, "pods"), m.GetHostPath(), maxMessageBytes)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			p.log.Warn("a termination message cannot be read", "container", st.GetId(), "error", err)
 		}
@@ -68,7 +63,7 @@ func (p *PLEG) messageFile(st *runtimeapi.ContainerStatus) string {
 }
 
 func (p *PLEG) logTail(st *runtimeapi.ContainerStatus) string {
-	raw, err := readTail(p.opts.PodLogDir, st.GetLogPath(), maxLogTailBytes, true)
+	raw, err := readTail(p.opts.PodLogDir, st.GetLogPath(), maxLogTailBytes)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			p.log.Warn("the end of a log cannot be read", "container", st.GetId(), "error", err)
@@ -78,7 +73,7 @@ func (p *PLEG) logTail(st *runtimeapi.ContainerStatus) string {
 	return tailOfLog(raw)
 }
 
-// tailOfLog is the text of the last lines in CRI's log format: "<time> <stream> <tags> <text>".
+// tailOfLog returns the text of the last lines in CRI's log format: "<time> <stream> <tags> <text>".
 func tailOfLog(raw []byte) string {
 	lines := bytes.SplitAfter(raw, []byte("\n"))
 	lines = lines[max(0, len(lines)-1-maxLogMessageLines):]
@@ -86,7 +81,7 @@ func tailOfLog(raw []byte) string {
 	for _, line := range lines {
 		fields := bytes.SplitN(line, []byte(" "), 4)
 		if len(fields) < 4 || len(fields[0]) < len("2006-01-02T15:04:05Z") {
-			continue // the first line may be cut
+			continue // the first line may be incomplete
 		}
 		text := fields[3]
 		if bytes.HasPrefix(fields[2], []byte(runtimeapi.LogTagPartial)) {
@@ -97,12 +92,12 @@ func tailOfLog(raw []byte) string {
 	return string(out[max(0, len(out)-maxLogMessageBytes):])
 }
 
-// readTail reads at most n bytes of a regular file below dir, its beginning or its end. Links out of dir are not
-// followed, and a FIFO does not hold the reader up.
-func readTail(dir, path string, n int64, end bool) ([]byte, error) {
+// readTail reads the last n bytes of a regular file below dir. It follows no link out of dir, and does not block on a
+// FIFO.
+func readTail(dir, path string, n int64) ([]byte, error) {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil || !filepath.IsLocal(rel) {
-		return nil, errors.New("the file is not where the agent puts such files")
+		return nil, errors.New("the file is not below the agent's directory " + dir)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -119,9 +114,9 @@ func readTail(dir, path string, n int64, end bool) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no regular file")
+		return nil, errors.New("it is not a regular file")
 	}
-	if end && info.Size() > n {
+	if info.Size() > n {
 		if _, err := f.Seek(-n, io.SeekEnd); err != nil {
 			return nil, err
 		}

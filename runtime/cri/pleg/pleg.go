@@ -1,6 +1,7 @@
 package pleg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,8 @@ import (
 )
 
 const (
-	// RelistWithEvents is the period while the runtime tells events; the evented kubelet's is 300 s, but ours is also the
-	// bound on how long a lost event matters.
+	// RelistWithEvents is the period while the runtime sends events. The evented kubelet's is 300 s, but this one also
+	// bounds how long a lost event goes unnoticed.
 	RelistWithEvents = 10 * time.Second
 	// RelistWithoutEvents is the kubelet's period without events.
 	RelistWithoutEvents = time.Second
@@ -28,34 +29,34 @@ const (
 	Threshold = 3 * time.Minute
 	// RelistTimeout bounds the calls of a relist together (kubelet runtimeRequestTimeout: 2 min).
 	RelistTimeout = 2 * time.Minute
-	// InspectTimeout bounds the calls of one look together.
+	// InspectTimeout bounds the calls of one inspection together.
 	InspectTimeout = 30 * time.Second
 
-	// Inspectors bounds how many pods are inspected at once; RetryWorkers, how many of those more whose last inspection failed. They
-	// are apart so that pods that hang the runtime wait for each other only.
+	// Inspectors bounds how many pods are inspected at once. RetryWorkers bounds those inspected in addition because
+	// their last inspection failed. They are separate so that pods that hang the runtime delay only each other.
 	Inspectors   = 4
 	RetryWorkers = 2
-	// maxQueued bounds the pods that wait for a look. Beyond, hints are dropped and a relist finds what changed.
+	// maxQueued bounds the pods that wait for an inspection. Further hints are dropped; the relist finds the changes.
 	maxQueued = 4096
 )
 
 // Options configure a PLEG; Conn, AgentID and Sink must be set.
 type Options struct {
 	Conn grpc.ClientConnInterface
-	// AgentID tells whose objects are looked at: those that carry it in annotation cri.AnnotationAgent.
+	// AgentID selects the inspected objects: those that have it in annotation cri.AnnotationAgent.
 	AgentID string
-	// RootDir is the agent's data folder: termination messages are read from below RootDir/pods only.
+	// RootDir is the agent's root directory. Termination messages are read only from below RootDir/pods.
 	RootDir string
-	// PodLogDir is where logs lie that may stand in for a termination message. Default /var/log/pods.
+	// PodLogDir has the logs that may replace a termination message. Default /var/log/pods.
 	PodLogDir string
 	// Relist and RelistWithoutEvents default to the constants of these names.
 	Relist, RelistWithoutEvents time.Duration
-	// RelistTimeout and LookTimeout default to the constants of these names.
+	// RelistTimeout and InspectTimeout default to the constants of these names.
 	RelistTimeout, InspectTimeout time.Duration
-	// Sink hears of every observation that is new, from several goroutines, but for one pod one after the other. After an
-	// error the observation counts as untold: the next relist tells it again.
+	// Sink receives every new observation, from several goroutines, but for one pod in sequence. After an error the next
+	// relist reports the observation again.
 	Sink func(context.Context, *journaletv1.PodObserved) error
-	// Relisted hears how long each relist took. May be nil.
+	// Relisted receives the duration of each relist. May be nil.
 	Relisted func(time.Duration)
 	Clock    cri.Clock
 	Log      *slog.Logger
@@ -71,60 +72,50 @@ type PLEG struct {
 
 	mu       sync.Mutex // guards everything below
 	pods     map[string]*pod
-	uidOf    map[string]string // container and sandbox ids to the pod they were last seen in
-	relisted time.Time         // begin of the last relist that succeeded, or of Run
+	uidOf    map[string]string // container or sandbox id to the UID of its pod, from the last observation
+	relisted time.Time         // begin of the last successful relist, or of Run
 	events   bool              // the event stream is open
 	streams  uint64            // event streams opened and closed so far
 
-	queue   chan string   // pods to look at; a pod stands in one queue at most, and once
-	retries chan string   // the same for pods whose last look failed
-	relist  chan struct{} // asks for a relist now; holds one request
+	queue   chan string   // UIDs of pods to inspect; a pod is in at most one queue, and once
+	retries chan string   // the same for pods whose last inspection failed
+	relist  chan struct{} // requests a relist now; holds one request
 }
 
-// pod is what is known of one pod.
+// pod is the state of one pod.
 type pod struct {
-	last          *journaletv1.PodObserved // the last one told; never changed, only replaced
-	failed        bool                     // its last look failed
-	queued        bool                     // it stands in a queue
-	inspecting    bool                     // a looker has it
-	requeue       bool                     // a hint came while a looker had it
-	expected      bool                     // what the next look sees is told, even if it is nothing new
-	ignoreEvents  bool                     // the runtime's events about it are no reason to look
-	newestIntents map[string]string        // the newest start by container, as Starts tells it
+	last          *journaletv1.PodObserved // the last one reported; never changed, only replaced
+	failed        bool                     // its last inspection failed
+	queued        bool                     // it is in a queue
+	inspecting    bool                     // an inspection is under way
+	requeue       bool                     // a hint came during the inspection
+	expected      bool                     // the next inspection is reported, even without a change
+	ignoreEvents  bool                     // the runtime's events do not trigger inspections
+	newestIntents map[string]string        // by container, from RegisterStart
 }
 
-// New makes a PLEG that does nothing before Run.
+// New returns a PLEG. It does nothing before Run.
 func New(opts Options) *PLEG {
 	if opts.Conn == nil || opts.AgentID == "" || opts.Sink == nil {
 		panic("pleg: Options needs Conn, AgentID and Sink")
 	}
-	orDefault(&opts.Relist, RelistWithEvents)
-	orDefault(&opts.RelistWithoutEvents, min(RelistWithoutEvents, opts.Relist))
-	orDefault(&opts.RelistTimeout, RelistTimeout)
-	orDefault(&opts.InspectTimeout, InspectTimeout)
-	orDefault(&opts.PodLogDir, cri.DefaultPodLogDir)
-	if opts.Clock == nil {
-		opts.Clock = cri.RealClock{}
-	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Relist = cmp.Or(opts.Relist, RelistWithEvents)
+	opts.RelistWithoutEvents = cmp.Or(opts.RelistWithoutEvents, min(RelistWithoutEvents, opts.Relist))
+	opts.RelistTimeout = cmp.Or(opts.RelistTimeout, RelistTimeout)
+	opts.InspectTimeout = cmp.Or(opts.InspectTimeout, InspectTimeout)
+	opts.PodLogDir = cmp.Or(opts.PodLogDir, cri.DefaultPodLogDir)
+	opts.Clock = cmp.Or[cri.Clock](opts.Clock, cri.RealClock{})
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	return &PLEG{
-		opts: opts, log: opts.Log, clock: opts.Clock, stamps: NewStamps(opts.Clock.Now), rt: runtimeapi.NewRuntimeServiceClient(opts.Conn),
+		opts: opts, log: opts.Log, clock: opts.Clock, stamps: NewStamps(opts.Clock.Now),
+		rt:   runtimeapi.NewRuntimeServiceClient(opts.Conn),
 		pods: map[string]*pod{}, uidOf: map[string]string{},
 		queue: make(chan string, maxQueued), retries: make(chan string, maxQueued), relist: make(chan struct{}, 1),
 	}
 }
 
-func orDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
-}
-
-// Seed tells what the journal knows already, before Run. What the runtime shows alike is not told again; a seeded pod
-// of which it shows nothing any more gets an empty observation.
+// Seed adds the journal's last observations, before Run. An equal observation is not reported again. A seeded pod
+// without objects on the runtime gets an empty observation.
 func (p *PLEG) Seed(obs []*journaletv1.PodObserved) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,17 +124,16 @@ func (p *PLEG) Seed(obs []*journaletv1.PodObserved) {
 	}
 }
 
-// Expect has what the next look at a pod that is not under way yet shows be told, even if that is nothing, or nothing new:
-// what the journal knows of the pod is not certain. Before Run it is for pods that Seed was not given.
+// Expect makes PLEG report the next inspection of a pod that is not under way yet, even if it is empty or unchanged,
+// because the journal's state of the pod is uncertain. Before Run it is for pods that are not seeded.
 func (p *PLEG) Expect(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.entry(uid)
-	s.expected = true
+	p.entry(uid).expected = true
 }
 
-// RegisterStart tells, before it is made, of the intent that a container's next instance is made for; before Run, of the newest
-// instances of pods that Seed was not given. Of an instance that was made for another one a look tells what it may use.
+// RegisterStart registers the intent that is about to create a container's next instance; before Run, the newest
+// intents of pods that are not seeded. Resources are reported only for instances of other intents.
 func (p *PLEG) RegisterStart(uid, container, intent string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +144,7 @@ func (p *PLEG) RegisterStart(uid, container, intent string) {
 	s.newestIntents[container] = intent
 }
 
-// isNewestStart tells whether a container was made for the newest intent that Starts told of.
+// isNewestStart reports whether the newest registered intent created a container.
 func (p *PLEG) isNewestStart(uid, container, intent string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,11 +152,12 @@ func (p *PLEG) isNewestStart(uid, container, intent string) bool {
 	return s != nil && s.newestIntents[container] == intent && intent != ""
 }
 
-// CallEnded is called once for each call on the runtime whose outcome is known, before that is recorded and before Expect and Hint: looks
-// that begin from now on come after it, and others do not. The record is to have the time at; ended is CallFinished.ended_at.
+// CallEnded is called once for each call whose outcome is known, before the outcome is recorded and before Expect and
+// Hint: only inspections that begin from now on come after the call. The record gets the time at; ended is
+// CallFinished.ended_at.
 func (p *PLEG) CallEnded() (at time.Time, ended *timestamppb.Timestamp) { return p.stamps.CallEnded() }
 
-// Hint asks for a look at this pod soon. It never blocks; hints for one pod that are not yet served are one.
+// Hint requests an inspection of this pod soon. It never blocks. Several hints for a pod that waits count once.
 func (p *PLEG) Hint(uid string) {
 	if uid == "" {
 		return
@@ -183,7 +174,7 @@ func (p *PLEG) Hint(uid string) {
 	}
 }
 
-// entry is what is known of a pod, from now on something; p.mu is held.
+// entry returns the state of a pod, new if there is none; p.mu is held.
 func (p *PLEG) entry(uid string) *pod {
 	s := p.pods[uid]
 	if s == nil {
@@ -193,8 +184,8 @@ func (p *PLEG) entry(uid string) *pod {
 	return s
 }
 
-// IgnoreEvents makes the runtime's events about a pod no reason to look at it any more: it is being taken down, step by step and
-// by calls whose outcomes tell, and each step would be worth a look otherwise. Hints and relists still are.
+// IgnoreEvents stops inspections of a pod by the runtime's events: while the pod is torn down, each call would cause
+// one, and the outcomes of the calls suffice. Hints and relists still cause inspections.
 func (p *PLEG) IgnoreEvents(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,7 +205,7 @@ func (p *PLEG) HintByEvent(uid string) {
 	}
 }
 
-// enqueue puts a pod up for a look; p.mu is held. A full queue means a storm, in which the relist is the better way.
+// enqueue queues a pod for inspection; p.mu is held. If the queue is full, the relist finds the change.
 func (p *PLEG) enqueue(uid string, s *pod) {
 	queue := p.queue
 	if s.failed {
@@ -228,7 +219,8 @@ func (p *PLEG) enqueue(uid string, s *pod) {
 	}
 }
 
-// Forget drops what is known of a pod that is gone for good; until then its last, empty observation is kept. Should the runtime still show it, it is told as new.
+// Forget drops the state of a removed pod; until then its last, empty observation is kept. Objects that the runtime
+// still has are reported as a new pod.
 func (p *PLEG) Forget(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,14 +233,14 @@ func (p *PLEG) Forget(uid string) {
 	p.drop(uid, s)
 }
 
-// drop forgets a pod of which nothing is known and nothing is under way; p.mu is held.
+// drop deletes a pod without state and without an inspection under way or queued; p.mu is held.
 func (p *PLEG) drop(uid string, s *pod) {
 	if s.last == nil && !s.queued && !s.inspecting && !s.expected && s.newestIntents == nil {
 		delete(p.pods, uid)
 	}
 }
 
-// Healthy tells whether relists get through.
+// Healthy returns an error if the last successful relist is older than Threshold.
 func (p *PLEG) Healthy() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,13 +248,13 @@ func (p *PLEG) Healthy() error {
 		return errors.New("PLEG has not begun to relist")
 	}
 	if age := p.clock.Now().Sub(p.relisted); age > Threshold {
-		return fmt.Errorf("PLEG is not healthy: pleg was last seen active %s ago; threshold is %s; see whether the container runtime answers",
-			age.Round(time.Second), Threshold)
+		return fmt.Errorf("PLEG is not healthy: pleg was last seen active %s ago; threshold is %s; "+
+			"check whether the container runtime responds", age.Round(time.Second), Threshold)
 	}
 	return nil
 }
 
-// Run watches until ctx ends, and returns its error when all that it started has ended.
+// Run watches until ctx ends, and returns its error when all its goroutines have ended.
 func (p *PLEG) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.relisted = p.clock.Now()
@@ -280,13 +272,13 @@ func (p *PLEG) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// relistLoop relists at once, then by the period, and when asked to.
+// relistLoop relists at once, then by the period, and on request.
 func (p *PLEG) relistLoop(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		err := p.Relist(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			p.log.Warn("relist failed; trying again by the period", "error", err)
+			p.log.Warn("relist failed; retrying after the period", "error", err)
 		}
 		if err == nil && failing {
 			p.log.Info("relist works again")
@@ -309,7 +301,7 @@ func (p *PLEG) relistLoop(ctx context.Context) {
 	}
 }
 
-// relistNow asks for a relist before its time.
+// relistNow requests a relist before the period ends.
 func (p *PLEG) relistNow() {
 	select {
 	case p.relist <- struct{}{}:
@@ -317,8 +309,8 @@ func (p *PLEG) relistNow() {
 	}
 }
 
-// Relist lists everything and puts up for a look every pod of which something new, changed or gone shows. The list itself is never
-// told: a look that began later is on its way to the same pod. Run calls it by the period.
+// Relist lists all objects and queues every pod with a new, changed or removed object for inspection. The list itself
+// is never reported, because a later inspection of the same pod may be under way. Run calls Relist by the period.
 func (p *PLEG) Relist(ctx context.Context) error {
 	began := p.clock.Now()
 	listing, cancel := cri.WithTimeout(ctx, p.clock, p.opts.RelistTimeout)
@@ -348,7 +340,7 @@ func (p *PLEG) Relist(ctx context.Context) error {
 		switch {
 		case s.queued || l.same(s.last) && !s.expected:
 		case s.inspecting:
-			s.requeue = true // its list may be older than this one
+			s.requeue = true // the inspection's list may be older than this one
 		default:
 			p.enqueue(uid, s)
 		}
@@ -368,8 +360,8 @@ func (p *PLEG) inspectLoop(ctx context.Context, queue <-chan string) {
 	}
 }
 
-// Next takes a pod out of the queue, or out of that of pods whose last inspection failed, and returns its inspection; nil: none waits.
-// It is for a caller that has no goroutines for Run. Inspections of several pods may run at once.
+// Next takes a pod from the queue, or from that of pods whose last inspection failed, and returns its inspection; nil
+// if none waits. It is for a caller without goroutines for Run. Inspections of several pods may run at once.
 func (p *PLEG) Next(failed bool) (inspect func(context.Context)) {
 	queue := p.queue
 	if failed {
@@ -391,7 +383,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	s.expected = false
 	p.mu.Unlock()
 
-	// Whoever expects this look has told so before it is given its stamp.
+	// The stamp is taken after expected is read, so an expected inspection has a later stamp than the call to Expect.
 	began := p.stamps.InspectionBegan()
 	now, err := p.inspect(ctx, uid, began, last)
 	if err == nil && now == nil && owed {
@@ -401,23 +393,23 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	}
 	if err == nil && now != nil {
 		if err = p.opts.Sink(ctx, now); err != nil {
-			err = fmt.Errorf("tell what pod %s shows: %w", uid, err)
+			err = fmt.Errorf("report the observation of pod %s: %w", uid, err)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		p.log.Warn("look at a pod failed; the next relist looks again", "pod", uid, "error", err)
+		p.log.Warn("inspection of a pod failed; the next relist retries it", "pod", uid, "error", err)
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.inspecting, s.failed = false, err != nil
 	s.expected = s.expected || owed && err != nil
-	// Forgotten meanwhile: what was told is told, but the pod's next observation stands alone.
+	// If Forget was called meanwhile, the report stays, and the pod's next observation is that of a new pod.
 	forgotten := s.last != last
 	if err == nil && now != nil && !forgotten {
 		p.remember(now)
 	}
-	again := s.requeue && err == nil // after a failure the relist comes back to it
+	again := s.requeue && err == nil // after a failure the relist queues it
 	s.requeue = false
 	if again {
 		p.enqueue(uid, s)
@@ -426,7 +418,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.drop(uid, s)
 }
 
-// remember replaces what is known of a pod; p.mu is held.
+// remember replaces the last observation of a pod; p.mu is held.
 func (p *PLEG) remember(o *journaletv1.PodObserved) {
 	s := p.entry(o.GetUid())
 	p.unindex(s.last)

@@ -28,7 +28,7 @@ const (
 	agent   = "agent-1"
 )
 
-// clock makes a manual clock fit the drivers.
+// clock adapts a manual clock to the drivers.
 type clock struct{ *sim.ManualClock }
 
 func (c clock) AfterFunc(d time.Duration, f func()) func() bool {
@@ -43,14 +43,15 @@ type rig struct {
 	conn    *grpc.ClientConn
 	clock   clock
 	pleg    *pleg.PLEG
-	told    chan *journaletv1.PodObserved
-	lists   chan struct{} // a relist has begun
+	// observed receives the reported observations.
+	observed chan *journaletv1.PodObserved
+	lists    chan struct{} // a relist has begun
 }
 
-// newRig makes a PLEG whose relists come only when the test turns the clock.
+// newRig returns a PLEG that relists only when the test advances the clock.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), told: make(chan *journaletv1.PodObserved, 100)}
+	r := &rig{t: t, dir: t.TempDir(), observed: make(chan *journaletv1.PodObserved, 100)}
 	r.lists = make(chan struct{}, 1)
 	r.clock = clock{sim.NewManualClock(time.Unix(1_000_000, 0))}
 	r.runtime = sim.New(sim.Options{
@@ -75,7 +76,7 @@ func newRig(t *testing.T) *rig {
 		return false
 	}})
 	r.conn, r.rt = conn, runtimeapi.NewRuntimeServiceClient(conn)
-	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.told <- o; return nil })
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.observed <- o; return nil })
 	return r
 }
 
@@ -98,7 +99,8 @@ func (r *rig) run() (stop func()) {
 	return stop
 }
 
-// relist turns the clock until a relist begins. It turns more than once, because no event tells that the timer is set.
+// relist advances the clock until a relist begins. It advances it repeatedly, because no event signals that the timer
+// is set.
 func (r *rig) relist() {
 	r.t.Helper()
 	select {
@@ -119,15 +121,15 @@ func (r *rig) relist() {
 func (r *rig) next() *journaletv1.PodObserved {
 	r.t.Helper()
 	select {
-	case o := <-r.told:
+	case o := <-r.observed:
 		return o
 	case <-time.After(10 * time.Second):
-		r.t.Fatal("nothing told")
+		r.t.Fatal("nothing was reported")
 		return nil
 	}
 }
 
-// until takes observations until one shows what is wanted.
+// until returns the first observation that is ok.
 func (r *rig) until(what string, ok func(*journaletv1.PodObserved) bool) *journaletv1.PodObserved {
 	r.t.Helper()
 	for {
@@ -156,12 +158,15 @@ func must[T any](t *testing.T) func(T, error) T {
 func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig)) (sandbox, container string) {
 	r.t.Helper()
 	ctx := context.Background()
-	labels := map[string]string{cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: "name-of-" + uid}
-	annotations := map[string]string{cri.AnnotationIntent: "i-" + uid, cri.AnnotationAgent: owner,
-		cri.AnnotationHash: "cafe"}
+	labels := map[string]string{
+		cri.LabelPodUID: uid, cri.LabelPodNamespace: "default", cri.LabelPodName: "name-of-" + uid,
+	}
+	annotations := map[string]string{
+		cri.AnnotationIntent: "i-" + uid, cri.AnnotationAgent: owner, cri.AnnotationHash: "cafe",
+	}
 	sc := &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid}, Labels: labels,
-		Annotations:  annotations,
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid},
+		Labels:   labels, Annotations: annotations,
 		LogDirectory: filepath.Join(r.dir, "logs"), Linux: &runtimeapi.LinuxPodSandboxConfig{},
 	}
 	sandbox = must[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(ctx,
@@ -189,7 +194,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	o := r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
 	s, c := o.GetSandboxes()[0], o.GetContainers()[0]
 	if o.GetPodNamespace() != "default" || o.GetPodName() != "name-of-u1" {
-		t.Errorf("in its first look it is called %s/%s", o.GetPodNamespace(), o.GetPodName())
+		t.Errorf("the first observation has the name %s/%s", o.GetPodNamespace(), o.GetPodName())
 	}
 	if o.GetUid() != "u1" || s.GetId() != sandbox || s.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY ||
 		len(s.GetIps()) == 0 || s.GetIntentId() != "i-u1" {
@@ -206,7 +211,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	o = r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED))
 	c = o.GetContainers()[0]
 	if o.GetPodName() != "" {
-		t.Error("a later look tells its name again")
+		t.Error("a later observation has the name again")
 	}
 	if c.GetExitCode() != 7 || c.GetFinishedAt() == nil || c.GetReason() == "" {
 		t.Errorf("container %v", c)
@@ -217,7 +222,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	last := r.until("gone",
 		func(o *journaletv1.PodObserved) bool { return len(o.GetSandboxes())+len(o.GetContainers()) == 0 })
 	if last.GetUid() != "u1" {
-		t.Errorf("told of %s", last.GetUid())
+		t.Errorf("observation of %s", last.GetUid())
 	}
 	for range 3 {
 		r.relist()
@@ -225,8 +230,8 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	if err := r.pleg.Healthy(); err != nil {
 		t.Error(err)
 	}
-	if len(r.told) != 0 {
-		t.Errorf("told %v", <-r.told)
+	if len(r.observed) != 0 {
+		t.Errorf("reported %v", <-r.observed)
 	}
 }
 
@@ -237,10 +242,10 @@ func TestEventTriggersInspection(t *testing.T) {
 		if tries == 1000 {
 			t.Fatal("no event stream")
 		}
-		<-time.After(time.Millisecond) // the simulated runtime does not tell when a stream opens
+		<-time.After(time.Millisecond) // the simulated runtime does not signal an open stream
 	}
 	_, container := r.start("u1", agent, nil)
-	r.pleg.Hint("u1") // as the end of the agent's call is; that something was started is no reason to look
+	r.pleg.Hint("u1") // as at the end of the agent's call; the event of a start does not trigger an inspection
 	r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
 	if err := r.runtime.Kill(container, 1); err != nil {
 		t.Fatal(err)
@@ -275,23 +280,23 @@ func TestSeededObservationIsNotReportedAgain(t *testing.T) {
 	gone := &journaletv1.PodObserved{Uid: "gone", ObservedAt: known.GetObservedAt(),
 		Containers: []*journaletv1.ContainerObservation{{Id: "c", Name: "main"}}}
 	buried := &journaletv1.PodObserved{Uid: "buried", ObservedAt: known.GetObservedAt()}
-	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.told <- o; return nil })
+	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.observed <- o; return nil })
 	r.pleg.Seed([]*journaletv1.PodObserved{proto.Clone(known).(*journaletv1.PodObserved), gone, buried})
 	r.runtime.ResetCalls()
 	r.run()
 	o := r.next()
 	if o.GetUid() != "gone" || len(o.GetContainers()) != 0 || o.GetObservedAt() == nil {
-		t.Errorf("told %v", o)
+		t.Errorf("reported %v", o)
 	}
-	r.pleg.Hint("u1") // even a look at it has nothing to tell
+	r.pleg.Hint("u1") // its inspection finds nothing new
 	r.pleg.Hint("buried")
 	r.relist()
 	r.relist()
-	if len(r.told) != 0 {
-		t.Errorf("told %v", <-r.told)
+	if len(r.observed) != 0 {
+		t.Errorf("reported %v", <-r.observed)
 	}
 	if n := r.runtime.Calls()["ContainerStatus"]; n != 0 {
-		t.Errorf("%d statuses of what is known", n)
+		t.Errorf("%d status calls for seeded objects", n)
 	}
 }
 
@@ -300,7 +305,7 @@ func TestExpectedInspectionIsReportedUnchanged(t *testing.T) {
 	r.start("u1", agent, nil)
 	r.run()
 	first := r.next()
-	// As after a start whose container the runtime has forgotten by the time it is looked for.
+	// As after a start whose container is gone at the inspection.
 	r.pleg.Expect("u1")
 	r.pleg.Hint("u1")
 	again := r.next()
@@ -308,13 +313,13 @@ func TestExpectedInspectionIsReportedUnchanged(t *testing.T) {
 		t.Errorf("observed at %v, after %v", again.GetObservedAt().AsTime(), first.GetObservedAt().AsTime())
 	}
 	if len(again.GetContainers()) != 1 || !proto.Equal(again.GetContainers()[0], first.GetContainers()[0]) {
-		t.Errorf("told %v, after %v", again, first)
+		t.Errorf("reported %v, after %v", again, first)
 	}
 	r.pleg.Hint("u1")
 	r.relist()
 	r.relist()
-	if len(r.told) != 0 {
-		t.Errorf("told %v", <-r.told)
+	if len(r.observed) != 0 {
+		t.Errorf("reported %v", <-r.observed)
 	}
 }
 
@@ -324,22 +329,23 @@ func TestExpectedEmptyInspectionIsReportedOnce(t *testing.T) {
 	r.pleg.Expect("u1")
 	r.pleg.Expect("nothing")
 	r.run()
-	told := map[string]*journaletv1.PodObserved{}
-	for len(told) < 2 {
+	observed := map[string]*journaletv1.PodObserved{}
+	for len(observed) < 2 {
 		o := r.next()
-		told[o.GetUid()] = o
+		observed[o.GetUid()] = o
 	}
-	if o := told["nothing"]; o == nil || o.GetObservedAt() == nil || len(o.GetSandboxes())+len(o.GetContainers()) != 0 {
-		t.Errorf("told %v", o)
+	if o := observed["nothing"]; o == nil || o.GetObservedAt() == nil ||
+		len(o.GetSandboxes())+len(o.GetContainers()) != 0 {
+		t.Errorf("reported %v", o)
 	}
-	if o := told["u1"]; len(o.GetContainers()) != 1 {
-		t.Errorf("told %v", o)
+	if o := observed["u1"]; len(o.GetContainers()) != 1 {
+		t.Errorf("reported %v", o)
 	}
 	r.pleg.Hint("nothing")
 	r.relist()
 	r.relist()
-	if len(r.told) != 0 {
-		t.Errorf("told again: %v", <-r.told)
+	if len(r.observed) != 0 {
+		t.Errorf("reported again: %v", <-r.observed)
 	}
 }
 
@@ -352,7 +358,7 @@ func TestIdleRelistIsTwoCalls(t *testing.T) {
 	for range 5 {
 		r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
 	}
-	r.relist() // its end is seen by the begin of the next
+	r.relist() // it has ended when the next one begins
 	r.relist()
 	r.runtime.ResetCalls()
 	for range 4 {
@@ -393,11 +399,11 @@ func TestHangingPodDelaysNoOther(t *testing.T) {
 		r.relist()
 		for done := false; !done; {
 			select {
-			case o := <-r.told:
+			case o := <-r.observed:
 				if shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING)(o) {
 					seen[o.GetUid()] = true
 				}
-			case <-time.After(10 * time.Millisecond): // no event tells that a look has found nothing
+			case <-time.After(10 * time.Millisecond): // no event signals an inspection without a change
 				done = true
 			}
 		}
@@ -422,14 +428,14 @@ func TestFailedReportIsRepeated(t *testing.T) {
 	r.relist()
 	second := <-tries
 	if first.GetUid() != "u1" || second.GetUid() != "u1" {
-		t.Errorf("told %v, %v", first, second)
+		t.Errorf("reported %v, %v", first, second)
 	}
 }
 
 func TestFailingRelistIsUnhealthy(t *testing.T) {
 	r := newRig(t)
 	if r.pleg.Healthy() == nil {
-		t.Error("healthy before it runs")
+		t.Error("healthy before Run")
 	}
 	r.runtime.Inject(sim.Fault{Method: "ListPodSandbox", Err: status.Error(codes.Unknown, "broken")})
 	r.run()
@@ -503,15 +509,15 @@ func TestResourcesAreReportedOfContainersOfUnknownIntents(t *testing.T) {
 	}
 	want := &journaletv1.Resources{CpuRequestMillis: 200, CpuLimitMillis: 300, MemoryLimitBytes: 64 << 20}
 	if !proto.Equal(got["found"], want) {
-		t.Errorf("of the one that was found it tells %v, want %v", got["found"], want)
+		t.Errorf("resources of a container of an unknown intent: %v, want %v", got["found"], want)
 	}
 	if got["known"] != nil || got["silent"] != nil {
-		t.Errorf("it tells %v of one that a call of this journal made, and %v of one of which the runtime shows nothing",
+		t.Errorf("resources of a container of a registered intent: %v, and without resources on the runtime: %v; want none",
 			got["known"], got["silent"])
 	}
 	r.pleg.Forget("known")
 	r.relist()
 	if o := r.next(); o.GetUid() != "known" || !proto.Equal(o.GetContainers()[0].GetResources(), want) {
-		t.Errorf("after the pod was forgotten it tells %v", o)
+		t.Errorf("after Forget: %v", o)
 	}
 }

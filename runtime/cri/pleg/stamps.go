@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Stamps put the looks and the ends of calls of one run of the agent in order (ADR 022). Each is given the time of day, or, where
-// that is not after everything that was given before, a nanosecond more than the newest. So of a look and a call the one with the
-// greater stamp came later, whatever becomes of the clock. Stamps of two runs do not compare.
+// Stamps order the inspections and the ends of calls of one run of the agent (ADR 022). A stamp is the time of day, or,
+// if that is not after the last stamp, the last stamp plus a nanosecond. So of an inspection and a call, the one with
+// the greater stamp came later, even if the clock was set. Stamps of two runs do not compare.
 type Stamps struct {
 	now func() time.Time
 
@@ -17,17 +17,17 @@ type Stamps struct {
 	last time.Time
 }
 
-// NewStamps makes stamps from a clock that tells the time of day.
+// NewStamps returns stamps from a clock of the time of day.
 func NewStamps(now func() time.Time) *Stamps { return &Stamps{now: now} }
 
-// InspectionBegan is the stamp of a look that begins now. Call it before anything is asked of the runtime.
+// InspectionBegan returns the stamp of an inspection that begins now. Call it before the first call to the runtime.
 func (s *Stamps) InspectionBegan() *timestamppb.Timestamp {
 	_, stamp := s.next()
 	return timestamppb.New(stamp)
 }
 
-// CallEnded is called when the outcome of a call is known and not recorded yet. The record is to have the time at; ended is the stamp, nil
-// where at is it.
+// CallEnded is called when the outcome of a call is known and not yet recorded. The record gets the time at; ended is
+// the stamp, nil if it equals at.
 func (s *Stamps) CallEnded() (at time.Time, ended *timestamppb.Timestamp) {
 	at, stamp := s.next()
 	if stamp.Equal(at) {
@@ -39,7 +39,7 @@ func (s *Stamps) CallEnded() (at time.Time, ended *timestamppb.Timestamp) {
 func (s *Stamps) next() (at, stamp time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Without its monotonic part: with it two times would compare as if nobody had set the clock.
+	// Round removes the monotonic part, with which two times would compare as if the clock was never set.
 	at = s.now().Round(0)
 	if stamp = at; !stamp.After(s.last) {
 		stamp = s.last.Add(1)

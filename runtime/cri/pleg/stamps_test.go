@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// TestStampsOrderInspectionsAndCallsWithoutClock: a look that began after a call ended has the greater stamp, and one that began
-// before it the smaller one, wherever the clock is set in between.
+// TestStampsOrderInspectionsAndCallsWithoutClock: an inspection that began after a call ended has a greater stamp, and
+// one that began before a smaller one, even if the clock is set in between.
 func TestStampsOrderInspectionsAndCallsWithoutClock(t *testing.T) {
 	wall := time.Unix(100, 0)
 	s := NewStamps(func() time.Time { return wall })
 	ended := func() time.Time {
 		at, ended := s.CallEnded()
 		if !at.Equal(wall) {
-			t.Errorf("the record's time is %s, and it is %s", at, wall)
+			t.Errorf("the record's time is %s, and the clock's %s", at, wall)
 		}
 		if ended != nil {
 			return ended.AsTime()
@@ -32,11 +32,11 @@ func TestStampsOrderInspectionsAndCallsWithoutClock(t *testing.T) {
 		}
 	}
 	if newest := all[len(all)-1]; newest.Sub(wall) > time.Microsecond {
-		t.Errorf("the newest stamp is %s, and the clock has caught up: %s", newest, wall)
+		t.Errorf("the newest stamp is %s after the clock caught up: %s", newest, wall)
 	}
 }
 
-// TestOutcomeHasStampOnlyIfClockIsNotAhead: usually the record's own time says it, and the stamp costs nothing.
+// TestOutcomeHasStampOnlyIfClockIsNotAhead: usually the record's own time is the stamp, which then costs no bytes.
 func TestOutcomeHasStampOnlyIfClockIsNotAhead(t *testing.T) {
 	wall := time.Unix(100, 0)
 	s := NewStamps(func() time.Time { return wall })
@@ -58,8 +58,8 @@ func TestOutcomeHasStampOnlyIfClockIsNotAhead(t *testing.T) {
 	}
 }
 
-// TestStampsCompareTimeOfDay: two readings of the real clock compare by their monotonic parts, which nobody sets; in the journal
-// they have none.
+// TestStampsCompareTimeOfDay: two readings of the real clock compare by their monotonic parts, which setting the clock
+// does not change; in the journal they have none.
 func TestStampsCompareTimeOfDay(t *testing.T) {
 	s := NewStamps(time.Now)
 	s.InspectionBegan()
@@ -71,7 +71,7 @@ func TestStampsCompareTimeOfDay(t *testing.T) {
 	}
 }
 
-// TestStampsAreUnique, given on several goroutines.
+// TestStampsAreUnique: several goroutines get no equal stamps.
 func TestStampsAreUnique(t *testing.T) {
 	s := NewStamps(func() time.Time { return time.Unix(1, 0) })
 	var mu sync.Mutex
@@ -83,7 +83,7 @@ func TestStampsAreUnique(t *testing.T) {
 				at := s.InspectionBegan().AsTime()
 				mu.Lock()
 				if seen[at] {
-					t.Errorf("%s was given twice", at)
+					t.Errorf("duplicate stamp %s", at)
 				}
 				seen[at] = true
 				mu.Unlock()
