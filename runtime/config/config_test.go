@@ -71,17 +71,17 @@ func TestEveryFieldOfTheAPIIsClassified(t *testing.T) {
 	}
 	for name := range inType {
 		if f, ok := fields[name]; !ok || (f.ignored == "") == (f.apply == nil) {
-			t.Errorf("%s: not classified as either honoured or ignored", name)
+			t.Errorf("%s: want it either applied or ignored", name)
 		}
 	}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	Defaults().AddFlags(fs)
 	for name, f := range fields {
 		if !inType[name] {
-			t.Errorf("%s: is no field of the API", name)
+			t.Errorf("%s: not a field of the API", name)
 		}
 		if f.flag != "" && fs.Lookup(f.flag) == nil {
-			t.Errorf("%s: there is no flag --%s", name, f.flag)
+			t.Errorf("%s: no flag --%s", name, f.flag)
 		}
 		if _, err := decodeField(f.def, name, nil); err != nil {
 			t.Error(err)
@@ -100,12 +100,13 @@ func TestDefaultsAreValidAndExplicitDefaultsGiveNoWarning(t *testing.T) {
 			text += name + ": " + f.def + "\n"
 		}
 	}
-	if _, problems = mustLoad(t, "--config", write(t, filepath.Join(t.TempDir(), "config.yaml"), text)); len(problems) > 0 {
+	if _, problems = mustLoad(t, "--config",
+		write(t, filepath.Join(t.TempDir(), "config.yaml"), text)); len(problems) > 0 {
 		t.Fatalf("warnings on defaults: %v", problems)
 	}
 }
 
-func TestAnExistingKubeletConfigurationLoads(t *testing.T) {
+func TestKubeletConfigurationLoads(t *testing.T) {
 	c, problems := mustLoad(t, "--config", "testdata/kubeadm.yaml")
 	if got, want := named(problems), []string{"authentication", "rotateCertificates"}; !slices.Equal(got, want) {
 		t.Errorf("warnings on %v, want %v", got, want)
@@ -118,7 +119,7 @@ func TestAnExistingKubeletConfigurationLoads(t *testing.T) {
 	}
 }
 
-func TestHonouredFieldsAreTaken(t *testing.T) {
+func TestSupportedFieldsAreApplied(t *testing.T) {
 	dir := t.TempDir()
 	c, problems := mustLoad(t, "--config", write(t, filepath.Join(dir, "c.yaml"), head+`
 staticPodPath: pods
@@ -141,7 +142,8 @@ logging: {verbosity: 3, format: json, vmodule: [{filePattern: a, verbosity: 2}]}
 `))
 	want := Defaults()
 	want.ConfigFile = c.ConfigFile
-	want.StaticPodPath, want.FileCheckFrequency, want.RuntimeRequestTimeout = filepath.Join(dir, "pods"), 5*time.Second, 3*time.Minute
+	want.StaticPodPath, want.FileCheckFrequency, want.RuntimeRequestTimeout = filepath.Join(dir, "pods"),
+		5*time.Second, 3*time.Minute
 	want.MaxPods, want.PodLogDir, want.ImageServiceEndpoint = 7, "/logs", DefaultEndpoint
 	want.RegistryPullQPS, want.RegistryBurst, want.MaxParallelImagePulls = 0, 3, 4
 	want.ResolvConf, want.HealthzPort, want.HealthzBindAddress, want.SeccompDefault = "", 0, "::1", true
@@ -159,9 +161,11 @@ logging: {verbosity: 3, format: json, vmodule: [{filePattern: a, verbosity: 2}]}
 
 func TestFlagsWinOverDropInsAndDropInsOverTheFile(t *testing.T) {
 	dir := t.TempDir()
-	file := write(t, filepath.Join(dir, "c.yaml"), head+"maxPods: 1\nclusterDomain: a\nclusterDNS: [10.0.0.1]\nsystemReserved: {cpu: \"1\", memory: 1Gi}\nseccompDefault: true\nlogging: {verbosity: 5}\n")
+	file := write(t, filepath.Join(dir, "c.yaml"), head+"maxPods: 1\nclusterDomain: a\nclusterDNS: [10.0.0.1]\n"+
+		"systemReserved: {cpu: \"1\", memory: 1Gi}\nseccompDefault: true\nlogging: {verbosity: 5}\n")
 	write(t, filepath.Join(dir, "d", "20.conf"), head+"maxPods: 3\nclusterDNS: [10.0.0.3]\n")
-	write(t, filepath.Join(dir, "d", "10.conf"), head+"maxPods: 2\nclusterDomain: b\nsystemReserved: {cpu: \"2\"}\nseccompDefault: null\n")
+	write(t, filepath.Join(dir, "d", "10.conf"),
+		head+"maxPods: 2\nclusterDomain: b\nsystemReserved: {cpu: \"2\"}\nseccompDefault: null\n")
 	write(t, filepath.Join(dir, "d", "30.yaml"), head+"maxPods: 9\n")
 	c, _ := mustLoad(t, "--config", file, "--config-dir", filepath.Join(dir, "d"), "--cluster-domain", "flag", "--v", "0")
 	if c.MaxPods != 3 || c.ClusterDomain != "flag" || !slices.Equal(c.ClusterDNS, []string{"10.0.0.3"}) ||
@@ -169,14 +173,16 @@ func TestFlagsWinOverDropInsAndDropInsOverTheFile(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	// A flag that repeats the default still wins.
-	if c, _ = mustLoad(t, "--config", file, "--max-pods", "110", "--pod-manifest-path", "/p"); c.MaxPods != 110 || c.StaticPodPath != "/p" {
+	if c, _ = mustLoad(t, "--config", file, "--max-pods", "110", "--pod-manifest-path", "/p"); c.MaxPods != 110 ||
+		c.StaticPodPath != "/p" {
 		t.Errorf("%+v", c)
 	}
 }
 
-func TestWhatIsNotCarriedOutIsNamedWithItsFile(t *testing.T) {
+func TestUnsupportedFieldsAreNamedWithTheirFile(t *testing.T) {
 	dir := t.TempDir()
-	file := write(t, filepath.Join(dir, "c.yaml"), head+"cpuManagerPolicy: static\nmaxPodz: 3\nlogging: {verbos: 1}\nstaticPodURLHeader: {Authorization: [Bearer-canary]}\nmaxPods: 1\nmaxPods: 2\n")
+	file := write(t, filepath.Join(dir, "c.yaml"), head+"cpuManagerPolicy: static\nmaxPodz: 3\nlogging: {verbos: 1}\n"+
+		"staticPodURLHeader: {Authorization: [Bearer-canary]}\nmaxPods: 1\nmaxPods: 2\n")
 	_, problems, err := load(t, "--config", file)
 	if err != nil {
 		t.Fatal(err)
@@ -187,8 +193,8 @@ func TestWhatIsNotCarriedOutIsNamedWithItsFile(t *testing.T) {
 	}
 	text := strings.Join(all, "\n")
 	for _, want := range []string{
-		file + ": cpuManagerPolicy: not carried out by this version, ignored",
-		file + ": maxPodz: unknown field", file + ": logging.verbos: unknown field", "twice",
+		file + ": cpuManagerPolicy: not supported yet, ignored",
+		file + ": maxPodz: unknown field", file + ": logging.verbos: unknown field", "duplicate",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -199,7 +205,7 @@ func TestWhatIsNotCarriedOutIsNamedWithItsFile(t *testing.T) {
 	}
 }
 
-func TestContradictionsAndValuesOutOfBoundsAreRefused(t *testing.T) {
+func TestContradictionsAndValuesOutOfBoundsAreRejected(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"pulls":       {"serializeImagePulls: true\nmaxParallelImagePulls: 2", "contradicts"},
 		"no pulls":    {"maxParallelImagePulls: 0", "maxParallelImagePulls"},
@@ -215,8 +221,8 @@ func TestContradictionsAndValuesOutOfBoundsAreRefused(t *testing.T) {
 		"reserved of": {"systemReserved: {gpu: \"1\"}", "gpu"},
 		"port":        {"healthzPort: 70000", "healthzPort"},
 		"format":      {"logging: {format: xml}", "logging.format"},
-		"kind":        {"kind: Pod", "write apiVersion"},
-		"syntax":      {"a: [", "not YAML"},
+		"kind":        {"kind: Pod", "want \"kubelet.config"},
+		"syntax":      {"a: [", "invalid YAML"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := head + c.text
@@ -235,7 +241,7 @@ func TestContradictionsAndValuesOutOfBoundsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
 		{"--journal-sync", "never"}, {"--cri-concurrency", "0"}, {"--hostname-override", "a_b"}, {"--node-ip", "127.0.0.1"},
 		{"--node-ip", "10.0.0.1,10.0.0.2"}, {"--node-labels", "a b=c"}, {"--bus-listen", "4222"}, {"--root-dir", "/"},
-		{"--static-pod-path", ""}, {"--config", "/no/such/file"}, {"--config-dir", "/no/such/folder"},
+		{"--static-pod-path", ""}, {"--config", "/no/such/file"}, {"--config-dir", "/no/such/dir"},
 		{"--static-pod-path", "/a", "--pod-manifest-path", "/b"},
 		{"--journal-retention-age", "1m"}, {"--journal-retention-age", "-1h"}, {"--journal-retention-bytes", "1Mi"},
 		{"--sandbox-seccomp-profile", "Unconfined"},
@@ -251,7 +257,7 @@ func TestContradictionsAndValuesOutOfBoundsAreRefused(t *testing.T) {
 	}
 }
 
-func TestRetentionIsAWeekOrTwoGibibytesUnlessTold(t *testing.T) {
+func TestRetentionDefaultsToAWeekOrTwoGibibytes(t *testing.T) {
 	for args, want := range map[string]bus.Retention{
 		"--v=0": {Age: 168 * time.Hour, Bytes: 2 << 30},
 		"--journal-retention-age=0 --journal-retention-bytes=0":     {},
@@ -264,17 +270,18 @@ func TestRetentionIsAWeekOrTwoGibibytesUnlessTold(t *testing.T) {
 	}
 }
 
-func TestProfilingIsOffUnlessAskedFor(t *testing.T) {
-	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+"enableProfilingHandler: true\nenableContentionProfiling: true\n")
+func TestProfilingIsOffByDefault(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "c.yaml"),
+		head+"enableProfilingHandler: true\nenableContentionProfiling: true\n")
 	if c, _ := mustLoad(t, "--config", file); c.Profiling {
-		t.Error("profiles are served though nobody asked for them")
+		t.Error("profiling is on by default")
 	}
 	if c, _ := mustLoad(t, "--profiling"); !c.Profiling {
 		t.Error("--profiling does nothing")
 	}
 }
 
-func TestSerializedPullsAreOne(t *testing.T) {
+func TestSerializedPullsRunOneAtATime(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+"serializeImagePulls: true\n")
 	if c, _ := mustLoad(t, "--config", file); c.MaxParallelImagePulls != 1 {
 		t.Errorf("%d pulls", c.MaxParallelImagePulls)
@@ -298,45 +305,53 @@ func addr(t *testing.T, s string) net.Addr {
 	return n
 }
 
-func TestNodeFactsAreTheMachineWithoutWhatIsReserved(t *testing.T) {
+func TestAllocatableIsCapacityWithoutReservations(t *testing.T) {
 	c := Defaults()
-	c.RootDir = filepath.Join(t.TempDir(), "not", "made", "yet")
+	c.RootDir = filepath.Join(t.TempDir(), "does", "not", "exist")
 	c.SystemReserved = map[string]string{"cpu": "500m", "memory": "1Gi"}
 	c.KubeReserved = map[string]string{"cpu": "1", "ephemeral-storage": "1Mi"}
 	c.NodeLabels = map[string]string{"zone": "a"}
-	addrs := []net.Addr{addr(t, "127.0.0.1/8"), addr(t, "fe80::1/64"), addr(t, "2001:db8::1/64"), addr(t, "10.0.0.5/24"), addr(t, "10.0.0.6/24")}
+	var addrs []net.Addr
+	for _, s := range []string{"127.0.0.1/8", "fe80::1/64", "2001:db8::1/64", "10.0.0.5/24", "10.0.0.6/24"} {
+		addrs = append(addrs, addr(t, s))
+	}
 	f, err := c.nodeFacts(machine(t), "Host-1.Example", addrs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.NodeName != "host-1.example" || f.BootID != "b-1" || !slices.Equal(f.HostIPs, []string{"10.0.0.5", "2001:db8::1"}) ||
+	if f.NodeName != "host-1.example" || f.BootID != "b-1" ||
+		!slices.Equal(f.HostIPs, []string{"10.0.0.5", "2001:db8::1"}) ||
 		f.Labels["kubernetes.io/hostname"] != "host-1.example" || f.Labels["zone"] != "a" ||
 		f.Capacity.MilliCPU != 5000 || f.Allocatable.MilliCPU != 3500 || f.Allocatable.MemoryBytes != 3<<30 ||
-		f.Capacity.EphemeralStorageBytes-f.Allocatable.EphemeralStorageBytes != 1<<20 || f.Allocatable.EphemeralStorageBytes <= 0 {
+		f.Capacity.EphemeralStorageBytes-f.Allocatable.EphemeralStorageBytes != 1<<20 ||
+		f.Allocatable.EphemeralStorageBytes <= 0 {
 		t.Errorf("%+v", f)
 	}
 	c.NodeIP, c.HostnameOverride = "192.0.2.1", "Other"
-	if f, err = c.nodeFacts(machine(t), "bad_host", addrs); err != nil || f.NodeName != "other" || !slices.Equal(f.HostIPs, []string{"192.0.2.1"}) {
+	if f, err = c.nodeFacts(machine(t), "bad_host", addrs); err != nil || f.NodeName != "other" ||
+		!slices.Equal(f.HostIPs, []string{"192.0.2.1"}) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	c.SystemReserved["memory"] = "5Gi"
 	if _, err = c.nodeFacts(machine(t), "h", nil); err == nil {
-		t.Error("more is reserved than there is, and that is accepted")
+		t.Error("more reserved than the capacity was accepted")
 	}
 	c.HostnameOverride = ""
-	if _, err = c.nodeFacts(machine(t), "bad_host", nil); err == nil || !strings.Contains(err.Error(), "--hostname-override") {
+	if _, err = c.nodeFacts(machine(t), "bad_host", nil); err == nil ||
+		!strings.Contains(err.Error(), "--hostname-override") {
 		t.Errorf("bad host name: %v", err)
 	}
 }
 
-func TestThisMachineHasFacts(t *testing.T) {
+func TestNodeFactsOfThisMachine(t *testing.T) {
 	c := Defaults()
 	c.HostnameOverride = "n"
 	f, err := c.NodeFacts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.BootID == "" || f.Capacity.MilliCPU < 1000 || f.Capacity.MemoryBytes < 1<<20 || f.Capacity.EphemeralStorageBytes <= 0 {
+	if f.BootID == "" || f.Capacity.MilliCPU < 1000 || f.Capacity.MemoryBytes < 1<<20 ||
+		f.Capacity.EphemeralStorageBytes <= 0 {
 		t.Errorf("%+v", f)
 	}
 }

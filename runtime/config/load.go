@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	k8sjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -25,17 +24,17 @@ const (
 	maxFileBytes = 1 << 20
 	// maxDropIns bounds the drop-ins.
 	maxDropIns = 256
-	// dropInSuffix is the kubelet's; other files in the folder are left alone.
+	// dropInSuffix is the kubelet's; other files in the directory are ignored.
 	dropInSuffix = ".conf"
 
 	apiVersion = "kubelet.config.k8s.io/v1beta1"
 	apiKind    = "KubeletConfiguration"
 )
 
-// Load reads ConfigFile and the drop-ins in ConfigDir, and takes what no flag of flags was given for; flags may be nil.
-// What is not carried out is told as problems, in order of files and fields. An error names the file and what to change;
-// c is then of no use. Relative paths become absolute: those of a file are read from its folder, those of flags from
-// the working folder.
+// Load reads ConfigFile and the drop-ins in ConfigDir and applies the fields whose flags are not set; flags may be nil.
+// It returns problems for what is not supported, in the order of files and fields. An error names the file and what to
+// change, and leaves c unusable. Relative paths become absolute: those of a file against its directory, those of flags
+// against the working directory.
 func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 	given := func(name string) bool {
 		if flags == nil || name == "" {
@@ -44,7 +43,7 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 		return flags.Changed(name) || name == "static-pod-path" && flags.Changed("pod-manifest-path")
 	}
 	if flags != nil && flags.Changed("static-pod-path") && flags.Changed("pod-manifest-path") {
-		return nil, errors.New("--static-pod-path and --pod-manifest-path are two names of one setting; drop one of the two")
+		return nil, errors.New("--static-pod-path and --pod-manifest-path are the same setting; remove one of the two")
 	}
 	files, err := c.configFiles()
 	if err != nil {
@@ -59,14 +58,14 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 		}
 		problems = append(problems, p...)
 	}
-	ignored, err := c.take(&m, given)
+	ignored, err := c.apply(&m, given)
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range []*string{&c.RootDir, &c.StaticPodPath, &c.PodLogDir, &c.ContainerLogDir, &c.RuntimeClassPath} {
 		if *path != "" {
 			if *path, err = filepath.Abs(*path); err != nil {
-				return nil, fmt.Errorf("the working folder is gone, give absolute paths: %w", err)
+				return nil, fmt.Errorf("the working directory is gone, use absolute paths: %w", err)
 			}
 		}
 	}
@@ -89,7 +88,7 @@ func (c *Config) configFiles() ([]string, error) {
 		return out, nil
 	}
 	dropIns := 0
-	// Folders within are descended into, in lexical order, as the kubelet does.
+	// Subdirectories are included, in lexical order, as in the kubelet.
 	err := filepath.WalkDir(c.ConfigDir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -104,15 +103,15 @@ func (c *Config) configFiles() ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read --config-dir %s: %w; mend the folder, or drop the flag", c.ConfigDir, err)
+		return nil, fmt.Errorf("read --config-dir %s: %w; fix the directory, or remove the flag", c.ConfigDir, err)
 	}
 	return out, nil
 }
 
-// merged is what the files say together.
+// merged are the merged values of the files.
 type merged struct {
 	values map[string]any
-	from   map[string]string // by field: the file that said it last
+	from   map[string]string // by field: the last file that set it
 }
 
 // add merges one file over those before.
@@ -126,18 +125,19 @@ func (m *merged) add(path string) ([]Problem, error) {
 	if err != nil {
 		lenient, lenientErr := yaml.YAMLToJSON(data)
 		if lenientErr != nil {
-			return nil, fmt.Errorf("%s: not YAML: %w; mend it", path, lenientErr)
+			return nil, fmt.Errorf("%s: invalid YAML: %w", path, lenientErr)
 		}
 		text = lenient
-		problems = append(problems, Problem{File: path, Message: "a key is there twice, the last one counts: " + err.Error()})
+		problems = append(problems, Problem{File: path, Message: "duplicate key, the last one counts: " + err.Error()})
 	}
-	var typed kubeletconfig.KubeletConfiguration
+	var typed kubeletConfig
 	strict, err := k8sjson.UnmarshalStrict(text, &typed)
 	if err != nil {
-		return nil, fmt.Errorf("%s: does not fit a %s: %w; mend the value", path, apiKind, err)
+		return nil, fmt.Errorf("%s: not a valid %s: %w", path, apiKind, err)
 	}
 	if typed.APIVersion != apiVersion || typed.Kind != apiKind {
-		return nil, fmt.Errorf("%s: found apiVersion %q and kind %q; write apiVersion: %s and kind: %s", path, typed.APIVersion, typed.Kind, apiVersion, apiKind)
+		return nil, fmt.Errorf("%s: found apiVersion %q and kind %q, want %q and %q",
+			path, typed.APIVersion, typed.Kind, apiVersion, apiKind)
 	}
 	for _, e := range strict {
 		p := Problem{File: path, Message: "unknown field, ignored: check its spelling"}
@@ -146,7 +146,7 @@ func (m *merged) add(path string) ([]Problem, error) {
 			p.Field = fe.FieldPath()
 		}
 		if strings.Contains(e.Error(), "duplicate") {
-			p.Message = "is there twice, the last one counts"
+			p.Message = "duplicate field, the last one counts"
 		}
 		problems = append(problems, p)
 	}
@@ -154,7 +154,7 @@ func (m *merged) add(path string) ([]Problem, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(&values); err != nil {
-		return nil, fmt.Errorf("%s: not an object: %w; mend it", path, err)
+		return nil, fmt.Errorf("%s: not an object: %w", path, err)
 	}
 	for name := range values {
 		m.from[name] = path
@@ -163,7 +163,7 @@ func (m *merged) add(path string) ([]Problem, error) {
 	return problems, nil
 }
 
-// patch merges as the kubelet merges drop-ins: objects field by field, lists as a whole, null takes away (RFC 7386).
+// patch merges as the kubelet merges drop-ins: objects field by field, lists as a whole, null removes (RFC 7386).
 func patch(into, from map[string]any) {
 	for k, v := range from {
 		switch v := v.(type) {
@@ -198,14 +198,14 @@ func readBounded(path string) ([]byte, error) {
 	return data, nil
 }
 
-// take carries out what was merged, field by field.
-func (c *Config) take(m *merged, given func(string) bool) ([]Problem, error) {
+// apply applies the merged values, field by field.
+func (c *Config) apply(m *merged, given func(string) bool) ([]Problem, error) {
 	var problems []Problem
 	for _, name := range slices.Sorted(maps.Keys(m.values)) {
 		file := m.from[name]
 		f, known := fields[name]
 		if !known {
-			continue // told as unknown already
+			continue // already a problem of add
 		}
 		set, err := decodeField("", name, m.values[name])
 		if err != nil {
@@ -213,18 +213,18 @@ func (c *Config) take(m *merged, given func(string) bool) ([]Problem, error) {
 		}
 		switch {
 		case f.ignored != "":
-			usual, err := isDefault(f.def, name, m.values[name], set)
+			isDef, err := isDefault(f.def, name, m.values[name], set)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
-			if !usual {
+			if !isDef {
 				problems = append(problems, Problem{File: file, Field: name, Message: f.ignored})
 			}
 		case name == "logging":
 			problems = append(problems, c.applyLogging(set, file, given)...)
 		case fieldOf(set, name).IsZero() || given(f.flag):
 		default:
-			// The whole, since two fields may have to agree.
+			// All fields, since two may have to agree.
 			all, err := m.all()
 			if err != nil {
 				return nil, err
@@ -237,24 +237,24 @@ func (c *Config) take(m *merged, given func(string) bool) ([]Problem, error) {
 	return problems, nil
 }
 
-func (m *merged) all() (*kubeletconfig.KubeletConfiguration, error) {
+func (m *merged) all() (*kubeletConfig, error) {
 	data, err := json.Marshal(m.values)
 	if err != nil {
 		return nil, fmt.Errorf("merge the configuration: %w", err)
 	}
-	out := &kubeletconfig.KubeletConfiguration{}
+	out := &kubeletConfig{}
 	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(data, out); err != nil {
 		return nil, fmt.Errorf("merge the configuration: %w", err)
 	}
 	return out, nil
 }
 
-// decodeField gives a configuration in which only one field is set, over its default where there is one.
-func decodeField(def, name string, value any) (*kubeletconfig.KubeletConfiguration, error) {
-	out := &kubeletconfig.KubeletConfiguration{}
+// decodeField returns a configuration with only one field set, over its default if it has one.
+func decodeField(def, name string, value any) (*kubeletConfig, error) {
+	out := &kubeletConfig{}
 	if def != "" {
 		if err := k8sjson.UnmarshalCaseSensitivePreserveInts([]byte(`{"`+name+`":`+def+`}`), out); err != nil {
-			return nil, fmt.Errorf("%s: its default does not fit: %w; this is a bug of the agent", name, err)
+			return nil, fmt.Errorf("%s: invalid default: %w; this is a bug of the agent", name, err)
 		}
 	}
 	if value == nil {
@@ -265,22 +265,22 @@ func decodeField(def, name string, value any) (*kubeletconfig.KubeletConfigurati
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(data, out); err != nil {
-		return nil, fmt.Errorf("%s: %w; mend the value", name, err)
+		return nil, fmt.Errorf("%s: %w; fix the value", name, err)
 	}
 	return out, nil
 }
 
-// isDefault tells whether a field says nothing that would not be so without it. Tools write out every field, most as zero.
-func isDefault(def, name string, value any, set *kubeletconfig.KubeletConfiguration) (bool, error) {
+// isDefault reports whether a field has its default value. Tools write all fields, most of them as zero.
+func isDefault(def, name string, value any, set *kubeletConfig) (bool, error) {
 	if v := fieldOf(set, name); v.IsZero() || (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0 {
 		return true, nil
 	}
 	if def == "" {
-		// A pointer to zero is the zero value written out.
+		// A pointer to zero is an explicit zero value.
 		v := fieldOf(set, name)
 		return v.Kind() == reflect.Pointer && v.Elem().IsZero(), nil
 	}
-	usual, err := decodeField(def, name, nil)
+	byDefault, err := decodeField(def, name, nil)
 	if err != nil {
 		return false, err
 	}
@@ -288,10 +288,10 @@ func isDefault(def, name string, value any, set *kubeletconfig.KubeletConfigurat
 	if err != nil {
 		return false, err
 	}
-	return reflect.DeepEqual(fieldOf(usual, name).Interface(), fieldOf(over, name).Interface()), nil
+	return reflect.DeepEqual(fieldOf(byDefault, name).Interface(), fieldOf(over, name).Interface()), nil
 }
 
-// prune leaves out what an object writes out as empty, which means the default there too.
+// prune removes empty values from objects: there they mean the default, too.
 func prune(value any) any {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -306,8 +306,8 @@ func prune(value any) any {
 	return out
 }
 
-// fieldOf is the field with this JSON name.
-func fieldOf(k *kubeletconfig.KubeletConfiguration, name string) reflect.Value {
+// fieldOf returns the field with a JSON name.
+func fieldOf(k *kubeletConfig, name string) reflect.Value {
 	v := reflect.ValueOf(k).Elem()
 	for i := range v.NumField() {
 		if jsonName(v.Type().Field(i)) == name {
@@ -328,8 +328,8 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// applyLogging takes the two parts of the logging configuration that are honoured.
-func (c *Config) applyLogging(k *kubeletconfig.KubeletConfiguration, file string, given func(string) bool) []Problem {
+// applyLogging applies the two supported parts of the logging configuration.
+func (c *Config) applyLogging(k *kubeletConfig, file string, given func(string) bool) []Problem {
 	l := k.Logging
 	if l.Format != "" && !given("log-format") {
 		c.LogFormat = l.Format
@@ -339,9 +339,9 @@ func (c *Config) applyLogging(k *kubeletconfig.KubeletConfiguration, file string
 	}
 	var out []Problem
 	ignore := func(name string) {
-		out = append(out, Problem{File: file, Field: "logging." + name, Message: notYet})
+		out = append(out, Problem{File: file, Field: "logging." + name, Message: notSupported})
 	}
-	// Tools write the API's default out: 5 s, in nanoseconds.
+	// Tools write the API's default: 5 s, in nanoseconds.
 	if d := l.FlushFrequency.Duration.Duration; d != 0 && d != defaultFlush {
 		ignore("flushFrequency")
 	}

@@ -18,33 +18,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Capacity is what there is, or what pods may ask for in sum.
+// Capacity are resources of a node: all of them, or those allocatable to pods.
 type Capacity struct {
 	MilliCPU, MemoryBytes, EphemeralStorageBytes int64
-	// Pids are processes; 0: not known.
+	// Pids are processes; 0: unknown.
 	Pids int64
 }
 
-// NodeFacts is what the machine says, together with what was configured about it.
+// NodeFacts are the facts of the machine, combined with the configuration.
 type NodeFacts struct {
 	// NodeName is a DNS subdomain in lower case.
 	NodeName string
-	// BootID changes with every boot: nothing that ran under another one can run now.
+	// BootID changes with every boot: no process of an earlier boot can run.
 	BootID string
-	// HostIPs are the primary address and, at most, one of the other family. Empty on a machine without network.
+	// HostIPs are the primary address and at most one of the other family; none on a machine without network.
 	HostIPs []string
 	// Labels are kubernetes.io/hostname, os and arch, and the configured ones, which win.
 	Labels map[string]string
-	// Capacity is the machine's, Allocatable what is left without what is reserved.
+	// Capacity are the machine's resources, Allocatable those without the reserved ones.
 	Capacity, Allocatable Capacity
 }
 
-// NodeFacts reads the machine. It fails when there is no usable name, when /proc does not tell what it should, and when
-// more is reserved than there is.
+// NodeFacts reads the machine. It fails without a valid node name, without the expected files in /proc, and if more is
+// reserved than the capacity.
 func (c *Config) NodeFacts() (*NodeFacts, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("find the node's name: %w; give it with --hostname-override", err)
+		return nil, fmt.Errorf("find the node's name: %w; set it with --hostname-override", err)
 	}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Config) NodeFacts() (*NodeFacts, error) {
 	return c.nodeFacts("/", host, addrs)
 }
 
-// nodeFacts reads a machine whose file system begins at root.
+// nodeFacts reads a machine with its file system at root.
 func (c *Config) nodeFacts(root, host string, addrs []net.Addr) (*NodeFacts, error) {
 	name, err := c.nodeName(host)
 	if err != nil {
@@ -87,12 +87,12 @@ func (c *Config) nodeName(host string) (string, error) {
 	}
 	name = strings.ToLower(strings.TrimSpace(name))
 	if why := validation.IsDNS1123Subdomain(name); len(why) > 0 {
-		return "", fmt.Errorf("%q cannot be a node's name: %s; give one with --hostname-override", name, why[0])
+		return "", fmt.Errorf("%q is not a valid node name: %s; set one with --hostname-override", name, why[0])
 	}
 	return name, nil
 }
 
-// hostIPs takes what is configured, else the first address that others can reach, and one of the other family.
+// hostIPs returns the configured addresses, else the first global unicast address of each family.
 func (c *Config) hostIPs(addrs []net.Addr) ([]string, error) {
 	ips, err := parseNodeIPs(c.NodeIP)
 	if err != nil {
@@ -138,7 +138,7 @@ func capacity(root, rootDir string) (Capacity, error) {
 	if out.MemoryBytes, err = memTotal(root); err != nil {
 		return out, err
 	}
-	// The data folder may not have been made yet: its nearest parent is on the same file system.
+	// The root directory may not exist yet: its closest existing parent is on the same file system.
 	var st unix.Statfs_t
 	for dir := rootDir; ; dir = filepath.Dir(dir) {
 		err = unix.Statfs(dir, &st)
@@ -147,14 +147,14 @@ func capacity(root, rootDir string) (Capacity, error) {
 		}
 	}
 	if err != nil {
-		return out, fmt.Errorf("measure the file system of %s: %w; see to it that the agent may reach it", rootDir, err)
+		return out, fmt.Errorf("measure the file system of %s: %w; check the agent's permissions", rootDir, err)
 	}
 	out.EphemeralStorageBytes = int64(st.Blocks) * st.Bsize
 	out.Pids = maxPids(root)
 	return out, nil
 }
 
-// maxPids is how many processes the kernel can have, which two settings bound; 0 if it does not tell.
+// maxPids returns the kernel's maximum number of processes, which two settings bound; 0 if it is unknown.
 func maxPids(root string) int64 {
 	var least int64
 	for _, file := range []string{"pid_max", "threads-max"} {
@@ -167,7 +167,7 @@ func maxPids(root string) int64 {
 	return least
 }
 
-// onlineCPUs reads the kernel's list and not this process's share of it, which the agent's own unit may narrow.
+// onlineCPUs reads the kernel's list, not this process's affinity, which the agent's systemd unit may restrict.
 func onlineCPUs(root string) (int, error) {
 	data, err := os.ReadFile(filepath.Join(root, "sys/devices/system/cpu/online"))
 	if err != nil {
@@ -185,7 +185,7 @@ func onlineCPUs(root string) (int, error) {
 		a, errA := strconv.Atoi(from)
 		b, errB := strconv.Atoi(to)
 		if errA != nil || errB != nil || b < a {
-			return 0, fmt.Errorf("count the CPUs: %q is no list of CPUs; is /sys what it should be?", strings.TrimSpace(string(data)))
+			return 0, fmt.Errorf("count the CPUs: %q is not a list of CPUs; is /sys mounted?", strings.TrimSpace(string(data)))
 		}
 		total += b - a + 1
 	}
@@ -205,17 +205,17 @@ func memTotal(root string) (int64, error) {
 			}
 		}
 	}
-	return 0, errors.New("measure the memory: /proc/meminfo has no MemTotal; is /proc what it should be?")
+	return 0, errors.New("measure the memory: /proc/meminfo has no MemTotal; is /proc mounted?")
 }
 
-// allocatable takes off what is reserved. Nothing is taken off for eviction, which this version does not do.
+// allocatable subtracts the reserved resources. There is no eviction yet, so no eviction threshold is subtracted.
 func (c *Config) allocatable(has Capacity) (Capacity, error) {
 	left := has
 	for _, reserved := range []map[string]string{c.SystemReserved, c.KubeReserved} {
 		for name, text := range reserved {
 			q, err := resource.ParseQuantity(text)
 			if err != nil {
-				return left, fmt.Errorf("reserved %s: %q is no quantity; write one such as 200m or 500Mi", name, text)
+				return left, fmt.Errorf("reserved %s: found %q, want a quantity such as 200m or 500Mi", name, text)
 			}
 			switch name {
 			case "cpu":
@@ -232,8 +232,9 @@ func (c *Config) allocatable(has Capacity) (Capacity, error) {
 		}
 	}
 	if left.MilliCPU < 0 || left.MemoryBytes < 0 || left.EphemeralStorageBytes < 0 || left.Pids < 0 {
-		return left, fmt.Errorf("reserved is more than there is: %dm CPU, %d bytes of memory, %d bytes of storage, %d processes; lower systemReserved or kubeReserved",
-			has.MilliCPU, has.MemoryBytes, has.EphemeralStorageBytes, has.Pids)
+		return left, fmt.Errorf("more is reserved than the capacity: %dm CPU, %d bytes of memory, %d bytes of storage, "+
+			"%d processes; lower systemReserved or kubeReserved", has.MilliCPU, has.MemoryBytes,
+			has.EphemeralStorageBytes, has.Pids)
 	}
 	return left, nil
 }

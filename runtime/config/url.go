@@ -12,15 +12,15 @@ import (
 	"github.com/journalet/journalet/runtime/source/url"
 )
 
-// headerFlag is --manifest-url-header, as the kubelet takes it: name:value pairs separated by commas, the flag as often as
-// one likes. It is never printed, and takes everything: pflag would print what it refuses. Validate judges it.
+// headerFlag is --manifest-url-header, in the kubelet's form: name:value pairs separated by commas, in any number of
+// flags. It is never printed and accepts any text, since pflag prints what it rejects. Validate checks it.
 type headerFlag struct{ to *map[string][]string }
 
 var _ pflag.Value = headerFlag{}
 
 func (headerFlag) String() string { return "" }
 
-// Type is what --help shows for the value.
+// Type returns the form of the value for --help.
 func (headerFlag) Type() string { return "name:value,..." }
 
 // Set adds headers.
@@ -42,7 +42,7 @@ func (f headerFlag) Set(text string) error {
 	return nil
 }
 
-// URLHeader is StaticPodURLHeader as requests send it.
+// URLHeader returns StaticPodURLHeader as an http.Header.
 func (c *Config) URLHeader() http.Header {
 	out := http.Header{}
 	for _, name := range slices.Sorted(maps.Keys(c.StaticPodURLHeader)) {
@@ -53,7 +53,7 @@ func (c *Config) URLHeader() http.Header {
 	return out
 }
 
-// validateURL judges the manifest URL and its headers. Both may hold secrets: no error quotes them.
+// validateURL validates the manifest URL and its headers. Both may hold secrets: no error quotes them.
 func (c *Config) validateURL() []error {
 	var errs []error
 	if c.StaticPodURL != "" {
@@ -63,24 +63,28 @@ func (c *Config) validateURL() []error {
 	}
 	for i, name := range slices.Sorted(maps.Keys(c.StaticPodURLHeader)) {
 		if !isToken(name) {
-			errs = append(errs, fmt.Errorf("staticPodURLHeader (--manifest-url-header): name %d of the sorted names is none of a header; write name:value, and give values with commas in the configuration file", i+1))
+			errs = append(errs, fmt.Errorf("staticPodURLHeader (--manifest-url-header): name %d of the sorted names is not "+
+				"valid; write name:value, and put values with commas into the configuration file", i+1))
 			continue
 		}
 		for _, v := range c.StaticPodURLHeader[name] {
 			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-				errs = append(errs, fmt.Errorf("staticPodURLHeader (--manifest-url-header): a value of %s has control characters, such as the end of a line; take them out", name))
+				errs = append(errs, fmt.Errorf("staticPodURLHeader (--manifest-url-header): a value of %s has control "+
+					"characters, such as a line break; remove them", name))
 			}
 		}
 	}
 	if c.HTTPCheckFrequency < minHTTPCheck || c.HTTPCheckFrequency > maxHTTPCheck {
-		errs = append(errs, fmt.Errorf("httpCheckFrequency (--http-check-frequency): %v is not within %v and %v", c.HTTPCheckFrequency, minHTTPCheck, maxHTTPCheck))
+		errs = append(errs, fmt.Errorf("httpCheckFrequency (--http-check-frequency): %v is not within %v and %v",
+			c.HTTPCheckFrequency, minHTTPCheck, maxHTTPCheck))
 	}
 	return errs
 }
 
-// isToken tells whether a text is the name of a header (RFC 9110, 5.6.2).
+// isToken reports whether s is a valid name of a header (RFC 9110, 5.6.2).
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') &&
+			!strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestTheManifestURLIsTakenFromFilesAndFlags(t *testing.T) {
+func TestManifestURLIsReadFromFilesAndFlags(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+`
 staticPodURL: https://host/pods?token=s3cret
 staticPodURLHeader: {X-Token: [s3cret, more], accept: [application/yaml]}
@@ -20,21 +20,24 @@ httpCheckFrequency: 5s
 	if len(problems) > 0 || c.StaticPodURL != "https://host/pods?token=s3cret" || c.HTTPCheckFrequency != 5*time.Second {
 		t.Errorf("%v, %s every %s", problems, c.StaticPodURL, c.HTTPCheckFrequency)
 	}
-	if h := c.URLHeader(); !reflect.DeepEqual(h["X-Token"], []string{"s3cret", "more"}) || h.Get("Accept") != "application/yaml" {
+	if h := c.URLHeader(); !reflect.DeepEqual(h["X-Token"], []string{"s3cret", "more"}) ||
+		h.Get("Accept") != "application/yaml" {
 		t.Errorf("headers are %v", h)
 	}
-	c, _ = mustLoad(t, "--config", file, "--manifest-url", "http://other/", "--manifest-url-header", "a:hello,b:again:and, c : world ,",
+	c, _ = mustLoad(t, "--config", file, "--manifest-url", "http://other/",
+		"--manifest-url-header", "a:hello,b:again:and, c : world ,",
 		"--manifest-url-header", "b:beautiful", "--http-check-frequency", "1s")
 	want := map[string][]string{"a": {"hello"}, "b": {"again:and", "beautiful"}, "c": {"world"}}
-	if c.StaticPodURL != "http://other/" || c.HTTPCheckFrequency != time.Second || !reflect.DeepEqual(c.StaticPodURLHeader, want) {
+	if c.StaticPodURL != "http://other/" || c.HTTPCheckFrequency != time.Second ||
+		!reflect.DeepEqual(c.StaticPodURLHeader, want) {
 		t.Errorf("%s every %s with %v", c.StaticPodURL, c.HTTPCheckFrequency, c.StaticPodURLHeader)
 	}
 	if c, _ = mustLoad(t); c.StaticPodURL != "" || c.HTTPCheckFrequency != DefaultHTTPCheck {
-		t.Errorf("without a word it is %s every %s", c.StaticPodURL, c.HTTPCheckFrequency)
+		t.Errorf("default: %s every %s", c.StaticPodURL, c.HTTPCheckFrequency)
 	}
 }
 
-func TestNothingSecretOfTheManifestURLIsShown(t *testing.T) {
+func TestSecretsOfTheManifestURLAreNotShown(t *testing.T) {
 	for _, args := range [][]string{
 		{"--manifest-url", "ftp://s3cret@host/"},
 		{"--manifest-url", "http://host:s3cret/"},

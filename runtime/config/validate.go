@@ -21,9 +21,9 @@ import (
 const (
 	// maxConcurrency bounds the calls under way and the pulls at once: more would only queue in the runtime.
 	maxConcurrency = 1000
-	// minFileCheck keeps the reread from becoming a busy loop.
+	// minFileCheck keeps the periodic read from becoming a busy loop.
 	minFileCheck = 100 * time.Millisecond
-	// minHTTPCheck and maxHTTPCheck bound how often somebody's server is asked.
+	// minHTTPCheck and maxHTTPCheck bound the load on the manifest server.
 	minHTTPCheck = time.Second
 	maxHTTPCheck = 24 * time.Hour
 	// minRequestTimeout is less than what starting a sandbox takes on any machine.
@@ -31,20 +31,19 @@ const (
 	// minRestartPeriod and maxRestartPeriod are the API's bounds of crashLoopBackOff.maxContainerRestartPeriod.
 	minRestartPeriod = time.Second
 	maxRestartPeriod = 300 * time.Second
-	// maxNameservers is how many servers a resolver uses, and the kubelet passes on.
+	// maxNameservers is the number of servers that a resolver uses and the kubelet passes.
 	maxNameservers = 3
 	maxVerbosity   = 10
-	// minRetentionAge is the pace at which retention looks.
+	// minRetentionAge is the interval of retention checks.
 	minRetentionAge = time.Hour
-	// minRetentionBytes is twice what is kept anyway.
+	// minRetentionBytes is twice the size that retention always keeps.
 	minRetentionBytes = 2 * bus.MinKept
 	maxPort           = 65535
 	// defaultFlush is the API's default of logging.flushFrequency.
 	defaultFlush = 5 * time.Second
 )
 
-// Validate returns everything that is out of bounds or contradictory, one error each, joined. It looks at the values
-// only, not at the machine.
+// Validate returns all values that are out of bounds or contradictory, joined. It does not read the machine.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -53,16 +52,17 @@ func (c *Config) Validate() error {
 			bad("%s: %d is not within %d and %d", name, v, low, high)
 		}
 	}
-	lasts := func(name string, v, low, high time.Duration) {
+	inRange := func(name string, v, low, high time.Duration) {
 		if v < low || v > high {
 			bad("%s: %v is not within %v and %v", name, v, low, high)
 		}
 	}
 	for name, path := range map[string]string{
-		"--root-dir": c.RootDir, "--static-pod-path": c.StaticPodPath, "--pod-log-dir": c.PodLogDir, "--container-log-dir": c.ContainerLogDir,
+		"--root-dir": c.RootDir, "--static-pod-path": c.StaticPodPath,
+		"--pod-log-dir": c.PodLogDir, "--container-log-dir": c.ContainerLogDir,
 	} {
 		if path == "" || path == "/" {
-			bad("%s: %q is no place of its own; give an absolute path", name, path)
+			bad("%s: found %q, want an absolute path other than /", name, path)
 		}
 	}
 	within("maxPods (--max-pods)", int64(c.MaxPods), 0, 1<<31-1)
@@ -72,14 +72,15 @@ func (c *Config) Validate() error {
 	within("--cri-concurrency", int64(c.CRIConcurrency), 1, maxConcurrency)
 	within("healthzPort (--healthz-port)", int64(c.HealthzPort), 0, maxPort)
 	within("logging.verbosity (--v)", int64(c.Verbosity), 0, maxVerbosity)
-	lasts("fileCheckFrequency", c.FileCheckFrequency, minFileCheck, 24*time.Hour)
-	lasts("runtimeRequestTimeout", c.RuntimeRequestTimeout, minRequestTimeout, time.Hour)
-	lasts("crashLoopBackOff.maxContainerRestartPeriod", c.MaxContainerRestartPeriod, minRestartPeriod, maxRestartPeriod)
+	inRange("fileCheckFrequency", c.FileCheckFrequency, minFileCheck, 24*time.Hour)
+	inRange("runtimeRequestTimeout", c.RuntimeRequestTimeout, minRequestTimeout, time.Hour)
+	inRange("crashLoopBackOff.maxContainerRestartPeriod", c.MaxContainerRestartPeriod, minRestartPeriod, maxRestartPeriod)
 	if c.LogFormat != LogText && c.LogFormat != LogJSON {
 		bad("logging.format (--log-format): found %q, want %s or %s", c.LogFormat, LogText, LogJSON)
 	}
 	if c.SandboxSeccompProfile != SandboxSeccompMinimal && c.SandboxSeccompProfile != SandboxSeccompRuntimeDefault {
-		bad("--sandbox-seccomp-profile: found %q, want %s or %s", c.SandboxSeccompProfile, SandboxSeccompMinimal, SandboxSeccompRuntimeDefault)
+		bad("--sandbox-seccomp-profile: found %q, want %s or %s",
+			c.SandboxSeccompProfile, SandboxSeccompMinimal, SandboxSeccompRuntimeDefault)
 	}
 	if _, err := bus.ParseSync(c.JournalSync); err != nil {
 		bad("--journal-sync: %w", err)
@@ -95,41 +96,47 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// enforcements are the values of --enforce-node-allocatable that the kubelet knows; those beside pods and none are not carried out.
+// enforcements are the kubelet's values of --enforce-node-allocatable; only pods and none are supported.
 var enforcements = []string{
-	EnforceNone, EnforcePods, "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible",
+	EnforceNone, EnforcePods, "system-reserved", "system-reserved-compressible", "kube-reserved",
+	"kube-reserved-compressible",
 }
 
 func (c *Config) validateCgroups() []error {
 	var errs []error
 	if c.CgroupDriver != cgroup.Cgroupfs && c.CgroupDriver != cgroup.Systemd {
-		errs = append(errs, fmt.Errorf("cgroupDriver (--cgroup-driver): found %q, want %s or %s", c.CgroupDriver, cgroup.Cgroupfs, cgroup.Systemd))
+		errs = append(errs, fmt.Errorf("cgroupDriver (--cgroup-driver): found %q, want %s or %s",
+			c.CgroupDriver, cgroup.Cgroupfs, cgroup.Systemd))
 	}
 	if c.PodPidsLimit > 0 && !c.CgroupsPerQOS {
-		errs = append(errs, errors.New("podPidsLimit (--pod-max-pids): bounds pods by their cgroups; add --cgroups-per-qos"))
+		errs = append(errs, errors.New("podPidsLimit (--pod-max-pids): needs pod cgroups; add --cgroups-per-qos"))
 	}
+	const flag = "enforceNodeAllocatable (--enforce-node-allocatable)"
 	for _, what := range c.EnforceNodeAllocatable {
 		switch {
 		case !slices.Contains(enforcements, what):
-			errs = append(errs, fmt.Errorf("enforceNodeAllocatable (--enforce-node-allocatable): %q is none of %s", what, strings.Join(enforcements, ", ")))
+			errs = append(errs, fmt.Errorf("%s: found %q, want %s", flag, what, strings.Join(enforcements, ", ")))
 		case what == EnforceNone && len(c.EnforceNodeAllocatable) > 1:
-			errs = append(errs, errors.New("enforceNodeAllocatable (--enforce-node-allocatable): none stands alone; drop it or the others"))
+			errs = append(errs, fmt.Errorf("%s: none excludes other values; remove it or the others", flag))
 		}
 	}
 	return errs
 }
 
-// Retention is what is to be kept of the journal. An error names the flag that is out of bounds.
+// Retention returns the bounds of the journal. An error names the flag that is out of bounds.
 func (c *Config) Retention() (bus.Retention, error) {
 	if c.JournalRetentionAge != 0 && c.JournalRetentionAge < minRetentionAge {
-		return bus.Retention{}, fmt.Errorf("--journal-retention-age: %v is less than %v; 0 means no bound", c.JournalRetentionAge, minRetentionAge)
+		return bus.Retention{}, fmt.Errorf("--journal-retention-age: %v is less than %v; 0 means no bound",
+			c.JournalRetentionAge, minRetentionAge)
 	}
 	q, err := resource.ParseQuantity(c.JournalRetentionBytes)
 	if err != nil {
-		return bus.Retention{}, fmt.Errorf("--journal-retention-bytes: %q is no quantity such as %s; 0 means no bound", c.JournalRetentionBytes, DefaultJournalBytes)
+		return bus.Retention{}, fmt.Errorf("--journal-retention-bytes: %q is not a quantity such as %s; 0 means no bound",
+			c.JournalRetentionBytes, DefaultJournalBytes)
 	}
 	if n := q.Value(); n != 0 && n < minRetentionBytes {
-		return bus.Retention{}, fmt.Errorf("--journal-retention-bytes: %s is less than %d bytes; 0 means no bound", c.JournalRetentionBytes, minRetentionBytes)
+		return bus.Retention{}, fmt.Errorf("--journal-retention-bytes: %s is less than %d bytes; 0 means no bound",
+			c.JournalRetentionBytes, minRetentionBytes)
 	}
 	return bus.Retention{Age: c.JournalRetentionAge, Bytes: uint64(q.Value())}, nil
 }
@@ -141,14 +148,15 @@ func (c *Config) validateNetwork() []error {
 	case ok && scheme == "sim":
 	case ok && scheme == "unix" && strings.HasPrefix(rest, "/"):
 	default:
-		bad("containerRuntimeEndpoint (--container-runtime-endpoint): found %q, want unix:///<path of the socket> or sim://", c.ContainerRuntimeEndpoint)
+		bad("containerRuntimeEndpoint (--container-runtime-endpoint): found %q, want unix:///<path of the socket> or sim://",
+			c.ContainerRuntimeEndpoint)
 	}
 	if c.ImageServiceEndpoint != "" && c.ImageServiceEndpoint != c.ContainerRuntimeEndpoint {
-		bad("imageServiceEndpoint: %q is not the runtime's %q; images of another service could not be run, so drop it",
+		bad("imageServiceEndpoint: %q differs from the runtime's %q, which cannot run images of another service; remove it",
 			c.ImageServiceEndpoint, c.ContainerRuntimeEndpoint)
 	}
 	if _, err := netip.ParseAddr(c.HealthzBindAddress); err != nil {
-		bad("healthzBindAddress (--healthz-bind-address): %q is no IP address", c.HealthzBindAddress)
+		bad("healthzBindAddress (--healthz-bind-address): %q is not an IP address", c.HealthzBindAddress)
 	}
 	if c.BusListen != "" {
 		if _, port, err := net.SplitHostPort(c.BusListen); err != nil || port == "" {
@@ -156,11 +164,11 @@ func (c *Config) validateNetwork() []error {
 		}
 	}
 	if len(c.ClusterDNS) > maxNameservers {
-		bad("clusterDNS (--cluster-dns): %d servers, and a resolver uses %d", len(c.ClusterDNS), maxNameservers)
+		bad("clusterDNS (--cluster-dns): %d servers, at most %d", len(c.ClusterDNS), maxNameservers)
 	}
 	for _, s := range c.ClusterDNS {
 		if _, err := netip.ParseAddr(s); err != nil {
-			bad("clusterDNS (--cluster-dns): %q is no IP address", s)
+			bad("clusterDNS (--cluster-dns): %q is not an IP address", s)
 		}
 	}
 	if d := strings.TrimSuffix(c.ClusterDomain, "."); d != "" {
@@ -195,17 +203,17 @@ func (c *Config) validateNode() []error {
 	} {
 		for _, r := range slices.Sorted(maps.Keys(reserved)) {
 			if r != "cpu" && r != "memory" && r != "ephemeral-storage" && r != "pid" {
-				bad("%s: %q cannot be reserved; cpu, memory and ephemeral-storage can", name, r)
+				bad("%s: cannot reserve %q; want cpu, memory, ephemeral-storage or pid", name, r)
 			}
 			if q, err := resource.ParseQuantity(reserved[r]); err != nil || q.Sign() < 0 {
-				bad("%s: %s: %q is no quantity such as 200m or 500Mi", name, r, reserved[r])
+				bad("%s: %s: found %q, want a quantity such as 200m or 500Mi", name, r, reserved[r])
 			}
 		}
 	}
 	return errs
 }
 
-// parseNodeIPs reads one address, or one of each family.
+// parseNodeIPs parses one address, or one of each family.
 func parseNodeIPs(s string) ([]netip.Addr, error) {
 	if s == "" {
 		return nil, nil
@@ -214,12 +222,12 @@ func parseNodeIPs(s string) ([]netip.Addr, error) {
 	for _, text := range strings.Split(s, ",") {
 		a, err := netip.ParseAddr(strings.TrimSpace(text))
 		if err != nil || a.IsMulticast() || a.IsUnspecified() || a.IsLoopback() || a.Zone() != "" {
-			return nil, fmt.Errorf("--node-ip: %q is no address that others can reach", text)
+			return nil, fmt.Errorf("--node-ip: %q is not an address that others can reach", text)
 		}
 		out = append(out, a.Unmap())
 	}
 	if len(out) > 2 || len(out) == 2 && out[0].Is4() == out[1].Is4() {
-		return nil, fmt.Errorf("--node-ip: %q: give one address, or one IPv4 and one IPv6 address", s)
+		return nil, fmt.Errorf("--node-ip: found %q, want one address, or one IPv4 and one IPv6 address", s)
 	}
 	return out, nil
 }

@@ -1,5 +1,5 @@
-// Package preflight looks at a machine before the agent touches it: `journalet check` prints what it finds, and the
-// agent refuses to start where two agents would fight over one runtime. It only looks: it makes no folder, loads no
-// module and sets nothing; each check that fails says what its reader can type. Every check reads below a root, so that
-// tests can make up a machine. Start reading at Run in preflight.go; kubelet.go is the one check that start-up obeys.
+// Package preflight checks a machine before the agent uses it. `journalet check` prints the results, and the agent does
+// not start beside a kubelet on the same runtime. A check only reads: it creates no directory, loads no module and sets
+// nothing. A failed check has a remedy to type. Every check reads below a root directory, so that tests can build a
+// machine. Start with Run in preflight.go; kubelet.go is the check that the start uses.
 package preflight

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// What a busy node needs; below, some pod's program will be refused a watch.
+// The needs of a busy node. With less, programs in pods may get no watch.
 const (
 	minInotifyInstances = 128
 	minInotifyWatches   = 8192
 )
 
-// capabilities are those without which no pod can be set up, by number (capabilities(7)).
+// capabilities are those that starting a pod needs, by number (capabilities(7)).
 var capabilities = map[int]string{0: "CAP_CHOWN", 1: "CAP_DAC_OVERRIDE", 3: "CAP_FOWNER", 21: "CAP_SYS_ADMIN"}
 
-// controllers are those that every container's limits need.
+// controllers are those that the limits of containers need.
 var controllers = []string{"cpu", "memory", "pids"}
 
 func (m *machine) privileges() Check {
@@ -27,7 +27,7 @@ func (m *machine) privileges() Check {
 	}
 	has, err := strconv.ParseUint(statusLine(m.read("proc/self/status"), "CapEff"), 16, 64)
 	if err != nil {
-		return Check{Status: Skip, Message: "runs as root; /proc does not tell its capabilities"}
+		return Check{Status: Skip, Message: "runs as root; /proc does not show its capabilities"}
 	}
 	var lacks []string
 	for n, name := range capabilities {
@@ -37,9 +37,9 @@ func (m *machine) privileges() Check {
 	}
 	if len(lacks) > 0 {
 		slices.Sort(lacks)
-		return Check{Status: Fail, Message: "runs as root, but without " + strings.Join(lacks, ", "), Remedy: remedy}
+		return Check{Status: Fail, Message: "runs as root without " + strings.Join(lacks, ", "), Remedy: remedy}
 	}
-	return ok("runs as root with what it needs")
+	return ok("runs as root with all required capabilities")
 }
 
 func (m *machine) cgroups() Check {
@@ -65,7 +65,8 @@ func (m *machine) cgroups() Check {
 		}
 	}
 	if len(lacks) > 0 {
-		return Check{Status: Fail, Message: fmt.Sprintf("cgroup %s without %s", mode, strings.Join(lacks, ", ")), Remedy: remedy}
+		message := fmt.Sprintf("cgroup %s without %s", mode, strings.Join(lacks, ", "))
+		return Check{Status: Fail, Message: message, Remedy: remedy}
 	}
 	return ok("cgroup %s with %s", mode, strings.Join(controllers, ", "))
 }
@@ -78,19 +79,22 @@ func (m *machine) namespaces() Check {
 		}
 	}
 	if len(lacks) > 0 {
-		return Check{Status: Fail, Message: "the kernel has no namespaces of kind " + strings.Join(lacks, ", "), Remedy: "boot a kernel built with CONFIG_NAMESPACES and all kinds of it"}
+		return Check{Status: Fail, Message: "the kernel has no namespaces of kind " + strings.Join(lacks, ", "),
+			Remedy: "boot a kernel built with CONFIG_NAMESPACES and all its kinds"}
 	}
 	if !m.exists("proc/self/ns/user") {
-		return Check{Status: Warn, Message: "the kernel has no user namespaces: pods with hostUsers: false cannot run", Remedy: "boot a kernel built with CONFIG_USER_NS"}
+		return Check{Status: Warn, Message: "the kernel has no user namespaces: pods with hostUsers: false cannot run",
+			Remedy: "boot a kernel built with CONFIG_USER_NS"}
 	}
-	return ok("the kernel has all that pods use")
+	return ok("the kernel has all kinds of namespaces")
 }
 
 func (m *machine) seccomp() Check {
 	if m.exists("proc/sys/kernel/seccomp/actions_avail") {
-		return ok("the kernel filters system calls")
+		return ok("the kernel supports seccomp filters")
 	}
-	c := Check{Status: Warn, Message: "the kernel cannot filter system calls: pods that ask for RuntimeDefault do not start", Remedy: "boot a kernel built with CONFIG_SECCOMP_FILTER"}
+	c := Check{Status: Warn, Message: "the kernel has no seccomp filters: pods with profile RuntimeDefault do not start",
+		Remedy: "boot a kernel built with CONFIG_SECCOMP_FILTER"}
 	if m.cfg.SeccompDefault {
 		c.Status, c.Remedy = Fail, "pass --seccomp-default=false, or "+c.Remedy
 	}
@@ -100,14 +104,15 @@ func (m *machine) seccomp() Check {
 func (m *machine) overlayfs() Check {
 	for line := range strings.Lines(m.read("proc/filesystems")) {
 		if f := strings.Fields(line); len(f) > 0 && f[len(f)-1] == "overlay" {
-			return ok("the kernel has it")
+			return ok("the kernel supports it")
 		}
 	}
-	// A module is loaded by the first mount.
+	// The first mount loads the module.
 	if m.hasModule("overlay") {
 		return ok("the kernel can load it")
 	}
-	return Check{Status: Warn, Message: "the kernel does not show it; containers need it unless the runtime uses another snapshotter", Remedy: "modprobe overlay"}
+	return Check{Status: Warn, Message: "not in /proc/filesystems; containers need it unless the runtime uses another snapshotter",
+		Remedy: "modprobe overlay"}
 }
 
 func (m *machine) bridge() Check {
@@ -122,12 +127,14 @@ func (m *machine) bridge() Check {
 	case len(lacks) == 0:
 		return ok("the kernel has bridge and veth")
 	case !m.exists("lib/modules/" + release):
-		return Check{Status: Skip, Message: "the kernel's modules are not on this file system, so " + strings.Join(lacks, " and ") + " cannot be told"}
+		return Check{Status: Skip, Message: strings.Join(lacks, " and ") + ": unknown, no kernel modules on this file system"}
 	}
-	return Check{Status: Warn, Message: "the kernel does not show " + strings.Join(lacks, " and ") + ", which most CNI plugins need", Remedy: "modprobe -a " + strings.Join(lacks, " ")}
+	return Check{Status: Warn, Message: "the kernel lacks " + strings.Join(lacks, " and ") +
+		", which most CNI plugins need",
+		Remedy: "modprobe -a " + strings.Join(lacks, " ")}
 }
 
-// hasModule tells whether a module is loaded, built in or there to be loaded.
+// hasModule reports whether a module is loaded, built in or can be loaded.
 func (m *machine) hasModule(name string) bool {
 	if m.exists("sys/module/" + name) {
 		return true
@@ -148,18 +155,19 @@ func (m *machine) hasModule(name string) bool {
 func (m *machine) ipForward() Check {
 	switch m.read("proc/sys/net/ipv4/ip_forward") {
 	case "1":
-		return ok("the kernel forwards packets of pods")
+		return ok("the kernel forwards packets")
 	case "0":
-		return Check{Status: Warn, Message: "the kernel does not forward packets: pods reach nothing beyond this node", Remedy: "sysctl -w net.ipv4.ip_forward=1"}
+		return Check{Status: Warn, Message: "the kernel does not forward packets: pods reach nothing beyond this node",
+			Remedy: "sysctl -w net.ipv4.ip_forward=1"}
 	}
-	return Check{Status: Skip, Message: "the kernel does not tell whether it forwards packets"}
+	return Check{Status: Skip, Message: "net.ipv4.ip_forward cannot be read"}
 }
 
 func (m *machine) conntrack() Check {
 	if m.exists("proc/sys/net/netfilter/nf_conntrack_max") {
-		return ok("connections are tracked")
+		return ok("connection tracking is loaded")
 	}
-	return Check{Status: Skip, Message: "not loaded; services and host ports of some CNI plugins load it when they need it"}
+	return Check{Status: Skip, Message: "not loaded; CNI plugins load it when services or host ports need it"}
 }
 
 func (m *machine) inotify() Check {
@@ -169,18 +177,20 @@ func (m *machine) inotify() Check {
 	}{{"max_user_instances", minInotifyInstances}, {"max_user_watches", minInotifyWatches}} {
 		n, err := strconv.Atoi(m.read("proc/sys/fs/inotify/" + l.name))
 		if err != nil {
-			return Check{Status: Warn, Message: "the kernel has no inotify: changed manifests are noticed by the reread only", Remedy: "boot a kernel built with CONFIG_INOTIFY_USER"}
+			return Check{Status: Warn, Message: "the kernel has no inotify: only the periodic read finds changed manifests",
+				Remedy: "boot a kernel built with CONFIG_INOTIFY_USER"}
 		}
 		if n < l.min {
-			return Check{Status: Warn, Message: fmt.Sprintf("fs.inotify.%s is %d, and a busy node needs %d", l.name, n, l.min), Remedy: fmt.Sprintf("sysctl -w fs.inotify.%s=%d", l.name, l.min)}
+			return Check{Status: Warn, Message: fmt.Sprintf("fs.inotify.%s is %d, a busy node needs %d", l.name, n, l.min),
+				Remedy: fmt.Sprintf("sysctl -w fs.inotify.%s=%d", l.name, l.min)}
 		}
 	}
-	return ok("enough instances and watches")
+	return ok("enough inotify instances and watches")
 }
 
 func (m *machine) swap() Check {
 	if lines := strings.Split(m.read("proc/swaps"), "\n"); len(lines) > 1 {
-		return ok("swap is on (%d areas); containers use it as the runtime and the kernel let them", len(lines)-1)
+		return ok("swap is on (%d areas); the runtime decides whether containers use it", len(lines)-1)
 	}
 	return ok("swap is off")
 }

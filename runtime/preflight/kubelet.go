@@ -16,40 +16,41 @@ import (
 )
 
 const (
-	// kubeletPort is where a kubelet serves its API, whatever its process is called.
+	// kubeletPort is the port of the kubelet's API.
 	kubeletPort = 10250
-	// maxConfigBytes bounds what is read of another agent's configuration.
+	// maxConfigBytes bounds the size of a kubelet's configuration file.
 	maxConfigBytes = 1 << 20
 )
 
-// embedded are programs with a kubelet inside, and the runtime they use unless told otherwise; empty: it cannot be told.
+// embedded are programs with an embedded kubelet, and their default runtime endpoint; empty: unknown.
 var embedded = map[string]string{
 	"k3s": "unix:///run/k3s/containerd/containerd.sock", "k3s-server": "unix:///run/k3s/containerd/containerd.sock",
 	"k3s-agent": "unix:///run/k3s/containerd/containerd.sock", "kubelite": "",
 }
 
-// KubeletRunning finds a kubelet that uses the runtime at endpoint. One that demonstrably uses another runtime, such as
-// the kubelet of a cluster in a container, does not count; one of which that cannot be told does.
+// KubeletRunning finds a kubelet that uses the runtime at endpoint. A kubelet whose runtime is unknown counts; one with
+// another runtime, such as that of a cluster in a container, does not.
 func KubeletRunning(endpoint string) (pid int, found bool) {
 	cfg := config.Defaults()
 	cfg.ContainerRuntimeEndpoint = endpoint
-	return here(cfg).kubeletRunning()
+	return thisMachine(cfg).kubeletRunning()
 }
 
 func (m *machine) kubelet() Check {
 	pid, found := m.kubeletRunning()
 	switch {
 	case found && m.cfg.AllowBesideKubelet:
-		return Check{Status: Warn, Message: fmt.Sprintf("a kubelet is running on the same runtime (pid %d), and --allow-beside-kubelet is given", pid)}
+		return Check{Status: Warn, Message: fmt.Sprintf(
+			"a kubelet (pid %d) runs on the same runtime, as --allow-beside-kubelet permits", pid)}
 	case found:
 		return Check{
-			Status: Fail, Message: fmt.Sprintf("a kubelet is running on this node (pid %d), on the same runtime", pid),
+			Status: Fail, Message: fmt.Sprintf("a kubelet (pid %d) runs on the same runtime", pid),
 			Remedy: "stop it (systemctl stop kubelet), or pass --allow-beside-kubelet",
 		}
 	case m.listening(kubeletPort):
 		return Check{
-			Status: Warn, Message: fmt.Sprintf("no kubelet was found, but something listens on its port %d", kubeletPort),
-			Remedy: fmt.Sprintf("see what it is: ss -ltnp 'sport = :%d'", kubeletPort),
+			Status: Warn, Message: fmt.Sprintf("no kubelet found, but a process listens on its port %d", kubeletPort),
+			Remedy: fmt.Sprintf("find the process: ss -ltnp 'sport = :%d'", kubeletPort),
 		}
 	}
 	return ok("no kubelet uses this runtime")
@@ -73,8 +74,8 @@ func (m *machine) kubeletRunning() (int, bool) {
 	return 0, false
 }
 
-// isKubelet tells by a process's two names, either of which may have been changed, and gives its arguments and the
-// endpoint that it uses when they name none.
+// isKubelet checks both names of a process, since either may have been changed. It returns the arguments and the
+// default endpoint.
 func (m *machine) isKubelet(pid int) (args []string, fallback string, is bool) {
 	dir := fmt.Sprintf("proc/%d/", pid)
 	args = strings.Split(strings.TrimRight(m.read(dir+"cmdline"), "\x00"), "\x00")
@@ -88,21 +89,21 @@ func (m *machine) isKubelet(pid int) (args []string, fallback string, is bool) {
 			break
 		}
 	}
-	// What has ended and waits for its parent holds no runtime.
+	// A zombie uses no runtime.
 	return args, fallback, is && !strings.HasPrefix(statusLine(m.read(dir+"status"), "State"), "Z")
 }
 
-// endpointOf is the runtime that a kubelet was told to use; empty when that cannot be told.
+// endpointOf returns the runtime endpoint of a kubelet, "" if it is unknown.
 func (m *machine) endpointOf(pid int, args []string, fallback string) string {
 	if e, ok := flagOf(args, "container-runtime-endpoint"); ok {
 		return e
 	}
 	var files []string
 	if path, ok := flagOf(args, "config"); ok && path != "" {
-		files = append(files, m.inside(pid, path))
+		files = append(files, m.inProcess(pid, path))
 	}
 	if dir, ok := flagOf(args, "config-dir"); ok && dir != "" {
-		err := filepath.WalkDir(m.inside(pid, dir), func(path string, e fs.DirEntry, err error) error {
+		err := filepath.WalkDir(m.inProcess(pid, dir), func(path string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() && filepath.Ext(path) == ".conf" {
 				files = append(files, path)
 			}
@@ -131,34 +132,34 @@ func (m *machine) endpointOf(pid int, args []string, fallback string) string {
 	return fallback
 }
 
-// sameRuntime compares the sockets themselves where both can be seen: one path may lead to two sockets when the kubelet
-// runs in a container, and two paths to one.
+// sameRuntime compares the sockets themselves if both are accessible: one path may be two sockets if the kubelet runs
+// in a container, and two paths may be one socket.
 func (m *machine) sameRuntime(pid int, theirs string) bool {
 	if theirs == "" {
 		return true
 	}
 	theirPath, ours := socketPath(theirs), socketPath(m.cfg.ContainerRuntimeEndpoint)
 	var a, b unix.Stat_t
-	if unix.Stat(m.inside(pid, theirPath), &a) == nil && unix.Stat(m.path(ours), &b) == nil {
+	if unix.Stat(m.inProcess(pid, theirPath), &a) == nil && unix.Stat(m.path(ours), &b) == nil {
 		return a.Dev == b.Dev && a.Ino == b.Ino
 	}
-	return tidy(theirPath) == tidy(ours)
+	return normalizePath(theirPath) == normalizePath(ours)
 }
 
 func socketPath(endpoint string) string {
 	return filepath.Clean(strings.TrimPrefix(endpoint, "unix://"))
 }
 
-// tidy takes /var/run for the link to /run that it is everywhere.
-func tidy(path string) string {
+// normalizePath resolves /var/run, which is a link to /run.
+func normalizePath(path string) string {
 	if rest, ok := strings.CutPrefix(path, "/var/run/"); ok {
 		return "/run/" + rest
 	}
 	return path
 }
 
-// inside is a process's path as it can be reached from here.
-func (m *machine) inside(pid int, path string) string {
+// inProcess returns the path to a file that a process sees at path.
+func (m *machine) inProcess(pid int, path string) string {
 	dir := fmt.Sprintf("proc/%d/", pid)
 	if !filepath.IsAbs(path) {
 		return filepath.Join(m.path(dir+"cwd"), path)
@@ -166,14 +167,15 @@ func (m *machine) inside(pid int, path string) string {
 	return filepath.Join(m.path(dir+"root"), path)
 }
 
-// flagOf reads a flag as pflag does: one dash or two, its value after "=" or as the next argument; the last one counts.
+// flagOf parses a flag as pflag does: one or two dashes, the value after "=" or as the next argument; the last one
+// counts.
 func flagOf(args []string, name string) (value string, found bool) {
 	for i, arg := range args {
 		bare, ok := strings.CutPrefix(arg, "--")
 		if !ok {
 			bare, ok = strings.CutPrefix(arg, "-")
 		}
-		// k3s hands flags through as --kubelet-arg=name=value.
+		// k3s passes flags as --kubelet-arg=name=value.
 		bare = strings.TrimPrefix(bare, "kubelet-arg=")
 		key, v, hasValue := strings.Cut(bare, "=")
 		if !ok || key != name {
@@ -187,7 +189,7 @@ func flagOf(args []string, name string) (value string, found bool) {
 	return value, found
 }
 
-// listening tells whether anything listens on a TCP port of this network namespace.
+// listening reports whether a process listens on a TCP port of this network namespace.
 func (m *machine) listening(port int) bool {
 	const listen = "0A"
 	want := fmt.Sprintf(":%04X", port)
@@ -202,7 +204,7 @@ func (m *machine) listening(port int) bool {
 	return false
 }
 
-// statusLine is the value of a line of /proc/<pid>/status.
+// statusLine returns the value of a line of /proc/<pid>/status.
 func statusLine(status, key string) string {
 	lines := slices.Collect(strings.Lines(status))
 	for _, line := range lines {

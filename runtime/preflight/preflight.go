@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -30,26 +31,25 @@ type Check struct {
 	Remedy  string // a command or setting; always there when Status is Fail
 }
 
-// timeout bounds all calls on the runtime together.
+// timeout bounds all calls to the runtime together.
 const timeout = 10 * time.Second
 
-// machine is what is looked at.
+// machine is the machine to check.
 type machine struct {
-	root string // where its file system begins: "/", or a made-up one
+	root string // root of its file system: "/", or a test's directory
 	uid  int
-	pid  int // of this process, which is nobody's rival
+	pid  int // this process, which is no second agent
 	now  time.Time
 	cfg  *config.Config
 }
 
-func here(cfg *config.Config) *machine {
+func thisMachine(cfg *config.Config) *machine {
 	return &machine{root: "/", uid: os.Geteuid(), pid: os.Getpid(), now: time.Now(), cfg: cfg}
 }
 
-// Run makes all checks, in a fixed order. It takes no longer than about ten seconds, which is how long a runtime that
-// hangs is waited for.
+// Run runs all checks in a fixed order. It takes at most about ten seconds, the timeout for a runtime that hangs.
 func Run(ctx context.Context, cfg *config.Config) []Check {
-	return here(cfg).run(ctx)
+	return thisMachine(cfg).run(ctx)
 }
 
 func (m *machine) run(ctx context.Context) []Check {
@@ -60,50 +60,48 @@ func (m *machine) run(ctx context.Context) []Check {
 	for _, c := range []struct {
 		name string
 		real bool // does not apply to a simulated runtime
-		look func(context.Context) []Check
+		run  func(context.Context) []Check
 	}{
-		{"privileges", true, one(m.privileges)},
-		{"kubelet", true, one(m.kubelet)},
+		{"privileges", true, single(m.privileges)},
+		{"kubelet", true, single(m.kubelet)},
 		{"runtime", true, m.runtime},
-		{"cgroups", true, one(m.cgroups)},
-		{"namespaces", true, one(m.namespaces)},
-		{"seccomp", true, one(m.seccomp)},
-		{"overlayfs", true, one(m.overlayfs)},
-		{"bridge", true, one(m.bridge)},
-		{"ip-forward", true, one(m.ipForward)},
-		{"conntrack", true, one(m.conntrack)},
-		{"inotify", false, one(m.inotify)},
-		{"swap", true, one(m.swap)},
-		{"clock", false, one(m.clock)},
-		{"root-dir", false, one(m.rootDir)},
-		{"disk", false, one(m.disk)},
-		{"static-pods", false, one(m.staticPods)},
+		{"cgroups", true, single(m.cgroups)},
+		{"namespaces", true, single(m.namespaces)},
+		{"seccomp", true, single(m.seccomp)},
+		{"overlayfs", true, single(m.overlayfs)},
+		{"bridge", true, single(m.bridge)},
+		{"ip-forward", true, single(m.ipForward)},
+		{"conntrack", true, single(m.conntrack)},
+		{"inotify", false, single(m.inotify)},
+		{"swap", true, single(m.swap)},
+		{"clock", false, single(m.clock)},
+		{"root-dir", false, single(m.rootDir)},
+		{"disk", false, single(m.disk)},
+		{"static-pods", false, single(m.staticPods)},
 		{"manifest-url", false, m.manifestURL},
 		{"runtime-classes", false, m.runtimeClasses},
-		{"resolv-conf", true, one(m.resolvConf)},
-		{"ports", false, one(m.ports)},
+		{"resolv-conf", true, single(m.resolvConf)},
+		{"ports", false, single(m.ports)},
 	} {
 		if c.real && simulated {
 			out = append(out, Check{Name: c.name, Status: Skip, Message: "does not apply to a simulated runtime"})
 			continue
 		}
-		for _, found := range c.look(ctx) {
-			if found.Name == "" {
-				found.Name = c.name
-			}
-			out = append(out, found)
+		for _, result := range c.run(ctx) {
+			result.Name = cmp.Or(result.Name, c.name)
+			out = append(out, result)
 		}
 	}
 	return out
 }
 
-func one(f func() Check) func(context.Context) []Check {
+func single(f func() Check) func(context.Context) []Check {
 	return func(context.Context) []Check { return []Check{f()} }
 }
 
 func (m *machine) path(p string) string { return filepath.Join(m.root, p) }
 
-// read gives a small file, trimmed; empty when it cannot be read, which is all that a check needs to know.
+// read returns the trimmed content of a small file, "" if it cannot be read.
 func (m *machine) read(p string) string {
 	data, err := os.ReadFile(m.path(p))
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/journalet/journalet/runtime/config"
 )
 
-// made is a machine on which everything is well, but that no runtime listens.
-func made(t *testing.T) *machine {
+// testMachine returns a machine that passes all checks except that no runtime listens.
+func testMachine(t *testing.T) *machine {
 	t.Helper()
-	// Short, because a socket's path may have 107 bytes only.
+	// A short path: that of a socket may have 107 bytes at most.
 	root, err := os.MkdirTemp("", "m")
 	if err != nil {
 		t.Fatal(err)
@@ -62,14 +62,14 @@ func (m *machine) write(t *testing.T, path, text string) {
 	}
 }
 
-func (m *machine) drop(t *testing.T, path string) {
+func (m *machine) remove(t *testing.T, path string) {
 	t.Helper()
 	if err := os.RemoveAll(m.path(path)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// cri is a runtime that answers what it is told to.
+// cri is a fake runtime.
 type cri struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	network, events bool
@@ -77,7 +77,7 @@ type cri struct {
 }
 
 func (c *cri) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "made", RuntimeVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "v1"}, nil
 }
 
 func (c *cri) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
@@ -86,7 +86,8 @@ func (c *cri) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.St
 	}}}, nil
 }
 
-func (c *cri) GetContainerEvents(r *runtimeapi.GetEventsRequest, s grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (c *cri) GetContainerEvents(r *runtimeapi.GetEventsRequest,
+	s grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	if !c.events {
 		return c.UnimplementedRuntimeServiceServer.GetContainerEvents(r, s)
 	}
@@ -123,12 +124,12 @@ func (m *machine) find(t *testing.T, name string) Check {
 			return c
 		}
 	}
-	t.Fatalf("there is no check %q", name)
+	t.Fatalf("no check %q", name)
 	return Check{}
 }
 
-func TestOnAGoodMachineNothingIsWrong(t *testing.T) {
-	m := made(t)
+func TestHealthyMachinePassesAllChecks(t *testing.T) {
+	m := testMachine(t)
 	m.serve(t, &cri{network: true, events: true})
 	seen := map[string]bool{}
 	for _, c := range m.run(context.Background()) {
@@ -136,52 +137,67 @@ func TestOnAGoodMachineNothingIsWrong(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		if seen[c.Name] {
-			t.Errorf("two checks are called %q", c.Name)
+			t.Errorf("two checks with name %q", c.Name)
 		}
 		seen[c.Name] = true
 	}
 }
 
-func TestWhatIsWrongIsFoundAndCanBeMended(t *testing.T) {
+func TestProblemsAreFoundWithARemedy(t *testing.T) {
 	for _, c := range []struct {
-		name, says string
+		name, want string
 		status     Status
-		spoil      func(*testing.T, *machine)
+		change     func(*testing.T, *machine)
 	}{
 		{"privileges", "user 7", Fail, func(_ *testing.T, m *machine) { m.uid = 7 }},
-		{"privileges", "CAP_SYS_ADMIN", Fail, func(t *testing.T, m *machine) { m.write(t, "proc/self/status", "CapEff:\t00000000a80425fb\n") }},
+		{"privileges", "CAP_SYS_ADMIN", Fail, func(t *testing.T,
+			m *machine) {
+			m.write(t, "proc/self/status", "CapEff:\t00000000a80425fb\n")
+		}},
 		{"runtime", "no runtime at /run/containerd", Fail, func(*testing.T, *machine) {}},
-		{"runtime", "not a socket", Fail, func(t *testing.T, m *machine) { m.write(t, "run/containerd/containerd.sock", "") }},
+		{"runtime", "not a socket", Fail, func(t *testing.T,
+			m *machine) {
+			m.write(t, "run/containerd/containerd.sock", "")
+		}},
 		{"runtime-network", "cni plugin not initialized", Warn, func(t *testing.T, m *machine) {
 			m.serve(t, &cri{message: "cni plugin not initialized", events: true})
 		}},
 		{"runtime-events", "every second", Warn, func(t *testing.T, m *machine) { m.serve(t, &cri{network: true}) }},
-		{"cgroups", "v2 without memory", Fail, func(t *testing.T, m *machine) { m.write(t, "sys/fs/cgroup/cgroup.controllers", "cpu pids") }},
+		{"cgroups", "v2 without memory", Fail, func(t *testing.T,
+			m *machine) {
+			m.write(t, "sys/fs/cgroup/cgroup.controllers", "cpu pids")
+		}},
 		{"cgroups", "v1 (hybrid) with", OK, func(t *testing.T, m *machine) {
-			m.drop(t, "sys/fs/cgroup")
+			m.remove(t, "sys/fs/cgroup")
 			for _, p := range []string{"cpu/x", "memory/x", "pids/x", "unified/cgroup.controllers"} {
 				m.write(t, "sys/fs/cgroup/"+p, "")
 			}
 		}},
-		{"namespaces", "kind net", Fail, func(t *testing.T, m *machine) { m.drop(t, "proc/self/ns/net") }},
+		{"namespaces", "kind net", Fail, func(t *testing.T, m *machine) { m.remove(t, "proc/self/ns/net") }},
 		{"seccomp", "RuntimeDefault", Fail, func(t *testing.T, m *machine) {
 			m.cfg.SeccompDefault = true
-			m.drop(t, "proc/sys/kernel/seccomp")
+			m.remove(t, "proc/sys/kernel/seccomp")
 		}},
-		{"overlayfs", "does not show", Warn, func(t *testing.T, m *machine) { m.write(t, "proc/filesystems", "\text4\n") }},
-		{"bridge", "bridge", Warn, func(t *testing.T, m *machine) { m.drop(t, "sys/module/bridge") }},
-		{"bridge", "cannot be told", Skip, func(t *testing.T, m *machine) { m.drop(t, "lib/modules") }},
-		{"ip-forward", "does not forward", Warn, func(t *testing.T, m *machine) { m.write(t, "proc/sys/net/ipv4/ip_forward", "0\n") }},
-		{"inotify", "max_user_watches is 10", Warn, func(t *testing.T, m *machine) { m.write(t, "proc/sys/fs/inotify/max_user_watches", "10\n") }},
+		{"overlayfs", "not in /proc/filesystems", Warn,
+			func(t *testing.T, m *machine) { m.write(t, "proc/filesystems", "\text4\n") }},
+		{"bridge", "bridge", Warn, func(t *testing.T, m *machine) { m.remove(t, "sys/module/bridge") }},
+		{"bridge", "unknown", Skip, func(t *testing.T, m *machine) { m.remove(t, "lib/modules") }},
+		{"ip-forward", "does not forward", Warn,
+			func(t *testing.T, m *machine) { m.write(t, "proc/sys/net/ipv4/ip_forward", "0\n") }},
+		{"inotify", "max_user_watches is 10", Warn,
+			func(t *testing.T, m *machine) { m.write(t, "proc/sys/fs/inotify/max_user_watches", "10\n") }},
 		{"clock", "1970", Fail, func(_ *testing.T, m *machine) { m.now = time.Unix(0, 0) }},
-		{"root-dir", "cannot be written", Fail, func(t *testing.T, m *machine) { m.cfg.RootDir = "/var/lib/x" }},
-		{"static-pods", "does not exist", Warn, func(t *testing.T, m *machine) { m.drop(t, "etc/journalet") }},
-		{"resolv-conf", "the pod itself", Warn, func(t *testing.T, m *machine) { m.write(t, "etc/resolv.conf", "nameserver 127.0.0.53\n") }},
+		{"root-dir", "not writable", Fail, func(t *testing.T, m *machine) { m.cfg.RootDir = "/var/lib/x" }},
+		{"static-pods", "does not exist", Warn, func(t *testing.T, m *machine) { m.remove(t, "etc/journalet") }},
+		{"resolv-conf", "the pod itself", Warn, func(t *testing.T,
+			m *machine) {
+			m.write(t, "etc/resolv.conf", "nameserver 127.0.0.53\n")
+		}},
 		{"swap", "1 areas", OK, func(t *testing.T, m *machine) { m.write(t, "proc/swaps", "Filename\n/swap file 1 0 -2\n") }},
 		{"kubelet", "its port 10250", Warn, func(t *testing.T, m *machine) {
 			m.write(t, "proc/net/tcp6", "  0: 00000000000000000000000000000000:280A 00000000000000000000000000000000:0000 0A\n")
 		}},
-		{"ports", "cannot be opened", Fail, func(t *testing.T, m *machine) {
+		{"ports", "cannot listen", Fail, func(t *testing.T, m *machine) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -190,33 +206,34 @@ func TestWhatIsWrongIsFoundAndCanBeMended(t *testing.T) {
 			m.cfg.BusListen = l.Addr().String()
 		}},
 	} {
-		t.Run(c.name+" "+c.says, func(t *testing.T) {
-			m := made(t)
-			c.spoil(t, m)
+		t.Run(c.name+" "+c.want, func(t *testing.T) {
+			m := testMachine(t)
+			c.change(t, m)
 			got := m.find(t, c.name)
-			if got.Status != c.status || !strings.Contains(got.Message, c.says) || got.Status == Fail && got.Remedy == "" {
+			if got.Status != c.status || !strings.Contains(got.Message, c.want) || got.Status == Fail && got.Remedy == "" {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 }
 
-func TestFreeSpaceIsJudged(t *testing.T) {
+func TestFreeSpaceBounds(t *testing.T) {
 	for _, c := range []struct {
 		free          int64
 		inodes, spare uint64
 		want          Status
 	}{
-		{minFree - 1, 0, 0, Fail}, {minFree, 0, 0, Warn}, {goodFree, 0, 0, OK}, {goodFree, 1 << 20, 10, Warn}, {goodFree, 1 << 20, 1 << 19, OK},
+		{minFree - 1, 0, 0, Fail}, {minFree, 0, 0, Warn}, {goodFree, 0, 0, OK}, {goodFree, 1 << 20, 10, Warn},
+		{goodFree, 1 << 20, 1 << 19, OK},
 	} {
-		if got := space(c.free, c.inodes, c.spare, "/x"); got.Status != c.want {
+		if got := freeSpace(c.free, c.inodes, c.spare, "/x"); got.Status != c.want {
 			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }
 
-func TestASimulatedRuntimeNeedsNoPrivilegesAndNoKubeletCheck(t *testing.T) {
-	m := made(t)
+func TestSimulatedRuntimeNeedsNoPrivilegesAndNoKubeletCheck(t *testing.T) {
+	m := testMachine(t)
 	m.cfg.ContainerRuntimeEndpoint, m.uid = "sim://small", 1000
 	m.process(t, 40, "kubelet", "/usr/bin/kubelet")
 	for _, c := range m.run(context.Background()) {
@@ -229,7 +246,7 @@ func TestASimulatedRuntimeNeedsNoPrivilegesAndNoKubeletCheck(t *testing.T) {
 	}
 }
 
-// process adds one to the machine, which sees the machine's own files as its root.
+// process adds a process with the machine's file system as its root.
 func (m *machine) process(t *testing.T, pid int, comm string, args ...string) {
 	t.Helper()
 	dir := fmt.Sprintf("proc/%d/", pid)
@@ -244,7 +261,7 @@ func (m *machine) process(t *testing.T, pid int, comm string, args ...string) {
 	}
 }
 
-func TestAKubeletOnTheSameRuntimeIsFoundAndOthersAreNot(t *testing.T) {
+func TestOnlyKubeletsOnTheSameRuntimeAreFound(t *testing.T) {
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	other := "unix:///run/crio/crio.sock"
 	for _, c := range []struct {
@@ -273,7 +290,7 @@ func TestAKubeletOnTheSameRuntimeIsFoundAndOthersAreNot(t *testing.T) {
 			m.write(t, "k.yaml", head+"containerRuntimeEndpoint: "+other+"\n")
 			m.process(t, 40, "kubelet", "kubelet", "--config=/k.yaml")
 		}},
-		{"other by file beside it", false, func(t *testing.T, m *machine) {
+		{"other by file in its directory", false, func(t *testing.T, m *machine) {
 			m.write(t, "k.yaml", head+"containerRuntimeEndpoint: "+other+"\n")
 			m.process(t, 40, "kubelet", "kubelet", "--config", "k.yaml")
 		}},
@@ -290,12 +307,15 @@ func TestAKubeletOnTheSameRuntimeIsFoundAndOthersAreNot(t *testing.T) {
 			m.write(t, "k.yaml", head)
 			m.process(t, 40, "kubelet", "kubelet", "--config=/k.yaml")
 		}},
-		{"file that cannot be read", true, func(t *testing.T, m *machine) { m.process(t, 40, "kubelet", "kubelet", "--config=/gone.yaml") }},
+		{"file that cannot be read", true, func(t *testing.T,
+			m *machine) {
+			m.process(t, 40, "kubelet", "kubelet", "--config=/gone.yaml")
+		}},
 		{"the same path, in a container", false, func(t *testing.T, m *machine) {
 			m.write(t, "run/containerd/containerd.sock", "ours")
 			m.write(t, "inner/run/containerd/containerd.sock", "theirs")
 			m.process(t, 40, "kubelet", "kubelet")
-			m.drop(t, "proc/40/root")
+			m.remove(t, "proc/40/root")
 			if err := os.Symlink(m.path("inner"), m.path("proc/40/root")); err != nil {
 				t.Fatal(err)
 			}
@@ -307,7 +327,10 @@ func TestAKubeletOnTheSameRuntimeIsFoundAndOthersAreNot(t *testing.T) {
 			}
 			m.process(t, 40, "kubelet", "kubelet", "--container-runtime-endpoint=unix:///other.sock")
 		}},
-		{"k3s with its own", false, func(t *testing.T, m *machine) { m.process(t, 40, "k3s-server", "/usr/local/bin/k3s server") }},
+		{"k3s with its own", false, func(t *testing.T,
+			m *machine) {
+			m.process(t, 40, "k3s-server", "/usr/local/bin/k3s server")
+		}},
 		{"k3s with ours", true, func(t *testing.T, m *machine) {
 			m.process(t, 40, "k3s-agent", "k3s", "agent", "--container-runtime-endpoint", config.DefaultEndpoint)
 		}},
@@ -317,7 +340,7 @@ func TestAKubeletOnTheSameRuntimeIsFoundAndOthersAreNot(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := made(t)
+			m := testMachine(t)
 			c.set(t, m)
 			pid, found := m.kubeletRunning()
 			if found != c.found {
@@ -329,13 +352,13 @@ func TestAKubeletOnTheSameRuntimeIsFoundAndOthersAreNot(t *testing.T) {
 			}
 			m.cfg.AllowBesideKubelet = true
 			if m.kubelet().Status == Fail {
-				t.Error("it was allowed, and still fails")
+				t.Error("the check fails in spite of AllowBesideKubelet")
 			}
 		})
 	}
 }
 
-func TestOnThisMachineEveryCheckAnswers(t *testing.T) {
+func TestAllChecksRunOnThisMachine(t *testing.T) {
 	cfg := config.Defaults()
 	cfg.ContainerRuntimeEndpoint = "unix://" + filepath.Join(t.TempDir(), "none.sock")
 	for _, c := range Run(context.Background(), cfg) {
