@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -107,6 +108,7 @@ func (s *sim) start() {
 	s.clock.start(r.life, r.watcher.relist)
 	s.clock.start(r.life, r.reader.loop)
 	s.clock.start(r.life, r.gates.loop)
+	s.clock.start(r.life, r.prober.loop)
 	if r.fetcher != nil {
 		s.clock.start(r.life, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
 	}
@@ -194,7 +196,7 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 			last = o
 		}
 		if result := rec.GetFact().GetProbeResult(); result != nil {
-			r.prober.seedOpen(result)
+			r.prober.SeedPending(result)
 		}
 		certain = certain && rec.GetFact().GetCallFinished() == nil
 	})
@@ -272,6 +274,10 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		}
 	}
 	r.life.tidy()
+}
+
+func decides(rec *journaletv1.Record, what func(*journaletv1.Event) bool) bool {
+	return slices.ContainsFunc(rec.GetStep().GetDecisions(), what)
 }
 
 // schedule sees that an actor gets its turn. Most get it at once; now and then one has to wait.

@@ -35,7 +35,7 @@ type call struct {
 func newPerformer(r *run) *performer {
 	f := &performer{run: r, under: map[*proc]*call{}}
 	f.Driver = cri.New(cri.Options{
-		Conn: criConn{r}, AgentID: agentID, Hash: pod.ContainerHash, Volumes: disk{f}, Clock: steadyClock{driverClock{r.clock, r}},
+		Conn: criConn{r}, AgentID: agentID, Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
 		Manifest:        func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
 		ContainerLogDir: "/dev/null/no links to logs", HostsFile: "/dev/null", HostIPs: []string{"192.0.2.1"},
 		HTTP: func(req *http.Request) error {

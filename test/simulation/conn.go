@@ -388,11 +388,16 @@ func timeoutOf(ctx context.Context) time.Duration {
 	return d
 }
 
-// steadyClock is virtual time that nobody sets, as what drivers measure waits with is.
-type steadyClock struct{ driverClock }
+// steadyClock is virtual time that nobody sets after the run began, as what drivers measure waits with is.
+type steadyClock struct {
+	driverClock
+	wall time.Time
+}
 
-// Now is the time since the simulation began, as a time.
-func (c steadyClock) Now() time.Time { return time.Unix(0, 0).Add(c.uptime) }
+func newSteadyClock(r *run) steadyClock { return steadyClock{driverClock{r.clock, r}, r.clock.wall} }
+
+// Now implements cri.Clock.
+func (c steadyClock) Now() time.Time { return c.wall.Add(c.uptime) }
 
 // rouseEnded wakes the coroutines that wait for something which ends with a context that has ended.
 func (r *run) rouseEnded() {

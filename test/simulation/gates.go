@@ -110,7 +110,7 @@ func (g *gates) loop(p *proc) {
 
 func (g *gates) stored(rec *journaletv1.Record) {
 	g.Stored(rec)
-	if g.p != nil && slices.ContainsFunc(rec.GetStep().GetDecisions(), func(e *journaletv1.Event) bool { return e.GetReadinessGatesSet() != nil }) {
+	if g.p != nil && decides(rec, func(e *journaletv1.Event) bool { return e.GetReadinessGatesSet() != nil }) {
 		g.p.rouse()
 	}
 }

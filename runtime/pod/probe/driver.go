@@ -1,8 +1,10 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,9 +42,20 @@ type Options struct {
 	Forget func(namespace, name, uid string)
 	// Workers and SlowWorkers default to the constants of these names.
 	Workers, SlowWorkers int
+	// Attempt makes one attempt at a probe: whether it succeeds, and whether that could be learned. Default: by what the manifest says.
+	Attempt func(context.Context, Attempt) (success, known bool)
+	// Go runs a worker beside others. Default: a goroutine, which Run waits for.
+	Go func(func())
 
 	Clock cri.Clock
 	Log   *slog.Logger
+}
+
+// Attempt is one attempt at a probe of one instance of a container.
+type Attempt struct {
+	PodUID, ContainerID string
+	Kind                journaletv1.ProbeKind
+	Probe               *corev1.Probe
 }
 
 // Run is one run of a probe, for those who count.
@@ -57,6 +70,10 @@ type Run struct {
 
 // containerKey is where probes are set: one container of one pod.
 type containerKey struct{ uid, container string }
+
+func (k containerKey) compare(l containerKey) int {
+	return cmp.Or(strings.Compare(k.uid, l.uid), strings.Compare(k.container, l.container))
+}
 
 // setting is a ProbesSet whose manifest is still to be read.
 type setting struct {
@@ -108,11 +125,15 @@ func New(o Options) *Driver {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{
+	d := &Driver{
 		opts: o, log: o.Log, clock: o.Clock, rt: runtimeapi.NewRuntimeServiceClient(o.Conn), began: o.Clock.Now(),
 		pending: map[containerKey]*setting{}, probes: map[containerKey]map[journaletv1.ProbeKind]*probe{}, names: map[string]podName{},
 		lanes: lanes{quick: newLane(o.Workers), slow: newLane(o.SlowWorkers)}, wake: make(chan struct{}, 1),
 	}
+	if d.opts.Go == nil {
+		d.opts.Go = d.workers.Go
+	}
+	return d
 }
 
 // Seed takes in what was probed at the end of the last run, and the results that were told, before Run. A result that is

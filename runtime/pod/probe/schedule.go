@@ -44,8 +44,13 @@ type probe struct {
 // schedule is a heap of probes by the time when they are due.
 type schedule []*probe
 
-func (s schedule) Len() int           { return len(s) }
-func (s schedule) Less(i, j int) bool { return s[i].due.Before(s[j].due) }
+func (s schedule) Len() int { return len(s) }
+func (s schedule) Less(i, j int) bool {
+	a, b := s[i], s[j]
+	return cmp.Or(a.due.Compare(b.due), a.at.compare(b.at), cmp.Compare(a.kind, b.kind)) < 0
+}
+
+// Swap is sort.Interface's.
 func (s schedule) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
 	s[i].index, s[j].index = i, j
@@ -74,9 +79,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	defer d.workers.Wait()
 	defer cancel()
 	for ctx.Err() == nil {
-		wait := d.loadPending(ctx)
-		wait = min(wait, d.start(ctx))
-		stop := d.clock.AfterFunc(wait, d.signal)
+		stop := d.clock.AfterFunc(d.Step(ctx), d.signal)
 		select {
 		case <-d.wake:
 		case <-ctx.Done():
@@ -84,6 +87,12 @@ func (d *Driver) Run(ctx context.Context) error {
 		stop()
 	}
 	return ctx.Err()
+}
+
+// Step starts the probes that are due, and returns the time until the next call. Run calls it; a caller that has no goroutines for Run
+// calls it also after each Stored and each end of a worker.
+func (d *Driver) Step(ctx context.Context) (wait time.Duration) {
+	return min(d.loadPending(ctx), d.start(ctx))
 }
 
 // idle is the wait of a scheduler that has nothing to do: something wakes it before that.
@@ -95,7 +104,8 @@ func (d *Driver) loadPending(ctx context.Context) time.Duration {
 	pending := maps.Clone(d.pending)
 	d.mu.Unlock()
 	wait := idle
-	for at, s := range pending {
+	for _, at := range slices.SortedFunc(maps.Keys(pending), containerKey.compare) {
+		s := pending[at]
 		if left := s.retry.Sub(d.clock.Now()); left > 0 {
 			wait = min(wait, left)
 			continue
@@ -244,7 +254,7 @@ func (d *Driver) dispatch(ctx context.Context) {
 		}
 	}
 	for p := d.lanes.next(now); p != nil; p = d.lanes.next(now) {
-		d.workers.Go(func() { d.work(ctx, p) })
+		d.opts.Go(func() { d.work(ctx, p) })
 	}
 }
 

@@ -141,6 +141,15 @@ func (d *Driver) try(ctx context.Context, p *probe, t target) (out outcome) {
 
 func (d *Driver) once(ctx context.Context, p *probe, t target) outcome {
 	switch s := p.spec; {
+	case d.opts.Attempt != nil:
+		result := unknown
+		switch ok, known := d.opts.Attempt(ctx, Attempt{PodUID: p.at.uid, ContainerID: p.id, Kind: p.kind, Probe: s}); {
+		case known && ok:
+			result = success
+		case known:
+			result = failure
+		}
+		return outcome{result, "no response"}
 	case s.Exec != nil:
 		return d.exec(ctx, p.id, t.container, s.Exec.Command, p.timeout())
 	case s.HTTPGet != nil:
