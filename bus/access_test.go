@@ -158,7 +158,7 @@ func TestObserversSeeEventsAndOnlyWhileTheyListen(t *testing.T) {
 		o.Publish(rec)
 	}
 	want := append(Flatten(testNode, recs[0]), Flatten(testNode, recs[1])...)
-	for i, subject := range []string{"pod.p.pod_observed", "source.file.pod_forgotten", "source.file.source_ready"} {
+	for i, subject := range []string{"pod.p.pod_observed", "source.file.pod_forgotten", "source.file.source_synced"} {
 		m, err := sub.NextMsgWithContext(testContext(t))
 		if err != nil {
 			t.Fatal(err)

@@ -77,7 +77,7 @@ func step(actor messages.Ref, cause, after uint64) *journaletv1.Record {
 		Time: at(int64(cause)), Actor: actor.Proto(),
 		Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: cause, After: after, Decisions: []*journaletv1.Event{
 			{Kind: &journaletv1.Event_PodForgotten{PodForgotten: &journaletv1.PodForgotten{}}},
-			{Kind: &journaletv1.Event_SourceReady{SourceReady: &journaletv1.SourceReady{}}},
+			{Kind: &journaletv1.Event_SourceSynced{SourceSynced: &journaletv1.SourceSynced{}}},
 		}}},
 	}
 }

@@ -96,7 +96,7 @@ func (s *Snapshots) save(ctx context.Context, barrier uint64, snaps []*journalet
 	if err := s.blocks.force(); err != nil {
 		return err
 	}
-	b, err := proto.Marshal(&journaletv1.SnapshotIndex{Barrier: barrier, Actors: uint32(len(snaps))})
+	b, err := proto.Marshal(&journaletv1.SnapshotIndex{Actors: uint32(len(snaps))})
 	if err != nil {
 		return err
 	}

@@ -34,13 +34,11 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 
 	case *journaletv1.Event_PodUpdated:
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
-	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_ResizeRequested, *journaletv1.Event_AdditionAsked,
-		*journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_SourceSettled, *journaletv1.Event_OrphanFound:
+	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
+		*journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_SourceSynced, *journaletv1.Event_OrphanFound:
 		return []Ref{Node}, false
 	case *journaletv1.Event_UidGranted:
 		return []Ref{Source(k.UidGranted.GetSource())}, false
-	case *journaletv1.Event_SourceAsked:
-		return []Ref{Source(k.SourceAsked.GetSource())}, false
 	case *journaletv1.Event_UidDeferred:
 		return []Ref{Source(k.UidDeferred.GetSource())}, false
 	case *journaletv1.Event_OrphanConfirmed:
@@ -57,8 +55,6 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 		return []Ref{Pod(k.AdmissionDecided.GetUid())}, false
 	case *journaletv1.Event_ResizeDecided:
 		return []Ref{Pod(k.ResizeDecided.GetUid())}, false
-	case *journaletv1.Event_AdditionDecided:
-		return []Ref{Pod(k.AdditionDecided.GetUid())}, false
 	case *journaletv1.Event_AdmissionDeferred:
 		return []Ref{Pod(k.AdmissionDeferred.GetUid())}, false
 	case *journaletv1.Event_AdmissionPendingPreemption:

@@ -57,11 +57,11 @@ func TestEveryEventHasASetAudience(t *testing.T) {
 		"call_requested": "runtime/0", "call_withdrawn": "runtime/0", "call_dropped": "pod/p",
 		"pod_terminated": "node/0", "pod_finished": "source/s node/0 image/0",
 		"uid_requested": "node/0", "uid_withdrawn": "node/0", "uid_granted": "source/s", "uid_deferred": "source/s",
-		"source_settled": "node/0", "source_asked": "source/s", "orphan_found": "node/0", "orphan_confirmed": "pod/u",
+		"source_synced": "node/0", "orphan_found": "node/0", "orphan_confirmed": "pod/u",
 		"admission_decided": "pod/u", "admission_deferred": "pod/u", "admission_pending_preemption": "pod/u pod/v", "resize_pending_preemption": "pod/u pod/v", "image_pull_decided": "pod/u",
 		"agent_stopped": "", "journal_damaged": "", "quarantined": "", "quarantine_lifted": "", "pull_progressed": "",
-		"manifest_ignored": "", "source_ready": "", "pod_forgotten": "", "pod_status_changed": "", "back_off_started": "",
-		"pod_terminating": "", "probes_set": "", "readiness_gates_set": "", "all_containers_restarting": "", "call_dispatched": "", "resize_requested": "node/0", "resize_decided": "pod/u", "resize_started": "", "addition_asked": "node/0", "addition_decided": "pod/u", "resize_completed": "", "timer_set": "", "timer_cleared": "",
+		"manifest_ignored": "", "pod_forgotten": "", "pod_status_changed": "", "back_off_started": "",
+		"pod_terminating": "", "probes_set": "", "readiness_gates_set": "", "all_containers_restarting": "", "call_dispatched": "", "resize_requested": "node/0", "resize_decided": "pod/u", "resize_started": "", "resize_withdrawn": "node/0", "resize_completed": "", "timer_set": "", "timer_cleared": "",
 	}
 	kinds := (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
 	for i := range kinds.Len() {

@@ -72,7 +72,7 @@ func isHook(req *journaletv1.CallRequested) bool { return req.GetRunHook() != ni
 func (a *Actor) full(l journaletv1.Lane) bool {
 	limits := a.state.GetLimits()
 	if l == journaletv1.Lane_LANE_HOOK {
-		return a.state.Busy[int32(l)] >= cmp.Or(limits.GetHook(), maxHookCalls)
+		return a.state.Busy[int32(l)] >= maxHookCalls
 	}
 	if limits.GetSerial() {
 		for _, lane := range lanes {

@@ -61,7 +61,7 @@ func (a *Actor) answered(e actors.Event, r *journaletv1.ImagePullDecided) {
 	if r.GetRetryAfter() == nil {
 		return
 	}
-	w.BackOff, w.LastFailure, w.BackingOff = r.GetRetryAfter(), timestamppb.New(e.Time), true
+	w.BackOff, w.BackingOff = r.GetRetryAfter(), true
 }
 
 // release ends a pod's wait. What it had to wait before its next try is forgotten with it: the pod

@@ -11,15 +11,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		var err error
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_AdmissionRequested:
-			if a.asked(k.AdmissionRequested.GetUid()) == nil {
-				break // it was answered before it was asked anew
-			}
 			err = a.answer(e, k.AdmissionRequested, emit)
-			if again := k.AdmissionRequested.GetSupersedes(); err == nil && again {
-				if err = a.release(emit); err == nil {
-					err = a.decideResizes(emit)
-				}
-			}
 		case *journaletv1.Event_PodFinished:
 			if err = a.next(emit); err == nil {
 				err = a.release(emit)
@@ -30,9 +22,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			if err = a.grant(k.UidWithdrawn.GetUid(), emit); err == nil {
 				err = a.disown(emit)
 			}
-		case *journaletv1.Event_OrphanFound:
-			err = a.orphan(emit)
-		case *journaletv1.Event_SourceSettled:
+		case *journaletv1.Event_OrphanFound, *journaletv1.Event_SourceSynced:
 			err = a.disown(emit)
 		case *journaletv1.Event_PodTerminated:
 			err = a.release(emit)
@@ -45,7 +35,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			return err
 		}
 		switch e.Body.GetKind().(type) {
-		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeRequested, *journaletv1.Event_AdditionAsked,
+		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
 			*journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
 			// What the node has, or who asks for it, may have changed.
 			if err := a.decideResizes(emit); err != nil {
@@ -95,9 +85,6 @@ func deferred(q *journaletv1.AdmissionRequested, holder string) *journaletv1.Eve
 
 func decided(q *journaletv1.AdmissionRequested, r *rejection) *journaletv1.Event {
 	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Admitted: r == nil, Incarnation: q.GetIncarnation()}
-	if q.GetSupersedes() {
-		d.Digest = q.GetDigest()
-	}
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message
 	}

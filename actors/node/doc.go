@@ -1,8 +1,7 @@
 // Package node decides who may run on this node, which source may use a UID, and when what no source names is cleared away.
 //
-// It receives AgentStarted (what the node has), AdmissionRequested, ResizeRequested, AdditionAsked, PodTerminated (a pod's share is
-// free), PodFinished (its name is free), UidRequested, UidWithdrawn, SourceSettled and
-// OrphanFound, and decides AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption and ResizePendingPreemption (by which pods of lower
-// priority end to make room), ResizeDecided, AdditionDecided, UidGranted, UidDeferred, SourceAsked and OrphanConfirmed. A pod is admitted once in its life: after a
-// restart of the agent nobody is asked again. It does not look at what runs. Start with decide.go, then preempt.go.
+// It receives AgentStarted (what the node has), AdmissionRequested, ResizeRequested, ResizeWithdrawn, PodTerminated (a pod's
+// share is free), PodFinished (its name is free), UidRequested, UidWithdrawn, SourceSynced and OrphanFound, and decides AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption and ResizePendingPreemption (by which pods of lower
+// priority end to make room), ResizeDecided, UidGranted, UidDeferred and OrphanConfirmed. An incarnation of a pod is
+// admitted once: after a restart of the agent nobody is asked again. It does not look at what runs. Start with decide.go, then preempt.go.
 package node

@@ -20,13 +20,11 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_AdmissionDecided:
 		a.decided(k.AdmissionDecided)
 	case *journaletv1.Event_ResizeRequested:
-		a.evolveResizeAsked(k.ResizeRequested, false)
-	case *journaletv1.Event_AdditionAsked:
-		a.evolveResizeAsked(k.AdditionAsked, true)
+		a.evolveResizeAsked(k.ResizeRequested)
+	case *journaletv1.Event_ResizeWithdrawn:
+		delete(s.Resizes, k.ResizeWithdrawn.GetUid())
 	case *journaletv1.Event_ResizeDecided:
 		a.evolveResized(e, k.ResizeDecided)
-	case *journaletv1.Event_AdditionDecided:
-		a.evolveResized(e, k.AdditionDecided)
 	case *journaletv1.Event_ResizePendingPreemption:
 		a.evolveResizeHeld(e, k.ResizePendingPreemption)
 	case *journaletv1.Event_PodTerminated:
@@ -40,21 +38,11 @@ func (a *Actor) Evolve(e actors.Event) error {
 	return nil
 }
 
-// evolveAsked takes in a question. One that is asked anew has the place of the one before in the queue for its name, and what was
-// kept for that is given back.
+// evolveAsked puts a pod into the queue for its name.
 func (a *Actor) evolveAsked(q *journaletv1.AdmissionRequested) {
 	s := a.state
 	a.noOrphan(q.GetUid())
 	name := q.GetNamespace() + "/" + q.GetName()
-	if before := a.asked(q.GetUid()); before != nil {
-		a.unhold(q.GetUid())
-		w := s.Waiting[s.WaitsFor[q.GetUid()]]
-		w.Requests[slices.Index(w.Requests, before)] = q
-		return
-	}
-	if q.GetSupersedes() {
-		return // it was answered before it was asked anew
-	}
 	if s.Waiting[name] == nil {
 		s.Waiting[name] = new(journaletv1.WaitingPods)
 	}

@@ -102,15 +102,7 @@ func (a *Actor) candidates(priority int32) []Candidate {
 		if p.GetTerminated() || p.GetPreempted() || p.GetPriority() >= priority {
 			continue
 		}
-		qos := p.GetQos()
-		switch {
-		case qos != journaletv1.QosClass_QOS_CLASS_UNSPECIFIED:
-		case p.GetDemand().GetMilliCpu() == 0 && p.GetDemand().GetMemoryBytes() == 0:
-			qos = journaletv1.QosClass_QOS_CLASS_BEST_EFFORT
-		default:
-			qos = journaletv1.QosClass_QOS_CLASS_BURSTABLE
-		}
-		all = append(all, Candidate{UID: uid, Demand: p.GetDemand(), QOS: qos, Priority: p.GetPriority()})
+		all = append(all, Candidate{UID: uid, Demand: p.GetDemand(), QOS: p.GetQos(), Priority: p.GetPriority()})
 	}
 	slices.SortStableFunc(all, func(x, y Candidate) int { return cmp.Compare(y.Priority, x.Priority) })
 	return all

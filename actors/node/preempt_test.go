@@ -56,7 +56,7 @@ func started(milliCPU int64) *journaletv1.Event {
 
 func asks(uid string, priority int32, milliCPU int64) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: &journaletv1.AdmissionRequested{
-		Uid: uid, Name: uid, Priority: priority, Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
+		Uid: uid, Name: uid, Priority: priority, Qos: journaletv1.QosClass_QOS_CLASS_BURSTABLE, Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
 	}}}
 }
 
@@ -131,24 +131,5 @@ func TestAHeldResizeWaitsOnWhereTheNodeHasBecomeTooSmall(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(tell(t, a, gone("critical"), started(2000))), "[]"; got != want {
 		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func again(uid string, priority int32, milliCPU int64) *journaletv1.Event {
-	q := asks(uid, priority, milliCPU)
-	q.GetAdmissionRequested().Supersedes, q.GetAdmissionRequested().Digest = true, fmt.Sprint(milliCPU)
-	return q
-}
-
-func TestAQuestionAskedAnewReplacesTheOneBeforeAndComesToNothingAfterItsAnswer(t *testing.T) {
-	a := New()
-	got := fmt.Sprint(tell(t, a, started(2000), asks("low", 0, 2000), asks("first", 2, 1500), asks("second", 0, 500),
-		again("first", 2, 1600), again("second", 0, 400), ended("low")))
-	if want := "[admit low hold first[low] hold second[] reject first OutOfcpu hold second[] admit second]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	used := a.state.GetUsed().GetMilliCpu()
-	if got := tell(t, a, again("second", 0, 1), again("first", 2, 1)); len(got) > 0 || a.state.GetUsed().GetMilliCpu() != used || len(a.state.GetWaiting()) > 0 {
-		t.Errorf("a question after its answer led to %v, and %v", got, a.state)
 	}
 }

@@ -12,17 +12,16 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// evolveResizeAsked takes in a question. One that replaces another waits since the first.
-func (a *Actor) evolveResizeAsked(q *journaletv1.ResizeRequested, added bool) {
+// evolveResizeAsked takes in a request. One that supersedes another waits since the first.
+func (a *Actor) evolveResizeAsked(q *journaletv1.ResizeRequested) {
 	s := a.state
 	p := s.Pods[q.GetUid()]
-	if q.GetWithdrawn() || p == nil || p.GetTerminated() {
-		delete(s.Resizes, q.GetUid())
+	if p == nil || p.GetTerminated() {
 		return
 	}
 	s.Resizes[q.GetUid()] = &journaletv1.WaitingResize{
 		Digest: q.GetDigest(), Demand: q.GetDemand(), Priority: q.GetPriority(), Guaranteed: q.GetGuaranteed(),
-		Since: s.Resizes[q.GetUid()].GetSince(), Added: added, RequestId: q.GetRequestId(),
+		Since: s.Resizes[q.GetUid()].GetSince(), RequestId: q.GetRequestId(),
 	}
 }
 
@@ -65,11 +64,6 @@ func (a *Actor) evolveResizeHeld(e actors.Event, h *journaletv1.ResizePendingPre
 // resized is what a pod would take of the node.
 func (a *Actor) resized(p *journaletv1.AdmittedPod, w *journaletv1.WaitingResize) *journaletv1.PodDemand {
 	d := proto.CloneOf(p.GetDemand())
-	if w.GetAdded() {
-		d.MilliCpu += w.GetDemand().GetMilliCpu()
-		d.MemoryBytes += w.GetDemand().GetMemoryBytes()
-		return d
-	}
 	d.MilliCpu, d.MemoryBytes = w.GetDemand().GetMilliCpu(), w.GetDemand().GetMemoryBytes()
 	return d
 }
@@ -129,7 +123,7 @@ func (a *Actor) decideResizes(emit actors.Emit) error {
 			if answer == nil {
 				continue
 			}
-			again = again || answer.GetResizeDecided().GetAllocated() || answer.GetAdditionDecided().GetAllocated()
+			again = again || answer.GetResizeDecided().GetAllocated()
 			if err := emit(answer); err != nil {
 				return err
 			}
@@ -168,9 +162,6 @@ func (a *Actor) resizeDecided(uid string, r *rejection) *journaletv1.Event {
 	d := &journaletv1.ResizeDecided{Uid: uid, Digest: w.GetDigest(), Allocated: r == nil, RequestId: w.GetRequestId()}
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message
-	}
-	if w.GetAdded() {
-		return &journaletv1.Event{Kind: &journaletv1.Event_AdditionDecided{AdditionDecided: d}}
 	}
 	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: d}}
 }

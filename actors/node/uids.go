@@ -8,17 +8,10 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// sources are those that are configured in this run.
-func (a *Actor) sources() []string {
-	if s := a.state.GetConfig().GetSources(); len(s) > 0 {
-		return s
-	}
-	return []string{messages.FileSource}
-}
-
-// allReady tells whether every configured source has been read once as a whole.
-func (a *Actor) allReady() bool {
-	return !slices.ContainsFunc(a.sources(), func(s string) bool { return !slices.Contains(a.state.ReadySources, s) })
+// allSynced reports whether every configured source has been read completely.
+func (a *Actor) allSynced() bool {
+	sources := a.state.GetConfig().GetSources()
+	return !slices.ContainsFunc(sources, func(s string) bool { return !slices.Contains(a.state.SyncedSources, s) })
 }
 
 // evolveSources folds what concerns sources and the pods that none names.
@@ -26,11 +19,13 @@ func (a *Actor) evolveSources(e actors.Event) {
 	s := a.state
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
-		s.ReadySources = slices.DeleteFunc(s.ReadySources, func(name string) bool { return !slices.Contains(a.sources(), name) })
-	case *journaletv1.Event_SourceSettled:
-		if name := k.SourceSettled.GetSource(); !slices.Contains(s.ReadySources, name) {
-			s.ReadySources = append(s.ReadySources, name)
-			slices.Sort(s.ReadySources)
+		s.SyncedSources = slices.DeleteFunc(s.SyncedSources, func(name string) bool {
+			return !slices.Contains(k.AgentStarted.GetConfig().GetSources(), name)
+		})
+	case *journaletv1.Event_SourceSynced:
+		if name := k.SourceSynced.GetSource(); !slices.Contains(s.SyncedSources, name) {
+			s.SyncedSources = append(s.SyncedSources, name)
+			slices.Sort(s.SyncedSources)
 		}
 	case *journaletv1.Event_OrphanFound:
 		if !slices.Contains(s.Orphans, k.OrphanFound.GetUid()) {
@@ -117,24 +112,9 @@ func (a *Actor) answerSource(q *journaletv1.UidRequested, emit actors.Emit) erro
 	}}})
 }
 
-// orphan sees to a pod that no source has named: it is cleared away once every source is known to have been read.
-func (a *Actor) orphan(emit actors.Emit) error {
-	for _, s := range a.sources() {
-		if slices.Contains(a.state.ReadySources, s) {
-			continue
-		}
-		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceAsked{
-			SourceAsked: &journaletv1.SourceAsked{Source: s},
-		}}); err != nil {
-			return err
-		}
-	}
-	return a.disown(emit)
-}
-
 // disown lets pods that no source names be cleared away, once every source has been read.
 func (a *Actor) disown(emit actors.Emit) error {
-	if !a.allReady() {
+	if !a.allSynced() {
 		return nil
 	}
 	for _, uid := range slices.Clone(a.state.Orphans) {

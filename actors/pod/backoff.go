@@ -86,10 +86,6 @@ func (a *Actor) evolveFired(timer string) {
 	switch timer {
 	case orphanTimer:
 		s.OrphanGraceOver = true
-	case oldOrphanTimer:
-		if s.GetStage() == unknown {
-			s.Stage, s.Orphan = cleaning, true
-		}
 	case sandboxTimer:
 		s.SandboxFailedAt = nil
 	case volumesTimer:

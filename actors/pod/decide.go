@@ -12,9 +12,6 @@ import (
 // orphanTimer ends the wait for a source to name a pod that only the runtime shows: the node is told of it then.
 const orphanTimer = "unnamed"
 
-// oldOrphanTimer is what older versions set. It ends such a pod without asking.
-const oldOrphanTimer = "orphan"
-
 // orphanWait is how long such a pod is left alone at least. Sources are read within a second of a start; the
 // rest is for a folder that is mounted late.
 const orphanWait = 60 * time.Second
@@ -109,7 +106,7 @@ func (d *step) stage(s journaletv1.PodStage) error {
 // unnamed waits for a source to name the pod, and then tells the node that none has.
 func (d *step) unnamed() error {
 	switch {
-	case d.state.GetOrphanFoundAt() != nil || d.state.GetTimers().GetSet()[oldOrphanTimer] != nil:
+	case d.state.GetOrphanFoundAt() != nil:
 		return nil
 	case !d.state.GetOrphanGraceOver():
 		return d.timer(orphanTimer, orphanWait)
@@ -117,21 +114,16 @@ func (d *step) unnamed() error {
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanFound{OrphanFound: &journaletv1.OrphanFound{Uid: d.self.ID}}})
 }
 
-// ask puts the pod before the node, and once more when its manifest has changed before there is an answer.
+// ask asks the node for admission, once.
 func (d *step) ask() error {
-	again := d.state.GetAdmissionRequested()
-	if asked := d.state.GetRequestedDigest(); again && (asked == "" || asked == d.state.GetPod().GetDigest()) {
+	if d.state.GetAdmissionRequested() {
 		return nil
 	}
-	for _, name := range []string{oldOrphanTimer, orphanTimer} {
-		if err := d.clearTimer(name); err != nil {
-			return err
-		}
+	if err := d.clearTimer(orphanTimer); err != nil {
+		return err
 	}
 	q := Question(d.state.GetPod(), d.wanted)
-	if q.Supersedes, q.Incarnation = again, d.state.GetIncarnation(); !again {
-		q.Incarnation = d.in.Seq
-	}
+	q.Incarnation = d.in.Seq
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: q}})
 }
 

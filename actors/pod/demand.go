@@ -84,7 +84,7 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if resource.IsPodLevelResourcesSet(p) {
 		see(p.Spec.Resources)
 	} else {
-		for c := range (&Actor{manifest: p}).all() {
+		for c := range containersOf(p) {
 			see(&c.Resources)
 		}
 	}

@@ -40,13 +40,13 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_AdmissionRequested:
-		a.evolveAdmissionAsked(k.AdmissionRequested)
+		s.AdmissionRequested, s.Incarnation = true, k.AdmissionRequested.GetIncarnation()
 	case *journaletv1.Event_AdmissionDeferred:
 		s.HolderUid = k.AdmissionDeferred.GetHolderUid()
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		a.evolveHeld(e, k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
-		return a.evolveAdmission(e, k.AdmissionDecided)
+		a.evolveAdmission(e, k.AdmissionDecided)
 	case *journaletv1.Event_PodObserved:
 		a.evolveObserved(k.PodObserved)
 	case *journaletv1.Event_CallRequested:
@@ -87,10 +87,22 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodTerminated:
 		a.evolveTerminated()
 	case *journaletv1.Event_PodFinished:
-		// What is observed from now on is of the next life.
+		// What is observed from now on is of the next incarnation.
 		s.Stage, s.Observed = finished, nil
-	default:
-		a.evolveResize(e)
+	case *journaletv1.Event_ResizeRequested:
+		a.resizing().RequestedDigest = k.ResizeRequested.GetDigest()
+	case *journaletv1.Event_ResizeWithdrawn:
+		a.resizing().RequestedDigest, a.resizing().Deferred = "", ""
+		a.tidyResize()
+	case *journaletv1.Event_ResizeDecided:
+		a.evolveResized(e, k.ResizeDecided)
+	case *journaletv1.Event_ResizePendingPreemption:
+		a.evolveResizeHeld(e, k.ResizePendingPreemption)
+	case *journaletv1.Event_ResizeStarted:
+		a.resizing().InProgress = true
+	case *journaletv1.Event_ResizeCompleted:
+		s.Resize.InProgress, s.Resize.Error = false, ""
+		a.tidyResize()
 	}
 	return nil
 }
@@ -105,15 +117,15 @@ func (a *Actor) evolveAgentStarted(k *journaletv1.AgentStarted) {
 }
 
 func (a *Actor) evolveTerminated() {
-	a.state.ToldTerminated = true
 	a.state.Stage = terminated
 	if a.state.Removed {
 		a.state.Stage = cleaning
 	}
 }
 
-// evolveUpdated takes up what the source wants. A new life keeps what was observed, so that an
-// agent which lost its journal finds its running containers again instead of doubling them.
+// evolveUpdated takes up what the source wants. A manifest that is no update of what runs is that of another incarnation
+// (ADR 024): this one ends, and the source, which hears of the end, adds the pod again. Nothing runs that could be updated
+// of a pod that is not admitted, or was rejected.
 func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	s := a.state
 	if s.GetSource() != "" && s.GetSource() != u.GetSource() && s.GetStage() != finished {
@@ -126,19 +138,11 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	case journaletv1.PodOperation_POD_OPERATION_UPDATE:
 		switch {
 		case s.Removed:
-			// What the source wants now is for the next life.
-		case s.GetPod().GetName() != u.GetPod().GetName() || s.GetPod().GetNamespace() != u.GetPod().GetNamespace():
-			// What runs cannot change its name. The source hears of its end, and adds the pod again.
-			a.evolveRemoved(e)
-		case s.Rejected:
-			// Nothing of it has begun that could change. It is added again, too, and the node asked about what it is now.
+			// What the source wants now is for the next incarnation.
+		case s.GetStage() == admitting, s.Rejected, !updateAllowed(a.wanted, e.Manifest):
 			a.evolveRemoved(e)
 		default:
-			if s.GetStage() == admitting && s.GetAdmissionRequested() && s.GetRequestedDigest() == "" {
-				s.RequestedDigest = s.GetPod().GetDigest() // a snapshot of an older version does not tell
-			}
 			a.evolveChanged(e.Manifest)
-			a.evolveGrace(e.Manifest, nil)
 			a.evolveWanted(u, e.Manifest)
 		}
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
@@ -166,19 +170,18 @@ func (a *Actor) evolveEnding(e actors.Event, k *journaletv1.PodTerminating) {
 	if s.GetStage() != terminating {
 		s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
 	}
-	a.evolveGrace(a.manifest, k.GetGrace())
 	s.Fails = s.Fails || k.GetFailed()
 	if k.GetReason() != "" {
 		s.Reason, s.Message = k.GetReason(), k.GetMessage()
 	}
 }
 
-// evolveChanged forgets what was learnt of the old manifest's volumes and images: the new ones may be
-// there, and what kept the old ones from starting is no reason to wait.
+// evolveChanged forgets what was learnt of images that changed: what kept the old one from starting is no reason to
+// wait. Volumes may show labels and annotations, and are set up again.
 func (a *Actor) evolveChanged(manifest *corev1.Pod) {
 	a.state.VolumesReady, a.state.VolumeFailures = false, 0
-	for c := range (&Actor{manifest: manifest}).all() {
-		if old, r := a.spec(c.Name), a.state.Containers[c.Name]; r != nil && (old == nil || old.Image != c.Image) {
+	for c := range containersOf(manifest) {
+		if r := a.state.Containers[c.Name]; r != nil && a.spec(c.Name).Image != c.Image {
 			r.ImageReady, r.ImageRequested, r.ImageMissing = false, false, false
 			r.StartFailures, r.StartError = 0, nil
 		}
@@ -190,7 +193,7 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	switch s.GetStage() {
 	case unknown, finished:
 	case cleaning:
-		// What was taken for nobody's is being cleared away: its PodFinished makes the source add it again.
+		// Orphan cleanup is in progress; PodFinished makes the source add the pod again.
 		s.Source = u.GetSource()
 		return nil
 	default:
@@ -214,42 +217,22 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	return nil
 }
 
-func (a *Actor) evolveAdmissionAsked(q *journaletv1.AdmissionRequested) {
+func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided) {
 	s := a.state
-	s.AdmissionRequested, s.RequestSuperseded, s.Incarnation = true, q.GetSupersedes(), q.GetIncarnation()
-	if s.GetStage() == admitting {
-		s.RequestedDigest = q.GetDigest()
-	}
-}
-
-func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided) error {
-	s := a.state
-	if q := d.GetIncarnation(); q != 0 && q != s.GetIncarnation() {
-		return nil // a life before asked, and ended before it was answered
+	if d.GetIncarnation() != s.GetIncarnation() {
+		return // it is to an earlier incarnation, which ended before it was answered
 	}
 	s.HolderUid = ""
-	// The answer may be to an earlier question than the last.
-	stale := s.GetRequestedDigest() != s.GetPod().GetDigest() || s.GetRequestSuperseded() && d.GetDigest() != s.GetRequestedDigest()
-	known := s.GetRequestedDigest() != ""
-	s.RequestedDigest, s.RequestSuperseded = "", false
 	switch {
 	case s.GetStage() != admitting:
 		// The pod was removed while the question was open: its end is under way and stays so.
-		return nil
 	case d.GetAdmitted():
 		s.Stage, s.AdmittedAt = runningPod, timestamppb.New(e.Time)
-		if s.GetAllocatedDigest() != "" && d.GetDigest() != "" {
-			a.allocate(d.GetDigest(), e.Manifest)
-		}
 		a.evolveFoundAll()
-	case s.GetAllocatedDigest() != "" && !known, known && stale:
-		// The question was about what it asked for before. It is added again, and the node asked about what it is now.
-		a.evolveRemoved(e)
 	default:
-		s.Stage, s.Rejected, s.ToldTerminated = terminated, true, true
+		s.Stage, s.Rejected = terminated, true
 		s.Reason, s.Message = d.GetReason(), "Pod was rejected: "+d.GetMessage()
 	}
-	return nil
 }
 
 func (a *Actor) evolveStatus(e actors.Event, c *journaletv1.PodStatusChanged) {

@@ -2,7 +2,6 @@ package pod
 
 import (
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -16,7 +15,7 @@ import (
 const reasonChanged = "container definition changed"
 
 // reasonUnknown is the stop reason of a container that the runtime lost track of and that is to be started again whatever
-// its exit code. Journals have an older one, after which the policy decided: see reasonUnknownEnds.
+// its exit code; see reasonUnknownEnds for one that is not.
 const reasonUnknown = "container is in an unknown state, it is started again"
 
 // evolveRequested keeps a call as under way.
@@ -28,7 +27,7 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 	case *journaletv1.CallRequested_StopContainer:
 		a.evolveEndAsked(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
 		switch w.StopContainer.GetReason() {
-		case reasonChanged, reasonUnknown, reasonOtherNetwork, reasonResize:
+		case reasonChanged, reasonUnknown, reasonResize:
 			a.keep(w.StopContainer.GetContainer()).Replacing = true
 		}
 	case *journaletv1.CallRequested_StartContainer:
@@ -36,7 +35,6 @@ func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) 
 		if w.StartContainer.GetPart() != journaletv1.StartPart_START_PART_START {
 			// What was made before keeps what it was made with, and the node may have allocated more since.
 			r.Applied, r.Reported, r.Created = nil, nil, nil
-			a.evolveAddedWith(w.StartContainer)
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		if w.RemoveContainer.GetKeepAsLast() {
@@ -62,20 +60,19 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 	case *journaletv1.CallRequested_RunSandbox:
 		s.NextSandboxAttempt = max(s.NextSandboxAttempt, w.RunSandbox.GetAttempt())
 		if ok {
-			s.SandboxId, s.SandboxFailures, s.SandboxError = f.GetSandboxId(), 0, ""
-			s.NextSandboxAttempt, s.SandboxCreatedAt = w.RunSandbox.GetAttempt()+1, a.madeAt(f, now)
+			s.SandboxId, s.SandboxFailures = f.GetSandboxId(), 0
+			s.NextSandboxAttempt, s.SandboxCreatedAt = w.RunSandbox.GetAttempt()+1, f.GetEndedAt()
 			if a.shownDead(f.GetSandboxId()) {
 				s.SandboxId = "" // no look will tell of it again
 			}
 			a.forgetStarts()
 		} else {
 			s.SandboxFailures++
-			s.SandboxFailedAt, s.SandboxError = now, f.GetMessage()
+			s.SandboxFailedAt = now
 			a.evolveGivenUp(w.RunSandbox, f)
 		}
 	case *journaletv1.CallRequested_SetUpVolumes:
 		s.VolumesReady = ok && w.SetUpVolumes.GetDigest() == s.GetPod().GetDigest()
-		s.VolumeError = f.GetMessage()
 		if !ok {
 			s.VolumeFailures++
 			s.VolumeFailedAt = now
@@ -93,7 +90,7 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 	case *journaletv1.CallRequested_StopSandbox:
 		if ok {
 			a.stopSandbox(w.StopSandbox.GetSandboxId())
-			a.keepStopped(w.StopSandbox)
+			a.keepStopped(w.StopSandbox.GetSandboxId())
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		if ok {
@@ -173,7 +170,7 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 		case r.GetCurrent().GetAttempt() <= w.GetAttempt():
 			a.setNewest(r, &journaletv1.ContainerObservation{
 				Id: f.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
-				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: a.madeAt(f, now),
+				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: f.GetEndedAt(),
 				ImageRef: f.GetImageRef(), IntentId: f.GetIntentId(),
 			})
 		}
@@ -202,34 +199,8 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	}
 }
 
-// madeAt is when a call ended that made something, in the order of looks (ADR 022): a look with a later stamp began after that, and what
-// it does not show is gone.
-func (a *Actor) madeAt(f *journaletv1.CallFinished, now *timestamppb.Timestamp) *timestamppb.Timestamp {
-	if f.GetEndedAt() != nil {
-		return f.GetEndedAt()
-	}
-	return a.afterLooks(now)
-}
-
-// afterLooks is madeAt in a journal of a version that did not record ended_at (ADR 022); elsewhere it is now. Where the clock was set back
-// it is later than every look that may be under way or on its way, so that none is taken to have missed what was made at that moment; a
-// look that did miss it is not told from those until the clock has caught up.
-func (a *Actor) afterLooks(now *timestamppb.Timestamp) *timestamppb.Timestamp {
-	last := a.state.GetObserved().GetObservedAt()
-	switch {
-	case last != nil && last.AsTime().After(now.AsTime()):
-		return timestamppb.New(last.AsTime().Add(aheadOfLooks))
-	case last != nil && last.AsTime().Equal(now.AsTime()):
-		return timestamppb.New(now.AsTime().Add(1))
-	}
-	return now
-}
-
-// aheadOfLooks is how far looks, each stamped some nanoseconds after the one before while the clock is behind, do not come.
-const aheadOfLooks = time.Second
-
-// setNewest makes an instance the newest one of its container. One that was made and not started replaces none yet: should its
-// start fail, the container is started again all the same.
+// setNewest records an instance as the newest one of its container. One that is merely created keeps Replacing set: should
+// its start fail, the container is started again all the same.
 func (a *Actor) setNewest(r *journaletv1.ContainerRecord, c *journaletv1.ContainerObservation) {
 	if old := r.GetCurrent(); old.GetId() != c.GetId() {
 		r.StoppedAsUnhealthy = false
@@ -268,7 +239,7 @@ func (a *Actor) stopContainer(name, id string) {
 		return
 	}
 	o.Containers[i] = proto.CloneOf(o.Containers[i])
-	o.Containers[i].State = stopped
+	o.Containers[i].State = stoppedUnobserved
 }
 
 // stopSandbox notes that a sandbox is stopped, or found to be: nothing starts in it any more, and it
@@ -294,10 +265,9 @@ func (a *Actor) stopSandbox(id string) {
 
 // keepStopped keeps that a sandbox was stopped until a look shows it no more: an observation does not tell whether a dead
 // sandbox still holds its address.
-func (a *Actor) keepStopped(w *journaletv1.StopSandbox) {
-	s := a.state
-	if w.GetKept() && !slices.Contains(s.StoppedSandboxes, w.GetSandboxId()) {
-		s.StoppedSandboxes = append(s.StoppedSandboxes, w.GetSandboxId())
+func (a *Actor) keepStopped(id string) {
+	if !slices.Contains(a.state.StoppedSandboxes, id) {
+		a.state.StoppedSandboxes = append(a.state.StoppedSandboxes, id)
 	}
 }
 

@@ -34,7 +34,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		if s.GetPod() == nil {
 			s.ReportedAs = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
 		}
-		// Nobody else needs it, and an older version refuses states with a field that it does not know.
+		// Nobody else needs it.
 		o = proto.CloneOf(o)
 		o.PodNamespace, o.PodName = "", ""
 	}

@@ -128,7 +128,7 @@ func (d *step) takeBack(id string) error {
 func (a *Actor) mayRun(name, id string) bool {
 	for _, c := range a.state.GetObserved().GetContainers() {
 		if c.GetId() == id {
-			return !exited(c) && c.GetState() != stopped
+			return !exited(c) && c.GetState() != stoppedUnobserved
 		}
 	}
 	cur := a.record(name).GetCurrent()
@@ -145,7 +145,7 @@ func (a *Actor) evolveHookAsked(e actors.Event, w *journaletv1.RunHook) {
 	r.Termination = &journaletv1.ContainerTermination{
 		ContainerId: w.GetContainerId(), Reason: w.GetReason(), Since: timestamppb.New(e.Time), Grace: w.GetTimeout(),
 	}
-	if w.GetReason() == reasonChanged || w.GetReason() == reasonOtherNetwork {
+	if w.GetReason() == reasonChanged {
 		r.Replacing = true
 	}
 }

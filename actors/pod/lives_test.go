@@ -112,27 +112,20 @@ func TestAnAnswerToALifeBeforeAdmitsNobody(t *testing.T) {
 // TestAnAnswerToALifeBeforeAllocatesNothing: the same of questions about resources.
 func TestAnAnswerToALifeBeforeAllocatesNothing(t *testing.T) {
 	before := &journaletv1.ResizeDecided{Uid: "u", Digest: "before", Allocated: true, RequestId: 8}
-	for name, answer := range map[string]*journaletv1.Event{
-		"a resize":    {Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: before}},
-		"an addition": {Kind: &journaletv1.Event_AdditionDecided{AdditionDecided: before}},
-	} {
-		a := newLives(t)
-		a.begin(7)
-		a.finish()
-		a.begin(9)
-		a.fold(&journaletv1.Event{Kind: &journaletv1.Event_AdditionAsked{
-			AdditionAsked: &journaletv1.ResizeRequested{Uid: "u", Digest: "now", RequestId: 9},
-		}})
-		was := proto.CloneOf(a.Pod())
-		a.fold(answer)
-		if !proto.Equal(was, a.Pod()) {
-			t.Errorf("the answer about %s of the first life leads to %v, from %v", name, a.Pod(), was)
-		}
-		before.RequestId = 9
-		a.fold(answer)
-		if proto.Equal(was, a.Pod()) {
-			t.Errorf("the answer about %s of this life leads to nothing", name)
-		}
-		before.RequestId = 8
+	answer := &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: before}}
+	a := newLives(t)
+	a.begin(7)
+	a.finish()
+	a.begin(9)
+	a.fold(&journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: &journaletv1.ResizeRequested{Uid: "u", Digest: "now", RequestId: 9}}})
+	was := proto.CloneOf(a.Pod())
+	a.fold(answer)
+	if !proto.Equal(was, a.Pod()) {
+		t.Errorf("the answer to the first incarnation leads to %v, from %v", a.Pod(), was)
+	}
+	before.RequestId = 9
+	a.fold(answer)
+	if proto.Equal(was, a.Pod()) {
+		t.Error("the answer to this incarnation leads to nothing")
 	}
 }

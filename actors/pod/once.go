@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -43,11 +42,11 @@ func (a *Actor) onlyOnce(c *corev1.Container) bool {
 	return a.never(c) && a.manifest.Annotations[AnnotationStartGuarantee] != AtLeastOnce
 }
 
-// made is the instance of a container that waits for its start, nil if there is none: one for another sandbox
-// will not be started, nor one from a manifest that an older version took for another (keepMade).
+// made is the instance of a container that waits for its start, nil if there is none: one in another sandbox will not be
+// started. What an update of the manifest brings it gets as one that runs does.
 func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.CreatedContainer {
 	m := r.GetCreated()
-	if m.GetContainerId() == "" || m.GetSandboxId() != a.state.GetSandboxId() || m.GetDigest() != a.state.GetPod().GetDigest() {
+	if m == nil || m.GetSandboxId() != a.state.GetSandboxId() {
 		return nil
 	}
 	return m
@@ -56,7 +55,7 @@ func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.CreatedContain
 // startMade starts the instance that was made.
 func (d *step) startMade(c *corev1.Container, m *journaletv1.CreatedContainer) error {
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{
-		Container: c.Name, Attempt: m.GetAttempt(), Digest: m.GetDigest(), SandboxId: m.GetSandboxId(),
+		Container: c.Name, Attempt: m.GetAttempt(), Digest: d.state.GetPod().GetDigest(), SandboxId: m.GetSandboxId(),
 		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(), Init: d.isInit(c.Name),
 	}}})
 }
@@ -64,36 +63,7 @@ func (d *step) startMade(c *corev1.Container, m *journaletv1.CreatedContainer) e
 // evolveMade folds that an instance was made.
 func evolveMade(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f *journaletv1.CallFinished) {
 	r.ImageMissing = false
-	digest := w.GetDigest()
-	if m := r.GetCreated(); m != nil {
-		digest = m.GetDigest()
-	}
-	r.Created = &journaletv1.CreatedContainer{
-		ContainerId: f.GetContainerId(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(), Digest: digest,
-	}
-}
-
-// keepMade has instances that were made for one manifest, or are being made, started for the next one of the pod, as if one call had
-// made and started them. What is new they get as one that runs does: CPU and memory in place, another image by a restart, another
-// runtime class with the next sandbox. Another instance would count as a restart whatever has changed. What was made of a container that
-// has left the manifest is not started when that comes back: nothing tells any more what it was made with.
-func (a *Actor) keepMade(from, to string) {
-	for _, name := range slices.Sorted(maps.Keys(a.state.GetContainers())) {
-		r := a.state.Containers[name]
-		if a.state.GetAdditions() && !resources.Has(a.wanted, name) {
-			continue
-		}
-		making := a.calling(func(req *journaletv1.CallRequested) bool {
-			w := req.GetStartContainer()
-			return w.GetContainer() == name && w.GetPart() == journaletv1.StartPart_START_PART_CREATE && w.GetDigest() == from
-		})
-		switch {
-		case making && r.GetCreated() == nil:
-			r.Created = &journaletv1.CreatedContainer{Digest: to}
-		case r.GetCreated().GetDigest() == from:
-			r.Created.Digest = to
-		}
-	}
+	r.Created = &journaletv1.CreatedContainer{ContainerId: f.GetContainerId(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId()}
 }
 
 // evolveLost ends an instance that may have run.

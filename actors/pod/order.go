@@ -34,9 +34,15 @@ func (a *Actor) initContainers() []corev1.Container {
 }
 
 // all are all containers in the order of their starts.
-func (a *Actor) all() iter.Seq[*corev1.Container] {
+func (a *Actor) all() iter.Seq[*corev1.Container] { return containersOf(a.manifest) }
+
+// containersOf are the containers of a pod, which may be nil, in the order of their starts.
+func containersOf(p *corev1.Pod) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
-		for _, list := range [][]corev1.Container{a.initContainers(), a.containers()} {
+		if p == nil {
+			return
+		}
+		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 			for i := range list {
 				if !yield(&list[i]) {
 					return
@@ -60,26 +66,12 @@ func (a *Actor) begun(c *corev1.Container) bool {
 	return cur != nil && a.state.GetSandboxId() != "" && cur.GetSandboxId() == a.state.GetSandboxId() && countsStill(a.record(c.Name))
 }
 
-// initialized tells whether a main container has had an instance in the pod's sandbox, or is being started in it: then the
-// init containers are through, whatever became of them, or of the manifest, since.
-func (a *Actor) initialized() bool { return a.mainIsStarting() || a.mainHasBegun() }
-
-// mainIsStarting tells whether a main container is being started in the pod's sandbox.
-func (a *Actor) mainIsStarting() bool {
-	for i := range a.containers() {
-		if a.starting(&a.containers()[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-// mainHasBegun tells whether a main container has had an instance in the pod's sandbox.
-func (a *Actor) mainHasBegun() bool {
+// initialized reports whether a main container has had an instance in the pod's sandbox, or is being started in it: then the
+// init containers are done, whatever became of them since.
+func (a *Actor) initialized() bool {
 	for i := range a.containers() {
 		c := &a.containers()[i]
-		m := a.record(c.Name).GetCreated()
-		if a.begun(c) || m.GetContainerId() != "" && m.GetSandboxId() == a.state.GetSandboxId() {
+		if a.begun(c) || a.made(a.record(c.Name)) != nil || a.starting(c) {
 			return true
 		}
 	}
@@ -94,24 +86,14 @@ func (a *Actor) starting(c *corev1.Container) bool {
 	})
 }
 
-// turn is the index of the init container that holds up those after it; the number of them if none does.
+// turn is the index of the init container that holds up those after it; the number of them if none does. The newest one
+// that has begun counts: those before it were done when it began, and a sidecar among them that has died since is started
+// again without holding up anything.
 func (a *Actor) turn() int {
-	if inits := a.initContainers(); len(inits) == 0 || a.initialized() {
+	inits := a.initContainers()
+	if len(inits) == 0 || a.initialized() {
 		return len(inits)
 	}
-	return a.turnOfInits()
-}
-
-// unsure tells whether it is open if the pod is initialized: a main container was being started when the manifest got init containers. If
-// that start comes to nothing, it is their turn.
-func (a *Actor) unsure() bool {
-	return a.turnOfInits() < len(a.initContainers()) && !a.mainHasBegun() && a.mainIsStarting()
-}
-
-// turnOfInits is turn as far as init containers tell. The newest one that has begun counts: those before it were through when it began,
-// and a sidecar among them that has died since is started again without holding up anything.
-func (a *Actor) turnOfInits() int {
-	inits := a.initContainers()
 	newest := 0
 	for i := range inits {
 		if a.begun(&inits[i]) {
@@ -140,15 +122,9 @@ func succeededOnce(r *journaletv1.ContainerRecord) bool {
 }
 
 // presumedDone tells whether an init container of which nothing is known must have done its work, since a main container
-// was made: the runtime no longer shows it and the journal is younger than the pod. Nothing is known of one either that came into
-// the manifest when a main container had begun; it may have been made, and has not run.
+// was made: the runtime no longer shows it and the journal is younger than the pod.
 func (a *Actor) presumedDone(c *corev1.Container) bool {
-	switch cur := a.record(c.Name).GetCurrent(); {
-	case !a.runsOnce(c):
-		return false
-	case notStarted(cur):
-		return a.initialized() && !a.calling(forContainer(c.Name))
-	case cur != nil:
+	if !a.runsOnce(c) || a.record(c.Name).GetCurrent() != nil {
 		return false
 	}
 	for i := range a.containers() {
@@ -182,9 +158,6 @@ func (a *Actor) atTurn(c *corev1.Container) bool {
 
 // initialize brings the init containers to where they should be, and tells whether the main ones may start.
 func (d *step) initialize() (bool, error) {
-	if d.unsure() {
-		return false, nil
-	}
 	inits, turn := d.initContainers(), d.turn()
 	for i := range inits {
 		if i > turn || i < turn && !isSidecar(&inits[i]) {

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -20,45 +21,31 @@ const (
 	reasonResize = "container resize requires restart"
 	// resizeTimer ends the wait after a call that failed to give a container its resources.
 	resizeTimer = "resize"
-	// messageQOS is why a resize is infeasible that would make another pod of it (as the API server's ValidatePodResize).
-	messageQOS = "the pod's QoS class may not change by a resize"
-	// messagePodLevel is why a resize is infeasible that would change what the pod as a whole has: not carried out yet.
-	messagePodLevel = "spec.resources cannot be changed by a resize"
 )
 
 // carryOut works out the manifest that is carried out: the wanted one with what is allocated.
 func (a *Actor) carryOut() {
-	a.manifest = resources.Allocated(a.wanted, a.allocated, a.state.AllocatedAdded)
+	a.manifest = resources.Allocated(a.wanted, a.allocated)
 }
 
 // allocate makes the CPU and memory of a manifest the pod's.
 func (a *Actor) allocate(digest string, m *corev1.Pod) {
 	s := a.state
-	if m == nil || digest == s.GetPod().GetDigest() || a.covers(m) {
+	if m == nil || digest == s.GetPod().GetDigest() || resources.Same(m, a.wanted) {
 		digest, m = "", nil
 	}
 	s.AllocatedDigest, a.allocated = digest, m
-	a.keepLeft()
-	a.tidyAdded()
 	a.carryOut()
 }
 
 // evolveWanted takes up another manifest of a pod. What was allocated before stays so until the node says otherwise.
 func (a *Actor) evolveWanted(u *journaletv1.PodUpdated, m *corev1.Pod) {
 	s := a.state
-	a.tidyAdded()
-	before := s.GetPod().GetDigest()
-	digest, have := before, a.wanted
+	digest, have := s.GetPod().GetDigest(), a.wanted
 	if a.allocated != nil {
 		digest, have = s.GetAllocatedDigest(), a.allocated
 	}
-	s.Pod, a.wanted, s.Additions = u.GetPod(), m, u.GetAdditions()
-	if u.GetResize() {
-		a.keepMade(before, u.GetPod().GetDigest())
-	}
-	if !u.GetResize() || !s.GetAdmissionRequested() {
-		digest, have = "", nil
-	}
+	s.Pod, a.wanted = u.GetPod(), m
 	a.allocate(digest, have)
 }
 
@@ -77,47 +64,15 @@ func (a *Actor) tidyResize() {
 	}
 }
 
-// evolveResize folds what was asked of the node, its answer, and the end of a resize.
-func (a *Actor) evolveResize(e actors.Event) {
-	switch k := e.Body.GetKind().(type) {
-	case *journaletv1.Event_ResizeRequested:
-		a.evolveResizeAsked(k.ResizeRequested, false)
-	case *journaletv1.Event_AdditionAsked:
-		a.evolveResizeAsked(k.AdditionAsked, true)
-	case *journaletv1.Event_AdditionDecided:
-		if a.askedInThisLife(k.AdditionDecided.GetRequestId()) {
-			a.evolveAdditionDecided(e, k.AdditionDecided)
-		}
-	case *journaletv1.Event_ResizeDecided:
-		if a.askedInThisLife(k.ResizeDecided.GetRequestId()) {
-			a.evolveResized(e, k.ResizeDecided)
-		}
-	case *journaletv1.Event_ResizePendingPreemption:
-		a.evolveResizeHeld(e, k.ResizePendingPreemption)
-	case *journaletv1.Event_ResizeStarted:
-		a.resizing().InProgress = true
-	case *journaletv1.Event_ResizeCompleted:
-		a.state.Resize.InProgress, a.state.Resize.Error = false, ""
-		a.tidyResize()
-	}
-}
-
-// askedInThisLife tells whether a question about resources was not asked in a life of the pod that ended before it was answered.
-func (a *Actor) askedInThisLife(question uint64) bool {
-	return question == 0 || question >= a.state.GetIncarnation()
-}
-
-func (a *Actor) evolveResizeAsked(k *journaletv1.ResizeRequested, added bool) {
-	r := a.resizing()
-	r.RequestedDigest, r.AskedAdded = k.GetDigest(), added
-	if k.GetWithdrawn() {
-		r.RequestedDigest, r.Deferred = "", ""
-	}
-	a.tidyResize()
-}
+// ofThisIncarnation reports whether a request for resources is of this incarnation, and not of one that ended before it was
+// answered.
+func (a *Actor) ofThisIncarnation(question uint64) bool { return question >= a.state.GetIncarnation() }
 
 // evolveResized takes up the node's answer. What runs has from then on what it was given before, until it is given more.
 func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
+	if !a.ofThisIncarnation(k.GetRequestId()) {
+		return
+	}
 	r := a.resizing()
 	switch {
 	case k.GetAllocated():
@@ -125,7 +80,7 @@ func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
 		a.allocate(k.GetDigest(), e.Manifest)
 		a.evolveActuated(before)
 		a.state.Resize = &journaletv1.PodResize{InProgress: true}
-		if asked := r.GetRequestedDigest(); asked != k.GetDigest() && !r.GetAskedAdded() {
+		if asked := r.GetRequestedDigest(); asked != k.GetDigest() {
 			a.state.Resize.RequestedDigest = asked
 		}
 	case k.GetDigest() == r.GetRequestedDigest():
@@ -137,17 +92,16 @@ func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
 // evolveResizeHeld takes up that others end for the resize, or that this pod ends for another one's.
 func (a *Actor) evolveResizeHeld(e actors.Event, k *journaletv1.ResizePendingPreemption) {
 	a.evolvePreempts(e, k.GetVictims(), k.GetUid(), k.GetFullName())
-	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetRequestedDigest() && a.askedInThisLife(k.GetRequestId()) {
+	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetRequestedDigest() && a.ofThisIncarnation(k.GetRequestId()) {
 		a.resizing().Deferred = k.GetMessage()
 	}
 }
 
 // evolveActuated notes what containers have that run, are made, or are being started, when other resources are allocated.
 func (a *Actor) evolveActuated(before *corev1.Pod) {
-	old := &Actor{manifest: before}
 	for c := range a.all() {
-		was, r := old.spec(c.Name), a.state.Containers[c.Name]
-		if was == nil || r == nil || !alive(r.GetCurrent()) && !a.onItsWay(r) {
+		was, r := findContainer(before, c.Name), a.state.Containers[c.Name]
+		if r == nil || !alive(r.GetCurrent()) && !a.onItsWay(r) {
 			continue
 		}
 		if r.Applied == nil {
@@ -195,50 +149,22 @@ func (a *Actor) evolveContainerUpdated(e actors.Event, w *journaletv1.UpdateCont
 	}
 }
 
-// infeasible tells why the wanted resources can never be the pod's, "" if they can or are already.
-func (a *Actor) infeasible() string {
-	switch {
-	case a.state.GetAllocatedDigest() == "":
-		return ""
-	case QOS(a.manifest) != QOS(a.wanted):
-		return messageQOS
-	case !resources.SameOfPod(a.manifest, a.wanted):
-		return messagePodLevel
-	}
-	if what := resources.Removed(a.manifest, a.wanted); what != "" {
-		return what + " cannot be removed by a resize"
-	}
-	return ""
-}
-
-// askResize asks the node for the wanted resources, or takes the question back. Where they can never be the pod's, it asks for those
-// of the containers that were added.
+// askResize asks the node for the desired resources, or withdraws the request.
 func (d *step) askResize() error {
 	asked, want := d.state.GetResize().GetRequestedDigest(), d.state.GetPod().GetDigest()
-	q := &journaletv1.ResizeRequested{Uid: d.self.ID, RequestId: d.in.Seq}
-	added := d.infeasible() != ""
 	switch {
-	case d.state.GetAllocatedDigest() == "" || added && len(d.uncounted()) == 0:
-		if asked == "" {
-			return nil
-		}
-		q.Withdrawn = true
-		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: q}})
-	case asked == want && added == d.state.GetResize().GetAskedAdded(), d.state.GetAdditions() && d.anyStray():
+	case d.state.GetAllocatedDigest() == "" && asked == "", d.state.GetAllocatedDigest() != "" && asked == want:
 		return nil
+	case d.state.GetAllocatedDigest() == "":
+		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeWithdrawn{
+			ResizeWithdrawn: &journaletv1.ResizeWithdrawn{Uid: d.self.ID},
+		}})
 	}
-	q.Digest, q.Demand = want, Demand(d.wanted)
-	if added {
-		q.Demand = d.addedDemand()
+	q := &journaletv1.ResizeRequested{
+		Uid: d.self.ID, Digest: want, Demand: Demand(d.wanted), Priority: priority(d.wanted),
+		Guaranteed: QOS(d.wanted) == corev1.PodQOSGuaranteed, RequestId: d.in.Seq,
 	}
 	q.Demand.HostPorts = nil
-	if p := d.wanted.Spec.Priority; p != nil {
-		q.Priority = *p
-	}
-	q.Guaranteed = QOS(d.wanted) == corev1.PodQOSGuaranteed
-	if added {
-		return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdditionAsked{AdditionAsked: q}})
-	}
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: q}})
 }
 
@@ -267,10 +193,10 @@ func (a *Actor) changes() []change {
 			was, will := a.inherits(from), a.inherits(to)
 			var by int64
 			if memory {
-				by = firstNot0(will.GetMemoryLimitBytes()-was.GetMemoryLimitBytes(), to.GetMemoryRequestBytes()-from.GetMemoryRequestBytes())
+				by = cmp.Or(will.GetMemoryLimitBytes()-was.GetMemoryLimitBytes(), to.GetMemoryRequestBytes()-from.GetMemoryRequestBytes())
 				next.MemoryLimitBytes, next.MemoryRequestBytes = to.GetMemoryLimitBytes(), to.GetMemoryRequestBytes()
 			} else {
-				by = firstNot0(will.GetCpuLimitMillis()-was.GetCpuLimitMillis(), to.GetCpuRequestMillis()-from.GetCpuRequestMillis())
+				by = cmp.Or(will.GetCpuLimitMillis()-was.GetCpuLimitMillis(), to.GetCpuRequestMillis()-from.GetCpuRequestMillis())
 				next.CpuLimitMillis, next.CpuRequestMillis = to.GetCpuLimitMillis(), to.GetCpuRequestMillis()
 			}
 			one := change{container: c, id: r.GetCurrent().GetId(), to: next}
@@ -289,13 +215,6 @@ func (a *Actor) changes() []change {
 	return all
 }
 
-func firstNot0(x, y int64) int64 {
-	if x != 0 {
-		return x
-	}
-	return y
-}
-
 // inherits are a container's resources with the pod's limits where it has none.
 func (a *Actor) inherits(r *journaletv1.Resources) *journaletv1.Resources {
 	if a.manifest.Spec.Resources == nil {
@@ -303,8 +222,8 @@ func (a *Actor) inherits(r *journaletv1.Resources) *journaletv1.Resources {
 	}
 	whole := resources.Of(a.manifest.Spec.Resources)
 	r = proto.CloneOf(r)
-	r.MemoryLimitBytes = firstNot0(r.GetMemoryLimitBytes(), whole.GetMemoryLimitBytes())
-	r.CpuLimitMillis = firstNot0(r.GetCpuLimitMillis(), whole.GetCpuLimitMillis())
+	r.MemoryLimitBytes = cmp.Or(r.GetMemoryLimitBytes(), whole.GetMemoryLimitBytes())
+	r.CpuLimitMillis = cmp.Or(r.GetCpuLimitMillis(), whole.GetCpuLimitMillis())
 	return r
 }
 
@@ -388,7 +307,6 @@ func (d *step) actuate() error {
 	w := &journaletv1.UpdateContainer{
 		Container: list[0].container.Name, ContainerId: list[0].id, Resources: list[0].to,
 		Digest: d.state.GetPod().GetDigest(), AllocatedDigest: d.state.GetAllocatedDigest(), SandboxId: d.state.GetSandboxId(),
-		AllocatedAdded: d.added(),
 	}
 	for _, c := range list {
 		if c.falls != nil {
@@ -408,9 +326,7 @@ func (a *Actor) resizeConditions() []*journaletv1.Condition {
 		all = append(all, &journaletv1.Condition{Type: string(t), Status: true, Reason: reason, Message: message})
 	}
 	r := a.state.GetResize()
-	if why := a.infeasible(); why != "" {
-		add(corev1.PodResizePending, corev1.PodReasonInfeasible, why)
-	} else if a.state.GetAllocatedDigest() != "" && r.GetDeferred() != "" {
+	if a.state.GetAllocatedDigest() != "" && r.GetDeferred() != "" {
 		add(corev1.PodResizePending, corev1.PodReasonDeferred, r.GetDeferred())
 	}
 	if r.GetInProgress() {
@@ -448,7 +364,7 @@ func (a *Actor) actual(c *corev1.Container, r *journaletv1.ContainerRecord) *cor
 	}
 	if shown := r.GetReported(); shown != nil {
 		has = proto.CloneOf(shown)
-		has.MemoryRequestBytes = firstNot0(shown.GetMemoryRequestBytes(), r.GetApplied().GetMemoryRequestBytes())
+		has.MemoryRequestBytes = cmp.Or(shown.GetMemoryRequestBytes(), r.GetApplied().GetMemoryRequestBytes())
 	}
 	if has == nil {
 		return out

@@ -24,9 +24,6 @@ func (d *step) run() error {
 	if passed, err := d.deadline(); passed || err != nil {
 		return err
 	}
-	if d.otherNetwork() {
-		return d.leaveSandbox()
-	}
 	if err := d.askResize(); err != nil {
 		return err
 	}
@@ -54,8 +51,8 @@ func (d *step) run() error {
 	return d.removeOld()
 }
 
-// stopStrays stops containers that run outside the sandbox that the pod is to run in, and those
-// that the manifest no longer has.
+// stopStrays stops containers that run outside the sandbox that the pod is to run in, and those that an agent which has lost
+// its journal finds and the manifest does not have.
 func (d *step) stopStrays() error {
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if !alive(c) || d.calling(forContainer(c.GetName())) {
@@ -64,7 +61,7 @@ func (d *step) stopStrays() error {
 		reason := ""
 		switch {
 		case d.spec(c.GetName()) == nil:
-			reason = "container is no longer in the manifest"
+			reason = "container is not in the manifest"
 		case c.GetSandboxId() != d.state.GetSandboxId():
 			reason = "its sandbox is not the pod's"
 		case c.GetId() != d.record(c.GetName()).GetCurrent().GetId():
@@ -113,7 +110,7 @@ func (d *step) setUp() error {
 	}
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{RunSandbox: &journaletv1.RunSandbox{
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
-		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(), AllocatedAdded: d.added(),
+		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
 	}}})
 }
 
@@ -164,7 +161,7 @@ func (d *step) container(c *corev1.Container) error {
 		return d.probe(c)
 	case d.made(r) != nil:
 		return d.startMade(c, d.made(r))
-	case cur != nil && !d.restarts(c, r), d.notCounted(c):
+	case cur != nil && !d.restarts(c, r):
 		return nil
 	}
 	return d.start(c, r)
@@ -204,7 +201,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 	start := &journaletv1.StartContainer{
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), PulledForStart: r.GetImageReady(),
-		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(), AllocatedAdded: d.addedWith(c),
+		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(),
 	}
 	if d.onlyOnce(c) {
 		start.Part = journaletv1.StartPart_START_PART_CREATE

@@ -13,9 +13,7 @@ import (
 func TestASandboxThatIsSeenDeadBeforeItsMakingIsAnsweredIsReplaced(t *testing.T) {
 	a := newAsker(t, map[string]*corev1.Pod{"d": podOf(corev1.Container{Name: "main", Image: "app"})})
 	a.updated(add, "d")
-	a.see(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
-		AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Incarnation: a.Pod().GetIncarnation()},
-	}}, "")
+	a.admitted()
 	a.see(&journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
 		Uid: "u", ObservedAt: timestamppb.New(a.at),
 		Sandboxes: []*journaletv1.SandboxObservation{{Id: "s", State: journaletv1.SandboxState_SANDBOX_STATE_NOT_READY}},

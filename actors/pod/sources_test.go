@@ -51,24 +51,6 @@ func TestAnotherSourcesWordIsNotForThisPod(t *testing.T) {
 	}
 }
 
-// An older version set a timer by another name, and ended such a pod when it fired.
-func TestATimerOfAnOlderVersionStillEndsAPodThatNobodyNames(t *testing.T) {
-	a := New("u")
-	if err := a.Evolve(actors.Event{Body: &journaletv1.Event{Kind: &journaletv1.Event_TimerSet{TimerSet: &journaletv1.TimerSet{Name: "orphan", Generation: 1}}}}); err != nil {
-		t.Fatal(err)
-	}
-	observed := &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
-		Uid: "u", Sandboxes: []*journaletv1.SandboxObservation{{Id: "s"}},
-	}}}
-	if decided := told(t, a, observed); len(decided) > 0 {
-		t.Errorf("beside the old timer it decided %v", decided)
-	}
-	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_TimerFired{TimerFired: &journaletv1.TimerFired{Name: "orphan", Generation: 1}}})
-	if s := a.Pod(); s.GetStage() != cleaning || !s.GetOrphan() {
-		t.Errorf("its stage is %s", s.GetStage())
-	}
-}
-
 func TestAPodThatNobodyNamesSaysWhatItWaitsFor(t *testing.T) {
 	a := New("u")
 	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
@@ -111,7 +93,7 @@ func TestAPodThatIsNotAdmittedSaysWhatItWaitsFor(t *testing.T) {
 		"the end of pod v, which has its name")
 	waits(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionPendingPreemption{AdmissionPendingPreemption: &journaletv1.AdmissionPendingPreemption{Uid: "u", Victims: []string{"w"}}}},
 		"the end of pods of lower priority, which make room for it")
-	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true}}})
+	told(t, a, &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u", Admitted: true, Incarnation: 1}}})
 	if w := a.Waits(); len(w) > 0 {
 		t.Errorf("a pod that runs waits for %v", w)
 	}

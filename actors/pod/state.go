@@ -122,8 +122,10 @@ func (a *Actor) keep(name string) *journaletv1.ContainerRecord {
 }
 
 // spec is the container of this name in the manifest, nil if there is none.
-func (a *Actor) spec(name string) *corev1.Container {
-	for c := range a.all() {
+func (a *Actor) spec(name string) *corev1.Container { return findContainer(a.manifest, name) }
+
+func findContainer(p *corev1.Pod, name string) *corev1.Container {
+	for c := range containersOf(p) {
 		if c.Name == name {
 			return c
 		}
@@ -156,16 +158,16 @@ func exited(c *journaletv1.ContainerObservation) bool {
 	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_EXITED
 }
 
-// stopped is the state in what is observed of a container whose stop has ended and that no look has
-// shown since. No look ever gives it.
-const stopped = journaletv1.ContainerState_CONTAINER_STATE_UNSPECIFIED
+// stoppedUnobserved is the state in what is observed of a container whose stop has ended and that no inspection has shown
+// since. No inspection ever reports it.
+const stoppedUnobserved = journaletv1.ContainerState_CONTAINER_STATE_UNSPECIFIED
 
 // wasStopped tells whether a stop of an instance has ended, with nothing of it alive any more, though
 // the look that tells how it ended is still to come.
 func (a *Actor) wasStopped(c *journaletv1.ContainerObservation) bool {
 	for _, o := range a.state.GetObserved().GetContainers() {
 		if o.GetId() == c.GetId() {
-			return o.GetState() == stopped
+			return o.GetState() == stoppedUnobserved
 		}
 	}
 	return false

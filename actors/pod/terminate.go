@@ -28,30 +28,10 @@ const graceTimer = "deadline"
 
 // grace is how long a container gets to end by itself, its preStop hook included.
 func (a *Actor) grace() time.Duration {
-	grace := manifestGrace(a.manifest)
-	if e := a.state.GetTerminationGrace(); e != nil {
-		grace = min(grace, e.AsDuration())
-	}
-	return grace
-}
-
-func manifestGrace(m *corev1.Pod) time.Duration {
-	if m == nil || m.Spec.TerminationGracePeriodSeconds == nil {
+	if a.manifest == nil || a.manifest.Spec.TerminationGracePeriodSeconds == nil {
 		return defaultGrace
 	}
-	return time.Duration(*m.Spec.TerminationGracePeriodSeconds) * time.Second
-}
-
-// evolveGrace takes up what a pod gets to end, from its manifest or from what ends it (nil: nothing was said). While a
-// pod ends this only shrinks.
-func (a *Actor) evolveGrace(manifest *corev1.Pod, said *durationpb.Duration) {
-	before := a.grace()
-	if manifestGrace(manifest) > before && a.state.GetStage() == terminating {
-		a.state.TerminationGrace = durationpb.New(before)
-	}
-	if said != nil && said.AsDuration() < before {
-		a.state.TerminationGrace = said
-	}
+	return time.Duration(*a.manifest.Spec.TerminationGracePeriodSeconds) * time.Second
 }
 
 // stop ends one container while its pod runs on, with all the grace that the pod's containers get.
@@ -135,7 +115,7 @@ func (d *step) terminate() error {
 		return d.tellTerminated()
 	}
 	if waits {
-		return d.setDeadline()
+		return d.timer(graceTimer, d.podLeft())
 	}
 	return d.clearTimer(graceTimer)
 }
@@ -193,17 +173,6 @@ func (d *step) shorten(id string) error {
 		return nil
 	}
 	return d.takeBack(id)
-}
-
-// setDeadline has the pod's deadline told, which may have come nearer.
-func (d *step) setDeadline() error {
-	t := d.state.GetTimers().GetSet()[graceTimer]
-	if t.GetSetAt().AsTime().Add(t.GetDuration().AsDuration()).After(d.state.GetTerminatingAt().AsTime().Add(d.grace())) {
-		if err := d.clearTimer(graceTimer); err != nil {
-			return err
-		}
-	}
-	return d.timer(graceTimer, d.podLeft())
 }
 
 // waitsForOthers tells whether a container is a sidecar of which something that came after it may still run. (The kubelet
@@ -287,7 +256,7 @@ func (d *step) stopSandboxes(match func(*journaletv1.SandboxObservation) bool) (
 			return false, d.timer(tearDownTimer, wait)
 		}
 		return false, d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{
-			StopSandbox: &journaletv1.StopSandbox{SandboxId: x.GetId(), Kept: true},
+			StopSandbox: &journaletv1.StopSandbox{SandboxId: x.GetId()},
 		}})
 	}
 	return true, nil
@@ -298,8 +267,6 @@ func isReady(x *journaletv1.SandboxObservation) bool {
 }
 
 // holds tells whether a sandbox may hold an address and host ports. One that died by itself does until it is stopped.
-// Versions that did not keep what they had stopped left snapshots that tell the two kinds of dead sandboxes nowhere apart:
-// after an upgrade from one, those of pods that have ended are stopped once more.
 func (d *step) holds(x *journaletv1.SandboxObservation) bool {
 	return isReady(x) || !slices.Contains(d.state.GetStoppedSandboxes(), x.GetId())
 }

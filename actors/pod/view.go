@@ -26,7 +26,6 @@ type Node struct {
 const (
 	reasonPresumed  = "Completed"
 	messagePresumed = "The runtime no longer shows this init container; it must have ended well, since a main container was made"
-	messagePassed   = "This init container was made and not started when a main container was; it counts as having ended well"
 )
 
 // View is the pod as the Kubernetes API shows it: its manifest with the status that follows from
@@ -120,9 +119,8 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 	if a.manifest != nil {
 		// Of static pods the kubelet tells what is allocated and never what their cgroup says.
 		all := resource.PodResourcesOptions{}
-		has := a.counted()
-		st.AllocatedResources = resource.PodRequests(has, all)
-		st.Resources = &corev1.ResourceRequirements{Requests: resource.PodRequests(has, all), Limits: resource.PodLimits(has, all)}
+		st.AllocatedResources = resource.PodRequests(a.manifest, all)
+		st.Resources = &corev1.ResourceRequirements{Requests: resource.PodRequests(a.manifest, all), Limits: resource.PodLimits(a.manifest, all)}
 	}
 	for i := range a.initContainers() {
 		st.InitContainerStatuses = append(st.InitContainerStatuses, a.containerStatus(on, &a.initContainers()[i]))
@@ -170,11 +168,9 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	}
 	st.State = a.containerState(on, cur, a.waiting(c))
 	if a.presumedDone(c) {
-		t := &corev1.ContainerStateTerminated{Reason: reasonPresumed, Message: messagePresumed}
-		if notStarted(cur) {
-			t.Message = messagePassed
-		}
-		st.State = corev1.ContainerState{Terminated: t}
+		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: reasonPresumed, Message: messagePresumed,
+		}}
 	}
 	if st.State.Waiting != nil && exited(cur) {
 		st.LastTerminationState.Terminated = terminatedState(on, cur)

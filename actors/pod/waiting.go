@@ -78,9 +78,6 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 		// A restart that needs no waiting shows none: from terminated straight to running.
 		return nil
 	}
-	if a.notCounted(c) {
-		return &journaletv1.ContainerWaiting{Reason: a.creating(), Message: messageNotCounted}
-	}
 	return &journaletv1.ContainerWaiting{Reason: a.creating()}
 }
 

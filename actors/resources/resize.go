@@ -1,8 +1,6 @@
 package resources
 
 import (
-	"maps"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -65,25 +63,11 @@ func Restarts(c *corev1.Container, from, to *journaletv1.Resources) bool {
 	return false
 }
 
-// SameOfPod tells whether two pods have the same CPU and memory as a whole.
-func SameOfPod(a, b *corev1.Pod) bool {
-	x, y := a.Spec.Resources, b.Spec.Resources
-	if x == nil {
-		x = new(corev1.ResourceRequirements)
-	}
-	if y == nil {
-		y = new(corev1.ResourceRequirements)
-	}
-	return same(x.Requests, y.Requests) && same(x.Limits, y.Limits)
-}
-
-// Same tells whether two pods, and the containers that they have in common, have the same CPU and memory in both.
+// Same reports whether the containers of two pods have the same CPU and memory. They have the same containers.
 func Same(a, b *corev1.Pod) bool {
-	if !SameOfPod(a, b) {
-		return false
-	}
-	for _, of := range containers(a) {
-		if in := find(b, of.Name); in != nil && !(same(of.Resources.Requests, in.Resources.Requests) && same(of.Resources.Limits, in.Resources.Limits)) {
+	x, y := containers(a), containers(b)
+	for i := range min(len(x), len(y)) {
+		if !same(x[i].Resources.Requests, y[i].Resources.Requests) || !same(x[i].Resources.Limits, y[i].Resources.Limits) {
 			return false
 		}
 	}
@@ -101,55 +85,36 @@ func same(a, b corev1.ResourceList) bool {
 	return true
 }
 
-// Covers tells whether a pod has what it is to have where another manifest is allocated to it: it has the CPU and memory of that one,
-// and its containers that are not in there have what was added for them. One that asks for nothing needs nothing.
-func Covers(allocated, pod *corev1.Pod, added map[string]*journaletv1.Resources) bool {
-	if !Same(allocated, pod) {
-		return false
-	}
-	for _, c := range containers(pod) {
-		switch has, ok := added[c.Name]; {
-		case Has(allocated, c.Name):
-		case ok && !Equal(has, Of(&c.Resources)), !ok && Asks(c):
-			return false
-		}
-	}
-	return true
-}
-
-// Has tells whether a pod has a container of this name.
-func Has(pod *corev1.Pod, name string) bool { return pod != nil && find(pod, name) != nil }
-
-// Asks tells whether a container takes CPU or memory of the node.
-func Asks(c *corev1.Container) bool {
-	return !c.Resources.Requests.Cpu().IsZero() || !c.Resources.Requests.Memory().IsZero()
-}
-
-// Allocated is a pod that has the CPU and memory of another manifest, as a whole and in the containers of the same names, and in others what was
-// added for them by name. What is in neither keeps its own. The pod itself is given back where nothing differs, and never changed.
-func Allocated(pod, allocated *corev1.Pod, added map[string]*journaletv1.Resources) *corev1.Pod {
-	if pod == nil || allocated == nil || Same(pod, allocated) && len(added) == 0 {
+// Allocated is a pod whose containers have the CPU and memory that they have in another manifest of it. The pod itself is
+// returned where nothing differs, and never changed.
+func Allocated(pod, allocated *corev1.Pod) *corev1.Pod {
+	if pod == nil || allocated == nil || Same(pod, allocated) {
 		return pod
 	}
 	pod = pod.DeepCopy()
-	pod.Spec.Resources = allocated.Spec.Resources.DeepCopy()
-	for _, c := range containers(pod) {
-		if from := find(allocated, c.Name); from != nil {
-			c.Resources.Requests = with(c.Resources.Requests, from.Resources.Requests)
-			c.Resources.Limits = with(c.Resources.Limits, from.Resources.Limits)
-		} else if has, ok := added[c.Name]; ok && !Equal(has, Of(&c.Resources)) {
-			from := Requirements(has)
-			c.Resources.Requests = with(c.Resources.Requests, positive(from.Requests))
-			c.Resources.Limits = with(c.Resources.Limits, positive(from.Limits))
+	from := containers(allocated)
+	for i, c := range containers(pod) {
+		if i < len(from) {
+			Put(&c.Resources, &from[i].Resources)
 		}
 	}
 	return pod
 }
 
-// positive is a list without what is 0.
-func positive(list corev1.ResourceList) corev1.ResourceList {
-	maps.DeleteFunc(list, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
-	return list
+// Put gives a container the CPU and memory of another one, and changes nothing else.
+func Put(c, from *corev1.ResourceRequirements) {
+	c.Requests, c.Limits = with(c.Requests, from.Requests), with(c.Limits, from.Limits)
+}
+
+// Keeps reports whether a container has still every request and limit of CPU and memory that it had, whatever the value (the
+// API server forbids to remove one: ValidatePodResize).
+func Keeps(was, is *corev1.ResourceRequirements) bool {
+	for _, name := range resizable {
+		if gone(was.Requests, is.Requests, name) || gone(was.Limits, is.Limits, name) {
+			return false
+		}
+	}
+	return true
 }
 
 // with is list with the CPU and memory of another one.
@@ -166,26 +131,6 @@ func with(list, from corev1.ResourceList) corev1.ResourceList {
 		list[name] = value.DeepCopy()
 	}
 	return list
-}
-
-// Removed names a request or limit of CPU or memory that a container has in one pod and no more in another, "" for none
-// (the API server forbids it: ValidatePodResize).
-func Removed(from, to *corev1.Pod) string {
-	for _, c := range containers(from) {
-		now := find(to, c.Name)
-		if now == nil {
-			continue
-		}
-		for _, name := range resizable {
-			if gone(c.Resources.Requests, now.Resources.Requests, name) {
-				return "the " + string(name) + " request of container " + c.Name
-			}
-			if gone(c.Resources.Limits, now.Resources.Limits, name) {
-				return "the " + string(name) + " limit of container " + c.Name
-			}
-		}
-	}
-	return ""
 }
 
 func gone(from, to corev1.ResourceList, name corev1.ResourceName) bool {
@@ -226,13 +171,4 @@ func containers(pod *corev1.Pod) []*corev1.Container {
 		}
 	}
 	return all
-}
-
-func find(pod *corev1.Pod, name string) *corev1.Container {
-	for _, c := range containers(pod) {
-		if c.Name == name {
-			return c
-		}
-	}
-	return nil
 }

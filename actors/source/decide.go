@@ -24,8 +24,6 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			err = a.decidePod(k.PodFinished.GetUid(), emit)
 		case *journaletv1.Event_UidGranted:
 			err = a.granted(k.UidGranted, emit)
-		case *journaletv1.Event_SourceAsked:
-			err = a.settle(emit)
 		case *journaletv1.Event_UidDeferred:
 			err = a.deferred(k.UidDeferred, emit)
 		}
@@ -52,14 +50,12 @@ func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 			return err
 		}
 	}
-	if s.Synced && !s.SyncedReported {
-		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceReady{
-			SourceReady: &journaletv1.SourceReady{Source: s.GetName()},
-		}}); err != nil {
-			return err
-		}
+	if !s.Synced || s.SyncedReported {
+		return nil
 	}
-	return a.settle(emit)
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceSynced{
+		SourceSynced: &journaletv1.SourceSynced{Source: s.GetName()},
+	}})
 }
 
 // order puts removals first, which frees names and resources, and additions in order of creation, which most manifests
@@ -112,6 +108,5 @@ func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 	}
 	return emit(&journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
 		Operation: op, Pod: p.GetPod(), Source: a.state.GetName(),
-		Resize: op == journaletv1.PodOperation_POD_OPERATION_UPDATE, Additions: op == journaletv1.PodOperation_POD_OPERATION_UPDATE,
 	}}})
 }

@@ -37,12 +37,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		if i := s.Ignored[ignoredKey(k.ManifestIgnored.GetPath(), k.ManifestIgnored.GetPod())]; i != nil {
 			i.Reported = true
 		}
-	case *journaletv1.Event_SourceReady:
+	case *journaletv1.Event_SourceSynced:
 		s.SyncedReported = true
-	case *journaletv1.Event_SourceSettled:
-		s.Settled = true
-	case *journaletv1.Event_SourceAsked:
-		s.SettledAsked = true
 	case *journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_UidGranted:
 		a.evolveUID(e)
 	}

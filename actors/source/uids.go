@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -13,30 +12,16 @@ import (
 // again before it is configured again, and is then as new.
 func (a *Actor) started(sources []string) {
 	s := a.state
-	if len(sources) == 0 {
-		sources = []string{messages.FileSource}
-	}
 	s.SeveralSources = s.SeveralSources || len(sources) > 1
 	if slices.Contains(sources, s.GetName()) {
 		return
 	}
 	s.Files, s.Ignored = map[string]*journaletv1.ManifestFile{}, map[string]*journaletv1.IgnoredManifest{}
-	s.Synced, s.SyncedReported, s.Settled = false, false, false
+	s.Synced, s.SyncedReported = false, false
 	a.claims = claims{}
 	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
 		s.Pods[uid].Desired = false
 	}
-}
-
-// settle tells the node, where it matters, that this source has been read.
-func (a *Actor) settle(emit actors.Emit) error {
-	s := a.state
-	if !s.Synced || s.Settled || !s.SeveralSources && !s.SettledAsked {
-		return nil
-	}
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceSettled{
-		SourceSettled: &journaletv1.SourceSettled{Source: s.GetName()},
-	}})
 }
 
 // forget ends the actor of a pod, and then gives back its UID: whoever gets that next finds no actor.

@@ -182,7 +182,7 @@ type AgentConfig struct {
 	PullConcurrency uint32 `protobuf:"varint,7,opt,name=pull_concurrency,json=pullConcurrency,proto3" json:"pull_concurrency,omitempty"`
 	// Longest container restart back-off. Kubelet default: 300 s.
 	MaxContainerBackOff *durationpb.Duration `protobuf:"bytes,8,opt,name=max_container_back_off,json=maxContainerBackOff,proto3" json:"max_container_back_off,omitempty"`
-	// The sources that are configured, by name, sorted. None, as older versions wrote it, means "file" alone.
+	// The sources that are configured, by name, sorted; at least one.
 	Sources       []string `protobuf:"bytes,20,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -44,11 +44,10 @@ type Event struct {
 	//	*Event_ReadinessGatesRead
 	//	*Event_PodUpdated
 	//	*Event_ManifestIgnored
-	//	*Event_SourceReady
+	//	*Event_SourceSynced
 	//	*Event_PodForgotten
 	//	*Event_UidRequested
 	//	*Event_UidWithdrawn
-	//	*Event_SourceSettled
 	//	*Event_AdmissionRequested
 	//	*Event_ImagePullRequested
 	//	*Event_ImagePullWithdrawn
@@ -66,7 +65,7 @@ type Event struct {
 	//	*Event_OrphanFound
 	//	*Event_AllContainersRestarting
 	//	*Event_ResizeStarted
-	//	*Event_AdditionAsked
+	//	*Event_ResizeWithdrawn
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
@@ -74,9 +73,7 @@ type Event struct {
 	//	*Event_UidGranted
 	//	*Event_UidDeferred
 	//	*Event_OrphanConfirmed
-	//	*Event_SourceAsked
 	//	*Event_ResizePendingPreemption
-	//	*Event_AdditionDecided
 	//	*Event_ImagePullDecided
 	//	*Event_CallDispatched
 	//	*Event_CallDropped
@@ -259,10 +256,10 @@ func (x *Event) GetManifestIgnored() *ManifestIgnored {
 	return nil
 }
 
-func (x *Event) GetSourceReady() *SourceReady {
+func (x *Event) GetSourceSynced() *SourceSynced {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_SourceReady); ok {
-			return x.SourceReady
+		if x, ok := x.Kind.(*Event_SourceSynced); ok {
+			return x.SourceSynced
 		}
 	}
 	return nil
@@ -290,15 +287,6 @@ func (x *Event) GetUidWithdrawn() *UidWithdrawn {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_UidWithdrawn); ok {
 			return x.UidWithdrawn
-		}
-	}
-	return nil
-}
-
-func (x *Event) GetSourceSettled() *SourceSettled {
-	if x != nil {
-		if x, ok := x.Kind.(*Event_SourceSettled); ok {
-			return x.SourceSettled
 		}
 	}
 	return nil
@@ -457,10 +445,10 @@ func (x *Event) GetResizeStarted() *ResizeStarted {
 	return nil
 }
 
-func (x *Event) GetAdditionAsked() *ResizeRequested {
+func (x *Event) GetResizeWithdrawn() *ResizeWithdrawn {
 	if x != nil {
-		if x, ok := x.Kind.(*Event_AdditionAsked); ok {
-			return x.AdditionAsked
+		if x, ok := x.Kind.(*Event_ResizeWithdrawn); ok {
+			return x.ResizeWithdrawn
 		}
 	}
 	return nil
@@ -529,28 +517,10 @@ func (x *Event) GetOrphanConfirmed() *OrphanConfirmed {
 	return nil
 }
 
-func (x *Event) GetSourceAsked() *SourceAsked {
-	if x != nil {
-		if x, ok := x.Kind.(*Event_SourceAsked); ok {
-			return x.SourceAsked
-		}
-	}
-	return nil
-}
-
 func (x *Event) GetResizePendingPreemption() *ResizePendingPreemption {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ResizePendingPreemption); ok {
 			return x.ResizePendingPreemption
-		}
-	}
-	return nil
-}
-
-func (x *Event) GetAdditionDecided() *ResizeDecided {
-	if x != nil {
-		if x, ok := x.Kind.(*Event_AdditionDecided); ok {
-			return x.AdditionDecided
 		}
 	}
 	return nil
@@ -667,8 +637,8 @@ type Event_ManifestIgnored struct {
 	ManifestIgnored *ManifestIgnored `protobuf:"bytes,33,opt,name=manifest_ignored,json=manifestIgnored,proto3,oneof"`
 }
 
-type Event_SourceReady struct {
-	SourceReady *SourceReady `protobuf:"bytes,34,opt,name=source_ready,json=sourceReady,proto3,oneof"`
+type Event_SourceSynced struct {
+	SourceSynced *SourceSynced `protobuf:"bytes,34,opt,name=source_synced,json=sourceSynced,proto3,oneof"`
 }
 
 type Event_PodForgotten struct {
@@ -681,10 +651,6 @@ type Event_UidRequested struct {
 
 type Event_UidWithdrawn struct {
 	UidWithdrawn *UidWithdrawn `protobuf:"bytes,45,opt,name=uid_withdrawn,json=uidWithdrawn,proto3,oneof"`
-}
-
-type Event_SourceSettled struct {
-	SourceSettled *SourceSettled `protobuf:"bytes,46,opt,name=source_settled,json=sourceSettled,proto3,oneof"`
 }
 
 type Event_AdmissionRequested struct {
@@ -756,8 +722,8 @@ type Event_ResizeStarted struct {
 	ResizeStarted *ResizeStarted `protobuf:"bytes,90,opt,name=resize_started,json=resizeStarted,proto3,oneof"`
 }
 
-type Event_AdditionAsked struct {
-	AdditionAsked *ResizeRequested `protobuf:"bytes,91,opt,name=addition_asked,json=additionAsked,proto3,oneof"`
+type Event_ResizeWithdrawn struct {
+	ResizeWithdrawn *ResizeWithdrawn `protobuf:"bytes,91,opt,name=resize_withdrawn,json=resizeWithdrawn,proto3,oneof"`
 }
 
 type Event_AdmissionDecided struct {
@@ -789,16 +755,8 @@ type Event_OrphanConfirmed struct {
 	OrphanConfirmed *OrphanConfirmed `protobuf:"bytes,70,opt,name=orphan_confirmed,json=orphanConfirmed,proto3,oneof"`
 }
 
-type Event_SourceAsked struct {
-	SourceAsked *SourceAsked `protobuf:"bytes,71,opt,name=source_asked,json=sourceAsked,proto3,oneof"`
-}
-
 type Event_ResizePendingPreemption struct {
 	ResizePendingPreemption *ResizePendingPreemption `protobuf:"bytes,76,opt,name=resize_pending_preemption,json=resizePendingPreemption,proto3,oneof"`
-}
-
-type Event_AdditionDecided struct {
-	AdditionDecided *ResizeDecided `protobuf:"bytes,92,opt,name=addition_decided,json=additionDecided,proto3,oneof"`
 }
 
 type Event_ImagePullDecided struct {
@@ -854,15 +812,13 @@ func (*Event_PodUpdated) isEvent_Kind() {}
 
 func (*Event_ManifestIgnored) isEvent_Kind() {}
 
-func (*Event_SourceReady) isEvent_Kind() {}
+func (*Event_SourceSynced) isEvent_Kind() {}
 
 func (*Event_PodForgotten) isEvent_Kind() {}
 
 func (*Event_UidRequested) isEvent_Kind() {}
 
 func (*Event_UidWithdrawn) isEvent_Kind() {}
-
-func (*Event_SourceSettled) isEvent_Kind() {}
 
 func (*Event_AdmissionRequested) isEvent_Kind() {}
 
@@ -898,7 +854,7 @@ func (*Event_AllContainersRestarting) isEvent_Kind() {}
 
 func (*Event_ResizeStarted) isEvent_Kind() {}
 
-func (*Event_AdditionAsked) isEvent_Kind() {}
+func (*Event_ResizeWithdrawn) isEvent_Kind() {}
 
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
@@ -914,11 +870,7 @@ func (*Event_UidDeferred) isEvent_Kind() {}
 
 func (*Event_OrphanConfirmed) isEvent_Kind() {}
 
-func (*Event_SourceAsked) isEvent_Kind() {}
-
 func (*Event_ResizePendingPreemption) isEvent_Kind() {}
-
-func (*Event_AdditionDecided) isEvent_Kind() {}
 
 func (*Event_ImagePullDecided) isEvent_Kind() {}
 
@@ -934,7 +886,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xb3\x1e\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xea\x1c\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -953,12 +905,11 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x14readiness_gates_read\x18\x14 \x01(\v2 .journalet.v1.ReadinessGatesReadH\x00R\x12readinessGatesRead\x12;\n" +
 	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
 	"podUpdated\x12J\n" +
-	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12>\n" +
-	"\fsource_ready\x18\" \x01(\v2\x19.journalet.v1.SourceReadyH\x00R\vsourceReady\x12A\n" +
+	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12A\n" +
+	"\rsource_synced\x18\" \x01(\v2\x1a.journalet.v1.SourceSyncedH\x00R\fsourceSynced\x12A\n" +
 	"\rpod_forgotten\x18# \x01(\v2\x1a.journalet.v1.PodForgottenH\x00R\fpodForgotten\x12A\n" +
 	"\ruid_requested\x18, \x01(\v2\x1a.journalet.v1.UidRequestedH\x00R\fuidRequested\x12A\n" +
-	"\ruid_withdrawn\x18- \x01(\v2\x1a.journalet.v1.UidWithdrawnH\x00R\fuidWithdrawn\x12D\n" +
-	"\x0esource_settled\x18. \x01(\v2\x1b.journalet.v1.SourceSettledH\x00R\rsourceSettled\x12S\n" +
+	"\ruid_withdrawn\x18- \x01(\v2\x1a.journalet.v1.UidWithdrawnH\x00R\fuidWithdrawn\x12S\n" +
 	"\x13admission_requested\x180 \x01(\v2 .journalet.v1.AdmissionRequestedH\x00R\x12admissionRequested\x12T\n" +
 	"\x14image_pull_requested\x181 \x01(\v2 .journalet.v1.ImagePullRequestedH\x00R\x12imagePullRequested\x12T\n" +
 	"\x14image_pull_withdrawn\x182 \x01(\v2 .journalet.v1.ImagePullWithdrawnH\x00R\x12imagePullWithdrawn\x12D\n" +
@@ -976,8 +927,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x10resize_completed\x18= \x01(\v2\x1d.journalet.v1.ResizeCompletedH\x00R\x0fresizeCompleted\x12>\n" +
 	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12c\n" +
 	"\x19all_containers_restarting\x18? \x01(\v2%.journalet.v1.AllContainersRestartingH\x00R\x17allContainersRestarting\x12D\n" +
-	"\x0eresize_started\x18Z \x01(\v2\x1b.journalet.v1.ResizeStartedH\x00R\rresizeStarted\x12F\n" +
-	"\x0eaddition_asked\x18[ \x01(\v2\x1d.journalet.v1.ResizeRequestedH\x00R\radditionAsked\x12M\n" +
+	"\x0eresize_started\x18Z \x01(\v2\x1b.journalet.v1.ResizeStartedH\x00R\rresizeStarted\x12J\n" +
+	"\x10resize_withdrawn\x18[ \x01(\v2\x1d.journalet.v1.ResizeWithdrawnH\x00R\x0fresizeWithdrawn\x12M\n" +
 	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
 	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12l\n" +
@@ -985,10 +936,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\vuid_granted\x18D \x01(\v2\x18.journalet.v1.UidGrantedH\x00R\n" +
 	"uidGranted\x12>\n" +
 	"\fuid_deferred\x18E \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12J\n" +
-	"\x10orphan_confirmed\x18F \x01(\v2\x1d.journalet.v1.OrphanConfirmedH\x00R\x0forphanConfirmed\x12>\n" +
-	"\fsource_asked\x18G \x01(\v2\x19.journalet.v1.SourceAskedH\x00R\vsourceAsked\x12c\n" +
-	"\x19resize_pending_preemption\x18L \x01(\v2%.journalet.v1.ResizePendingPreemptionH\x00R\x17resizePendingPreemption\x12H\n" +
-	"\x10addition_decided\x18\\ \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\x0fadditionDecided\x12N\n" +
+	"\x10orphan_confirmed\x18F \x01(\v2\x1d.journalet.v1.OrphanConfirmedH\x00R\x0forphanConfirmed\x12c\n" +
+	"\x19resize_pending_preemption\x18L \x01(\v2%.journalet.v1.ResizePendingPreemptionH\x00R\x17resizePendingPreemption\x12N\n" +
 	"\x12image_pull_decided\x18H \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12G\n" +
 	"\x0fcall_dispatched\x18P \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
 	"\fcall_dropped\x18Q \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
@@ -1026,28 +975,28 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*ReadinessGatesRead)(nil),         // 13: journalet.v1.ReadinessGatesRead
 	(*PodUpdated)(nil),                 // 14: journalet.v1.PodUpdated
 	(*ManifestIgnored)(nil),            // 15: journalet.v1.ManifestIgnored
-	(*SourceReady)(nil),                // 16: journalet.v1.SourceReady
+	(*SourceSynced)(nil),               // 16: journalet.v1.SourceSynced
 	(*PodForgotten)(nil),               // 17: journalet.v1.PodForgotten
 	(*UidRequested)(nil),               // 18: journalet.v1.UidRequested
 	(*UidWithdrawn)(nil),               // 19: journalet.v1.UidWithdrawn
-	(*SourceSettled)(nil),              // 20: journalet.v1.SourceSettled
-	(*AdmissionRequested)(nil),         // 21: journalet.v1.AdmissionRequested
-	(*ImagePullRequested)(nil),         // 22: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),         // 23: journalet.v1.ImagePullWithdrawn
-	(*CallRequested)(nil),              // 24: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),              // 25: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),           // 26: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),              // 27: journalet.v1.PodTerminated
-	(*PodFinished)(nil),                // 28: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),             // 29: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),             // 30: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),                  // 31: journalet.v1.ProbesSet
-	(*ReadinessGatesSet)(nil),          // 32: journalet.v1.ReadinessGatesSet
-	(*ResizeRequested)(nil),            // 33: journalet.v1.ResizeRequested
-	(*ResizeCompleted)(nil),            // 34: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),                // 35: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil),    // 36: journalet.v1.AllContainersRestarting
-	(*ResizeStarted)(nil),              // 37: journalet.v1.ResizeStarted
+	(*AdmissionRequested)(nil),         // 20: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 21: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 22: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 23: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 24: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 25: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 26: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 27: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 28: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 29: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 30: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 31: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 32: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 33: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 34: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 35: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 36: journalet.v1.ResizeStarted
+	(*ResizeWithdrawn)(nil),            // 37: journalet.v1.ResizeWithdrawn
 	(*AdmissionDecided)(nil),           // 38: journalet.v1.AdmissionDecided
 	(*AdmissionDeferred)(nil),          // 39: journalet.v1.AdmissionDeferred
 	(*ResizeDecided)(nil),              // 40: journalet.v1.ResizeDecided
@@ -1055,13 +1004,12 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*UidGranted)(nil),                 // 42: journalet.v1.UidGranted
 	(*UidDeferred)(nil),                // 43: journalet.v1.UidDeferred
 	(*OrphanConfirmed)(nil),            // 44: journalet.v1.OrphanConfirmed
-	(*SourceAsked)(nil),                // 45: journalet.v1.SourceAsked
-	(*ResizePendingPreemption)(nil),    // 46: journalet.v1.ResizePendingPreemption
-	(*ImagePullDecided)(nil),           // 47: journalet.v1.ImagePullDecided
-	(*CallDispatched)(nil),             // 48: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 49: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 50: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 51: journalet.v1.TimerCleared
+	(*ResizePendingPreemption)(nil),    // 45: journalet.v1.ResizePendingPreemption
+	(*ImagePullDecided)(nil),           // 46: journalet.v1.ImagePullDecided
+	(*CallDispatched)(nil),             // 47: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 48: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 49: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 50: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1079,49 +1027,46 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	13, // 12: journalet.v1.Event.readiness_gates_read:type_name -> journalet.v1.ReadinessGatesRead
 	14, // 13: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
 	15, // 14: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	16, // 15: journalet.v1.Event.source_ready:type_name -> journalet.v1.SourceReady
+	16, // 15: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
 	17, // 16: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
 	18, // 17: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
 	19, // 18: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
-	20, // 19: journalet.v1.Event.source_settled:type_name -> journalet.v1.SourceSettled
-	21, // 20: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
-	22, // 21: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
-	23, // 22: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
-	24, // 23: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	25, // 24: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	26, // 25: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	27, // 26: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	28, // 27: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	29, // 28: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	30, // 29: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
-	31, // 30: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	32, // 31: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
-	33, // 32: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
-	34, // 33: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
-	35, // 34: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	36, // 35: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	37, // 36: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
-	33, // 37: journalet.v1.Event.addition_asked:type_name -> journalet.v1.ResizeRequested
-	38, // 38: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	39, // 39: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	40, // 40: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	41, // 41: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	42, // 42: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	43, // 43: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	44, // 44: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	45, // 45: journalet.v1.Event.source_asked:type_name -> journalet.v1.SourceAsked
-	46, // 46: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	40, // 47: journalet.v1.Event.addition_decided:type_name -> journalet.v1.ResizeDecided
-	47, // 48: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	48, // 49: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	49, // 50: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	50, // 51: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	51, // 52: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	20, // 19: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	21, // 20: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	22, // 21: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
+	23, // 22: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	24, // 23: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	25, // 24: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	26, // 25: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	27, // 26: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	28, // 27: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	29, // 28: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
+	30, // 29: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	31, // 30: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	32, // 31: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	33, // 32: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
+	34, // 33: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	35, // 34: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	36, // 35: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	37, // 36: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
+	38, // 37: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	39, // 38: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	40, // 39: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	41, // 40: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	42, // 41: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	43, // 42: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	44, // 43: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	45, // 44: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	46, // 45: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	47, // 46: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	48, // 47: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	49, // 48: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	50, // 49: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1151,11 +1096,10 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_ReadinessGatesRead)(nil),
 		(*Event_PodUpdated)(nil),
 		(*Event_ManifestIgnored)(nil),
-		(*Event_SourceReady)(nil),
+		(*Event_SourceSynced)(nil),
 		(*Event_PodForgotten)(nil),
 		(*Event_UidRequested)(nil),
 		(*Event_UidWithdrawn)(nil),
-		(*Event_SourceSettled)(nil),
 		(*Event_AdmissionRequested)(nil),
 		(*Event_ImagePullRequested)(nil),
 		(*Event_ImagePullWithdrawn)(nil),
@@ -1173,7 +1117,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_OrphanFound)(nil),
 		(*Event_AllContainersRestarting)(nil),
 		(*Event_ResizeStarted)(nil),
-		(*Event_AdditionAsked)(nil),
+		(*Event_ResizeWithdrawn)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),
@@ -1181,9 +1125,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_UidGranted)(nil),
 		(*Event_UidDeferred)(nil),
 		(*Event_OrphanConfirmed)(nil),
-		(*Event_SourceAsked)(nil),
 		(*Event_ResizePendingPreemption)(nil),
-		(*Event_AdditionDecided)(nil),
 		(*Event_ImagePullDecided)(nil),
 		(*Event_CallDispatched)(nil),
 		(*Event_CallDropped)(nil),

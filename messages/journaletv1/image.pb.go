@@ -384,8 +384,7 @@ type ImageWait struct {
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Image string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
 	// The delay before the next try; doubles from 10 s to 300 s (kubelet's image back-off).
-	BackOff     *durationpb.Duration   `protobuf:"bytes,3,opt,name=back_off,json=backOff,proto3" json:"back_off,omitempty"`
-	LastFailure *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
+	BackOff *durationpb.Duration `protobuf:"bytes,3,opt,name=back_off,json=backOff,proto3" json:"back_off,omitempty"`
 	// The pod waits for an answer. A wait that has been answered is kept for its back-off only.
 	Waiting bool `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// It waits for its back-off to pass.
@@ -441,13 +440,6 @@ func (x *ImageWait) GetImage() string {
 func (x *ImageWait) GetBackOff() *durationpb.Duration {
 	if x != nil {
 		return x.BackOff
-	}
-	return nil
-}
-
-func (x *ImageWait) GetLastFailure() *timestamppb.Timestamp {
-	if x != nil {
-		return x.LastFailure
 	}
 	return nil
 }
@@ -569,12 +561,11 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x12.journalet.v1.PullR\x05value:\x028\x01\x1a:\n" +
 	"\fIntentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe3\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa4\x01\n" +
 	"\tImageWait\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x124\n" +
-	"\bback_off\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackOff\x12=\n" +
-	"\flast_failure\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vlastFailure\x12\x18\n" +
+	"\bback_off\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackOff\x12\x18\n" +
 	"\awaiting\x18\x05 \x01(\bR\awaiting\x12\x1f\n" +
 	"\vbacking_off\x18\x06 \x01(\bR\n" +
 	"backingOff\"t\n" +
@@ -624,15 +615,14 @@ var file_journalet_v1_image_proto_depIdxs = []int32{
 	9,  // 7: journalet.v1.ImageState.intents:type_name -> journalet.v1.ImageState.IntentsEntry
 	6,  // 8: journalet.v1.ImageState.ended:type_name -> journalet.v1.Pull
 	11, // 9: journalet.v1.ImageWait.back_off:type_name -> google.protobuf.Duration
-	13, // 10: journalet.v1.ImageWait.last_failure:type_name -> google.protobuf.Timestamp
-	13, // 11: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
-	5,  // 12: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
-	6,  // 13: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	13, // 10: journalet.v1.Pull.started_at:type_name -> google.protobuf.Timestamp
+	5,  // 11: journalet.v1.ImageState.WaitsEntry.value:type_name -> journalet.v1.ImageWait
+	6,  // 12: journalet.v1.ImageState.PullsEntry.value:type_name -> journalet.v1.Pull
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_image_proto_init() }

@@ -28,7 +28,6 @@ const (
 type QosClass int32
 
 const (
-	// It was not told: older journals. BestEffort for a pod that requests neither CPU nor memory, else Burstable.
 	QosClass_QOS_CLASS_UNSPECIFIED QosClass = 0
 	QosClass_QOS_CLASS_BEST_EFFORT QosClass = 1
 	QosClass_QOS_CLASS_BURSTABLE   QosClass = 2
@@ -89,9 +88,7 @@ type AdmissionRequested struct {
 	// spec.priority.
 	Priority int32    `protobuf:"varint,20,opt,name=priority,proto3" json:"priority,omitempty"`
 	Qos      QosClass `protobuf:"varint,21,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
-	// The pod's manifest has changed while it waited: this question replaces the one before, unless that has been answered.
-	Supersedes bool `protobuf:"varint,22,opt,name=supersedes,proto3" json:"supersedes,omitempty"`
-	// The record that led to the pod's first question in this life, which tells its questions from those of a life before; 0: older journals.
+	// The sequence number of the record that led to it, which tells an incarnation's question from one of an earlier incarnation.
 	Incarnation   uint64 `protobuf:"varint,23,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -176,13 +173,6 @@ func (x *AdmissionRequested) GetQos() QosClass {
 	return QosClass_QOS_CLASS_UNSPECIFIED
 }
 
-func (x *AdmissionRequested) GetSupersedes() bool {
-	if x != nil {
-		return x.Supersedes
-	}
-	return false
-}
-
 func (x *AdmissionRequested) GetIncarnation() uint64 {
 	if x != nil {
 		return x.Incarnation
@@ -260,7 +250,7 @@ func (x *PodDemand) GetHostPorts() []string {
 	return nil
 }
 
-// AdmissionDecided is the node's answer; it is given once for a pod's life.
+// AdmissionDecided is the node's answer; it is given once for an incarnation of a pod.
 type AdmissionDecided struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Uid      string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -268,8 +258,6 @@ type AdmissionDecided struct {
 	// The kubelet's reason: OutOfcpu, OutOfmemory, OutOfpods, NodePorts, NodeAffinity, ...
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// The manifest that was asked about last; empty: that of the first question.
-	Digest string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
 	// That of the question.
 	Incarnation   uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -330,13 +318,6 @@ func (x *AdmissionDecided) GetReason() string {
 func (x *AdmissionDecided) GetMessage() string {
 	if x != nil {
 		return x.Message
-	}
-	return ""
-}
-
-func (x *AdmissionDecided) GetDigest() string {
-	if x != nil {
-		return x.Digest
 	}
 	return ""
 }
@@ -408,7 +389,7 @@ type AdmissionPendingPreemption struct {
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// UIDs of the pods that end to make room, all of lower priority; none for a pod that waits for what others have ended.
 	Victims []string `protobuf:"bytes,2,rep,name=victims,proto3" json:"victims,omitempty"`
-	// The pod's "namespace/name", for people; empty: older versions did not tell it.
+	// The pod's "namespace/name", for people.
 	FullName      string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -465,7 +446,7 @@ func (x *AdmissionPendingPreemption) GetFullName() string {
 	return ""
 }
 
-// ResizeDecided is the node's answer to ResizeRequested; to one that was told as addition_asked it is told as addition_decided. A pod that waits is answered again when that changes.
+// ResizeDecided is the node's answer to ResizeRequested. A pod that waits is answered again when that changes.
 type ResizeDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -785,51 +766,6 @@ func (x *UidDeferred) GetHolder() string {
 	return ""
 }
 
-// SourceAsked asks a source to tell SourceSettled as soon as it has been read once as a whole.
-type SourceAsked struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SourceAsked) Reset() {
-	*x = SourceAsked{}
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SourceAsked) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SourceAsked) ProtoMessage() {}
-
-func (x *SourceAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SourceAsked.ProtoReflect.Descriptor instead.
-func (*SourceAsked) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *SourceAsked) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
 // OrphanConfirmed tells a pod that every configured source has been read and none names it: it is to be cleared away.
 type OrphanConfirmed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -840,7 +776,7 @@ type OrphanConfirmed struct {
 
 func (x *OrphanConfirmed) Reset() {
 	*x = OrphanConfirmed{}
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +788,7 @@ func (x *OrphanConfirmed) String() string {
 func (*OrphanConfirmed) ProtoMessage() {}
 
 func (x *OrphanConfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[10]
+	mi := &file_journalet_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +801,7 @@ func (x *OrphanConfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanConfirmed.ProtoReflect.Descriptor instead.
 func (*OrphanConfirmed) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OrphanConfirmed) GetUid() string {
@@ -897,8 +833,8 @@ type NodeState struct {
 	Resizes map[string]*WaitingResize `protobuf:"bytes,16,rep,name=resizes,proto3" json:"resizes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By UID: which source has it. Only what was asked for by UidRequested.
 	Uids map[string]*UidClaims `protobuf:"bytes,20,rep,name=uids,proto3" json:"uids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Configured sources that have told SourceSettled, sorted.
-	ReadySources []string `protobuf:"bytes,21,rep,name=ready_sources,json=readySources,proto3" json:"ready_sources,omitempty"`
+	// Configured sources that have been read completely (SourceSynced), sorted.
+	SyncedSources []string `protobuf:"bytes,21,rep,name=synced_sources,json=syncedSources,proto3" json:"synced_sources,omitempty"`
 	// UIDs of pods that no source has named, in the order in which they were found.
 	Orphans []string `protobuf:"bytes,22,rep,name=orphans,proto3" json:"orphans,omitempty"`
 	// Pods whose admission is held, first come first.
@@ -911,7 +847,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +859,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[11]
+	mi := &file_journalet_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +872,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeState) GetConfig() *AgentConfig {
@@ -1009,9 +945,9 @@ func (x *NodeState) GetUids() map[string]*UidClaims {
 	return nil
 }
 
-func (x *NodeState) GetReadySources() []string {
+func (x *NodeState) GetSyncedSources() []string {
 	if x != nil {
-		return x.ReadySources
+		return x.SyncedSources
 	}
 	return nil
 }
@@ -1049,8 +985,6 @@ type WaitingResize struct {
 	Message string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// Others end for it, and what it asks for is kept.
 	PendingPreemption bool `protobuf:"varint,7,opt,name=pending_preemption,json=pendingPreemption,proto3" json:"pending_preemption,omitempty"`
-	// It asked by addition_asked: for the demand beside what it has.
-	Added bool `protobuf:"varint,8,opt,name=added,proto3" json:"added,omitempty"`
 	// ResizeRequested.question, which the answer names.
 	RequestId     uint64 `protobuf:"varint,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1059,7 +993,7 @@ type WaitingResize struct {
 
 func (x *WaitingResize) Reset() {
 	*x = WaitingResize{}
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1005,7 @@ func (x *WaitingResize) String() string {
 func (*WaitingResize) ProtoMessage() {}
 
 func (x *WaitingResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[12]
+	mi := &file_journalet_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1018,7 @@ func (x *WaitingResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingResize.ProtoReflect.Descriptor instead.
 func (*WaitingResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WaitingResize) GetDigest() string {
@@ -1136,13 +1070,6 @@ func (x *WaitingResize) GetPendingPreemption() bool {
 	return false
 }
 
-func (x *WaitingResize) GetAdded() bool {
-	if x != nil {
-		return x.Added
-	}
-	return false
-}
-
 func (x *WaitingResize) GetRequestId() uint64 {
 	if x != nil {
 		return x.RequestId
@@ -1167,7 +1094,7 @@ type AdmittedPod struct {
 
 func (x *AdmittedPod) Reset() {
 	*x = AdmittedPod{}
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1106,7 @@ func (x *AdmittedPod) String() string {
 func (*AdmittedPod) ProtoMessage() {}
 
 func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[13]
+	mi := &file_journalet_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1119,7 @@ func (x *AdmittedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmittedPod.ProtoReflect.Descriptor instead.
 func (*AdmittedPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AdmittedPod) GetFullName() string {
@@ -1250,7 +1177,7 @@ type UidClaims struct {
 
 func (x *UidClaims) Reset() {
 	*x = UidClaims{}
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1189,7 @@ func (x *UidClaims) String() string {
 func (*UidClaims) ProtoMessage() {}
 
 func (x *UidClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[14]
+	mi := &file_journalet_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1202,7 @@ func (x *UidClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UidClaims.ProtoReflect.Descriptor instead.
 func (*UidClaims) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UidClaims) GetHolder() *UidRequested {
@@ -1302,7 +1229,7 @@ type WaitingPods struct {
 
 func (x *WaitingPods) Reset() {
 	*x = WaitingPods{}
-	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1241,7 @@ func (x *WaitingPods) String() string {
 func (*WaitingPods) ProtoMessage() {}
 
 func (x *WaitingPods) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_node_proto_msgTypes[15]
+	mi := &file_journalet_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1254,7 @@ func (x *WaitingPods) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingPods.ProtoReflect.Descriptor instead.
 func (*WaitingPods) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WaitingPods) GetRequests() []*AdmissionRequested {
@@ -1341,7 +1268,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\xa9\x02\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\x89\x02\n" +
 	"\x12AdmissionRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1349,23 +1276,19 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x05 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
 	"\bpriority\x18\x14 \x01(\x05R\bpriority\x12(\n" +
-	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x1e\n" +
-	"\n" +
-	"supersedes\x18\x16 \x01(\bR\n" +
-	"supersedes\x12 \n" +
+	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12 \n" +
 	"\vincarnation\x18\x17 \x01(\x04R\vincarnation\"\xa2\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
 	"\x17ephemeral_storage_bytes\x18\x03 \x01(\x03R\x15ephemeralStorageBytes\x12\x1d\n" +
 	"\n" +
-	"host_ports\x18\x04 \x03(\tR\thostPorts\"\xac\x01\n" +
+	"host_ports\x18\x04 \x03(\tR\thostPorts\"\x94\x01\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
-	"\x06digest\x18\x05 \x01(\tR\x06digest\x12 \n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12 \n" +
 	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"D\n" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
@@ -1403,11 +1326,9 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x03 \x01(\x04R\trequestId\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\tR\x06holder\"%\n" +
-	"\vSourceAsked\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\"#\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\"#\n" +
 	"\x0fOrphanConfirmed\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xf3\t\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xf5\t\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -1419,8 +1340,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\arunning\x18\a \x01(\rR\arunning\x12B\n" +
 	"\twaits_for\x18\b \x03(\v2%.journalet.v1.NodeState.WaitsForEntryR\bwaitsFor\x12>\n" +
 	"\aresizes\x18\x10 \x03(\v2$.journalet.v1.NodeState.ResizesEntryR\aresizes\x125\n" +
-	"\x04uids\x18\x14 \x03(\v2!.journalet.v1.NodeState.UidsEntryR\x04uids\x12#\n" +
-	"\rready_sources\x18\x15 \x03(\tR\freadySources\x12\x18\n" +
+	"\x04uids\x18\x14 \x03(\v2!.journalet.v1.NodeState.UidsEntryR\x04uids\x12%\n" +
+	"\x0esynced_sources\x18\x15 \x03(\tR\rsyncedSources\x12\x18\n" +
 	"\aorphans\x18\x16 \x03(\tR\aorphans\x12O\n" +
 	"\x12pending_preemption\x18\x18 \x03(\v2 .journalet.v1.AdmissionRequestedR\x11pendingPreemption\x12\x1e\n" +
 	"\n" +
@@ -1447,7 +1368,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.WaitingResizeR\x05value:\x028\x01\x1aP\n" +
 	"\tUidsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xc4\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xae\x02\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -1457,8 +1378,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"guaranteed\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12-\n" +
-	"\x12pending_preemption\x18\a \x01(\bR\x11pendingPreemption\x12\x14\n" +
-	"\x05added\x18\b \x01(\bR\x05added\x12\x1d\n" +
+	"\x12pending_preemption\x18\a \x01(\bR\x11pendingPreemption\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\t \x01(\x04R\trequestId\"\xdf\x01\n" +
 	"\vAdmittedPod\x12\x1b\n" +
@@ -1494,7 +1414,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(*AdmissionRequested)(nil),         // 1: journalet.v1.AdmissionRequested
@@ -1506,48 +1426,47 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	(*ResizePendingPreemption)(nil),    // 7: journalet.v1.ResizePendingPreemption
 	(*UidGranted)(nil),                 // 8: journalet.v1.UidGranted
 	(*UidDeferred)(nil),                // 9: journalet.v1.UidDeferred
-	(*SourceAsked)(nil),                // 10: journalet.v1.SourceAsked
-	(*OrphanConfirmed)(nil),            // 11: journalet.v1.OrphanConfirmed
-	(*NodeState)(nil),                  // 12: journalet.v1.NodeState
-	(*WaitingResize)(nil),              // 13: journalet.v1.WaitingResize
-	(*AdmittedPod)(nil),                // 14: journalet.v1.AdmittedPod
-	(*UidClaims)(nil),                  // 15: journalet.v1.UidClaims
-	(*WaitingPods)(nil),                // 16: journalet.v1.WaitingPods
-	nil,                                // 17: journalet.v1.NodeState.PodsEntry
-	nil,                                // 18: journalet.v1.NodeState.NamesEntry
-	nil,                                // 19: journalet.v1.NodeState.WaitingEntry
-	nil,                                // 20: journalet.v1.NodeState.HostPortsEntry
-	nil,                                // 21: journalet.v1.NodeState.WaitsForEntry
-	nil,                                // 22: journalet.v1.NodeState.ResizesEntry
-	nil,                                // 23: journalet.v1.NodeState.UidsEntry
-	(*AgentConfig)(nil),                // 24: journalet.v1.AgentConfig
-	(*timestamppb.Timestamp)(nil),      // 25: google.protobuf.Timestamp
-	(*UidRequested)(nil),               // 26: journalet.v1.UidRequested
+	(*OrphanConfirmed)(nil),            // 10: journalet.v1.OrphanConfirmed
+	(*NodeState)(nil),                  // 11: journalet.v1.NodeState
+	(*WaitingResize)(nil),              // 12: journalet.v1.WaitingResize
+	(*AdmittedPod)(nil),                // 13: journalet.v1.AdmittedPod
+	(*UidClaims)(nil),                  // 14: journalet.v1.UidClaims
+	(*WaitingPods)(nil),                // 15: journalet.v1.WaitingPods
+	nil,                                // 16: journalet.v1.NodeState.PodsEntry
+	nil,                                // 17: journalet.v1.NodeState.NamesEntry
+	nil,                                // 18: journalet.v1.NodeState.WaitingEntry
+	nil,                                // 19: journalet.v1.NodeState.HostPortsEntry
+	nil,                                // 20: journalet.v1.NodeState.WaitsForEntry
+	nil,                                // 21: journalet.v1.NodeState.ResizesEntry
+	nil,                                // 22: journalet.v1.NodeState.UidsEntry
+	(*AgentConfig)(nil),                // 23: journalet.v1.AgentConfig
+	(*timestamppb.Timestamp)(nil),      // 24: google.protobuf.Timestamp
+	(*UidRequested)(nil),               // 25: journalet.v1.UidRequested
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	24, // 2: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	17, // 3: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	18, // 4: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	19, // 5: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	20, // 6: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	23, // 2: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	16, // 3: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	17, // 4: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	18, // 5: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	19, // 6: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
 	2,  // 7: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	21, // 8: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	22, // 9: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	23, // 10: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	20, // 8: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	21, // 9: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	22, // 10: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
 	1,  // 11: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
 	2,  // 12: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	25, // 13: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	24, // 13: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
 	2,  // 14: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
 	0,  // 15: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	26, // 16: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	26, // 17: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	25, // 16: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	25, // 17: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
 	1,  // 18: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	14, // 19: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	16, // 20: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	13, // 21: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	15, // 22: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	13, // 19: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	15, // 20: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	12, // 21: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	14, // 22: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
 	23, // [23:23] is the sub-list for method output_type
 	23, // [23:23] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
@@ -1568,7 +1487,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

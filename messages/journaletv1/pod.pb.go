@@ -25,24 +25,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PodStage is where a pod stands in its life. It only moves forward, until a new life begins.
+// PodStage is where one incarnation of a pod stands. It only moves forward, until another incarnation begins.
 type PodStage int32
 
 const (
 	PodStage_POD_STAGE_UNSPECIFIED PodStage = 0
-	// Its source wants it; the node has not answered. Left by AdmissionDecided, or by REMOVE.
+	// Its source wants it; the node has not answered. Left by AdmissionDecided, by REMOVE, or by UPDATE.
 	PodStage_POD_STAGE_ADMITTING PodStage = 1
 	// It is being run: sandbox and containers are brought to what the manifest says. Left when all
-	// containers have ended for good, or by REMOVE.
+	// containers have ended for good, by REMOVE, or by an UPDATE that makes another incarnation of it (ADR 024).
 	PodStage_POD_STAGE_RUNNING PodStage = 2
 	// No container will start again, and those that run are being stopped. Left when none runs.
 	PodStage_POD_STAGE_TERMINATING PodStage = 3
 	// No container runs; the sandbox is stopped and volumes are taken down. The end for a pod whose
-	// source still names it (phase Succeeded or Failed). Left by REMOVE.
+	// source still names it (phase Succeeded or Failed). Left by REMOVE, or by such an UPDATE.
 	PodStage_POD_STAGE_TERMINATED PodStage = 4
 	// Everything that the pod left on the node is being removed. Left by PodFinished.
 	PodStage_POD_STAGE_CLEANING PodStage = 5
-	// Nothing is left. A PodUpdated ADD begins a new life.
+	// Nothing is left. A PodUpdated ADD begins another incarnation.
 	PodStage_POD_STAGE_FINISHED PodStage = 6
 )
 
@@ -511,9 +511,7 @@ type PodTerminating struct {
 	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// The phase is Failed, however its containers end.
-	Failed bool `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	// What its containers get to end; unset: what the manifest says. It never lengthens what was given before.
-	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	Failed        bool `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -567,13 +565,6 @@ func (x *PodTerminating) GetFailed() bool {
 		return x.Failed
 	}
 	return false
-}
-
-func (x *PodTerminating) GetGrace() *durationpb.Duration {
-	if x != nil {
-		return x.Grace
-	}
-	return nil
 }
 
 // ProbesSet says which probes of a container's instance are to be run from now on; none: all end. It replaces what was
@@ -751,22 +742,19 @@ func (x *ProbeResult) GetMessage() string {
 	return ""
 }
 
-// ResizeRequested asks the node for other resources for an admitted pod. A later one replaces it. Told as addition_asked it asks for more than
-// the pod has, for containers that its manifest did not have: the rest of the manifest can never be allocated.
+// ResizeRequested asks the node for other resources for an admitted pod. A later one supersedes it.
 type ResizeRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The manifest that wants them.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What the pod would take of the node, as addition_asked beside what it has; only CPU and memory count.
+	// What the pod would take of the node; only CPU and memory count.
 	Demand *PodDemand `protobuf:"bytes,3,opt,name=demand,proto3" json:"demand,omitempty"`
 	// The pod's priority, and whether its QoS class is Guaranteed: they order the pods that wait.
 	Priority   int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
 	Guaranteed bool  `protobuf:"varint,5,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
-	// The question is taken back; nothing else is set but the pod.
-	Withdrawn bool `protobuf:"varint,6,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	// The sequence number of the record that led to it. An answer with one from before the pod's AdmissionRequested.question is to an earlier
-	// life of the pod. 0 in a journal of an older version.
+	// incarnation of the pod.
 	RequestId     uint64 `protobuf:"varint,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -837,18 +825,56 @@ func (x *ResizeRequested) GetGuaranteed() bool {
 	return false
 }
 
-func (x *ResizeRequested) GetWithdrawn() bool {
-	if x != nil {
-		return x.Withdrawn
-	}
-	return false
-}
-
 func (x *ResizeRequested) GetRequestId() uint64 {
 	if x != nil {
 		return x.RequestId
 	}
 	return 0
+}
+
+// ResizeWithdrawn takes a ResizeRequested back that has not been answered: the pod has what its manifest wants.
+type ResizeWithdrawn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeWithdrawn) Reset() {
+	*x = ResizeWithdrawn{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeWithdrawn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeWithdrawn) ProtoMessage() {}
+
+func (x *ResizeWithdrawn) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeWithdrawn.ProtoReflect.Descriptor instead.
+func (*ResizeWithdrawn) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ResizeWithdrawn) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
 }
 
 // ResizeStarted tells that containers run that do not have what is allocated to the pod, though no resize is under way: the journal
@@ -862,7 +888,7 @@ type ResizeStarted struct {
 
 func (x *ResizeStarted) Reset() {
 	*x = ResizeStarted{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +900,7 @@ func (x *ResizeStarted) String() string {
 func (*ResizeStarted) ProtoMessage() {}
 
 func (x *ResizeStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[8]
+	mi := &file_journalet_v1_pod_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +913,7 @@ func (x *ResizeStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeStarted.ProtoReflect.Descriptor instead.
 func (*ResizeStarted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResizeStarted) GetUid() string {
@@ -907,7 +933,7 @@ type ResizeCompleted struct {
 
 func (x *ResizeCompleted) Reset() {
 	*x = ResizeCompleted{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +945,7 @@ func (x *ResizeCompleted) String() string {
 func (*ResizeCompleted) ProtoMessage() {}
 
 func (x *ResizeCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[9]
+	mi := &file_journalet_v1_pod_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +958,7 @@ func (x *ResizeCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeCompleted.ProtoReflect.Descriptor instead.
 func (*ResizeCompleted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResizeCompleted) GetUid() string {
@@ -952,7 +978,7 @@ type OrphanFound struct {
 
 func (x *OrphanFound) Reset() {
 	*x = OrphanFound{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +990,7 @@ func (x *OrphanFound) String() string {
 func (*OrphanFound) ProtoMessage() {}
 
 func (x *OrphanFound) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[10]
+	mi := &file_journalet_v1_pod_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1003,7 @@ func (x *OrphanFound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrphanFound.ProtoReflect.Descriptor instead.
 func (*OrphanFound) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OrphanFound) GetUid() string {
@@ -1002,7 +1028,7 @@ type AllContainersRestarting struct {
 
 func (x *AllContainersRestarting) Reset() {
 	*x = AllContainersRestarting{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1040,7 @@ func (x *AllContainersRestarting) String() string {
 func (*AllContainersRestarting) ProtoMessage() {}
 
 func (x *AllContainersRestarting) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[11]
+	mi := &file_journalet_v1_pod_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1053,7 @@ func (x *AllContainersRestarting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllContainersRestarting.ProtoReflect.Descriptor instead.
 func (*AllContainersRestarting) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AllContainersRestarting) GetContainer() string {
@@ -1062,7 +1088,7 @@ type ReadinessGatesSet struct {
 
 func (x *ReadinessGatesSet) Reset() {
 	*x = ReadinessGatesSet{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1100,7 @@ func (x *ReadinessGatesSet) String() string {
 func (*ReadinessGatesSet) ProtoMessage() {}
 
 func (x *ReadinessGatesSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[12]
+	mi := &file_journalet_v1_pod_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1113,7 @@ func (x *ReadinessGatesSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadinessGatesSet.ProtoReflect.Descriptor instead.
 func (*ReadinessGatesSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReadinessGatesSet) GetTypes() []string {
@@ -1109,7 +1135,7 @@ type ReadinessGatesRead struct {
 
 func (x *ReadinessGatesRead) Reset() {
 	*x = ReadinessGatesRead{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1147,7 @@ func (x *ReadinessGatesRead) String() string {
 func (*ReadinessGatesRead) ProtoMessage() {}
 
 func (x *ReadinessGatesRead) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[13]
+	mi := &file_journalet_v1_pod_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1160,7 @@ func (x *ReadinessGatesRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadinessGatesRead.ProtoReflect.Descriptor instead.
 func (*ReadinessGatesRead) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadinessGatesRead) GetUid() string {
@@ -1165,7 +1191,7 @@ type ReadinessGateCondition struct {
 
 func (x *ReadinessGateCondition) Reset() {
 	*x = ReadinessGateCondition{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1203,7 @@ func (x *ReadinessGateCondition) String() string {
 func (*ReadinessGateCondition) ProtoMessage() {}
 
 func (x *ReadinessGateCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[14]
+	mi := &file_journalet_v1_pod_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1216,7 @@ func (x *ReadinessGateCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadinessGateCondition.ProtoReflect.Descriptor instead.
 func (*ReadinessGateCondition) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadinessGateCondition) GetType() string {
@@ -1225,7 +1251,7 @@ type PodTerminated struct {
 
 func (x *PodTerminated) Reset() {
 	*x = PodTerminated{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1263,7 @@ func (x *PodTerminated) String() string {
 func (*PodTerminated) ProtoMessage() {}
 
 func (x *PodTerminated) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[15]
+	mi := &file_journalet_v1_pod_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1276,7 @@ func (x *PodTerminated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodTerminated.ProtoReflect.Descriptor instead.
 func (*PodTerminated) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PodTerminated) GetUid() string {
@@ -1280,7 +1306,7 @@ type PodFinished struct {
 
 func (x *PodFinished) Reset() {
 	*x = PodFinished{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1318,7 @@ func (x *PodFinished) String() string {
 func (*PodFinished) ProtoMessage() {}
 
 func (x *PodFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[16]
+	mi := &file_journalet_v1_pod_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1331,7 @@ func (x *PodFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodFinished.ProtoReflect.Descriptor instead.
 func (*PodFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PodFinished) GetUid() string {
@@ -1366,15 +1392,11 @@ type PodState struct {
 	CleanFailures      uint32                 `protobuf:"varint,28,opt,name=clean_failures,json=cleanFailures,proto3" json:"clean_failures,omitempty"`
 	CleanFailedAt      *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=clean_failed_at,json=cleanFailedAt,proto3" json:"clean_failed_at,omitempty"`
 	// A call was made for this pod, so something of it may be on the node.
-	UsedRuntime bool `protobuf:"varint,32,opt,name=used_runtime,json=usedRuntime,proto3" json:"used_runtime,omitempty"`
-	// Why the last sandbox or volume call failed, for people.
-	SandboxError     string                 `protobuf:"bytes,33,opt,name=sandbox_error,json=sandboxError,proto3" json:"sandbox_error,omitempty"`
-	VolumeError      string                 `protobuf:"bytes,34,opt,name=volume_error,json=volumeError,proto3" json:"volume_error,omitempty"`
+	UsedRuntime      bool                   `protobuf:"varint,32,opt,name=used_runtime,json=usedRuntime,proto3" json:"used_runtime,omitempty"`
 	SandboxCreatedAt *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=sandbox_created_at,json=sandboxCreatedAt,proto3" json:"sandbox_created_at,omitempty"`
 	// The runtime showed this pod before any source named it.
-	Orphan         bool    `protobuf:"varint,35,opt,name=orphan,proto3" json:"orphan,omitempty"`
-	Timers         *Timers `protobuf:"bytes,30,opt,name=timers,proto3" json:"timers,omitempty"`
-	ToldTerminated bool    `protobuf:"varint,31,opt,name=told_terminated,json=toldTerminated,proto3" json:"told_terminated,omitempty"`
+	Orphan bool    `protobuf:"varint,35,opt,name=orphan,proto3" json:"orphan,omitempty"`
+	Timers *Timers `protobuf:"bytes,30,opt,name=timers,proto3" json:"timers,omitempty"`
 	// What was last told by PodStatusChanged.
 	Phase      PodPhase              `protobuf:"varint,40,opt,name=phase,proto3,enum=journalet.v1.PodPhase" json:"phase,omitempty"`
 	Reason     string                `protobuf:"bytes,41,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1383,8 +1405,7 @@ type PodState struct {
 	// Rejected by the node, with the reason above.
 	Rejected bool `protobuf:"varint,44,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	// From PodTerminating.
-	TerminationGrace *durationpb.Duration `protobuf:"bytes,45,opt,name=termination_grace,json=terminationGrace,proto3" json:"termination_grace,omitempty"`
-	Fails            bool                 `protobuf:"varint,46,opt,name=fails,proto3" json:"fails,omitempty"`
+	Fails bool `protobuf:"varint,46,opt,name=fails,proto3" json:"fails,omitempty"`
 	// The pod's time to end is over: nothing waits for its turn or for a hook any more.
 	PastGrace bool `protobuf:"varint,47,opt,name=past_grace,json=pastGrace,proto3" json:"past_grace,omitempty"`
 	// Sandboxes that are observed and were stopped by a call, so that they hold no address and no host port any more.
@@ -1396,12 +1417,9 @@ type PodState struct {
 	ReportedAs *PodRef `protobuf:"bytes,75,opt,name=reported_as,json=reportedAs,proto3" json:"reported_as,omitempty"`
 	// It ends so that a pod of higher priority fits.
 	Preempted bool `protobuf:"varint,64,opt,name=preempted,proto3" json:"preempted,omitempty"`
-	// Which one, without its digest; a journal of an older version may tell the UID alone.
+	// Which one, without its digest.
 	PreemptedFor *PodRef `protobuf:"bytes,74,opt,name=preempted_for,json=preemptedFor,proto3" json:"preempted_for,omitempty"`
-	// While it is not admitted: the manifest of its last question, and whether that was not the first.
-	RequestedDigest   string `protobuf:"bytes,76,opt,name=requested_digest,json=requestedDigest,proto3" json:"requested_digest,omitempty"`
-	RequestSuperseded bool   `protobuf:"varint,77,opt,name=request_superseded,json=requestSuperseded,proto3" json:"request_superseded,omitempty"`
-	// AdmissionRequested.question of this life.
+	// AdmissionRequested.question of this incarnation.
 	Incarnation uint64 `protobuf:"varint,78,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// From ReadinessGatesSet and ReadinessGatesRead.
 	ReadinessGates []string                  `protobuf:"bytes,65,rep,name=readiness_gates,json=readinessGates,proto3" json:"readiness_gates,omitempty"`
@@ -1411,19 +1429,14 @@ type PodState struct {
 	// The manifest whose CPU and memory are allocated to the pod; empty: the pod's own.
 	AllocatedDigest string `protobuf:"bytes,70,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// What is known of its resize; unset: nothing is to be done.
-	Resize *PodResize `protobuf:"bytes,71,opt,name=resize,proto3" json:"resize,omitempty"`
-	// From the last PodUpdated.
-	Additions bool `protobuf:"varint,79,opt,name=additions,proto3" json:"additions,omitempty"`
-	// What containers have, by name, that the allocated manifest lacks: what the node gave for them, of one that asks for nothing what it was
-	// started with, of one that is being stopped what it had.
-	AllocatedAdded map[string]*Resources `protobuf:"bytes,80,rep,name=allocated_added,json=allocatedAdded,proto3" json:"allocated_added,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	Resize        *PodResize `protobuf:"bytes,71,opt,name=resize,proto3" json:"resize,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
 	*x = PodState{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1448,7 @@ func (x *PodState) String() string {
 func (*PodState) ProtoMessage() {}
 
 func (x *PodState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[17]
+	mi := &file_journalet_v1_pod_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1461,7 @@ func (x *PodState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodState.ProtoReflect.Descriptor instead.
 func (*PodState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PodState) GetPod() *PodRef {
@@ -1626,20 +1639,6 @@ func (x *PodState) GetUsedRuntime() bool {
 	return false
 }
 
-func (x *PodState) GetSandboxError() string {
-	if x != nil {
-		return x.SandboxError
-	}
-	return ""
-}
-
-func (x *PodState) GetVolumeError() string {
-	if x != nil {
-		return x.VolumeError
-	}
-	return ""
-}
-
 func (x *PodState) GetSandboxCreatedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.SandboxCreatedAt
@@ -1659,13 +1658,6 @@ func (x *PodState) GetTimers() *Timers {
 		return x.Timers
 	}
 	return nil
-}
-
-func (x *PodState) GetToldTerminated() bool {
-	if x != nil {
-		return x.ToldTerminated
-	}
-	return false
 }
 
 func (x *PodState) GetPhase() PodPhase {
@@ -1701,13 +1693,6 @@ func (x *PodState) GetRejected() bool {
 		return x.Rejected
 	}
 	return false
-}
-
-func (x *PodState) GetTerminationGrace() *durationpb.Duration {
-	if x != nil {
-		return x.TerminationGrace
-	}
-	return nil
 }
 
 func (x *PodState) GetFails() bool {
@@ -1766,20 +1751,6 @@ func (x *PodState) GetPreemptedFor() *PodRef {
 	return nil
 }
 
-func (x *PodState) GetRequestedDigest() string {
-	if x != nil {
-		return x.RequestedDigest
-	}
-	return ""
-}
-
-func (x *PodState) GetRequestSuperseded() bool {
-	if x != nil {
-		return x.RequestSuperseded
-	}
-	return false
-}
-
 func (x *PodState) GetIncarnation() uint64 {
 	if x != nil {
 		return x.Incarnation
@@ -1822,20 +1793,6 @@ func (x *PodState) GetResize() *PodResize {
 	return nil
 }
 
-func (x *PodState) GetAdditions() bool {
-	if x != nil {
-		return x.Additions
-	}
-	return false
-}
-
-func (x *PodState) GetAllocatedAdded() map[string]*Resources {
-	if x != nil {
-		return x.AllocatedAdded
-	}
-	return nil
-}
-
 // PodResize is a resize that waits or is being carried out.
 type PodResize struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1846,18 +1803,16 @@ type PodResize struct {
 	// Resources were allocated and are being carried out. Left by ResizeCompleted.
 	InProgress bool `protobuf:"varint,3,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
 	// Failed calls in a row, and the newest failure's words, which stay until the resize has ended.
-	Failures uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
-	FailedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
-	Error    string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	// The node was asked by addition_asked.
-	AskedAdded    bool `protobuf:"varint,7,opt,name=asked_added,json=askedAdded,proto3" json:"asked_added,omitempty"`
+	Failures      uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
+	FailedAt      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
+	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PodResize) Reset() {
 	*x = PodResize{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +1824,7 @@ func (x *PodResize) String() string {
 func (*PodResize) ProtoMessage() {}
 
 func (x *PodResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[18]
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +1837,7 @@ func (x *PodResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodResize.ProtoReflect.Descriptor instead.
 func (*PodResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PodResize) GetRequestedDigest() string {
@@ -1925,13 +1880,6 @@ func (x *PodResize) GetError() string {
 		return x.Error
 	}
 	return ""
-}
-
-func (x *PodResize) GetAskedAdded() bool {
-	if x != nil {
-		return x.AskedAdded
-	}
-	return false
 }
 
 // ContainerRecord is what is known of one container name over all its instances.
@@ -1986,7 +1934,7 @@ type ContainerRecord struct {
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +1946,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +1959,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -2177,20 +2125,17 @@ func (x *ContainerRecord) GetReportedRestarts() uint32 {
 
 // CreatedContainer is an instance that was made and not started.
 type CreatedContainer struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty while it is being made.
-	ContainerId string `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
-	Attempt     uint32 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	SandboxId   string `protobuf:"bytes,3,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// The manifest that it was made from, or a later one of the pod: it is started as it was made.
-	Digest        string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContainerId   string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	SandboxId     string                 `protobuf:"bytes,3,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreatedContainer) Reset() {
 	*x = CreatedContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2147,7 @@ func (x *CreatedContainer) String() string {
 func (*CreatedContainer) ProtoMessage() {}
 
 func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2160,7 @@ func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedContainer.ProtoReflect.Descriptor instead.
 func (*CreatedContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreatedContainer) GetContainerId() string {
@@ -2239,13 +2184,6 @@ func (x *CreatedContainer) GetSandboxId() string {
 	return ""
 }
 
-func (x *CreatedContainer) GetDigest() string {
-	if x != nil {
-		return x.Digest
-	}
-	return ""
-}
-
 // ContainerTermination is the end of one instance, from the moment at which its preStop hook was asked for.
 type ContainerTermination struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -2261,7 +2199,7 @@ type ContainerTermination struct {
 
 func (x *ContainerTermination) Reset() {
 	*x = ContainerTermination{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2211,7 @@ func (x *ContainerTermination) String() string {
 func (*ContainerTermination) ProtoMessage() {}
 
 func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2224,7 @@ func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerTermination.ProtoReflect.Descriptor instead.
 func (*ContainerTermination) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ContainerTermination) GetContainerId() string {
@@ -2333,7 +2271,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2283,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2296,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -2408,7 +2346,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2358,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2371,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BackOff) GetKey() string {
@@ -2469,7 +2407,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2481,7 +2419,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2494,7 +2432,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -2549,12 +2487,11 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0eBackOffStarted\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"\x8b\x01\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"Z\n" +
 	"\x0ePodTerminating\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
-	"\x06failed\x18\x03 \x01(\bR\x06failed\x12/\n" +
-	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xe7\x01\n" +
+	"\x06failed\x18\x03 \x01(\bR\x06failed\"\xe7\x01\n" +
 	"\tProbesSet\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12-\n" +
@@ -2569,7 +2506,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\fcontainer_id\x18\x03 \x01(\tR\vcontainerId\x12+\n" +
 	"\x04kind\x18\x04 \x01(\x0e2\x17.journalet.v1.ProbeKindR\x04kind\x12\x18\n" +
 	"\asuccess\x18\x05 \x01(\bR\asuccess\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xe5\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xc7\x01\n" +
 	"\x0fResizeRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12/\n" +
@@ -2577,10 +2514,11 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12\x1e\n" +
 	"\n" +
 	"guaranteed\x18\x05 \x01(\bR\n" +
-	"guaranteed\x12\x1c\n" +
-	"\twithdrawn\x18\x06 \x01(\bR\twithdrawn\x12\x1d\n" +
+	"guaranteed\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\a \x01(\x04R\trequestId\"!\n" +
+	"request_id\x18\a \x01(\x04R\trequestId\"#\n" +
+	"\x0fResizeWithdrawn\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"!\n" +
 	"\rResizeStarted\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"#\n" +
 	"\x0fResizeCompleted\x12\x10\n" +
@@ -2609,7 +2547,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xba\x17\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xd8\x13\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2644,21 +2582,17 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"cleanedAll\x12%\n" +
 	"\x0eclean_failures\x18\x1c \x01(\rR\rcleanFailures\x12B\n" +
 	"\x0fclean_failed_at\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\rcleanFailedAt\x12!\n" +
-	"\fused_runtime\x18  \x01(\bR\vusedRuntime\x12#\n" +
-	"\rsandbox_error\x18! \x01(\tR\fsandboxError\x12!\n" +
-	"\fvolume_error\x18\" \x01(\tR\vvolumeError\x12H\n" +
+	"\fused_runtime\x18  \x01(\bR\vusedRuntime\x12H\n" +
 	"\x12sandbox_created_at\x18$ \x01(\v2\x1a.google.protobuf.TimestampR\x10sandboxCreatedAt\x12\x16\n" +
 	"\x06orphan\x18# \x01(\bR\x06orphan\x12,\n" +
-	"\x06timers\x18\x1e \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12'\n" +
-	"\x0ftold_terminated\x18\x1f \x01(\bR\x0etoldTerminated\x12,\n" +
+	"\x06timers\x18\x1e \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12,\n" +
 	"\x05phase\x18( \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18) \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18* \x01(\tR\amessage\x12F\n" +
 	"\n" +
 	"conditions\x18+ \x03(\v2&.journalet.v1.PodState.ConditionsEntryR\n" +
 	"conditions\x12\x1a\n" +
-	"\brejected\x18, \x01(\bR\brejected\x12F\n" +
-	"\x11termination_grace\x18- \x01(\v2\x19.google.protobuf.DurationR\x10terminationGrace\x12\x14\n" +
+	"\brejected\x18, \x01(\bR\brejected\x12\x14\n" +
 	"\x05fails\x18. \x01(\bR\x05fails\x12\x1d\n" +
 	"\n" +
 	"past_grace\x18/ \x01(\bR\tpastGrace\x12+\n" +
@@ -2668,17 +2602,13 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vreported_as\x18K \x01(\v2\x14.journalet.v1.PodRefR\n" +
 	"reportedAs\x12\x1c\n" +
 	"\tpreempted\x18@ \x01(\bR\tpreempted\x129\n" +
-	"\rpreempted_for\x18J \x01(\v2\x14.journalet.v1.PodRefR\fpreemptedFor\x12)\n" +
-	"\x10requested_digest\x18L \x01(\tR\x0frequestedDigest\x12-\n" +
-	"\x12request_superseded\x18M \x01(\bR\x11requestSuperseded\x12 \n" +
+	"\rpreempted_for\x18J \x01(\v2\x14.journalet.v1.PodRefR\fpreemptedFor\x12 \n" +
 	"\vincarnation\x18N \x01(\x04R\vincarnation\x12'\n" +
 	"\x0freadiness_gates\x18A \x03(\tR\x0ereadinessGates\x12M\n" +
 	"\x0fgate_conditions\x18B \x03(\v2$.journalet.v1.ReadinessGateConditionR\x0egateConditions\x12a\n" +
 	"\x19all_containers_restarting\x18C \x01(\v2%.journalet.v1.AllContainersRestartingR\x17allContainersRestarting\x12)\n" +
 	"\x10allocated_digest\x18F \x01(\tR\x0fallocatedDigest\x12/\n" +
-	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x12\x1c\n" +
-	"\tadditions\x18O \x01(\bR\tadditions\x12S\n" +
-	"\x0fallocated_added\x18P \x03(\v2*.journalet.v1.PodState.AllocatedAddedEntryR\x0eallocatedAdded\x1a\\\n" +
+	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -2688,10 +2618,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.PodCallR\x05value:\x028\x01\x1aV\n" +
 	"\x0fConditionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\x1aZ\n" +
-	"\x13AllocatedAddedEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\xff\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\xde\x01\n" +
 	"\tPodResize\x12)\n" +
 	"\x10requested_digest\x18\x01 \x01(\tR\x0frequestedDigest\x12\x1a\n" +
 	"\bdeferred\x18\x02 \x01(\tR\bdeferred\x12\x1f\n" +
@@ -2699,9 +2626,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"inProgress\x12\x1a\n" +
 	"\bfailures\x18\x04 \x01(\rR\bfailures\x127\n" +
 	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\x12\x1f\n" +
-	"\vasked_added\x18\a \x01(\bR\n" +
-	"askedAdded\"\xd6\b\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xd6\b\n" +
 	"\x0fContainerRecord\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fnext_attempt\x18\x02 \x01(\rR\vnextAttempt\x12<\n" +
@@ -2728,13 +2653,12 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\breported\x18\x1f \x01(\v2\x17.journalet.v1.ResourcesR\breported\x128\n" +
 	"\acreated\x18( \x01(\v2\x1e.journalet.v1.CreatedContainerR\acreated\x12%\n" +
 	"\x0erestarted_from\x18) \x01(\rR\rrestartedFrom\x12+\n" +
-	"\x11reported_restarts\x18* \x01(\rR\x10reportedRestarts\"\x86\x01\n" +
+	"\x11reported_restarts\x18* \x01(\rR\x10reportedRestarts\"n\n" +
 	"\x10CreatedContainer\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x03 \x01(\tR\tsandboxId\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xb4\x01\n" +
+	"sandbox_id\x18\x03 \x01(\tR\tsandboxId\"\xb4\x01\n" +
 	"\x14ContainerTermination\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
@@ -2801,28 +2725,28 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*ProbesSet)(nil),               // 8: journalet.v1.ProbesSet
 	(*ProbeResult)(nil),             // 9: journalet.v1.ProbeResult
 	(*ResizeRequested)(nil),         // 10: journalet.v1.ResizeRequested
-	(*ResizeStarted)(nil),           // 11: journalet.v1.ResizeStarted
-	(*ResizeCompleted)(nil),         // 12: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),             // 13: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil), // 14: journalet.v1.AllContainersRestarting
-	(*ReadinessGatesSet)(nil),       // 15: journalet.v1.ReadinessGatesSet
-	(*ReadinessGatesRead)(nil),      // 16: journalet.v1.ReadinessGatesRead
-	(*ReadinessGateCondition)(nil),  // 17: journalet.v1.ReadinessGateCondition
-	(*PodTerminated)(nil),           // 18: journalet.v1.PodTerminated
-	(*PodFinished)(nil),             // 19: journalet.v1.PodFinished
-	(*PodState)(nil),                // 20: journalet.v1.PodState
-	(*PodResize)(nil),               // 21: journalet.v1.PodResize
-	(*ContainerRecord)(nil),         // 22: journalet.v1.ContainerRecord
-	(*CreatedContainer)(nil),        // 23: journalet.v1.CreatedContainer
-	(*ContainerTermination)(nil),    // 24: journalet.v1.ContainerTermination
-	(*ContainerProbes)(nil),         // 25: journalet.v1.ContainerProbes
-	(*BackOff)(nil),                 // 26: journalet.v1.BackOff
-	(*PodCall)(nil),                 // 27: journalet.v1.PodCall
-	nil,                             // 28: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                             // 29: journalet.v1.PodState.ContainersEntry
-	nil,                             // 30: journalet.v1.PodState.CallsEntry
-	nil,                             // 31: journalet.v1.PodState.ConditionsEntry
-	nil,                             // 32: journalet.v1.PodState.AllocatedAddedEntry
+	(*ResizeWithdrawn)(nil),         // 11: journalet.v1.ResizeWithdrawn
+	(*ResizeStarted)(nil),           // 12: journalet.v1.ResizeStarted
+	(*ResizeCompleted)(nil),         // 13: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),             // 14: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil), // 15: journalet.v1.AllContainersRestarting
+	(*ReadinessGatesSet)(nil),       // 16: journalet.v1.ReadinessGatesSet
+	(*ReadinessGatesRead)(nil),      // 17: journalet.v1.ReadinessGatesRead
+	(*ReadinessGateCondition)(nil),  // 18: journalet.v1.ReadinessGateCondition
+	(*PodTerminated)(nil),           // 19: journalet.v1.PodTerminated
+	(*PodFinished)(nil),             // 20: journalet.v1.PodFinished
+	(*PodState)(nil),                // 21: journalet.v1.PodState
+	(*PodResize)(nil),               // 22: journalet.v1.PodResize
+	(*ContainerRecord)(nil),         // 23: journalet.v1.ContainerRecord
+	(*CreatedContainer)(nil),        // 24: journalet.v1.CreatedContainer
+	(*ContainerTermination)(nil),    // 25: journalet.v1.ContainerTermination
+	(*ContainerProbes)(nil),         // 26: journalet.v1.ContainerProbes
+	(*BackOff)(nil),                 // 27: journalet.v1.BackOff
+	(*PodCall)(nil),                 // 28: journalet.v1.PodCall
+	nil,                             // 29: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                             // 30: journalet.v1.PodState.ContainersEntry
+	nil,                             // 31: journalet.v1.PodState.CallsEntry
+	nil,                             // 32: journalet.v1.PodState.ConditionsEntry
 	(*timestamppb.Timestamp)(nil),   // 33: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),     // 34: google.protobuf.Duration
 	(*PodDemand)(nil),               // 35: journalet.v1.PodDemand
@@ -2837,72 +2761,68 @@ var file_journalet_v1_pod_proto_depIdxs = []int32{
 	33, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	28, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	29, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
 	34, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
-	34, // 5: journalet.v1.PodTerminating.grace:type_name -> google.protobuf.Duration
-	2,  // 6: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	33, // 7: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
-	2,  // 8: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	35, // 9: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
-	17, // 10: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
-	33, // 11: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
-	1,  // 12: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	36, // 13: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
-	0,  // 14: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	34, // 15: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	33, // 16: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	33, // 17: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	33, // 18: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	37, // 19: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	29, // 20: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	30, // 21: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	33, // 22: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	33, // 23: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	33, // 24: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	33, // 25: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
-	38, // 26: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
-	1,  // 27: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	31, // 28: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	34, // 29: journalet.v1.PodState.termination_grace:type_name -> google.protobuf.Duration
-	33, // 30: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	36, // 31: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
-	36, // 32: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
-	17, // 33: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
-	14, // 34: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	21, // 35: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	32, // 36: journalet.v1.PodState.allocated_added:type_name -> journalet.v1.PodState.AllocatedAddedEntry
-	33, // 37: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	39, // 38: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	39, // 39: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 40: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	26, // 41: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	33, // 42: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 43: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	25, // 44: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	24, // 45: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	40, // 46: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	40, // 47: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	23, // 48: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	33, // 49: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	34, // 50: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	2,  // 51: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 52: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 53: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 54: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	34, // 55: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	33, // 56: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	41, // 57: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	33, // 58: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 59: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	22, // 60: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	27, // 61: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 62: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	40, // 63: journalet.v1.PodState.AllocatedAddedEntry.value:type_name -> journalet.v1.Resources
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	2,  // 5: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
+	33, // 6: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	2,  // 7: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
+	35, // 8: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
+	18, // 9: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
+	33, // 10: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	1,  // 11: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
+	36, // 12: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	0,  // 13: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
+	34, // 14: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	33, // 15: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	33, // 16: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	33, // 17: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	37, // 18: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	30, // 19: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	31, // 20: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	33, // 21: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	33, // 22: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	33, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	33, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
+	38, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	1,  // 26: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
+	32, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	33, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	36, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
+	36, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
+	18, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
+	15, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	22, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	33, // 34: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	39, // 35: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	39, // 36: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	5,  // 37: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	27, // 38: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	33, // 39: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	5,  // 40: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	26, // 41: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	25, // 42: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	40, // 43: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	40, // 44: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	24, // 45: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	33, // 46: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	34, // 47: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	2,  // 48: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	9,  // 49: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	9,  // 50: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	9,  // 51: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	34, // 52: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	33, // 53: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	41, // 54: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	33, // 55: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	5,  // 56: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	23, // 57: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	28, // 58: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	3,  // 59: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }

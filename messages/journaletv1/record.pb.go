@@ -485,10 +485,8 @@ func (x *Snapshot) GetState() []byte {
 
 // SnapshotIndex names a complete set of snapshots; it is stored last, so a set without one does not count.
 type SnapshotIndex struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every snapshot of the set contains all records up to this one that concern its actor.
-	Barrier       uint64 `protobuf:"varint,1,opt,name=barrier,proto3" json:"barrier,omitempty"`
-	Actors        uint32 `protobuf:"varint,2,opt,name=actors,proto3" json:"actors,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Actors        uint32                 `protobuf:"varint,2,opt,name=actors,proto3" json:"actors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,13 +519,6 @@ func (x *SnapshotIndex) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SnapshotIndex.ProtoReflect.Descriptor instead.
 func (*SnapshotIndex) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_record_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *SnapshotIndex) GetBarrier() uint64 {
-	if x != nil {
-		return x.Barrier
-	}
-	return 0
 }
 
 func (x *SnapshotIndex) GetActors() uint32 {
@@ -567,9 +558,8 @@ const file_journalet_v1_record_proto_rawDesc = "" +
 	"\bSnapshot\x12)\n" +
 	"\x05actor\x18\x01 \x01(\v2\x13.journalet.v1.ActorR\x05actor\x12\x18\n" +
 	"\ahandled\x18\x02 \x01(\x04R\ahandled\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\fR\x05state\"A\n" +
-	"\rSnapshotIndex\x12\x18\n" +
-	"\abarrier\x18\x01 \x01(\x04R\abarrier\x12\x16\n" +
+	"\x05state\x18\x03 \x01(\fR\x05state\"'\n" +
+	"\rSnapshotIndex\x12\x16\n" +
 	"\x06actors\x18\x02 \x01(\rR\x06actors*\xab\x01\n" +
 	"\tActorKind\x12\x1a\n" +
 	"\x16ACTOR_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +

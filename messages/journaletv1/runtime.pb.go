@@ -786,10 +786,8 @@ type RunSandbox struct {
 	HostNetwork bool `protobuf:"varint,3,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
 	// The manifest whose CPU and memory the pod has; empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,8,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	// What containers have that the manifest of allocated_digest lacks, by name.
-	AllocatedAdded map[string]*Resources `protobuf:"bytes,12,rep,name=allocated_added,json=allocatedAdded,proto3" json:"allocated_added,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RunSandbox) Reset() {
@@ -850,13 +848,6 @@ func (x *RunSandbox) GetAllocatedDigest() string {
 	return ""
 }
 
-func (x *RunSandbox) GetAllocatedAdded() map[string]*Resources {
-	if x != nil {
-		return x.AllocatedAdded
-	}
-	return nil
-}
-
 // StartContainer makes and starts one container, or one of the two. Discoverable: the container carries the intent's id.
 type StartContainer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -878,10 +869,8 @@ type StartContainer struct {
 	AtLeastOnce bool `protobuf:"varint,22,opt,name=at_least_once,json=atLeastOnce,proto3" json:"at_least_once,omitempty"`
 	// The manifest whose CPU and memory the pod has; empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,12,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	// What containers have that the manifest of allocated_digest lacks, by name; this one too, if it does.
-	AllocatedAdded map[string]*Resources `protobuf:"bytes,23,rep,name=allocated_added,json=allocatedAdded,proto3" json:"allocated_added,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StartContainer) Reset() {
@@ -991,13 +980,6 @@ func (x *StartContainer) GetAllocatedDigest() string {
 	return ""
 }
 
-func (x *StartContainer) GetAllocatedAdded() map[string]*Resources {
-	if x != nil {
-		return x.AllocatedAdded
-	}
-	return nil
-}
-
 // MemoryLimit is the memory limit that a container is to have.
 type MemoryLimit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1073,11 +1055,9 @@ type UpdateContainer struct {
 	// of one, nothing is changed.
 	FallingLimits []*MemoryLimit `protobuf:"bytes,6,rep,name=falling_limits,json=fallingLimits,proto3" json:"falling_limits,omitempty"`
 	// The sandbox is told what the pod has as a whole, where the runtime takes it.
-	SandboxId string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// What containers have that the manifest of allocated_digest lacks, by name.
-	AllocatedAdded map[string]*Resources `protobuf:"bytes,9,rep,name=allocated_added,json=allocatedAdded,proto3" json:"allocated_added,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	SandboxId     string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateContainer) Reset() {
@@ -1157,13 +1137,6 @@ func (x *UpdateContainer) GetSandboxId() string {
 		return x.SandboxId
 	}
 	return ""
-}
-
-func (x *UpdateContainer) GetAllocatedAdded() map[string]*Resources {
-	if x != nil {
-		return x.AllocatedAdded
-	}
-	return nil
 }
 
 // StopContainer stops one container. Idempotent.
@@ -1398,10 +1371,8 @@ func (x *RemoveContainer) GetKeepAsLast() bool {
 
 // StopSandbox stops a sandbox, and all that still runs in it. Idempotent.
 type StopSandbox struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// PodState keeps that it was stopped. Older versions kept nothing, and what they asked for folds as it did then.
-	Kept          bool `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1441,13 +1412,6 @@ func (x *StopSandbox) GetSandboxId() string {
 		return x.SandboxId
 	}
 	return ""
-}
-
-func (x *StopSandbox) GetKept() bool {
-	if x != nil {
-		return x.Kept
-	}
-	return false
 }
 
 // RemoveSandbox stops a sandbox where needed, and removes it with its containers. Idempotent.
@@ -1829,8 +1793,7 @@ type CallFinished struct {
 	ImageBytes  int64  `protobuf:"varint,9,opt,name=image_bytes,json=imageBytes,proto3" json:"image_bytes,omitempty"`
 	// Of an UpdateContainer: what the runtime shows afterwards.
 	Reported *Resources `protobuf:"bytes,16,opt,name=reported,proto3" json:"reported,omitempty"`
-	// When it ended, as PodObserved.observed_at counts: a look that began later began after it. Unset: at the time of its record,
-	// which is so unless the clock was set back in this run of the agent (or an older version ran).
+	// When it ended, as PodObserved.observed_at counts: an inspection with a later time began after it. Always set by the driver.
 	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2022,15 +1985,13 @@ func (x *RuntimeHealthChanged) GetRuntimeVersion() string {
 
 // SandboxObservation is one sandbox as the runtime shows it.
 type SandboxObservation struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Attempt   uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	State     SandboxState           `protobuf:"varint,3,opt,name=state,proto3,enum=journalet.v1.SandboxState" json:"state,omitempty"`
-	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	Ips       []string               `protobuf:"bytes,5,rep,name=ips,proto3" json:"ips,omitempty"`
-	IntentId  string                 `protobuf:"bytes,6,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
-	// It was made on the host's network. Unset: it is dead or the runtime did not say, or an older version looked.
-	HostNetwork   *bool `protobuf:"varint,7,opt,name=host_network,json=hostNetwork,proto3,oneof" json:"host_network,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	State         SandboxState           `protobuf:"varint,3,opt,name=state,proto3,enum=journalet.v1.SandboxState" json:"state,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Ips           []string               `protobuf:"bytes,5,rep,name=ips,proto3" json:"ips,omitempty"`
+	IntentId      string                 `protobuf:"bytes,6,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2105,13 +2066,6 @@ func (x *SandboxObservation) GetIntentId() string {
 		return x.IntentId
 	}
 	return ""
-}
-
-func (x *SandboxObservation) GetHostNetwork() bool {
-	if x != nil && x.HostNetwork != nil {
-		return *x.HostNetwork
-	}
-	return false
 }
 
 // ContainerObservation is one container as the runtime shows it.
@@ -2664,7 +2618,6 @@ type LaneLimits struct {
 	Stop  uint32                 `protobuf:"varint,2,opt,name=stop,proto3" json:"stop,omitempty"`
 	Pull  uint32                 `protobuf:"varint,3,opt,name=pull,proto3" json:"pull,omitempty"`
 	Grace uint32                 `protobuf:"varint,4,opt,name=grace,proto3" json:"grace,omitempty"`
-	Hook  uint32                 `protobuf:"varint,6,opt,name=hook,proto3" json:"hook,omitempty"`
 	// All calls take turns, one at a time (--cri-concurrency=1).
 	Serial        bool `protobuf:"varint,5,opt,name=serial,proto3" json:"serial,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2725,13 +2678,6 @@ func (x *LaneLimits) GetPull() uint32 {
 func (x *LaneLimits) GetGrace() uint32 {
 	if x != nil {
 		return x.Grace
-	}
-	return 0
-}
-
-func (x *LaneLimits) GetHook() uint32 {
-	if x != nil {
-		return x.Hook
 	}
 	return 0
 }
@@ -2878,17 +2824,13 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
 	"\x10cpu_limit_millis\x18\x02 \x01(\x03R\x0ecpuLimitMillis\x120\n" +
 	"\x14memory_request_bytes\x18\x03 \x01(\x03R\x12memoryRequestBytes\x12,\n" +
-	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\xbf\x02\n" +
+	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\x8c\x01\n" +
 	"\n" +
 	"RunSandbox\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
-	"\x10allocated_digest\x18\b \x01(\tR\x0fallocatedDigest\x12U\n" +
-	"\x0fallocated_added\x18\f \x03(\v2,.journalet.v1.RunSandbox.AllocatedAddedEntryR\x0eallocatedAdded\x1aZ\n" +
-	"\x13AllocatedAddedEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\xac\x04\n" +
+	"\x10allocated_digest\x18\b \x01(\tR\x0fallocatedDigest\"\xf5\x02\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -2901,15 +2843,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x04part\x18\x14 \x01(\x0e2\x17.journalet.v1.StartPartR\x04part\x12!\n" +
 	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\"\n" +
 	"\rat_least_once\x18\x16 \x01(\bR\vatLeastOnce\x12)\n" +
-	"\x10allocated_digest\x18\f \x01(\tR\x0fallocatedDigest\x12Y\n" +
-	"\x0fallocated_added\x18\x17 \x03(\v20.journalet.v1.StartContainer.AllocatedAddedEntryR\x0eallocatedAdded\x1aZ\n" +
-	"\x13AllocatedAddedEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"d\n" +
+	"\x10allocated_digest\x18\f \x01(\tR\x0fallocatedDigest\"d\n" +
 	"\vMemoryLimit\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xe5\x03\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xad\x02\n" +
 	"\x0fUpdateContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x16\n" +
@@ -2918,11 +2856,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tresources\x18\x05 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\x12@\n" +
 	"\x0efalling_limits\x18\x06 \x03(\v2\x19.journalet.v1.MemoryLimitR\rfallingLimits\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\a \x01(\tR\tsandboxId\x12Z\n" +
-	"\x0fallocated_added\x18\t \x03(\v21.journalet.v1.UpdateContainer.AllocatedAddedEntryR\x0eallocatedAdded\x1aZ\n" +
-	"\x13AllocatedAddedEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ResourcesR\x05value:\x028\x01\"\x99\x01\n" +
+	"sandbox_id\x18\a \x01(\tR\tsandboxId\"\x99\x01\n" +
 	"\rStopContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12/\n" +
@@ -2940,11 +2874,10 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12 \n" +
 	"\fkeep_as_last\x18\x03 \x01(\bR\n" +
-	"keepAsLast\"@\n" +
+	"keepAsLast\",\n" +
 	"\vStopSandbox\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
-	"\x04kept\x18\x02 \x01(\bR\x04kept\".\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\".\n" +
 	"\rRemoveSandbox\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"!\n" +
@@ -2984,7 +2917,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12!\n" +
 	"\fruntime_name\x18\x04 \x01(\tR\vruntimeName\x12'\n" +
-	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\x93\x02\n" +
+	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\xda\x01\n" +
 	"\x12SandboxObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x120\n" +
@@ -2992,9 +2925,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x10\n" +
 	"\x03ips\x18\x05 \x03(\tR\x03ips\x12\x1b\n" +
-	"\tintent_id\x18\x06 \x01(\tR\bintentId\x12&\n" +
-	"\fhost_network\x18\a \x01(\bH\x00R\vhostNetwork\x88\x01\x01B\x0f\n" +
-	"\r_host_network\"\xc4\x04\n" +
+	"\tintent_id\x18\x06 \x01(\tR\bintentId\"\xc4\x04\n" +
 	"\x14ContainerObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3066,14 +2997,13 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.StartingPodR\x05value:\x028\x01\"!\n" +
 	"\vStartingPod\x12\x12\n" +
-	"\x04idle\x18\x01 \x01(\bR\x04idle\"\x8c\x01\n" +
+	"\x04idle\x18\x01 \x01(\bR\x04idle\"x\n" +
 	"\n" +
 	"LaneLimits\x12\x14\n" +
 	"\x05start\x18\x01 \x01(\rR\x05start\x12\x12\n" +
 	"\x04stop\x18\x02 \x01(\rR\x04stop\x12\x12\n" +
 	"\x04pull\x18\x03 \x01(\rR\x04pull\x12\x14\n" +
-	"\x05grace\x18\x04 \x01(\rR\x05grace\x12\x12\n" +
-	"\x04hook\x18\x06 \x01(\rR\x04hook\x12\x16\n" +
+	"\x05grace\x18\x04 \x01(\rR\x05grace\x12\x16\n" +
 	"\x06serial\x18\x05 \x01(\bR\x06serial\"*\n" +
 	"\tCallQueue\x12\x1d\n" +
 	"\n" +
@@ -3153,7 +3083,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -3190,18 +3120,15 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*LaneLimits)(nil),            // 32: journalet.v1.LaneLimits
 	(*CallQueue)(nil),             // 33: journalet.v1.CallQueue
 	(*PodCalls)(nil),              // 34: journalet.v1.PodCalls
-	nil,                           // 35: journalet.v1.RunSandbox.AllocatedAddedEntry
-	nil,                           // 36: journalet.v1.StartContainer.AllocatedAddedEntry
-	nil,                           // 37: journalet.v1.UpdateContainer.AllocatedAddedEntry
-	nil,                           // 38: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 39: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 40: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 41: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 42: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 43: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
-	(*Timers)(nil),                // 46: journalet.v1.Timers
+	nil,                           // 35: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 36: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 37: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 38: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 39: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 40: journalet.v1.PodCalls.ContainersEntry
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*Timers)(nil),                // 43: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	9,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -3215,54 +3142,48 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	20, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
 	14, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
 	12, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
-	35, // 11: journalet.v1.RunSandbox.allocated_added:type_name -> journalet.v1.RunSandbox.AllocatedAddedEntry
-	0,  // 12: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	36, // 13: journalet.v1.StartContainer.allocated_added:type_name -> journalet.v1.StartContainer.AllocatedAddedEntry
-	8,  // 14: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	11, // 15: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	37, // 16: journalet.v1.UpdateContainer.allocated_added:type_name -> journalet.v1.UpdateContainer.AllocatedAddedEntry
-	44, // 17: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 18: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	44, // 19: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	44, // 20: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 21: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	8,  // 22: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	45, // 23: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	3,  // 24: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	45, // 25: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 26: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	45, // 27: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	45, // 28: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	45, // 29: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	8,  // 30: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	45, // 31: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	26, // 32: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	27, // 33: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	7,  // 34: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	5,  // 35: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	6,  // 36: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	45, // 37: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	32, // 38: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	38, // 39: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	39, // 40: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	40, // 41: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	25, // 42: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	41, // 43: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	42, // 44: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	46, // 45: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	43, // 46: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	8,  // 47: journalet.v1.RunSandbox.AllocatedAddedEntry.value:type_name -> journalet.v1.Resources
-	8,  // 48: journalet.v1.StartContainer.AllocatedAddedEntry.value:type_name -> journalet.v1.Resources
-	8,  // 49: journalet.v1.UpdateContainer.AllocatedAddedEntry.value:type_name -> journalet.v1.Resources
-	29, // 50: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	33, // 51: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	34, // 52: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	31, // 53: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	0,  // 11: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	8,  // 12: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	11, // 13: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	41, // 14: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 15: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	41, // 16: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	41, // 17: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 18: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	8,  // 19: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	42, // 20: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	3,  // 21: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	42, // 22: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 23: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	42, // 24: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	42, // 25: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	42, // 26: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	8,  // 27: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	42, // 28: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	26, // 29: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	27, // 30: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	7,  // 31: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	5,  // 32: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	6,  // 33: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	42, // 34: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	32, // 35: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	35, // 36: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	36, // 37: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	37, // 38: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	25, // 39: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	38, // 40: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	39, // 41: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	43, // 42: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	40, // 43: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	29, // 44: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	33, // 45: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	34, // 46: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	31, // 47: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -3284,14 +3205,13 @@ func file_journalet_v1_runtime_proto_init() {
 		(*CallRequested_RunHook)(nil),
 		(*CallRequested_UpdateContainer)(nil),
 	}
-	file_journalet_v1_runtime_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   37,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

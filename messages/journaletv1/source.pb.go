@@ -31,7 +31,7 @@ const (
 	PodOperation_POD_OPERATION_UNSPECIFIED PodOperation = 0
 	// Run this pod.
 	PodOperation_POD_OPERATION_ADD PodOperation = 1
-	// The same UID with another manifest.
+	// The same UID with another manifest: an update, or another incarnation of the pod (ADR 024).
 	PodOperation_POD_OPERATION_UPDATE PodOperation = 2
 	// Stop it and leave nothing behind.
 	PodOperation_POD_OPERATION_REMOVE PodOperation = 3
@@ -434,16 +434,10 @@ func (x *ManifestsRead) GetSynced() bool {
 
 // PodUpdated is a source's word to a pod's actor.
 type PodUpdated struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Operation PodOperation           `protobuf:"varint,1,opt,name=operation,proto3,enum=journalet.v1.PodOperation" json:"operation,omitempty"`
-	Pod       *PodRef                `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
-	Source    string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
-	// Of an UPDATE: other CPU and memory of its containers are a resize. Older versions knew none: what they told folds as it
-	// did then, and counts from a container's next start.
-	Resize bool `protobuf:"varint,8,opt,name=resize,proto3" json:"resize,omitempty"`
-	// Of an UPDATE: what containers ask for that it adds is asked of the node before they start. Older versions did not ask: what
-	// they told folds as it did then.
-	Additions     bool `protobuf:"varint,9,opt,name=additions,proto3" json:"additions,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operation     PodOperation           `protobuf:"varint,1,opt,name=operation,proto3,enum=journalet.v1.PodOperation" json:"operation,omitempty"`
+	Pod           *PodRef                `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"`
+	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -497,20 +491,6 @@ func (x *PodUpdated) GetSource() string {
 		return x.Source
 	}
 	return ""
-}
-
-func (x *PodUpdated) GetResize() bool {
-	if x != nil {
-		return x.Resize
-	}
-	return false
-}
-
-func (x *PodUpdated) GetAdditions() bool {
-	if x != nil {
-		return x.Additions
-	}
-	return false
 }
 
 // ManifestIgnored tells that a pod of a source is not run, and why.
@@ -707,28 +687,28 @@ func (x *UidWithdrawn) GetRequestId() uint64 {
 	return 0
 }
 
-// SourceReady tells that a source has been read once as a whole.
-type SourceReady struct {
+// SourceSynced reports to the node that a source has been read completely, for the first time since it is configured.
+type SourceSynced struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SourceReady) Reset() {
-	*x = SourceReady{}
+func (x *SourceSynced) Reset() {
+	*x = SourceSynced{}
 	mi := &file_journalet_v1_source_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SourceReady) String() string {
+func (x *SourceSynced) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SourceReady) ProtoMessage() {}
+func (*SourceSynced) ProtoMessage() {}
 
-func (x *SourceReady) ProtoReflect() protoreflect.Message {
+func (x *SourceSynced) ProtoReflect() protoreflect.Message {
 	mi := &file_journalet_v1_source_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -740,58 +720,12 @@ func (x *SourceReady) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SourceReady.ProtoReflect.Descriptor instead.
-func (*SourceReady) Descriptor() ([]byte, []int) {
+// Deprecated: Use SourceSynced.ProtoReflect.Descriptor instead.
+func (*SourceSynced) Descriptor() ([]byte, []int) {
 	return file_journalet_v1_source_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *SourceReady) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-// SourceSettled tells the node the same. It is told where several sources are, or were, configured, and where the node has
-// asked.
-type SourceSettled struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SourceSettled) Reset() {
-	*x = SourceSettled{}
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SourceSettled) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SourceSettled) ProtoMessage() {}
-
-func (x *SourceSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SourceSettled.ProtoReflect.Descriptor instead.
-func (*SourceSettled) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *SourceSettled) GetSource() string {
+func (x *SourceSynced) GetSource() string {
 	if x != nil {
 		return x.Source
 	}
@@ -809,7 +743,7 @@ type PodForgotten struct {
 
 func (x *PodForgotten) Reset() {
 	*x = PodForgotten{}
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +755,7 @@ func (x *PodForgotten) String() string {
 func (*PodForgotten) ProtoMessage() {}
 
 func (x *PodForgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[10]
+	mi := &file_journalet_v1_source_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +768,7 @@ func (x *PodForgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodForgotten.ProtoReflect.Descriptor instead.
 func (*PodForgotten) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PodForgotten) GetUid() string {
@@ -861,25 +795,21 @@ type SourceState struct {
 	Pods map[string]*SourcePod `protobuf:"bytes,3,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By "path uid": pods that an earlier file keeps from running.
 	Ignored map[string]*IgnoredManifest `protobuf:"bytes,4,rep,name=ignored,proto3" json:"ignored,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// A whole reading has been made.
+	// A complete read has been recorded.
 	Synced bool `protobuf:"varint,5,opt,name=synced,proto3" json:"synced,omitempty"`
-	// SourceReady has been told.
+	// SourceSynced has been emitted.
 	SyncedReported bool `protobuf:"varint,6,opt,name=synced_reported,json=syncedReported,proto3" json:"synced_reported,omitempty"`
-	// SourceSettled has been told.
-	Settled bool `protobuf:"varint,7,opt,name=settled,proto3" json:"settled,omitempty"`
 	// In some run other sources were configured beside this one: UIDs are asked for.
 	SeveralSources bool `protobuf:"varint,8,opt,name=several_sources,json=severalSources,proto3" json:"several_sources,omitempty"`
 	// Number of the last UidRequested.
 	LastUidRequest uint64 `protobuf:"varint,9,opt,name=last_uid_request,json=lastUidRequest,proto3" json:"last_uid_request,omitempty"`
-	// The node wants SourceSettled to be told.
-	SettledAsked  bool `protobuf:"varint,10,opt,name=settled_asked,json=settledAsked,proto3" json:"settled_asked,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SourceState) Reset() {
 	*x = SourceState{}
-	mi := &file_journalet_v1_source_proto_msgTypes[11]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +821,7 @@ func (x *SourceState) String() string {
 func (*SourceState) ProtoMessage() {}
 
 func (x *SourceState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[11]
+	mi := &file_journalet_v1_source_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +834,7 @@ func (x *SourceState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceState.ProtoReflect.Descriptor instead.
 func (*SourceState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SourceState) GetName() string {
@@ -949,13 +879,6 @@ func (x *SourceState) GetSyncedReported() bool {
 	return false
 }
 
-func (x *SourceState) GetSettled() bool {
-	if x != nil {
-		return x.Settled
-	}
-	return false
-}
-
 func (x *SourceState) GetSeveralSources() bool {
 	if x != nil {
 		return x.SeveralSources
@@ -970,13 +893,6 @@ func (x *SourceState) GetLastUidRequest() uint64 {
 	return 0
 }
 
-func (x *SourceState) GetSettledAsked() bool {
-	if x != nil {
-		return x.SettledAsked
-	}
-	return false
-}
-
 // IgnoredManifest is a pod that is not run because an earlier one has its name or UID.
 type IgnoredManifest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -989,7 +905,7 @@ type IgnoredManifest struct {
 
 func (x *IgnoredManifest) Reset() {
 	*x = IgnoredManifest{}
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +917,7 @@ func (x *IgnoredManifest) String() string {
 func (*IgnoredManifest) ProtoMessage() {}
 
 func (x *IgnoredManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[12]
+	mi := &file_journalet_v1_source_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +930,7 @@ func (x *IgnoredManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IgnoredManifest.ProtoReflect.Descriptor instead.
 func (*IgnoredManifest) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *IgnoredManifest) GetIgnored() *ManifestIgnored {
@@ -1049,7 +965,7 @@ type SourcePod struct {
 
 func (x *SourcePod) Reset() {
 	*x = SourcePod{}
-	mi := &file_journalet_v1_source_proto_msgTypes[13]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +977,7 @@ func (x *SourcePod) String() string {
 func (*SourcePod) ProtoMessage() {}
 
 func (x *SourcePod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_source_proto_msgTypes[13]
+	mi := &file_journalet_v1_source_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +990,7 @@ func (x *SourcePod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePod.ProtoReflect.Descriptor instead.
 func (*SourcePod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_source_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_source_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SourcePod) GetPod() *PodRef {
@@ -1146,14 +1062,12 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\rManifestsRead\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
 	"\achanged\x18\x02 \x03(\v2\x1a.journalet.v1.ManifestFileR\achanged\x12\x16\n" +
-	"\x06synced\x18\x03 \x01(\bR\x06synced\"\xbc\x01\n" +
+	"\x06synced\x18\x03 \x01(\bR\x06synced\"\x86\x01\n" +
 	"\n" +
 	"PodUpdated\x128\n" +
 	"\toperation\x18\x01 \x01(\x0e2\x1a.journalet.v1.PodOperationR\toperation\x12&\n" +
 	"\x03pod\x18\x02 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
-	"\x06source\x18\x03 \x01(\tR\x06source\x12\x16\n" +
-	"\x06resize\x18\b \x01(\bR\x06resize\x12\x1c\n" +
-	"\tadditions\x18\t \x01(\bR\tadditions\"\x7f\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\"\x7f\n" +
 	"\x0fManifestIgnored\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12&\n" +
 	"\x03pod\x18\x02 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
@@ -1168,26 +1082,21 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\x04R\trequestId\"%\n" +
-	"\vSourceReady\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\"'\n" +
-	"\rSourceSettled\x12\x16\n" +
+	"request_id\x18\x03 \x01(\x04R\trequestId\"&\n" +
+	"\fSourceSynced\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\"8\n" +
 	"\fPodForgotten\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
-	"\x06source\x18\x02 \x01(\tR\x06source\"\xae\x05\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\"\xef\x04\n" +
 	"\vSourceState\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\x05files\x18\x02 \x03(\v2$.journalet.v1.SourceState.FilesEntryR\x05files\x127\n" +
 	"\x04pods\x18\x03 \x03(\v2#.journalet.v1.SourceState.PodsEntryR\x04pods\x12@\n" +
 	"\aignored\x18\x04 \x03(\v2&.journalet.v1.SourceState.IgnoredEntryR\aignored\x12\x16\n" +
 	"\x06synced\x18\x05 \x01(\bR\x06synced\x12'\n" +
-	"\x0fsynced_reported\x18\x06 \x01(\bR\x0esyncedReported\x12\x18\n" +
-	"\asettled\x18\a \x01(\bR\asettled\x12'\n" +
+	"\x0fsynced_reported\x18\x06 \x01(\bR\x0esyncedReported\x12'\n" +
 	"\x0fseveral_sources\x18\b \x01(\bR\x0eseveralSources\x12(\n" +
-	"\x10last_uid_request\x18\t \x01(\x04R\x0elastUidRequest\x12#\n" +
-	"\rsettled_asked\x18\n" +
-	" \x01(\bR\fsettledAsked\x1aT\n" +
+	"\x10last_uid_request\x18\t \x01(\x04R\x0elastUidRequest\x1aT\n" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
@@ -1237,7 +1146,7 @@ func file_journalet_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_journalet_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_journalet_v1_source_proto_goTypes = []any{
 	(PodOperation)(0),             // 0: journalet.v1.PodOperation
 	(SourcePodStage)(0),           // 1: journalet.v1.SourcePodStage
@@ -1249,34 +1158,33 @@ var file_journalet_v1_source_proto_goTypes = []any{
 	(*ManifestIgnored)(nil),       // 7: journalet.v1.ManifestIgnored
 	(*UidRequested)(nil),          // 8: journalet.v1.UidRequested
 	(*UidWithdrawn)(nil),          // 9: journalet.v1.UidWithdrawn
-	(*SourceReady)(nil),           // 10: journalet.v1.SourceReady
-	(*SourceSettled)(nil),         // 11: journalet.v1.SourceSettled
-	(*PodForgotten)(nil),          // 12: journalet.v1.PodForgotten
-	(*SourceState)(nil),           // 13: journalet.v1.SourceState
-	(*IgnoredManifest)(nil),       // 14: journalet.v1.IgnoredManifest
-	(*SourcePod)(nil),             // 15: journalet.v1.SourcePod
-	nil,                           // 16: journalet.v1.SourceState.FilesEntry
-	nil,                           // 17: journalet.v1.SourceState.PodsEntry
-	nil,                           // 18: journalet.v1.SourceState.IgnoredEntry
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	(*SourceSynced)(nil),          // 10: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),          // 11: journalet.v1.PodForgotten
+	(*SourceState)(nil),           // 12: journalet.v1.SourceState
+	(*IgnoredManifest)(nil),       // 13: journalet.v1.IgnoredManifest
+	(*SourcePod)(nil),             // 14: journalet.v1.SourcePod
+	nil,                           // 15: journalet.v1.SourceState.FilesEntry
+	nil,                           // 16: journalet.v1.SourceState.PodsEntry
+	nil,                           // 17: journalet.v1.SourceState.IgnoredEntry
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_journalet_v1_source_proto_depIdxs = []int32{
-	19, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
+	18, // 0: journalet.v1.PodRef.created_at:type_name -> google.protobuf.Timestamp
 	2,  // 1: journalet.v1.ManifestFile.pods:type_name -> journalet.v1.PodRef
 	3,  // 2: journalet.v1.ManifestFile.problems:type_name -> journalet.v1.ManifestProblem
 	4,  // 3: journalet.v1.ManifestsRead.changed:type_name -> journalet.v1.ManifestFile
 	0,  // 4: journalet.v1.PodUpdated.operation:type_name -> journalet.v1.PodOperation
 	2,  // 5: journalet.v1.PodUpdated.pod:type_name -> journalet.v1.PodRef
 	2,  // 6: journalet.v1.ManifestIgnored.pod:type_name -> journalet.v1.PodRef
-	16, // 7: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
-	17, // 8: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
-	18, // 9: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
+	15, // 7: journalet.v1.SourceState.files:type_name -> journalet.v1.SourceState.FilesEntry
+	16, // 8: journalet.v1.SourceState.pods:type_name -> journalet.v1.SourceState.PodsEntry
+	17, // 9: journalet.v1.SourceState.ignored:type_name -> journalet.v1.SourceState.IgnoredEntry
 	7,  // 10: journalet.v1.IgnoredManifest.ignored:type_name -> journalet.v1.ManifestIgnored
 	2,  // 11: journalet.v1.SourcePod.pod:type_name -> journalet.v1.PodRef
 	1,  // 12: journalet.v1.SourcePod.stage:type_name -> journalet.v1.SourcePodStage
 	4,  // 13: journalet.v1.SourceState.FilesEntry.value:type_name -> journalet.v1.ManifestFile
-	15, // 14: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
-	14, // 15: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
+	14, // 14: journalet.v1.SourceState.PodsEntry.value:type_name -> journalet.v1.SourcePod
+	13, // 15: journalet.v1.SourceState.IgnoredEntry.value:type_name -> journalet.v1.IgnoredManifest
 	16, // [16:16] is the sub-list for method output_type
 	16, // [16:16] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
@@ -1295,7 +1203,7 @@ func file_journalet_v1_source_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_source_proto_rawDesc), len(file_journalet_v1_source_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   17,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

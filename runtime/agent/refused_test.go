@@ -47,7 +47,7 @@ func TestFailedStartLeavesTheJournalUnchanged(t *testing.T) {
 		"a record of a newer version": {func(_ *testing.T, b *bus.Bus) {
 			e := new(journaletv1.Event)
 			e.ProtoReflect().SetUnknown(newer)
-			step := &journaletv1.Step{Cause: 1, Decisions: []*journaletv1.Event{{Kind: &journaletv1.Event_SourceReady{}}, e}}
+			step := &journaletv1.Step{Cause: 1, Decisions: []*journaletv1.Event{{Kind: &journaletv1.Event_SourceSynced{}}, e}}
 			b.Journal().Append(&journaletv1.Record{
 				Time: timestamppb.Now(), Actor: messages.Pod("p").Proto(), Body: &journaletv1.Record_Step{Step: step},
 			})

@@ -19,7 +19,6 @@ import (
 type podIntent interface {
 	GetDigest() string
 	GetAllocatedDigest() string
-	GetAllocatedAdded() map[string]*journaletv1.Resources
 }
 
 // allocatedPod returns the pod of an intent, with the CPU and memory of the allocated manifest if there is one.
@@ -32,7 +31,7 @@ func (c *call) allocatedPod(ctx context.Context, req podIntent) (*corev1.Pod, er
 	if err != nil {
 		return nil, err
 	}
-	return resources.Allocated(pod, from, req.GetAllocatedAdded()), nil
+	return resources.Allocated(pod, from), nil
 }
 
 // containerIntent is an intent about one container of a pod.

@@ -123,7 +123,6 @@ func TestContainerIsCreatedWithAllocatedResources(t *testing.T) {
 	}}, false)
 	again := startContainer(sandbox, 1)
 	again.GetStartContainer().AllocatedDigest = allocatedDigest
-	again.GetStartContainer().AllocatedAdded = map[string]*journaletv1.Resources{"main": {CpuRequestMillis: 900}}
 	id := r.done("again", again, false).GetContainerId()
 	got := r.status(id).GetResources().GetLinux()
 	if got.GetCpuShares() != 51 || got.GetCpuQuota() != 0 || got.GetMemoryLimitInBytes() != 0 {

@@ -146,17 +146,9 @@ func digestOf(e *journaletv1.Event) string {
 		return k.PodUpdated.GetPod().GetDigest()
 	case *journaletv1.Event_AdmissionRequested:
 		return k.AdmissionRequested.GetDigest()
-	case *journaletv1.Event_AdmissionDecided:
-		if k.AdmissionDecided.GetAdmitted() {
-			return k.AdmissionDecided.GetDigest()
-		}
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
 			return k.ResizeDecided.GetDigest()
-		}
-	case *journaletv1.Event_AdditionDecided:
-		if k.AdditionDecided.GetAllocated() {
-			return k.AdditionDecided.GetDigest()
 		}
 	}
 	return ""

@@ -27,7 +27,7 @@ const (
 func classOf(p *corev1.Pod, h pods.History) string {
 	lost, pasts := map[uint32]bool{}, map[string][]pods.ContainerPast{}
 	for _, x := range h.Sandboxes {
-		lost[x.Attempt] = !x.Ready || x.HostNetwork != p.Spec.HostNetwork
+		lost[x.Attempt] = !x.Ready
 	}
 	for _, c := range h.Containers {
 		pasts[c.Name] = append(pasts[c.Name], c)

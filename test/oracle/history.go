@@ -113,7 +113,7 @@ func (s side) happen(p *corev1.Pod, h pods.History) {
 		if x.Ready {
 			box.State = runtimeapi.PodSandboxState_SANDBOX_READY
 		}
-		if !x.HostNetwork {
+		if !p.Spec.HostNetwork {
 			box.IPs = s.fake.IPs
 		}
 		s.fake.AddSandbox(box)
@@ -133,7 +133,7 @@ func labelsOf(p *corev1.Pod) map[string]string {
 
 func sandboxOf(p *corev1.Pod, x pods.SandboxPast) *runtimeapi.PodSandboxConfig {
 	network := runtimeapi.NamespaceMode_POD
-	if x.HostNetwork {
+	if p.Spec.HostNetwork {
 		network = runtimeapi.NamespaceMode_NODE
 	}
 	return &runtimeapi.PodSandboxConfig{

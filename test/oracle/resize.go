@@ -165,8 +165,8 @@ func (b *sizes) resize(ctx context.Context, to *corev1.Pod) bool {
 		b.differs("our decider fails", err, "no error")
 		return false
 	}
-	if infeasible(b.decider) {
-		b.count("infeasible")
+	if b.decider.Removed() {
+		b.count("another incarnation")
 		return false // the kubelet never hears of it: the API server refuses
 	}
 	switch err := b.kubelet.Settle(ctx, parsed.Pod.DeepCopy()); {
@@ -193,10 +193,6 @@ func (b *sizes) resize(ctx context.Context, to *corev1.Pod) bool {
 func ticking() func() time.Time {
 	var ticks atomic.Int64
 	return func() time.Time { return begin.Add(time.Duration(ticks.Add(1)) * time.Millisecond) }
-}
-
-func infeasible(p *agent.Pod) bool {
-	return slices.ContainsFunc(p.View().Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonInfeasible })
 }
 
 func parsedOf(p *corev1.Pod) (manifest.Parsed, bool) {

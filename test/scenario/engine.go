@@ -145,7 +145,7 @@ var allSources = []string{messages.FileSource, messages.HTTPSource}
 func (g *engine) readSources() (bool, error) {
 	for _, name := range allSources {
 		configured := g.core.Decider(messages.Node).(*node.Actor).Node().GetConfig().GetSources()
-		if len(configured) > 0 && slices.Contains(configured, name) || len(configured) == 0 && name == messages.FileSource {
+		if slices.Contains(configured, name) {
 			if !g.source(name).GetSynced() {
 				return true, g.put(messages.Source(name), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
 					ManifestsRead: &journaletv1.ManifestsRead{Source: name, Synced: true},
@@ -189,7 +189,7 @@ func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 	}
 	var m *corev1.Pod
 	if start := c.GetRequest().GetStartContainer(); start != nil {
-		m = resources.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()], start.GetAllocatedAdded())
+		m = resources.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()])
 		g.world.of(uid).expect(g.dispatched(), start, uid)
 	}
 	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)
@@ -205,9 +205,7 @@ func (g *engine) finish(out *journaletv1.CallFinished) error {
 	if req := g.names.intents[out.GetIntentId()]; req.GetStartContainer() != nil {
 		g.world.owed[req.GetPodUid()] = true
 	}
-	if at := g.world.stamp(g.now); !at.Equal(g.now) {
-		out.EndedAt = timestamppb.New(at)
-	}
+	out.EndedAt = timestamppb.New(g.world.stamp(g.now))
 	return g.put(about, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
 }
 

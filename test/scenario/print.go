@@ -46,14 +46,11 @@ func (n *names) event(e *journaletv1.Event) string {
 		return operations[k.PodUpdated.GetOperation()] + " pod/" + n.of(k.PodUpdated.GetPod().GetUid())
 	case *journaletv1.Event_ManifestIgnored:
 		return "ignore " + k.ManifestIgnored.GetPath() + ": " + k.ManifestIgnored.GetReason()
-	case *journaletv1.Event_SourceReady:
-		return "ready"
+	case *journaletv1.Event_SourceSynced:
+		return "synced"
 	case *journaletv1.Event_PodForgotten:
 		return "forget pod/" + n.of(k.PodForgotten.GetUid())
 	case *journaletv1.Event_AdmissionRequested:
-		if k.AdmissionRequested.GetSupersedes() {
-			return "ask for admission anew"
-		}
 		return "ask for admission"
 	case *journaletv1.Event_AdmissionDeferred:
 		return "defer pod/" + n.of(k.AdmissionDeferred.GetUid()) + " until the end of pod/" + n.of(k.AdmissionDeferred.GetHolderUid())
@@ -108,10 +105,6 @@ func (n *names) event(e *journaletv1.Event) string {
 // claim is what sources and the node say of each other's UIDs and of pods that no source names.
 func (n *names) claim(e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
-	case *journaletv1.Event_SourceSettled:
-		return "settled"
-	case *journaletv1.Event_SourceAsked:
-		return "ask source/" + k.SourceAsked.GetSource() + " to tell when it is settled"
 	case *journaletv1.Event_UidRequested:
 		return "ask for the UID of pod/" + n.of(k.UidRequested.GetUid())
 	case *journaletv1.Event_UidWithdrawn:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -50,7 +51,7 @@ func (s *Story) invent(r *rand.Rand) (line, body string) {
 		return "advance " + pick(r, "1ms", "1s", "5s", "10s", "1m", "10m"), ""
 	case n < 19:
 		sources := ""
-		if len(s.started.GetConfig().GetSources()) > 0 {
+		if s.g.source(messages.FileSource).GetSeveralSources() {
 			sources = pick(r, "", " sources=(file)", " sources=(file,http)")
 		}
 		return "restart-agent down=" + pick(r, "1ms", "1s", "1m") + sources, ""

@@ -114,9 +114,6 @@ func sizes(r *journaletv1.Resources) string {
 func (n *names) resize(e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_ResizeRequested:
-		if k.ResizeRequested.GetWithdrawn() {
-			return "take the question for resources back"
-		}
 		return fmt.Sprintf("ask for resources %dm/%dMi", k.ResizeRequested.GetDemand().GetMilliCpu(), k.ResizeRequested.GetDemand().GetMemoryBytes()>>20)
 	case *journaletv1.Event_ResizeDecided:
 		d := k.ResizeDecided
@@ -133,13 +130,8 @@ func (n *names) resize(e *journaletv1.Event) string {
 		return text
 	case *journaletv1.Event_ResizeStarted:
 		return "what runs does not have what is allocated"
-	case *journaletv1.Event_AdditionAsked:
-		return fmt.Sprintf("ask for %dm/%dMi more", k.AdditionAsked.GetDemand().GetMilliCpu(), k.AdditionAsked.GetDemand().GetMemoryBytes()>>20)
-	case *journaletv1.Event_AdditionDecided:
-		if d := k.AdditionDecided; !d.GetAllocated() {
-			return "defer what was added to pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
-		}
-		return "allocate what was added to pod/" + n.of(k.AdditionDecided.GetUid())
+	case *journaletv1.Event_ResizeWithdrawn:
+		return "withdraw the request for resources"
 	case *journaletv1.Event_ResizeCompleted:
 		return "resize is done"
 	}

@@ -171,7 +171,7 @@ func (s *Story) start(d *datadriven.TestData) (string, error) {
 			MilliCpu: quantity(d, "cpu", "4").MilliValue(), MemoryBytes: quantity(d, "memory", "8Gi").Value(),
 			EphemeralStorageBytes: quantity(d, "storage", "100Gi").Value(),
 		},
-		Sources:             values(d, "sources"),
+		Sources:             sources(d, []string{messages.FileSource}),
 		NodeLabels:          map[string]string{"kubernetes.io/hostname": arg(d, "node", "n1")},
 		StartConcurrency:    uint32(number(d, "start-concurrency", 8)),
 		StopConcurrency:     uint32(number(d, "stop-concurrency", 8)),
@@ -192,6 +192,14 @@ func (s *Story) start(d *datadriven.TestData) (string, error) {
 	return "", s.put(messages.Runtime, healthEvent(true, true))
 }
 
+// sources are those that a command configures.
+func sources(d *datadriven.TestData, otherwise []string) []string {
+	if v := values(d, "sources"); v != nil {
+		return v
+	}
+	return otherwise
+}
+
 func startedEvent(a *journaletv1.AgentStarted) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: proto.CloneOf(a)}}
 }
@@ -206,10 +214,8 @@ func healthEvent(runtime, network bool) *journaletv1.Event {
 // from the journal; what the drivers knew is lost.
 func (s *Story) restart(d *datadriven.TestData) (string, error) {
 	s.g.pass(duration(d, "down", 0))
-	if sources := values(d, "sources"); sources != nil {
-		s.started = proto.CloneOf(s.started)
-		s.started.Config.Sources = sources
-	}
+	s.started = proto.CloneOf(s.started)
+	s.started.Config.Sources = sources(d, s.started.Config.Sources)
 	return "", s.moment(func() error {
 		f, err := s.g.fork(len(s.g.core.Records()), s.g.world, s.started, false)
 		if err != nil {

@@ -182,7 +182,7 @@ func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandb
 	out.SandboxId = w.id("%s-s%d", alias, k.GetAttempt())
 	x := &journaletv1.SandboxObservation{
 		Id: out.SandboxId, Attempt: k.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
-		CreatedAt: timestamppb.New(now), IntentId: id, HostNetwork: proto.Bool(k.GetHostNetwork()),
+		CreatedAt: timestamppb.New(now), IntentId: id,
 	}
 	if !k.GetHostNetwork() {
 		x.Ips = []string{fmt.Sprintf("10.0.0.%d", k.GetAttempt()+1)}

@@ -121,7 +121,6 @@ func (disk) WriteHosts(string, []byte) (string, error)                   { retur
 type ofContainer interface {
 	GetDigest() string
 	GetAllocatedDigest() string
-	GetAllocatedAdded() map[string]*journaletv1.Resources
 	GetContainer() string
 }
 
@@ -129,7 +128,7 @@ type ofContainer interface {
 func (r *run) sized(k ofContainer) (*corev1.Pod, *corev1.Container) {
 	m := r.manifests.byDigest[k.GetDigest()]
 	if allocated := k.GetAllocatedDigest(); allocated != "" {
-		m = resources.Allocated(m, r.manifests.byDigest[allocated], k.GetAllocatedAdded())
+		m = resources.Allocated(m, r.manifests.byDigest[allocated])
 	}
 	return m, findSpec(m, k.GetContainer())
 }

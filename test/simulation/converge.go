@@ -234,11 +234,10 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 		if late := s.pastDeadline(uid, v); late > deadlineTolerance {
 			say("it runs %s beyond its deadline", late)
 		}
-		waits := s.waitsForShare(a, v)
-		if v.Status.Phase != corev1.PodRunning && len(waits) == 0 || ready != 1 {
+		if v.Status.Phase != corev1.PodRunning || ready != 1 {
 			say("it runs with phase %s and %d ready sandboxes", v.Status.Phase, ready)
 		}
-		s.judgeContainers(o, v, waits, say)
+		s.judgeContainers(o, v, say)
 		s.judgeResources(uid, a, o, v, say)
 		s.judgeGates(uid, v, say)
 	default:
@@ -276,8 +275,8 @@ func failed(o *objects, v *corev1.Pod) (name string, code int32) {
 	return "", 0
 }
 
-// judgeContainers holds what runs against the manifest and against what is told of it. Some may wait for what they ask for.
-func (s *sim) judgeContainers(o *objects, v *corev1.Pod, waits []string, say func(string, ...any)) {
+// judgeContainers holds what runs against the manifest and against what is told of it.
+func (s *sim) judgeContainers(o *objects, v *corev1.Pod, say func(string, ...any)) {
 	alive := map[string]*container{}
 	for _, c := range o.containers {
 		if c.alive() {
@@ -295,7 +294,7 @@ func (s *sim) judgeContainers(o *objects, v *corev1.Pod, waits []string, say fun
 			if list[i].RestartPolicy != nil {
 				policy = corev1.RestartPolicy(*list[i].RestartPolicy)
 			}
-			if c == nil && !slices.Contains(waits, list[i].Name) && policy == corev1.RestartPolicyAlways && (isSidecar(&list[i]) || !isInit(v, list[i].Name)) {
+			if c == nil && policy == corev1.RestartPolicyAlways && (isSidecar(&list[i]) || !isInit(v, list[i].Name)) {
 				say("%s does not run", list[i].Name)
 			}
 		}
@@ -304,7 +303,7 @@ func (s *sim) judgeContainers(o *objects, v *corev1.Pod, waits []string, say fun
 		say("%s runs and is not in the manifest", name)
 	}
 	for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
-		if c.State.Waiting != nil && !slices.Contains(waits, c.Name) {
+		if c.State.Waiting != nil {
 			say("%s waits: %s %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
 		}
 		if c.State.Running != nil && !c.Ready {

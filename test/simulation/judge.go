@@ -44,6 +44,7 @@ const (
 	doubtKeeps      = "what cannot be read takes no pod away"
 	oneSource       = "a pod has one source at a time"
 	aboveUse        = "no memory limit falls to what is used, or below"
+	apart           = "incarnations of a pod are apart"
 	oneShare        = "what runs has together no more than the node"
 	onePort         = "no two pods that run have one host port"
 	lowerEnds       = "a pod ends only for one of higher priority"
@@ -123,7 +124,6 @@ type intent struct {
 	dispatched, finished bool
 	// withdrawn is the record that took it back before its turn, 0 for none.
 	withdrawn uint64
-	overtaken bool
 }
 
 func newJudge(s *sim) *judge {
@@ -200,7 +200,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_CallRequested:
 		h := j.history(author.ID)
-		in := &intent{req: k.CallRequested, overtaken: h.overtaken(k.CallRequested.GetStartContainer())}
+		in := &intent{req: k.CallRequested}
 		j.intents[id] = in
 		j.onePull(h, in)
 		j.letInFirst(author.ID, h, in)
@@ -223,8 +223,8 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		if k.AllContainersRestarting.GetAllStopped() && !j.rebuilding {
 			j.history(author.ID).beginAnew()
 		}
-	case *journaletv1.Event_SourceReady:
-		j.read[k.SourceReady.GetSource()] = j.sim.journal.storedAt[seq-1]
+	case *journaletv1.Event_SourceSynced:
+		j.read[k.SourceSynced.GetSource()] = j.sim.journal.storedAt[seq-1]
 	case *journaletv1.Event_OrphanConfirmed:
 		j.disowned(cause, k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_CallDropped:
@@ -257,7 +257,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_ResizePendingPreemption:
 		j.preempted(at, k.ResizePendingPreemption.GetUid(), k.ResizePendingPreemption.GetDigest(), k.ResizePendingPreemption.GetVictims())
 	case *journaletv1.Event_PodTerminating:
-		j.history(author.ID).ends(at, k.PodTerminating.GetGrace())
+		j.history(author.ID).ends(at)
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
 		h.gone, h.told = true, told{}

@@ -4,16 +4,14 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 // What must hold of init containers: each in its turn, sidecars among them, and main ones behind them.
 
 // inOrder: what stands before a container in its manifest has ended well, or, as a sidecar, was started. One behind which
-// another has been started, or is being started for an earlier manifest, is no longer asked about.
+// another has been started is no longer asked about.
 func (j *judge) inOrder(h *podHistory, c *container) {
-	if in := j.intents[c.intent]; in == nil || in.overtaken || h.anew && j.forgiving {
+	if in := j.intents[c.intent]; in == nil || h.anew && j.forgiving {
 		return
 	}
 	m := c.manifest
@@ -21,9 +19,6 @@ func (j *judge) inOrder(h *podHistory, c *container) {
 		return h.begun[c.inSandbox(name)] && name != c.name || h.first[c.inSandbox(name)]
 	}
 	mains := slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return begun(x.Name) }) || h.earlier(c)
-	if c.digest != h.digest {
-		return // its manifest was changed while its start was under way
-	}
 	if c.once && slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return h.first[c.inSandbox(x.Name)] && j.mayKnow(c, x.Name) }) {
 		j.broken(initOrder, c.uid, "init container %s starts after a main container", c.name)
 	}
@@ -52,13 +47,4 @@ func (j *judge) mayKnow(c *container, name string) bool {
 // it the pod was initialized, as with the kubelet.
 func (h *podHistory) earlier(c *container) bool {
 	return !isInit(c.manifest, c.name) && h.instances[c.inSandbox(c.name)] > 1
-}
-
-// overtaken tells whether a start was asked for while one for an earlier manifest was under way in the same sandbox: with
-// that one the pod counted as initialized.
-func (h *podHistory) overtaken(k *journaletv1.StartContainer) bool {
-	return k != nil && slices.ContainsFunc(h.open, func(in *intent) bool {
-		other := in.req.GetStartContainer()
-		return other != nil && other.GetSandboxId() == k.GetSandboxId() && other.GetDigest() != k.GetDigest()
-	})
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
@@ -23,9 +22,9 @@ type podHistory struct {
 	gone bool
 	// source is the one that added it and has not forgotten it, empty for none.
 	source string
-	// name is that of this life, digest what its source wants now.
-	name, digest string
-	born         time.Time
+	// runs is the manifest that it is to run: of this incarnation, as its source updated it last.
+	runs *corev1.Pod
+	born time.Time
 	// counts are restart counts by container.
 	counts map[string]uint32
 	// made are the containers that ran, by name and attempt; began counts runs of those that may run but once.
@@ -57,19 +56,15 @@ type podHistory struct {
 	holds       bool
 	// ports are the host ports that it was given, and portsAsked those that it asked for.
 	ports, portsAsked []hostPort
-	// adds is what it asked for beside, by manifest.
-	adds map[string]share
-	// shareOf is the manifest that share is of, asksOf the one that asks is of, admittedAs the one that it was admitted with.
-	shareOf, asksOf, admittedAs *corev1.Pod
-	// resizeAsked is when it asked for other resources, by ResizeRequested.question.
-	resizeAsked map[uint64]time.Duration
+	// admittedAs is the manifest that it was admitted with.
+	admittedAs *corev1.Pod
 	// admittedAt is when the node let it in.
 	admittedAt time.Duration
-	// askedFirst are the manifests of its lives' first questions, by AdmissionRequested.question.
+	// askedFirst are the manifests of its incarnations' questions, by AdmissionRequested.question.
 	askedFirst map[uint64]*corev1.Pod
 	// question is AdmissionRequested.question of its newest life, letIn that of the last admission.
 	question, letIn uint64
-	// madeRoom is the question for which others end, 0 for none, or for one that was asked anew since.
+	// madeRoom is the question for which others end, 0 for none.
 	madeRoom uint64
 	// questions are the manifests that it was put before the node with, in order.
 	questions []question
@@ -82,9 +77,8 @@ func (j *judge) history(uid string) *podHistory {
 	if h == nil {
 		h = &podHistory{
 			counts: map[string]uint32{}, made: map[string]int{}, began: map[string]int{}, first: map[string]bool{}, doneWell: map[string]bool{},
-			once: map[string]string{}, counted: map[string]bool{}, adds: map[string]share{}, askedFirst: map[uint64]*corev1.Pod{},
-			resizeAsked: map[uint64]time.Duration{},
-			begun:       map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
+			once: map[string]string{}, counted: map[string]bool{}, askedFirst: map[uint64]*corev1.Pod{},
+			begun: map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
 			endAsked: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
 		}
 		j.pods[uid] = h
@@ -95,7 +89,7 @@ func (j *judge) history(uid string) *podHistory {
 // forgetRecords forgets what was read off records.
 func (h *podHistory) forgetRecords() {
 	h.source = ""
-	h.gone, h.name, h.digest, h.endsAt, h.grace, h.told, h.open = false, "", "", -1, time.Hour, told{}, nil
+	h.gone, h.runs, h.endsAt, h.grace, h.told, h.open = false, nil, -1, time.Hour, told{}, nil
 	h.questions = nil
 	clear(h.endAsked)
 	clear(h.shown)
@@ -111,22 +105,21 @@ func (j *judge) ofOneSource(author messages.Ref, uid string, h *podHistory) {
 
 // updated takes note of what the source wants.
 func (h *podHistory) updated(s *sim, at time.Duration, u *journaletv1.PodUpdated) {
-	h.digest = u.GetPod().GetDigest()
-	if u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
+	m := s.manifests.byDigest[u.GetPod().GetDigest()]
+	switch {
+	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD:
 		h.gone, h.endsAt, h.grace, h.told = false, -1, time.Hour, told{}
 		for _, counted := range []map[string]int{h.made, h.began} {
 			clear(counted)
 		}
 		clear(h.once)
+		h.runs = m
+	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE, !h.holds, !updates(h.runs, m):
+		h.ends(at)
+		return
+	default:
+		h.runs = m
 	}
-	if u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
-		h.name = u.GetPod().GetName()
-	}
-	// What runs cannot change its name: it ends.
-	if u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE || u.GetPod().GetName() != h.name {
-		h.ends(at, nil)
-	}
-	m := s.manifests.byDigest[u.GetPod().GetDigest()]
 	if m == nil {
 		return
 	}
@@ -145,12 +138,9 @@ func (h *podHistory) updated(s *sim, at time.Duration, u *journaletv1.PodUpdated
 }
 
 // ends takes note that the pod ends.
-func (h *podHistory) ends(at time.Duration, grace *durationpb.Duration) {
+func (h *podHistory) ends(at time.Duration) {
 	if h.endsAt < 0 {
 		h.endsAt = max(at, 0) // the clock may have been set forward since
-	}
-	if grace != nil {
-		h.grace = min(h.grace, grace.AsDuration())
 	}
 }
 
@@ -216,6 +206,7 @@ func (j *judge) sandboxMade(o *objects, x *sandbox, gone bool, looked time.Durat
 // containerMade: an instance is made once, for an intent that is stored and a pod that is there.
 func (j *judge) containerMade(c *container, gone bool) {
 	j.performs(c.intent)
+	j.ofItsIncarnation(c)
 	h := j.history(c.uid)
 	h.begun[c.inSandbox(c.name)] = true
 	h.instances[c.inSandbox(c.name)]++
@@ -250,7 +241,6 @@ func (j *judge) containerStarted(o *objects, c *container) {
 	}
 	j.oneShareEach(o)
 	j.onePortEach(o)
-	j.counted(c)
 	j.spaced(h, c)
 	j.inOrder(h, c)
 	h.first[c.inSandbox(c.name)] = true

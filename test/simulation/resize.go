@@ -28,7 +28,8 @@ func resizePolicyOf(r *rand.Rand) string {
 		`[{"resourceName":"cpu","restartPolicy":"NotRequired"},{"resourceName":"memory","restartPolicy":"RestartContainer"}]`)
 }
 
-// resizeSome writes a manifest again with other CPU and memory, and nothing else changed: of a file, or of what the URL gives.
+// resizeSome writes a manifest again with other CPU and memory, other images now and then, and nothing else changed: of a file, or of what
+// the URL gives.
 func (s *sim) resizeSome(o Op) {
 	r := stream(s.seed, "resize", fmt.Sprint(o.pick))
 	files := s.folder.names()
@@ -44,7 +45,7 @@ func (s *sim) resizeSome(o Op) {
 	}
 }
 
-// resized is a manifest with other values of CPU and memory, nil if there are none.
+// resized is a manifest with other values of CPU and memory and other images, nil if nothing has changed.
 func resized(r *rand.Rand, body []byte) []byte {
 	var m any
 	if json.Unmarshal(body, &m) != nil {
@@ -62,6 +63,9 @@ func resized(r *rand.Rand, body []byte) []byte {
 			if res, ok := v["resources"].(map[string]any); ok && !chance(r, 4) {
 				v["resources"] = otherResources(r, res)
 				changed = true
+			}
+			if _, ok := v["image"]; ok && chance(r, 6) {
+				v["image"], changed = pick(r, "app:1", "app:2", "app:3"), true
 			}
 			for _, key := range []string{"items", "spec", "initContainers", "containers"} {
 				change(v[key])
@@ -110,42 +114,12 @@ func (j *judge) given(c *container, to *journaletv1.Resources) {
 	}
 }
 
-// uncounted are the containers that wait for what they ask for: what is allocated to the pod does not have them.
-func (s *sim) uncounted(a *pod.Actor) (names []string) {
-	st := a.Pod()
-	wanted, allocated := s.manifests.byDigest[st.GetPod().GetDigest()], s.manifests.byDigest[st.GetAllocatedDigest()]
-	if allocated == nil {
-		return nil
-	}
-	for _, list := range [][]corev1.Container{wanted.Spec.InitContainers, wanted.Spec.Containers} {
-		for i := range list {
-			if c := &list[i]; resources.Asks(c) && findSpec(allocated, c.Name) == nil && st.GetAllocatedAdded()[c.Name] == nil {
-				names = append(names, c.Name)
-			}
-		}
-	}
-	return names
-}
-
-// waitsForShare are the containers that are not started before the node gives their pod what they ask for: they, and where one of them is an
-// init container, all.
-func (s *sim) waitsForShare(a *pod.Actor, v *corev1.Pod) []string {
-	names := s.uncounted(a)
-	if !slices.ContainsFunc(names, func(name string) bool { return isInit(v, name) }) {
-		return names
-	}
-	for _, c := range slices.Concat(v.Spec.InitContainers, v.Spec.Containers) {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
 // judgeResources: in a world that does well what runs has what is allocated to its pod, which is what its manifest says unless its status says why not.
 func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod, say func(string, ...any)) {
 	st := a.Pod()
 	wanted, allocated := s.manifests.byDigest[st.GetPod().GetDigest()], s.manifests.byDigest[st.GetPod().GetDigest()]
 	if d := st.GetAllocatedDigest(); d != "" {
-		allocated = resources.Allocated(wanted, s.manifests.byDigest[d], st.GetAllocatedAdded())
+		allocated = resources.Allocated(wanted, s.manifests.byDigest[d])
 	}
 	var runs share
 	for _, c := range o.containers {
@@ -169,7 +143,7 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 	if has := s.judge.history(uid).share.plus(share{cpu: 2 * int64(len(o.containers))}); !runs.within(has) {
 		say("what of it runs asks for %+v, and the node gave it %+v", runs, s.judge.history(uid).share)
 	}
-	has := resources.Same(wanted, allocated) && len(s.uncounted(a)) == 0
+	has := resources.Same(wanted, allocated)
 	i := slices.IndexFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 	switch {
 	case has && i < 0:
@@ -181,11 +155,8 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 		if have, need := s.allocatable(), s.taken(uid).plus(demandOf(wanted)); need.within(have) {
 			say("its resize is deferred, and would fit: %v of %v", need, have)
 		}
-	case len(s.uncounted(a)) > 0:
-		h := s.judge.history(uid)
-		if have, need := s.allocatable(), s.taken(uid).plus(h.share).plus(h.adds[st.GetPod().GetDigest()]); need.within(have) {
-			say("what was added to it waits, and would fit: %v of %v", need, have)
-		}
+	default:
+		say("it waits for its resources, and may not: %v", v.Status.Conditions[i])
 	}
 	if slices.ContainsFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress }) {
 		say("its resize does not end")

@@ -53,13 +53,10 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 		h := j.history(k.AdmissionRequested.GetUid())
 		digest := k.AdmissionRequested.GetDigest()
 		h.questions = append(h.questions, question{seq, digest})
-		h.madeRoom = 0
-		if !k.AdmissionRequested.GetSupersedes() {
-			h.asks, h.asksOf, h.question = demandOf(manifests[digest]), manifests[digest], k.AdmissionRequested.GetIncarnation()
-			h.portsAsked, h.askedFirst[h.question] = portsOf(manifests[digest]), manifests[digest]
-		}
+		h.madeRoom, h.question = 0, k.AdmissionRequested.GetIncarnation()
+		h.asks, h.portsAsked, h.askedFirst[h.question] = demandOf(manifests[digest]), portsOf(manifests[digest]), manifests[digest]
 	case *journaletv1.Event_AdmissionDecided:
-		h, digest := j.history(k.AdmissionDecided.GetUid()), k.AdmissionDecided.GetDigest()
+		h := j.history(k.AdmissionDecided.GetUid())
 		if !k.AdmissionDecided.GetAdmitted() {
 			if h.madeRoom == k.AdmissionDecided.GetIncarnation() && h.madeRoom != 0 && !j.forgiving {
 				j.broken(roomKept, k.AdmissionDecided.GetUid(), "it is rejected: %s", k.AdmissionDecided.GetMessage())
@@ -67,68 +64,21 @@ func (j *judge) booked(seq uint64, e *journaletv1.Event) {
 			return
 		}
 		h.admittedAt, h.letIn = j.sim.clock.uptime, k.AdmissionDecided.GetIncarnation()
-		if h.admittedAs = h.askedFirst[k.AdmissionDecided.GetIncarnation()]; digest != "" {
-			h.admittedAs = manifests[digest]
-		}
+		h.admittedAs = h.askedFirst[k.AdmissionDecided.GetIncarnation()]
 		if k.AdmissionDecided.GetIncarnation() != h.question {
 			return
 		}
-		h.share, h.shareOf, h.ports, h.holds = h.asks, h.asksOf, h.portsAsked, true
-		if digest != "" {
-			h.shareOf = manifests[digest]
-			h.share, h.ports = demandOf(h.shareOf), portsOf(h.shareOf)
-		}
-	case *journaletv1.Event_ResizeRequested:
-		j.history(k.ResizeRequested.GetUid()).resizeAsked[k.ResizeRequested.GetRequestId()] = j.sim.clock.uptime
+		h.share, h.ports, h.holds = h.asks, h.portsAsked, true
+		j.alone(k.AdmissionDecided.GetUid())
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
-			h := j.history(k.ResizeDecided.GetUid())
-			j.leavesOut(k.ResizeDecided.GetUid(), h.shareOf, manifests[k.ResizeDecided.GetDigest()], h.resizeAsked[k.ResizeDecided.GetRequestId()])
-			h.shareOf = manifests[k.ResizeDecided.GetDigest()]
-			h.share = demandOf(h.shareOf)
-		}
-	case *journaletv1.Event_AdditionAsked:
-		d := k.AdditionAsked.GetDemand()
-		j.history(k.AdditionAsked.GetUid()).adds[k.AdditionAsked.GetDigest()] = share{cpu: d.GetMilliCpu(), memory: d.GetMemoryBytes()}
-	case *journaletv1.Event_AdditionDecided:
-		if k.AdditionDecided.GetAllocated() {
-			h := j.history(k.AdditionDecided.GetUid())
-			h.shareOf = withAdded(h.shareOf, manifests[k.AdditionDecided.GetDigest()])
-			// What it is asked for beside stands in the question alone: what left the manifest is counted until the pod asks as a whole.
-			h.share = h.share.plus(h.adds[k.AdditionDecided.GetDigest()])
+			j.history(k.ResizeDecided.GetUid()).share = demandOf(manifests[k.ResizeDecided.GetDigest()])
 		}
 	case *journaletv1.Event_PodTerminated:
 		j.history(k.PodTerminated.GetUid()).holds = false
 	case *journaletv1.Event_PodFinished:
 		j.history(k.PodFinished.GetUid()).holds = false
 	}
-}
-
-// leavesOut: what runs of a pod and was counted in its share is not left out of a new one. What came back into the manifest while the node was
-// asked about the pod without it is asked for by itself.
-func (j *judge) leavesOut(uid string, before, now *corev1.Pod, asked time.Duration) {
-	for _, c := range j.sim.world.of(uid).containers {
-		asks := c.has.GetCpuRequestMillis() > 0 || c.has.GetMemoryRequestBytes() > 0
-		if asks && c.alive() && c.startedAt < asked && before != nil && findSpec(before, c.name) != nil && findSpec(now, c.name) == nil && !j.forgiving {
-			j.broken(oneShare, uid, "%s runs and asks for %v, and the pod's new share is given without it", c.name, c.has)
-		}
-	}
-}
-
-// withAdded is what the node counts of a pod with the containers that another manifest adds to it.
-func withAdded(counted, m *corev1.Pod) *corev1.Pod {
-	counted = counted.DeepCopy()
-	for i := range m.Spec.InitContainers {
-		if c := m.Spec.InitContainers[i]; findSpec(counted, c.Name) == nil {
-			counted.Spec.InitContainers = append(counted.Spec.InitContainers, c)
-		}
-	}
-	for i := range m.Spec.Containers {
-		if c := m.Spec.Containers[i]; findSpec(counted, c.Name) == nil {
-			counted.Spec.Containers = append(counted.Spec.Containers, c)
-		}
-	}
-	return counted
 }
 
 // question is a manifest that a pod was put before the node with, and the record of that.
@@ -155,7 +105,7 @@ func (j *judge) preempted(at time.Duration, by, digest string, uids []string) {
 	mine := priorityOf(j.sim.manifests.byDigest[digest])
 	for _, uid := range uids {
 		h := j.history(uid)
-		h.ends(at, nil)
+		h.ends(at)
 		if its := priorityOf(h.admittedAs); its >= mine {
 			j.broken(lowerEnds, uid, "it ends for %s: %d and %d", j.sim.manifests.names[by], its, mine)
 		}
@@ -178,14 +128,6 @@ func (s *sim) taken(but string) share {
 		}
 	}
 	return sum
-}
-
-// counted: what is started is a part of what the node gave to its pod, if it asks for anything.
-func (j *judge) counted(c *container) {
-	asks := c.has.GetCpuRequestMillis() > 0 || c.has.GetMemoryRequestBytes() > 0
-	if h := j.history(c.uid); asks && h.shareOf != nil && findSpec(h.shareOf, c.name) == nil && !j.forgiving {
-		j.broken(oneShare, c.uid, "%s is started and asks for %v, and the pod's share was given without it", c.name, c.has)
-	}
 }
 
 // oneShareEach: what runs has together no more than the node, whatever the node's actor believes.

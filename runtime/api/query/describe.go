@@ -208,12 +208,8 @@ func (d *Describer) sourceEvent(_ string, e *journaletv1.Event) string {
 		i := k.ManifestIgnored
 		s := fmt.Sprintf("ignored pod %s in %s (%s)", refName(i.GetPod()), i.GetPath(), i.GetReason())
 		return withMessage(s, i.GetMessage())
-	case *journaletv1.Event_SourceReady:
-		return fmt.Sprintf("source %s synced", k.SourceReady.GetSource())
-	case *journaletv1.Event_SourceSettled:
-		return fmt.Sprintf("reported to the node that source %s is synced", k.SourceSettled.GetSource())
-	case *journaletv1.Event_SourceAsked:
-		return fmt.Sprintf("requested a report once source %s is synced", k.SourceAsked.GetSource())
+	case *journaletv1.Event_SourceSynced:
+		return fmt.Sprintf("source %s synced", k.SourceSynced.GetSource())
 	case *journaletv1.Event_UidRequested:
 		return fmt.Sprintf("requested UID %s for source %s", k.UidRequested.GetUid(), k.UidRequested.GetSource())
 	case *journaletv1.Event_UidWithdrawn:

@@ -11,11 +11,7 @@ import (
 func (d *Describer) admissionEvent(_ string, e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionRequested:
-		s := "requested admission of pod " + k.AdmissionRequested.GetName()
-		if k.AdmissionRequested.GetSupersedes() {
-			s += " again: its manifest has changed"
-		}
-		return s
+		return "requested admission of pod " + k.AdmissionRequested.GetName()
 	case *journaletv1.Event_AdmissionDecided:
 		a := k.AdmissionDecided
 		if a.GetAdmitted() {
@@ -51,14 +47,9 @@ func (d *Describer) pendingPreemption(what, uid, fullName string, victims []stri
 func (d *Describer) resizeEvent(_ string, e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_ResizeRequested:
-		if k.ResizeRequested.GetWithdrawn() {
-			return "withdrew the resize request"
-		}
 		return "requested resize to " + demandText(k.ResizeRequested.GetDemand())
-	case *journaletv1.Event_AdditionAsked:
-		return "requested " + demandText(k.AdditionAsked.GetDemand()) + " more for added containers"
-	case *journaletv1.Event_AdditionDecided:
-		return d.resizeDecided("resources for added containers of", k.AdditionDecided)
+	case *journaletv1.Event_ResizeWithdrawn:
+		return "withdrew the resize request"
 	case *journaletv1.Event_ResizeDecided:
 		return d.resizeDecided("resize of", k.ResizeDecided)
 	case *journaletv1.Event_ResizePendingPreemption:

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -104,9 +103,6 @@ func (p *PLEG) sandbox(
 		return nil, fmt.Errorf("status of sandbox %s: %w", s.GetId(), err)
 	}
 	out.State, out.Ips = sandboxState(resp.GetStatus().GetState()), nil
-	if options := resp.GetStatus().GetLinux().GetNamespaces().GetOptions(); options != nil {
-		out.HostNetwork = proto.Bool(options.GetNetwork() == runtimeapi.NamespaceMode_NODE)
-	}
 	if n := resp.GetStatus().GetNetwork(); n.GetIp() != "" {
 		out.Ips = append(out.Ips, n.GetIp())
 		for _, ip := range n.GetAdditionalIps() {

@@ -27,12 +27,9 @@ func (s *Stamps) InspectionBegan() *timestamppb.Timestamp {
 }
 
 // CallEnded is called when the outcome of a call is known and not yet recorded. The record gets the time at; ended is
-// the stamp, nil if it equals at.
+// the stamp.
 func (s *Stamps) CallEnded() (at time.Time, ended *timestamppb.Timestamp) {
 	at, stamp := s.next()
-	if stamp.Equal(at) {
-		return at, nil
-	}
 	return at, timestamppb.New(stamp)
 }
 

@@ -36,28 +36,6 @@ func TestStampsOrderInspectionsAndCallsWithoutClock(t *testing.T) {
 	}
 }
 
-// TestOutcomeHasStampOnlyIfClockIsNotAhead: usually the record's own time is the stamp, which then costs no bytes.
-func TestOutcomeHasStampOnlyIfClockIsNotAhead(t *testing.T) {
-	wall := time.Unix(100, 0)
-	s := NewStamps(func() time.Time { return wall })
-	for range 3 {
-		s.InspectionBegan()
-		wall = wall.Add(time.Nanosecond)
-		if _, ended := s.CallEnded(); ended != nil {
-			t.Errorf("stamp %s at %s", ended.AsTime(), wall)
-		}
-		wall = wall.Add(time.Nanosecond)
-	}
-	wall = wall.Add(-time.Hour)
-	if _, ended := s.CallEnded(); ended == nil {
-		t.Error("no stamp after the clock was set back")
-	}
-	wall = wall.Add(2 * time.Hour)
-	if _, ended := s.CallEnded(); ended != nil {
-		t.Errorf("stamp %s at %s, after the clock was set forward", ended.AsTime(), wall)
-	}
-}
-
 // TestStampsCompareTimeOfDay: two readings of the real clock compare by their monotonic parts, which setting the clock
 // does not change; in the journal they have none.
 func TestStampsCompareTimeOfDay(t *testing.T) {

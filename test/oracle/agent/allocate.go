@@ -43,13 +43,13 @@ func (b *Books) Add(p manifest.Parsed) (bool, error) {
 func (b *Books) Resize(p manifest.Parsed) error {
 	k := b.pods[string(p.Pod.UID)]
 	k.wants = p
+	if resources.Same(k.has.Pod, p.Pod) {
+		k.waits = ""
+		return b.tell(&journaletv1.Event{Kind: &journaletv1.Event_ResizeWithdrawn{ResizeWithdrawn: &journaletv1.ResizeWithdrawn{Uid: string(p.Pod.UID)}}})
+	}
 	q := &journaletv1.ResizeRequested{Uid: string(p.Pod.UID), Digest: p.Digest, Demand: pod.Demand(p.Pod), Guaranteed: pod.QOS(p.Pod) == "Guaranteed"}
 	if p.Pod.Spec.Priority != nil {
 		q.Priority = *p.Pod.Spec.Priority
-	}
-	if resources.Same(k.has.Pod, p.Pod) {
-		k.waits = ""
-		q = &journaletv1.ResizeRequested{Uid: q.GetUid(), Withdrawn: true}
 	}
 	return b.tell(&journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: q}})
 }

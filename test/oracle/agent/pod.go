@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
@@ -127,11 +128,14 @@ func (p *Pod) Remove(ctx context.Context) error {
 func (p *Pod) Update(ctx context.Context, to manifest.Parsed) error {
 	p.later[to.Digest] = to.Pod
 	p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
-		Operation: journaletv1.PodOperation_POD_OPERATION_UPDATE, Source: messages.FileSource, Resize: true,
+		Operation: journaletv1.PodOperation_POD_OPERATION_UPDATE, Source: messages.FileSource,
 		Pod: &journaletv1.PodRef{Uid: string(to.Pod.UID), Namespace: to.Pod.Namespace, Name: to.Pod.Name, Digest: to.Digest},
 	}}})
 	return p.Settle(ctx)
 }
+
+// Removed reports whether the pod ends because its last manifest was no update of it.
+func (p *Pod) Removed() bool { return p.actor.Pod().GetRemoved() }
 
 // View is the pod as we report it.
 func (p *Pod) View() *corev1.Pod {
@@ -177,14 +181,13 @@ func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
 	switch k := d.Body.GetKind().(type) {
 	case *journaletv1.Event_AdmissionRequested:
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
-			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: uid, Admitted: true},
+			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: uid, Admitted: true, Incarnation: k.AdmissionRequested.GetIncarnation()},
 		}})
 	case *journaletv1.Event_ResizeRequested:
-		if q := k.ResizeRequested; !q.GetWithdrawn() {
-			p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{
-				ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Digest: q.GetDigest(), Allocated: true},
-			}})
-		}
+		q := k.ResizeRequested
+		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{
+			ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Digest: q.GetDigest(), Allocated: true, RequestId: q.GetRequestId()},
+		}})
 	case *journaletv1.Event_ImagePullRequested:
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ImagePullDecided{
 			ImagePullDecided: &journaletv1.ImagePullDecided{Uid: uid, Image: k.ImagePullRequested.GetImage()},
@@ -203,6 +206,7 @@ func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
 				return err
 			}
 		}
+		done.EndedAt = timestamppb.New(d.Time)
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: done}})
 		return p.look(ctx)
 	}

@@ -16,8 +16,6 @@ type History struct {
 type SandboxPast struct {
 	Attempt uint32 `json:"attempt,omitempty"`
 	Ready   bool   `json:"ready,omitempty"`
-	// HostNetwork tells that it was made on the host's network, whatever the pod says now.
-	HostNetwork bool `json:"hostNetwork,omitempty"`
 }
 
 // The states of a container, as CRI has them.
@@ -56,16 +54,13 @@ type ContainerPast struct {
 func (m *Maker) History(p *corev1.Pod) History {
 	h := History{Removed: m.Chance(30)}
 	for i := range m.N(3) {
-		h.Sandboxes = append(h.Sandboxes, SandboxPast{Attempt: uint32(i), HostNetwork: p.Spec.HostNetwork})
+		h.Sandboxes = append(h.Sandboxes, SandboxPast{Attempt: uint32(i)})
 	}
 	if len(h.Sandboxes) == 0 {
 		return h
 	}
 	last := &h.Sandboxes[len(h.Sandboxes)-1]
 	last.Ready = m.Chance(75)
-	if m.Chance(4) {
-		last.HostNetwork = !last.HostNetwork
-	}
 	begun := m.N(len(p.Spec.InitContainers) + 2)
 	for i := range p.Spec.InitContainers {
 		if i < begun {

@@ -1,0 +1,63 @@
+package pod
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/journalet/journalet/actors/resources"
+)
+
+// updateAllowed reports whether a manifest is an update of a pod that runs as another one says: whether the API server
+// accepts it (ValidatePodUpdate and ValidatePodResize of k8s.io/kubernetes/pkg/apis/core/validation). Everything else is
+// another incarnation of the pod. ADR 024 has the table.
+func updateAllowed(old, to *corev1.Pod) bool {
+	was, is := &old.Spec, to.Spec.DeepCopy()
+	if old.Name != to.Name || old.Namespace != to.Namespace || QOS(old) != QOS(to) ||
+		!deadlineAllowed(was.ActiveDeadlineSeconds, is.ActiveDeadlineSeconds) ||
+		!updateContainers(was.InitContainers, is.InitContainers) || !updateContainers(was.Containers, is.Containers) {
+		return false
+	}
+	is.ActiveDeadlineSeconds = was.ActiveDeadlineSeconds
+	if is.RuntimeClassName != nil {
+		// What the class brings is applied at decoding. A class that changes ends no pod (ADR 020).
+		is.Overhead, is.NodeSelector, is.Tolerations = was.Overhead, was.NodeSelector, was.Tolerations
+	}
+	if !keepsTolerations(was.Tolerations, is.Tolerations) {
+		return false
+	}
+	is.Tolerations = was.Tolerations
+	return equality.Semantic.DeepEqual(was, is)
+}
+
+// deadlineAllowed reports whether activeDeadlineSeconds may change so: it may be set, and lowered.
+func deadlineAllowed(was, is *int64) bool { return was == nil || is != nil && *is <= *was }
+
+// keepsTolerations reports whether every toleration is there still; its seconds may differ.
+func keepsTolerations(was, is []corev1.Toleration) bool {
+	for _, old := range was {
+		if !slices.ContainsFunc(is, func(t corev1.Toleration) bool { return t.MatchToleration(&old) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// updateContainers gives containers back their old image, CPU and memory as far as they may change, and reports whether they may.
+func updateContainers(was, is []corev1.Container) bool {
+	if len(was) != len(is) {
+		return false
+	}
+	for i := range is {
+		if !resources.Keeps(&was[i].Resources, &is[i].Resources) {
+			return false
+		}
+		if was[i].Image != is[i].Image {
+			// The default of imagePullPolicy follows from the image's tag.
+			is[i].Image, is[i].ImagePullPolicy = was[i].Image, was[i].ImagePullPolicy
+		}
+		resources.Put(&is[i].Resources, &was[i].Resources)
+	}
+	return true
+}

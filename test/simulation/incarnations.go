@@ -1,0 +1,104 @@
+package simulation
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// What must hold of incarnations of a pod under one UID (ADR 024): a manifest is an update of the pod that runs, or it is carried out
+// by another incarnation, when nothing runs of the one before.
+
+// updates reports whether a manifest is an update of a pod that runs as another one says. It goes by the manifests as JSON, and takes
+// out of both what an update may change.
+func updates(old, to *corev1.Pod) bool {
+	if old == nil || to == nil || old.Name != to.Name || !sameSized(old, to) {
+		return false
+	}
+	if was, is := old.Spec.ActiveDeadlineSeconds, to.Spec.ActiveDeadlineSeconds; was != nil && (is == nil || *is > *was) {
+		return false
+	}
+	return reflect.DeepEqual(fixed(old), fixed(to))
+}
+
+// fixed is what no update may change of a spec.
+func fixed(m *corev1.Pod) map[string]any {
+	b, err := json.Marshal(m.Spec)
+	var spec map[string]any
+	if err != nil || json.Unmarshal(b, &spec) != nil {
+		return nil
+	}
+	delete(spec, "activeDeadlineSeconds")
+	for _, list := range []string{"initContainers", "containers"} {
+		all, _ := spec[list].([]any)
+		for _, c := range all {
+			c := c.(map[string]any)
+			delete(c, "image")
+			delete(c, "imagePullPolicy") // its default follows from the image; plans change it together with that
+			delete(c, "resources")
+		}
+	}
+	return spec
+}
+
+// sameSized reports whether the containers of two pods have the same requests and limits, whatever their values, and the pods the same
+// QoS class.
+func sameSized(old, to *corev1.Pod) bool {
+	was, is := slices.Concat(old.Spec.InitContainers, old.Spec.Containers), slices.Concat(to.Spec.InitContainers, to.Spec.Containers)
+	if len(was) != len(is) {
+		return false
+	}
+	for i := range was {
+		for name := range was[i].Resources.Requests {
+			if _, ok := is[i].Resources.Requests[name]; !ok {
+				return false
+			}
+		}
+		for name := range was[i].Resources.Limits {
+			if _, ok := is[i].Resources.Limits[name]; !ok {
+				return false
+			}
+		}
+	}
+	return qosOf(was) == qosOf(is)
+}
+
+// qosOf is the QoS class of a pod with these containers.
+func qosOf(all []corev1.Container) corev1.PodQOSClass {
+	some, guaranteed := false, true
+	for _, c := range all {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+			some = some || !request.IsZero() || !limit.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && (request.IsZero() || request.Equal(limit))
+		}
+	}
+	switch {
+	case !some:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+// alone: nothing runs of an earlier incarnation when the node admits another one. What was made for a journal that is lost is taken over.
+func (j *judge) alone(uid string) {
+	if j.forgiving || j.rebuilding {
+		return
+	}
+	for _, c := range j.sim.world.of(uid).containers {
+		if c.alive() && j.intents[c.intent] != nil {
+			j.broken(apart, uid, "it is admitted anew, and %s runs", c.id)
+		}
+	}
+}
+
+// ofItsIncarnation: a container is created as its incarnation was admitted, or updated since.
+func (j *judge) ofItsIncarnation(c *container) {
+	if m := j.history(c.uid).admittedAs; m != nil && !updates(m, c.manifest) && !j.forgiving {
+		j.broken(apart, c.uid, "%s is created from a manifest that is no update of the one that was admitted", c.id)
+	}
+}
