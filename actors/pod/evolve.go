@@ -3,6 +3,7 @@ package pod
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
@@ -34,9 +35,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_OrphanFound:
 		s.OrphanFoundAt = timestamppb.New(e.Time)
 	case *journaletv1.Event_OrphanConfirmed:
-		if s.GetStage() == unknown {
-			s.Stage, s.Orphan = cleaning, true
-		}
+		a.evolveOrphanConfirmed(e)
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_AdmissionRequested:
@@ -66,10 +65,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_ImagePullDecided:
 		a.evolveAnswered(k.ImagePullDecided)
 	case *journaletv1.Event_BackOffStarted:
-		b := k.BackOffStarted
-		a.keep(b.GetContainer()).BackOff = &journaletv1.BackOff{
-			Key: b.GetKey(), Delay: b.GetDelay(), UpdatedAt: timestamppb.New(e.Time),
-		}
+		a.evolveBackOff(e, k.BackOffStarted)
 	case *journaletv1.Event_ProbesSet:
 		a.evolveProbesSet(k.ProbesSet)
 	case *journaletv1.Event_ProbeResult:
@@ -85,10 +81,9 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_PodTerminating:
 		a.evolveEnding(e, k.PodTerminating)
 	case *journaletv1.Event_PodTerminated:
-		a.evolveTerminated()
+		a.enter(terminated, e.Time)
 	case *journaletv1.Event_PodFinished:
-		// What is observed from now on is of the next incarnation.
-		s.Stage, s.Observed = finished, nil
+		a.enter(finished, e.Time)
 	case *journaletv1.Event_ResizeRequested:
 		a.resizing().RequestedDigest = k.ResizeRequested.GetDigest()
 	case *journaletv1.Event_ResizeWithdrawn:
@@ -116,10 +111,34 @@ func (a *Actor) evolveAgentStarted(k *journaletv1.AgentStarted) {
 	a.sureToBeShown()
 }
 
-func (a *Actor) evolveTerminated() {
-	a.state.Stage = terminated
-	if a.state.Removed {
-		a.state.Stage = cleaning
+// enter has the pod enter a stage. One that is removed is cleaned as soon as it has terminated.
+func (a *Actor) enter(stage journaletv1.PodStage, at time.Time) {
+	s := a.state
+	switch stage {
+	case runningPod:
+		s.AdmittedAt = timestamppb.New(at)
+	case terminating:
+		s.TerminatingAt = timestamppb.New(at)
+	case terminated:
+		if s.GetRemoved() {
+			stage = cleaning
+		}
+	case finished:
+		s.Observed = nil // what is observed from now on is of the next incarnation
+	}
+	s.Stage = stage
+}
+
+func (a *Actor) evolveOrphanConfirmed(e actors.Event) {
+	if a.state.GetStage() == unknown {
+		a.state.Orphan = true
+		a.enter(cleaning, e.Time)
+	}
+}
+
+func (a *Actor) evolveBackOff(e actors.Event, b *journaletv1.BackOffStarted) {
+	a.keep(b.GetContainer()).BackOff = &journaletv1.BackOff{
+		Key: b.GetKey(), Delay: b.GetDelay(), UpdatedAt: timestamppb.New(e.Time),
 	}
 }
 
@@ -158,9 +177,9 @@ func (a *Actor) evolveRemoved(e actors.Event) {
 	s.Removed = true
 	switch s.GetStage() {
 	case admitting, terminated:
-		s.Stage = cleaning
+		a.enter(cleaning, e.Time)
 	case runningPod:
-		s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
+		a.enter(terminating, e.Time)
 	}
 }
 
@@ -168,7 +187,7 @@ func (a *Actor) evolveRemoved(e actors.Event) {
 func (a *Actor) evolveEnding(e actors.Event, k *journaletv1.PodTerminating) {
 	s := a.state
 	if s.GetStage() != terminating {
-		s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
+		a.enter(terminating, e.Time)
 	}
 	s.Fails = s.Fails || k.GetFailed()
 	if k.GetReason() != "" {
@@ -227,10 +246,11 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 	case s.GetStage() != admitting:
 		// The pod was removed while the question was open: its end is under way and stays so.
 	case d.GetAdmitted():
-		s.Stage, s.AdmittedAt = runningPod, timestamppb.New(e.Time)
+		a.enter(runningPod, e.Time)
 		a.evolveFoundAll()
 	default:
-		s.Stage, s.Rejected = terminated, true
+		s.Rejected = true
+		a.enter(terminated, e.Time)
 		s.Reason, s.Message = d.GetReason(), "Pod was rejected: "+d.GetMessage()
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
@@ -48,7 +47,7 @@ func (a *Actor) evolvePreempts(e actors.Event, preempts []string, uid, fullName 
 	if s.GetStage() != runningPod || !slices.Contains(preempts, a.self.ID) {
 		return
 	}
-	s.Stage, s.TerminatingAt = terminating, timestamppb.New(e.Time)
+	a.enter(terminating, e.Time)
 	s.Fails, s.Preempted = true, true
 	s.Reason, s.Message = ReasonPreempting, MessagePreempting
 	namespace, name, _ := strings.Cut(fullName, "/")

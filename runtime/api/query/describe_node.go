@@ -51,7 +51,7 @@ func (d *Describer) resizeEvent(_ string, e *journaletv1.Event) string {
 	case *journaletv1.Event_ResizeWithdrawn:
 		return "withdrew the resize request"
 	case *journaletv1.Event_ResizeDecided:
-		return d.resizeDecided("resize of", k.ResizeDecided)
+		return d.resizeDecided(k.ResizeDecided)
 	case *journaletv1.Event_ResizePendingPreemption:
 		r := k.ResizePendingPreemption
 		return d.pendingPreemption("resize", r.GetUid(), r.GetFullName(), r.GetVictims())
@@ -63,11 +63,11 @@ func (d *Describer) resizeEvent(_ string, e *journaletv1.Event) string {
 	return ""
 }
 
-func (d *Describer) resizeDecided(what string, r *journaletv1.ResizeDecided) string {
+func (d *Describer) resizeDecided(r *journaletv1.ResizeDecided) string {
 	if r.GetAllocated() {
-		return fmt.Sprintf("allocated %s pod %s", what, d.podName(r.GetUid()))
+		return fmt.Sprintf("allocated resize of pod %s", d.podName(r.GetUid()))
 	}
-	return withMessage(fmt.Sprintf("%s pod %s pending (%s)", what, d.podName(r.GetUid()), r.GetReason()), r.GetMessage())
+	return withMessage(fmt.Sprintf("resize of pod %s pending (%s)", d.podName(r.GetUid()), r.GetReason()), r.GetMessage())
 }
 
 func demandText(d *journaletv1.PodDemand) string {
