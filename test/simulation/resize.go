@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -35,8 +36,14 @@ func (s *sim) resizeSome(o Op) {
 	files := s.folder.names()
 	if n := len(files); n > 0 && (s.config.url == "" || !chance(r, 4)) {
 		path := files[r.IntN(n)]
-		if body := resized(r, s.folder.bodies[path]); body != nil {
+		now := s.folder.bodies[path]
+		body := resized(r, now)
+		if before := s.beforeResize[path]; bytes.Equal(before.to, now) && chance(r, 2) {
+			body = before.from // as it was: a resize that waits is withdrawn
+		}
+		if body != nil {
 			s.folder.write(s.manifests, path, body)
+			s.beforeResize[path] = edit{now, body}
 		}
 		return
 	}
@@ -44,6 +51,9 @@ func (s *sim) resizeSome(o Op) {
 		s.serve(body)
 	}
 }
+
+// edit is what a file held before it was resized, and since.
+type edit struct{ from, to []byte }
 
 // resized is a manifest with other values of CPU and memory and other images, nil if nothing has changed.
 func resized(r *rand.Rand, body []byte) []byte {

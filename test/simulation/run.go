@@ -17,6 +17,8 @@ type sim struct {
 	folder    *folder
 	site      *site
 	judge     *judge
+	// beforeResize is the last resize of each file, by path.
+	beforeResize map[string]edit
 	// agent is the run that goes on, nil while it is down.
 	agent *run
 	epoch uint64
@@ -65,7 +67,7 @@ type Options struct {
 
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
-	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite()}
+	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite(), beforeResize: map[string]edit{}}
 	s.folder = newFolder(s.clock)
 	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)
