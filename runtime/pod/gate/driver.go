@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// FileName is the file in a pod's folder, <root>/pods/<uid>.
+	// FileName is the file in a pod's directory, <root>/pods/<uid>.
 	FileName = "conditions.yaml"
-	// Period is how often the files of pods with readiness gates are looked at. Of pods without any nothing is.
+	// Period is how often the files of pods with readiness gates are read.
 	Period = time.Second
 	// maxFileBytes bounds a file; a longer one counts as unreadable.
 	maxFileBytes = 64 << 10
@@ -34,16 +34,18 @@ const (
 type Options struct {
 	// RootDir is the agent's root directory.
 	RootDir string
-	// Read returns the status of each condition that a pod's file has, none if there is no file. Default: reads the file below RootDir.
+	// Read returns the status of each condition that a pod's file has, none if there is no file. Default: reads the file
+	// below RootDir.
 	Read func(uid string) (map[string]string, error)
-	// Sink hears of what is said of a pod's conditions when it has changed, one after the other. After an error it counts as untold.
+	// Sink receives a pod's conditions when they have changed, one pod after the other. After an error they are reported
+	// again.
 	Sink func(context.Context, *journaletv1.ReadinessGatesRead) error
 	// Period defaults to the constant of this name.
 	Period time.Duration
 	Log    *slog.Logger
 }
 
-// Driver reads conditions.
+// Driver reads the conditions of readiness gates.
 type Driver struct {
 	opts Options
 	wake chan struct{}
@@ -52,18 +54,19 @@ type Driver struct {
 	pods map[string]*pod // by UID
 }
 
-// pod is a pod with readiness gates, or one that had some: without types nothing is read. types and told are only replaced, never changed.
+// pod is a pod with readiness gates, or one that had some: without types nothing is read. types and reported are only
+// replaced, never changed.
 type pod struct {
 	types    []string
 	reported map[string]string
-	// mustReport: it is not known what the pod was told last, since it takes nothing while it has no gates. The next reading is told whatever
-	// it says.
+	// mustReport makes the driver report the next read in any case. The pod's state of its conditions is unknown,
+	// because a pod without gates ignores reports.
 	mustReport bool
 	// failed is the last error that was logged.
 	failed string
 }
 
-// New makes a driver that reads nothing yet.
+// New returns a driver. It reads nothing yet.
 func New(o Options) *Driver {
 	if o.Period == 0 {
 		o.Period = Period
@@ -77,19 +80,19 @@ func New(o Options) *Driver {
 	return &Driver{opts: o, wake: make(chan struct{}, 1), pods: map[string]*pod{}}
 }
 
-// Seed takes in what was read of a pod when the agent ended.
-func (d *Driver) Seed(uid string, types []string, said []*journaletv1.ReadinessGateCondition) {
+// Seed adds a pod's conditions from its state in the journal.
+func (d *Driver) Seed(uid string, types []string, conditions []*journaletv1.ReadinessGateCondition) {
 	d.set(uid, types)
 	if len(types) > 0 {
-		d.SeedPending(&journaletv1.ReadinessGatesRead{Uid: uid, Conditions: said})
-	} else if len(said) > 0 {
+		d.SeedPending(&journaletv1.ReadinessGatesRead{Uid: uid, Conditions: conditions})
+	} else if len(conditions) > 0 {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.pods[uid] = &pod{mustReport: true}
 	}
 }
 
-// SeedPending takes in what the journal has of it that the pod has not heard of yet.
+// SeedPending adds a fact of the journal that the pod has not handled yet.
 func (d *Driver) SeedPending(r *journaletv1.ReadinessGatesRead) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +104,7 @@ func (d *Driver) SeedPending(r *journaletv1.ReadinessGatesRead) {
 	}
 }
 
-// Stored takes note of a stored record.
+// Stored handles a stored record.
 func (d *Driver) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		switch k := e.GetKind().(type) {
@@ -115,7 +118,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 	}
 }
 
-// forget ends what is known of a pod: its next life was told nothing.
+// forget drops the state of a pod: its next incarnation has no conditions yet.
 func (d *Driver) forget(uid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +146,7 @@ func (d *Driver) set(uid string, types []string) {
 	}
 }
 
-// Run reads until ctx ends. Without a pod to read for it only waits.
+// Run reads every period until ctx ends. Without a pod with gates it only waits.
 func (d *Driver) Run(ctx context.Context) error {
 	for {
 		var next <-chan time.Time
@@ -159,7 +162,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// ReadAll reads once for every pod that has readiness gates, and reports whether there is any. Run calls it by the period.
+// ReadAll reads once for every pod that has readiness gates, and reports whether there is any. Run calls it by the
+// period.
 func (d *Driver) ReadAll(ctx context.Context) bool {
 	d.mu.Lock()
 	pods := maps.Clone(d.pods)
@@ -171,12 +175,13 @@ func (d *Driver) ReadAll(ctx context.Context) bool {
 	return len(pods) > 0
 }
 
-// read reads a pod's file and tells what is new. A file that cannot be read changes nothing of what was told.
+// read reads a pod's file and reports a change. A file that cannot be read changes nothing.
 func (d *Driver) read(ctx context.Context, uid string, p *pod) {
 	all, err := d.opts.Read(uid)
 	if err != nil {
 		if p.failed != err.Error() {
-			d.opts.Log.Warn("conditions of a pod's readiness gates stay as they were", "pod", uid, "file", filepath.Join(podDir(d.opts.RootDir, uid), FileName), "error", err)
+			d.opts.Log.Warn("cannot read the conditions of a pod's readiness gates; they stay unchanged",
+				"pod", uid, "file", filepath.Join(podDir(d.opts.RootDir, uid), FileName), "error", err)
 			p.failed = err.Error()
 		}
 		return
@@ -185,15 +190,15 @@ func (d *Driver) read(ctx context.Context, uid string, p *pod) {
 	now := map[string]string{}
 	r := &journaletv1.ReadinessGatesRead{Uid: uid}
 	for _, kind := range p.types {
-		if status, said := all[kind]; said {
+		if status, ok := all[kind]; ok {
 			now[kind] = status
 			r.Conditions = append(r.Conditions, &journaletv1.ReadinessGateCondition{Type: kind, Status: status})
 		}
 	}
 	d.mu.Lock()
-	told, untold := p.reported, p.mustReport
+	reported, mustReport := p.reported, p.mustReport
 	d.mu.Unlock()
-	if maps.Equal(now, told) && !untold || d.opts.Sink(ctx, r) != nil {
+	if maps.Equal(now, reported) && !mustReport || d.opts.Sink(ctx, r) != nil {
 		return
 	}
 	d.mu.Lock()
@@ -205,28 +210,28 @@ func (d *Driver) read(ctx context.Context, uid string, p *pod) {
 
 func podDir(root, uid string) string { return filepath.Join(root, "pods", uid) }
 
-// readFile reads what a pod's folder says; nothing if there is no file. No link leads out of the folder.
+// readFile reads the file in a pod's directory; nil if there is none. It follows no link out of the directory.
 func readFile(dir string) (map[string]string, error) {
-	folder, err := os.Lstat(dir)
+	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil || !folder.IsDir() {
-		return nil, errors.Join(err, errors.New("the pod's folder is none; it is made when the pod starts"))
+	if err != nil || !info.IsDir() {
+		return nil, errors.Join(err, fmt.Errorf("%s is not a directory; the agent creates it when the pod starts", dir))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	info, err := root.Lstat(FileName)
+	info, err = root.Lstat(FileName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no regular file; write one", FileName)
+		return nil, fmt.Errorf("%s is not a regular file; write one", FileName)
 	}
 	f, err := root.Open(FileName)
 	if err != nil {
@@ -238,20 +243,20 @@ func readFile(dir string) (map[string]string, error) {
 	case err != nil:
 		return nil, err
 	case len(data) > maxFileBytes:
-		return nil, fmt.Errorf("more than %d bytes; keep to the conditions of this pod", maxFileBytes)
+		return nil, fmt.Errorf("the file has more than %d bytes; write only the conditions of this pod", maxFileBytes)
 	}
 	return parse(data)
 }
 
-// parse takes a map from condition type to status, quoted or not.
+// parse parses a map from condition type to status, quoted or not.
 func parse(data []byte) (map[string]string, error) {
-	var said map[string]any
-	if err := yaml.UnmarshalStrict(data, &said); err != nil {
-		return nil, fmt.Errorf("no map of condition types: %w", err)
+	var raw map[string]any
+	if err := yaml.UnmarshalStrict(data, &raw); err != nil {
+		return nil, fmt.Errorf("not a map of condition types: %w", err)
 	}
 	all := map[string]string{}
-	for _, kind := range slices.Sorted(maps.Keys(said)) {
-		switch status := said[kind]; status {
+	for _, kind := range slices.Sorted(maps.Keys(raw)) {
+		switch status := raw[kind]; status {
 		case true, string(corev1.ConditionTrue):
 			all[kind] = string(corev1.ConditionTrue)
 		case false, string(corev1.ConditionFalse):
@@ -259,7 +264,7 @@ func parse(data []byte) (map[string]string, error) {
 		case string(corev1.ConditionUnknown):
 			all[kind] = string(corev1.ConditionUnknown)
 		default:
-			return nil, fmt.Errorf("%s: a status is True, False or Unknown", kind)
+			return nil, fmt.Errorf("%s: the status must be True, False or Unknown", kind)
 		}
 	}
 	return all, nil

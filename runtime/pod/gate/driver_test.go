@@ -14,13 +14,13 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// rig is a driver whose reads a test makes itself.
+// rig is a driver that reads when the test calls it.
 type rig struct {
 	*testing.T
-	d    *Driver
-	root string
-	told []string
-	fail bool
+	d        *Driver
+	root     string
+	reported []string
+	fail     bool
 }
 
 func newRig(t *testing.T) *rig {
@@ -33,37 +33,41 @@ func newRig(t *testing.T) *rig {
 		for _, c := range g.GetConditions() {
 			text += " " + c.GetType() + "=" + c.GetStatus()
 		}
-		r.told = append(r.told, text)
+		r.reported = append(r.reported, text)
 		return nil
 	}})
 	return r
 }
 
 func (r *rig) set(uid string, types ...string) {
-	r.stored(uid, &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesSet{ReadinessGatesSet: &journaletv1.ReadinessGatesSet{Types: types}}})
+	r.stored(uid, &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesSet{
+		ReadinessGatesSet: &journaletv1.ReadinessGatesSet{Types: types},
+	}})
 }
 
 func (r *rig) stored(uid string, decision *journaletv1.Event) {
-	r.d.Stored(&journaletv1.Record{Actor: messages.Pod(uid).Proto(), Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
-		Decisions: []*journaletv1.Event{decision},
-	}}})
+	r.d.Stored(&journaletv1.Record{Actor: messages.Pod(uid).Proto(),
+		Body: &journaletv1.Record_Step{Step: &journaletv1.Step{
+			Decisions: []*journaletv1.Event{decision},
+		}}})
 }
 
 func (r *rig) write(uid, text string) {
 	r.Helper()
 	dir := filepath.Join(r.root, "pods", uid)
-	if err := errors.Join(os.MkdirAll(dir, 0o750), os.WriteFile(filepath.Join(dir, FileName), []byte(text), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o750),
+		os.WriteFile(filepath.Join(dir, FileName), []byte(text), 0o600)); err != nil {
 		r.Fatal(err)
 	}
 }
 
-// tells reads once and wants this to be told.
-func (r *rig) tells(want ...string) {
+// reports reads once and wants these reports.
+func (r *rig) reports(want ...string) {
 	r.Helper()
-	r.told = nil
+	r.reported = nil
 	r.d.ReadAll(r.Context())
-	if fmt.Sprint(r.told) != fmt.Sprint(want) {
-		r.Errorf("told %q, want %q", r.told, want)
+	if fmt.Sprint(r.reported) != fmt.Sprint(want) {
+		r.Errorf("reported %q, want %q", r.reported, want)
 	}
 }
 
@@ -71,67 +75,71 @@ func TestGatesReportOnlyChanges(t *testing.T) {
 	r := newRig(t)
 	r.write("u", "a/b: True\n")
 	if r.d.ReadAll(t.Context()) {
-		t.Error("something is read though no pod has gates")
+		t.Error("a file is read although no pod has gates")
 	}
 	r.set("u", "a/b", "c")
-	r.tells("u: a/b=True")
-	r.tells()
+	r.reports("u: a/b=True")
+	r.reports()
 	r.write("u", `{"a/b": "True", "c": "Unknown", "other": false}`)
-	r.tells("u: a/b=True c=Unknown")
-	// What is no condition changes nothing.
-	for _, bad := range []string{"a/b: maybe\n", "- a/b\n", "a/b: True\na/b: False\n", "a: [", strings.Repeat("#", maxFileBytes+1)} {
+	r.reports("u: a/b=True c=Unknown")
+	// An invalid file changes nothing.
+	for _, bad := range []string{"a/b: maybe\n", "- a/b\n", "a/b: True\na/b: False\n", "a: [",
+		strings.Repeat("#", maxFileBytes+1)} {
 		r.write("u", bad)
-		r.tells()
+		r.reports()
 	}
 	r.write("u", "a/b: false\n")
 	r.fail = true
-	r.tells()
+	r.reports()
 	r.fail = false
-	r.tells("u: a/b=False")
+	r.reports("u: a/b=False")
 	if err := os.Remove(filepath.Join(r.root, "pods", "u", FileName)); err != nil {
 		t.Fatal(err)
 	}
-	r.tells("u:")
+	r.reports("u:")
 	r.set("u")
 	r.write("u", "a/b: True\n")
-	r.tells()
+	r.reports()
 }
 
 func TestSeededGatesAreNotReportedAgain(t *testing.T) {
 	r := newRig(t)
 	r.write("u", "a: True\n")
 	r.write("v", "a: True\n")
-	said := []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "False"}}
-	r.d.Seed("u", []string{"a"}, said)
-	r.d.Seed("v", []string{"a"}, said)
-	r.d.SeedPending(&journaletv1.ReadinessGatesRead{Uid: "v", Conditions: []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}}})
-	r.d.Seed("w", nil, said) // it has terminated
-	r.tells("u: a=True")
+	conditions := []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "False"}}
+	r.d.Seed("u", []string{"a"}, conditions)
+	r.d.Seed("v", []string{"a"}, conditions)
+	r.d.SeedPending(&journaletv1.ReadinessGatesRead{Uid: "v",
+		Conditions: []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}}})
+	r.d.Seed("w", nil, conditions) // it has terminated
+	r.reports("u: a=True")
 }
 
-// A pod takes nothing while it has no gates: when it has some again, what it knows may be old.
+// A pod without gates ignores reports. When it has gates again, its conditions may be old.
 func TestPodWithGatesAgainIsAlwaysReported(t *testing.T) {
 	r := newRig(t)
 	r.write("u", "a: True\n")
 	r.set("u", "a")
-	r.tells("u: a=True")
+	r.reports("u: a=True")
 	r.set("u")
 	if err := os.Remove(filepath.Join(r.root, "pods", "u", FileName)); err != nil {
 		t.Fatal(err)
 	}
-	r.tells()
+	r.reports()
 	r.set("u", "a")
-	r.tells("u:")
-	r.tells()
-	// Its next life knows of nothing.
+	r.reports("u:")
+	r.reports()
+	// Its next incarnation has no conditions.
 	r.set("u")
-	r.stored("u", &journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: "u"}}})
+	r.stored("u", &journaletv1.Event{Kind: &journaletv1.Event_PodFinished{
+		PodFinished: &journaletv1.PodFinished{Uid: "u"},
+	}})
 	r.set("u", "a")
-	r.tells()
+	r.reports()
 	// The agent was restarted meanwhile.
 	r.d.Seed("v", nil, []*journaletv1.ReadinessGateCondition{{Type: "a", Status: "True"}})
 	r.set("v", "a")
-	r.tells("v:")
+	r.reports("v:")
 }
 
 func TestLinkOutOfPodDirectoryIsNotFollowed(t *testing.T) {
@@ -144,7 +152,7 @@ func TestLinkOutOfPodDirectoryIsNotFollowed(t *testing.T) {
 		os.Symlink("elsewhere", filepath.Join(r.root, "pods", "v"))); err != nil {
 		t.Fatal(err)
 	}
-	r.tells()
+	r.reports()
 }
 
 func TestUnreadableFileIsLoggedOnce(t *testing.T) {
@@ -153,9 +161,10 @@ func TestUnreadableFileIsLoggedOnce(t *testing.T) {
 	r.d.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
 	r.set("u", "a")
 	r.write("u", "{{{")
-	r.tells()
-	r.tells()
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "file="+filepath.Join(r.root, "pods", "u", FileName)+" ") {
-		t.Errorf("the log says\n%s", got)
+	r.reports()
+	r.reports()
+	if got := log.String(); strings.Count(got, "\n") != 1 ||
+		!strings.Contains(got, "file="+filepath.Join(r.root, "pods", "u", FileName)+" ") {
+		t.Errorf("the log is\n%s", got)
 	}
 }

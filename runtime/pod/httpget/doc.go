@@ -1,3 +1,3 @@
-// Package httpget makes the requests of httpGet actions, by the kubelet's rules: one place for probes and lifecycle hooks. It
-// sends nothing, and knows neither where a pod is nor what an answer means. Start reading at Request.
+// Package httpget builds the requests of httpGet actions by the kubelet's rules, for probes and lifecycle hooks. It
+// sends nothing, looks up no address, and does not interpret responses. Start reading at Request.
 package httpget

@@ -1,6 +1,7 @@
 package httpget
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -12,17 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxRedirects is the kubelet's, and that of Go's HTTP client.
+// maxRedirects is the kubelet's limit, and that of Go's HTTP client.
 const maxRedirects = 10
 
-// Request is the request that an action asks for, to its own host or else to podIP, at a port that is resolved already.
-// userAgent and Accept */* are sent unless the action gives headers of these names; an empty Accept sends none. A path that
-// is no URL is taken as it stands, as the kubelet does.
-func Request(ctx context.Context, action *corev1.HTTPGetAction, podIP string, port int, userAgent string) (*http.Request, error) {
-	host := action.Host
-	if host == "" {
-		host = podIP
-	}
+// Request returns the request of an action, to its host or else to podIP, at a resolved port. It has userAgent and
+// Accept */* unless the action has headers of these names; an empty Accept sends none. A path that is not a valid URL
+// is sent unchanged, as by the kubelet.
+func Request(
+	ctx context.Context, action *corev1.HTTPGetAction, podIP string, port int, userAgent string,
+) (*http.Request, error) {
+	host := cmp.Or(action.Host, podIP)
 	at, err := url.Parse(action.Path)
 	if err != nil {
 		at = &url.URL{Path: action.Path}
@@ -50,7 +50,8 @@ func Request(ctx context.Context, action *corev1.HTTPGetAction, podIP string, po
 	return req, nil
 }
 
-// SameHost is the CheckRedirect of who follows redirects on one host only, ten at most: one that leads elsewhere is the answer.
+// SameHost is a CheckRedirect that follows at most ten redirects, on one host only. A redirect to another host is the
+// response.
 func SameHost(req *http.Request, via []*http.Request) error {
 	if req.URL.Hostname() != via[0].URL.Hostname() {
 		return http.ErrUseLastResponse

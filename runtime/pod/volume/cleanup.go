@@ -14,8 +14,9 @@ import (
 // maxNamedMounts bounds how many leftover mounts an error names.
 const maxNamedMounts = 5
 
-// TearDown unmounts the pod's volumes and removes them with all they hold. A pod without a folder is done. It fails
-// rather than remove anything through a mount that it did not make: say, one that a container propagated to the host.
+// TearDown unmounts the pod's volumes and removes them with their contents. It does nothing for a pod without a
+// directory. It fails rather than remove anything through a mount of others, such as one that a container propagated to
+// the host.
 func (d *Driver) TearDown(ctx context.Context, uid string) error {
 	root, err := d.openPod(uid, false)
 	if errors.Is(err, errNoPod) {
@@ -34,8 +35,8 @@ func (d *Driver) TearDown(ctx context.Context, uid string) error {
 	return nil
 }
 
-// Clean removes what is left of a pod: its folder, its log folder and the links to its logs. Without a name, as of a pod
-// that no source has named, the log folder is found by the UID.
+// Clean removes a pod's directory, its log directory and the links to its logs. Without a name, as for an orphan, it
+// finds the log directory by the UID.
 func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) error {
 	if err := d.TearDown(ctx, uid); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) error {
 	}
 	entries, err := os.ReadDir(d.opts.PodLogDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for the logs of pod %s: %w", uid, err)
+		return fmt.Errorf("list the logs of pod %s: %w", uid, err)
 	}
 	for _, e := range entries {
 		full, found := strings.CutSuffix(e.Name(), "_"+uid)
@@ -62,7 +63,7 @@ func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) error {
 	return nil
 }
 
-// cleanLogs removes a pod's log folder and the links into it.
+// cleanLogs removes a pod's log directory and the links into it.
 func (d *Driver) cleanLogs(uid, namespace, name string) error {
 	logs := namespace + "_" + name + "_" + uid
 	if err := checkNames(logs); err != nil {
@@ -76,7 +77,7 @@ func (d *Driver) cleanLogs(uid, namespace, name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("open the log folder: %w", err)
+		return fmt.Errorf("open the log directory: %w", err)
 	}
 	defer root.Close()
 	if err := root.RemoveAll(logs); err != nil {
@@ -91,19 +92,19 @@ func (d *Driver) removePodDir(uid string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("open the folder of pods: %w", err)
+		return fmt.Errorf("open the directory of pods: %w", err)
 	}
 	defer pods.Close()
 	if err := d.refuseMounts(d.PodDir(uid)); err != nil {
 		return err
 	}
 	if err := pods.RemoveAll(uid); err != nil {
-		return fmt.Errorf("remove the folder of pod %s: %w", uid, err)
+		return fmt.Errorf("remove the directory of pod %s: %w", uid, err)
 	}
 	return nil
 }
 
-// unmountAll unmounts the tmpfs volumes below dir, the youngest first, and fails if any mount is left.
+// unmountAll unmounts the tmpfs volumes below dir, the newest first, and fails if any mount is left.
 func (d *Driver) unmountAll(ctx context.Context, dir string) error {
 	points, err := d.mounts.below(dir)
 	if err != nil {
@@ -137,19 +138,19 @@ func (d *Driver) refuseMounts(dir string) error {
 	for _, p := range points[:min(len(points), maxNamedMounts)] {
 		names = append(names, p.path)
 	}
-	return fmt.Errorf("%d mounts are left below %s (%s); unmount them, nothing is removed through a mount",
+	return fmt.Errorf("%d mounts are left below %s (%s); unmount them: nothing is removed through a mount",
 		len(points), dir, strings.Join(names, ", "))
 }
 
-// removeLinks removes the links in the container log folder that lead into the pod's log folder. Names alone would not
-// do: "a_b" of one pod may begin like another's.
+// removeLinks removes the links in the container log directory that point into the pod's log directory. The name alone
+// is ambiguous: another pod's links may begin with it.
 func (d *Driver) removeLinks(namespace, name, logs string) error {
 	entries, err := os.ReadDir(d.opts.ContainerLogDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the folder of container log links: %w", err)
+		return fmt.Errorf("read the directory of container log links: %w", err)
 	}
 	target := filepath.Join(d.opts.PodLogDir, logs) + "/"
 	for _, e := range entries {

@@ -14,20 +14,20 @@ import (
 
 // Options configure a Driver; RootDir must be set.
 type Options struct {
-	// RootDir is the agent's data folder; pods stand in RootDir/pods/<uid>.
+	// RootDir is the agent's root directory; a pod's directory is RootDir/pods/<uid>.
 	RootDir string
 	// PodLogDir and ContainerLogDir default to /var/log/pods and /var/log/containers.
 	PodLogDir, ContainerLogDir string
 }
 
-// Driver sets volumes up and takes them down. It holds no state: the disk and the mount table tell where things stand,
-// so every method may be called again, at any time, after any crash. Calls for one pod must not overlap.
+// Driver sets up and tears down volumes. Its only state is the disk and the mount table, so every method may be
+// repeated, also after a crash. Calls for one pod must not overlap.
 type Driver struct {
 	opts   Options
 	mounts mounter
 }
 
-// Modes of the kubelet's folders and files.
+// Names and modes of the kubelet's directories and files.
 const (
 	podDirMode         = 0o750
 	logDirMode         = 0o755
@@ -44,7 +44,7 @@ const (
 	defaultContainerLg = "/var/log/containers"
 )
 
-// New makes a driver and touches nothing yet.
+// New returns a driver and changes nothing yet.
 func New(opts Options) *Driver {
 	if opts.RootDir == "" {
 		panic("volume: Options needs RootDir")
@@ -58,15 +58,15 @@ func New(opts Options) *Driver {
 	return &Driver{opts: opts, mounts: kernelMounter{}}
 }
 
-// PodDir is the pod's folder, whether it exists or not.
+// PodDir returns the pod's directory, whether it exists or not.
 func (d *Driver) PodDir(uid string) string { return filepath.Join(d.opts.RootDir, "pods", uid) }
 
-// PodLogDir is the pod's log folder, <namespace>_<name>_<uid> as the kubelet names it, whether it exists or not.
+// PodLogDir returns the pod's log directory, <namespace>_<name>_<uid> as in the kubelet, whether it exists or not.
 func (d *Driver) PodLogDir(namespace, name, uid string) string {
 	return filepath.Join(d.opts.PodLogDir, namespace+"_"+name+"_"+uid)
 }
 
-// CreatePodDirs makes the pod's folder with the subfolders that tools expect of a kubelet.
+// CreatePodDirs creates the pod's directory, with the subdirectories that tools expect of a kubelet.
 func (d *Driver) CreatePodDirs(uid string) error {
 	root, err := d.openPod(uid, true)
 	if err != nil {
@@ -81,18 +81,18 @@ func (d *Driver) CreatePodDirs(uid string) error {
 	return nil
 }
 
-// CreateLogDir makes a container's log folder below the pod's, or the pod's own with an empty container, and returns it.
+// CreateLogDir creates a container's log directory, or the pod's if container is "", and returns its path.
 func (d *Driver) CreateLogDir(namespace, name, uid, container string) (string, error) {
 	pod := namespace + "_" + name + "_" + uid
 	if err := checkNames(pod); err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(d.opts.PodLogDir, logDirMode); err != nil {
-		return "", fmt.Errorf("make the log folder: %w", err)
+		return "", fmt.Errorf("create the log directory: %w", err)
 	}
 	root, err := os.OpenRoot(d.opts.PodLogDir)
 	if err != nil {
-		return "", fmt.Errorf("open the log folder: %w", err)
+		return "", fmt.Errorf("open the log directory: %w", err)
 	}
 	defer root.Close()
 	rel := pod
@@ -108,8 +108,7 @@ func (d *Driver) CreateLogDir(namespace, name, uid, container string) (string, e
 	return filepath.Join(d.opts.PodLogDir, rel), nil
 }
 
-// WriteHosts writes the pod's hosts file and returns its path. The file is replaced in place, because containers have
-// it mounted.
+// WriteHosts writes the pod's hosts file and returns its path. It rewrites the same file, because containers mount it.
 func (d *Driver) WriteHosts(uid string, content []byte) (string, error) {
 	root, err := d.openPod(uid, true)
 	if err != nil {
@@ -122,14 +121,15 @@ func (d *Driver) WriteHosts(uid string, content []byte) (string, error) {
 	if err := root.WriteFile(hostsFile, content, hostsFileMode); err != nil {
 		return "", fmt.Errorf("write the pod's hosts file: %w", err)
 	}
-	// The umask must not keep containers of other users from reading it.
+	// Independent of the umask, containers of other users must be able to read it.
 	if err := root.Chmod(hostsFile, hostsFileMode); err != nil {
 		return "", fmt.Errorf("set the mode of the pod's hosts file: %w", err)
 	}
 	return filepath.Join(d.PodDir(uid), hostsFile), nil
 }
 
-// CreateTerminationFile makes the empty file that one attempt of a container gets at its terminationMessagePath.
+// CreateTerminationFile creates the empty file that is mounted at the terminationMessagePath of one attempt of a
+// container, and returns its path.
 func (d *Driver) CreateTerminationFile(uid, container string, attempt uint32) (string, error) {
 	if err := checkNames(container); err != nil {
 		return "", err
@@ -145,7 +145,7 @@ func (d *Driver) CreateTerminationFile(uid, container string, attempt uint32) (s
 	}
 	file := filepath.Join(dir, fmt.Sprint(attempt))
 	if err := root.WriteFile(file, nil, terminationMode); err != nil {
-		return "", fmt.Errorf("make the termination message file of container %s: %w", container, err)
+		return "", fmt.Errorf("create the termination message file of container %s: %w", container, err)
 	}
 	if err := root.Chmod(file, terminationMode); err != nil {
 		return "", fmt.Errorf("set the mode of the termination message file of container %s: %w", container, err)
@@ -153,7 +153,7 @@ func (d *Driver) CreateTerminationFile(uid, container string, attempt uint32) (s
 	return filepath.Join(d.PodDir(uid), file), nil
 }
 
-// SetUp makes every volume of the pod ready to be mounted. It is idempotent; what is there already is left as it is.
+// SetUp creates every volume of the pod. It is idempotent and does not change existing volumes.
 func (d *Driver) SetUp(ctx context.Context, pod *corev1.Pod) error {
 	if err := d.CreatePodDirs(string(pod.UID)); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (d *Driver) SetUp(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// Path is where the named volume of a pod stands on the host. It does not check that SetUp was called.
+// Path returns the path of a pod's volume on the host. It does not check that SetUp was called.
 func (d *Driver) Path(pod *corev1.Pod, volumeName string) (string, error) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -196,10 +196,10 @@ func (d *Driver) Path(pod *corev1.Pod, volumeName string) (string, error) {
 	return "", fmt.Errorf("the pod has no volume %q", volumeName)
 }
 
-// errNoPod tells that the pod's folder is not there.
-var errNoPod = errors.New("the pod has no folder")
+// errNoPod means that the pod's directory does not exist.
+var errNoPod = errors.New("the pod has no directory")
 
-// openPod opens the pod's folder as a root that no link leads out of.
+// openPod opens the pod's directory as a root, so that no link leads out of it.
 func (d *Driver) openPod(uid string, create bool) (*os.Root, error) {
 	if err := checkNames(uid); err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (d *Driver) openPod(uid string, create bool) (*os.Root, error) {
 	pods := filepath.Join(d.opts.RootDir, "pods")
 	if create {
 		if err := os.MkdirAll(pods, podDirMode); err != nil {
-			return nil, fmt.Errorf("make the folder of pods: %w", err)
+			return nil, fmt.Errorf("create the directory of pods: %w", err)
 		}
 	}
 	all, err := os.OpenRoot(pods)
@@ -215,7 +215,7 @@ func (d *Driver) openPod(uid string, create bool) (*os.Root, error) {
 		return nil, errNoPod
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the folder of pods: %w", err)
+		return nil, fmt.Errorf("open the directory of pods: %w", err)
 	}
 	defer all.Close()
 	if create {
@@ -228,32 +228,34 @@ func (d *Driver) openPod(uid string, create bool) (*os.Root, error) {
 		return nil, errNoPod
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the folder of pod %s: %w", uid, err)
+		return nil, fmt.Errorf("open the directory of pod %s: %w", uid, err)
 	}
 	return root, nil
 }
 
-// createDir makes a folder and those above it. Its mode is set whatever the umask says; that of one which was there stays.
+// createDir creates a directory and those above it, with this mode independent of the umask. The mode of an existing
+// directory stays.
 func createDir(root *os.Root, dir string, mode fs.FileMode) error {
 	if info, err := root.Lstat(dir); err == nil && info.IsDir() {
 		return nil
 	}
 	if err := root.MkdirAll(dir, mode); err != nil {
-		return fmt.Errorf("make the folder %s: %w", dir, err)
+		return fmt.Errorf("create the directory %s: %w", dir, err)
 	}
 	for ; dir != "."; dir = filepath.Dir(dir) {
 		if err := root.Chmod(dir, mode); err != nil {
-			return fmt.Errorf("set the mode of the folder %s: %w", dir, err)
+			return fmt.Errorf("set the mode of the directory %s: %w", dir, err)
 		}
 	}
 	return nil
 }
 
-// checkNames refuses what is no single path element, so that no name walks out of its folder.
+// checkNames refuses names that are not a single path element, so that no name leads out of its directory.
 func checkNames(names ...string) error {
 	for _, n := range names {
 		if n == "" || n == "." || n == ".." || strings.ContainsAny(n, "/\x00") {
-			return fmt.Errorf("%q cannot be the name of a file; a pod's UID and the names of its containers and volumes must be plain names", n)
+			return fmt.Errorf("%q cannot be the name of a file; "+
+				"a pod's UID and the names of its containers and volumes must be plain names", n)
 		}
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mounter is what this package asks of the kernel's mount table.
+// mounter is the kernel's mount table.
 type mounter interface {
-	// tmpfs mounts one at path; sizeBytes 0: the kernel's default, half of the memory.
+	// tmpfs mounts a tmpfs at path. With sizeBytes 0 it has the kernel's default size, half of the memory.
 	tmpfs(path string, sizeBytes int64) error
 	unmount(path string) error
 	// below lists the mount points at and below path with the type of their file system.
@@ -36,7 +36,7 @@ func (kernelMounter) unmount(path string) error {
 }
 
 func (kernelMounter) below(path string) ([]mountPoint, error) {
-	// The mount table holds real paths; the data folder may be reached by a link.
+	// The mount table has real paths, and the path of the root directory may have links.
 	resolved, err := filepath.EvalSymlinks(path)
 	if os.IsNotExist(err) {
 		return nil, nil
@@ -73,7 +73,7 @@ func (d *Driver) setUpEmptyDir(uid string, v *corev1.Volume) error {
 	rel := emptyDirPath(v.Name)
 	if _, err := root.Lstat(rel); os.IsNotExist(err) {
 		if err := root.Mkdir(rel, podDirMode); err != nil {
-			return fmt.Errorf("make the volume's folder: %w", err)
+			return fmt.Errorf("create the volume's directory: %w", err)
 		}
 	}
 	switch v.EmptyDir.Medium {
@@ -87,11 +87,11 @@ func (d *Driver) setUpEmptyDir(uid string, v *corev1.Volume) error {
 	}
 	info, err := root.Lstat(rel)
 	if err != nil {
-		return fmt.Errorf("look at the volume's folder: %w", err)
+		return fmt.Errorf("read the mode of the volume's directory: %w", err)
 	}
 	if info.Mode().Perm() != emptyDirMode {
 		if err := root.Chmod(rel, emptyDirMode); err != nil {
-			return fmt.Errorf("open the volume's folder to all users of the pod: %w", err)
+			return fmt.Errorf("set the mode of the volume's directory: %w", err)
 		}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// setUpHostPath checks, and for the OrCreate types makes, what a hostPath volume names. The path is the admin's and
-// may lead through links; what it is in the end counts. Errors read as the kubelet's do.
+// setUpHostPath checks the path of a hostPath volume, and creates it for the OrCreate types. The path is the
+// administrator's, so links are followed. Errors are worded as the kubelet's.
 func setUpHostPath(source *corev1.HostPathVolumeSource) error {
 	kind := corev1.HostPathUnset
 	if source.Type != nil {
@@ -80,16 +80,16 @@ func typeError(path string, kind corev1.HostPathType) error {
 
 func createHostDir(path string) error {
 	if err := os.MkdirAll(path, hostPathDirMode); err != nil {
-		return fmt.Errorf("hostPath type check failed: make the directory: %w", err)
+		return fmt.Errorf("hostPath type check failed: create the directory: %w", err)
 	}
 	return nil
 }
 
-// createHostFile does not make the folders above, as the type's documentation says.
+// createHostFile does not create parent directories, as the type's documentation says.
 func createHostFile(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, hostPathFileMode)
 	if err != nil {
-		return fmt.Errorf("hostPath type check failed: make the file: %w", err)
+		return fmt.Errorf("hostPath type check failed: create the file: %w", err)
 	}
 	return f.Close()
 }

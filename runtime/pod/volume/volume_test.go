@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// fakeMounts stands in for the kernel, so that the tests need no privilege.
+// fakeMounts replaces the kernel, so that the tests need no privilege.
 type fakeMounts struct {
 	points []mountPoint
 	sizes  map[string]int64
@@ -79,7 +79,8 @@ func emptyDir(name string, medium corev1.StorageMedium, limit string) corev1.Vol
 }
 
 func hostPath(path string, kind corev1.HostPathType) corev1.Volume {
-	return corev1.Volume{Name: "h", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+	return corev1.Volume{Name: "h",
+		VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
 }
 
 func mode(t *testing.T, path string) os.FileMode {
@@ -104,15 +105,16 @@ func TestEmptyDirsAreCreatedOnceAndRemoved(t *testing.T) {
 		t.Fatalf("path %s, %v", disk, err)
 	}
 	if mode(t, filepath.Join(dir, "pods/u1")) != 0o750 {
-		t.Error("the pod's folder is open to others")
+		t.Error("the pod's directory is accessible to others")
 	}
 	mem, _ := d.Path(pod, "mem")
 	if len(m.points) != 1 || m.sizes[mem] != 64<<20 {
 		t.Errorf("mounts %v %v", m.points, m.sizes)
 	}
-	// A container leaves a link to what is not its own.
+	// A container leaves a link out of its volume.
 	outside := filepath.Join(dir, "precious")
-	if err := errors.Join(os.Mkdir(outside, 0o700), os.WriteFile(filepath.Join(outside, "f"), nil, 0o600), os.Symlink(outside, filepath.Join(disk, "l"))); err != nil {
+	if err := errors.Join(os.Mkdir(outside, 0o700), os.WriteFile(filepath.Join(outside, "f"), nil, 0o600),
+		os.Symlink(outside, filepath.Join(disk, "l"))); err != nil {
 		t.Fatal(err)
 	}
 	m.busy = true
@@ -164,7 +166,8 @@ func TestCleanRemovesLogsAndLinksOfPodOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine, theirs := filepath.Join(dir, "links/web_default_main-1.log"), filepath.Join(dir, "links/web_default_main-2.log")
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "links"), 0o700), os.Symlink(logs+"/0.log", mine), os.Symlink(other+"/0.log", theirs), d.CreatePodDirs("u1")); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "links"), 0o700), os.Symlink(logs+"/0.log", mine),
+		os.Symlink(other+"/0.log", theirs), d.CreatePodDirs("u1")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -188,13 +191,13 @@ func TestPathNamesAreRefused(t *testing.T) {
 	d, _, _ := newTest(t)
 	for _, bad := range []string{"", ".", "..", "a/b", "../../x"} {
 		if d.CreatePodDirs(bad) == nil {
-			t.Errorf("uid %q taken", bad)
+			t.Errorf("uid %q accepted", bad)
 		}
 		if _, err := d.CreateTerminationFile("u1", bad, 0); err == nil {
-			t.Errorf("container %q taken", bad)
+			t.Errorf("container %q accepted", bad)
 		}
 		if d.SetUp(t.Context(), podWith(emptyDir(bad, "", ""))) == nil {
-			t.Errorf("volume %q taken", bad)
+			t.Errorf("volume %q accepted", bad)
 		}
 	}
 }
@@ -211,7 +214,7 @@ func TestMountedFilesAreAccessibleToAllUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after, _ := os.Stat(hosts); !os.SameFile(before, after) {
-		t.Error("a mounted hosts file was replaced rather than rewritten")
+		t.Error("the mounted hosts file was replaced, not rewritten")
 	}
 	file, err := d.CreateTerminationFile("u1", "main", 3)
 	if err != nil || mode(t, file) != 0o666 || !strings.HasSuffix(file, "/pods/u1/containers/main/3") {
@@ -221,13 +224,13 @@ func TestMountedFilesAreAccessibleToAllUsers(t *testing.T) {
 
 func TestHostPathTypes(t *testing.T) {
 	d, _, dir := newTest(t)
-	folder, file, sock := filepath.Join(dir, "d"), filepath.Join(dir, "f"), filepath.Join(dir, "s")
+	subdir, file, sock := filepath.Join(dir, "d"), filepath.Join(dir, "f"), filepath.Join(dir, "s")
 	l, err := net.Listen("unix", sock)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(subdir, 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -236,15 +239,15 @@ func TestHostPathTypes(t *testing.T) {
 		says string
 	}{
 		{"/none", corev1.HostPathUnset, ""},
-		{folder, corev1.HostPathDirectory, ""},
+		{subdir, corev1.HostPathDirectory, ""},
 		{file, corev1.HostPathDirectory, "hostPath type check failed: " + file + " is not a directory"},
 		{filepath.Join(dir, "new/deep"), corev1.HostPathDirectoryOrCreate, ""},
 		{file, corev1.HostPathDirectoryOrCreate, "is not a directory"},
 		{file, corev1.HostPathFile, ""},
 		{filepath.Join(dir, "nofile"), corev1.HostPathFile, "is not a file"},
 		{filepath.Join(dir, "newfile"), corev1.HostPathFileOrCreate, ""},
-		{filepath.Join(dir, "no/newfile"), corev1.HostPathFileOrCreate, "make the file"},
-		{folder, corev1.HostPathFileOrCreate, "is not a file"},
+		{filepath.Join(dir, "no/newfile"), corev1.HostPathFileOrCreate, "create the file"},
+		{subdir, corev1.HostPathFileOrCreate, "is not a file"},
 		{sock, corev1.HostPathSocket, ""},
 		{file, corev1.HostPathSocket, "is not a socket file"},
 		{"/dev/null", corev1.HostPathCharDev, ""},
@@ -257,6 +260,6 @@ func TestHostPathTypes(t *testing.T) {
 		}
 	}
 	if mode(t, filepath.Join(dir, "new")) != 0o755 || mode(t, filepath.Join(dir, "newfile")) != 0o644 {
-		t.Error("what was made has the wrong mode")
+		t.Error("a created path has the wrong mode")
 	}
 }
