@@ -4,16 +4,14 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Audience tells which actors hear an event that author recorded, beside the author itself, which
-// folds its own decisions when it takes them and never hears them again. It is the one table of who
-// gets what. everyone is true for the events that every actor hears.
+// Audience returns the actors that receive an event of author; everyone is true for an event that every actor receives.
+// An author folds its own decisions when it takes them, and receives them only if it is named here (a timer).
 //
-// Who hears an event is part of JournalFormat: a recorded step names the record that its author had handled before, and a
-// journal in which an actor had heard more or less than it does now no longer folds.
+// The audience of an event is part of JournalFormat: a recorded step names the record that its author handled before
+// (ADR 001), so a journal does not fold with another audience.
 //
-// An event that concerns no actor (a status, an event for people, a timer) has no audience: drivers
-// and observers alone take note of it.
-func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
+// An event without an audience (a status, a timer that was set) is for drivers and observers alone.
+func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		return nil, true
@@ -35,7 +33,8 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 	case *journaletv1.Event_PodUpdated:
 		return []Ref{Pod(k.PodUpdated.GetPod().GetUid())}, false
 	case *journaletv1.Event_AdmissionRequested, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
-		*journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_SourceSynced, *journaletv1.Event_OrphanFound:
+		*journaletv1.Event_UidRequested, *journaletv1.Event_UidWithdrawn, *journaletv1.Event_SourceSynced,
+		*journaletv1.Event_OrphanFound:
 		return []Ref{Node}, false
 	case *journaletv1.Event_UidGranted:
 		return []Ref{Source(k.UidGranted.GetSource())}, false
@@ -71,7 +70,7 @@ func Audience(author Ref, e *journaletv1.Event) (hears []Ref, everyone bool) {
 	return nil, false
 }
 
-// withRequester is the audience of an outcome: the runtime actor, whose slot it frees, and who asked.
+// withRequester returns the audience of an outcome: the runtime actor, whose slot it frees, and the requester.
 func withRequester(requester string) []Ref {
 	if r, err := ParseRef(requester); err == nil && r != Runtime {
 		return []Ref{Runtime, r}
@@ -79,7 +78,7 @@ func withRequester(requester string) []Ref {
 	return []Ref{Runtime}
 }
 
-// withVictims is a pod and those that end for it.
+// withVictims returns a pod and its victims.
 func withVictims(uid string, preempts []string) []Ref {
 	all := []Ref{Pod(uid)}
 	for _, other := range preempts {
@@ -88,7 +87,7 @@ func withVictims(uid string, preempts []string) []Ref {
 	return all
 }
 
-// Events lists what a record holds: one fact, or the decisions of a step.
+// Events returns the events of a record: one fact, or the decisions of a step.
 func Events(rec *journaletv1.Record) []*journaletv1.Event {
 	if fact := rec.GetFact(); fact != nil {
 		return []*journaletv1.Event{fact}

@@ -1,4 +1,4 @@
-// Package messages is the contract of the bus in Go: beside the generated types in journaletv1 it
-// holds the ids of decisions, the subjects that records stand under, the encoding of records, and
-// the table of who hears of which event. It does no I/O and knows no actor. Start with audience.go.
+// Package messages is the contract of the bus in Go. Beside the generated types in journaletv1 it holds the ids of
+// decisions, the subjects and the encoding of records, and the audience of each event. It does no I/O. Start with
+// audience.go.
 package messages

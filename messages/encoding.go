@@ -14,22 +14,22 @@ import (
 // that is allowed.
 const JournalFormat = 2
 
-// HashBytes is how much of a record's SHA-256 the next record keeps: 16 bytes tell any damage and
-// most malice, at half the journal bytes of the whole.
+// HashBytes is how much of a record's SHA-256 the next record keeps: 16 bytes show any damage and most tampering, at
+// half the bytes of a whole hash.
 const HashBytes = 16
 
-// MaxRecordBytes bounds one encoded record. The largest honest one is a step of a pod with the
-// most containers that fit a 10 MB manifest; steps are far below this.
+// MaxRecordBytes bounds one encoded record. The largest regular one is a step of a pod with as
+// many containers as fit a 10 MB manifest, which is far smaller.
 const MaxRecordBytes = 1 << 20
 
-// Encode gives a record's stored form. It is deterministic within one version of the code.
+// Encode returns a record's stored form. It is deterministic within one version of the code.
 func Encode(rec *journaletv1.Record) ([]byte, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(rec)
 	if err != nil {
 		return nil, fmt.Errorf("encode record %d: %w", rec.GetSeq(), err)
 	}
 	if len(b) > MaxRecordBytes {
-		return nil, fmt.Errorf("encode record %d: %d bytes, more than the %d that a record may have",
+		return nil, fmt.Errorf("encode record %d: %d bytes, the limit is %d",
 			rec.GetSeq(), len(b), MaxRecordBytes)
 	}
 	return b, nil
@@ -44,7 +44,7 @@ func Decode(b []byte) (*journaletv1.Record, error) {
 	return rec, nil
 }
 
-// Hash is what the record after the one stored as b keeps of it.
+// Hash returns the hash of a record's stored form, as the next record keeps it.
 func Hash(b []byte) []byte {
 	sum := sha256.Sum256(b)
 	return sum[:HashBytes]

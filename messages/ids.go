@@ -8,10 +8,10 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Singleton is the id of an actor of which there is only one.
+// Singleton is the id of every actor that exists once.
 const Singleton = "0"
 
-// The ids of the source actors: over the static pod folder, which every node has, and over the manifest URL.
+// The ids of the source actors: of the static pod directory, which every node has, and of the manifest URL.
 const (
 	FileSource = "file"
 	HTTPSource = "http"
@@ -32,7 +32,7 @@ type Ref struct {
 	ID   string
 }
 
-// The actors of which there is only one.
+// The actors that exist once.
 var (
 	Agent   = Ref{journaletv1.ActorKind_ACTOR_KIND_AGENT, Singleton}
 	Runtime = Ref{journaletv1.ActorKind_ACTOR_KIND_RUNTIME, Singleton}
@@ -40,19 +40,19 @@ var (
 	Image   = Ref{journaletv1.ActorKind_ACTOR_KIND_IMAGE, Singleton}
 )
 
-// Pod names the actor of the pod with this UID.
+// Pod returns the actor of the pod with this UID.
 func Pod(uid string) Ref { return Ref{journaletv1.ActorKind_ACTOR_KIND_POD, uid} }
 
-// Source names the actor over the source with this name.
+// Source returns the actor of the source with this name.
 func Source(name string) Ref { return Ref{journaletv1.ActorKind_ACTOR_KIND_SOURCE, name} }
 
-// RefOf turns the wire form of an actor's name into a Ref.
+// RefOf returns the Ref of an actor's wire form.
 func RefOf(a *journaletv1.Actor) Ref { return Ref{a.GetKind(), a.GetId()} }
 
-// Proto is the wire form.
+// Proto returns the wire form.
 func (r Ref) Proto() *journaletv1.Actor { return &journaletv1.Actor{Kind: r.Kind, Id: r.ID} }
 
-// KindName is the kind in lower case, as subjects and commands spell it; "unknown" for no kind.
+// KindName returns the kind in lower case, as subjects and commands spell it; "unknown" for no kind.
 func (r Ref) KindName() string {
 	if n, ok := kindNames[r.Kind]; ok {
 		return n
@@ -72,12 +72,12 @@ func ParseRef(s string) (Ref, error) {
 			}
 		}
 	}
-	return Ref{}, fmt.Errorf("%q names no actor: want kind/id with a kind of agent, source, pod, runtime, node or image", s)
+	return Ref{}, fmt.Errorf("%q is not an actor: want kind/id, a kind is agent, source, pod, runtime, node or image", s)
 }
 
-// DecisionID is the id of the decision at index in the step that author took on the record cause
-// during the run epoch: "<epoch>.<cause>.<actor>.<index>". It is never given twice, not even by a
-// journal that lost its tail, because the epoch is new and on disk before a run's first decision.
+// DecisionID returns the id of the decision at index in author's step on the record cause, in the run epoch:
+// "<epoch>.<cause>.<actor>.<index>". No id is used twice, not even after a journal lost its tail: the epoch is new, and
+// on disk before a run's first decision.
 func DecisionID(epoch, cause uint64, author Ref, index int) string {
 	b := make([]byte, 0, 72)
 	b = strconv.AppendUint(b, epoch, 10)
@@ -100,7 +100,7 @@ type Decision struct {
 
 // ParseDecisionID reads what DecisionID writes.
 func ParseDecisionID(id string) (Decision, error) {
-	bad := fmt.Errorf("%q is no decision id: want <epoch>.<cause>.<kind>/<id>.<index>", id)
+	bad := fmt.Errorf("%q is not a decision id: want <epoch>.<cause>.<kind>/<id>.<index>", id)
 	epoch, rest, ok1 := strings.Cut(id, ".")
 	cause, rest, ok2 := strings.Cut(rest, ".")
 	dot := strings.LastIndexByte(rest, '.')

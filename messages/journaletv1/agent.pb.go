@@ -25,18 +25,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// DecisionError tells why a decider could not go on.
+// DecisionError is why a decider failed.
 type DecisionError int32
 
 const (
 	DecisionError_DECISION_ERROR_UNSPECIFIED DecisionError = 0
 	// The decider panicked.
 	DecisionError_DECISION_ERROR_PANIC DecisionError = 1
-	// An event that its state does not allow.
+	// Its state does not allow the event.
 	DecisionError_DECISION_ERROR_ILLEGAL_TRANSITION DecisionError = 2
 	// The manifest that a digest names is missing or unreadable.
 	DecisionError_DECISION_ERROR_MANIFEST_MISSING DecisionError = 3
-	// A recorded step does not follow the order that the journal tells.
+	// A recorded step does not follow the order rule (ADR 001).
 	DecisionError_DECISION_ERROR_ORDER_BROKEN DecisionError = 4
 )
 
@@ -93,9 +93,9 @@ type AgentStarted struct {
 	Epoch   uint64       `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Version string       `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	Config  *AgentConfig `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
-	// The kernel's boot id. A new one means that nothing which ran before can run now.
+	// The kernel's boot id. With a new one, nothing that ran before can run now.
 	BootId string `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	// Names this root directory for good; sandboxes and containers carry it.
+	// Identifies this root directory for good. Sandboxes and containers carry it (ADR 006).
 	AgentId       string `protobuf:"bytes,5,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -183,7 +183,7 @@ type AgentConfig struct {
 	// Longest container restart back-off. Kubelet default: 300 s.
 	MaxContainerBackOff *durationpb.Duration `protobuf:"bytes,8,opt,name=max_container_back_off,json=maxContainerBackOff,proto3" json:"max_container_back_off,omitempty"`
 	// The sources that are configured, by name, sorted; at least one.
-	Sources       []string `protobuf:"bytes,20,rep,name=sources,proto3" json:"sources,omitempty"`
+	Sources       []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -281,7 +281,7 @@ func (x *AgentConfig) GetSources() []string {
 	return nil
 }
 
-// NodeCapacity is what pods may ask for in sum.
+// NodeCapacity is what all pods together may request.
 type NodeCapacity struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	MilliCpu              int64                  `protobuf:"varint,1,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
@@ -387,7 +387,7 @@ func (x *AgentStopped) GetReason() string {
 	return ""
 }
 
-// JournalDamaged tells what an opening of the journal found wrong.
+// JournalDamaged is damage that was found when the journal was opened.
 type JournalDamaged struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ExpectedSeq uint64                 `protobuf:"varint,1,opt,name=expected_seq,json=expectedSeq,proto3" json:"expected_seq,omitempty"`
@@ -449,7 +449,7 @@ func (x *JournalDamaged) GetMessage() string {
 	return ""
 }
 
-// Quarantined takes one actor out of service: it handles no further event until Released.
+// Quarantined takes one actor out of service: it handles no further record until QuarantineLifted.
 type Quarantined struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -527,7 +527,7 @@ func (x *Quarantined) GetMessage() string {
 	return ""
 }
 
-// Released puts a quarantined actor back; it handles what it missed.
+// QuarantineLifted puts a quarantined actor back into service. It handles the records that it missed.
 type QuarantineLifted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -585,7 +585,7 @@ type TimerSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unique within the actor. Setting it again replaces it.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Grows with each set of any timer of the actor; a TimerFired of another generation is stale.
+	// Grows with each timer that the actor sets. A TimerFired of another generation is stale.
 	Generation    uint64               `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Duration      *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -643,7 +643,7 @@ func (x *TimerSet) GetDuration() *durationpb.Duration {
 	return nil
 }
 
-// TimerCleared takes back a timer.
+// TimerCleared cancels a timer.
 type TimerCleared struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -885,7 +885,7 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x10stop_concurrency\x18\x06 \x01(\rR\x0fstopConcurrency\x12)\n" +
 	"\x10pull_concurrency\x18\a \x01(\rR\x0fpullConcurrency\x12N\n" +
 	"\x16max_container_back_off\x18\b \x01(\v2\x19.google.protobuf.DurationR\x13maxContainerBackOff\x12\x18\n" +
-	"\asources\x18\x14 \x03(\tR\asources\x1a=\n" +
+	"\asources\x18\t \x03(\tR\asources\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: journalet/v1/event.proto
 
-// Every event that may stand in the journal, facts and decisions alike.
+// Every event of the journal, facts and decisions alike.
 
 package journaletv1
 
@@ -23,8 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Event is one fact or one decision. Who hears of it follows from its type alone; the table is
-// messages.Audience.
+// Event is one fact or one decision. Its type decides which actors receive it: see messages.Audience.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -625,7 +624,7 @@ type Event_ProbeResult struct {
 }
 
 type Event_ReadinessGatesRead struct {
-	ReadinessGatesRead *ReadinessGatesRead `protobuf:"bytes,20,opt,name=readiness_gates_read,json=readinessGatesRead,proto3,oneof"`
+	ReadinessGatesRead *ReadinessGatesRead `protobuf:"bytes,13,opt,name=readiness_gates_read,json=readinessGatesRead,proto3,oneof"`
 }
 
 type Event_PodUpdated struct {
@@ -646,11 +645,11 @@ type Event_PodForgotten struct {
 }
 
 type Event_UidRequested struct {
-	UidRequested *UidRequested `protobuf:"bytes,44,opt,name=uid_requested,json=uidRequested,proto3,oneof"`
+	UidRequested *UidRequested `protobuf:"bytes,36,opt,name=uid_requested,json=uidRequested,proto3,oneof"`
 }
 
 type Event_UidWithdrawn struct {
-	UidWithdrawn *UidWithdrawn `protobuf:"bytes,45,opt,name=uid_withdrawn,json=uidWithdrawn,proto3,oneof"`
+	UidWithdrawn *UidWithdrawn `protobuf:"bytes,37,opt,name=uid_withdrawn,json=uidWithdrawn,proto3,oneof"`
 }
 
 type Event_AdmissionRequested struct {
@@ -719,67 +718,67 @@ type Event_AllContainersRestarting struct {
 }
 
 type Event_ResizeStarted struct {
-	ResizeStarted *ResizeStarted `protobuf:"bytes,90,opt,name=resize_started,json=resizeStarted,proto3,oneof"`
+	ResizeStarted *ResizeStarted `protobuf:"bytes,64,opt,name=resize_started,json=resizeStarted,proto3,oneof"`
 }
 
 type Event_ResizeWithdrawn struct {
-	ResizeWithdrawn *ResizeWithdrawn `protobuf:"bytes,91,opt,name=resize_withdrawn,json=resizeWithdrawn,proto3,oneof"`
+	ResizeWithdrawn *ResizeWithdrawn `protobuf:"bytes,65,opt,name=resize_withdrawn,json=resizeWithdrawn,proto3,oneof"`
 }
 
 type Event_AdmissionDecided struct {
 	// Decisions of the node.
-	AdmissionDecided *AdmissionDecided `protobuf:"bytes,64,opt,name=admission_decided,json=admissionDecided,proto3,oneof"`
+	AdmissionDecided *AdmissionDecided `protobuf:"bytes,80,opt,name=admission_decided,json=admissionDecided,proto3,oneof"`
 }
 
 type Event_AdmissionDeferred struct {
-	AdmissionDeferred *AdmissionDeferred `protobuf:"bytes,65,opt,name=admission_deferred,json=admissionDeferred,proto3,oneof"`
+	AdmissionDeferred *AdmissionDeferred `protobuf:"bytes,81,opt,name=admission_deferred,json=admissionDeferred,proto3,oneof"`
 }
 
 type Event_ResizeDecided struct {
-	ResizeDecided *ResizeDecided `protobuf:"bytes,66,opt,name=resize_decided,json=resizeDecided,proto3,oneof"`
+	ResizeDecided *ResizeDecided `protobuf:"bytes,82,opt,name=resize_decided,json=resizeDecided,proto3,oneof"`
 }
 
 type Event_AdmissionPendingPreemption struct {
-	AdmissionPendingPreemption *AdmissionPendingPreemption `protobuf:"bytes,67,opt,name=admission_pending_preemption,json=admissionPendingPreemption,proto3,oneof"`
+	AdmissionPendingPreemption *AdmissionPendingPreemption `protobuf:"bytes,83,opt,name=admission_pending_preemption,json=admissionPendingPreemption,proto3,oneof"`
 }
 
 type Event_UidGranted struct {
-	UidGranted *UidGranted `protobuf:"bytes,68,opt,name=uid_granted,json=uidGranted,proto3,oneof"`
+	UidGranted *UidGranted `protobuf:"bytes,84,opt,name=uid_granted,json=uidGranted,proto3,oneof"`
 }
 
 type Event_UidDeferred struct {
-	UidDeferred *UidDeferred `protobuf:"bytes,69,opt,name=uid_deferred,json=uidDeferred,proto3,oneof"`
+	UidDeferred *UidDeferred `protobuf:"bytes,85,opt,name=uid_deferred,json=uidDeferred,proto3,oneof"`
 }
 
 type Event_OrphanConfirmed struct {
-	OrphanConfirmed *OrphanConfirmed `protobuf:"bytes,70,opt,name=orphan_confirmed,json=orphanConfirmed,proto3,oneof"`
+	OrphanConfirmed *OrphanConfirmed `protobuf:"bytes,86,opt,name=orphan_confirmed,json=orphanConfirmed,proto3,oneof"`
 }
 
 type Event_ResizePendingPreemption struct {
-	ResizePendingPreemption *ResizePendingPreemption `protobuf:"bytes,76,opt,name=resize_pending_preemption,json=resizePendingPreemption,proto3,oneof"`
+	ResizePendingPreemption *ResizePendingPreemption `protobuf:"bytes,87,opt,name=resize_pending_preemption,json=resizePendingPreemption,proto3,oneof"`
 }
 
 type Event_ImagePullDecided struct {
 	// Decisions of the image actor.
-	ImagePullDecided *ImagePullDecided `protobuf:"bytes,72,opt,name=image_pull_decided,json=imagePullDecided,proto3,oneof"`
+	ImagePullDecided *ImagePullDecided `protobuf:"bytes,96,opt,name=image_pull_decided,json=imagePullDecided,proto3,oneof"`
 }
 
 type Event_CallDispatched struct {
 	// Decisions of the runtime actor.
-	CallDispatched *CallDispatched `protobuf:"bytes,80,opt,name=call_dispatched,json=callDispatched,proto3,oneof"`
+	CallDispatched *CallDispatched `protobuf:"bytes,100,opt,name=call_dispatched,json=callDispatched,proto3,oneof"`
 }
 
 type Event_CallDropped struct {
-	CallDropped *CallDropped `protobuf:"bytes,81,opt,name=call_dropped,json=callDropped,proto3,oneof"`
+	CallDropped *CallDropped `protobuf:"bytes,101,opt,name=call_dropped,json=callDropped,proto3,oneof"`
 }
 
 type Event_TimerSet struct {
 	// Decisions of any actor.
-	TimerSet *TimerSet `protobuf:"bytes,96,opt,name=timer_set,json=timerSet,proto3,oneof"`
+	TimerSet *TimerSet `protobuf:"bytes,112,opt,name=timer_set,json=timerSet,proto3,oneof"`
 }
 
 type Event_TimerCleared struct {
-	TimerCleared *TimerCleared `protobuf:"bytes,97,opt,name=timer_cleared,json=timerCleared,proto3,oneof"`
+	TimerCleared *TimerCleared `protobuf:"bytes,113,opt,name=timer_cleared,json=timerCleared,proto3,oneof"`
 }
 
 func (*Event_AgentStarted) isEvent_Kind() {}
@@ -902,14 +901,14 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	" \x01(\v2\".journalet.v1.RuntimeHealthChangedH\x00R\x14runtimeHealthChanged\x12G\n" +
 	"\x0fpull_progressed\x18\v \x01(\v2\x1c.journalet.v1.PullProgressedH\x00R\x0epullProgressed\x12>\n" +
 	"\fprobe_result\x18\f \x01(\v2\x19.journalet.v1.ProbeResultH\x00R\vprobeResult\x12T\n" +
-	"\x14readiness_gates_read\x18\x14 \x01(\v2 .journalet.v1.ReadinessGatesReadH\x00R\x12readinessGatesRead\x12;\n" +
+	"\x14readiness_gates_read\x18\r \x01(\v2 .journalet.v1.ReadinessGatesReadH\x00R\x12readinessGatesRead\x12;\n" +
 	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
 	"podUpdated\x12J\n" +
 	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12A\n" +
 	"\rsource_synced\x18\" \x01(\v2\x1a.journalet.v1.SourceSyncedH\x00R\fsourceSynced\x12A\n" +
 	"\rpod_forgotten\x18# \x01(\v2\x1a.journalet.v1.PodForgottenH\x00R\fpodForgotten\x12A\n" +
-	"\ruid_requested\x18, \x01(\v2\x1a.journalet.v1.UidRequestedH\x00R\fuidRequested\x12A\n" +
-	"\ruid_withdrawn\x18- \x01(\v2\x1a.journalet.v1.UidWithdrawnH\x00R\fuidWithdrawn\x12S\n" +
+	"\ruid_requested\x18$ \x01(\v2\x1a.journalet.v1.UidRequestedH\x00R\fuidRequested\x12A\n" +
+	"\ruid_withdrawn\x18% \x01(\v2\x1a.journalet.v1.UidWithdrawnH\x00R\fuidWithdrawn\x12S\n" +
 	"\x13admission_requested\x180 \x01(\v2 .journalet.v1.AdmissionRequestedH\x00R\x12admissionRequested\x12T\n" +
 	"\x14image_pull_requested\x181 \x01(\v2 .journalet.v1.ImagePullRequestedH\x00R\x12imagePullRequested\x12T\n" +
 	"\x14image_pull_withdrawn\x182 \x01(\v2 .journalet.v1.ImagePullWithdrawnH\x00R\x12imagePullWithdrawn\x12D\n" +
@@ -927,22 +926,22 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\x10resize_completed\x18= \x01(\v2\x1d.journalet.v1.ResizeCompletedH\x00R\x0fresizeCompleted\x12>\n" +
 	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12c\n" +
 	"\x19all_containers_restarting\x18? \x01(\v2%.journalet.v1.AllContainersRestartingH\x00R\x17allContainersRestarting\x12D\n" +
-	"\x0eresize_started\x18Z \x01(\v2\x1b.journalet.v1.ResizeStartedH\x00R\rresizeStarted\x12J\n" +
-	"\x10resize_withdrawn\x18[ \x01(\v2\x1d.journalet.v1.ResizeWithdrawnH\x00R\x0fresizeWithdrawn\x12M\n" +
-	"\x11admission_decided\x18@ \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
-	"\x12admission_deferred\x18A \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
-	"\x0eresize_decided\x18B \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12l\n" +
-	"\x1cadmission_pending_preemption\x18C \x01(\v2(.journalet.v1.AdmissionPendingPreemptionH\x00R\x1aadmissionPendingPreemption\x12;\n" +
-	"\vuid_granted\x18D \x01(\v2\x18.journalet.v1.UidGrantedH\x00R\n" +
+	"\x0eresize_started\x18@ \x01(\v2\x1b.journalet.v1.ResizeStartedH\x00R\rresizeStarted\x12J\n" +
+	"\x10resize_withdrawn\x18A \x01(\v2\x1d.journalet.v1.ResizeWithdrawnH\x00R\x0fresizeWithdrawn\x12M\n" +
+	"\x11admission_decided\x18P \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
+	"\x12admission_deferred\x18Q \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
+	"\x0eresize_decided\x18R \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12l\n" +
+	"\x1cadmission_pending_preemption\x18S \x01(\v2(.journalet.v1.AdmissionPendingPreemptionH\x00R\x1aadmissionPendingPreemption\x12;\n" +
+	"\vuid_granted\x18T \x01(\v2\x18.journalet.v1.UidGrantedH\x00R\n" +
 	"uidGranted\x12>\n" +
-	"\fuid_deferred\x18E \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12J\n" +
-	"\x10orphan_confirmed\x18F \x01(\v2\x1d.journalet.v1.OrphanConfirmedH\x00R\x0forphanConfirmed\x12c\n" +
-	"\x19resize_pending_preemption\x18L \x01(\v2%.journalet.v1.ResizePendingPreemptionH\x00R\x17resizePendingPreemption\x12N\n" +
-	"\x12image_pull_decided\x18H \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12G\n" +
-	"\x0fcall_dispatched\x18P \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
-	"\fcall_dropped\x18Q \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
-	"\ttimer_set\x18` \x01(\v2\x16.journalet.v1.TimerSetH\x00R\btimerSet\x12A\n" +
-	"\rtimer_cleared\x18a \x01(\v2\x1a.journalet.v1.TimerClearedH\x00R\ftimerClearedB\x06\n" +
+	"\fuid_deferred\x18U \x01(\v2\x19.journalet.v1.UidDeferredH\x00R\vuidDeferred\x12J\n" +
+	"\x10orphan_confirmed\x18V \x01(\v2\x1d.journalet.v1.OrphanConfirmedH\x00R\x0forphanConfirmed\x12c\n" +
+	"\x19resize_pending_preemption\x18W \x01(\v2%.journalet.v1.ResizePendingPreemptionH\x00R\x17resizePendingPreemption\x12N\n" +
+	"\x12image_pull_decided\x18` \x01(\v2\x1e.journalet.v1.ImagePullDecidedH\x00R\x10imagePullDecided\x12G\n" +
+	"\x0fcall_dispatched\x18d \x01(\v2\x1c.journalet.v1.CallDispatchedH\x00R\x0ecallDispatched\x12>\n" +
+	"\fcall_dropped\x18e \x01(\v2\x19.journalet.v1.CallDroppedH\x00R\vcallDropped\x125\n" +
+	"\ttimer_set\x18p \x01(\v2\x16.journalet.v1.TimerSetH\x00R\btimerSet\x12A\n" +
+	"\rtimer_cleared\x18q \x01(\v2\x1a.journalet.v1.TimerClearedH\x00R\ftimerClearedB\x06\n" +
 	"\x04kindBAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: journalet/v1/image.proto
 
-// Images: who asked for what, and what became of it.
+// Images: pulls, who waits for them, and their outcomes.
 
 package journaletv1
 
@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ImagePullRequested asks that an image be pulled for a pod.
+// ImagePullRequested requests the pull of an image for a pod.
 type ImagePullRequested struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -78,7 +78,7 @@ func (x *ImagePullRequested) GetImage() string {
 	return ""
 }
 
-// ImagePullWithdrawn tells that a pod no longer waits for an image.
+// ImagePullWithdrawn withdraws the request: the pod no longer waits for the image.
 type ImagePullWithdrawn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -131,18 +131,18 @@ func (x *ImagePullWithdrawn) GetImage() string {
 	return ""
 }
 
-// ImagePullDecided tells a pod what became of a pull.
+// ImagePullDecided is the outcome of a pull for one pod that requested it.
 type ImagePullDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Image string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
-	// Unspecified: the image is there.
+	// Unspecified: the image is on the node.
 	Error    CallError `protobuf:"varint,3,opt,name=error,proto3,enum=journalet.v1.CallError" json:"error,omitempty"`
 	Message  string    `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	ImageRef string    `protobuf:"bytes,5,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
-	// After a failure: how long until the image actor tries again by itself.
+	// After a failure: time until the image actor retries by itself.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,6,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	// How long the pull took and how large the image is, when it is there.
+	// Duration of the pull and size of the image, if it is on the node.
 	Duration      *durationpb.Duration `protobuf:"bytes,7,opt,name=duration,proto3" json:"duration,omitempty"`
 	Bytes         int64                `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -235,7 +235,7 @@ func (x *ImagePullDecided) GetBytes() int64 {
 	return 0
 }
 
-// PullProgressed tells that a pull is still under way. CRI tells no more than this.
+// PullProgressed reports that a pull is still under way. CRI reports no more than this.
 type PullProgressed struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Image   string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
@@ -300,7 +300,7 @@ func (x *PullProgressed) GetBytes() int64 {
 // ImageState is the fold of the image actor's events.
 type ImageState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By "uid image": what pods wait for.
+	// By "uid image": the images that pods wait for.
 	Waits map[string]*ImageWait `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By image: pulls under way.
 	Pulls  map[string]*Pull `protobuf:"bytes,2,rep,name=pulls,proto3" json:"pulls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -383,12 +383,12 @@ type ImageWait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Image string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
-	// The delay before the next try; doubles from 10 s to 300 s (kubelet's image back-off).
+	// The delay before the next attempt; doubles from 10 s to 300 s (kubelet's image back-off).
 	BackOff *durationpb.Duration `protobuf:"bytes,3,opt,name=back_off,json=backOff,proto3" json:"back_off,omitempty"`
-	// The pod waits for an answer. A wait that has been answered is kept for its back-off only.
-	Waiting bool `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// It waits for its back-off to pass.
-	BackingOff    bool `protobuf:"varint,6,opt,name=backing_off,json=backingOff,proto3" json:"backing_off,omitempty"`
+	// The pod waits for ImagePullDecided. Afterwards the entry is kept only for its back-off.
+	Waiting bool `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// It waits for the end of its back-off.
+	BackingOff    bool `protobuf:"varint,5,opt,name=backing_off,json=backingOff,proto3" json:"backing_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,7 +458,7 @@ func (x *ImageWait) GetBackingOff() bool {
 	return false
 }
 
-// Pull is one pull under way, for however many pods.
+// Pull is one pull under way, for any number of pods.
 type Pull struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
@@ -566,8 +566,8 @@ const file_journalet_v1_image_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x124\n" +
 	"\bback_off\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackOff\x12\x18\n" +
-	"\awaiting\x18\x05 \x01(\bR\awaiting\x12\x1f\n" +
-	"\vbacking_off\x18\x06 \x01(\bR\n" +
+	"\awaiting\x18\x04 \x01(\bR\awaiting\x12\x1f\n" +
+	"\vbacking_off\x18\x05 \x01(\bR\n" +
 	"backingOff\"t\n" +
 	"\x04Pull\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x1b\n" +

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: journalet/v1/node.proto
 
-// The node: who may run here.
+// The node: admission, resizes, preemption, and the UIDs of sources.
 
 package journaletv1
 
@@ -77,7 +77,7 @@ func (QosClass) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_node_proto_rawDescGZIP(), []int{0}
 }
 
-// AdmissionRequested asks whether a pod may run on this node.
+// AdmissionRequested asks the node to admit a pod.
 type AdmissionRequested struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -86,10 +86,10 @@ type AdmissionRequested struct {
 	Digest    string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	Demand    *PodDemand             `protobuf:"bytes,5,opt,name=demand,proto3" json:"demand,omitempty"`
 	// spec.priority.
-	Priority int32    `protobuf:"varint,20,opt,name=priority,proto3" json:"priority,omitempty"`
-	Qos      QosClass `protobuf:"varint,21,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
-	// The sequence number of the record that led to it, which tells an incarnation's question from one of an earlier incarnation.
-	Incarnation   uint64 `protobuf:"varint,23,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Priority int32    `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
+	Qos      QosClass `protobuf:"varint,7,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
+	// Seq of the record that led to it. It identifies the incarnation of the pod.
+	Incarnation   uint64 `protobuf:"varint,8,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -180,7 +180,7 @@ func (x *AdmissionRequested) GetIncarnation() uint64 {
 	return 0
 }
 
-// PodDemand is what a pod takes of the node, from its manifest.
+// PodDemand is what a pod takes of the node: the sum of its requests (kubelet: PodRequests) and its host ports.
 type PodDemand struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	MilliCpu              int64                  `protobuf:"varint,1,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
@@ -250,7 +250,7 @@ func (x *PodDemand) GetHostPorts() []string {
 	return nil
 }
 
-// AdmissionDecided is the node's answer; it is given once for an incarnation of a pod.
+// AdmissionDecided is the node's answer, once for each incarnation of a pod.
 type AdmissionDecided struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Uid      string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -258,8 +258,8 @@ type AdmissionDecided struct {
 	// The kubelet's reason: OutOfcpu, OutOfmemory, OutOfpods, NodePorts, NodeAffinity, ...
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// That of the question.
-	Incarnation   uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// AdmissionRequested.incarnation of the request.
+	Incarnation   uint64 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -329,7 +329,7 @@ func (x *AdmissionDecided) GetIncarnation() uint64 {
 	return 0
 }
 
-// AdmissionDeferred tells a pod that another one of its full name has not ended yet.
+// AdmissionDeferred reports that a pod of the same namespace and name has not finished yet.
 type AdmissionDeferred struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -382,14 +382,15 @@ func (x *AdmissionDeferred) GetHolderUid() string {
 	return ""
 }
 
-// AdmissionPendingPreemption tells that a pod will be admitted when others have ended: those that this event ends, or those of an
-// earlier one. Until then its share of the node and its name are its own.
+// AdmissionPendingPreemption reports that a pod will be admitted when its victims, or those of an earlier preemption,
+// have terminated. Until then its demand and its name are reserved (ADR 016).
 type AdmissionPendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// UIDs of the pods that end to make room, all of lower priority; none for a pod that waits for what others have ended.
+	// UIDs of the pods to terminate, all of lower priority. None for a pod that waits for victims of an earlier
+	// preemption.
 	Victims []string `protobuf:"bytes,2,rep,name=victims,proto3" json:"victims,omitempty"`
-	// The pod's "namespace/name", for people.
+	// The pod's "namespace/name", for output.
 	FullName      string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -446,18 +447,18 @@ func (x *AdmissionPendingPreemption) GetFullName() string {
 	return ""
 }
 
-// ResizeDecided is the node's answer to ResizeRequested. A pod that waits is answered again when that changes.
+// ResizeDecided is the node's answer to ResizeRequested. A deferred resize gets another one when the answer changes.
 type ResizeDecided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The manifest that was asked about.
+	// The manifest of the request.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The resources are the pod's from now on; else it waits until they are free.
+	// The resources are allocated. Otherwise the resize is deferred.
 	Allocated bool `protobuf:"varint,3,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	// Of a pod that waits: the kubelet's reason and words, as in AdmissionDecided.
+	// Of a deferred resize: reason and message as in AdmissionDecided.
 	Reason  string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
-	// Which question this answers (ResizeRequested.question), as it was numbered.
+	// ResizeRequested.request_id of the request.
 	RequestId     uint64 `protobuf:"varint,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -535,21 +536,22 @@ func (x *ResizeDecided) GetRequestId() uint64 {
 	return 0
 }
 
-// ResizePendingPreemption tells a critical pod that its resize will be allocated when others have ended: those that this event ends, or
-// those of an earlier one. Until then what it asks for is kept for it.
+// ResizePendingPreemption reports to a critical pod that its resize will be allocated when its victims, or those of
+// an earlier preemption, have terminated. Until then its demand is reserved.
 type ResizePendingPreemption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The manifest that was asked about.
+	// The manifest of the request.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What is short now: the kubelet's reason and words, as in AdmissionDecided.
+	// What is short now: reason and message as in AdmissionDecided.
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// UIDs of the pods that end to make room, all of lower priority; none for one that waits for what others have ended.
+	// UIDs of the pods to terminate, all of lower priority. None for a pod that waits for victims of an earlier
+	// preemption.
 	Victims []string `protobuf:"bytes,5,rep,name=victims,proto3" json:"victims,omitempty"`
-	// The pod's "namespace/name", for people.
+	// The pod's "namespace/name", for output.
 	FullName string `protobuf:"bytes,6,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
-	// Which question this answers (ResizeRequested.question), as it was numbered.
+	// ResizeRequested.request_id of the request.
 	RequestId     uint64 `protobuf:"varint,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -634,12 +636,12 @@ func (x *ResizePendingPreemption) GetRequestId() uint64 {
 	return 0
 }
 
-// UidGranted gives a UID to a source until its UidWithdrawn.
+// UidGranted grants a UID to a source until its UidWithdrawn.
 type UidGranted struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// Of the UidRequested that it answers.
+	// UidRequested.request_id of the request.
 	RequestId     uint64 `protobuf:"varint,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -696,7 +698,7 @@ func (x *UidGranted) GetRequestId() uint64 {
 	return 0
 }
 
-// UidDeferred tells a source that a UID is another one's for now. UidGranted follows when it has come free.
+// UidDeferred reports that another source has the UID. UidGranted follows when it is free.
 type UidDeferred struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -766,7 +768,7 @@ func (x *UidDeferred) GetHolder() string {
 	return ""
 }
 
-// OrphanConfirmed tells a pod that every configured source has been read and none names it: it is to be cleared away.
+// OrphanConfirmed reports to a pod that every configured source is synced and none names it. It is garbage-collected.
 type OrphanConfirmed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -819,28 +821,28 @@ type NodeState struct {
 	Pods map[string]*AdmittedPod `protobuf:"bytes,2,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By "namespace/name": the UID that holds the name.
 	Names map[string]string `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By "namespace/name": who waits for it, first come first.
+	// By "namespace/name": pods that wait for the name, first come first served.
 	Waiting map[string]*WaitingPods `protobuf:"bytes,4,rep,name=waiting,proto3" json:"waiting,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Host port to the UID that holds it.
 	HostPorts map[string]string `protobuf:"bytes,5,rep,name=host_ports,json=hostPorts,proto3" json:"host_ports,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Sum of what the admitted pods that still run demand.
+	// Sum of the demands of admitted pods that have not terminated.
 	Used *PodDemand `protobuf:"bytes,6,opt,name=used,proto3" json:"used,omitempty"`
-	// Pods that hold a share of the node.
+	// Number of admitted pods that have not terminated.
 	Running uint32 `protobuf:"varint,7,opt,name=running,proto3" json:"running,omitempty"`
-	// UID to the full name that it waits for.
+	// UID to the full name that the pod waits for.
 	WaitsFor map[string]string `protobuf:"bytes,8,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By UID: pods that wait for other resources.
-	Resizes map[string]*WaitingResize `protobuf:"bytes,16,rep,name=resizes,proto3" json:"resizes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By UID: which source has it. Only what was asked for by UidRequested.
-	Uids map[string]*UidClaims `protobuf:"bytes,20,rep,name=uids,proto3" json:"uids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Configured sources that have been read completely (SourceSynced), sorted.
-	SyncedSources []string `protobuf:"bytes,21,rep,name=synced_sources,json=syncedSources,proto3" json:"synced_sources,omitempty"`
-	// UIDs of pods that no source has named, in the order in which they were found.
-	Orphans []string `protobuf:"bytes,22,rep,name=orphans,proto3" json:"orphans,omitempty"`
-	// Pods whose admission is held, first come first.
-	PendingPreemption []*AdmissionRequested `protobuf:"bytes,24,rep,name=pending_preemption,json=pendingPreemption,proto3" json:"pending_preemption,omitempty"`
-	// How many pods that were told to end for others hold their share still.
-	Preempting    uint32 `protobuf:"varint,25,opt,name=preempting,proto3" json:"preempting,omitempty"`
+	// By UID: resizes that wait.
+	Resizes map[string]*WaitingResize `protobuf:"bytes,9,rep,name=resizes,proto3" json:"resizes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// By UID: which source has it. Only UIDs that were requested.
+	Uids map[string]*UidClaims `protobuf:"bytes,10,rep,name=uids,proto3" json:"uids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Configured sources that are synced, sorted.
+	SyncedSources []string `protobuf:"bytes,11,rep,name=synced_sources,json=syncedSources,proto3" json:"synced_sources,omitempty"`
+	// UIDs of orphans, in the order in which they were found.
+	Orphans []string `protobuf:"bytes,12,rep,name=orphans,proto3" json:"orphans,omitempty"`
+	// Admissions with a pending preemption, first come first served.
+	PendingPreemption []*AdmissionRequested `protobuf:"bytes,13,rep,name=pending_preemption,json=pendingPreemption,proto3" json:"pending_preemption,omitempty"`
+	// Number of preempted pods that have not terminated.
+	Preempting    uint32 `protobuf:"varint,14,opt,name=preempting,proto3" json:"preempting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -973,20 +975,20 @@ func (x *NodeState) GetPreempting() uint32 {
 	return 0
 }
 
-// WaitingResize is a pod that waits for other resources.
+// WaitingResize is a resize that is not allocated yet.
 type WaitingResize struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Digest     string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	Demand     *PodDemand             `protobuf:"bytes,2,opt,name=demand,proto3" json:"demand,omitempty"`
 	Priority   int32                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
 	Guaranteed bool                   `protobuf:"varint,4,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
-	// Since when it waits, and what it was told last; unset: it has no answer yet.
+	// When it was first deferred, and the last message. Unset: it has no answer yet.
 	Since   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	Message string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	// Others end for it, and what it asks for is kept.
+	// Its preemption is pending, and its demand is reserved.
 	PendingPreemption bool `protobuf:"varint,7,opt,name=pending_preemption,json=pendingPreemption,proto3" json:"pending_preemption,omitempty"`
-	// ResizeRequested.question, which the answer names.
-	RequestId     uint64 `protobuf:"varint,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// ResizeRequested.request_id, which the answer repeats.
+	RequestId     uint64 `protobuf:"varint,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1077,17 +1079,17 @@ func (x *WaitingResize) GetRequestId() uint64 {
 	return 0
 }
 
-// AdmittedPod is a pod that holds its name and, until it has terminated, its share of the node.
+// AdmittedPod is a pod that holds its name and, until it has terminated, its demand.
 type AdmittedPod struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	FullName string                 `protobuf:"bytes,1,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
 	Demand   *PodDemand             `protobuf:"bytes,2,opt,name=demand,proto3" json:"demand,omitempty"`
-	// It will start no container again: its share is free, its name is not.
+	// It has terminated: its demand is free, its name is not.
 	Terminated bool     `protobuf:"varint,3,opt,name=terminated,proto3" json:"terminated,omitempty"`
-	Priority   int32    `protobuf:"varint,20,opt,name=priority,proto3" json:"priority,omitempty"`
-	Qos        QosClass `protobuf:"varint,21,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
-	// It was told to end so that another one fits.
-	Preempted     bool `protobuf:"varint,22,opt,name=preempted,proto3" json:"preempted,omitempty"`
+	Priority   int32    `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	Qos        QosClass `protobuf:"varint,5,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
+	// It was preempted.
+	Preempted     bool `protobuf:"varint,6,opt,name=preempted,proto3" json:"preempted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1164,12 +1166,12 @@ func (x *AdmittedPod) GetPreempted() bool {
 	return false
 }
 
-// UidClaims are the claims of sources on one UID.
+// UidClaims are the requests of sources for one UID.
 type UidClaims struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty while none has it.
+	// Unset while no source has it.
 	Holder *UidRequested `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
-	// First come first.
+	// First come first served.
 	Waiting       []*UidRequested `protobuf:"bytes,2,rep,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1219,7 +1221,7 @@ func (x *UidClaims) GetWaiting() []*UidRequested {
 	return nil
 }
 
-// WaitingPods are the pods that wait for a name.
+// WaitingPods are the pods that wait for one name.
 type WaitingPods struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Requests      []*AdmissionRequested  `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
@@ -1275,9 +1277,9 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x04 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x05 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
-	"\bpriority\x18\x14 \x01(\x05R\bpriority\x12(\n" +
-	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12 \n" +
-	"\vincarnation\x18\x17 \x01(\x04R\vincarnation\"\xa2\x01\n" +
+	"\bpriority\x18\x06 \x01(\x05R\bpriority\x12(\n" +
+	"\x03qos\x18\a \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12 \n" +
+	"\vincarnation\x18\b \x01(\x04R\vincarnation\"\xa2\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
@@ -1289,7 +1291,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12 \n" +
-	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\"D\n" +
+	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\"D\n" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
@@ -1339,13 +1341,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x04used\x18\x06 \x01(\v2\x17.journalet.v1.PodDemandR\x04used\x12\x18\n" +
 	"\arunning\x18\a \x01(\rR\arunning\x12B\n" +
 	"\twaits_for\x18\b \x03(\v2%.journalet.v1.NodeState.WaitsForEntryR\bwaitsFor\x12>\n" +
-	"\aresizes\x18\x10 \x03(\v2$.journalet.v1.NodeState.ResizesEntryR\aresizes\x125\n" +
-	"\x04uids\x18\x14 \x03(\v2!.journalet.v1.NodeState.UidsEntryR\x04uids\x12%\n" +
-	"\x0esynced_sources\x18\x15 \x03(\tR\rsyncedSources\x12\x18\n" +
-	"\aorphans\x18\x16 \x03(\tR\aorphans\x12O\n" +
-	"\x12pending_preemption\x18\x18 \x03(\v2 .journalet.v1.AdmissionRequestedR\x11pendingPreemption\x12\x1e\n" +
+	"\aresizes\x18\t \x03(\v2$.journalet.v1.NodeState.ResizesEntryR\aresizes\x125\n" +
+	"\x04uids\x18\n" +
+	" \x03(\v2!.journalet.v1.NodeState.UidsEntryR\x04uids\x12%\n" +
+	"\x0esynced_sources\x18\v \x03(\tR\rsyncedSources\x12\x18\n" +
+	"\aorphans\x18\f \x03(\tR\aorphans\x12O\n" +
+	"\x12pending_preemption\x18\r \x03(\v2 .journalet.v1.AdmissionRequestedR\x11pendingPreemption\x12\x1e\n" +
 	"\n" +
-	"preempting\x18\x19 \x01(\rR\n" +
+	"preempting\x18\x0e \x01(\rR\n" +
 	"preempting\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
@@ -1380,16 +1383,16 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12-\n" +
 	"\x12pending_preemption\x18\a \x01(\bR\x11pendingPreemption\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\t \x01(\x04R\trequestId\"\xdf\x01\n" +
+	"request_id\x18\b \x01(\x04R\trequestId\"\xdf\x01\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
 	"\n" +
 	"terminated\x18\x03 \x01(\bR\n" +
 	"terminated\x12\x1a\n" +
-	"\bpriority\x18\x14 \x01(\x05R\bpriority\x12(\n" +
-	"\x03qos\x18\x15 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x1c\n" +
-	"\tpreempted\x18\x16 \x01(\bR\tpreempted\"u\n" +
+	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12(\n" +
+	"\x03qos\x18\x05 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x1c\n" +
+	"\tpreempted\x18\x06 \x01(\bR\tpreempted\"u\n" +
 	"\tUidClaims\x122\n" +
 	"\x06holder\x18\x01 \x01(\v2\x1a.journalet.v1.UidRequestedR\x06holder\x124\n" +
 	"\awaiting\x18\x02 \x03(\v2\x1a.journalet.v1.UidRequestedR\awaiting\"K\n" +

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: journalet/v1/pod.proto
 
-// The pod: its life, its containers, its status.
+// The pod: its stages, its containers, its status.
 
 package journaletv1
 
@@ -30,15 +30,15 @@ type PodStage int32
 
 const (
 	PodStage_POD_STAGE_UNSPECIFIED PodStage = 0
-	// Its source wants it; the node has not answered. Left by AdmissionDecided, by REMOVE, or by UPDATE.
+	// Its source names it, and the node has not decided. Left by AdmissionDecided, by REMOVE, or by UPDATE.
 	PodStage_POD_STAGE_ADMITTING PodStage = 1
-	// It is being run: sandbox and containers are brought to what the manifest says. Left when all
-	// containers have ended for good, by REMOVE, or by an UPDATE that makes another incarnation of it (ADR 024).
+	// It runs: sandbox and containers follow the manifest. Left when all containers have ended for good, by REMOVE, by
+	// preemption, or by an UPDATE that is another incarnation (ADR 024).
 	PodStage_POD_STAGE_RUNNING PodStage = 2
-	// No container will start again, and those that run are being stopped. Left when none runs.
+	// No container starts again, and running ones are stopped. Left when none runs.
 	PodStage_POD_STAGE_TERMINATING PodStage = 3
-	// No container runs; the sandbox is stopped and volumes are taken down. The end for a pod whose
-	// source still names it (phase Succeeded or Failed). Left by REMOVE, or by such an UPDATE.
+	// No container runs; the sandbox is stopped and volumes are torn down. A pod that its source still names stays here
+	// (phase Succeeded or Failed). Left by REMOVE, or by an UPDATE that is another incarnation.
 	PodStage_POD_STAGE_TERMINATED PodStage = 4
 	// Everything that the pod left on the node is being removed. Left by PodFinished.
 	PodStage_POD_STAGE_CLEANING PodStage = 5
@@ -151,7 +151,7 @@ func (PodPhase) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{1}
 }
 
-// ProbeKind tells the probes of a container apart.
+// ProbeKind is the kind of a container's probe.
 type ProbeKind int32
 
 const (
@@ -281,8 +281,8 @@ func (x *Condition) GetLastTransition() *timestamppb.Timestamp {
 	return nil
 }
 
-// PodStatusChanged tells a change of what the pod reports. Container states are not repeated
-// here: they follow from what was observed.
+// PodStatusChanged is a change of the pod's status. It does not repeat container states: they follow from
+// observations.
 type PodStatusChanged struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Phase   PodPhase               `protobuf:"varint,1,opt,name=phase,proto3,enum=journalet.v1.PodPhase" json:"phase,omitempty"`
@@ -290,12 +290,12 @@ type PodStatusChanged struct {
 	Message string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Only the conditions that changed.
 	Conditions []*Condition `protobuf:"bytes,4,rep,name=conditions,proto3" json:"conditions,omitempty"`
-	// Container name to its reason for waiting; empty for one that no longer waits. Only what changed.
+	// Container name to its reason for waiting, empty if it no longer waits. Only changes.
 	Waiting  map[string]*ContainerWaiting `protobuf:"bytes,5,rep,name=waiting,proto3" json:"waiting,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Ready    uint32                       `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"`
 	Restarts uint32                       `protobuf:"varint,7,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	// Types of conditions that are no longer told.
-	RemovedConditions []string `protobuf:"bytes,12,rep,name=removed_conditions,json=removedConditions,proto3" json:"removed_conditions,omitempty"`
+	// Types of conditions that the pod no longer has.
+	RemovedConditions []string `protobuf:"bytes,8,rep,name=removed_conditions,json=removedConditions,proto3" json:"removed_conditions,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -386,7 +386,7 @@ func (x *PodStatusChanged) GetRemovedConditions() []string {
 	return nil
 }
 
-// Waiting is why a container does not run.
+// ContainerWaiting is why a container does not run.
 type ContainerWaiting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ContainerCreating, CrashLoopBackOff, ErrImagePull, ImagePullBackOff, CreateContainerError, ...
@@ -440,13 +440,13 @@ func (x *ContainerWaiting) GetMessage() string {
 	return ""
 }
 
-// BackOffStarted tells that a container waits before its next start.
+// BackOffStarted delays a container's next start.
 type BackOffStarted struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	// The whole delay, counted from the end of the last run.
 	Delay *durationpb.Duration `protobuf:"bytes,2,opt,name=delay,proto3" json:"delay,omitempty"`
-	// What the back-off is kept for: image and resources. Another key starts anew.
+	// Hash of image and resources. With another key the back-off starts from the beginning.
 	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -503,14 +503,14 @@ func (x *BackOffStarted) GetKey() string {
 	return ""
 }
 
-// PodTerminating tells that a pod ends though its source still names it: all its containers have ended for good and only
-// sidecars are left, or its deadline has passed.
+// PodTerminating starts the termination of a pod that its source still names: all its main containers have ended for
+// good and only sidecars are left, or its deadline has passed.
 type PodTerminating struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pod's status reason and message, such as DeadlineExceeded; empty where it ends by itself.
+	// The pod's status reason and message, such as DeadlineExceeded. Empty if its containers are done.
 	Reason  string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// The phase is Failed, however its containers end.
+	// The phase will be Failed, however its containers end.
 	Failed        bool `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -567,15 +567,15 @@ func (x *PodTerminating) GetFailed() bool {
 	return false
 }
 
-// ProbesSet says which probes of a container's instance are to be run from now on; none: all end. It replaces what was
-// set before for this container.
+// ProbesSet sets which probes of a container's instance run from now on; none: all stop. It replaces the last
+// ProbesSet of this container.
 type ProbesSet struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	ContainerId string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	// Sorted.
 	Kinds []ProbeKind `protobuf:"varint,3,rep,packed,name=kinds,proto3,enum=journalet.v1.ProbeKind" json:"kinds,omitempty"`
-	// The manifest that holds the probes, and what they need of the instance.
+	// The manifest with the probes, and what they need to know of the instance.
 	Digest        string                 `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
 	PodIps        []string               `protobuf:"bytes,5,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
 	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
@@ -655,8 +655,7 @@ func (x *ProbesSet) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// ProbeResult tells that a probe's result has changed: as often as its threshold in a row it came out so. A result like
-// the one before is not told.
+// ProbeResult is a change of a probe's result: its threshold was reached. An unchanged result is not recorded.
 type ProbeResult struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Uid         string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -664,7 +663,7 @@ type ProbeResult struct {
 	ContainerId string                 `protobuf:"bytes,3,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	Kind        ProbeKind              `protobuf:"varint,4,opt,name=kind,proto3,enum=journalet.v1.ProbeKind" json:"kind,omitempty"`
 	Success     bool                   `protobuf:"varint,5,opt,name=success,proto3" json:"success,omitempty"`
-	// Why it failed, bounded, as the kubelet words it; on success empty, or a warning.
+	// Why it failed, bounded, in the kubelet's words. On success empty, or a warning.
 	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -742,20 +741,19 @@ func (x *ProbeResult) GetMessage() string {
 	return ""
 }
 
-// ResizeRequested asks the node for other resources for an admitted pod. A later one supersedes it.
+// ResizeRequested asks the node to allocate other resources to an admitted pod. A later one supersedes it.
 type ResizeRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// The manifest that wants them.
+	// The manifest with the desired resources.
 	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What the pod would take of the node; only CPU and memory count.
+	// What the pod would take of the node. Only CPU and memory count.
 	Demand *PodDemand `protobuf:"bytes,3,opt,name=demand,proto3" json:"demand,omitempty"`
-	// The pod's priority, and whether its QoS class is Guaranteed: they order the pods that wait.
+	// Priority and QoS class (Guaranteed or not) order the resizes that wait.
 	Priority   int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
 	Guaranteed bool  `protobuf:"varint,5,opt,name=guaranteed,proto3" json:"guaranteed,omitempty"`
-	// The sequence number of the record that led to it. An answer with one from before the pod's AdmissionRequested.question is to an earlier
-	// incarnation of the pod.
-	RequestId     uint64 `protobuf:"varint,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Seq of the record that led to it. An id below the pod's incarnation belongs to an earlier one.
+	RequestId     uint64 `protobuf:"varint,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -832,7 +830,7 @@ func (x *ResizeRequested) GetRequestId() uint64 {
 	return 0
 }
 
-// ResizeWithdrawn takes a ResizeRequested back that has not been answered: the pod has what its manifest wants.
+// ResizeWithdrawn withdraws a ResizeRequested: the desired resources are the allocated ones again.
 type ResizeWithdrawn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -877,8 +875,8 @@ func (x *ResizeWithdrawn) GetUid() string {
 	return ""
 }
 
-// ResizeStarted tells that containers run that do not have what is allocated to the pod, though no resize is under way: the journal
-// that told what they were given was lost. They get it as in a resize; left by ResizeCompleted.
+// ResizeStarted begins to apply the allocated resources to containers that do not have them, after a lost journal.
+// Ended by ResizeCompleted.
 type ResizeStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -923,7 +921,7 @@ func (x *ResizeStarted) GetUid() string {
 	return ""
 }
 
-// ResizeCompleted tells that every container that runs has the resources that are allocated to it.
+// ResizeCompleted reports that every running container has its allocated resources.
 type ResizeCompleted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -968,7 +966,7 @@ func (x *ResizeCompleted) GetUid() string {
 	return ""
 }
 
-// OrphanFound tells the node of a pod that the runtime has shown for some time and no source has named.
+// OrphanFound reports to the node a pod that the runtime has shown for 60 s and that no source has named.
 type OrphanFound struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1013,14 +1011,14 @@ func (x *OrphanFound) GetUid() string {
 	return ""
 }
 
-// AllContainersRestarting tells that a rule has all containers of a pod started again, init containers first (KEP-5532). It is told when a
-// container's end asks for it, and with stopped when nothing runs any more.
+// AllContainersRestarting restarts all containers of a pod, init containers first, as a container's rule says
+// (KEP-5532). It is emitted when that container ends, and again with all_stopped when nothing runs any more.
 type AllContainersRestarting struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose end asks for it.
+	// The container whose rule applies, and its instance.
 	Container   string `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	ContainerId string `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
-	// Everything begins again now.
+	// All containers have stopped. They start again from here.
 	AllStopped    bool `protobuf:"varint,3,opt,name=all_stopped,json=allStopped,proto3" json:"all_stopped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1077,10 +1075,11 @@ func (x *AllContainersRestarting) GetAllStopped() bool {
 	return false
 }
 
-// ReadinessGatesSet says which conditions the readiness gates of a pod name: from now on they are read, until the pod has terminated.
+// ReadinessGatesSet names the conditions of a pod's readiness gates. They are read from now on, until the pod has
+// terminated.
 type ReadinessGatesSet struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sorted, each once; none: nothing is read any more.
+	// Sorted, without duplicates. None: nothing is read any more.
 	Types         []string `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1123,11 +1122,12 @@ func (x *ReadinessGatesSet) GetTypes() []string {
 	return nil
 }
 
-// ReadinessGatesRead tells what somebody outside says of the conditions that a pod's readiness gates name, when it has changed.
+// ReadinessGatesRead is a change of the conditions of a pod's readiness gates, as conditions.yaml gives them (ADR
+// 011).
 type ReadinessGatesRead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// By type. One that nobody speaks of is missing.
+	// By type. A condition that the file does not have is missing.
 	Conditions    []*ReadinessGateCondition `protobuf:"bytes,2,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1177,13 +1177,13 @@ func (x *ReadinessGatesRead) GetConditions() []*ReadinessGateCondition {
 	return nil
 }
 
-// ReadinessGateCondition is one such condition.
+// ReadinessGateCondition is one condition of a readiness gate.
 type ReadinessGateCondition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// "True", "False" or "Unknown".
 	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// In PodState: since when the status is so.
+	// In PodState: when the status last changed.
 	LastTransition *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_transition,json=lastTransition,proto3" json:"last_transition,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1240,7 +1240,7 @@ func (x *ReadinessGateCondition) GetLastTransition() *timestamppb.Timestamp {
 	return nil
 }
 
-// PodTerminated tells the node that a pod will start no container again and that none runs.
+// PodTerminated reports to the node that no container of a pod runs or will start again.
 type PodTerminated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1293,12 +1293,12 @@ func (x *PodTerminated) GetPhase() PodPhase {
 	return PodPhase_POD_PHASE_UNSPECIFIED
 }
 
-// PodFinished tells that nothing is left of a pod on this node.
+// PodFinished reports that nothing of a pod is left on this node.
 type PodFinished struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// No source had named it: what the source has begun under this UID since stands behind its end.
+	// It was an orphan. A pod that the source has added under this UID meanwhile follows it.
 	Orphan        bool `protobuf:"varint,3,opt,name=orphan,proto3" json:"orphan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1361,75 +1361,75 @@ type PodState struct {
 	Pod    *PodRef                `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
 	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	Stage  PodStage               `protobuf:"varint,3,opt,name=stage,proto3,enum=journalet.v1.PodStage" json:"stage,omitempty"`
-	// The source wants it gone.
+	// Its source has removed it, or it is to make way for another incarnation.
 	Removed bool `protobuf:"varint,4,opt,name=removed,proto3" json:"removed,omitempty"`
 	// Longest container back-off, from AgentStarted.
 	MaxBackOff *durationpb.Duration `protobuf:"bytes,5,opt,name=max_back_off,json=maxBackOff,proto3" json:"max_back_off,omitempty"`
-	// First time this life of the pod was heard of.
+	// When this incarnation was added.
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	AdmittedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=admitted_at,json=admittedAt,proto3" json:"admitted_at,omitempty"`
-	// When the pod was told to end.
+	// When termination started.
 	TerminatingAt      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=terminating_at,json=terminatingAt,proto3" json:"terminating_at,omitempty"`
 	AdmissionRequested bool                   `protobuf:"varint,9,opt,name=admission_requested,json=admissionRequested,proto3" json:"admission_requested,omitempty"`
 	HolderUid          string                 `protobuf:"bytes,10,opt,name=holder_uid,json=holderUid,proto3" json:"holder_uid,omitempty"`
-	// Newest observation; older ones are dropped.
-	Observed *PodObserved `protobuf:"bytes,16,opt,name=observed,proto3" json:"observed,omitempty"`
+	// The newest observation.
+	Observed *PodObserved `protobuf:"bytes,11,opt,name=observed,proto3" json:"observed,omitempty"`
 	// By name.
-	Containers map[string]*ContainerRecord `protobuf:"bytes,17,rep,name=containers,proto3" json:"containers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Containers map[string]*ContainerRecord `protobuf:"bytes,12,rep,name=containers,proto3" json:"containers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Calls of this pod under way, by intent id.
-	Calls map[string]*PodCall `protobuf:"bytes,18,rep,name=calls,proto3" json:"calls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The sandbox that containers are to run in.
-	SandboxId string `protobuf:"bytes,19,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Calls map[string]*PodCall `protobuf:"bytes,13,rep,name=calls,proto3" json:"calls,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The sandbox for the pod's containers.
+	SandboxId string `protobuf:"bytes,14,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	// Attempt number that the next sandbox gets.
-	NextSandboxAttempt uint32                 `protobuf:"varint,20,opt,name=next_sandbox_attempt,json=nextSandboxAttempt,proto3" json:"next_sandbox_attempt,omitempty"`
-	SandboxFailures    uint32                 `protobuf:"varint,21,opt,name=sandbox_failures,json=sandboxFailures,proto3" json:"sandbox_failures,omitempty"`
-	SandboxFailedAt    *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=sandbox_failed_at,json=sandboxFailedAt,proto3" json:"sandbox_failed_at,omitempty"`
-	VolumesReady       bool                   `protobuf:"varint,23,opt,name=volumes_ready,json=volumesReady,proto3" json:"volumes_ready,omitempty"`
-	VolumeFailures     uint32                 `protobuf:"varint,24,opt,name=volume_failures,json=volumeFailures,proto3" json:"volume_failures,omitempty"`
-	VolumeFailedAt     *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=volume_failed_at,json=volumeFailedAt,proto3" json:"volume_failed_at,omitempty"`
-	CleanedVolumes     bool                   `protobuf:"varint,26,opt,name=cleaned_volumes,json=cleanedVolumes,proto3" json:"cleaned_volumes,omitempty"`
-	CleanedAll         bool                   `protobuf:"varint,27,opt,name=cleaned_all,json=cleanedAll,proto3" json:"cleaned_all,omitempty"`
-	CleanFailures      uint32                 `protobuf:"varint,28,opt,name=clean_failures,json=cleanFailures,proto3" json:"clean_failures,omitempty"`
-	CleanFailedAt      *timestamppb.Timestamp `protobuf:"bytes,29,opt,name=clean_failed_at,json=cleanFailedAt,proto3" json:"clean_failed_at,omitempty"`
-	// A call was made for this pod, so something of it may be on the node.
-	UsedRuntime      bool                   `protobuf:"varint,32,opt,name=used_runtime,json=usedRuntime,proto3" json:"used_runtime,omitempty"`
-	SandboxCreatedAt *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=sandbox_created_at,json=sandboxCreatedAt,proto3" json:"sandbox_created_at,omitempty"`
-	// The runtime showed this pod before any source named it.
-	Orphan bool    `protobuf:"varint,35,opt,name=orphan,proto3" json:"orphan,omitempty"`
-	Timers *Timers `protobuf:"bytes,30,opt,name=timers,proto3" json:"timers,omitempty"`
-	// What was last told by PodStatusChanged.
-	Phase      PodPhase              `protobuf:"varint,40,opt,name=phase,proto3,enum=journalet.v1.PodPhase" json:"phase,omitempty"`
-	Reason     string                `protobuf:"bytes,41,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message    string                `protobuf:"bytes,42,opt,name=message,proto3" json:"message,omitempty"`
-	Conditions map[string]*Condition `protobuf:"bytes,43,rep,name=conditions,proto3" json:"conditions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	NextSandboxAttempt uint32                 `protobuf:"varint,15,opt,name=next_sandbox_attempt,json=nextSandboxAttempt,proto3" json:"next_sandbox_attempt,omitempty"`
+	SandboxFailures    uint32                 `protobuf:"varint,16,opt,name=sandbox_failures,json=sandboxFailures,proto3" json:"sandbox_failures,omitempty"`
+	SandboxFailedAt    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=sandbox_failed_at,json=sandboxFailedAt,proto3" json:"sandbox_failed_at,omitempty"`
+	VolumesReady       bool                   `protobuf:"varint,18,opt,name=volumes_ready,json=volumesReady,proto3" json:"volumes_ready,omitempty"`
+	VolumeFailures     uint32                 `protobuf:"varint,19,opt,name=volume_failures,json=volumeFailures,proto3" json:"volume_failures,omitempty"`
+	VolumeFailedAt     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=volume_failed_at,json=volumeFailedAt,proto3" json:"volume_failed_at,omitempty"`
+	CleanedVolumes     bool                   `protobuf:"varint,21,opt,name=cleaned_volumes,json=cleanedVolumes,proto3" json:"cleaned_volumes,omitempty"`
+	CleanedAll         bool                   `protobuf:"varint,22,opt,name=cleaned_all,json=cleanedAll,proto3" json:"cleaned_all,omitempty"`
+	CleanFailures      uint32                 `protobuf:"varint,23,opt,name=clean_failures,json=cleanFailures,proto3" json:"clean_failures,omitempty"`
+	CleanFailedAt      *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=clean_failed_at,json=cleanFailedAt,proto3" json:"clean_failed_at,omitempty"`
+	// A call was requested for this pod, so something of it may be on the node.
+	UsedRuntime      bool                   `protobuf:"varint,25,opt,name=used_runtime,json=usedRuntime,proto3" json:"used_runtime,omitempty"`
+	SandboxCreatedAt *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=sandbox_created_at,json=sandboxCreatedAt,proto3" json:"sandbox_created_at,omitempty"`
+	// It was confirmed as an orphan.
+	Orphan bool    `protobuf:"varint,27,opt,name=orphan,proto3" json:"orphan,omitempty"`
+	Timers *Timers `protobuf:"bytes,28,opt,name=timers,proto3" json:"timers,omitempty"`
+	// As last reported by PodStatusChanged.
+	Phase      PodPhase              `protobuf:"varint,29,opt,name=phase,proto3,enum=journalet.v1.PodPhase" json:"phase,omitempty"`
+	Reason     string                `protobuf:"bytes,30,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message    string                `protobuf:"bytes,31,opt,name=message,proto3" json:"message,omitempty"`
+	Conditions map[string]*Condition `protobuf:"bytes,32,rep,name=conditions,proto3" json:"conditions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Rejected by the node, with the reason above.
-	Rejected bool `protobuf:"varint,44,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	Rejected bool `protobuf:"varint,33,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	// From PodTerminating.
-	Fails bool `protobuf:"varint,46,opt,name=fails,proto3" json:"fails,omitempty"`
-	// The pod's time to end is over: nothing waits for its turn or for a hook any more.
-	PastGrace bool `protobuf:"varint,47,opt,name=past_grace,json=pastGrace,proto3" json:"past_grace,omitempty"`
-	// Sandboxes that are observed and were stopped by a call, so that they hold no address and no host port any more.
-	StoppedSandboxes []string `protobuf:"bytes,48,rep,name=stopped_sandboxes,json=stoppedSandboxes,proto3" json:"stopped_sandboxes,omitempty"`
-	// No source has named it for a while, and the node was told.
-	OrphanGraceOver bool                   `protobuf:"varint,60,opt,name=orphan_grace_over,json=orphanGraceOver,proto3" json:"orphan_grace_over,omitempty"`
-	OrphanFoundAt   *timestamppb.Timestamp `protobuf:"bytes,61,opt,name=orphan_found_at,json=orphanFoundAt,proto3" json:"orphan_found_at,omitempty"`
-	// Its namespace and name as the runtime shows them, while no source has named it.
-	ReportedAs *PodRef `protobuf:"bytes,75,opt,name=reported_as,json=reportedAs,proto3" json:"reported_as,omitempty"`
-	// It ends so that a pod of higher priority fits.
-	Preempted bool `protobuf:"varint,64,opt,name=preempted,proto3" json:"preempted,omitempty"`
-	// Which one, without its digest.
-	PreemptedFor *PodRef `protobuf:"bytes,74,opt,name=preempted_for,json=preemptedFor,proto3" json:"preempted_for,omitempty"`
-	// AdmissionRequested.question of this incarnation.
-	Incarnation uint64 `protobuf:"varint,78,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Fails bool `protobuf:"varint,34,opt,name=fails,proto3" json:"fails,omitempty"`
+	// The grace period is over: nothing waits for a sidecar's order or for a hook any more.
+	PastGrace bool `protobuf:"varint,35,opt,name=past_grace,json=pastGrace,proto3" json:"past_grace,omitempty"`
+	// Observed sandboxes that a call has stopped: they hold no address and no host port any more.
+	StoppedSandboxes []string `protobuf:"bytes,36,rep,name=stopped_sandboxes,json=stoppedSandboxes,proto3" json:"stopped_sandboxes,omitempty"`
+	// No source has named it within 60 s.
+	OrphanGraceOver bool                   `protobuf:"varint,37,opt,name=orphan_grace_over,json=orphanGraceOver,proto3" json:"orphan_grace_over,omitempty"`
+	OrphanFoundAt   *timestamppb.Timestamp `protobuf:"bytes,38,opt,name=orphan_found_at,json=orphanFoundAt,proto3" json:"orphan_found_at,omitempty"`
+	// Namespace and name as the runtime shows them, while no source has named it.
+	ReportedAs *PodRef `protobuf:"bytes,39,opt,name=reported_as,json=reportedAs,proto3" json:"reported_as,omitempty"`
+	// It is a victim of preemption.
+	Preempted bool `protobuf:"varint,40,opt,name=preempted,proto3" json:"preempted,omitempty"`
+	// The pod that preempted it, without its digest.
+	PreemptedFor *PodRef `protobuf:"bytes,41,opt,name=preempted_for,json=preemptedFor,proto3" json:"preempted_for,omitempty"`
+	// AdmissionRequested.incarnation.
+	Incarnation uint64 `protobuf:"varint,42,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// From ReadinessGatesSet and ReadinessGatesRead.
-	ReadinessGates []string                  `protobuf:"bytes,65,rep,name=readiness_gates,json=readinessGates,proto3" json:"readiness_gates,omitempty"`
-	GateConditions []*ReadinessGateCondition `protobuf:"bytes,66,rep,name=gate_conditions,json=gateConditions,proto3" json:"gate_conditions,omitempty"`
-	// Told and not stopped yet.
-	AllContainersRestarting *AllContainersRestarting `protobuf:"bytes,67,opt,name=all_containers_restarting,json=allContainersRestarting,proto3" json:"all_containers_restarting,omitempty"`
-	// The manifest whose CPU and memory are allocated to the pod; empty: the pod's own.
-	AllocatedDigest string `protobuf:"bytes,70,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	// What is known of its resize; unset: nothing is to be done.
-	Resize        *PodResize `protobuf:"bytes,71,opt,name=resize,proto3" json:"resize,omitempty"`
+	ReadinessGates []string                  `protobuf:"bytes,43,rep,name=readiness_gates,json=readinessGates,proto3" json:"readiness_gates,omitempty"`
+	GateConditions []*ReadinessGateCondition `protobuf:"bytes,44,rep,name=gate_conditions,json=gateConditions,proto3" json:"gate_conditions,omitempty"`
+	// The restart of all containers that is under way, while containers are being stopped.
+	AllContainersRestarting *AllContainersRestarting `protobuf:"bytes,45,opt,name=all_containers_restarting,json=allContainersRestarting,proto3" json:"all_containers_restarting,omitempty"`
+	// The manifest whose CPU and memory are allocated. Empty: the pod's own.
+	AllocatedDigest string `protobuf:"bytes,46,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	// Unset: no resize is under way.
+	Resize        *PodResize `protobuf:"bytes,47,opt,name=resize,proto3" json:"resize,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1793,16 +1793,16 @@ func (x *PodState) GetResize() *PodResize {
 	return nil
 }
 
-// PodResize is a resize that waits or is being carried out.
+// PodResize is a resize that waits, or that is being applied.
 type PodResize struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The manifest that the node was asked about last and has not allocated; empty for none.
+	// The manifest of the last request, if it is not allocated.
 	RequestedDigest string `protobuf:"bytes,1,opt,name=requested_digest,json=requestedDigest,proto3" json:"requested_digest,omitempty"`
-	// Why it cannot be allocated now, in the node's words; empty: not answered.
+	// Why it is deferred. Empty: not decided yet.
 	Deferred string `protobuf:"bytes,2,opt,name=deferred,proto3" json:"deferred,omitempty"`
-	// Resources were allocated and are being carried out. Left by ResizeCompleted.
+	// Allocated resources are being applied. Left by ResizeCompleted.
 	InProgress bool `protobuf:"varint,3,opt,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
-	// Failed calls in a row, and the newest failure's words, which stay until the resize has ended.
+	// Failed calls in a row, and the newest error, which stays until the resize has ended.
 	Failures      uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
 	FailedAt      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
 	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
@@ -1882,52 +1882,53 @@ func (x *PodResize) GetError() string {
 	return ""
 }
 
-// ContainerRecord is what is known of one container name over all its instances.
+// ContainerRecord is what is known of one container, over all its instances.
 type ContainerRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// CRI attempt number of the next instance; an instance's own number is its restart count.
 	NextAttempt uint32 `protobuf:"varint,2,opt,name=next_attempt,json=nextAttempt,proto3" json:"next_attempt,omitempty"`
-	// The newest instance. Running without started_at: started by us, not yet observed.
+	// The newest instance. Running without started_at: started, and not yet observed.
 	Current *ContainerObservation `protobuf:"bytes,3,opt,name=current,proto3" json:"current,omitempty"`
 	// The instance before it, if it ended.
 	Last *ContainerObservation `protobuf:"bytes,4,opt,name=last,proto3" json:"last,omitempty"`
-	// Why it does not run, as last told by PodStatusChanged.
+	// Why it does not run, as last reported by PodStatusChanged.
 	Waiting *ContainerWaiting `protobuf:"bytes,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// The image was pulled for the next start.
 	ImageReady bool `protobuf:"varint,6,opt,name=image_ready,json=imageReady,proto3" json:"image_ready,omitempty"`
-	// The image actor was asked and has not said that it is there.
+	// A pull was requested and has not succeeded.
 	ImageRequested bool `protobuf:"varint,7,opt,name=image_requested,json=imageRequested,proto3" json:"image_requested,omitempty"`
-	// The last start found no image on the node.
+	// The last start did not find the image on the node.
 	ImageMissing bool     `protobuf:"varint,8,opt,name=image_missing,json=imageMissing,proto3" json:"image_missing,omitempty"`
 	BackOff      *BackOff `protobuf:"bytes,9,opt,name=back_off,json=backOff,proto3" json:"back_off,omitempty"`
 	// Starts in a row that failed before the container ran.
 	StartFailures uint32                 `protobuf:"varint,10,opt,name=start_failures,json=startFailures,proto3" json:"start_failures,omitempty"`
 	StartFailedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=start_failed_at,json=startFailedAt,proto3" json:"start_failed_at,omitempty"`
-	// Why the last start failed; cleared by one that does not.
+	// Why the last start failed. Cleared by a successful one.
 	StartError *ContainerWaiting `protobuf:"bytes,12,opt,name=start_error,json=startError,proto3" json:"start_error,omitempty"`
-	// It is being stopped only to be started again with its new definition. True until another instance has been started.
+	// It is being stopped to be replaced (another image, an unknown state). True until another instance has started.
 	Replacing bool `protobuf:"varint,13,opt,name=replacing,proto3" json:"replacing,omitempty"`
-	// The instance whose postStart hook has ended well.
+	// The instance whose postStart hook has succeeded.
 	PostStartedId string `protobuf:"bytes,14,opt,name=post_started_id,json=postStartedId,proto3" json:"post_started_id,omitempty"`
-	// The instance whose preStop hook has ended, one way or the other.
+	// The instance whose preStop hook has ended, with or without success.
 	PreStoppedId string `protobuf:"bytes,15,opt,name=pre_stopped_id,json=preStoppedId,proto3" json:"pre_stopped_id,omitempty"`
-	// The newest instance is stopped, or was, because a liveness or startup probe or its postStart hook failed, or its start
-	// was lost: its exit code says nothing about its program.
+	// The newest instance is stopped, or was, because a liveness or startup probe or its postStart hook failed, or
+	// because its start was lost. Its exit code is not its program's.
 	StoppedAsUnhealthy bool             `protobuf:"varint,16,opt,name=stopped_as_unhealthy,json=stoppedAsUnhealthy,proto3" json:"stopped_as_unhealthy,omitempty"`
 	Probes             *ContainerProbes `protobuf:"bytes,17,opt,name=probes,proto3" json:"probes,omitempty"`
-	// How its instance ends that was last asked to run its preStop hook.
+	// The termination of the instance whose preStop hook was requested last.
 	Termination *ContainerTermination `protobuf:"bytes,18,opt,name=termination,proto3" json:"termination,omitempty"`
-	// What the newest instance was given last, where that is not what is allocated to it.
-	Applied *Resources `protobuf:"bytes,30,opt,name=applied,proto3" json:"applied,omitempty"`
-	// What the runtime showed after the newest instance was resized, or when it was found without a record of its start; unset: neither.
-	Reported *Resources `protobuf:"bytes,31,opt,name=reported,proto3" json:"reported,omitempty"`
-	// The instance that was made and whose start has not been asked for, or has no outcome yet.
-	Created *CreatedContainer `protobuf:"bytes,40,opt,name=created,proto3" json:"created,omitempty"`
-	// Instances with a lower attempt number were ended by AllContainersRestarting: the next one begins anew.
-	RestartedFrom uint32 `protobuf:"varint,41,opt,name=restarted_from,json=restartedFrom,proto3" json:"restarted_from,omitempty"`
-	// The restart count of an instance that was found not to have run; the next one has it again, and it does not go down.
-	ReportedRestarts uint32 `protobuf:"varint,42,opt,name=reported_restarts,json=reportedRestarts,proto3" json:"reported_restarts,omitempty"`
+	// Resources last applied to the newest instance. Unset: the allocated ones.
+	Applied *Resources `protobuf:"bytes,19,opt,name=applied,proto3" json:"applied,omitempty"`
+	// Resources that the runtime reported after a resize of the newest instance, or when the instance was found without
+	// a record of its start. Unset: neither.
+	Reported *Resources `protobuf:"bytes,20,opt,name=reported,proto3" json:"reported,omitempty"`
+	// The instance that is created and whose start is not requested, or has no outcome yet.
+	Created *CreatedContainer `protobuf:"bytes,21,opt,name=created,proto3" json:"created,omitempty"`
+	// Instances with a lower attempt number belong to the time before AllContainersRestarting.
+	RestartedFrom uint32 `protobuf:"varint,22,opt,name=restarted_from,json=restartedFrom,proto3" json:"restarted_from,omitempty"`
+	// Restart count of an instance that turned out not to have run. The next one has it again: the count never falls.
+	ReportedRestarts uint32 `protobuf:"varint,23,opt,name=reported_restarts,json=reportedRestarts,proto3" json:"reported_restarts,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2123,7 +2124,7 @@ func (x *ContainerRecord) GetReportedRestarts() uint32 {
 	return 0
 }
 
-// CreatedContainer is an instance that was made and not started.
+// CreatedContainer is an instance that is created and not started.
 type CreatedContainer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ContainerId   string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
@@ -2184,14 +2185,14 @@ func (x *CreatedContainer) GetSandboxId() string {
 	return ""
 }
 
-// ContainerTermination is the end of one instance, from the moment at which its preStop hook was asked for.
+// ContainerTermination is the termination of one instance, from the request of its preStop hook.
 type ContainerTermination struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	// Why, as in StopContainer.
 	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	// What hook and stop may take together, counted from since.
+	// Grace period of hook and stop together, counted from since.
 	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2255,13 +2256,13 @@ func (x *ContainerTermination) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-// ContainerProbes is what is known of the probes of one instance. Another instance begins with none.
+// ContainerProbes are the probe results of one instance. Another instance starts with none.
 type ContainerProbes struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ContainerId string                 `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
-	// As last told by ProbesSet.
+	// As last set by ProbesSet.
 	Kinds []ProbeKind `protobuf:"varint,2,rep,packed,name=kinds,proto3,enum=journalet.v1.ProbeKind" json:"kinds,omitempty"`
-	// Newest results; unset: none yet.
+	// The newest results. Unset: none yet.
 	Startup       *ProbeResult `protobuf:"bytes,3,opt,name=startup,proto3" json:"startup,omitempty"`
 	Liveness      *ProbeResult `protobuf:"bytes,4,opt,name=liveness,proto3" json:"liveness,omitempty"`
 	Readiness     *ProbeResult `protobuf:"bytes,5,opt,name=readiness,proto3" json:"readiness,omitempty"`
@@ -2477,7 +2478,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\awaiting\x18\x05 \x03(\v2+.journalet.v1.PodStatusChanged.WaitingEntryR\awaiting\x12\x14\n" +
 	"\x05ready\x18\x06 \x01(\rR\x05ready\x12\x1a\n" +
 	"\brestarts\x18\a \x01(\rR\brestarts\x12-\n" +
-	"\x12removed_conditions\x18\f \x03(\tR\x11removedConditions\x1aZ\n" +
+	"\x12removed_conditions\x18\b \x03(\tR\x11removedConditions\x1aZ\n" +
 	"\fWaitingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
 	"\x05value\x18\x02 \x01(\v2\x1e.journalet.v1.ContainerWaitingR\x05value:\x028\x01\"D\n" +
@@ -2516,7 +2517,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"guaranteed\x18\x05 \x01(\bR\n" +
 	"guaranteed\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\a \x01(\x04R\trequestId\"#\n" +
+	"request_id\x18\x06 \x01(\x04R\trequestId\"#\n" +
 	"\x0fResizeWithdrawn\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"!\n" +
 	"\rResizeStarted\x12\x10\n" +
@@ -2564,51 +2565,51 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
 	"holder_uid\x18\n" +
 	" \x01(\tR\tholderUid\x125\n" +
-	"\bobserved\x18\x10 \x01(\v2\x19.journalet.v1.PodObservedR\bobserved\x12F\n" +
+	"\bobserved\x18\v \x01(\v2\x19.journalet.v1.PodObservedR\bobserved\x12F\n" +
 	"\n" +
-	"containers\x18\x11 \x03(\v2&.journalet.v1.PodState.ContainersEntryR\n" +
+	"containers\x18\f \x03(\v2&.journalet.v1.PodState.ContainersEntryR\n" +
 	"containers\x127\n" +
-	"\x05calls\x18\x12 \x03(\v2!.journalet.v1.PodState.CallsEntryR\x05calls\x12\x1d\n" +
+	"\x05calls\x18\r \x03(\v2!.journalet.v1.PodState.CallsEntryR\x05calls\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x13 \x01(\tR\tsandboxId\x120\n" +
-	"\x14next_sandbox_attempt\x18\x14 \x01(\rR\x12nextSandboxAttempt\x12)\n" +
-	"\x10sandbox_failures\x18\x15 \x01(\rR\x0fsandboxFailures\x12F\n" +
-	"\x11sandbox_failed_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\x0fsandboxFailedAt\x12#\n" +
-	"\rvolumes_ready\x18\x17 \x01(\bR\fvolumesReady\x12'\n" +
-	"\x0fvolume_failures\x18\x18 \x01(\rR\x0evolumeFailures\x12D\n" +
-	"\x10volume_failed_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\x0evolumeFailedAt\x12'\n" +
-	"\x0fcleaned_volumes\x18\x1a \x01(\bR\x0ecleanedVolumes\x12\x1f\n" +
-	"\vcleaned_all\x18\x1b \x01(\bR\n" +
+	"sandbox_id\x18\x0e \x01(\tR\tsandboxId\x120\n" +
+	"\x14next_sandbox_attempt\x18\x0f \x01(\rR\x12nextSandboxAttempt\x12)\n" +
+	"\x10sandbox_failures\x18\x10 \x01(\rR\x0fsandboxFailures\x12F\n" +
+	"\x11sandbox_failed_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x0fsandboxFailedAt\x12#\n" +
+	"\rvolumes_ready\x18\x12 \x01(\bR\fvolumesReady\x12'\n" +
+	"\x0fvolume_failures\x18\x13 \x01(\rR\x0evolumeFailures\x12D\n" +
+	"\x10volume_failed_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x0evolumeFailedAt\x12'\n" +
+	"\x0fcleaned_volumes\x18\x15 \x01(\bR\x0ecleanedVolumes\x12\x1f\n" +
+	"\vcleaned_all\x18\x16 \x01(\bR\n" +
 	"cleanedAll\x12%\n" +
-	"\x0eclean_failures\x18\x1c \x01(\rR\rcleanFailures\x12B\n" +
-	"\x0fclean_failed_at\x18\x1d \x01(\v2\x1a.google.protobuf.TimestampR\rcleanFailedAt\x12!\n" +
-	"\fused_runtime\x18  \x01(\bR\vusedRuntime\x12H\n" +
-	"\x12sandbox_created_at\x18$ \x01(\v2\x1a.google.protobuf.TimestampR\x10sandboxCreatedAt\x12\x16\n" +
-	"\x06orphan\x18# \x01(\bR\x06orphan\x12,\n" +
-	"\x06timers\x18\x1e \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12,\n" +
-	"\x05phase\x18( \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\x12\x16\n" +
-	"\x06reason\x18) \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18* \x01(\tR\amessage\x12F\n" +
+	"\x0eclean_failures\x18\x17 \x01(\rR\rcleanFailures\x12B\n" +
+	"\x0fclean_failed_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\rcleanFailedAt\x12!\n" +
+	"\fused_runtime\x18\x19 \x01(\bR\vusedRuntime\x12H\n" +
+	"\x12sandbox_created_at\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\x10sandboxCreatedAt\x12\x16\n" +
+	"\x06orphan\x18\x1b \x01(\bR\x06orphan\x12,\n" +
+	"\x06timers\x18\x1c \x01(\v2\x14.journalet.v1.TimersR\x06timers\x12,\n" +
+	"\x05phase\x18\x1d \x01(\x0e2\x16.journalet.v1.PodPhaseR\x05phase\x12\x16\n" +
+	"\x06reason\x18\x1e \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x1f \x01(\tR\amessage\x12F\n" +
 	"\n" +
-	"conditions\x18+ \x03(\v2&.journalet.v1.PodState.ConditionsEntryR\n" +
+	"conditions\x18  \x03(\v2&.journalet.v1.PodState.ConditionsEntryR\n" +
 	"conditions\x12\x1a\n" +
-	"\brejected\x18, \x01(\bR\brejected\x12\x14\n" +
-	"\x05fails\x18. \x01(\bR\x05fails\x12\x1d\n" +
+	"\brejected\x18! \x01(\bR\brejected\x12\x14\n" +
+	"\x05fails\x18\" \x01(\bR\x05fails\x12\x1d\n" +
 	"\n" +
-	"past_grace\x18/ \x01(\bR\tpastGrace\x12+\n" +
-	"\x11stopped_sandboxes\x180 \x03(\tR\x10stoppedSandboxes\x12*\n" +
-	"\x11orphan_grace_over\x18< \x01(\bR\x0forphanGraceOver\x12B\n" +
-	"\x0forphan_found_at\x18= \x01(\v2\x1a.google.protobuf.TimestampR\rorphanFoundAt\x125\n" +
-	"\vreported_as\x18K \x01(\v2\x14.journalet.v1.PodRefR\n" +
+	"past_grace\x18# \x01(\bR\tpastGrace\x12+\n" +
+	"\x11stopped_sandboxes\x18$ \x03(\tR\x10stoppedSandboxes\x12*\n" +
+	"\x11orphan_grace_over\x18% \x01(\bR\x0forphanGraceOver\x12B\n" +
+	"\x0forphan_found_at\x18& \x01(\v2\x1a.google.protobuf.TimestampR\rorphanFoundAt\x125\n" +
+	"\vreported_as\x18' \x01(\v2\x14.journalet.v1.PodRefR\n" +
 	"reportedAs\x12\x1c\n" +
-	"\tpreempted\x18@ \x01(\bR\tpreempted\x129\n" +
-	"\rpreempted_for\x18J \x01(\v2\x14.journalet.v1.PodRefR\fpreemptedFor\x12 \n" +
-	"\vincarnation\x18N \x01(\x04R\vincarnation\x12'\n" +
-	"\x0freadiness_gates\x18A \x03(\tR\x0ereadinessGates\x12M\n" +
-	"\x0fgate_conditions\x18B \x03(\v2$.journalet.v1.ReadinessGateConditionR\x0egateConditions\x12a\n" +
-	"\x19all_containers_restarting\x18C \x01(\v2%.journalet.v1.AllContainersRestartingR\x17allContainersRestarting\x12)\n" +
-	"\x10allocated_digest\x18F \x01(\tR\x0fallocatedDigest\x12/\n" +
-	"\x06resize\x18G \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x1a\\\n" +
+	"\tpreempted\x18( \x01(\bR\tpreempted\x129\n" +
+	"\rpreempted_for\x18) \x01(\v2\x14.journalet.v1.PodRefR\fpreemptedFor\x12 \n" +
+	"\vincarnation\x18* \x01(\x04R\vincarnation\x12'\n" +
+	"\x0freadiness_gates\x18+ \x03(\tR\x0ereadinessGates\x12M\n" +
+	"\x0fgate_conditions\x18, \x03(\v2$.journalet.v1.ReadinessGateConditionR\x0egateConditions\x12a\n" +
+	"\x19all_containers_restarting\x18- \x01(\v2%.journalet.v1.AllContainersRestartingR\x17allContainersRestarting\x12)\n" +
+	"\x10allocated_digest\x18. \x01(\tR\x0fallocatedDigest\x12/\n" +
+	"\x06resize\x18/ \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -2649,11 +2650,11 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x14stopped_as_unhealthy\x18\x10 \x01(\bR\x12stoppedAsUnhealthy\x125\n" +
 	"\x06probes\x18\x11 \x01(\v2\x1d.journalet.v1.ContainerProbesR\x06probes\x12D\n" +
 	"\vtermination\x18\x12 \x01(\v2\".journalet.v1.ContainerTerminationR\vtermination\x121\n" +
-	"\aapplied\x18\x1e \x01(\v2\x17.journalet.v1.ResourcesR\aapplied\x123\n" +
-	"\breported\x18\x1f \x01(\v2\x17.journalet.v1.ResourcesR\breported\x128\n" +
-	"\acreated\x18( \x01(\v2\x1e.journalet.v1.CreatedContainerR\acreated\x12%\n" +
-	"\x0erestarted_from\x18) \x01(\rR\rrestartedFrom\x12+\n" +
-	"\x11reported_restarts\x18* \x01(\rR\x10reportedRestarts\"n\n" +
+	"\aapplied\x18\x13 \x01(\v2\x17.journalet.v1.ResourcesR\aapplied\x123\n" +
+	"\breported\x18\x14 \x01(\v2\x17.journalet.v1.ResourcesR\breported\x128\n" +
+	"\acreated\x18\x15 \x01(\v2\x1e.journalet.v1.CreatedContainerR\acreated\x12%\n" +
+	"\x0erestarted_from\x18\x16 \x01(\rR\rrestartedFrom\x12+\n" +
+	"\x11reported_restarts\x18\x17 \x01(\rR\x10reportedRestarts\"n\n" +
 	"\x10CreatedContainer\x12!\n" +
 	"\fcontainer_id\x18\x01 \x01(\tR\vcontainerId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1d\n" +

@@ -29,7 +29,7 @@ type ActorKind int32
 
 const (
 	ActorKind_ACTOR_KIND_UNSPECIFIED ActorKind = 0
-	// The agent itself: its starts and stops. No decider; every actor hears it.
+	// The agent itself: its starts and stops. It has no decider; every actor receives its start.
 	ActorKind_ACTOR_KIND_AGENT ActorKind = 1
 	// The supervisor over one source of pods. Id: the source's name ("file", "http").
 	ActorKind_ACTOR_KIND_SOURCE ActorKind = 2
@@ -145,16 +145,16 @@ func (x *Actor) GetId() string {
 	return ""
 }
 
-// Record is one entry of the journal: a fact learnt from outside, or one step of one actor.
+// Record is one entry of the journal: a fact learned from outside, or one step of one actor.
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The journal's own contiguous number, from 1.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The run of the agent that wrote it (see AgentStarted).
 	Epoch uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// When the fact was learnt, or the step was taken. The only clock that deciders know.
+	// When the fact was learned, or the step was taken. The only clock of deciders.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	// A fact: the actor that it is mainly about. A step: the actor that took it.
+	// Of a fact: the actor that it is about. Of a step: the actor that took it.
 	Actor *Actor `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// The first 16 bytes of SHA-256 over the record before this one as stored; empty in the first.
 	PreviousHash []byte `protobuf:"bytes,5,opt,name=previous_hash,json=previousHash,proto3" json:"previous_hash,omitempty"`
@@ -262,7 +262,7 @@ type isRecord_Body interface {
 }
 
 type Record_Fact struct {
-	// A fact: one thing learnt from outside.
+	// A fact: one thing learned from outside.
 	Fact *Event `protobuf:"bytes,6,opt,name=fact,proto3,oneof"`
 }
 
@@ -340,13 +340,13 @@ func (x *Step) GetDecisions() []*Event {
 	return nil
 }
 
-// Head is what is kept beside the stream, to notice a tail that was cut.
+// Head is kept beside the stream: it shows when the journal's tail was cut.
 type Head struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Seq   uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The hash of the record with that seq, as the next record's previous_hash will hold it.
 	Hash []byte `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
-	// Format of the journal; a reader refuses a higher one.
+	// Format of the journal. A reader refuses any other format.
 	Format uint32 `protobuf:"varint,3,opt,name=format,proto3" json:"format,omitempty"`
 	Epoch  uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// True after a clean stop: the journal ends exactly here.
@@ -486,7 +486,7 @@ func (x *Snapshot) GetState() []byte {
 // SnapshotIndex names a complete set of snapshots; it is stored last, so a set without one does not count.
 type SnapshotIndex struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Actors        uint32                 `protobuf:"varint,2,opt,name=actors,proto3" json:"actors,omitempty"`
+	Actors        uint32                 `protobuf:"varint,1,opt,name=actors,proto3" json:"actors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -560,7 +560,7 @@ const file_journalet_v1_record_proto_rawDesc = "" +
 	"\ahandled\x18\x02 \x01(\x04R\ahandled\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\fR\x05state\"'\n" +
 	"\rSnapshotIndex\x12\x16\n" +
-	"\x06actors\x18\x02 \x01(\rR\x06actors*\xab\x01\n" +
+	"\x06actors\x18\x01 \x01(\rR\x06actors*\xab\x01\n" +
 	"\tActorKind\x12\x1a\n" +
 	"\x16ACTOR_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ACTOR_KIND_AGENT\x10\x01\x12\x15\n" +

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: journalet/v1/runtime.proto
 
-// The container runtime: what is asked of it, in which order, and what it shows.
+// The container runtime: calls, their order, and what the runtime shows.
 
 package journaletv1
 
@@ -25,15 +25,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// StartPart divides the start of a container that must not run twice (ADR 015), so that the journal tells whether its start
-// can have begun.
+// StartPart divides the start of a container that must not run twice (ADR 015), so that the journal shows whether its
+// start can have begun.
 type StartPart int32
 
 const (
 	StartPart_START_PART_UNSPECIFIED StartPart = 0
-	// Makes the container; nothing of it runs.
+	// Creates the container. Nothing of it runs.
 	StartPart_START_PART_CREATE StartPart = 1
-	// Starts the container that was made. In doubt it is looked up and never made again.
+	// Starts the created container. In doubt the container is inspected and never started again.
 	StartPart_START_PART_START StartPart = 2
 )
 
@@ -78,7 +78,7 @@ func (StartPart) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{0}
 }
 
-// HookKind tells the lifecycle hooks of a container apart.
+// HookKind is the kind of a container's lifecycle hook.
 type HookKind int32
 
 const (
@@ -128,7 +128,7 @@ func (HookKind) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{1}
 }
 
-// CallError tells why a call failed.
+// CallError is why a call failed.
 type CallError int32
 
 const (
@@ -137,7 +137,7 @@ const (
 	CallError_CALL_ERROR_RUNTIME CallError = 1
 	// The image is not on the node.
 	CallError_CALL_ERROR_IMAGE_NOT_PRESENT CallError = 2
-	// The image's state cannot be told (kubelet: ImageInspectError).
+	// The image cannot be inspected (kubelet: ImageInspectError).
 	CallError_CALL_ERROR_IMAGE_INSPECT CallError = 3
 	// The image's name cannot be parsed (kubelet: InvalidImageName).
 	CallError_CALL_ERROR_INVALID_IMAGE_NAME CallError = 4
@@ -145,27 +145,27 @@ const (
 	CallError_CALL_ERROR_REGISTRY_UNAVAILABLE CallError = 5
 	// The image's signature was refused (kubelet: SignatureValidationFailed).
 	CallError_CALL_ERROR_SIGNATURE_VALIDATION CallError = 6
-	// The container's configuration cannot be made from the manifest (kubelet: CreateContainerConfigError).
+	// The container's configuration cannot be built from the manifest (kubelet: CreateContainerConfigError).
 	CallError_CALL_ERROR_CONFIG CallError = 7
 	// The container could not be created (kubelet: CreateContainerError).
 	CallError_CALL_ERROR_CREATE CallError = 8
 	// The created container could not be started (kubelet: RunContainerError).
 	CallError_CALL_ERROR_START CallError = 9
-	// A volume or a directory could not be made ready or taken down.
+	// A volume or a directory could not be set up or torn down.
 	CallError_CALL_ERROR_VOLUME CallError = 10
 	// The sandbox that the call needs is gone.
 	CallError_CALL_ERROR_SANDBOX_GONE CallError = 11
-	// The call was in doubt and a look at the world found that it had not taken place; of a hook: its container ended first;
-	// of START_PART_START: the container has not run and is gone.
+	// The call was in doubt, and it has not taken place. Of a hook: its container ended first. Of START_PART_START: the
+	// container has not run and is gone.
 	CallError_CALL_ERROR_NOT_DONE CallError = 12
-	// What the runtime answered makes no sense.
+	// The runtime's response is invalid.
 	CallError_CALL_ERROR_INVALID_RESPONSE CallError = 13
 	// A lifecycle hook failed or took too long.
 	CallError_CALL_ERROR_HOOK CallError = 14
-	// It was withdrawn and cut short under way; how far it came is not known.
+	// It was withdrawn and cancelled under way. How far it came is not known.
 	CallError_CALL_ERROR_WITHDRAWN CallError = 15
-	// Of START_PART_START: it was in doubt, and the runtime does not show that the container has not run.
-	CallError_CALL_ERROR_START_LOST CallError = 30
+	// Of START_PART_START: it was in doubt, and the runtime cannot show that the container has not run.
+	CallError_CALL_ERROR_START_LOST CallError = 16
 )
 
 // Enum value maps for CallError.
@@ -187,7 +187,7 @@ var (
 		13: "CALL_ERROR_INVALID_RESPONSE",
 		14: "CALL_ERROR_HOOK",
 		15: "CALL_ERROR_WITHDRAWN",
-		30: "CALL_ERROR_START_LOST",
+		16: "CALL_ERROR_START_LOST",
 	}
 	CallError_value = map[string]int32{
 		"CALL_ERROR_UNSPECIFIED":          0,
@@ -206,7 +206,7 @@ var (
 		"CALL_ERROR_INVALID_RESPONSE":     13,
 		"CALL_ERROR_HOOK":                 14,
 		"CALL_ERROR_WITHDRAWN":            15,
-		"CALL_ERROR_START_LOST":           30,
+		"CALL_ERROR_START_LOST":           16,
 	}
 )
 
@@ -237,7 +237,7 @@ func (CallError) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{2}
 }
 
-// SandboxState as CRI tells it.
+// SandboxState is the state that CRI reports of a sandbox.
 type SandboxState int32
 
 const (
@@ -287,7 +287,7 @@ func (SandboxState) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{3}
 }
 
-// ContainerState as CRI tells it.
+// ContainerState is the state that CRI reports of a container.
 type ContainerState int32
 
 const (
@@ -353,12 +353,11 @@ const (
 	Lane_LANE_START Lane = 1
 	// StopSandbox.
 	Lane_LANE_STOP Lane = 2
-	// StopContainer: most of its time is a grace period that is waited out.
+	// StopContainer: most of its time is spent waiting for the grace period.
 	Lane_LANE_GRACE Lane = 3
 	// PullImage.
 	Lane_LANE_PULL Lane = 4
-	// RunSandbox. It shares the bound of LANE_START and comes after it, so that pods which have begun
-	// get done first.
+	// RunSandbox. It shares the bound of LANE_START and comes after it, so that pods that have begun finish first.
 	Lane_LANE_SANDBOX Lane = 5
 	// RemoveSandbox, RemoveContainer, CleanPod. It shares the bound of LANE_STOP and comes after it: what is
 	// stopped frees its network, what is removed only disk.
@@ -423,9 +422,9 @@ type CallStage int32
 
 const (
 	CallStage_CALL_STAGE_UNSPECIFIED CallStage = 0
-	// It waits for its turn; left by CallDispatched or CallDropped.
+	// It waits for a free slot. Left by CallDispatched or CallDropped.
 	CallStage_CALL_STAGE_QUEUED CallStage = 1
-	// The driver has it; left by CallFinished.
+	// The driver performs it. Left by CallFinished.
 	CallStage_CALL_STAGE_DISPATCHED CallStage = 2
 )
 
@@ -470,8 +469,8 @@ func (CallStage) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
 }
 
-// CallRequested is an intent: one piece of work on the container runtime or in the pod's
-// directories. Its id is the id of the decision. It ends in one CallFinished or CallDropped.
+// CallRequested is an intent: one piece of work on the container runtime or in the pod's directories. Its id is the
+// id of the decision. It ends in exactly one CallFinished or CallDropped.
 type CallRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pod that the work is for; empty for an image pull.
@@ -682,7 +681,7 @@ type CallRequested_RunHook struct {
 }
 
 type CallRequested_UpdateContainer struct {
-	UpdateContainer *UpdateContainer `protobuf:"bytes,24,opt,name=update_container,json=updateContainer,proto3,oneof"`
+	UpdateContainer *UpdateContainer `protobuf:"bytes,12,opt,name=update_container,json=updateContainer,proto3,oneof"`
 }
 
 func (*CallRequested_RunSandbox) isCallRequested_Work() {}
@@ -707,7 +706,7 @@ func (*CallRequested_RunHook) isCallRequested_Work() {}
 
 func (*CallRequested_UpdateContainer) isCallRequested_Work() {}
 
-// Resources are CPU and memory of a container; 0: none is set.
+// Resources are CPU and memory of a container. 0 means that none is set.
 type Resources struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	CpuRequestMillis   int64                  `protobuf:"varint,1,opt,name=cpu_request_millis,json=cpuRequestMillis,proto3" json:"cpu_request_millis,omitempty"`
@@ -776,7 +775,7 @@ func (x *Resources) GetMemoryLimitBytes() int64 {
 	return 0
 }
 
-// RunSandbox makes a pod's sandbox. Discoverable: the sandbox carries the intent's id.
+// RunSandbox creates and starts a pod's sandbox. Discoverable: the sandbox carries the intent's id.
 type RunSandbox struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// CRI PodSandboxMetadata.attempt; the runtime refuses a second sandbox of one attempt.
@@ -784,8 +783,8 @@ type RunSandbox struct {
 	Digest  string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// A host-network sandbox does not wait for the runtime's network.
 	HostNetwork bool `protobuf:"varint,3,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
-	// The manifest whose CPU and memory the pod has; empty: that of digest.
-	AllocatedDigest string `protobuf:"bytes,8,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -848,7 +847,8 @@ func (x *RunSandbox) GetAllocatedDigest() string {
 	return ""
 }
 
-// StartContainer makes and starts one container, or one of the two. Discoverable: the container carries the intent's id.
+// StartContainer creates and starts one container, or does one of the two. Discoverable: the container carries the
+// intent's id.
 type StartContainer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Container string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
@@ -857,18 +857,19 @@ type StartContainer struct {
 	Digest    string   `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	SandboxId string   `protobuf:"bytes,4,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	PodIps    []string `protobuf:"bytes,5,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
-	// True when the image was pulled for this very start, so that a missing one is an error of the runtime.
+	// The image was pulled for this start, so a missing one is an error of the runtime.
 	PulledForStart bool `protobuf:"varint,6,opt,name=pulled_for_start,json=pulledForStart,proto3" json:"pulled_for_start,omitempty"`
-	// An init container: the pod's next start follows when it has ended or, if it is a sidecar, is up.
+	// It is an init container: the pod's next start follows when it is done or, as a sidecar, has started.
 	Init bool `protobuf:"varint,7,opt,name=init,proto3" json:"init,omitempty"`
-	// How much of the work this call does. Unset: all of it.
-	Part StartPart `protobuf:"varint,20,opt,name=part,proto3,enum=journalet.v1.StartPart" json:"part,omitempty"`
-	// Of START_PART_START: the container to start, which START_PART_CREATE made.
-	ContainerId string `protobuf:"bytes,21,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
-	// Of a call that does all of it: a start in doubt is made again even if the container is not to run twice by its policy.
-	AtLeastOnce bool `protobuf:"varint,22,opt,name=at_least_once,json=atLeastOnce,proto3" json:"at_least_once,omitempty"`
-	// The manifest whose CPU and memory the pod has; empty: that of digest.
-	AllocatedDigest string `protobuf:"bytes,12,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	// Which part of the start this call does. Unset: all of it.
+	Part StartPart `protobuf:"varint,8,opt,name=part,proto3,enum=journalet.v1.StartPart" json:"part,omitempty"`
+	// Of START_PART_START: the container to start, which START_PART_CREATE created.
+	ContainerId string `protobuf:"bytes,9,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
+	// Of a call that does both parts: a start in doubt is repeated even if the restart policy says that the container
+	// must not run twice.
+	AtLeastOnce bool `protobuf:"varint,10,opt,name=at_least_once,json=atLeastOnce,proto3" json:"at_least_once,omitempty"`
+	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	AllocatedDigest string `protobuf:"bytes,11,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -980,7 +981,7 @@ func (x *StartContainer) GetAllocatedDigest() string {
 	return ""
 }
 
-// MemoryLimit is the memory limit that a container is to have.
+// MemoryLimit is the desired memory limit of a container.
 type MemoryLimit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Container     string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
@@ -1041,20 +1042,21 @@ func (x *MemoryLimit) GetBytes() int64 {
 	return 0
 }
 
-// UpdateContainer gives a running container other resources. Idempotent.
+// UpdateContainer applies resources to a running container. Idempotent.
 type UpdateContainer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	ContainerId string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	Digest      string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The manifest whose CPU and memory the pod has; empty: that of digest.
+	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	// All that the container has from then on.
+	// All of the container's resources after the call.
 	Resources *Resources `protobuf:"bytes,5,opt,name=resources,proto3" json:"resources,omitempty"`
-	// The memory limits that are lower ones, of this container and of others that are still to be changed: if as much is in use
-	// of one, nothing is changed.
+	// Memory limits that fall, of this container and of others that follow. If one of them is in use to that amount,
+	// nothing is changed.
 	FallingLimits []*MemoryLimit `protobuf:"bytes,6,rep,name=falling_limits,json=fallingLimits,proto3" json:"falling_limits,omitempty"`
-	// The sandbox is told what the pod has as a whole, where the runtime takes it.
+	// The sandbox that gets the resources of the pod as a whole (CRI UpdatePodSandboxResources, where the runtime has
+	// it).
 	SandboxId     string `protobuf:"bytes,7,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1209,8 +1211,8 @@ func (x *StopContainer) GetReason() string {
 	return ""
 }
 
-// RunHook runs a lifecycle hook of a running container. At least once: after a crash it is run again, as the
-// Kubernetes API allows. It excludes no other call: a stop never waits for a hook.
+// RunHook runs a lifecycle hook of a running container. At least once: after a crash it runs again, as the Kubernetes
+// API allows. It excludes no other call: a stop never waits for a hook.
 type RunHook struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
@@ -1218,9 +1220,9 @@ type RunHook struct {
 	Kind        HookKind               `protobuf:"varint,3,opt,name=kind,proto3,enum=journalet.v1.HookKind" json:"kind,omitempty"`
 	// The manifest that holds the hook.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What it may take; unset: no bound but the container's own end.
+	// Longest time that it may take. Unset: until the container ends.
 	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The pod's address, for a hook by HTTP.
+	// The pod's addresses, for a hook by HTTP.
 	PodIps []string `protobuf:"bytes,6,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
 	// Of a preStop hook: why the container ends, as in StopContainer.
 	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1312,7 +1314,7 @@ type RemoveContainer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Container   string                 `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	ContainerId string                 `protobuf:"bytes,2,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
-	// How it ended goes on being told: ContainerRecord.last takes it up, which has none.
+	// The pod still reports how it ended: it becomes ContainerRecord.last.
 	KeepAsLast    bool `protobuf:"varint,3,opt,name=keep_as_last,json=keepAsLast,proto3" json:"keep_as_last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1504,7 +1506,7 @@ func (x *PullImage) GetImage() string {
 	return ""
 }
 
-// SetUpVolumes makes a pod's volumes ready to be mounted into containers. Idempotent.
+// SetUpVolumes sets up a pod's volumes for its containers. Idempotent.
 type SetUpVolumes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -1549,13 +1551,13 @@ func (x *SetUpVolumes) GetDigest() string {
 	return ""
 }
 
-// CleanPod takes down a pod's volumes and, if all is set, its directories and logs. Idempotent.
+// CleanPod tears down a pod's volumes and, if all is set, removes its directories and logs. Idempotent.
 type CleanPod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The namespace and name of the pod, for its log directory.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Directories, logs and links too: the pod is going away for good.
+	// Directories, logs and links too: the pod is removed for good.
 	All           bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1612,13 +1614,13 @@ func (x *CleanPod) GetAll() bool {
 	return false
 }
 
-// CallDispatched starts a call: the driver performs the work once this is stored.
+// CallDispatched starts a call. The driver performs the work once this is stored.
 type CallDispatched struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	IntentId string                 `protobuf:"bytes,1,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
-	// The call may have been made before a restart: look first.
+	// The call may have taken place before a restart: the driver inspects the runtime first.
 	InDoubt bool `protobuf:"varint,2,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`
-	// Of a call in doubt: how long ago it was dispatched first. A stop has that much less grace left.
+	// Of a call in doubt: the time since it was first dispatched. The grace period of a stop is shorter by that.
 	Elapsed       *durationpb.Duration `protobuf:"bytes,3,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1675,7 +1677,7 @@ func (x *CallDispatched) GetElapsed() *durationpb.Duration {
 	return nil
 }
 
-// CallWithdrawn takes an intent back if it has not been dispatched. A hook and a stop are cut short under way, too: they
+// CallWithdrawn cancels an intent that has not been dispatched. A hook and a stop are cancelled under way, too: they
 // mostly wait. Every other call that is under way ends with its outcome.
 type CallWithdrawn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1725,7 +1727,7 @@ func (x *CallWithdrawn) GetIntentId() string {
 type CallDropped struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	IntentId string                 `protobuf:"bytes,1,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
-	// The actor that asked, in the form kind/id.
+	// The actor that requested the call, as kind/id.
 	Requester     string `protobuf:"bytes,2,opt,name=requester,proto3" json:"requester,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1779,22 +1781,23 @@ func (x *CallDropped) GetRequester() string {
 type CallFinished struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	IntentId string                 `protobuf:"bytes,1,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
-	// The actor that asked, in the form kind/id.
+	// The actor that requested the call, as kind/id.
 	Requester string `protobuf:"bytes,2,opt,name=requester,proto3" json:"requester,omitempty"`
-	// Unspecified: done.
+	// Unspecified: the call succeeded.
 	Error   CallError `protobuf:"varint,3,opt,name=error,proto3,enum=journalet.v1.CallError" json:"error,omitempty"`
 	Message string    `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// The same call may succeed later without a change of the manifest.
 	Retryable bool `protobuf:"varint,5,opt,name=retryable,proto3" json:"retryable,omitempty"`
-	// What was learnt.
+	// What the call created or found.
 	SandboxId   string `protobuf:"bytes,6,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	ContainerId string `protobuf:"bytes,7,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	ImageRef    string `protobuf:"bytes,8,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	ImageBytes  int64  `protobuf:"varint,9,opt,name=image_bytes,json=imageBytes,proto3" json:"image_bytes,omitempty"`
-	// Of an UpdateContainer: what the runtime shows afterwards.
-	Reported *Resources `protobuf:"bytes,16,opt,name=reported,proto3" json:"reported,omitempty"`
-	// When it ended, as PodObserved.observed_at counts: an inspection with a later time began after it. Always set by the driver.
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// Of an UpdateContainer: the resources that the runtime shows afterwards.
+	Reported *Resources `protobuf:"bytes,10,opt,name=reported,proto3" json:"reported,omitempty"`
+	// When it ended, on the clock of PodObserved.observed_at (ADR 022): an inspection with a later time began after it.
+	// Always set.
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1906,7 +1909,7 @@ func (x *CallFinished) GetEndedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// RuntimeHealthChanged is the runtime's own word on its health, or the lack of one.
+// RuntimeHealthChanged is a change of the runtime's status, or that the runtime does not respond.
 type RuntimeHealthChanged struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	RuntimeReady   bool                   `protobuf:"varint,1,opt,name=runtime_ready,json=runtimeReady,proto3" json:"runtime_ready,omitempty"`
@@ -2089,9 +2092,9 @@ type ContainerObservation struct {
 	// The kubelet's container hash, in hex.
 	Hash     string `protobuf:"bytes,14,opt,name=hash,proto3" json:"hash,omitempty"`
 	IntentId string `protobuf:"bytes,15,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
-	// What the runtime shows of its CPU and memory; it shows no memory request. Only of one that runs and that nothing in the
-	// journal's run of this agent started: what it was given stands in a journal that is lost. PodState keeps it elsewhere.
-	Resources     *Resources `protobuf:"bytes,18,opt,name=resources,proto3" json:"resources,omitempty"`
+	// The CPU and memory that the runtime reports; it reports no memory request. Set only for a running container whose
+	// start is not in this journal: the journal with its resources was lost. PodState keeps it in ContainerRecord.
+	Resources     *Resources `protobuf:"bytes,16,opt,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2242,16 +2245,16 @@ func (x *ContainerObservation) GetResources() *Resources {
 type PodObserved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// When the request behind it began; an older observation never replaces a newer one. Within one run of the agent these times
-	// only go up: where the clock was set back, by a nanosecond from the one before.
+	// When the inspection began. An older observation never replaces a newer one. Within one run of the agent these
+	// times only grow: where the clock was set back, by a nanosecond each.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
 	// By attempt.
 	Sandboxes []*SandboxObservation `protobuf:"bytes,3,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
 	// By name, then attempt.
 	Containers []*ContainerObservation `protobuf:"bytes,4,rep,name=containers,proto3" json:"containers,omitempty"`
-	// What the labels of its objects call it. It never changes, and is told with the first look of a pod that no look was known of.
-	PodNamespace  string `protobuf:"bytes,6,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
-	PodName       string `protobuf:"bytes,7,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	// Namespace and name by the labels of its objects. Set only in the first observation of a pod.
+	PodNamespace  string `protobuf:"bytes,5,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	PodName       string `protobuf:"bytes,6,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2328,7 +2331,7 @@ func (x *PodObserved) GetPodName() string {
 	return ""
 }
 
-// Call is an intent in the runtime actor's books.
+// Call is an intent as the runtime actor keeps it.
 type Call struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	IntentId  string                 `protobuf:"bytes,1,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
@@ -2451,15 +2454,15 @@ type RuntimeState struct {
 	// Calls under way by lane.
 	Busy     map[int32]uint32 `protobuf:"bytes,4,rep,name=busy,proto3" json:"busy,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Arrivals uint64           `protobuf:"varint,5,opt,name=arrivals,proto3" json:"arrivals,omitempty"`
-	// As last told; nothing is ready before it is told.
+	// The last RuntimeHealthChanged. Unset: nothing is ready yet.
 	Health *RuntimeHealthChanged `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
 	// Calls under way by pod.
 	Pods map[string]*PodCalls `protobuf:"bytes,7,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By UID, the pods that are being started: from the dispatch of the sandbox until a container that is no init container runs.
+	// By UID: pods that are starting, from the dispatch of the sandbox until a main container runs.
 	StartingPods map[string]*StartingPod `protobuf:"bytes,8,rep,name=starting_pods,json=startingPods,proto3" json:"starting_pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Runs while a sandbox waits for such a pod that asks for nothing.
+	// Its timer runs while a sandbox waits for a starting pod that requests nothing.
 	Timers *Timers `protobuf:"bytes,9,opt,name=timers,proto3" json:"timers,omitempty"`
-	// Sandboxes wait for no other pod until none is queued: one that is being started waits for something that takes its time.
+	// Sandboxes do not wait for starting pods until none is queued: a starting pod waits for something slow (ADR 002).
 	IgnoreStartingPods bool `protobuf:"varint,10,opt,name=ignore_starting_pods,json=ignoreStartingPods,proto3" json:"ignore_starting_pods,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -2565,10 +2568,10 @@ func (x *RuntimeState) GetIgnoreStartingPods() bool {
 	return false
 }
 
-// Opening is a pod that is being started.
+// StartingPod is a pod that is being started.
 type StartingPod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// It has asked for nothing since the timer was set.
+	// It has requested nothing since the timer was set.
 	Idle          bool `protobuf:"varint,1,opt,name=idle,proto3" json:"idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2618,7 +2621,7 @@ type LaneLimits struct {
 	Stop  uint32                 `protobuf:"varint,2,opt,name=stop,proto3" json:"stop,omitempty"`
 	Pull  uint32                 `protobuf:"varint,3,opt,name=pull,proto3" json:"pull,omitempty"`
 	Grace uint32                 `protobuf:"varint,4,opt,name=grace,proto3" json:"grace,omitempty"`
-	// All calls take turns, one at a time (--cri-concurrency=1).
+	// All calls run one at a time (--cri-concurrency=1).
 	Serial        bool `protobuf:"varint,5,opt,name=serial,proto3" json:"serial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2818,7 +2821,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tclean_pod\x18\n" +
 	" \x01(\v2\x16.journalet.v1.CleanPodH\x00R\bcleanPod\x122\n" +
 	"\brun_hook\x18\v \x01(\v2\x15.journalet.v1.RunHookH\x00R\arunHook\x12J\n" +
-	"\x10update_container\x18\x18 \x01(\v2\x1d.journalet.v1.UpdateContainerH\x00R\x0fupdateContainerB\x06\n" +
+	"\x10update_container\x18\f \x01(\v2\x1d.journalet.v1.UpdateContainerH\x00R\x0fupdateContainerB\x06\n" +
 	"\x04work\"\xc3\x01\n" +
 	"\tResources\x12,\n" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
@@ -2830,7 +2833,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
-	"\x10allocated_digest\x18\b \x01(\tR\x0fallocatedDigest\"\xf5\x02\n" +
+	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\"\xf5\x02\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -2840,10 +2843,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\apod_ips\x18\x05 \x03(\tR\x06podIps\x12(\n" +
 	"\x10pulled_for_start\x18\x06 \x01(\bR\x0epulledForStart\x12\x12\n" +
 	"\x04init\x18\a \x01(\bR\x04init\x12+\n" +
-	"\x04part\x18\x14 \x01(\x0e2\x17.journalet.v1.StartPartR\x04part\x12!\n" +
-	"\fcontainer_id\x18\x15 \x01(\tR\vcontainerId\x12\"\n" +
-	"\rat_least_once\x18\x16 \x01(\bR\vatLeastOnce\x12)\n" +
-	"\x10allocated_digest\x18\f \x01(\tR\x0fallocatedDigest\"d\n" +
+	"\x04part\x18\b \x01(\x0e2\x17.journalet.v1.StartPartR\x04part\x12!\n" +
+	"\fcontainer_id\x18\t \x01(\tR\vcontainerId\x12\"\n" +
+	"\rat_least_once\x18\n" +
+	" \x01(\bR\vatLeastOnce\x12)\n" +
+	"\x10allocated_digest\x18\v \x01(\tR\x0fallocatedDigest\"d\n" +
 	"\vMemoryLimit\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
@@ -2910,8 +2914,9 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\timage_ref\x18\b \x01(\tR\bimageRef\x12\x1f\n" +
 	"\vimage_bytes\x18\t \x01(\x03R\n" +
 	"imageBytes\x123\n" +
-	"\breported\x18\x10 \x01(\v2\x17.journalet.v1.ResourcesR\breported\x125\n" +
-	"\bended_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xc6\x01\n" +
+	"\breported\x18\n" +
+	" \x01(\v2\x17.journalet.v1.ResourcesR\breported\x125\n" +
+	"\bended_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xc6\x01\n" +
 	"\x14RuntimeHealthChanged\x12#\n" +
 	"\rruntime_ready\x18\x01 \x01(\bR\fruntimeReady\x12#\n" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
@@ -2947,7 +2952,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\timage_ref\x18\r \x01(\tR\bimageRef\x12\x12\n" +
 	"\x04hash\x18\x0e \x01(\tR\x04hash\x12\x1b\n" +
 	"\tintent_id\x18\x0f \x01(\tR\bintentId\x125\n" +
-	"\tresources\x18\x12 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\"\xa0\x02\n" +
+	"\tresources\x18\x10 \x01(\v2\x17.journalet.v1.ResourcesR\tresources\"\xa0\x02\n" +
 	"\vPodObserved\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12;\n" +
 	"\vobserved_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -2956,8 +2961,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
 	"containers\x18\x04 \x03(\v2\".journalet.v1.ContainerObservationR\n" +
 	"containers\x12#\n" +
-	"\rpod_namespace\x18\x06 \x01(\tR\fpodNamespace\x12\x19\n" +
-	"\bpod_name\x18\a \x01(\tR\apodName\"\xe3\x02\n" +
+	"\rpod_namespace\x18\x05 \x01(\tR\fpodNamespace\x12\x19\n" +
+	"\bpod_name\x18\x06 \x01(\tR\apodName\"\xe3\x02\n" +
 	"\x04Call\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
 	"\trequester\x18\x02 \x01(\tR\trequester\x125\n" +
@@ -3043,7 +3048,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x1bCALL_ERROR_INVALID_RESPONSE\x10\r\x12\x13\n" +
 	"\x0fCALL_ERROR_HOOK\x10\x0e\x12\x18\n" +
 	"\x14CALL_ERROR_WITHDRAWN\x10\x0f\x12\x19\n" +
-	"\x15CALL_ERROR_START_LOST\x10\x1e*c\n" +
+	"\x15CALL_ERROR_START_LOST\x10\x10*c\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SANDBOX_STATE_READY\x10\x01\x12\x1b\n" +

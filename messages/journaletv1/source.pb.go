@@ -24,14 +24,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PodOperation is what a source wants of a pod.
+// PodOperation is what a source wants done with a pod (kubelet: PodOperation).
 type PodOperation int32
 
 const (
 	PodOperation_POD_OPERATION_UNSPECIFIED PodOperation = 0
 	// Run this pod.
 	PodOperation_POD_OPERATION_ADD PodOperation = 1
-	// The same UID with another manifest: an update, or another incarnation of the pod (ADR 024).
+	// The same UID has another manifest: an update, or another incarnation of the pod (ADR 024).
 	PodOperation_POD_OPERATION_UPDATE PodOperation = 2
 	// Stop it and leave nothing behind.
 	PodOperation_POD_OPERATION_REMOVE PodOperation = 3
@@ -80,22 +80,22 @@ func (PodOperation) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_source_proto_rawDescGZIP(), []int{0}
 }
 
-// SourcePodStage is what a source has told of a pod.
+// SourcePodStage is where a pod stands with its source.
 type SourcePodStage int32
 
 const (
 	SourcePodStage_SOURCE_POD_STAGE_UNSPECIFIED SourcePodStage = 0
-	// Nothing yet. Left by ADD.
+	// Nothing has been sent to its actor. Left by ADD.
 	SourcePodStage_SOURCE_POD_STAGE_NEW SourcePodStage = 1
-	// Its actor was told to run it. Left by REMOVE, or by a PodFinished that nobody asked for.
+	// ADD was sent. Left by REMOVE, or by a PodFinished without one (another incarnation follows).
 	SourcePodStage_SOURCE_POD_STAGE_ADDED SourcePodStage = 2
-	// Its actor was told to remove it. Left by its PodFinished.
+	// REMOVE was sent. Left by PodFinished.
 	SourcePodStage_SOURCE_POD_STAGE_REMOVING SourcePodStage = 3
-	// It has finished. Left by PodForgotten, or by ADD if it is wanted again.
+	// It has finished. Left by PodForgotten, or by ADD if the source names it again.
 	SourcePodStage_SOURCE_POD_STAGE_FINISHED SourcePodStage = 4
-	// The node was asked for its UID. Left by UidGranted, or by UidWithdrawn.
+	// Its UID is requested of the node. Left by UidGranted or UidWithdrawn.
 	SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID SourcePodStage = 5
-	// Its UID is this source's. Left by ADD.
+	// Its UID is granted to this source. Left by ADD.
 	SourcePodStage_SOURCE_POD_STAGE_UID_GRANTED SourcePodStage = 6
 )
 
@@ -148,7 +148,7 @@ func (SourcePodStage) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_source_proto_rawDescGZIP(), []int{1}
 }
 
-// PodRef names a pod and the manifest to carry out.
+// PodRef names a pod and its manifest.
 type PodRef struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -156,7 +156,7 @@ type PodRef struct {
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// "sha256:<hex>" over the canonical manifest, defaults applied.
 	Digest string `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
-	// What the manifest's author says in metadata.creationTimestamp; unset: nothing. Older pods are added first.
+	// metadata.creationTimestamp of the manifest, if set. Older pods are added first.
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -297,15 +297,15 @@ func (x *ManifestProblem) GetMessage() string {
 	return ""
 }
 
-// ManifestFile is what one file holds.
+// ManifestFile is the content of one file.
 type ManifestFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Relative to the source's folder, or the base name of its only file; of a URL its scheme, host and path.
+	// Relative to the source's directory, or the base name of its only file. Of a URL: scheme, host and path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Empty when the file is gone or nothing in it can be used.
+	// Empty when the file is gone or holds no usable pod.
 	Pods     []*PodRef          `protobuf:"bytes,2,rep,name=pods,proto3" json:"pods,omitempty"`
 	Problems []*ManifestProblem `protobuf:"bytes,3,rep,name=problems,proto3" json:"problems,omitempty"`
-	// The file could not be read or parsed as a whole: what it held before goes on.
+	// The file could not be read or parsed: the pods that it named before stay.
 	Unreadable    bool `protobuf:"varint,4,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -369,13 +369,13 @@ func (x *ManifestFile) GetUnreadable() bool {
 	return false
 }
 
-// ManifestsRead is the fact of what changed in a source since its last reading.
+// ManifestsRead is what changed in a source since it was last read.
 type ManifestsRead struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// Only files that differ from the last reading, by path. A file without pods and problems is gone.
+	// Only files that changed, by path. A file without pods and problems is gone.
 	Changed []*ManifestFile `protobuf:"bytes,2,rep,name=changed,proto3" json:"changed,omitempty"`
-	// A whole reading has been made: what is not there now is not wanted.
+	// The source has been read completely: a pod that is missing now is not desired.
 	Synced        bool `protobuf:"varint,3,opt,name=synced,proto3" json:"synced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -432,7 +432,7 @@ func (x *ManifestsRead) GetSynced() bool {
 	return false
 }
 
-// PodUpdated is a source's word to a pod's actor.
+// PodUpdated sends a pod, its new manifest or its removal to the pod's actor.
 type PodUpdated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Operation     PodOperation           `protobuf:"varint,1,opt,name=operation,proto3,enum=journalet.v1.PodOperation" json:"operation,omitempty"`
@@ -493,7 +493,7 @@ func (x *PodUpdated) GetSource() string {
 	return ""
 }
 
-// ManifestIgnored tells that a pod of a source is not run, and why.
+// ManifestIgnored reports that a pod of a source is not run, and why.
 type ManifestIgnored struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -563,13 +563,13 @@ func (x *ManifestIgnored) GetMessage() string {
 	return ""
 }
 
-// UidRequested asks the node for a UID before a pod of it is added. It is asked only where several sources are, or were,
-// configured: the node gives each UID to one source at a time, first come first served.
+// UidRequested asks the node for a UID before its pod is added. Sources do so only if several are, or were,
+// configured: the node grants each UID to one source at a time, first come first served (ADR 013).
 type UidRequested struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// Grows with each question of a source; an answer to another question than the last is stale.
+	// Grows with each request of a source. An answer to another request than the last is stale.
 	RequestId     uint64 `protobuf:"varint,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -626,7 +626,8 @@ func (x *UidRequested) GetRequestId() uint64 {
 	return 0
 }
 
-// UidWithdrawn takes a question back, or gives back a UID that was granted. With number 0 it is one that nobody had to ask for.
+// UidWithdrawn withdraws a request, or returns a granted UID. With request_id 0 it returns a UID that was never
+// requested.
 type UidWithdrawn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -687,7 +688,8 @@ func (x *UidWithdrawn) GetRequestId() uint64 {
 	return 0
 }
 
-// SourceSynced reports to the node that a source has been read completely, for the first time since it is configured.
+// SourceSynced reports to the node that a source has been read completely, for the first time since it was
+// configured.
 type SourceSynced struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -732,7 +734,7 @@ func (x *SourceSynced) GetSource() string {
 	return ""
 }
 
-// PodForgotten ends a pod's actor: its pod has finished and its source no longer wants it.
+// PodForgotten ends a pod's actor: the pod has finished and its source no longer names it.
 type PodForgotten struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -793,16 +795,16 @@ type SourceState struct {
 	Files map[string]*ManifestFile `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// By UID.
 	Pods map[string]*SourcePod `protobuf:"bytes,3,rep,name=pods,proto3" json:"pods,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// By "path uid": pods that an earlier file keeps from running.
+	// By "path uid": pods that do not run because an earlier file has their name or UID.
 	Ignored map[string]*IgnoredManifest `protobuf:"bytes,4,rep,name=ignored,proto3" json:"ignored,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A complete read has been recorded.
 	Synced bool `protobuf:"varint,5,opt,name=synced,proto3" json:"synced,omitempty"`
 	// SourceSynced has been emitted.
 	SyncedReported bool `protobuf:"varint,6,opt,name=synced_reported,json=syncedReported,proto3" json:"synced_reported,omitempty"`
-	// In some run other sources were configured beside this one: UIDs are asked for.
-	SeveralSources bool `protobuf:"varint,8,opt,name=several_sources,json=severalSources,proto3" json:"several_sources,omitempty"`
-	// Number of the last UidRequested.
-	LastUidRequest uint64 `protobuf:"varint,9,opt,name=last_uid_request,json=lastUidRequest,proto3" json:"last_uid_request,omitempty"`
+	// Other sources are, or were, configured beside this one: UIDs are requested.
+	SeveralSources bool `protobuf:"varint,7,opt,name=several_sources,json=severalSources,proto3" json:"several_sources,omitempty"`
+	// request_id of the last UidRequested.
+	LastUidRequest uint64 `protobuf:"varint,8,opt,name=last_uid_request,json=lastUidRequest,proto3" json:"last_uid_request,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -897,7 +899,7 @@ func (x *SourceState) GetLastUidRequest() uint64 {
 type IgnoredManifest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Ignored *ManifestIgnored       `protobuf:"bytes,1,opt,name=ignored,proto3" json:"ignored,omitempty"`
-	// ManifestIgnored has been told.
+	// ManifestIgnored has been emitted.
 	Reported      bool `protobuf:"varint,2,opt,name=reported,proto3" json:"reported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -950,14 +952,14 @@ func (x *IgnoredManifest) GetReported() bool {
 // SourcePod is one pod of a source.
 type SourcePod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As the source wants it now, or wanted it last.
+	// As the source names it now, or named it last.
 	Pod     *PodRef        `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
 	Path    string         `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Stage   SourcePodStage `protobuf:"varint,3,opt,name=stage,proto3,enum=journalet.v1.SourcePodStage" json:"stage,omitempty"`
 	Desired bool           `protobuf:"varint,4,opt,name=desired,proto3" json:"desired,omitempty"`
-	// The digest last told to its actor.
+	// The digest that was last sent to its actor.
 	SentDigest string `protobuf:"bytes,5,opt,name=sent_digest,json=sentDigest,proto3" json:"sent_digest,omitempty"`
-	// Number of its UidRequested, 0 for none.
+	// request_id of its UidRequested, 0 for none.
 	UidRequest    uint64 `protobuf:"varint,6,opt,name=uid_request,json=uidRequest,proto3" json:"uid_request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1095,8 +1097,8 @@ const file_journalet_v1_source_proto_rawDesc = "" +
 	"\aignored\x18\x04 \x03(\v2&.journalet.v1.SourceState.IgnoredEntryR\aignored\x12\x16\n" +
 	"\x06synced\x18\x05 \x01(\bR\x06synced\x12'\n" +
 	"\x0fsynced_reported\x18\x06 \x01(\bR\x0esyncedReported\x12'\n" +
-	"\x0fseveral_sources\x18\b \x01(\bR\x0eseveralSources\x12(\n" +
-	"\x10last_uid_request\x18\t \x01(\x04R\x0elastUidRequest\x1aT\n" +
+	"\x0fseveral_sources\x18\a \x01(\bR\x0eseveralSources\x12(\n" +
+	"\x10last_uid_request\x18\b \x01(\x04R\x0elastUidRequest\x1aT\n" +
 	"\n" +
 	"FilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
