@@ -17,8 +17,8 @@ import (
 // mostCPURequestMillis is the most that a cgroup's CPU shares stand for (kernel: 262144 shares, 1024 a CPU).
 const mostCPURequestMillis = 256_000
 
-// takeShown takes the runtime's word on CPU and memory out of an observation: state keeps it elsewhere, and an older version
-// refuses states with a field that it does not know.
+// takeShown takes CPU and memory as the runtime reports them out of an observation: the state keeps them in
+// ContainerRecord.reported, and only until the pod is admitted.
 func takeShown(o *journaletv1.PodObserved) (*journaletv1.PodObserved, map[string]*journaletv1.Resources) {
 	var shown map[string]*journaletv1.Resources
 	for i, c := range o.GetContainers() {
