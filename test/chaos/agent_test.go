@@ -13,18 +13,17 @@ import (
 )
 
 const (
-	// settle bounds the way back of all pods on a machine that others use as well.
+	// settle bounds the recovery of all pods on a machine that runs other tests as well.
 	settle = 3 * time.Minute
-	// configuration keeps pods that were made to crash often from waiting for minutes.
+	// configuration bounds the back-off of pods that crash often.
 	configuration = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
 		"crashLoopBackOff: {maxContainerRestartPeriod: 2s}\n"
 )
 
-// agent is an agent whose pods are held to their manifests.
+// agent is an agent whose pods are compared with their manifests.
 type agent struct{ *node.Agent }
 
-// newAgent prepares an agent with more lines of configuration. At the end of a test that went well its pods must go
-// through it.
+// newAgent prepares an agent with more lines of configuration.
 func newAgent(t *testing.T, settings ...string) *agent {
 	t.Helper()
 	a := &agent{setup.NewAgent(t, settle, nil)}
@@ -36,7 +35,7 @@ func newAgent(t *testing.T, settings ...string) *agent {
 	return a
 }
 
-// logged is the agent's log so far, over all its runs.
+// logged returns the agent's log of all its runs.
 func (a *agent) logged() string {
 	text, _ := a.Log.Text()
 	return text

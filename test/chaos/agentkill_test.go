@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// earlyKill is within an agent's start, lateKill well behind it.
+	// earlyKill comes during an agent's start, lateKill well after it.
 	earlyKill = 250 * time.Millisecond
 	lateKill  = 1800 * time.Millisecond
-	// startingPods is how many start at once while the agent is killed; their containers' starts take startSpan or so.
+	// startingPods counts the pods that start at once while the agent is killed. Their containers' starts take about
+	// startSpan.
 	startingPods = 20
 	startSpan    = 2 * time.Second
 )
@@ -29,7 +30,7 @@ func TestAgentKilledAtRandomMomentsWhilePodsChurn(t *testing.T) {
 	c.fill()
 	n := roundsOr(length{15, 200})
 	for range n {
-		// Mostly while it works, now and then while it starts.
+		// One kill of four comes during the agent's start.
 		span := lateKill
 		if r.IntN(4) == 0 {
 			span = earlyKill
@@ -43,7 +44,7 @@ func TestAgentKilledAtRandomMomentsWhilePodsChurn(t *testing.T) {
 	a.recovered(c.wanted, before)
 }
 
-// A start of a container is the call that a kill may leave half done: the runtime gives it up when its caller goes away.
+// A kill may leave the start of a container half done: the runtime cancels it when its caller goes away.
 func TestAgentKilledWhileContainersStart(t *testing.T) {
 	r := choices(t)
 	a := newAgent(t)
@@ -69,7 +70,7 @@ func TestAgentKilledWhileContainersStart(t *testing.T) {
 	a.recovered(c.wanted, before)
 }
 
-// starts tells why no start of a container can be under way: none was made that has not run.
+// starts returns an error while no container is created and not started.
 func (a *agent) starts() error {
 	_, containers, err := a.OnRuntime()
 	if err != nil {

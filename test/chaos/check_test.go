@@ -19,7 +19,7 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// holds tells what is not yet as the manifests want it, on the agent's and on the runtime's side.
+// holds compares the manifests with the agent's report and with the runtime, and returns every difference.
 func (a *agent) holds(wanted map[string]want) error {
 	pods, err := a.Pods()
 	if err != nil {
@@ -30,7 +30,7 @@ func (a *agent) holds(wanted map[string]want) error {
 	for _, p := range pods {
 		w, ok := wanted[a.ShortName(p.Name)]
 		if !ok {
-			wrong = append(wrong, fmt.Errorf("%s is still known (%s)", p.Name, p.UID))
+			wrong = append(wrong, fmt.Errorf("%s is still reported (%s)", p.Name, p.UID))
 			continue
 		}
 		if err := w.fits(&p); err != nil {
@@ -39,7 +39,7 @@ func (a *agent) holds(wanted map[string]want) error {
 		uids[string(p.UID)], lost[string(p.UID)] = w, w.mayBeLost(&p)
 	}
 	if len(pods) != len(wanted) {
-		wrong = append(wrong, fmt.Errorf("%d pods are known, want %d", len(pods), len(wanted)))
+		wrong = append(wrong, fmt.Errorf("%d pods are reported, want %d", len(pods), len(wanted)))
 	}
 	sandboxes, containers, err := a.OnRuntime()
 	if err != nil {
@@ -49,10 +49,10 @@ func (a *agent) holds(wanted map[string]want) error {
 	wrong = append(wrong, containersFit(uids, containers)...)
 	wrong = append(wrong, a.countsFit(pods, containers)...)
 	wrong = append(wrong, a.runsFit(uids, lost)...)
-	return errors.Join(append(wrong, a.foldersFit(uids))...)
+	return errors.Join(append(wrong, a.directoriesFit(uids))...)
 }
 
-// holdsAtLeast tells which of these pods are not as wanted, whatever becomes of the others.
+// holdsAtLeast compares these manifests with the agent's report, and ignores other pods.
 func (a *agent) holdsAtLeast(wanted map[string]want) error {
 	pods, err := a.Pods()
 	if err != nil {
@@ -72,12 +72,12 @@ func (a *agent) holdsAtLeast(wanted map[string]want) error {
 		}
 	}
 	for name := range left {
-		wrong = append(wrong, fmt.Errorf("%s is not known", name))
+		wrong = append(wrong, fmt.Errorf("%s is not reported", name))
 	}
 	return errors.Join(wrong...)
 }
 
-// namesOf is all by which calls may mention a pod: its name, its UID, and the ids of what runs for it.
+// namesOf returns what calls may name a pod by: its name, its UID, and the ids of its sandboxes and containers.
 func (a *agent) namesOf(name string) []string {
 	a.T.Helper()
 	sandboxes, containers, err := a.OnRuntime()
@@ -99,8 +99,8 @@ func (a *agent) namesOf(name string) []string {
 	return names
 }
 
-// sandboxesFit tells which sandboxes belong to no pod, and which pods have too many or none. An older one stays only with
-// a dead container in it that is still told of.
+// sandboxesFit returns sandboxes without a pod, and pods with too many sandboxes or none. An older sandbox may stay
+// only as long as it has a dead container that the status still reports.
 func sandboxesFit(uids map[string]want, sandboxes []*cri.PodSandbox, containers []*cri.Container) []error {
 	var wrong []error
 	holds, alive, all := map[string]bool{}, map[string]int{}, map[string]int{}
@@ -113,7 +113,8 @@ func sandboxesFit(uids map[string]want, sandboxes []*cri.PodSandbox, containers 
 			all[uid]++
 		}
 		if _, ok := uids[uid]; !ok {
-			wrong = append(wrong, fmt.Errorf("sandbox %.12s of %s (%s) is left over, %s", s.GetId(), s.GetLabels()[node.PodNameLabel], uid, s.GetState()))
+			wrong = append(wrong, fmt.Errorf("sandbox %.12s of %s (%s) is left over, %s",
+				s.GetId(), s.GetLabels()[node.PodNameLabel], uid, s.GetState()))
 		}
 		if s.GetState() == cri.PodSandboxState_SANDBOX_READY {
 			alive[uid]++
@@ -124,13 +125,14 @@ func sandboxesFit(uids map[string]want, sandboxes []*cri.PodSandbox, containers 
 			wrong = append(wrong, fmt.Errorf("%d sandboxes of %s (%s) are ready, want %d", n, w.kind, uid, w.sandboxes()))
 		}
 		if all[uid] > 1 {
-			wrong = append(wrong, fmt.Errorf("%d sandboxes of %s (%s) are there that are ready or empty, want one at most", all[uid], w.kind, uid))
+			wrong = append(wrong, fmt.Errorf("%d sandboxes of %s (%s) are ready or empty, want one at most",
+				all[uid], w.kind, uid))
 		}
 	}
 	return wrong
 }
 
-// containersFit tells which containers belong to no pod, run twice, or ended although nobody ended them.
+// containersFit returns containers without a pod, doubled ones, and those that ended though no test stopped them.
 func containersFit(uids map[string]want, containers []*cri.Container) []error {
 	var wrong []error
 	alive, dead := map[string]int{}, map[string]int{}
@@ -138,7 +140,8 @@ func containersFit(uids map[string]want, containers []*cri.Container) []error {
 		uid := c.GetLabels()[node.PodUIDLabel]
 		w, ok := uids[uid]
 		if !ok {
-			wrong = append(wrong, fmt.Errorf("container %.12s of %s (%s) is left over, %s", c.GetId(), c.GetLabels()[node.PodNameLabel], uid, c.GetState()))
+			wrong = append(wrong, fmt.Errorf("container %.12s of %s (%s) is left over, %s",
+				c.GetId(), c.GetLabels()[node.PodNameLabel], uid, c.GetState()))
 			continue
 		}
 		if c.GetState() == cri.ContainerState_CONTAINER_RUNNING {
@@ -146,11 +149,12 @@ func containersFit(uids map[string]want, containers []*cri.Container) []error {
 			continue
 		}
 		if dead[uid]++; dead[uid] > 1 {
-			wrong = append(wrong, fmt.Errorf("%d dead containers of %s (%s) are there, want the newest alone", dead[uid], w.kind, uid))
+			wrong = append(wrong, fmt.Errorf("%s (%s) has %d dead containers, want only the newest",
+				w.kind, uid, dead[uid]))
 		}
 		if w.kind == idles && !w.crashed {
 			if s, err := setup.Runtime.Container(c.GetId()); err == nil && s.GetStartedAt() != 0 {
-				wrong = append(wrong, fmt.Errorf("container %.12s of %s ran and was replaced, its pod is as it was: %s, %d, %s %s",
+				wrong = append(wrong, fmt.Errorf("container %.12s of the unchanged pod %s was replaced: %s, %d, %s %s",
 					c.GetId(), c.GetLabels()[node.PodNameLabel], s.GetState(), s.GetExitCode(), s.GetReason(), s.GetMessage()))
 			}
 		}
@@ -164,7 +168,7 @@ func containersFit(uids map[string]want, containers []*cri.Container) []error {
 	return wrong
 }
 
-// countsFit tells of which pods another count of restarts is reported than the running container was given.
+// countsFit returns pods whose restart count differs from the attempt number of their running container.
 func (a *agent) countsFit(pods []corev1.Pod, containers []*cri.Container) []error {
 	var wrong []error
 	reported := map[string]int32{}
@@ -175,15 +179,17 @@ func (a *agent) countsFit(pods []corev1.Pod, containers []*cri.Container) []erro
 	}
 	for _, c := range containers {
 		n, ok := reported[c.GetLabels()[node.PodUIDLabel]]
-		if is := int32(c.GetMetadata().GetAttempt()); ok && c.GetState() == cri.ContainerState_CONTAINER_RUNNING && is != n {
-			wrong = append(wrong, fmt.Errorf("%s reports %d restarts, and the container that runs is number %d", c.GetLabels()[node.PodNameLabel], n, is))
+		is := int32(c.GetMetadata().GetAttempt())
+		if ok && c.GetState() == cri.ContainerState_CONTAINER_RUNNING && is != n {
+			wrong = append(wrong, fmt.Errorf("%s reports %d restarts, but its running container is attempt %d",
+				c.GetLabels()[node.PodNameLabel], n, is))
 		}
 	}
 	return wrong
 }
 
-// runsFit tells whose containers ran oftener than they may have, or not yet, in whatever container or sandbox that was. One
-// that was lost may not have run.
+// runsFit returns pods that did not run exactly once, over all their containers and sandboxes. A lost one may not have
+// run.
 func (a *agent) runsFit(uids map[string]want, lost map[string]bool) []error {
 	var wrong []error
 	for uid, w := range uids {
@@ -192,7 +198,7 @@ func (a *agent) runsFit(uids map[string]want, lost map[string]bool) []error {
 		}
 		files := []string{filepath.Join(a.Root, "pods", uid, runsFile)}
 		if w.sandboxes() == 0 {
-			files, _ = filepath.Glob(filepath.Join(a.PodLogs, "*_"+uid, "main", "*.log")) // the pattern is right
+			files, _ = filepath.Glob(filepath.Join(a.PodLogs, "*_"+uid, "main", "*.log")) // the pattern is valid
 		}
 		n := 0
 		var err error
@@ -207,8 +213,8 @@ func (a *agent) runsFit(uids map[string]want, lost map[string]bool) []error {
 	return wrong
 }
 
-// foldersFit tells which pods' folders and logs are left over.
-func (a *agent) foldersFit(uids map[string]want) error {
+// directoriesFit returns directories and logs without a pod.
+func (a *agent) directoriesFit(uids map[string]want) error {
 	var wrong []error
 	for _, dir := range []string{filepath.Join(a.Root, "pods"), a.PodLogs} {
 		left, err := os.ReadDir(dir)
@@ -216,7 +222,7 @@ func (a *agent) foldersFit(uids map[string]want) error {
 			wrong = append(wrong, err)
 		}
 		for _, d := range left {
-			// namespace_name_uid, or the uid alone
+			// namespace_name_uid, or uid
 			uid := d.Name()[strings.LastIndex(d.Name(), "_")+1:]
 			if _, ok := uids[uid]; !ok {
 				wrong = append(wrong, fmt.Errorf("%s is left over", filepath.Join(dir, d.Name())))
@@ -226,7 +232,7 @@ func (a *agent) foldersFit(uids map[string]want) error {
 	return errors.Join(wrong...)
 }
 
-// stable is what must never change of pods whose manifests don't: sandboxes, containers and restart counts.
+// stable describes what must not change of pods with unchanged manifests: sandboxes, containers and restart counts.
 func (a *agent) stable() map[string]string {
 	a.T.Helper()
 	sandboxes, containers, err := a.OnRuntime()
@@ -247,19 +253,20 @@ func (a *agent) stable() map[string]string {
 		if err != nil {
 			a.T.Fatal(err)
 		}
-		out[c.GetId()] = fmt.Sprintf("container of %s, attempt %d, %s, started %d", c.GetLabels()[node.PodNameLabel], c.GetMetadata().GetAttempt(), s.GetState(), s.GetStartedAt())
+		out[c.GetId()] = fmt.Sprintf("container of %s, attempt %d, %s, started %d",
+			c.GetLabels()[node.PodNameLabel], c.GetMetadata().GetAttempt(), s.GetState(), s.GetStartedAt())
 	}
 	return out
 }
 
-// recovered waits until all is as the manifests want, and says what the chaos cost that it must not.
+// recovered waits until all pods match their manifests, and checks that no unchanged pod was touched.
 func (a *agent) recovered(wanted map[string]want, before map[string]string) {
 	a.T.Helper()
 	begun := time.Now()
-	node.Eventually(a.T, settle, "every pod as its manifest wants it", func() error { return a.holds(wanted) })
-	a.T.Logf("all %d pods were as wanted after %s", len(wanted), time.Since(begun).Round(time.Millisecond))
+	node.Eventually(a.T, settle, "every pod to match its manifest", func() error { return a.holds(wanted) })
+	a.T.Logf("all %d pods matched their manifests after %s", len(wanted), time.Since(begun).Round(time.Millisecond))
 	if after := a.stable(); !maps.Equal(before, after) {
-		a.T.Errorf("pods that nobody changed were changed:\n%v\nand now\n%v", before, after)
+		a.T.Errorf("pods with unchanged manifests were changed:\n%v\nand now\n%v", before, after)
 	}
 	pods, err := a.Pods()
 	if err != nil {

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -16,48 +17,51 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// kind is what a pod does.
+// kind is a pod's behaviour.
 type kind string
 
 const (
-	idles    kind = "idle"    // runs until it is ended
-	crashes  kind = "crasher" // ends with an error, again and again
-	succeeds kind = "job"     // ends well, for good
-	fails    kind = "failure" // ends with an error, for good
+	idles    kind = "idle"    // runs until it is stopped
+	crashes  kind = "crasher" // exits with an error after each restart
+	succeeds kind = "job"     // exits with 0, and is not restarted
+	fails    kind = "failure" // exits with an error, and is not restarted
 )
 
 const (
 	// stablePrefix begins the names of pods whose manifests never change.
 	stablePrefix = "stable-"
-	// stablePods is how many there are of them beside those that churn.
+	// stablePods counts the pods with such names.
 	stablePods = 3
 	turnLabel  = "turn"
-	// longestPause lies between two changes of the churn.
+	// longestPause bounds the time between two changes.
 	longestPause = 150 * time.Millisecond
 )
 
-// Each run of a container leaves a line in its pod's volume, which outlives containers and sandboxes, and in its log, which
-// outlives the volume once the pod has ended. It does so after a moment: a runtime whose caller dies within a start gives
-// the start up and kills the process, which may have been there already.
-const leaveWord = "sleep 0.3; echo ran | tee -a /v/runs; "
+// recordRun writes a line for each run of a container, to its pod's volume, which outlives containers and sandboxes,
+// and to its log, which outlives the volume of a terminated pod. It waits a moment before: a runtime whose caller
+// dies during a start cancels the start and kills the process, which may run already.
+const recordRun = "sleep 0.3; echo ran | tee -a /v/runs; "
 
 var scripts = map[kind]string{
-	idles: "trap 'exit 0' TERM; " + leaveWord + node.Idle, crashes: leaveWord + "sleep 0.2; exit 1", succeeds: leaveWord, fails: leaveWord + "exit 3",
+	idles:    "trap 'exit 0' TERM; " + recordRun + node.Idle,
+	crashes:  recordRun + "sleep 0.2; exit 1",
+	succeeds: recordRun,
+	fails:    recordRun + "exit 3",
 }
 
-// runsFile is where they leave it, below a pod's folder.
+// runsFile is the file that recordRun writes, below a pod's directory.
 const runsFile = "volumes/kubernetes.io~empty-dir/v/runs"
 
-// want is what a manifest asks for. Each change of it is another turn.
+// want is a pod's desired state. Each change of its manifest has a new turn.
 type want struct {
 	kind     kind
 	turn     int
-	crashed  bool  // its container was ended behind the agent's back, or may have been
-	restarts int32 // how many restarts there must have been at least
-	padding  int   // bytes that the manifest is longer than it has to be
+	crashed  bool  // the test stopped its container, or may have
+	restarts int32 // least number of restarts
+	padding  int   // additional length of the manifest, in bytes
 }
 
-// sandboxes is how many may be ready once the pod is as wanted: an ended pod has none.
+// sandboxes returns the number of ready sandboxes: a terminated pod has none.
 func (w want) sandboxes() int {
 	if w.kind == idles || w.kind == crashes {
 		return 1
@@ -65,12 +69,12 @@ func (w want) sandboxes() int {
 	return 0
 }
 
-// fits tells what the agent's report of a pod lacks.
+// fits compares the pod with the agent's report of it.
 func (w want) fits(p *corev1.Pod) error {
 	s := p.Status
 	switch {
 	case p.DeletionTimestamp != nil:
-		return fmt.Errorf("ends still")
+		return errors.New("is still terminating")
 	case p.Labels[turnLabel] != strconv.Itoa(w.turn):
 		return fmt.Errorf("is of turn %s, want %d", p.Labels[turnLabel], w.turn)
 	case len(s.ContainerStatuses) != 1:
@@ -85,38 +89,39 @@ func (w want) fits(p *corev1.Pod) error {
 	return fmt.Errorf("%s is %s %s %v", w.kind, s.Phase, s.Reason, s.ContainerStatuses)
 }
 
-// mayBeLost tells of a pod that runs once whether it has ended because nobody could tell if its container had started.
+// mayBeLost reports whether a pod that runs once has failed because it is unknown whether its container had started.
 func (w want) mayBeLost(p *corev1.Pod) bool {
-	if w.kind != succeeds && w.kind != fails || p.Status.Phase != corev1.PodFailed || len(p.Status.ContainerStatuses) != 1 {
+	if w.kind != succeeds && w.kind != fails || p.Status.Phase != corev1.PodFailed {
 		return false
 	}
-	end := p.Status.ContainerStatuses[0].State.Terminated
+	end := node.Container(p, "main").State.Terminated
 	return end != nil && end.Reason == "ContainerStatusUnknown" && end.ExitCode == 137
 }
 
-// manifest is the pod as a file.
+// manifest returns the pod as YAML.
 func (w want) manifest(name string) string {
 	policy := corev1.RestartPolicyAlways
 	if w.kind == succeeds || w.kind == fails {
 		policy = corev1.RestartPolicyNever
 	}
-	return node.Manifest(node.Pod(name, node.Image, scripts[w.kind], node.Restarts(policy), node.Scratch, func(p *corev1.Pod) {
+	marks := func(p *corev1.Pod) {
 		p.Labels = map[string]string{turnLabel: strconv.Itoa(w.turn)}
 		p.Annotations = map[string]string{"padding": strings.Repeat("x", w.padding)}
-	}))
+	}
+	return node.Manifest(node.Pod(name, node.Image, scripts[w.kind], node.Restarts(policy), node.Scratch, marks))
 }
 
-// churn changes an agent's manifests at random and remembers what they want.
+// churn changes an agent's manifests at random and holds the desired state.
 type churn struct {
 	a      *agent
 	r      *rand.Rand
-	slots  int // pods that come, go and change
+	slots  int // pods that are added, changed and removed
 	turn   int
 	wanted map[string]want
 	did    map[string]int
 }
 
-// newChurn starts the agent with its stable pods and returns once these run.
+// newChurn starts the agent with its stable pods, and waits until they run.
 func newChurn(a *agent, r *rand.Rand, slots int) (*churn, map[string]string) {
 	a.T.Helper()
 	c := &churn{a: a, r: r, slots: slots, wanted: map[string]want{}, did: map[string]int{}}
@@ -147,7 +152,7 @@ func (c *churn) remove(name string) {
 	c.a.Remove(name + ".yaml")
 }
 
-// fill adds every pod that is not there.
+// fill adds every missing pod.
 func (c *churn) fill() {
 	for i := range c.slots {
 		name := fmt.Sprintf("churn-%02d", i)
@@ -157,12 +162,12 @@ func (c *churn) fill() {
 	}
 }
 
-// anyKind is idle half of the time.
+// anyKind returns a random kind; half of them idle.
 func (c *churn) anyKind() kind {
 	return []kind{idles, idles, idles, crashes, succeeds, fails}[c.r.IntN(6)]
 }
 
-// runFor changes one thing after the other for a time.
+// runFor changes one pod after another for a time.
 func (c *churn) runFor(d time.Duration) {
 	end := time.After(d)
 	for {
@@ -199,7 +204,8 @@ func (c *churn) change() {
 	}
 }
 
-// crash ends a pod's running container behind the agent's back; false if there is none, or nobody to ask.
+// crash stops a pod's running container as another CRI client. It returns false without such a container, and without a
+// runtime.
 func (a *agent) crash(name string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -210,7 +216,7 @@ func (a *agent) crash(name string) bool {
 	if err != nil || len(r.GetContainers()) == 0 {
 		return false
 	}
-	// Whether the answer comes in time or not: it was asked to end.
+	// Even if the call times out, the container may have been stopped.
 	_, _ = setup.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: r.GetContainers()[0].GetId()})
 	return true
 }

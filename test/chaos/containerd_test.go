@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// longestOutage is how long containerd stays away, beside what its start takes.
+	// longestOutage bounds the time from containerd's end to its next start.
 	longestOutage = time.Second
-	// longestCalm lies between its return and its next end.
+	// longestCalm bounds the time from its start to its next end.
 	longestCalm = 4 * time.Second
 )
 

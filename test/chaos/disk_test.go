@@ -21,18 +21,17 @@ const (
 	// diskBytes is the agent's whole disk in the test.
 	diskBytes = 64 << 20
 	chunk     = 1 << 20
-	// victims crash, and as many pods are removed, while the disk is full: more than fits into a block's last page.
+	// victims counts the pods that crash, and those that are removed, while the disk is full. Their records exceed the
+	// free part of a block's last page.
 	victims = 4
+	// cannotStore is the agent's log message when the journal's disk is full.
+	cannotStore = "the journal cannot store"
+	// cannotKeep is its log message when a manifest cannot be stored.
+	cannotKeep = "manifests not handed over"
 )
 
 // fullSeconds is how long the disk stays full.
 var fullSeconds = length{6, 60}
-
-// cannotStore is how the agent's log tells that the disk it stands on is the journal's too.
-const cannotStore = "the journal cannot store"
-
-// cannotKeep is how it tells that a manifest waits for room.
-const cannotKeep = "manifests not handed over"
 
 func TestDiskFullAndFreed(t *testing.T) {
 	r := choices(t)
@@ -62,8 +61,8 @@ func TestDiskFullAndFreed(t *testing.T) {
 		c.crash(fmt.Sprintf("victim-%d", i))
 		c.remove(fmt.Sprintf("leaving-%d", i))
 	}
-	node.Eventually(t, settle, "the full disk to last, and the agent to tell of it", func() error {
-		// What pods that go give free, and what the agent has kept back, is taken as well.
+	node.Eventually(t, settle, "the agent to report the full disk, to its end", func() error {
+		// Fill the space that removed pods free, and that the agent had reserved.
 		fillUp(t, filler)
 		if name := fmt.Sprintf("victim-%d", r.IntN(victims)); a.crash(name) {
 			w := c.wanted[name]
@@ -71,7 +70,7 @@ func TestDiskFullAndFreed(t *testing.T) {
 			c.wanted[name] = w
 		}
 		if text := a.logged()[logged:]; time.Now().Before(end) || !strings.Contains(text, cannotStore) {
-			return fmt.Errorf("its log says since then:\n%s", text)
+			return fmt.Errorf("its log since then:\n%s", text)
 		}
 		return nil
 	})
@@ -81,12 +80,12 @@ func TestDiskFullAndFreed(t *testing.T) {
 	if now := a.stable(); !maps.Equal(now, before) {
 		t.Errorf("the full disk changed pods:\n%v\nand before\n%v", now, before)
 	}
-	// A manifest that comes while nothing can be stored is taken up once there is room. It is longer than what may be left
-	// of a file's last page.
+	// A manifest that the agent cannot store now is read again later. It is longer than the free part of a file's last
+	// page.
 	c.putPadded("late", idles, 2*os.Getpagesize())
-	node.Eventually(t, settle, "the agent to tell that it cannot keep a manifest", func() error {
+	node.Eventually(t, settle, "the agent to report that it cannot store a manifest", func() error {
 		if !strings.Contains(a.logged()[logged:], cannotKeep) {
-			return errors.New("its log does not say so")
+			return errors.New("not in its log")
 		}
 		return nil
 	})
@@ -100,7 +99,7 @@ func TestDiskFullAndFreed(t *testing.T) {
 	}
 }
 
-// fillUp leaves no byte.
+// fillUp writes until the disk is full.
 func fillUp(t *testing.T, f *os.File) {
 	t.Helper()
 	for b := make([]byte, chunk); ; {

@@ -1,10 +1,11 @@
-// Package chaos holds the tests that break things under a running agent on a real containerd, at moments that nobody
-// chose: the agent is killed, containerd is killed, one pod's calls hang, the disk is full, the node reboots, a power cut
-// takes the journal's end. After each, every pod must be what its manifest says, no container of an unchanged pod may have
-// been replaced or have run twice, nothing may be left over or doubled on the runtime or in the agent's folders, restarts
-// must be counted as they were, and the journal must be whole. The tests are built only with the tag "chaos", need root,
-// and own the lab that LAB_NAME names, because they kill its containerd: nothing else may run on it. `make chaos` runs them
-// at full length, `make chaos-short` as part of `make test`. A failure names its seed; -chaos.seed gives the same choices
-// again, though not the same moments. Nothing may import this package. Start reading at check_test.go, which says what must
-// hold, then at any of the files that are named for what they break; the agent under test is package test/node.
+// Package chaos holds tests that break things under a running agent on a real containerd, at random moments: the
+// agent is killed, containerd is killed, one pod's calls hang, the disk is full, the node reboots, a power cut
+// truncates the journal. Afterwards every pod must match its manifest. No container of an unchanged pod may have been
+// replaced or have run twice. Nothing may be left over or doubled on the runtime or in the agent's directories.
+// Restart counts must be right, and the journal complete.
+//
+// The tests are built only with the tag "chaos" and need root. They kill the containerd of the lab that LAB_NAME
+// names, so nothing else may run on it. `make chaos` runs them at full length, `make chaos-short` as part of `make
+// test`. A failure names its seed; -chaos.seed repeats its choices, though not its timing. Nothing may import this
+// package. Start reading at check_test.go, which checks what must hold; the agent under test is package test/node.
 package chaos

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -15,11 +16,11 @@ var hangSeconds = length{12, 60}
 
 const (
 	callDeadline = "runtimeRequestTimeout: 8s"
-	// goesOn bounds what other pods need meanwhile; alone it takes a second or two.
-	goesOn = 20 * time.Second
+	// othersSettle bounds the start and restart of other pods during the hang. Alone they take a second or two.
+	othersSettle = 20 * time.Second
 )
 
-func TestCallsOfOnePodHangAndTheOthersGoOn(t *testing.T) {
+func TestHungCallsOfOnePodDelayNoOther(t *testing.T) {
 	a := newAgent(t, callDeadline)
 	p := a.behindProxy()
 	c, before := newChurn(a, choices(t), 0)
@@ -27,7 +28,7 @@ func TestCallsOfOnePodHangAndTheOthersGoOn(t *testing.T) {
 	c.put("victim", idles)
 	node.Eventually(t, settle, "all pods", func() error { return a.holds(c.wanted) })
 
-	// A pod that runs, by all its names, and one that is about to start.
+	// A running pod, by all its names, and one that is about to start.
 	p.hang(append(a.namesOf("hung-old"), "hung-new-"+a.Node)...)
 	end := time.Now().Add(time.Duration(hangSeconds.now()) * time.Second)
 	c.crash("hung-old")
@@ -38,7 +39,7 @@ func TestCallsOfOnePodHangAndTheOthersGoOn(t *testing.T) {
 		name := fmt.Sprintf("during-%d", round%2)
 		c.put(name, idles)
 		c.crash("victim")
-		node.Eventually(t, goesOn, fmt.Sprintf("start and restart of others, round %d of the hang", round), func() error {
+		node.Eventually(t, othersSettle, fmt.Sprintf("start and restart of others, round %d", round), func() error {
 			others := map[string]want{}
 			for n, w := range c.wanted {
 				if n != "hung-old" && n != "hung-new" {
@@ -56,12 +57,12 @@ func TestCallsOfOnePodHangAndTheOthersGoOn(t *testing.T) {
 	a.recovered(c.wanted, before)
 }
 
-// crash ends a pod's container, which must run.
+// crash stops a pod's container, which must run.
 func (c *churn) crash(name string) {
 	c.a.T.Helper()
 	node.Eventually(c.a.T, node.Soon, "a container of "+name+" to end", func() error {
 		if !c.a.crash(name) {
-			return fmt.Errorf("none runs")
+			return errors.New("none runs")
 		}
 		return nil
 	})

@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// labScript starts, kills and restarts the containerd under test; LAB_NAME says which.
+	// labScript starts, kills and restarts the containerd of the lab LAB_NAME.
 	labScript = "../../deploy/lab/lab.sh"
-	// labTimeout bounds one command of the lab that has its tools.
+	// labTimeout bounds one command of a lab that has its tools.
 	labTimeout = 2 * time.Minute
 )
 
 var (
 	full   = flag.Bool("chaos.full", false, "full length instead of the short form")
-	rounds = flag.Int("chaos.rounds", 0, "how many kills of the agent or of containerd a test makes, instead of its own number")
-	seed   = flag.Uint64("chaos.seed", 0, "seed of all choices; 0 takes a new one")
+	rounds = flag.Int("chaos.rounds", 0, "kills of the agent or of containerd in each test; 0: its own number")
+	seed   = flag.Uint64("chaos.seed", 0, "seed of all choices; 0: a new one")
 )
 
 // setup is what all tests share: the program under test and the runtime.
 var setup node.Setup
 
-// length is how much a test does in the short and in the full form.
+// length is an amount of work in the short and in the full form.
 type length struct{ short, full int }
 
 func (l length) now() int {
@@ -43,7 +43,7 @@ func (l length) now() int {
 	return l.short
 }
 
-// roundsOr is the number of kills: what was asked for, else the test's own.
+// roundsOr returns the number of kills: that of the flag, else the test's own.
 func roundsOr(l length) int {
 	if *rounds > 0 {
 		return *rounds
@@ -51,14 +51,14 @@ func roundsOr(l length) int {
 	return l.now()
 }
 
-// choices gives a test's random choices, and names the seed that gives them again.
+// choices returns a source of random choices, and logs the seed that repeats them.
 func choices(t *testing.T) *rand.Rand {
 	t.Helper()
 	s := *seed
 	if s == 0 {
 		s = rand.Uint64()>>1 | 1
 	}
-	t.Logf("again with the same choices: -run '^%s$' -chaos.seed=%d", t.Name(), s)
+	t.Logf("repeat the same choices: -run '^%s$' -chaos.seed=%d", t.Name(), s)
 	return rand.New(rand.NewPCG(s, 0))
 }
 
@@ -66,7 +66,8 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	code, err := setup.Run(m, func() (string, error) {
 		if os.Getenv("LAB_NAME") == "" {
-			return "", errors.New("LAB_NAME is empty: run `make chaos-short` or `make chaos`, or name a lab whose containerd may be killed")
+			return "", errors.New("LAB_NAME is empty: run `make chaos-short` or `make chaos`, or name a lab whose " +
+				"containerd may be killed")
 		}
 		if _, err := lab("up"); err != nil {
 			return "", err
@@ -80,14 +81,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// lab runs a command of the lab and returns what it prints.
+// lab runs a command of the lab and returns its output.
 func lab(command string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), labTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, labScript, command)
 	var errs strings.Builder
 	cmd.Stderr = &errs
-	// containerd inherits what the script has; a pipe that it holds must not be waited for.
+	// containerd inherits the script's pipes and keeps them open: do not wait for their end.
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/journalet/journalet/test/criproxy"
 )
 
-// proxy stands between an agent and the runtime. It holds every call that mentions one of the hung names, for as long as the caller waits.
+// proxy stands between an agent and the runtime. It holds every call that contains one of the hung names.
 type proxy struct {
 	mu    sync.Mutex
 	names []string
-	free  chan struct{} // closed when calls are held no longer
+	free  chan struct{} // closed by release
 	held  map[string]int
 }
 
-// behindProxy puts a proxy between an agent that is not started yet and the runtime.
+// behindProxy puts a proxy between an agent that has not started yet and the runtime.
 func (a *agent) behindProxy() *proxy {
 	a.T.Helper()
 	path := filepath.Join(a.Dir, "cri.sock")
@@ -30,7 +30,7 @@ func (a *agent) behindProxy() *proxy {
 	}
 	p := &proxy{held: map[string]int{}}
 	between.Hold(p.holds)
-	// At the very end: until then the agent's pods go through here.
+	// At the very end, because the removal of the agent's pods passes through here.
 	a.AtTheEnd(func() {
 		p.release()
 		_ = between.Close()
@@ -39,14 +39,14 @@ func (a *agent) behindProxy() *proxy {
 	return p
 }
 
-// hang holds every call that mentions one of these names, from now on.
+// hang holds every call that contains one of these names, from now on.
 func (p *proxy) hang(names ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.names, p.free = names, make(chan struct{})
 }
 
-// release lets what is still waited for pass, and tells how many calls were held.
+// release passes on the calls whose callers still wait, and returns how many calls were held.
 func (p *proxy) release() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (p *proxy) release() int {
 	return n
 }
 
-// holdsBoth tells whether the start of a sandbox and that of a container have been held.
+// holdsBoth returns an error until a RunPodSandbox and another call have been held.
 func (p *proxy) holdsBoth() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +79,7 @@ func (p *proxy) holdsBoth() error {
 	return nil
 }
 
-// holds returns what a call must wait for, or nil.
+// holds returns the channel that a call must wait for, or nil.
 func (p *proxy) holds(method string, request []byte) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,18 +18,18 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// What is true after a reboot, as the kubelet has it: every pod that was to run runs again, in a new sandbox, each of its
-// containers started once; that start counts as a restart, so a container's count is that of its last run before the
-// reboot and one more; a pod that had ended for good stays ended and nothing of it runs. The count of the last run is
-// taken from what the runtime has on its disk, not from the journal: the journal may have lost its end.
+// What must hold after a reboot, as for the kubelet:
+//   - Every running pod runs again, in a new sandbox. Each of its containers is started once, and that counts as a
+//     restart. So its restart count is one more than the attempt number of its last run. That number comes from the
+//     runtime's disk, not from the journal, which may have lost its end.
+//   - A pod that had succeeded or failed stays so, and nothing of it runs.
 //
-// lab.sh reboot leaves the kernel and so the boot id as they are. That hides nothing: the id is recorded at each start, and
-// no decision looks at it.
+// lab.sh reboot keeps the kernel and so the boot id. That hides nothing: no decision depends on the boot id.
 
-func TestAfterARebootEveryPodRunsOnceMore(t *testing.T) {
+func TestRebootStartsEveryPodOnce(t *testing.T) {
 	a := newAgent(t)
 	c := oldPods(a, choices(t))
-	for range (length{1, 3}).now() { // what one reboot leaves must not disturb the next
+	for range (length{1, 3}).now() { // remains of one reboot must not disturb the next
 		before := a.runs()
 		a.Kill()
 		a.reboot(c)
@@ -40,29 +40,29 @@ func TestAfterARebootEveryPodRunsOnceMore(t *testing.T) {
 	a.Verified()
 }
 
-// powerCut is what one leaves of the bus's folder.
+// powerCut describes what a power cut leaves of the bus's directory.
 type powerCut struct {
 	name string
-	// lose makes the folder what the power cut left of it, given what was safe on the disk.
-	lose func(bus, safe string) error
-	told bool // that records are lost
-	kept bool // what can be read no longer, before the store cuts it off
-	// verify is what `journal verify` says afterwards. The journal goes on after what is left, and is whole again; where
-	// nothing is left it goes on after what there was, and what is missing stays missing.
+	// lose removes from the directory what the power cut lost. safe holds a copy of what was safe on the disk.
+	lose     func(bus, safe string) error
+	reported bool // the agent reports lost records
+	kept     bool // the agent keeps a copy of unreadable bytes before the store truncates them
+	// verify is the output of `journal verify`. The journal continues after the records that are left, and is complete
+	// again. Without any record left, it continues after the lost ones, and those stay missing.
 	verify string
 }
 
-// powerCuts begin with those of the short form: the likely one, and the one that nobody can tell.
+// powerCuts begin with those of the short form: the likely one, and the one that cannot be detected.
 var powerCuts = []powerCut{
 	{
 		"the last records, one in half",
 		func(bus, safe string) error { return cutBlocks(bus, safe, 20) }, true, true, wholeJournal,
 	},
-	// A folder that is wholly as it was cannot be told from one to which nothing more was written. What the runtime shows
-	// is all there is to go by, and must be enough.
+	// A directory in an older state looks like one without later writes. The state of the runtime must be enough.
 	{
 		"all that was written, the head too",
-		func(bus, safe string) error { return errors.Join(os.RemoveAll(bus), os.CopyFS(bus, os.DirFS(safe))) }, false, false, wholeJournal,
+		func(bus, safe string) error { return errors.Join(os.RemoveAll(bus), os.CopyFS(bus, os.DirFS(safe))) },
+		false, false, wholeJournal,
 	},
 	{
 		"the last records",
@@ -71,13 +71,13 @@ var powerCuts = []powerCut{
 	{"the last records, and zeros where they were", zeroBlocks, true, true, wholeJournal},
 	{
 		"the only block",
-		func(bus, safe string) error { return cutBlocks(bus, safe, -1<<62) }, true, false, "tells it, and the journal goes on behind them",
+		func(bus, safe string) error { return cutBlocks(bus, safe, -1<<62) }, true, false, "were lost, as recorded in record",
 	},
 }
 
 const wholeJournal = "complete and unchanged"
 
-func TestAfterAPowerCutThatTookTheJournalsEndEveryPodRunsOnceMore(t *testing.T) {
+func TestPowerCutThatTruncatesTheJournalStartsEveryPodOnce(t *testing.T) {
 	for _, cut := range powerCuts[:length{2, len(powerCuts)}.now()] {
 		t.Run(cut.name, func(t *testing.T) {
 			a := newAgent(t)
@@ -97,15 +97,15 @@ func TestAfterAPowerCutThatTookTheJournalsEndEveryPodRunsOnceMore(t *testing.T) 
 			logged, back := len(a.logged()), time.Now()
 			a.Start()
 			a.ranOnceMore(c.wanted, before, back)
-			a.toldOfTheLoss(cut.told, cut.kept, a.logged()[logged:])
+			a.reportsTheLoss(cut.reported, cut.kept, a.logged()[logged:])
 			if out, errs, _ := a.CLI("journal", "verify"); !strings.Contains(out, cut.verify) {
-				t.Errorf("`journalet journal verify` says %s%s, want %q", out, errs, cut.verify)
+				t.Errorf("`journalet journal verify` prints %s%s, want %q", out, errs, cut.verify)
 			}
 		})
 	}
 }
 
-// oldPods starts the agent with pods that have a past, and returns once they are as they stay.
+// oldPods starts the agent with pods that have succeeded, failed or been restarted, and waits for their last state.
 func oldPods(a *agent, r *rand.Rand) *churn {
 	a.T.Helper()
 	c, _ := newChurn(a, r, 0)
@@ -123,7 +123,7 @@ func oldPods(a *agent, r *rand.Rand) *churn {
 	return c
 }
 
-// newPods changes what there is.
+// newPods changes, adds and removes pods.
 func (c *churn) newPods() {
 	c.a.T.Helper()
 	c.crash("restarted")
@@ -139,19 +139,19 @@ func (c *churn) settle() {
 	node.Eventually(c.a.T, settle, "all pods", func() error { return c.a.holds(c.wanted) })
 }
 
-// reboot ends all that runs on the node. The agent has ended.
+// reboot ends every process of a pod on the node. The agent must have ended before.
 func (a *agent) reboot(c *churn) {
 	a.T.Helper()
 	if _, err := lab("reboot"); err != nil {
 		a.T.Fatal(err)
 	}
 	for name, w := range c.wanted {
-		w.crashed = w.sandboxes() > 0 // what had ended has nothing to lose
+		w.crashed = w.sandboxes() > 0 // a terminated pod has nothing to lose
 		c.wanted[name] = w
 	}
 }
 
-// runs is the number of the last start of each pod's container, from 0, by the pod's UID, as the runtime tells.
+// runs returns the attempt number, from 0, of each pod's newest container on the runtime, by the pod's UID.
 func (a *agent) runs() map[string]int32 {
 	a.T.Helper()
 	_, containers, err := a.OnRuntime()
@@ -166,11 +166,11 @@ func (a *agent) runs() map[string]int32 {
 	return out
 }
 
-// ranOnceMore waits until all is as the manifests want, and tells what ran too often, or is counted wrongly.
+// ranOnceMore waits until all pods match their manifests, and checks their starts since then and their restart counts.
 func (a *agent) ranOnceMore(wanted map[string]want, before map[string]int32, back time.Time) {
 	a.T.Helper()
 	node.Eventually(a.T, settle, "every pod to be back", func() error { return a.holds(wanted) })
-	a.T.Logf("all %d pods were as wanted after %s", len(wanted), time.Since(back).Round(time.Millisecond))
+	a.T.Logf("all %d pods matched their manifests after %s", len(wanted), time.Since(back).Round(time.Millisecond))
 	pods, err := a.Pods()
 	if err != nil {
 		a.T.Fatal(err)
@@ -197,16 +197,16 @@ func (a *agent) ranOnceMore(wanted map[string]want, before map[string]int32, bac
 			}
 		}
 		if kind == idles && started != 1 || (kind == succeeds || kind == fails) && started != 0 {
-			a.T.Errorf("of %s %d containers were started since", p.Name, started)
+			a.T.Errorf("%d containers of %s were started since", started, p.Name)
 		}
 	}
 }
 
-// toldOfTheLoss wants the log and the journal to say that records are lost or not, and what was torn to be set aside.
-func (a *agent) toldOfTheLoss(told, torn bool, log string) {
+// reportsTheLoss checks whether the log and the journal report lost records, and whether a torn end was kept.
+func (a *agent) reportsTheLoss(reported, torn bool, log string) {
 	a.T.Helper()
-	if told != strings.Contains(log, "the journal is damaged") {
-		a.T.Errorf("told of the loss: %t, want %t; the log says:\n%s", !told, told, log)
+	if reported != strings.Contains(log, "the journal is damaged") {
+		a.T.Errorf("the log reports the loss: %t, want %t:\n%s", !reported, reported, log)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), node.Soon)
 	defer cancel()
@@ -221,16 +221,16 @@ func (a *agent) toldOfTheLoss(told, torn bool, log string) {
 		}
 		from, last = page.Next, page.Last
 	}
-	if found != told {
-		a.T.Errorf("the journal tells of the loss: %t, want %t", found, told)
+	if found != reported {
+		a.T.Errorf("the journal records the loss: %t, want %t", found, reported)
 	}
 	kept, err := os.ReadDir(filepath.Join(a.Root, "bus", "damaged"))
 	if torn != (len(kept) > 0) || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		a.T.Errorf("of the journal's end %d copies are kept (%v), want one: %t", len(kept), err, torn)
+		a.T.Errorf("%d copies of the journal's end are kept (%v), want one: %t", len(kept), err, torn)
 	}
 }
 
-// copyFiles copies what lies below a folder, without sockets.
+// copyFiles copies the regular files and directories below a directory.
 func copyFiles(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -254,11 +254,11 @@ func copyFiles(from, to string) error {
 	})
 }
 
-// journalFiles is where the journal's stream stands below the bus's folder.
+// journalFiles is the directory of the journal's stream, below the bus's directory.
 const journalFiles = "jetstream/*/streams/JOURNAL/msgs"
 
-// eachBlock calls f with each block of the journal and what of it was safe, and leaves the index as it was then: the
-// server writes it now and then.
+// eachBlock calls f with each block of the journal and with its safe copy. It restores the index, which the server
+// writes now and then.
 func eachBlock(bus, safe string, f func(path string, all, safe []byte) error) error {
 	blocks, err := filepath.Glob(filepath.Join(bus, journalFiles, "*.blk"))
 	if err != nil || len(blocks) == 0 {
@@ -299,15 +299,14 @@ func eachBlock(bus, safe string, f func(path string, all, safe []byte) error) er
 	return nil
 }
 
-// cutBlocks cuts off what was not safe, but for so many bytes more.
+// cutBlocks truncates each block to its safe length and some bytes more.
 func cutBlocks(bus, safe string, more int) error {
 	return eachBlock(bus, safe, func(path string, _, old []byte) error {
 		return os.Truncate(path, int64(max(len(old)+more, 0)))
 	})
 }
 
-// zeroBlocks leaves the files as long as they were, which is what some file systems do: the length is theirs, the data is
-// not.
+// zeroBlocks keeps the length of the files and zeroes the bytes that were not safe, as some file systems do.
 func zeroBlocks(bus, safe string) error {
 	return eachBlock(bus, safe, func(path string, all, old []byte) error {
 		clear(all[len(old):])

@@ -15,7 +15,7 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// equal compares what was seen in a container, without the spaces around it.
+// equal compares output of a container, without the spaces around it.
 func equal(t *testing.T, what, is, want string) {
 	t.Helper()
 	if is = strings.TrimSpace(is); is != want {
@@ -23,23 +23,25 @@ func equal(t *testing.T, what, is, want string) {
 	}
 }
 
-func TestAContainerSeesWhatItsManifestSays(t *testing.T) {
+func TestContainerHasTheEnvironmentAndLimitsOfItsManifest(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("seen", "", func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
-		c.Command, c.Args = []string{"sh", "-c", "echo \"$0 $1\"; " + idle}, []string{"$(GREETING)", "$$(GREETING)"}
+		c.Command = []string{"sh", "-c", "echo \"$0 $1\"; " + idle}
+		c.Args = []string{"$(GREETING)", "$$(GREETING)"}
 		c.WorkingDir = "/etc"
+		field := func(path string) *corev1.EnvVarSource {
+			return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
+		}
+		memory := &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"}}
 		c.Env = []corev1.EnvVar{
 			{Name: "NAME", Value: "world"},
 			{Name: "GREETING", Value: "hello $(NAME)"},
-			{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-			{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
-			{Name: "CPU", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"}}},
+			{Name: "POD", ValueFrom: field("metadata.name")},
+			{Name: "IP", ValueFrom: field("status.podIP")},
+			{Name: "MEMORY", ValueFrom: memory},
 		}
-		c.Resources = corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("48Mi")},
-		}
+		c.Resources = size("20m/16Mi", "200m/48Mi")
 		p.Spec.HostAliases = []corev1.HostAlias{{IP: "10.1.2.3", Hostnames: []string{"elsewhere"}}}
 	}))
 	p := a.pod("seen", "ready", ready)
@@ -50,7 +52,7 @@ func TestAContainerSeesWhatItsManifestSays(t *testing.T) {
 	equal(t, "the working directory", setup.Runtime.Exec(t, id, "pwd"), "/etc")
 	equal(t, "POD", sh("echo $POD"), p.Name)
 	equal(t, "IP", sh("echo $IP"), p.Status.PodIP)
-	equal(t, "the memory limit by the downward API", sh("echo $CPU"), fmt.Sprint(48<<20))
+	equal(t, "the memory limit by the downward API", sh("echo $MEMORY"), fmt.Sprint(48<<20))
 	equal(t, "the host name", setup.Runtime.Exec(t, id, "hostname"), p.Name)
 	hosts := sh("cat /etc/hosts")
 	for _, line := range []string{p.Status.PodIP + "\t" + p.Name, "10.1.2.3\telsewhere", "127.0.0.1\tlocalhost"} {
@@ -63,12 +65,13 @@ func TestAContainerSeesWhatItsManifestSays(t *testing.T) {
 		t.Errorf("the runtime's limits are %v", limits)
 	}
 	equal(t, "the memory limit in the cgroup",
-		sh("cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes"), fmt.Sprint(48<<20))
+		sh("cat /sys/fs/cgroup/memory.max 2>/dev/null || cat /sys/fs/cgroup/memory/memory.limit_in_bytes"),
+		fmt.Sprint(48<<20))
 	equal(t, "the CPU quota in the cgroup",
 		sh("cut -d' ' -f1 /sys/fs/cgroup/cpu.max 2>/dev/null || cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us"), "20000")
 }
 
-func TestASecurityContextIsInForce(t *testing.T) {
+func TestSecurityContextIsApplied(t *testing.T) {
 	t.Parallel()
 	user, group, yes, no := int64(1234), int64(2345), true, false
 	a := started(t, onePod("locked", idle, func(p *corev1.Pod) {
@@ -80,52 +83,55 @@ func TestASecurityContextIsInForce(t *testing.T) {
 		}
 		p.Spec.Containers = append(p.Spec.Containers, shell("open", idle))
 		p.Spec.Containers[1].SecurityContext = &corev1.SecurityContext{
-			RunAsNonRoot: &no, RunAsUser: new(int64), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined},
+			RunAsNonRoot: &no, RunAsUser: new(int64),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined},
 		}
 	}))
 	p := a.pod("locked", "ready", ready)
-	status := func(name, key string) string {
-		// Of the container's own process, not of one that was put beside it.
-		return setup.Runtime.Exec(t, container(p, name).ContainerID, "sh", "-c", "grep ^"+key+": /proc/1/status | cut -f2")
+	sh := func(name, script string) string {
+		return setup.Runtime.Exec(t, container(p, name).ContainerID, "sh", "-c", script)
 	}
-	id := container(p, "main").ContainerID
-	equal(t, "user and group", setup.Runtime.Exec(t, id, "sh", "-c", "echo $(id -u) $(id -g)"), "1234 2345")
-	equal(t, "the write to a read-only root", setup.Runtime.Exec(t, id, "sh", "-c", "touch /x 2>/dev/null && echo written || echo refused"), "refused")
+	status := func(name, key string) string {
+		// Of the container's own process, not of the one that runs the command.
+		return sh(name, "grep ^"+key+": /proc/1/status | cut -f2")
+	}
+	equal(t, "user and group", sh("main", "echo $(id -u) $(id -g)"), "1234 2345")
+	equal(t, "the write to a read-only root", sh("main", "touch /x 2>/dev/null && echo written || echo refused"),
+		"refused")
 	equal(t, "the bounding set of capabilities", status("main", "CapBnd"), "0000000000000000")
 	equal(t, "the seccomp mode of RuntimeDefault", status("main", "Seccomp"), "2")
 	equal(t, "no new privileges", status("main", "NoNewPrivs"), "1")
 	equal(t, "the seccomp mode of Unconfined", status("open", "Seccomp"), "0")
-	equal(t, "no new privileges without a word", status("open", "NoNewPrivs"), "0")
+	equal(t, "no new privileges by default", status("open", "NoNewPrivs"), "0")
 	if caps := strings.TrimSpace(status("open", "CapBnd")); caps == "0000000000000000" {
-		t.Error("the container beside it has lost its capabilities too")
+		t.Error("the other container has lost its capabilities too")
 	}
 }
 
-func TestVolumesAreSharedAndOfTheirKind(t *testing.T) {
+func TestVolumesAreOfTheirTypeAndShared(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	host := filepath.Join(a.Dir, "host")
 	if err := os.MkdirAll(filepath.Join(host, "dir"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(host, "file"), []byte("from the host"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(host, "file"), "from the host")
 	limit := resource.MustParse("1Mi")
 	kinds := map[string]corev1.HostPathType{
 		"dir": corev1.HostPathDirectory, "file": corev1.HostPathFile,
 		"newdir": corev1.HostPathDirectoryOrCreate, "newfile": corev1.HostPathFileOrCreate,
 	}
-	p := newPod("volumes", idle, func(p *corev1.Pod) {
-		p.Spec.Containers = append(p.Spec.Containers, shell("other", idle))
+	hostPath := func(name string, kind corev1.HostPathType) corev1.VolumeSource {
+		return corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(host, name), Type: &kind}}
+	}
+	a.put(newPod("volumes", idle, with(shell("other", idle)), func(p *corev1.Pod) {
+		memory := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}
 		p.Spec.Volumes = []corev1.Volume{
 			{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-			{Name: "memory", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}}},
+			{Name: "memory", VolumeSource: corev1.VolumeSource{EmptyDir: memory}},
 		}
 		for name, kind := range kinds {
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{
-				Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(host, name), Type: &kind}},
-			})
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: hostPath(name, kind)})
 		}
 		for i := range p.Spec.Containers {
 			for _, v := range p.Spec.Volumes {
@@ -133,37 +139,39 @@ func TestVolumesAreSharedAndOfTheirKind(t *testing.T) {
 					corev1.VolumeMount{Name: v.Name, MountPath: "/v/" + v.Name, ReadOnly: i == 1})
 			}
 		}
-	})
-	a.Put("volumes.yaml", manifest(p))
-	wrong := corev1.HostPathDirectory
-	a.Put("wrong.yaml", manifest(newPod("wrong", idle, func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(host, "file"), Type: &wrong}}}}
+	}))
+	a.put(newPod("wrong", idle, func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: hostPath("file", corev1.HostPathDirectory)}}
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
-	})))
+	}))
 	a.start()
-	p = a.pod("volumes", "ready", ready)
-	one, other := container(p, "main").ContainerID, container(p, "other").ContainerID
+	p := a.pod("volumes", "ready", ready)
+	sh := func(name, script string) string {
+		return setup.Runtime.Exec(t, container(p, name).ContainerID, "sh", "-c", script)
+	}
 
 	for _, name := range []string{"disk/a", "memory/a", "dir/a", "newdir/a", "newfile"} {
-		setup.Runtime.Exec(t, one, "sh", "-c", "echo told >/v/"+name)
-		equal(t, name+" in the other container", setup.Runtime.Exec(t, other, "cat", "/v/"+name), "told")
+		sh("main", "echo shared >/v/"+name)
+		equal(t, name+" in the other container", sh("other", "cat /v/"+name), "shared")
 	}
-	equal(t, "a file of the host", setup.Runtime.Exec(t, other, "cat", "/v/file"), "from the host")
+	equal(t, "a file of the host", sh("other", "cat /v/file"), "from the host")
 	for _, name := range []string{"dir/a", "newdir/a", "newfile"} {
-		b, err := os.ReadFile(filepath.Join(host, name))
-		equal(t, fmt.Sprint(name, " on the host ", err), string(b), "told")
+		equal(t, name+" on the host", readFile(t, host, name), "shared")
 	}
-	equal(t, "the file system of an emptyDir in memory", setup.Runtime.Exec(t, one, "sh", "-c", "grep ' /v/memory ' /proc/mounts | cut -d' ' -f1"), "tmpfs")
-	equal(t, "its size in KiB", setup.Runtime.Exec(t, one, "sh", "-c", "df -k /v/memory | tail -1 | awk '{print $2}'"), "1024")
-	equal(t, "a write to a read-only mount", setup.Runtime.Exec(t, other, "sh", "-c", "touch /v/disk/b 2>/dev/null && echo written || echo refused"), "refused")
+	equal(t, "the file system of an emptyDir in memory", sh("main", "grep ' /v/memory ' /proc/mounts | cut -d' ' -f1"),
+		"tmpfs")
+	equal(t, "its size in KiB", sh("main", "df -k /v/memory | tail -1 | awk '{print $2}'"), "1024")
+	equal(t, "a write to a read-only mount", sh("other", "touch /v/disk/b 2>/dev/null && echo written || echo refused"),
+		"refused")
 
-	a.journal.wait(t, 0, settle, "the failed volume of a hostPath of the wrong type", named("call_finished", "CALL_ERROR_VOLUME", "hostPath"))
+	a.journal.wait(t, 0, settle, "the failed volume of a hostPath of the wrong type",
+		named("call_finished", "CALL_ERROR_VOLUME", "hostPath"))
 	if now := a.podNow("wrong"); now.Status.Phase != corev1.PodPending || container(now, "main").State.Waiting == nil {
-		t.Errorf("a pod whose volume cannot be set up is:\n%s", describe(map[string]*corev1.Pod{"wrong": now}))
+		t.Errorf("the pod whose volume cannot be set up is:\n%s", describe(map[string]*corev1.Pod{"wrong": now}))
 	}
 }
 
-func TestLogsLieWhereLogShippersLook(t *testing.T) {
+func TestLogsAreWhereLogShippersReadThem(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("talker", "echo first line; "+idle))
 	p := a.pod("talker", "ready", ready)
@@ -179,18 +187,19 @@ func TestLogsLieWhereLogShippersLook(t *testing.T) {
 	}
 }
 
-func TestATerminationMessageIsReadFromTheFileAndElseFromTheLog(t *testing.T) {
+func TestTerminationMessageComesFromTheFileOrTheLog(t *testing.T) {
 	t.Parallel()
-	fromLog := corev1.TerminationMessageFallbackToLogsOnError
-	a := started(t, onePod("last-words", "echo -n goodbye >/dev/termination-log; exit 3", restarts(corev1.RestartPolicyNever), func(p *corev1.Pod) {
-		p.Spec.Containers = append(p.Spec.Containers, shell("logger", "echo from the log; exit 4"))
-		p.Spec.Containers[1].TerminationMessagePolicy = fromLog
-	}))
-	p := a.pod("last-words", "failed", phase(corev1.PodFailed))
-	if end := container(p, "main").State.Terminated; end.Message != "goodbye" || end.ExitCode != 3 || end.Reason != "Error" {
+	logger := shell("logger", "echo from the log; exit 4")
+	logger.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	const script = "echo -n goodbye >/dev/termination-log; exit 3"
+	a := started(t, onePod("message", script, restarts(corev1.RestartPolicyNever), with(logger)))
+	p := a.pod("message", "failed", phase(corev1.PodFailed))
+	if end := container(p, "main").State.Terminated; end.Message != "goodbye" || end.ExitCode != 3 ||
+		end.Reason != "Error" {
 		t.Errorf("main ended as %+v", end)
 	}
-	if end := container(p, "logger").State.Terminated; strings.TrimSpace(end.Message) != "from the log" || end.ExitCode != 4 {
+	if end := container(p, "logger").State.Terminated; strings.TrimSpace(end.Message) != "from the log" ||
+		end.ExitCode != 4 {
 		t.Errorf("logger ended as %+v", end)
 	}
 }

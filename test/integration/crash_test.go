@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,19 +26,19 @@ func TestAgentKilledInABurstOfStartsStartsNothingTwice(t *testing.T) {
 	a := newAgent(t)
 	for i := range burst {
 		name := fmt.Sprintf("burst-%02d", i)
-		a.Put(name+".yaml", manifest(newPod(name, idle)))
+		a.put(newPod(name, idle))
 	}
 	a.Spawn()
 	a.watch()
-	// A sandbox call is under way at the first moment, sandboxes and containers at the second, the last ones at the third.
+	// At the first moment a sandbox is created, at the second sandboxes and containers, at the third the last ones.
 	moments := []struct {
 		what string
 		fits func(bus.Flat) bool
 		n    int
 	}{
 		{"the first call's dispatch", named("call_dispatched"), 1},
-		{"some calls done", named("call_finished", "sandbox_id"), burst / 2},
-		{"most containers made", named("call_finished", "container_id"), burst * 3 / 4},
+		{"some sandboxes created", named("call_finished", "sandbox_id"), burst / 2},
+		{"most containers created", named("call_finished", "container_id"), burst * 3 / 4},
 	}
 	for _, m := range moments {
 		a.journal.wait(t, 0, settle, m.what, func(f bus.Flat) bool {
@@ -60,69 +59,72 @@ func TestAgentKilledInABurstOfStartsStartsNothingTwice(t *testing.T) {
 func TestAgentKilledInABurstOfStopsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 8
-	a := newAgent(t)
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("ending-%02d.yaml", i)
-		a.Put(names[i], manifest(newPod(strings.TrimSuffix(names[i], ".yaml"), idle, scratch)))
+	var list []*corev1.Pod
+	for i := range n {
+		list = append(list, newPod(fmt.Sprintf("ending-%02d", i), idle, scratch))
 	}
-	a.start()
+	a := started(t, manifests(list...))
 	a.pods("all pods", allReady(n))
 	after := a.journal.last()
-	for _, name := range names {
-		a.Remove(name)
+	for _, p := range list {
+		a.Remove(p.Name + ".yaml")
 	}
 	stopped := func(f bus.Flat) bool { return f.Seq > after && f.Event == "call_finished" }
 	for _, done := range []int{1, n} {
-		a.journal.wait(t, after, settle, "calls that end pods", func(f bus.Flat) bool { return stopped(f) && a.journal.count(stopped) >= done })
-		a.Kill()
-		a.start()
+		a.journal.wait(t, after, settle, "calls that end pods", func(f bus.Flat) bool {
+			return stopped(f) && a.journal.count(stopped) >= done
+		})
+		a.crash()
 	}
 	a.gone()
-	for _, dir := range []string{filepath.Join(a.Root, "pods"), a.PodLogs, a.ContainerLogs} {
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("%s still holds %v (%v)", dir, left, err)
-		}
-	}
+	a.wantNoFiles()
 	a.Verified()
 }
 
-func TestWithAConcurrencyOfOneCallsTakeTurns(t *testing.T) {
+// wantNoFiles checks that no pod has a directory, a log or a link to a log.
+func (a *agent) wantNoFiles() {
+	a.T.Helper()
+	for _, dir := range []string{filepath.Join(a.Root, "pods"), a.PodLogs, a.ContainerLogs} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			a.T.Errorf("%s still holds %v (%v)", dir, left, err)
+		}
+	}
+}
+
+func TestConcurrencyOfOneRunsOneCallAtATime(t *testing.T) {
 	t.Parallel()
 	const n = 4
 	a := newAgent(t, "--cri-concurrency", "1")
 	for i := range n {
-		name := fmt.Sprintf("turn-%d", i)
-		a.Put(name+".yaml", manifest(newPod(name, idle)))
+		a.put(newPod(fmt.Sprintf("one-%d", i), idle))
 	}
 	a.start()
 	a.pods("all pods", allReady(n))
-	under := map[string]bool{}
+	running := map[string]bool{}
 	events, _ := a.journal.seen()
 	for _, f := range events {
 		switch k := event(t, f).GetKind().(type) {
 		case *journaletv1.Event_CallDispatched:
-			under[k.CallDispatched.GetIntentId()] = true
+			running[k.CallDispatched.GetIntentId()] = true
 		case *journaletv1.Event_CallFinished:
-			delete(under, k.CallFinished.GetIntentId())
+			delete(running, k.CallFinished.GetIntentId())
 		}
-		if len(under) > 1 {
-			t.Fatalf("at record %d two calls are under way: %v", f.Seq, under)
+		if len(running) > 1 {
+			t.Fatalf("at record %d two calls are running: %v", f.Seq, running)
 		}
 	}
 }
 
-// Here nothing is left on the runtime either, so that the journal alone knows what ran. What a reboot and a power cut leave
-// on a real runtime is in test/chaos, which may reboot its lab.
-func TestWhatARebootTookIsSeen(t *testing.T) {
+// The runtime loses its objects too, so that only the journal knows what ran. test/chaos reboots a real runtime's lab.
+func TestRebootStartsPodsAgain(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
-	// The simulated runtime ends with its agent, as a real one's pods end with the machine.
+	// The simulated runtime ends with its agent, as pods end with the machine.
 	a.Endpoint = "sim://"
-	a.Put("web.yaml", manifest(newPod("web", idle)))
+	a.put(newPod("web", idle))
 	a.Spawn()
 	a.watch()
-	// Each time at another moment between a call and what is seen of it.
+	// Each kill comes between a call's outcome and the observation of it.
 	for _, moment := range []string{"sandbox_id", "container_id"} {
 		last := a.journal.last()
 		a.journal.wait(t, 0, node.Soon, moment, named("call_finished", moment))
@@ -130,22 +132,22 @@ func TestWhatARebootTookIsSeen(t *testing.T) {
 		a.Spawn()
 		a.journal.wait(t, last, node.Soon, "the next start", named("agent_started"))
 	}
-	// Its container was started once before, and that counts: as for the kubelet, which finds the log of that run.
+	// Its container was started once before, and that counts, as for the kubelet, which finds the log of that run.
 	again := func(n int32) func(*corev1.Pod) bool {
 		return func(p *corev1.Pod) bool { return ready(p) && container(p, "main").RestartCount == n }
 	}
 	a.pod("web", "ready for the second time", again(1))
-	a.Put("job.yaml", manifest(newPod("job", "exit 0", restarts(corev1.RestartPolicyNever))))
+	a.put(newPod("job", "exit 0", restarts(corev1.RestartPolicyNever)))
 	job := a.pod("job", "succeeded", phase(corev1.PodSucceeded))
-	a.Kill()
-	a.start()
+	a.crash()
 	a.pod("web", "ready for the third time", again(2))
-	// What had ended for good does not run again, though nobody but the journal knows of it.
-	if p := a.podNow("job"); p.UID != job.UID || p.Status.Phase != corev1.PodSucceeded || container(p, "main").RestartCount != 0 {
+	// A completed job does not run again, though only the journal knows of it.
+	p := a.podNow("job")
+	if p.UID != job.UID || p.Status.Phase != corev1.PodSucceeded || container(p, "main").RestartCount != 0 {
 		t.Errorf("the job is now\n%s", describe(map[string]*corev1.Pod{"job": p}))
 	}
 	events, _ := a.journal.seen()
-	last := uint64(0) // the record that opens this run
+	last := uint64(0) // the first record of this run
 	for _, f := range events {
 		if f.Event == "agent_started" {
 			last = f.Seq
@@ -153,30 +155,31 @@ func TestWhatARebootTookIsSeen(t *testing.T) {
 	}
 	for _, f := range events {
 		call := event(t, f).GetCallRequested()
-		if f.Seq > last && call.GetPodUid() == string(job.UID) && (call.GetRunSandbox() != nil || call.GetStartContainer() != nil) {
+		starts := call.GetRunSandbox() != nil || call.GetStartContainer() != nil
+		if f.Seq > last && call.GetPodUid() == string(job.UID) && starts {
 			t.Errorf("record %d: a call for the job, %s", f.Seq, f.Data)
 		}
 	}
 	a.Verified()
 }
 
-func TestARestartOfAnIdleAgentTouchesNothing(t *testing.T) {
+func TestRestartOfAnIdleAgentChangesNothing(t *testing.T) {
 	t.Parallel()
-	a := started(t, map[string]string{
-		"web.yaml":  manifest(newPod("web", idle, scratch)),
-		"job.yaml":  manifest(newPod("job", "exit 0", restarts(corev1.RestartPolicyNever))),
-		"pair.yaml": manifest(newPod("pair", idle, func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, shell("two", idle)) })),
-	})
-	a.pods("all as they should be", func(pods map[string]*corev1.Pod) bool {
+	a := started(t, manifests(
+		newPod("web", idle, scratch),
+		newPod("job", "exit 0", restarts(corev1.RestartPolicyNever)),
+		newPod("pair", idle, with(shell("two", idle))),
+	))
+	a.pods("two pods ready and the job completed", func(pods map[string]*corev1.Pod) bool {
 		return len(pods) == 3 && ready(pods["web"]) && ready(pods["pair"]) && phase(corev1.PodSucceeded)(pods["job"])
 	})
-	// The job's sandbox is stopped once it has ended.
-	a.journal.wait(t, 0, settle, "the job's sandbox to be stopped", func(f bus.Flat) bool {
+	a.journal.wait(t, 0, settle, "the stop of the job's sandbox", func(f bus.Flat) bool {
 		return event(t, f).GetCallRequested().GetStopSandbox() != nil
 	})
 	eventually(t, settle, "the last call's outcome", func() error {
-		if asked, done := a.journal.count(named("call_requested")), a.journal.count(named("call_finished")); asked != done {
-			return fmt.Errorf("%d of %d calls are done", done, asked)
+		requested, done := a.journal.count(named("call_requested")), a.journal.count(named("call_finished"))
+		if requested != done {
+			return fmt.Errorf("%d of %d calls have finished", done, requested)
 		}
 		return nil
 	})
@@ -186,10 +189,10 @@ func TestARestartOfAnIdleAgentTouchesNothing(t *testing.T) {
 		end()
 		last := a.journal.last()
 		a.start()
-		// A pod that comes after shows that the agent is at work; what it did to the others stands before that.
+		// A new pod shows that the agent works: what it does to the others comes before.
 		mark := fmt.Sprintf("mark-%d", i)
-		a.Put(mark+".yaml", manifest(newPod(mark, idle)))
-		comes := a.journal.wait(t, last, settle, "the next manifest", named("manifests_read", mark+".yaml"))
+		a.put(newPod(mark, idle))
+		read := a.journal.wait(t, last, settle, "the next manifest", named("manifests_read", mark+".yaml"))
 		a.pod(mark, "ready", ready)
 		uid := string(a.podNow(mark).UID)
 		a.Remove(mark + ".yaml")
@@ -197,7 +200,7 @@ func TestARestartOfAnIdleAgentTouchesNothing(t *testing.T) {
 		events, _ := a.journal.seen()
 		var kinds []string
 		for _, f := range events {
-			if f.Seq > last && f.Seq < comes.Seq {
+			if f.Seq > last && f.Seq < read.Seq {
 				kinds = append(kinds, f.Event)
 			}
 			if f.Seq <= last || strings.Contains(f.Author+f.ID+string(f.Data), uid) {
@@ -208,28 +211,27 @@ func TestARestartOfAnIdleAgentTouchesNothing(t *testing.T) {
 				t.Errorf("after restart %d, record %d: %s of %s %s", i, f.Seq, f.Event, f.Author, f.Data)
 			}
 		}
-		t.Logf("restart %d: %d records of its own: %v", i, comes.Seq-last-1, kinds)
-		if n := comes.Seq - last - 1; n > idleRestartRecords {
+		n := read.Seq - last - 1
+		t.Logf("restart %d: %d records of its own: %v", i, n, kinds)
+		if n > idleRestartRecords {
 			t.Errorf("an idle restart wrote %d records, want %d at most", n, idleRestartRecords)
 		}
-		if after := a.fingerprint(); !maps.Equal(before, after) {
-			t.Errorf("restart %d changed the runtime's objects:\n%v\n%v", i, before, after)
-		}
+		a.unchanged(before, fmt.Sprint("restart ", i))
 		if after := a.views(); !slices.Equal(views, after) {
-			t.Errorf("restart %d changed what pods report:\n%v\n%v", i, views, after)
+			t.Errorf("restart %d changed the status of pods:\n%v\n%v", i, views, after)
 		}
 	}
 	a.Verified()
 }
 
-// idleRestartRecords bounds what a restart of an agent with nothing to do may write: the last run's end, this one's
-// start, and what the runtime's health was found to be.
+// idleRestartRecords bounds the records of a restart without work: the last run's end, this one's start, and the health
+// of the runtime.
 const idleRestartRecords = 4
 
-// quiet waits until the agent has seen what it did last.
+// quiet waits until the observer has received the newest record.
 func (a *agent) quiet() {
 	a.T.Helper()
-	eventually(a.T, settle, "the newest record to be seen", func() error {
+	eventually(a.T, settle, "the newest record to be received", func() error {
 		info, err := a.Client.Info(a.T.Context())
 		if err == nil && info.JournalLast > a.journal.last() {
 			err = fmt.Errorf("%d of %d", a.journal.last(), info.JournalLast)
@@ -238,100 +240,92 @@ func (a *agent) quiet() {
 	})
 }
 
-func TestALostJournalCostsNoContainer(t *testing.T) {
+func TestLostJournalKeepsContainers(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("survivor", idle, scratch))
 	a.pod("survivor", "ready", ready)
 	before := a.fingerprint()
-	a.Kill()
-	a.forget()
-	if err := os.RemoveAll(filepath.Join(a.Root, "bus")); err != nil {
-		t.Fatal(err)
-	}
+	a.loseJournal()
 	a.start()
 	p := a.pod("survivor", "ready again", ready)
-	if after := a.fingerprint(); !maps.Equal(before, after) {
-		t.Errorf("the agent with a new journal changed the runtime's objects:\n%v\n%v", before, after)
-	}
+	a.unchanged(before, "the agent with a new journal")
 	if n := container(p, "main").RestartCount; n != 0 {
-		t.Errorf("the pod tells of %d restarts", n)
+		t.Errorf("the pod reports %d restarts", n)
 	}
 }
 
-func TestAPodOfALostJournalThatNoSourceNamesIsShownByItsName(t *testing.T) {
+func TestOrphanOfALostJournalIsReportedAndAdopted(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("orphan", idle, scratch))
 	uid := a.pod("orphan", "ready", ready).UID
-	a.Kill()
-	a.forget()
-	if err := os.RemoveAll(filepath.Join(a.Root, "bus")); err != nil {
-		t.Fatal(err)
-	}
+	a.loseJournal()
 	a.Remove("orphan.yaml")
 	a.start()
-	p := a.pod("orphan", "shown as an orphan", func(p *corev1.Pod) bool { return p != nil && p.Status.Reason == "Orphan" })
+	p := a.pod("orphan", "reported as an orphan", func(p *corev1.Pod) bool { return p.Status.Reason == "Orphan" })
 	if p.UID != uid || p.Namespace != "default" || p.CreationTimestamp.IsZero() {
-		t.Errorf("it is shown as %s/%s, UID %s, of %s", p.Namespace, p.Name, p.UID, p.CreationTimestamp)
+		t.Errorf("it is reported as %s/%s, UID %s, of %s", p.Namespace, p.Name, p.UID, p.CreationTimestamp)
 	}
 	before := a.fingerprint()
-	a.Put("orphan.yaml", manifest(newPod("orphan", idle, scratch)))
-	a.pod("orphan", "taken over", ready)
-	if after := a.fingerprint(); !maps.Equal(before, after) {
-		t.Errorf("a source named it, and that changed the runtime's objects:\n%v\n%v", before, after)
-	}
+	a.put(newPod("orphan", idle, scratch))
+	a.pod("orphan", "ready", ready)
+	a.unchanged(before, "its manifest")
 }
 
-// runsOnce fails the test unless every pod runs once and nothing of it ever ran before.
+// runsOnce checks that each of n pods runs, and that nothing of it ran before.
 func runsOnce(t *testing.T, a *agent, n int) {
 	t.Helper()
-	boxes, aborted, running := a.sandboxes(), map[string]uint32{}, 0
-	givenUp := sandboxesGivenUp(t, a)
-	for _, s := range boxes {
-		if s.GetState() != cri.PodSandboxState_SANDBOX_READY || s.GetMetadata().GetAttempt() != givenUp[s.GetMetadata().GetUid()] {
-			t.Errorf("sandbox of %s: %s, attempt %d", s.GetMetadata().GetName(), s.GetState(), s.GetMetadata().GetAttempt())
+	canceled := canceledSandboxes(t, a)
+	for _, s := range a.sandboxes() {
+		m := s.GetMetadata()
+		if s.GetState() != cri.PodSandboxState_SANDBOX_READY || m.GetAttempt() != canceled[m.GetUid()] {
+			t.Errorf("sandbox of %s: %s, attempt %d", m.GetName(), s.GetState(), m.GetAttempt())
 		}
 	}
-	all := a.containers()
-	for _, c := range all {
-		s := containerStatus(t, c.GetId())
+	aborted, running := map[string]uint32{}, map[string]uint32{}
+	for _, c := range a.containers() {
+		s, pod, attempt := containerStatus(t, c.GetId()), c.GetLabels()[node.PodNameLabel], c.GetMetadata().GetAttempt()
 		switch {
 		case c.GetState() == cri.ContainerState_CONTAINER_RUNNING:
-			running++
-		case c.GetState() == cri.ContainerState_CONTAINER_EXITED && s.GetReason() == startError && strings.Contains(s.GetMessage(), canceled):
-			// containerd gives a start up when its caller goes away. If the process was there already, it was killed at once.
-			aborted[c.GetLabels()[node.PodNameLabel]]++
-			t.Logf("the runtime gave up the start of %s when the agent was killed", c.GetLabels()[node.PodNameLabel])
+			running[pod] = attempt
+		case c.GetState() == cri.ContainerState_CONTAINER_EXITED && s.GetReason() == startError &&
+			strings.Contains(s.GetMessage(), contextCanceled):
+			// containerd cancels a start when its caller goes away, and kills the process if it already runs.
+			aborted[pod]++
+			t.Logf("the runtime canceled the start of %s when the agent was killed", pod)
 		default:
-			t.Errorf("container of %s: %s, attempt %d, %s %s", c.GetLabels()[node.PodNameLabel], c.GetState(), c.GetMetadata().GetAttempt(), s.GetReason(), s.GetMessage())
+			t.Errorf("container of %s: %s, attempt %d, %s %s", pod, c.GetState(), attempt, s.GetReason(), s.GetMessage())
 		}
 	}
-	for _, c := range all {
-		if want := aborted[c.GetLabels()[node.PodNameLabel]]; c.GetState() == cri.ContainerState_CONTAINER_RUNNING && c.GetMetadata().GetAttempt() != want {
-			t.Errorf("container of %s runs as attempt %d after %d that were given up", c.GetLabels()[node.PodNameLabel], c.GetMetadata().GetAttempt(), want)
+	for pod, attempt := range running {
+		if attempt != aborted[pod] {
+			t.Errorf("container of %s runs as attempt %d after %d canceled ones", pod, attempt, aborted[pod])
 		}
 	}
-	if len(boxes) != n || running != n {
-		t.Errorf("%d sandboxes and %d running containers are there, want %d of each", len(boxes), running, n)
+	a.wantSandboxes(n)
+	if len(running) != n {
+		t.Errorf("%d pods have a running container, want %d", len(running), n)
 	}
 }
 
-// sandboxesGivenUp counts, for each pod, the sandboxes that the runtime gave up while it made them because the agent was killed.
-func sandboxesGivenUp(t *testing.T, a *agent) map[string]uint32 {
+// canceledSandboxes counts, for each pod, the sandboxes whose creation the runtime canceled because the agent was
+// killed.
+func canceledSandboxes(t *testing.T, a *agent) map[string]uint32 {
 	t.Helper()
 	n := map[string]uint32{}
 	events, _ := a.journal.seen()
 	for _, f := range events {
 		out := event(t, f).GetCallFinished()
-		if uid, of := strings.CutPrefix(out.GetRequester(), "pod/"); of && strings.Contains(out.GetMessage(), "was canceled while the runtime created it") {
-			t.Logf("the runtime gave up sandbox %s when the agent was killed", out.GetSandboxId())
+		uid, of := strings.CutPrefix(out.GetRequester(), "pod/")
+		if of && strings.Contains(out.GetMessage(), "was canceled while the runtime created it") {
+			t.Logf("the runtime canceled sandbox %s when the agent was killed", out.GetSandboxId())
 			n[uid]++
 		}
 	}
 	return n
 }
 
-// How containerd marks a container whose start it gave up.
+// How containerd reports a container whose start it canceled.
 const (
-	startError = "StartError"
-	canceled   = "context canceled"
+	startError      = "StartError"
+	contextCanceled = "context canceled"
 )

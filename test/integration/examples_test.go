@@ -5,7 +5,6 @@ package integration
 import (
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,13 +15,13 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// examples are the manifests that the first run of a newcomer uses.
+// examples is the directory of the manifests that `make run` runs.
 const examples = "../../deploy/pods"
 
-// backOffs bounds the first restart at once and the second after 10 s.
+// backOffs bounds an immediate first restart and a second one after 10 s.
 const backOffs = 30 * time.Second
 
-func TestTheExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
+func TestExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	files, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
@@ -30,22 +29,19 @@ func TestTheExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 		t.Fatalf("want the 5 example pods, have %v, %v", files, err)
 	}
 	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Put(filepath.Base(f), string(b))
+		a.Put(filepath.Base(f), readFile(t, f))
 	}
 	a.start()
 
 	web := a.pod("web", "ready", ready)
 	if page := httpGet(t, "http://"+web.Status.PodIP+":8080/"); !strings.Contains(page, "Hello from Journalet: web-"+a.Node) {
-		t.Errorf("web says %q", page)
+		t.Errorf("web serves %q", page)
 	}
 	pair := a.pod("pair", "ready", ready)
 	a.logged(pair, "client", "got: ")
 	for _, c := range pair.Status.ContainerStatuses {
-		if c.RestartCount != 0 || c.State.Running == nil || !strings.HasPrefix(c.ContainerID, "containerd://") || c.ImageID == "" {
+		if c.RestartCount != 0 || c.State.Running == nil || c.ImageID == "" ||
+			!strings.HasPrefix(c.ContainerID, "containerd://") {
 			t.Errorf("pair's container: %+v", c)
 		}
 	}
@@ -88,13 +84,14 @@ func TestTheExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 	out, _, code := a.CLI("pods")
 	for _, want := range []string{"Running", "Completed", "CrashLoopBackOff"} {
 		if code != 0 || !strings.Contains(out, want) {
-			t.Errorf("`journalet pods` (status %d) does not show %s:\n%s", code, want, out)
+			t.Errorf("`journalet pods` (status %d) does not print %s:\n%s", code, want, out)
 		}
 	}
 	second := a.podsWithin(backOffs, "crasher's second restart", func(pods map[string]*corev1.Pod) bool {
 		return container(pods["crasher"], "crasher").RestartCount == 2
 	})["crasher"]
-	if last := container(second, "crasher").LastTerminationState.Terminated; last == nil || last.ExitCode != 1 || last.Reason != "Error" {
+	last := container(second, "crasher").LastTerminationState.Terminated
+	if last == nil || last.ExitCode != 1 || last.Reason != "Error" {
 		t.Errorf("crasher's last state: %+v", container(second, "crasher"))
 	}
 	if second.Status.Phase != corev1.PodRunning {
@@ -105,7 +102,7 @@ func TestTheExamplePodsDoWhatTheirCommentsSay(t *testing.T) {
 func httpGet(t *testing.T, url string) string {
 	t.Helper()
 	var body []byte
-	eventually(t, node.Soon, "an answer from "+url, func() error {
+	eventually(t, node.Soon, "a response from "+url, func() error {
 		c := http.Client{Timeout: 2 * time.Second}
 		r, err := c.Get(url)
 		if err != nil {

@@ -5,6 +5,9 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,9 +19,9 @@ import (
 )
 
 const (
-	// settle bounds what takes a few sandboxes on a machine that other tests use as well.
+	// settle bounds the start or end of a few pods on a machine that runs other tests as well.
 	settle = 60 * time.Second
-	// again is the pause between looks at what an event has told of already.
+	// again is the time between two polls of the pods.
 	again = 50 * time.Millisecond
 )
 
@@ -29,11 +32,11 @@ type agent struct {
 	watching context.CancelFunc
 }
 
-// newAgent prepares an agent of its own for a test; start runs it. At the end of the test its pods are gone.
+// newAgent prepares an agent for one test; start runs it. The end of the test removes its pods.
 func newAgent(t *testing.T, flags ...string) *agent {
 	t.Helper()
 	a := new(agent)
-	a.Agent = setup.NewAgent(t, settle, a.tell, flags...)
+	a.Agent = setup.NewAgent(t, settle, a.logJournal, flags...)
 	a.AtTheEnd(func() {
 		if a.watching != nil {
 			a.watching()
@@ -42,7 +45,7 @@ func newAgent(t *testing.T, flags ...string) *agent {
 	return a
 }
 
-// started is a running agent with these manifests, by file name.
+// started runs an agent with these manifests, by file name.
 func started(t *testing.T, manifests map[string]string, flags ...string) *agent {
 	t.Helper()
 	a := newAgent(t, flags...)
@@ -53,7 +56,7 @@ func started(t *testing.T, manifests map[string]string, flags ...string) *agent 
 	return a
 }
 
-// start runs the agent, waits until it answers, and follows its journal.
+// start runs the agent, waits until it serves requests, and follows its journal.
 func (a *agent) start() {
 	a.T.Helper()
 	a.Start()
@@ -62,7 +65,14 @@ func (a *agent) start() {
 	}
 }
 
-// watch follows the journal of an agent that runs.
+// crash kills the agent and starts it again.
+func (a *agent) crash() {
+	a.T.Helper()
+	a.Kill()
+	a.start()
+}
+
+// watch follows the journal of a running agent.
 func (a *agent) watch() {
 	a.T.Helper()
 	a.Connect()
@@ -71,33 +81,45 @@ func (a *agent) watch() {
 	a.journal = follow(ctx, a.Client)
 }
 
-// forget ends the following of a journal that will not go on.
-func (a *agent) forget() {
+// loseJournal kills the agent and removes its journal.
+func (a *agent) loseJournal() {
+	a.T.Helper()
+	a.Kill()
 	a.watching()
 	a.Disconnect()
 	a.journal, a.watching = nil, nil
+	if err := os.RemoveAll(filepath.Join(a.Root, "bus")); err != nil {
+		a.T.Fatal(err)
+	}
+}
+
+// put writes a pod's manifest to a file with the pod's name.
+func (a *agent) put(p *corev1.Pod) {
+	a.T.Helper()
+	a.Put(p.Name+".yaml", manifest(p))
 }
 
 // gone waits until nothing of the agent's pods is on the runtime.
 func (a *agent) gone() {
 	a.T.Helper()
-	node.Eventually(a.T, settle, "every pod to be gone", a.Gone)
+	eventually(a.T, settle, "every pod to be gone", a.Gone)
 }
 
-// tell shows what there is to know after a failure.
-func (a *agent) tell() {
+// logJournal logs the end of the journal, after a failure.
+func (a *agent) logJournal() {
 	if a.journal != nil {
 		a.T.Logf("the journal ends with:\n%s", a.journal.tail(60))
 	}
 }
 
-// pods waits until the agent's pods, by name as in the manifest, are as wanted.
+// pods waits until the agent's pods, by name as in the manifest, fulfil a condition.
 func (a *agent) pods(what string, wanted func(map[string]*corev1.Pod) bool) map[string]*corev1.Pod {
 	a.T.Helper()
 	return a.podsWithin(settle, what, wanted)
 }
 
-func (a *agent) podsWithin(within time.Duration, what string, wanted func(map[string]*corev1.Pod) bool) map[string]*corev1.Pod {
+func (a *agent) podsWithin(within time.Duration, what string,
+	wanted func(map[string]*corev1.Pod) bool) map[string]*corev1.Pod {
 	a.T.Helper()
 	deadline := time.After(within)
 	for {
@@ -108,20 +130,22 @@ func (a *agent) podsWithin(within time.Duration, what string, wanted func(map[st
 		}
 		select {
 		case <-changed:
-		case <-time.After(again): // an event is told to observers and to its actor at once: the actor may come second
+		case <-time.After(again): // observers may receive an event before its actor has folded it
 		case <-deadline:
 			a.T.Fatalf("not within %s: %s; the pods are (%v):\n%s", within, what, err, describe(pods))
 		}
 	}
 }
 
-// pod waits until one pod is as wanted.
+// pod waits until one pod fulfils a condition.
 func (a *agent) pod(name, what string, wanted func(*corev1.Pod) bool) *corev1.Pod {
 	a.T.Helper()
-	return a.pods(name+" "+what, func(pods map[string]*corev1.Pod) bool { return pods[name] != nil && wanted(pods[name]) })[name]
+	return a.pods(name+" "+what, func(pods map[string]*corev1.Pod) bool {
+		return pods[name] != nil && wanted(pods[name])
+	})[name]
 }
 
-// list are the pods now. Two of one name can be there while one ends: the one that lives counts.
+// list returns the pods. While one of two pods of one name terminates, it returns the other one.
 func (a *agent) list() (map[string]*corev1.Pod, error) {
 	all, err := a.Pods()
 	if err != nil {
@@ -155,20 +179,22 @@ func describe(pods map[string]*corev1.Pod) string {
 	for name, p := range pods {
 		fmt.Fprintf(&b, "  %s %s %s %q", name, p.UID, p.Status.Phase, p.Status.Reason)
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-			fmt.Fprintf(&b, " [%s ready=%t restarts=%d state=%s last=%s]", c.Name, c.Ready, c.RestartCount, c.State.String(), c.LastTerminationState.String())
+			fmt.Fprintf(&b, " [%s ready=%t restarts=%d state=%s last=%s]",
+				c.Name, c.Ready, c.RestartCount, c.State.String(), c.LastTerminationState.String())
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
 }
 
-// fingerprint is what a restart of the agent must leave as it is, by container id.
+// fingerprint describes the runtime's objects, by id: what a restart of the agent must not change.
 func (a *agent) fingerprint() map[string]string {
 	a.T.Helper()
 	out := map[string]string{}
 	for _, c := range a.containers() {
 		s := containerStatus(a.T, c.GetId())
-		out[c.GetId()] = fmt.Sprintf("%s %s %d %d %d", s.GetState(), c.GetPodSandboxId(), s.GetStartedAt(), s.GetFinishedAt(), s.GetExitCode())
+		out[c.GetId()] = fmt.Sprintf("%s %s %d %d %d",
+			s.GetState(), c.GetPodSandboxId(), s.GetStartedAt(), s.GetFinishedAt(), s.GetExitCode())
 	}
 	for _, s := range a.sandboxes() {
 		out[s.GetId()] = s.GetState().String()
@@ -176,7 +202,26 @@ func (a *agent) fingerprint() map[string]string {
 	return out
 }
 
-// views is what pods report, one line each.
+// unchanged checks that the runtime's objects are the same as before.
+func (a *agent) unchanged(before map[string]string, why string) {
+	a.T.Helper()
+	if after := a.fingerprint(); !maps.Equal(before, after) {
+		a.T.Errorf("%s changed the runtime's objects:\n%v\n%v", why, before, after)
+	}
+}
+
+// kept checks that the runtime's objects of before still exist unchanged. There may be others.
+func (a *agent) kept(before map[string]string, why string) {
+	a.T.Helper()
+	after := a.fingerprint()
+	for id, was := range before {
+		if after[id] != was {
+			a.T.Errorf("%s changed %s from %s to %q", why, id, was, after[id])
+		}
+	}
+}
+
+// views returns what the pods report, one line each.
 func (a *agent) views() []string {
 	a.T.Helper()
 	pods, err := a.list()

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -31,7 +32,7 @@ import (
 // pulled bounds the first image back-off of 10 s and a pull after it.
 const pulled = 40 * time.Second
 
-// idler is a program that does nothing until it is told to end, for images that hold nothing else.
+// idler is the only program of the test's images. It waits for SIGTERM.
 const idler = `package main
 
 import (
@@ -52,16 +53,16 @@ type hub struct {
 	t    *testing.T
 	host string
 
-	mu    sync.Mutex
-	asked map[string]int // by method and path
+	mu       sync.Mutex
+	requests map[string]int // by method and path
 }
 
 func newHub(t *testing.T) *hub {
-	h := &hub{t: t, asked: map[string]int{}}
+	h := &hub{t: t, requests: map[string]int{}}
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
-		h.asked[r.Method+" "+r.URL.Path]++
+		h.requests[r.Method+" "+r.URL.Path]++
 		h.mu.Unlock()
 		handler.ServeHTTP(w, r)
 	}))
@@ -70,7 +71,7 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
-// image is the full name of one of the hub's images. The runtime forgets it at the end of the test.
+// image returns the full name of one of the hub's images. The end of the test removes it from the runtime.
 func (h *hub) image(short string) string {
 	full := h.host + "/" + short
 	h.t.Cleanup(func() {
@@ -81,7 +82,7 @@ func (h *hub) image(short string) string {
 	return full
 }
 
-// push puts an image of one layer into the registry.
+// push uploads an image of one layer.
 func (h *hub) push(full string, layer []byte) {
 	h.t.Helper()
 	repo, tag, _ := strings.Cut(strings.TrimPrefix(full, h.host+"/"), ":")
@@ -132,54 +133,47 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// manifestsAsked counts the questions for an image's manifest by tag.
-func (h *hub) manifestsAsked(short string) int {
+// manifestRequests counts the requests for an image's manifest by tag.
+func (h *hub) manifestRequests(short string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	repo, tag, _ := strings.Cut(short, ":")
 	path := "/v2/" + repo + "/manifests/" + tag
-	return h.asked["GET "+path] + h.asked["HEAD "+path]
+	return h.requests["GET "+path] + h.requests["HEAD "+path]
 }
 
-// idlerLayer is the one layer of an image that holds the idler only.
+// idlerLayer builds the one layer of an image that holds the idler only.
 func idlerLayer(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "idler")
-	if err := os.WriteFile(source, []byte(idler), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, source, idler)
 	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the idler: %v\n%s", err, out)
 	}
-	b, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, program)
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	if err := w.WriteHeader(&tar.Header{Name: "idler", Mode: 0o755, Size: int64(len(b)), Typeflag: tar.TypeReg}); err != nil {
-		t.Fatal(err)
+	err := w.WriteHeader(&tar.Header{Name: "idler", Mode: 0o755, Size: int64(len(text)), Typeflag: tar.TypeReg})
+	if err == nil {
+		_, err = io.WriteString(w, text)
 	}
-	if _, err := w.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
+	if err := errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return archive.Bytes()
 }
 
-func of(image string, policy corev1.PullPolicy) func(*corev1.Pod) {
+func runs(image string, policy corev1.PullPolicy) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
 		c.Image, c.ImagePullPolicy, c.Command = image, policy, nil
 	}
 }
 
-func TestImagesArePulledAsThePolicySays(t *testing.T) {
+func TestImagesArePulledByTheirPolicy(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	layer := idlerLayer(t)
@@ -188,53 +182,54 @@ func TestImagesArePulledAsThePolicySays(t *testing.T) {
 	h.push(h.image(always), layer)
 	a := newAgent(t)
 	for _, n := range []string{"a", "b", "c", "d", "e"} {
-		a.Put(n+".yaml", manifest(newPod(n, "", of(h.host+"/"+shared, corev1.PullIfNotPresent))))
+		a.put(newPod(n, "", runs(h.host+"/"+shared, corev1.PullIfNotPresent)))
 	}
 	a.start()
 	a.pods("five pods of one image", allReady(5))
 	if n := a.journal.count(named("call_requested", "pull_image")); n != 1 {
-		t.Errorf("%d pulls were ordered for five pods, want 1", n)
+		t.Errorf("%d pulls were requested for five pods, want 1", n)
 	}
-	asked := h.manifestsAsked(shared)
-	if asked == 0 || asked > 3 {
-		t.Errorf("the registry was asked %d times for the manifest", asked)
+	requests := h.manifestRequests(shared)
+	if requests == 0 || requests > 3 {
+		t.Errorf("the registry had %d requests for the manifest", requests)
 	}
-	a.Put("f.yaml", manifest(newPod("f", "", of(h.host+"/"+shared, corev1.PullIfNotPresent))))
+	a.put(newPod("f", "", runs(h.host+"/"+shared, corev1.PullIfNotPresent)))
 	a.pods("a sixth pod", allReady(6))
-	if n := h.manifestsAsked(shared); n != asked {
-		t.Errorf("IfNotPresent asked the registry for an image that is there: %d, then %d", asked, n)
+	if n := h.manifestRequests(shared); n != requests {
+		t.Errorf("IfNotPresent sent requests for an image that is present: %d, then %d", requests, n)
 	}
 	for i, n := range []string{"g", "h"} {
-		a.Put(n+".yaml", manifest(newPod(n, "", of(h.host+"/"+always, corev1.PullAlways))))
+		a.put(newPod(n, "", runs(h.host+"/"+always, corev1.PullAlways)))
 		a.pods(n, allReady(7+i))
 		if n := a.journal.count(named("call_requested", "pull_image", always)); n != i+1 {
-			t.Errorf("%d pulls were ordered after %d pods of the policy Always", n, i+1)
+			t.Errorf("%d pulls were requested after %d pods of the policy Always", n, i+1)
 		}
 	}
-	a.Put("never.yaml", manifest(newPod("never", "", of(h.host+"/"+never, corev1.PullNever))))
+	a.put(newPod("never", "", runs(h.host+"/"+never, corev1.PullNever)))
 	p := a.pod("never", "without its image", waiting("main", "ErrImageNeverPull"))
 	if w := container(p, "main").State.Waiting; !strings.Contains(w.Message, never) {
 		t.Errorf("it waits as %v", w)
 	}
-	if n := h.manifestsAsked(never); n != 0 {
-		t.Errorf("the policy Never asked the registry %d times", n)
+	if n := h.manifestRequests(never); n != 0 {
+		t.Errorf("the policy Never sent %d requests to the registry", n)
 	}
 }
 
-func TestAMissingImageIsTriedAgainUntilItIsThere(t *testing.T) {
+func TestMissingImageIsPulledOnceItExists(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	layer := idlerLayer(t)
 	full := h.image("late:1")
-	a := started(t, map[string]string{"late.yaml": manifest(newPod("late", "", of(full, corev1.PullIfNotPresent)))})
+	a := started(t, onePod("late", "", runs(full, corev1.PullIfNotPresent)))
 	a.journal.wait(t, 0, settle, "ErrImagePull", named("pod_status_changed", "ErrImagePull"))
 	p := a.pod("late", "backs off", waiting("main", "ImagePullBackOff"))
-	if w := container(p, "main").State.Waiting; !strings.Contains(w.Message, "late:1") || !strings.Contains(w.Message, "Back-off") {
+	if w := container(p, "main").State.Waiting; !strings.Contains(w.Message, "late:1") ||
+		!strings.Contains(w.Message, "Back-off") {
 		t.Errorf("it waits as %v", w)
 	}
 	h.push(full, layer)
-	p = a.podsWithin(pulled, "the pod once its image is there", allReady(1))["late"]
+	p = a.podsWithin(pulled, "the pod once its image exists", allReady(1))["late"]
 	if n := container(p, "main").RestartCount; n != 0 {
-		t.Errorf("it tells of %d restarts", n)
+		t.Errorf("it reports %d restarts", n)
 	}
 }

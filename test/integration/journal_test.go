@@ -15,7 +15,8 @@ import (
 	"github.com/journalet/journalet/runtime/api/query"
 )
 
-// journal is what an observer has seen of an agent's journal, from its first record on and over restarts.
+// journal holds the events that an observer has received of an agent's journal, from its first record and over
+// restarts.
 type journal struct {
 	mu      sync.Mutex
 	events  []bus.Flat
@@ -42,21 +43,21 @@ func follow(ctx context.Context, c *query.Client) *journal {
 	return j
 }
 
-// seen are the events so far, and a channel that closes with the next one.
+// seen returns the events so far, and a channel that closes with the next one.
 func (j *journal) seen() ([]bus.Flat, <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.events, j.changed
 }
 
-// failed is why the journal is followed no longer.
+// failed returns why the observer has ended.
 func (j *journal) failed() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.err
 }
 
-// last is the number of the newest record seen.
+// last returns the number of the newest record received.
 func (j *journal) last() uint64 {
 	events, _ := j.seen()
 	if len(events) == 0 {
@@ -65,15 +66,17 @@ func (j *journal) last() uint64 {
 	return events[len(events)-1].Seq
 }
 
-// wait returns the first event after a record that fits.
-func (j *journal) wait(t *testing.T, after uint64, within time.Duration, what string, fits func(bus.Flat) bool) bus.Flat {
+// wait returns the first event that fits, after a record.
+func (j *journal) wait(
+	t *testing.T, after uint64, within time.Duration, what string, fits func(bus.Flat) bool,
+) bus.Flat {
 	t.Helper()
 	deadline := time.After(within)
-	looked := 0
+	checked := 0
 	for {
 		events, changed := j.seen()
-		for ; looked < len(events); looked++ {
-			if f := events[looked]; f.Seq > after && fits(f) {
+		for ; checked < len(events); checked++ {
+			if f := events[checked]; f.Seq > after && fits(f) {
 				return f
 			}
 		}
@@ -97,7 +100,7 @@ func (j *journal) count(fits func(bus.Flat) bool) int {
 	return n
 }
 
-// tail shows the newest events.
+// tail returns the newest events, one line each.
 func (j *journal) tail(n int) string {
 	events, _ := j.seen()
 	var b strings.Builder
@@ -111,7 +114,7 @@ func (j *journal) tail(n int) string {
 	return b.String()
 }
 
-// event is the event in f with its type.
+// event decodes the event in f.
 func event(t *testing.T, f bus.Flat) *journaletv1.Event {
 	t.Helper()
 	e, err := query.Event(&f)
@@ -121,7 +124,7 @@ func event(t *testing.T, f bus.Flat) *journaletv1.Event {
 	return e
 }
 
-// named tells whether an event has this name and its text holds all parts.
+// named matches events of this name that have each part in their data or author.
 func named(name string, parts ...string) func(bus.Flat) bool {
 	return func(f bus.Flat) bool {
 		if f.Event != name {

@@ -11,14 +11,14 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// atOnce is how many tests run side by side: most of a test's time is a pod's own, not the machine's.
+// atOnce bounds the tests that run in parallel. Most of a test's time is waiting for pods, not CPU.
 const atOnce = "4"
 
-// The runtime under test and the image in it. The image must be there already: no registry is asked.
+// The runtime under test, and its image. The image must be present: no test pulls it.
 const (
 	endpointVariable = "JOURNALET_TEST_CRI_ENDPOINT"
 	imageVariable    = "JOURNALET_TEST_IMAGE"
-	eventsVariable   = "JOURNALET_TEST_CRI_EVENTS" // "no" for a runtime without GetContainerEvents (containerd 1.6)
+	eventsVariable   = "JOURNALET_TEST_CRI_EVENTS" // "no": a runtime without GetContainerEvents (containerd 1.6)
 )
 
 // setup is what all tests share.
@@ -43,7 +43,8 @@ func prepare(m *testing.M) (int, error) {
 	return setup.Run(m, func() (string, error) {
 		endpoint := os.Getenv(endpointVariable)
 		if endpoint == "" {
-			return "", fmt.Errorf("%s is empty: set it to the CRI socket of a running containerd, for example what deploy/lab/lab.sh endpoint prints", endpointVariable)
+			return "", fmt.Errorf("%s is empty: set it to the CRI socket of a running containerd, for example to the output "+
+				"of deploy/lab/lab.sh endpoint", endpointVariable)
 		}
 		return endpoint, nil
 	})
@@ -55,7 +56,7 @@ func given(name string) bool {
 	return found
 }
 
-// testImage is the image of most pods.
+// testImage returns the image of most pods.
 func testImage() string {
 	if image := os.Getenv(imageVariable); image != "" {
 		return image

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,24 +16,27 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// tooLarge is beyond what a manifest may have, 10 MiB.
+// tooLarge is more than the 10 MiB that a manifest may have.
 const tooLarge = 11 << 20
 
-func TestABadManifestIsToldWithItsPlaceAndHarmsNoOther(t *testing.T) {
+func TestBadManifestIsReportedWithItsLineAndChangesNoOtherPod(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("good", idle))
 	a.pod("good", "ready", ready)
 	before := a.fingerprint()
+	const head = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n"
 	for _, bad := range []struct {
-		name, text        string
-		line              uint32
-		field, code, says string
+		name, text           string
+		line                 uint32
+		field, code, message string
 	}{
 		{"syntax", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: [x\n", 0, "", "syntax", ""},
 		{"kind", "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: x\n", 2, "kind", "", "Deployment"},
-		{"unnamed", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - name: UPPER\n    image: x\n", 7, "spec.containers[0].name", "", ""},
-		{"unknown", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - name: a\n    image: x\n    comand: [sh]\n", 9, "spec.containers[0].comand", "unknown-field", "no such field"},
-		{"notyet", "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  hostUsers: false\n  containers:\n  - name: b\n    image: x\n", 6, "spec.hostUsers", "not-yet", "not carried out"},
+		{"badname", head + "  containers:\n  - name: UPPER\n    image: x\n", 7, "spec.containers[0].name", "", ""},
+		{"unknown", head + "  containers:\n  - name: a\n    image: x\n    comand: [sh]\n", 9,
+			"spec.containers[0].comand", "unknown-field", "no such field"},
+		{"notyet", head + "  hostUsers: false\n  containers:\n  - name: b\n    image: x\n", 6,
+			"spec.hostUsers", "not-yet", "not carried out"},
 		{"large", "apiVersion: v1\nkind: Pod\n# " + strings.Repeat("x", tooLarge) + "\n", 0, "", "too-large", ""},
 		{"empty", "", 0, "", "empty", ""},
 		{"binary", "\x00\xff\x7fELF", 0, "", "syntax", ""},
@@ -42,7 +44,7 @@ func TestABadManifestIsToldWithItsPlaceAndHarmsNoOther(t *testing.T) {
 		after := a.journal.last()
 		file := bad.name + ".yaml"
 		a.Put(file, bad.text)
-		read := a.journal.wait(t, after, settle, "what is wrong with "+file, func(f bus.Flat) bool {
+		read := a.journal.wait(t, after, settle, "the problems of "+file, func(f bus.Flat) bool {
 			return f.Event == "manifests_read" && strings.Contains(string(f.Data), `"path":"`+file+`"`)
 		})
 		var found []*journaletv1.ManifestProblem
@@ -52,83 +54,80 @@ func TestABadManifestIsToldWithItsPlaceAndHarmsNoOther(t *testing.T) {
 		fits := false
 		for _, p := range found {
 			fits = fits || (bad.line == 0 || p.GetLine() == bad.line) && (bad.field == "" || p.GetField() == bad.field) &&
-				(bad.code == "" || p.GetCode() == bad.code) && strings.Contains(p.GetMessage(), bad.says) && p.GetMessage() != ""
+				(bad.code == "" || p.GetCode() == bad.code) && strings.Contains(p.GetMessage(), bad.message) &&
+				p.GetMessage() != ""
 		}
 		if !fits {
-			t.Errorf("%s: want line %d, field %q, code %q, message with %q; have %v", file, bad.line, bad.field, bad.code, bad.says, found)
+			t.Errorf("%s: want line %d, field %q, code %q, message with %q; have %v",
+				file, bad.line, bad.field, bad.code, bad.message, found)
 		}
 		a.Process.Expect(t, "file="+file)
 		a.Remove(file)
 	}
-	a.Put("another.yaml", manifest(newPod("another", idle)))
+	a.put(newPod("another", idle))
 	a.pods("the good pod and another", allReady(2))
 	a.Remove("another.yaml")
 	a.journal.wait(t, 0, settle, "the other's end", named("pod_forgotten"))
-	if after := a.fingerprint(); !maps.Equal(before, after) {
-		t.Errorf("bad manifests changed the good pod:\n%v\n%v", before, after)
-	}
+	a.unchanged(before, "bad manifests")
 }
 
-func TestABrokenEditOfARunningPodsManifestLetsItRun(t *testing.T) {
+func TestBrokenEditOfAManifestKeepsItsPodRunning(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("good", idle))
 	a.pod("good", "ready", ready)
 	before := a.fingerprint()
 	after := a.journal.last()
 	a.Put("good.yaml", "kind: [")
-	a.journal.wait(t, after, settle, "the slip of the pen", named("manifests_read", "unreadable"))
+	a.journal.wait(t, after, settle, "the broken file", named("manifests_read", "unreadable"))
 	a.Stop()
 	a.start()
-	a.Put("good.yaml", manifest(newPod("good", idle)))
-	a.journal.wait(t, after, settle, "the mended file", func(f bus.Flat) bool {
+	a.put(newPod("good", idle))
+	a.journal.wait(t, after, settle, "the fixed file", func(f bus.Flat) bool {
 		return f.Event == "manifests_read" && !strings.Contains(string(f.Data), "unreadable")
 	})
 	a.pod("good", "ready", ready)
-	if after := a.fingerprint(); !maps.Equal(before, after) {
-		t.Errorf("a slip of the pen changed the pod:\n%v\n%v", before, after)
-	}
+	a.unchanged(before, "a broken edit")
 }
 
-func TestOfTwoFilesWithOneNameTheFirstPathWins(t *testing.T) {
+func TestFirstPathWinsOfTwoFilesWithOnePodName(t *testing.T) {
 	t.Parallel()
 	a := started(t, map[string]string{
 		"a.yaml": manifest(newPod("twin", "echo of a; "+idle)), "b.yaml": manifest(newPod("twin", "echo of b; "+idle)),
 	})
-	f := a.journal.wait(t, 0, settle, "the second twin being ignored", named("manifest_ignored", `"b.yaml"`))
-	if e := event(t, f).GetManifestIgnored(); e.GetReason() != "DuplicateName" || !strings.Contains(e.GetMessage(), "a.yaml") {
-		t.Errorf("it is told as %v", e)
+	f := a.journal.wait(t, 0, settle, "the second file being ignored", named("manifest_ignored", `"b.yaml"`))
+	e := event(t, f).GetManifestIgnored()
+	if e.GetReason() != "DuplicateName" || !strings.Contains(e.GetMessage(), "a.yaml") {
+		t.Errorf("it is reported as %v", e)
 	}
 	p := a.pod("twin", "ready", ready)
 	a.logged(p, "main", "of a")
-	if n := len(a.sandboxes()); n != 1 {
-		t.Errorf("%d sandboxes, want one", n)
-	}
-	// Its path free, the second one has its turn.
+	a.wantSandboxes(1)
+	// Without the first file, the second one's pod runs.
 	a.Remove("a.yaml")
 	next := a.pod("twin", "of the other file", func(q *corev1.Pod) bool { return ready(q) && q.UID != p.UID })
 	a.logged(next, "main", "of b")
 }
 
-// swapping is how long a manifest is written anew under the reader, again and again.
-const swapping = 1500 * time.Millisecond
+// writing is how long the test rewrites a manifest while the agent reads it.
+const writing = 1500 * time.Millisecond
 
-func TestAManifestThatIsWrittenWhileItIsReadNeverRunsInPart(t *testing.T) {
+func TestHalfWrittenManifestNeverRuns(t *testing.T) {
 	t.Parallel()
-	// With its kind last, no part of it is a pod: against one that is, no reader can help.
+	// With its kind last, no part of it is a pod. A reader could not detect a part that is one.
 	const kind = "kind: Pod\n"
 	text := strings.Replace(manifest(newPod("busy", idle)), kind, "", 1) + kind
 	a := started(t, map[string]string{"busy.yaml": text, "calm.yaml": manifest(newPod("calm", idle))})
 	a.pods("both", allReady(2))
 	before := a.fingerprint()
 	path := filepath.Join(a.Manifests, "busy.yaml")
-	end := time.Now().Add(swapping)
+	end := time.Now().Add(writing)
 	written := 0
 	for ; time.Now().Before(end); written++ {
 		if written%2 == 0 {
 			a.Put("busy.yaml", text)
 			continue
 		}
-		// As an editor that writes in place: cut off, then bit by bit.
+		// As an editor that writes in place: truncate, then write line by line.
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +136,7 @@ func TestAManifestThatIsWrittenWhileItIsReadNeverRunsInPart(t *testing.T) {
 			if _, err := f.WriteString(part); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.Sync(); err != nil { // lets the reader see it in part
+			if err := f.Sync(); err != nil { // gives the reader time to read a part
 				t.Fatal(err)
 			}
 		}
@@ -146,19 +145,14 @@ func TestAManifestThatIsWrittenWhileItIsReadNeverRunsInPart(t *testing.T) {
 		}
 	}
 	last := a.journal.last()
-	a.Put("mark.yaml", manifest(newPod("mark", idle)))
+	a.put(newPod("mark", idle))
 	a.journal.wait(t, last, settle, "the mark", named("manifests_read", "mark.yaml"))
 	a.pods("all three", allReady(3))
-	after := a.fingerprint()
-	for id, was := range before {
-		if after[id] != was {
-			t.Errorf("%s was %s and is %q", id, was, after[id])
-		}
-	}
-	t.Logf("written %d times, %d readings were told", written, a.journal.count(named("manifests_read")))
+	a.kept(before, "the rewritten manifest")
+	t.Logf("written %d times, %d reads reported", written, a.journal.count(named("manifests_read")))
 }
 
-func TestAFolderThatVanishesAndReturns(t *testing.T) {
+func TestMissingManifestDirectoryEndsItsPods(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("good", idle))
 	old := a.pod("good", "ready", ready)
@@ -167,7 +161,7 @@ func TestAFolderThatVanishesAndReturns(t *testing.T) {
 	if err := os.Rename(a.Manifests, away); err != nil {
 		t.Fatal(err)
 	}
-	// As the kubelet has it: a folder that is not there names no pod.
+	// As for the kubelet, a directory that does not exist names no pod.
 	a.journal.wait(t, after, settle, "the pod's end", named("pod_forgotten", string(old.UID)))
 	if err := os.Rename(away, a.Manifests); err != nil {
 		t.Fatal(err)
@@ -175,7 +169,7 @@ func TestAFolderThatVanishesAndReturns(t *testing.T) {
 	a.pod("good", "ready again", ready)
 }
 
-func TestManyPodsOfOneFile(t *testing.T) {
+func TestFileHoldsSeveralPods(t *testing.T) {
 	t.Parallel()
 	var docs []string
 	for i := range 3 {
@@ -184,5 +178,7 @@ func TestManyPodsOfOneFile(t *testing.T) {
 	a := started(t, map[string]string{"all.yaml": strings.Join(docs, "---\n")})
 	a.pods("all documents' pods", allReady(3))
 	a.Put("all.yaml", strings.Join(docs[:2], "---\n"))
-	a.pods("two of them", func(pods map[string]*corev1.Pod) bool { return allReady(2)(pods) && pods["doc-2"] == nil })
+	a.pods("two of them", func(pods map[string]*corev1.Pod) bool {
+		return allReady(2)(pods) && pods["doc-2"] == nil
+	})
 }

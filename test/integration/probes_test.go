@@ -17,7 +17,7 @@ import (
 // webServer serves /www at the port named web.
 const webServer = "mkdir -p /www; echo hello > /www/index.html; trap 'exit 0' TERM; httpd -f -p 8080 -h /www & wait"
 
-// probing gives the first container of a pod probes that run every second and believe one result.
+// probing gives the first container of a pod probes with a period of 1 s that fail at the first failure.
 func probing(set func(*corev1.Container)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
@@ -32,7 +32,8 @@ func probing(set func(*corev1.Container)) func(*corev1.Pod) {
 }
 
 func execProbe(script string) *corev1.Probe {
-	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", script}}}, TimeoutSeconds: 5}
+	exec := &corev1.ExecAction{Command: []string{"sh", "-c", script}}
+	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: exec}, TimeoutSeconds: 5}
 }
 
 func httpProbe(path string) *corev1.Probe {
@@ -51,22 +52,24 @@ func tcpProbe() *corev1.Probe {
 
 func unready(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && !ready(p) }
 
-// visible waits for the result of a probe after a record, and for the status that follows from it, and tells how long after
-// the result the status was decided and seen by an observer.
+// visible waits for a result of the readiness probe after a record, and for the status that follows from it. It logs
+// how long after the result the status was decided, and received by an observer.
 func visible(t *testing.T, a *agent, after uint64, uid string, ok bool) {
 	t.Helper()
-	told := a.journal.wait(t, after, settle, "a result of the readiness probe", func(f bus.Flat) bool {
+	result := a.journal.wait(t, after, settle, "a result of the readiness probe", func(f bus.Flat) bool {
 		r := event(t, f).GetProbeResult()
 		return r.GetUid() == uid && r.GetKind() == journaletv1.ProbeKind_PROBE_KIND_READINESS && r.GetSuccess() == ok
 	})
-	status := a.journal.wait(t, told.Seq, settle, "the status that follows from it", func(f bus.Flat) bool {
-		return f.Cause == told.Seq && f.Event == "pod_status_changed"
+	status := a.journal.wait(t, result.Seq, settle, "the status that follows from it", func(f bus.Flat) bool {
+		return f.Cause == result.Seq && f.Event == "pod_status_changed"
 	})
-	seen := time.Now()
-	at := moment(t, told)
-	t.Logf("ready=%t: decided %s after the probe's result, seen by an observer %s after it", ok, moment(t, status).Sub(at), seen.Sub(at))
+	received := time.Now()
+	at := moment(t, result)
+	t.Logf("ready=%t: decided %s after the probe's result, received by an observer %s after it",
+		ok, moment(t, status).Sub(at), received.Sub(at))
 }
 
+// moment returns when an event was recorded.
 func moment(t *testing.T, f bus.Flat) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339Nano, f.Time)
@@ -76,9 +79,11 @@ func moment(t *testing.T, f bus.Flat) time.Time {
 	return at
 }
 
-func TestACommandSaysWhetherAContainerIsReady(t *testing.T) {
+func TestExecProbeDecidesReadiness(t *testing.T) {
 	t.Parallel()
-	a := started(t, onePod("gated", idle, probing(func(c *corev1.Container) { c.ReadinessProbe = execProbe("cat /tmp/ready") })))
+	a := started(t, onePod("gated", idle, probing(func(c *corev1.Container) {
+		c.ReadinessProbe = execProbe("cat /tmp/ready")
+	})))
 	p := a.pod("gated", "runs and is not ready", unready)
 	id, uid := container(p, "main").ContainerID, string(p.UID)
 	for range 2 {
@@ -92,15 +97,23 @@ func TestACommandSaysWhetherAContainerIsReady(t *testing.T) {
 		visible(t, a, after, uid, false)
 	}
 	if n := container(a.podNow("gated"), "main").RestartCount; n != 0 {
-		t.Errorf("readiness has restarted it %d times", n)
+		t.Errorf("the readiness probe restarted the container %d times", n)
 	}
+	a.prints(p, "Unhealthy", "Readiness probe failed: cat: can't open '/tmp/ready'")
+}
+
+// prints checks that `journalet pod` prints all words.
+func (a *agent) prints(p *corev1.Pod, words ...string) {
+	a.T.Helper()
 	out, _, _ := a.CLI("pod", p.Name)
-	if !strings.Contains(out, "Unhealthy") || !strings.Contains(out, "Readiness probe failed: cat: can't open '/tmp/ready'") {
-		t.Errorf("the pod's report does not tell of the failure:\n%s", out)
+	for _, w := range words {
+		if !strings.Contains(out, w) {
+			a.T.Errorf("`journalet pod %s` does not print %q:\n%s", p.Name, w, out)
+		}
 	}
 }
 
-func TestAServerSaysAtThePodsAddressWhetherItIsReady(t *testing.T) {
+func TestHTTPProbeAtThePodIPDecidesReadiness(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("web", webServer, probing(func(c *corev1.Container) {
 		c.StartupProbe, c.ReadinessProbe = tcpProbe(), httpProbe("/index.html")
@@ -113,54 +126,52 @@ func TestAServerSaysAtThePodsAddressWhetherItIsReady(t *testing.T) {
 	visible(t, a, after, string(p.UID), false)
 	f := a.journal.wait(t, after, settle, "why", named("probe_result", "HTTP probe failed with statuscode: 404"))
 
-	// A restart of the agent changes nothing, and what was told is not told again.
+	// A restart of the agent does not report the result again.
 	a.Stop()
 	a.start()
 	after = a.journal.wait(t, f.Seq, settle, "the next start", named("agent_started")).Seq
 	setup.Runtime.Exec(t, id, "sh", "-c", "echo hello > /www/index.html")
 	a.pod("web", "ready again", ready)
 	if n := a.journal.count(func(f bus.Flat) bool { return f.Seq > after && f.Event == "probe_result" }); n != 1 {
-		t.Errorf("%d results were told after the restart, want the one that is new", n)
+		t.Errorf("%d results were reported after the restart, want the new one", n)
 	}
 }
 
-func TestAFailedLivenessProbeRestartsItsContainer(t *testing.T) {
+func TestFailedLivenessProbeRestartsItsContainer(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("alive", idle, probing(func(c *corev1.Container) {
 		c.LivenessProbe = execProbe("test ! -e /tmp/dead || { echo it is dead; exit 1; }")
 	})))
 	before := container(a.pod("alive", "ready", ready), "main")
 	setup.Runtime.Exec(t, before.ContainerID, "touch", "/tmp/dead")
-	p := a.pod("alive", "ready again", func(p *corev1.Pod) bool { return ready(p) && container(p, "main").RestartCount > 0 })
+	p := a.pod("alive", "ready again", restarted)
 	after := container(p, "main")
 	if after.RestartCount != 1 || after.ContainerID == before.ContainerID || after.LastTerminationState.Terminated == nil {
 		t.Errorf("after the failure: %+v", after)
 	}
-	out, _, _ := a.CLI("pod", p.Name)
-	for _, want := range []string{"Unhealthy", "Liveness probe failed: it is dead", "Killing", "Container main failed liveness probe, will be restarted"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the pod's report does not tell %q:\n%s", want, out)
-		}
-	}
+	a.prints(p, "Unhealthy", "Liveness probe failed: it is dead", "Killing",
+		"Container main failed liveness probe, will be restarted")
 }
 
-func TestACommandThatTakesTooLongHasFailed(t *testing.T) {
+func TestProbeCommandFailsAtItsTimeout(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("slow", idle, probing(func(c *corev1.Container) {
 		c.ReadinessProbe = execProbe("sleep 30")
 		c.ReadinessProbe.TimeoutSeconds = 1
 	})))
-	a.journal.wait(t, 0, settle, "the failure", named("probe_result", "Readiness probe failed: command timed out after 1s"))
+	a.journal.wait(t, 0, settle, "the failure",
+		named("probe_result", "Readiness probe failed: command timed out after 1s"))
 	if p := a.podNow("slow"); ready(p) {
 		t.Error("the pod is ready")
 	}
 }
 
-func TestAPodWithoutProbesJournalsNothingOfThem(t *testing.T) {
+func TestPodWithoutProbesHasNoProbeRecords(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("plain", idle))
 	a.pod("plain", "ready", ready)
-	if n := a.journal.count(func(f bus.Flat) bool { return f.Event == "probes_set" || f.Event == "probe_result" }); n != 0 {
+	n := a.journal.count(func(f bus.Flat) bool { return f.Event == "probes_set" || f.Event == "probe_result" })
+	if n != 0 {
 		t.Errorf("%d records are about probes", n)
 	}
 }

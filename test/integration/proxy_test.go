@@ -12,11 +12,11 @@ import (
 	"github.com/journalet/journalet/test/criproxy"
 )
 
-// proxy is a socket before the runtime's that can be taken away, hang, or answer nonsense.
+// proxy is a socket before the runtime's. It can disappear, hang, or send nonsense.
 type proxy struct {
 	t       *testing.T
 	path    string
-	between *criproxy.Proxy // nil: the socket is gone
+	between *criproxy.Proxy // nil: there is no socket
 
 	mu   sync.Mutex
 	free chan struct{} // closed while calls pass
@@ -47,15 +47,15 @@ func (p *proxy) open() {
 	})
 }
 
-// close takes the socket away and cuts every connection, as the end of the runtime does.
+// close removes the socket and cuts every connection, as the end of the runtime does.
 func (p *proxy) close() {
 	if p.between != nil {
-		_ = p.between.Close() // takes the socket's file away too
+		_ = p.between.Close() // removes the socket's file too
 		p.between = nil
 	}
 }
 
-// hang holds every call from now on; resume lets those pass that were held.
+// hang holds every call from now on; resume passes the held calls on.
 func (p *proxy) hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *proxy) resume() {
 	}
 }
 
-// talkNonsense cuts every connection and answers new ones with what is no HTTP/2, until end is called.
+// talkNonsense cuts every connection and sends text that is not HTTP/2 to new ones, until end is called.
 func (p *proxy) talkNonsense() (end func()) {
 	p.t.Helper()
 	p.close()

@@ -4,52 +4,50 @@ package integration
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/test/node"
 )
 
-// sized gives a pod's first container requests and limits as "cpu/memory", and says how it is resized.
+// sized gives a pod's first container resources, written as "100m/32Mi", and a resize policy: RestartContainer for the
+// resources in restarts, else NotRequired.
 func sized(requests, limits string, restarts ...corev1.ResourceName) func(*corev1.Pod) {
-	list := func(s string) corev1.ResourceList {
-		cpu, memory, _ := strings.Cut(s, "/")
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
-	}
 	return func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
-		c.Resources = corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}
+		c.Resources = size(requests, limits)
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			policy := corev1.NotRequired
 			if slices.Contains(restarts, name) {
 				policy = corev1.RestartContainer
 			}
-			c.ResizePolicy = append(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: policy})
+			c.ResizePolicy = append(c.ResizePolicy,
+				corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: policy})
 		}
 	}
 }
 
-// inCgroup is what a container's own cgroup says: CPU shares or weight, CPU quota and memory limit.
+// inCgroup returns a container's own CPU shares or weight, CPU quota and memory limit.
 func inCgroup(t *testing.T, id string) string {
 	t.Helper()
-	return strings.TrimSpace(setup.Runtime.Exec(t, id, "sh", "-c",
-		"cd /sys/fs/cgroup; if test -e memory.max; then cat cpu.weight cpu.max memory.max; else cat cpu/cpu.shares cpu/cpu.cfs_quota_us memory/memory.limit_in_bytes; fi | tr '\n' ' '"))
+	return strings.TrimSpace(setup.Runtime.Exec(t, id, "sh", "-c", `cd /sys/fs/cgroup
+if test -e memory.max; then cat cpu.weight cpu.max memory.max
+else cat cpu/cpu.shares cpu/cpu.cfs_quota_us memory/memory.limit_in_bytes; fi | tr '\n' ' '`))
 }
 
 func resized(p *corev1.Pod) bool {
 	c := container(p, "main")
 	spec := p.Spec.Containers[0].Resources
-	if c.Resources == nil || node.Condition(p, corev1.PodResizeInProgress) != "" || node.Condition(p, corev1.PodResizePending) != "" {
+	if c.Resources == nil || condition(p, corev1.PodResizeInProgress) != "" ||
+		condition(p, corev1.PodResizePending) != "" {
 		return false
 	}
-	for _, pair := range [][2]corev1.ResourceList{{spec.Limits, c.Resources.Limits}, {spec.Requests, c.AllocatedResources}} {
+	for _, pair := range [][2]corev1.ResourceList{{spec.Limits, c.Resources.Limits},
+		{spec.Requests, c.AllocatedResources}} {
 		for name, want := range pair[0] {
 			if got := pair[1][name]; got.Cmp(want) != 0 {
 				return false
@@ -59,74 +57,67 @@ func resized(p *corev1.Pod) bool {
 	return true
 }
 
-func TestResourcesOfARunningContainerChangeWithoutARestart(t *testing.T) {
+func TestResizeNeedsNoRestart(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("grows", idle, sized("100m/32Mi", "200m/64Mi")))
 	before := a.pod("grows", "ready", ready)
 	was := container(before, "main")
 	cgroup := inCgroup(t, was.ContainerID)
 
-	// The agent is killed when the node has allocated the resources, and again in the middle of the calls.
+	// The agent is killed when the node has allocated the resources, and again between the calls.
 	after := a.journal.last()
-	a.Put("grows.yaml", manifest(newPod("grows", idle, sized("500m/64Mi", "600m/128Mi"))))
-	for _, moment := range []func(bus.Flat) bool{named("resize_decided"), named("call_finished", node.BareID(was.ContainerID))} {
-		a.journal.wait(t, after, settle, "a resize to kill the agent in", moment)
-		a.Kill()
-		a.start()
+	a.put(newPod("grows", idle, sized("500m/64Mi", "600m/128Mi")))
+	applied := named("call_finished", node.BareID(was.ContainerID))
+	for _, moment := range []func(bus.Flat) bool{named("resize_decided"), applied} {
+		a.journal.wait(t, after, settle, "a moment of the resize", moment)
+		a.crash()
 	}
 	p := a.pod("grows", "resized", resized)
 	now := container(p, "main")
 	if p.UID != before.UID || now.ContainerID != was.ContainerID || now.RestartCount != 0 {
-		t.Errorf("it is %s %s with %d restarts, and was %s %s", p.UID, now.ContainerID, now.RestartCount, before.UID, was.ContainerID)
+		t.Errorf("it is %s %s with %d restarts, and was %s %s",
+			p.UID, now.ContainerID, now.RestartCount, before.UID, was.ContainerID)
 	}
 	got := inCgroup(t, now.ContainerID)
 	if got == cgroup || !strings.HasSuffix(got, fmt.Sprint(128<<20)) || !strings.Contains(got, "60000") {
-		t.Errorf("the cgroup says %q, and said %q", got, cgroup)
+		t.Errorf("the cgroup has %q, and had %q", got, cgroup)
 	}
 	t.Logf("cgroup: %s before, %s after", cgroup, got)
 	a.Verified()
 
 	// And back.
-	a.Put("grows.yaml", manifest(newPod("grows", idle, sized("100m/32Mi", "200m/64Mi"))))
+	a.put(newPod("grows", idle, sized("100m/32Mi", "200m/64Mi")))
 	p = a.pod("grows", "its old size again", func(p *corev1.Pod) bool {
 		return p.Spec.Containers[0].Resources.Limits.Cpu().MilliValue() == 200 && resized(p)
 	})
 	equal(t, "the cgroup at its old size", inCgroup(t, container(p, "main").ContainerID), cgroup)
-	out, _, _ := a.CLI("pod", p.Name)
-	for _, reason := range []string{"ResizeStarted", "ResizeCompleted"} {
-		if !strings.Contains(out, reason) {
-			t.Errorf("no event %s in\n%s", reason, out)
-		}
-	}
+	a.prints(p, "ResizeStarted", "ResizeCompleted")
 }
 
-func TestAnAgentWithoutItsJournalGivesWhatIsAllocatedByNow(t *testing.T) {
+func TestAgentWithoutItsJournalAppliesTheAllocatedResources(t *testing.T) {
 	t.Parallel()
-	a := started(t, map[string]string{
-		"found.yaml": manifest(newPod("found", idle, sized("100m/32Mi", "200m/64Mi"))),
-		"equal.yaml": manifest(newPod("equal", idle, sized("5m/32Mi", "5m/64Mi"))),
-	})
+	a := started(t, manifests(
+		newPod("found", idle, sized("100m/32Mi", "200m/64Mi")),
+		newPod("equal", idle, sized("5m/32Mi", "5m/64Mi")),
+	))
 	was := container(a.pod("found", "ready", ready), "main")
 	a.pod("equal", "ready", ready)
-	a.Kill()
-	a.forget()
-	if err := os.RemoveAll(filepath.Join(a.Root, "bus")); err != nil {
-		t.Fatal(err)
-	}
-	a.Put("found.yaml", manifest(newPod("found", idle, sized("500m/32Mi", "600m/128Mi"))))
+	a.loseJournal()
+	a.put(newPod("found", idle, sized("500m/32Mi", "600m/128Mi")))
 	a.start()
 	p := a.pod("found", "resized", func(p *corev1.Pod) bool { return ready(p) && resized(p) })
 	now := container(p, "main")
 	if now.ContainerID != was.ContainerID || now.RestartCount != 0 {
 		t.Errorf("it is %s with %d restarts, and was %s", now.ContainerID, now.RestartCount, was.ContainerID)
 	}
-	if got := inCgroup(t, now.ContainerID); !strings.HasSuffix(got, fmt.Sprint(128<<20)) || !strings.Contains(got, "60000") {
-		t.Errorf("the cgroup says %q", got)
+	if got := inCgroup(t, now.ContainerID); !strings.HasSuffix(got, fmt.Sprint(128<<20)) ||
+		!strings.Contains(got, "60000") {
+		t.Errorf("the cgroup has %q", got)
 	}
 	a.pod("equal", "ready", ready)
 	a.quiet()
 	if n := a.journal.count(named("resize_started")); n != 1 {
-		t.Errorf("%d pods were found to have something else than what is allocated, want the one that was changed", n)
+		t.Errorf("%d pods were resized, want the changed one", n)
 	}
 }
 
@@ -140,18 +131,20 @@ func TestPodWithAnotherContainerIsAnotherIncarnation(t *testing.T) {
 	}
 	a := started(t, onePod("grows", idle, grown()))
 	was := container(a.pod("grows", "ready", ready), "main").ContainerID
-	a.Put("grows.yaml", manifest(newPod("grows", idle, grown(shell("more", idle)))))
-	p := a.pod("grows", "ready with both", func(p *corev1.Pod) bool { return ready(p) && len(p.Status.ContainerStatuses) == 2 })
+	a.put(newPod("grows", idle, grown(shell("more", idle))))
+	p := a.pod("grows", "ready with both", func(p *corev1.Pod) bool {
+		return ready(p) && len(p.Status.ContainerStatuses) == 2
+	})
 	if now := container(p, "main"); now.ContainerID == was || now.RestartCount != 0 {
 		t.Errorf("main is %s with %d restarts, and was %s", now.ContainerID, now.RestartCount, was)
 	}
 }
 
-func TestAContainerIsRestartedToBeResizedWhereItsPolicySaysSo(t *testing.T) {
+func TestResizePolicyRestartContainerRestartsTheContainer(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("again", idle, sized("100m/32Mi", "200m/64Mi", corev1.ResourceMemory)))
 	before := a.pod("again", "ready", ready)
-	a.Put("again.yaml", manifest(newPod("again", idle, sized("100m/64Mi", "200m/96Mi", corev1.ResourceMemory))))
+	a.put(newPod("again", idle, sized("100m/64Mi", "200m/96Mi", corev1.ResourceMemory)))
 	p := a.pod("again", "restarted and resized", func(p *corev1.Pod) bool {
 		return ready(p) && container(p, "main").RestartCount == 1 && resized(p)
 	})
@@ -159,29 +152,31 @@ func TestAContainerIsRestartedToBeResizedWhereItsPolicySaysSo(t *testing.T) {
 		t.Errorf("it is another pod, %s instead of %s", p.UID, before.UID)
 	}
 	if got := inCgroup(t, container(p, "main").ContainerID); !strings.HasSuffix(got, fmt.Sprint(96<<20)) {
-		t.Errorf("the cgroup says %q", got)
+		t.Errorf("the cgroup has %q", got)
 	}
 }
 
-func TestAMemoryLimitBelowWhatIsUsedIsToldAndTriedAgain(t *testing.T) {
+func TestMemoryLimitBelowUsageIsReportedAndRetried(t *testing.T) {
 	t.Parallel()
 	const script = "dd if=/dev/zero of=/dev/shm/held bs=1M count=32 2>/dev/null; " + idle
 	a := started(t, onePod("full", script, sized("50m/32Mi", "200m/64Mi")))
 	before := container(a.pod("full", "ready", ready), "main")
-	node.Eventually(t, settle, "the memory to be in use", func() error {
-		if out := setup.Runtime.Exec(t, before.ContainerID, "sh", "-c", "wc -c < /dev/shm/held 2>/dev/null"); strings.TrimSpace(out) != fmt.Sprint(32<<20) {
-			return fmt.Errorf("%q bytes are held", out)
+	eventually(t, settle, "the memory to be in use", func() error {
+		out := setup.Runtime.Exec(t, before.ContainerID, "sh", "-c", "wc -c < /dev/shm/held 2>/dev/null")
+		if strings.TrimSpace(out) != fmt.Sprint(32<<20) {
+			return fmt.Errorf("%q bytes are written", out)
 		}
 		return nil
 	})
-	a.Put("full.yaml", manifest(newPod("full", script, sized("50m/8Mi", "200m/16Mi"))))
-	a.pod("full", "told that its memory is in use", func(p *corev1.Pod) bool {
+	a.put(newPod("full", script, sized("50m/8Mi", "200m/16Mi")))
+	a.pod("full", "reports that its memory is in use", func(p *corev1.Pod) bool {
 		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodResizeInProgress && c.Reason == corev1.PodReasonError && strings.Contains(c.Message, "below current usage")
+			return c.Type == corev1.PodResizeInProgress && c.Reason == corev1.PodReasonError &&
+				strings.Contains(c.Message, "below current usage")
 		})
 	})
 	if got := inCgroup(t, before.ContainerID); !strings.HasSuffix(got, fmt.Sprint(64<<20)) {
-		t.Errorf("the cgroup says %q", got)
+		t.Errorf("the cgroup has %q", got)
 	}
 	setup.Runtime.Exec(t, before.ContainerID, "rm", "/dev/shm/held")
 	p := a.pod("full", "resized", resized)

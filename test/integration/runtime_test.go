@@ -15,7 +15,7 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// What every test says, in short.
+// Short names for what every test uses.
 const idle = node.Idle
 
 var (
@@ -34,11 +34,25 @@ func newPod(name, script string, change ...func(*corev1.Pod)) *corev1.Pod {
 
 func shell(name, script string) corev1.Container { return node.Shell(name, testImage(), script) }
 
-func onePod(name, script string, change ...func(*corev1.Pod)) map[string]string {
-	return map[string]string{name + ".yaml": manifest(newPod(name, script, change...))}
+// manifests returns a file for each pod, by file name.
+func manifests(pods ...*corev1.Pod) map[string]string {
+	out := map[string]string{}
+	for _, p := range pods {
+		out[p.Name+".yaml"] = manifest(p)
+	}
+	return out
 }
 
-// sandboxes are those of the agent's pods, whatever their state.
+func onePod(name, script string, change ...func(*corev1.Pod)) map[string]string {
+	return manifests(newPod(name, script, change...))
+}
+
+// with adds containers to a pod.
+func with(list ...corev1.Container) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, list...) }
+}
+
+// sandboxes returns those of the agent's pods, in any state.
 func (a *agent) sandboxes() []*cri.PodSandbox {
 	a.T.Helper()
 	sandboxes, _, err := a.OnRuntime()
@@ -48,7 +62,15 @@ func (a *agent) sandboxes() []*cri.PodSandbox {
 	return sandboxes
 }
 
-// containers are those of the agent's pods, dead ones too.
+// wantSandboxes checks how many sandboxes the agent's pods have.
+func (a *agent) wantSandboxes(want int) {
+	a.T.Helper()
+	if n := len(a.sandboxes()); n != want {
+		a.T.Errorf("the pods have %d sandboxes, want %d", n, want)
+	}
+}
+
+// containers returns those of the agent's pods, in any state.
 func (a *agent) containers() []*cri.Container {
 	a.T.Helper()
 	_, containers, err := a.OnRuntime()
@@ -67,12 +89,21 @@ func containerStatus(t *testing.T, id string) *cri.ContainerStatus {
 	return s
 }
 
-// stopContainer ends a container behind the agent's back.
+// stopSandbox stops a sandbox as another CRI client.
+func stopSandbox(id string) error {
+	ctx, cancel := node.Bounded()
+	defer cancel()
+	_, err := setup.Runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
+	return err
+}
+
+// stopContainer stops a container as another CRI client.
 func stopContainer(t *testing.T, id string) {
 	t.Helper()
 	ctx, cancel := node.Bounded()
 	defer cancel()
-	if _, err := setup.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: node.BareID(id)}); err != nil {
+	_, err := setup.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: node.BareID(id)})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -80,6 +111,9 @@ func stopContainer(t *testing.T, id string) {
 func phase(want corev1.PodPhase) func(*corev1.Pod) bool {
 	return func(p *corev1.Pod) bool { return p != nil && p.Status.Phase == want }
 }
+
+// restarted reports whether a pod is ready with its container "main" restarted.
+func restarted(p *corev1.Pod) bool { return ready(p) && container(p, "main").RestartCount > 0 }
 
 func waiting(name, reason string) func(*corev1.Pod) bool {
 	return func(p *corev1.Pod) bool {
@@ -102,7 +136,7 @@ func allReady(n int) func(map[string]*corev1.Pod) bool {
 	}
 }
 
-// log is a container's log, of all its runs, as the runtime wrote it.
+// log returns a container's log of all its runs, as the runtime wrote it.
 func (a *agent) log(p *corev1.Pod, name string) string {
 	a.T.Helper()
 	files, err := filepath.Glob(filepath.Join(a.PodLogs, p.Namespace+"_"+p.Name+"_"+string(p.UID), name, "*.log"))
@@ -111,13 +145,25 @@ func (a *agent) log(p *corev1.Pod, name string) string {
 	}
 	var all strings.Builder
 	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			a.T.Fatal(err)
-		}
-		all.Write(b)
+		all.WriteString(readFile(a.T, f))
 	}
 	return all.String()
+}
+
+func readFile(t *testing.T, parts ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(parts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // logged waits for words in a container's log.

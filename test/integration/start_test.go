@@ -6,28 +6,29 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/test/node"
 )
 
-// refused runs an agent that must not start, and returns what it says.
-func refused(t *testing.T, args []string) string {
-	t.Helper()
-	r := node.Run(t, "", nil, nil, setup.Program, args...)
-	code := r.Ended(t)
-	text := r.Text()
-	if code <= 0 {
-		t.Errorf("an agent that cannot start ended with %d:\n%s", code, text)
+// failsToStart runs the agent, which must exit with an error that holds all words.
+func (a *agent) failsToStart(words ...string) {
+	a.T.Helper()
+	r := node.Run(a.T, a.Dir, a.User, nil, setup.Program, a.Args()...)
+	code, text := r.Ended(a.T), r.Text()
+	missing := slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
+	if code <= 0 || missing {
+		a.T.Errorf("the agent ended with %d, want an error with %q:\n%s", code, words, text)
 	}
-	return text
 }
 
-func TestARootDirectoryThatCannotBeWrittenIsNamed(t *testing.T) {
+func TestReadOnlyRootDirectoryFailsTheStart(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	// Root writes anywhere but to a read-only mount.
@@ -38,33 +39,26 @@ func TestARootDirectoryThatCannotBeWrittenIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.AtTheEnd(func() { _ = unix.Unmount(a.Root, unix.MNT_DETACH) })
-	if text := refused(t, a.Args()); !strings.Contains(text, "root directory "+a.Root) || !strings.Contains(text, "read-only") ||
-		!strings.Contains(text, "--root-dir") {
-		t.Errorf("it says:\n%s", text)
-	}
+	a.failsToStart("root directory "+a.Root, "read-only", "--root-dir")
 }
 
-func TestARootDirectoryServesOneAgent(t *testing.T) {
+func TestSecondAgentInARootDirectoryFailsToStart(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("good", idle))
 	a.pod("good", "ready", ready)
 	before := a.fingerprint()
-	if text := refused(t, a.Args()); !strings.Contains(text, fmt.Sprintf("pid %d ", a.Process.Cmd.Process.Pid)) || !strings.Contains(text, "--root-dir") {
-		t.Errorf("it names no pid:\n%s", text)
-	}
+	a.failsToStart(fmt.Sprintf("pid %d ", a.Process.Cmd.Process.Pid), "--root-dir")
 	if n := a.journal.count(named("agent_started")); n != 1 {
-		t.Errorf("the journal tells of %d starts", n)
+		t.Errorf("the journal records %d starts", n)
 	}
-	if now := a.fingerprint(); fmt.Sprint(now) != fmt.Sprint(before) {
-		t.Errorf("the second agent changed %v to %v", before, now)
-	}
-	// The first one still answers.
+	a.unchanged(before, "the second agent")
+	// The first one still serves requests.
 	if _, errs, code := a.CLI("pods"); code != 0 {
 		t.Errorf("`journalet pods` ended with %d: %s", code, errs)
 	}
 }
 
-func TestASimulatedRuntimeShowsTheSameScreensToAnyUser(t *testing.T) {
+func TestSimulatedRuntimeNeedsNoRoot(t *testing.T) {
 	t.Parallel()
 	const nobody = 65534
 	a := newAgent(t)
@@ -76,7 +70,7 @@ func TestASimulatedRuntimeShowsTheSameScreensToAnyUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.User = &syscall.Credential{Uid: nobody, Gid: nobody}
-	a.Put("web.yaml", manifest(newPod("web", idle)))
+	a.put(newPod("web", idle))
 	a.start()
 	a.Process.Expect(t, "simulated")
 	a.pod("web", "ready", ready)
@@ -90,11 +84,9 @@ func TestASimulatedRuntimeShowsTheSameScreensToAnyUser(t *testing.T) {
 	}
 	info, err := a.Client.Info(t.Context())
 	if err != nil || !info.Simulated {
-		t.Errorf("the agent tells of itself: %+v, %v", info, err)
+		t.Errorf("the agent reports %+v, %v", info, err)
 	}
-	if n := len(a.sandboxes()); n != 0 {
-		t.Errorf("%d sandboxes are on the real runtime", n)
-	}
+	a.wantSandboxes(0)
 	a.Verified()
 }
 
@@ -107,21 +99,21 @@ func chownAll(dir string, to int) error {
 	})
 }
 
-func TestANodeTakesNoMoreThanItHas(t *testing.T) {
+func TestNodeRejectsPodsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	a := started(t, nil, "--max-pods", "2")
-	for _, pod := range []struct{ name, reason string }{{"greedy", "OutOfcpu"}, {"first", ""}, {"port-taken", "NodePorts"}, {"second", ""}, {"third", "OutOfpods"}} {
-		a.Put(pod.name+".yaml", manifest(newPod(pod.name, idle, demands(pod.name))))
+	for _, pod := range []struct{ name, reason string }{
+		{"greedy", "OutOfcpu"}, {"first", ""}, {"port-taken", "NodePorts"}, {"second", ""}, {"third", "OutOfpods"},
+	} {
+		a.put(newPod(pod.name, idle, demands(pod.name)))
 		if pod.reason == "" {
 			a.pod(pod.name, "ready", ready)
 			continue
 		}
-		p := a.pod(pod.name, "refused", phaseFailed)
-		if p.Status.Reason != pod.reason || p.Status.Message == "" || len(p.Status.ContainerStatuses) > 0 && container(p, "main").ContainerID != "" {
-			t.Errorf("%s is refused as %+v", pod.name, p.Status)
+		p := a.pod(pod.name, "rejected", phase(corev1.PodFailed))
+		if p.Status.Reason != pod.reason || p.Status.Message == "" || container(p, "main").ContainerID != "" {
+			t.Errorf("%s is rejected as %+v", pod.name, p.Status)
 		}
 	}
-	if n := len(a.sandboxes()); n != 2 {
-		t.Errorf("%d sandboxes are there, want 2", n)
-	}
+	a.wantSandboxes(2)
 }

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,17 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/bus"
-	"github.com/journalet/journalet/test/node"
 )
 
-// urlToken is what the server of a test wants to see, and nobody else may.
+// urlToken authenticates the agent at the server. It may not appear in the journal or the log.
 const urlToken = "token-s3cret"
 
-// manifestServer is a server of manifests that can be down.
+// manifestServer serves manifests.
 type manifestServer struct {
 	*httptest.Server
 	mu   sync.Mutex
-	text string // empty: it is down
+	text string // empty: the server is unavailable
 }
 
 func newManifestServer(t *testing.T) *manifestServer {
@@ -45,23 +43,26 @@ func newManifestServer(t *testing.T) *manifestServer {
 	return s
 }
 
-func (s *manifestServer) gives(text string) {
+func (s *manifestServer) serve(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text = text
 }
 
-// flags make an agent ask the server every second.
+// flags makes an agent fetch the server's manifests every second.
 func (s *manifestServer) flags() []string {
-	return []string{"--manifest-url", s.URL + "/pods?t=" + urlToken, "--manifest-url-header", "X-Token:" + urlToken, "--http-check-frequency", "1s"}
+	return []string{
+		"--manifest-url", s.URL + "/pods?t=" + urlToken, "--manifest-url-header", "X-Token:" + urlToken,
+		"--http-check-frequency", "1s",
+	}
 }
 
 const noPods = "apiVersion: v1\nkind: PodList\nitems: []\n"
 
-func TestAPodOfAURLRunsChangesAndGoes(t *testing.T) {
+func TestPodOfAURLFollowsItsManifest(t *testing.T) {
 	t.Parallel()
 	s := newManifestServer(t)
-	s.gives(manifest(newPod("remote", "echo one; "+idle)))
+	s.serve(manifest(newPod("remote", "echo one; "+idle)))
 	a := started(t, onePod("local", idle), s.flags()...)
 	pods := a.pods("both pods", allReady(2))
 	if got := pods["remote"].Annotations["kubernetes.io/config.source"]; got != "http" {
@@ -69,15 +70,15 @@ func TestAPodOfAURLRunsChangesAndGoes(t *testing.T) {
 	}
 	out, _, _ := a.CLI("pods", "-o", "wide")
 	if !strings.Contains(out, "http") || !strings.Contains(out, "file") {
-		t.Errorf("`journalet pods -o wide` tells no sources:\n%s", out)
+		t.Errorf("`journalet pods -o wide` prints no sources:\n%s", out)
 	}
-	s.gives(manifest(newPod("remote", "echo two; "+idle)))
-	next := a.pod("remote", "anew", func(p *corev1.Pod) bool { return ready(p) && p.UID != pods["remote"].UID })
+	s.serve(manifest(newPod("remote", "echo two; "+idle)))
+	next := a.pod("remote", "replaced", func(p *corev1.Pod) bool { return ready(p) && p.UID != pods["remote"].UID })
 	a.logged(next, "main", "two")
-	s.gives(noPods)
-	a.pods("the pod of the folder alone", allReady(1))
+	s.serve(noPods)
+	a.pods("only the pod of the directory", allReady(1))
 	if a.podNow("local").UID != pods["local"].UID {
-		t.Error("the pod of the folder is another one")
+		t.Error("the pod of the directory was replaced")
 	}
 	records, _, _ := a.CLI("observe", "--no-follow", "-o", "json")
 	if strings.Contains(records, urlToken) || strings.Contains(a.Process.Tail(), urlToken) {
@@ -85,50 +86,43 @@ func TestAPodOfAURLRunsChangesAndGoes(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatIsStartedWhileItsURLIsDownKeepsWhatRuns(t *testing.T) {
+func TestAgentStartedWhileItsURLIsDownKeepsItsPods(t *testing.T) {
 	t.Parallel()
 	s := newManifestServer(t)
-	s.gives(manifest(newPod("remote", idle)))
+	s.serve(manifest(newPod("remote", idle)))
 	a := started(t, nil, s.flags()...)
 	a.pod("remote", "ready", ready)
 	before := a.fingerprint()
 	after := a.journal.last()
-	s.gives("")
-	a.Kill()
-	a.start()
+	s.serve("")
+	a.crash()
 	a.journal.wait(t, after, settle, "the outage", named("manifests_read", `"status"`))
 	a.Stop()
 	a.start()
-	if now := a.fingerprint(); !maps.Equal(before, now) {
-		t.Errorf("an outage changed the pod:\n%v\n%v", before, now)
-	}
+	a.unchanged(before, "an outage")
 	after = a.journal.last()
-	s.gives(manifest(newPod("remote", idle)))
+	s.serve(manifest(newPod("remote", idle)))
 	a.journal.wait(t, after, settle, "the end of the outage", func(f bus.Flat) bool {
 		return f.Event == "manifests_read" && !strings.Contains(string(f.Data), `"status"`)
 	})
 	a.pod("remote", "ready", ready)
-	if now := a.fingerprint(); !maps.Equal(before, now) {
-		t.Errorf("the end of an outage changed the pod:\n%v\n%v", before, now)
-	}
-	s.gives(noPods)
-	node.Eventually(t, settle, "its pod to be gone", a.Gone)
+	a.unchanged(before, "the end of an outage")
+	s.serve(noPods)
+	a.gone()
 }
 
-func TestPodsOfOneNameInTwoSourcesRunOneAfterTheOther(t *testing.T) {
+func TestPodsOfOneNameInTwoSourcesRunOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	s := newManifestServer(t)
-	s.gives(noPods)
-	a := started(t, map[string]string{"twin.yaml": manifest(newPod("twin", "echo of the folder; "+idle))}, s.flags()...)
+	s.serve(noPods)
+	a := started(t, onePod("twin", "echo of the directory; "+idle), s.flags()...)
 	first := a.pod("twin", "ready", ready)
-	s.gives(manifest(newPod("twin", "echo of the URL; "+idle)))
-	a.journal.wait(t, 0, settle, "the second one being told to wait", named("admission_deferred", string(first.UID)))
-	if n := len(a.sandboxes()); n != 1 {
-		t.Errorf("%d sandboxes, want one", n)
-	}
+	s.serve(manifest(newPod("twin", "echo of the URL; "+idle)))
+	a.journal.wait(t, 0, settle, "the second one's deferral", named("admission_deferred", string(first.UID)))
+	a.wantSandboxes(1)
 	a.Remove("twin.yaml")
 	next := a.pod("twin", "of the URL", func(p *corev1.Pod) bool { return ready(p) && p.UID != first.UID })
 	a.logged(next, "main", "of the URL")
-	s.gives(noPods)
-	node.Eventually(t, settle, "its pod to be gone", a.Gone)
+	s.serve(noPods)
+	a.gone()
 }

@@ -24,8 +24,8 @@ import (
 
 var agents atomic.Int32
 
-// Agent is one root directory with the manifests and logs that belong to it, and the process that serves it, if any. The
-// exported fields may be changed until it runs.
+// Agent is one root directory with the manifests and logs that belong to it, and the process that serves it, if any.
+// The exported fields may be changed until it runs.
 type Agent struct {
 	T                      *testing.T
 	Dir, Root, Manifests   string
@@ -196,7 +196,8 @@ func (a *Agent) CLI(args ...string) (stdout, stderr string, code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), cliTimeout)
 	defer cancel()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, a.Program, append(args, "--root-dir", a.Root)...) //nolint:gosec // the program under test
+	cmd := exec.CommandContext(ctx, a.Program,
+		append(args, "--root-dir", a.Root)...) //nolint:gosec // the program under test
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	var exit *exec.ExitError

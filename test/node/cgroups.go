@@ -37,8 +37,8 @@ func (a *Agent) createCgroupRoot() {
 	}
 }
 
-// PodCgroups returns the paths of the pods' cgroups that exist in any hierarchy. With all, it returns those of containers
-// and QoS classes too.
+// PodCgroups returns the paths of the pods' cgroups that exist in any hierarchy. With all, it returns those of
+// containers and QoS classes too.
 func (a *Agent) PodCgroups(all bool) []string {
 	var found []string
 	for _, dir := range hierarchies() {
@@ -57,8 +57,8 @@ func (a *Agent) PodCgroups(all bool) []string {
 	return found
 }
 
-// Cgroup reads a file of a cgroup below the agent's root: "" if it does not exist. The controller names the hierarchy of
-// cgroup v1.
+// Cgroup reads a file of a cgroup below the agent's root: "" if it does not exist. The controller names the hierarchy
+// of cgroup v1.
 func (a *Agent) Cgroup(controller, path, file string) string {
 	dir := filepath.Join(cgroupMount, controller)
 	if len(hierarchies()) == 1 {

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -60,12 +62,12 @@ func Manifest(p *corev1.Pod) string {
 	return string(b)
 }
 
-// Container returns the status of a pod's container: an empty one without such a container, or without a pod.
+// Container returns the status of a pod's container or init container: an empty one if the pod, or it, does not exist.
 func Container(p *corev1.Pod, name string) corev1.ContainerStatus {
 	if p == nil {
 		return corev1.ContainerStatus{}
 	}
-	for _, c := range p.Status.ContainerStatuses {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if c.Name == name {
 			return c
 		}
