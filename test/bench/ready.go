@@ -15,8 +15,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/types/known/emptypb"
+	corev1 "k8s.io/api/core/v1"
+	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
 // stage is how far a pod is in being made unready and ready again.
@@ -149,30 +149,18 @@ func readEvents(r io.Reader, saw seer) error {
 	return lines.Err()
 }
 
-// watchKubelet follows WatchPods of the kubelet's API v1alpha1 (KEP-4188, on by default since 1.37). Of its messages two
-// fields are needed, so that they are read by their numbers rather than by modules of their types.
+// watchKubelet follows WatchPods of the kubelet's API v1alpha1 (KEP-4188, on by default since 1.37).
 func watchKubelet(ctx context.Context, socket string, saw seer) error {
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/v1alpha1.Pods/WatchPods")
-	if err == nil {
-		err = s.SendMsg(&emptypb.Empty{})
-	}
-	if err == nil {
-		err = s.CloseSend()
-	}
+	s, err := pods.NewPodsClient(conn).WatchPods(ctx, &pods.WatchPodsRequest{})
 	for err == nil {
-		var event emptypb.Empty // all that it holds is unknown to it, and kept
-		if err = s.RecvMsg(&event); err != nil {
-			break
-		}
-		for _, pod := range fieldsOf(event.ProtoReflect().GetUnknown(), 2) {
-			if uid, ready, ok := readyOf(pod); ok {
-				saw(uid, ready)
-			}
+		var e *pods.WatchPodsEvent
+		if e, err = s.Recv(); err == nil {
+			err = readPod(e.GetPod(), saw)
 		}
 	}
 	if ctx.Err() != nil {
@@ -181,41 +169,16 @@ func watchKubelet(ctx context.Context, socket string, saw seer) error {
 	return fmt.Errorf("bench: watch the pods of %s: %w", socket, err)
 }
 
-// readyOf reads a core/v1 Pod: metadata 1 with uid 5, status 3 with conditions 2, each with type 1 and status 2.
-func readyOf(pod []byte) (uid string, ready, ok bool) {
-	for _, meta := range fieldsOf(pod, 1) {
-		for _, id := range fieldsOf(meta, 5) {
-			uid = string(id)
+// readPod reads an encoded core/v1 Pod; of one without the condition it reports nothing.
+func readPod(encoded []byte, saw seer) error {
+	var p corev1.Pod
+	if err := p.Unmarshal(encoded); err != nil {
+		return err
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			saw(string(p.UID), c.Status == corev1.ConditionTrue)
 		}
 	}
-	for _, st := range fieldsOf(pod, 3) {
-		for _, c := range fieldsOf(st, 2) {
-			if of, is := fieldsOf(c, 1), fieldsOf(c, 2); len(of) == 1 && len(is) == 1 && string(of[0]) == "Ready" {
-				ready, ok = string(is[0]) == "True", true
-			}
-		}
-	}
-	return uid, ready, ok && uid != ""
-}
-
-// fieldsOf are the values of a field of strings, bytes or messages in an encoded message, up to what is no encoding.
-func fieldsOf(b []byte, field protowire.Number) (values [][]byte) {
-	for len(b) > 0 {
-		n, kind, head := protowire.ConsumeTag(b)
-		if head < 0 {
-			break
-		}
-		b = b[head:]
-		if n == field && kind == protowire.BytesType {
-			if v, size := protowire.ConsumeBytes(b); size >= 0 {
-				values = append(values, v)
-			}
-		}
-		size := protowire.ConsumeFieldValue(n, kind, b)
-		if size < 0 {
-			break
-		}
-		b = b[size:]
-	}
-	return values
+	return nil
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestAPodIsTimedFromItsFirstGoodAnswerToWhereItShows(t *testing.T) {
@@ -61,29 +62,23 @@ func TestReadyIsReadOffEventsAndOffTheKubeletsPods(t *testing.T) {
 		t.Error("a line that is no event passes")
 	}
 
-	field := func(n protowire.Number, v ...[]byte) (b []byte) {
-		b = protowire.AppendTag(nil, n, protowire.BytesType)
-		return protowire.AppendBytes(b, []byte(strings.Join(texts(v), "")))
-	}
-	condition := func(of, is string) []byte { return field(2, field(1, []byte(of)), field(2, []byte(is))) }
-	pod := func(ready string) []byte {
-		number := protowire.AppendVarint(protowire.AppendTag(nil, 7, protowire.VarintType), 3)
-		b := append(field(1, field(1, []byte("web")), field(5, []byte("u2")), number), field(2, []byte("spec"))...)
-		return append(b, field(3, field(1, []byte("Running")), condition("Ready", ready), condition("ContainersReady", "True"))...)
-	}
-	for _, ready := range []string{"True", "False"} {
-		if uid, is, ok := readyOf(pod(ready)); uid != "u2" || is != (ready == "True") || !ok {
-			t.Errorf("a pod whose Ready is %s reads as %q, %v, %v", ready, uid, is, ok)
+	got = nil
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u2"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: status}, {Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+		}}}
+		b, err := p.Marshal()
+		if err == nil {
+			err = readPod(b, saw)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if readPod(b[:9], saw) == nil {
+			t.Error("half a pod can be read")
 		}
 	}
-	if _, _, ok := readyOf(pod("True")[:9]); ok {
-		t.Error("half a pod has a readiness")
+	if strings.Join(got, ", ") != "u2 true, u2 false" {
+		t.Errorf("pods report %q", got)
 	}
-}
-
-func texts(parts [][]byte) (out []string) {
-	for _, p := range parts {
-		out = append(out, string(p))
-	}
-	return out
 }
