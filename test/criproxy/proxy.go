@@ -38,6 +38,9 @@ type Proxy struct {
 	server *grpc.Server
 	conn   *grpc.ClientConn
 
+	events sync.Mutex        // guards stream, and each send on it
+	stream grpc.ServerStream // the newest of GetContainerEvents
+
 	mu    sync.Mutex
 	calls []Call
 	pods  map[string]string // id of a container to the name of its pod
@@ -48,11 +51,15 @@ type Proxy struct {
 
 // Listen begins to pass calls on from the unix socket at path to the runtime at target (unix:///...).
 func Listen(socket, target string) (*Proxy, error) {
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, fmt.Errorf("criproxy: reach the runtime at %s: %w", target, err)
 	}
+	return Serve(socket, conn)
+}
+
+// Serve is Listen for a connection to the runtime, which Close closes.
+func Serve(socket string, conn *grpc.ClientConn) (*Proxy, error) {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -171,14 +178,19 @@ func (p *Proxy) pass(_ any, in grpc.ServerStream) error {
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	ctx = metadata.NewOutgoingContext(ctx, md)
-	out, err := p.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, full)
+	out, err := p.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, full,
+		grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage))
 	if err == nil {
 		err = errors.Join(out.SendMsg(&req), out.CloseSend())
+	}
+	send := in.SendMsg
+	if call.Method == "GetContainerEvents" {
+		send = p.adopt(in)
 	}
 	var last frame
 	for err == nil {
 		if err = out.RecvMsg(&last); err == nil {
-			err = in.SendMsg(&last)
+			err = send(&last)
 		}
 	}
 	if out != nil {
@@ -190,6 +202,33 @@ func (p *Proxy) pass(_ any, in grpc.ServerStream) error {
 	call.End, call.Failed = time.Now(), err != nil
 	p.note(call, req, last)
 	return err
+}
+
+// adopt makes a stream the one that Send sends on, and returns how to send on it beside Send.
+func (p *Proxy) adopt(s grpc.ServerStream) (send func(any) error) {
+	p.events.Lock()
+	defer p.events.Unlock()
+	p.stream = s
+	return func(m any) error {
+		p.events.Lock()
+		defer p.events.Unlock()
+		return s.SendMsg(m)
+	}
+}
+
+// Send sends an event on the newest stream of events, as if it came from the runtime. It blocks while the agent does not read.
+func (p *Proxy) Send(e *cri.ContainerEventResponse) error {
+	m, err := proto.Marshal(e)
+	if err != nil {
+		return err
+	}
+	p.events.Lock()
+	defer p.events.Unlock()
+	if p.stream == nil {
+		return status.Error(codes.Unavailable, "criproxy: no stream of events is open")
+	}
+	f := frame(m)
+	return p.stream.SendMsg(&f)
 }
 
 // note keeps a call that has ended, with the name of the pod that it was about.

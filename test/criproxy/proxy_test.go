@@ -111,13 +111,18 @@ func TestCallsPassUnchangedAndAreNotedWithTheirPod(t *testing.T) {
 	}
 }
 
-func TestAStreamPassesMessageByMessage(t *testing.T) {
-	_, rt := between(t)
+func TestAStreamPassesMessageByMessageAndTakesEventsOfATest(t *testing.T) {
+	p, rt := between(t)
 	events, err := rt.GetContainerEvents(within(t), &cri.GetEventsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a", "b"} {
+	for _, want := range []string{"a", "b", "c"} {
+		if want == "c" {
+			if err := p.Send(&cri.ContainerEventResponse{ContainerId: "c"}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if e, err := events.Recv(); err != nil || e.GetContainerId() != want {
 			t.Fatalf("%v, %v", e, err)
 		}

@@ -122,18 +122,18 @@ func TestAStormOfRuntimeEventsThatShowNothingNewIsNoNews(t *testing.T) {
 	}
 	storm := func(events int) {
 		for i := range events {
-			if err := n.front.send(all[i%len(all)]); err != nil {
+			if err := n.front.Send(all[i%len(all)]); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	storm(*events / 10)
 	n.settle(stormPods)
-	before, records, looks := n.footprint(), n.metric("journalet_journal_records_total"), n.front.looks.Load()
+	before, records, looks := n.footprint(), n.metric("journalet_journal_records_total"), n.inspections.Load()
 	storm(*events)
 	n.settle(stormPods)
 	n.compare(before)
-	wrote, looked := n.metric("journalet_journal_records_total")-records, n.front.looks.Load()-looks
+	wrote, looked := n.metric("journalet_journal_records_total")-records, n.inspections.Load()-looks
 	t.Logf("%d events: %d looks, %d records", *events, looked, wrote)
 	if wrote > maxStormRecords {
 		t.Errorf("%d events that show nothing new became %d records", *events, wrote)

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/sim"
+	"github.com/journalet/journalet/test/criproxy"
 )
 
 const (
@@ -35,11 +37,13 @@ const (
 type node struct {
 	tb        testing.TB
 	dir, pods string
-	front     *front
-	rt        *sim.Runtime
-	cri       *grpc.ClientConn
-	port      int
-	cmd       *exec.Cmd
+	front     *criproxy.Proxy
+	// inspections counts lists of one pod's sandboxes.
+	inspections atomic.Int64
+	rt          *sim.Runtime
+	cri         *grpc.ClientConn
+	port        int
+	cmd         *exec.Cmd
 
 	mu sync.Mutex
 	// running is the generation that was started last of each pod, by the env variable GEN.
@@ -70,8 +74,11 @@ func newNode(tb testing.TB) *node {
 	if n.cri, err = n.rt.Dial(); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = n.cri.Close() })
-	n.front = serveFront(tb, n.cri, n.socket())
+	if n.front, err = criproxy.Serve(n.socket(), n.cri); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = n.front.Close() })
+	n.front.Hold(n.count)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -94,6 +101,14 @@ func (n *node) said() string {
 }
 
 func (n *node) socket() string { return filepath.Join(n.dir, "cri.sock") }
+
+// count sees each call of the agent and holds none.
+func (n *node) count(method string, request []byte) <-chan struct{} {
+	if method == cri.RuntimeService_ListPodSandbox_FullMethodName && len(request) > 0 {
+		n.inspections.Add(1)
+	}
+	return nil
+}
 
 // started makes every process one that runs until it is told to stop, and notes that it runs.
 func (n *node) started(c *cri.ContainerConfig) (sim.Behaviour, bool) {
