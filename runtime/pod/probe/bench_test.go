@@ -23,15 +23,15 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A node's worth of probes: each pod has one by HTTP and one by command, each every second.
+// The probes of a full node: each pod has one HTTP probe and one exec probe, each every second.
 const (
 	benchPods    = 200
 	benchSeconds = 10
-	// execTakes is what a command costs a runtime in time: about that of runc exec on a small machine.
+	// execTakes is the duration of a command: about that of runc exec on a small machine.
 	execTakes = 30 * time.Millisecond
 )
 
-// commands is a runtime behind gRPC whose commands take their time and succeed.
+// commands is a runtime whose commands succeed after execTakes.
 type commands struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 }
@@ -41,8 +41,8 @@ func (commands) ExecSync(context.Context, *runtimeapi.ExecSyncRequest) (*runtime
 	return &runtimeapi.ExecSyncResponse{}, nil
 }
 
-// BenchmarkFourHundredProbesASecond tells how late probes begin, and what they cost: the CPU is that of the whole process,
-// the targets included.
+// BenchmarkFourHundredProbesASecond reports how late probes begin, and their cost: the CPU time of the whole process
+// with the targets.
 func BenchmarkFourHundredProbesASecond(b *testing.B) {
 	for b.Loop() {
 		late, cpu := probeNode(b)
@@ -56,7 +56,7 @@ func BenchmarkFourHundredProbesASecond(b *testing.B) {
 	}
 }
 
-// probeNode probes a node for a while.
+// probeNode probes a node for benchSeconds.
 func probeNode(b *testing.B) (late []time.Duration, cpu time.Duration) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// Workers is how many probes run at once in the quick lane. Most wait for an answer, so it is far above the number of
-	// cores. Those that hang have SlowWorkers of their own: see lanes.
+	// Workers bounds how many probes run at once in the quick lane. Most wait for a response, so it is far above the
+	// number of cores. Hanging probes have their own SlowWorkers: see lanes.
 	Workers = 64
-	// manifestRetry is the wait after a manifest that could not be read.
+	// manifestRetry is the wait before a failed read of a manifest is retried.
 	manifestRetry = time.Second
 )
 
@@ -29,64 +29,65 @@ const (
 type Options struct {
 	// Conn is the container runtime, for exec.
 	Conn grpc.ClientConnInterface
-	// Manifest finds the pod that a digest names.
+	// Manifest returns the pod with this manifest digest.
 	Manifest func(ctx context.Context, digest string) (*corev1.Pod, error)
-	// HostIPs are the node's addresses, the first of which pods on its network are probed at.
+	// HostIPs are the node's addresses. Probes of pods on the host's network use the first one.
 	HostIPs []string
-	// Sink hears of every result that is news, from several goroutines, but for one probe one after the other. After an
-	// error the result counts as untold.
+	// Sink receives every changed result, from several goroutines, but for one probe in sequence. After an error the next
+	// run reports the result again.
 	Sink func(context.Context, *journaletv1.ProbeResult) error
-	// Observe hears of every run. May be nil; must return at once.
+	// Observe receives every run, for metrics. May be nil; must not block.
 	Observe func(Run)
-	// Forget hears of a pod of which nothing will be observed any more. May be nil; must return at once.
+	// Forget is called when no more runs of a pod will be observed. May be nil; must not block.
 	Forget func(namespace, name, uid string)
 	// Workers and SlowWorkers default to the constants of these names.
 	Workers, SlowWorkers int
-	// Attempt makes one attempt at a probe: whether it succeeds, and whether that could be learned. Default: by what the manifest says.
+	// Attempt runs one attempt of a probe. known is false if the attempt has no result. The default runs the handler of
+	// the manifest.
 	Attempt func(context.Context, Attempt) (success, known bool)
-	// Go runs a worker beside others. Default: a goroutine, which Run waits for.
+	// Go runs a worker concurrently. Default: a goroutine, which Run waits for.
 	Go func(func())
 
 	Clock cri.Clock
 	Log   *slog.Logger
 }
 
-// Attempt is one attempt at a probe of one instance of a container.
+// Attempt is one attempt of a probe of one instance of a container.
 type Attempt struct {
 	PodUID, ContainerID string
 	Kind                journaletv1.ProbeKind
 	Probe               *corev1.Probe
 }
 
-// Run is one run of a probe, for those who count.
+// Run is one run of a probe, for metrics.
 type Run struct {
 	Kind                              journaletv1.ProbeKind
 	Namespace, Pod, PodUID, Container string
-	// Unknown: nothing was learnt.
+	// Unknown means that the run has no result.
 	Success, Unknown bool
-	// Late is how long after it was due the run began.
+	// Late is the delay between the due time and the begin of the run.
 	Late, Took time.Duration
 }
 
-// containerKey is where probes are set: one container of one pod.
+// containerKey identifies one container of one pod.
 type containerKey struct{ uid, container string }
 
 func (k containerKey) compare(l containerKey) int {
 	return cmp.Or(strings.Compare(k.uid, l.uid), strings.Compare(k.container, l.container))
 }
 
-// setting is a ProbesSet whose manifest is still to be read.
+// setting is a ProbesSet whose manifest is not read yet.
 type setting struct {
 	set *journaletv1.ProbesSet
-	// results were told in an earlier run of the agent.
+	// results are those reported in an earlier run of the agent.
 	results []*journaletv1.ProbeResult
-	// seeded: the instance was probed by an earlier run.
+	// seeded means that an earlier run of the agent probed the instance.
 	seeded bool
-	// retry is when the manifest is to be asked for again, after it could not be read. Only the scheduler knows it.
+	// retry is when to read the manifest again after a failure. Only the scheduler uses it.
 	retry time.Time
 }
 
-// podName is what a pod is called, for those who count.
+// podName is a pod's name, for metrics.
 type podName struct{ namespace, name string }
 
 // Driver runs probes.
@@ -95,7 +96,7 @@ type Driver struct {
 	log   *slog.Logger
 	clock cri.Clock
 	rt    runtimeapi.RuntimeServiceClient
-	began time.Time // where the grid of probes begins
+	began time.Time // origin of the grid
 
 	mu      sync.Mutex // guards everything below
 	pending map[containerKey]*setting
@@ -104,11 +105,11 @@ type Driver struct {
 	due     schedule
 	lanes   lanes
 
-	wake    chan struct{} // holds one call to look again
+	wake    chan struct{} // wakes the scheduler; holds one signal
 	workers sync.WaitGroup
 }
 
-// New makes a driver that runs nothing before Run.
+// New returns a driver. It runs nothing before Run.
 func New(o Options) *Driver {
 	if o.Conn == nil || o.Manifest == nil || o.Sink == nil {
 		panic("probe: Options needs Conn, Manifest and Sink")
@@ -127,7 +128,8 @@ func New(o Options) *Driver {
 	}
 	d := &Driver{
 		opts: o, log: o.Log, clock: o.Clock, rt: runtimeapi.NewRuntimeServiceClient(o.Conn), began: o.Clock.Now(),
-		pending: map[containerKey]*setting{}, probes: map[containerKey]map[journaletv1.ProbeKind]*probe{}, names: map[string]podName{},
+		pending: map[containerKey]*setting{}, probes: map[containerKey]map[journaletv1.ProbeKind]*probe{},
+		names: map[string]podName{},
 		lanes: lanes{quick: newLane(o.Workers), slow: newLane(o.SlowWorkers)}, wake: make(chan struct{}, 1),
 	}
 	if d.opts.Go == nil {
@@ -136,15 +138,15 @@ func New(o Options) *Driver {
 	return d
 }
 
-// Seed takes in what was probed at the end of the last run, and the results that were told, before Run. A result that is
-// the same again is not told again, and no initial delay is waited out twice.
+// Seed adds the probes of a container at the end of the last run of the agent, and their reported results, before Run.
+// An equal result is not reported again, and no initial delay is waited for twice.
 func (d *Driver) Seed(uid string, set *journaletv1.ProbesSet, results []*journaletv1.ProbeResult) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pending[containerKey{uid, set.GetContainer()}] = &setting{set: set, results: results, seeded: true}
 }
 
-// SeedPending takes in a result that is in the journal and not in the state that Seed was taken from.
+// SeedPending adds a result of the journal that the seeded state does not have yet.
 func (d *Driver) SeedPending(r *journaletv1.ProbeResult) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,7 +156,7 @@ func (d *Driver) SeedPending(r *journaletv1.ProbeResult) {
 	}
 }
 
-// Stored takes note of a stored record.
+// Stored handles a stored record.
 func (d *Driver) Stored(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		switch k := e.GetKind().(type) {
@@ -168,7 +170,7 @@ func (d *Driver) Stored(rec *journaletv1.Record) {
 	}
 }
 
-// set ends at once what is no longer to be probed; what is to be begins when the manifest is read.
+// set ends removed probes at once. New ones begin when the manifest is read.
 func (d *Driver) set(uid string, s *journaletv1.ProbesSet) {
 	at := containerKey{uid, s.GetContainer()}
 	d.mu.Lock()
@@ -214,7 +216,7 @@ func (d *Driver) forget(uid string) {
 	delete(d.names, uid)
 }
 
-// signal has the scheduler look again.
+// signal wakes the scheduler.
 func (d *Driver) signal() {
 	select {
 	case d.wake <- struct{}{}:

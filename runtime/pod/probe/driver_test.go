@@ -20,7 +20,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// kinds are probes by kind.
+// kinds maps probes by kind.
 type kinds = map[journaletv1.ProbeKind]*corev1.Probe
 
 func delayed(s int32) func(*corev1.Probe) { return func(p *corev1.Probe) { p.InitialDelaySeconds = s } }
@@ -48,7 +48,7 @@ func TestProbeRunsAfterDelayThenByPeriod(t *testing.T) {
 		d.Stored(stored("a", probesSet("a", readiness)))
 		pass(10 * time.Second)
 		same(t, "ran at", w.ranAt("a-0"), []time.Duration{3 * time.Second, 5 * time.Second, 7 * time.Second, 9 * time.Second})
-		same(t, "told", w.words(), []string{"Readiness of a-0 ok"})
+		same(t, "reported", w.results(), []string{"Readiness of a-0 ok"})
 	})
 }
 
@@ -113,14 +113,15 @@ func TestProbeReportsOnlyChangesInKubeletWords(t *testing.T) {
 		start(t, d)
 		d.Stored(stored("a", probesSet("a", liveness, readiness)))
 		pass(1500 * time.Millisecond)
-		same(t, "told at first", w.words(), []string{"Readiness probe failed: no such file"})
+		same(t, "reported at first", w.results(), []string{"Readiness probe failed: no such file"})
 		pass(2 * time.Second)
-		same(t, "told then", w.words()[1:], []string{"Readiness of a-0 ok"})
+		same(t, "reported then", w.results()[1:], []string{"Readiness of a-0 ok"})
 		w.set(func() {
 			w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) { return exits(2, "gone") }
 		})
 		pass(10 * time.Second)
-		same(t, "told in the end", w.words()[2:], []string{"Readiness probe failed: gone", "Liveness probe failed: gone"})
+		same(t, "reported in the end", w.results()[2:],
+			[]string{"Readiness probe failed: gone", "Liveness probe failed: gone"})
 	})
 }
 
@@ -137,7 +138,7 @@ func TestFailedLivenessAndFinishedStartupProbesStop(t *testing.T) {
 					d.Stored(stored("a", probesSet("a", kind)))
 					pass(5500 * time.Millisecond)
 					if kind == liveness && code == 0 {
-						want = 6 // a healthy one is asked on
+						want = 6 // a healthy one continues
 					}
 					same(t, "runs", len(w.ranAt("a-0")), want)
 				})
@@ -164,18 +165,18 @@ func TestRestartRepeatsNoReportAndNoDelay(t *testing.T) {
 		seed("old", time.Hour, true)
 		seed("young", 50*time.Second, true)
 		seed("open", time.Hour, false)
-		d.SeedPending(result("open", true)) // in the journal, and not in the state
+		d.SeedPending(result("open", true)) // in the journal, but not in the state
 		start(t, d)
-		// A step of the new run's first moments does not undo the seeding.
+		// A decision early in the new run does not undo the seeding.
 		again := probesSet("old", readiness)
 		again.StartedAt = timestamppb.New(time.Now().Add(-time.Hour))
 		d.Stored(stored("old", again))
 		pass(12 * time.Second)
 		if n := len(w.ranAt("old-0")); n == 0 {
-			t.Error("a probe whose delay was over has not run within its period")
+			t.Error("a probe whose delay has passed did not run within its period")
 		}
 		same(t, "the young one ran at", w.ranAt("young-0"), []time.Duration{10 * time.Second})
-		same(t, "told", w.words(), []string(nil))
+		same(t, "reported", w.results(), []string(nil))
 	})
 }
 
@@ -205,7 +206,7 @@ func TestRestartSpreadsProbesOverPeriod(t *testing.T) {
 	})
 }
 
-// hanging is a world in which the commands of instances named so hang until their timeouts, and others answer.
+// hanging returns a world in which the commands of instances "hangs..." hang until their timeouts, and others succeed.
 func hanging() *world {
 	w := newWorld()
 	w.command = func(ctx context.Context, id string, _ int) (*runtimeapi.ExecSyncResponse, error) {
@@ -218,7 +219,7 @@ func hanging() *world {
 	return w
 }
 
-// Three times as many as there are workers begin to hang together, for a minute each.
+// Three times as many probes as workers begin to hang together, for a minute each.
 func TestHangingProbesDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := hanging()
@@ -239,16 +240,16 @@ func TestHangingProbesDelayNoOthers(t *testing.T) {
 			want = append(want, time.Duration(s)*time.Second)
 		}
 		same(t, "the good one ran at", w.ranAt("good-0"), want)
-		// And those that hang still come out as failures, each after all of its own time.
+		// Hanging probes still fail, each after its full timeout.
 		pass(5 * time.Minute)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		told := map[string]bool{}
-		for _, r := range w.told {
-			told[r.GetUid()] = true
+		reported := map[string]bool{}
+		for _, r := range w.reported {
+			reported[r.GetUid()] = true
 		}
-		if len(told) != many+1 {
-			t.Errorf("of %d pods a result was told", len(told))
+		if len(reported) != many+1 {
+			t.Errorf("results of %d pods were reported, want %d", len(reported), many+1)
 		}
 		for _, r := range w.observed {
 			if strings.HasPrefix(r.Pod, "hangs") && (r.Success || r.Unknown || r.Took < time.Minute) {
@@ -258,7 +259,8 @@ func TestHangingProbesDelayNoOthers(t *testing.T) {
 	})
 }
 
-// With a worker in each lane: the first that hangs goes on in the slow lane, the second is ended and run again after it.
+// With one worker in each lane, the first hanging run moves to the slow lane, and the second is canceled and repeated
+// after it.
 func TestCanceledRunIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := hanging()
@@ -276,11 +278,13 @@ func TestCanceledRunIsRepeated(t *testing.T) {
 		d.mu.Unlock()
 		pass(30 * time.Second)
 		same(t, "the first ran at", w.ranAt("hangs1-0"), []time.Duration{0})
-		same(t, "the second", w.ranAt("hangs2-0"), []time.Duration{time.Second, 12 * time.Second}) // the runtime has 2 s beyond the timeout to say so
+		// The runtime has 2 s beyond the timeout to respond.
+		same(t, "the second", w.ranAt("hangs2-0"), []time.Duration{time.Second, 12 * time.Second})
 		same(t, "the third", w.ranAt("good-0"), []time.Duration{2 * time.Second})
-		same(t, "one that was ended while it waited", w.ranAt("gone-0"), []time.Duration{})
-		same(t, "told", w.words(), []string{
-			"Readiness of good-0 ok", "Readiness probe failed: command timed out after 10s", "Readiness probe failed: command timed out after 10s",
+		same(t, "one that was removed while it waited", w.ranAt("gone-0"), []time.Duration{})
+		same(t, "reported", w.results(), []string{
+			"Readiness of good-0 ok", "Readiness probe failed: command timed out after 10s",
+			"Readiness probe failed: command timed out after 10s",
 		})
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -288,7 +292,7 @@ func TestCanceledRunIsRepeated(t *testing.T) {
 	})
 }
 
-// A pod whose probes all hang keeps no more than its share, also of those that hang.
+// A pod whose probes all hang uses at most its share, in both lanes.
 func TestPodIsLimitedToItsShareOfWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := hanging()
@@ -296,7 +300,8 @@ func TestPodIsLimitedToItsShareOfWorkers(t *testing.T) {
 		start(t, d)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "many", Namespace: "default"}}
 		for i := range 2 * Workers {
-			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d", i), ReadinessProbe: exec(within(60))})
+			pod.Spec.Containers = append(pod.Spec.Containers,
+				corev1.Container{Name: fmt.Sprintf("c%d", i), ReadinessProbe: exec(within(60))})
 		}
 		w.set(func() { w.pods["many"] = pod })
 		for i := range pod.Spec.Containers {
@@ -312,7 +317,7 @@ func TestPodIsLimitedToItsShareOfWorkers(t *testing.T) {
 		defer d.mu.Unlock()
 		for _, l := range []lane{d.lanes.quick, d.lanes.slow} {
 			if l.byPod["many"] > Workers/podShare {
-				t.Errorf("it holds %d workers of %d", l.byPod["many"], l.workers)
+				t.Errorf("it uses %d workers of %d", l.byPod["many"], l.workers)
 			}
 		}
 	})
@@ -321,10 +326,10 @@ func TestPodIsLimitedToItsShareOfWorkers(t *testing.T) {
 func TestRemovedProbeIsCanceledAndNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		var cancelled atomic.Bool
+		var canceled atomic.Bool
 		w.command = func(ctx context.Context, _ string, _ int) (*runtimeapi.ExecSyncResponse, error) {
 			<-ctx.Done()
-			cancelled.Store(true)
+			canceled.Store(true)
 			return exits(1, "")
 		}
 		w.pod("a", kinds{readiness: exec(within(60))})
@@ -334,8 +339,8 @@ func TestRemovedProbeIsCanceledAndNotReported(t *testing.T) {
 		pass(time.Second)
 		d.Stored(stored("a", probesSet("a")))
 		pass(time.Minute)
-		if !cancelled.Load() || len(w.words()) > 0 || len(w.ranAt("a-0")) != 1 {
-			t.Errorf("cancelled %t, told %v, ran at %v", cancelled.Load(), w.words(), w.ranAt("a-0"))
+		if !canceled.Load() || len(w.results()) > 0 || len(w.ranAt("a-0")) != 1 {
+			t.Errorf("canceled %t, reported %v, ran at %v", canceled.Load(), w.results(), w.ranAt("a-0"))
 		}
 	})
 }
@@ -345,9 +350,9 @@ func TestUnknownRunDoesNotCount(t *testing.T) {
 		w := newWorld()
 		w.command = func(_ context.Context, _ string, n int) (*runtimeapi.ExecSyncResponse, error) {
 			if n == 1 || n == 5 {
-				return exits(1, "failed") // one failure, then a run of three tries, then another failure
+				return exits(1, "failed") // one failure, then a run of three attempts, then another failure
 			}
-			return nil, errors.New("the runtime is away")
+			return nil, errors.New("the runtime is unavailable")
 		}
 		two := func(p *corev1.Probe) { p.FailureThreshold = 2 }
 		w.pod("a", kinds{readiness: exec(two)})
@@ -355,10 +360,10 @@ func TestUnknownRunDoesNotCount(t *testing.T) {
 		start(t, d)
 		d.Stored(stored("a", probesSet("a", readiness)))
 		pass(1500 * time.Millisecond)
-		same(t, "tries", len(w.ranAt("a-0")), 1+maxAttempts)
-		same(t, "told", w.words(), []string(nil))
+		same(t, "attempts", len(w.ranAt("a-0")), 1+maxAttempts)
+		same(t, "reported", w.results(), []string(nil))
 		pass(time.Second)
-		same(t, "told after the second failure", w.words(), []string{"Readiness probe failed: failed"})
+		same(t, "reported after the second failure", w.results(), []string{"Readiness probe failed: failed"})
 		unknowns := 0
 		for _, r := range w.observed {
 			if r.Unknown {
@@ -380,27 +385,27 @@ func TestFailedReportIsRepeatedByNextRun(t *testing.T) {
 		pass(1500 * time.Millisecond)
 		w.set(func() { w.refuse = false })
 		pass(time.Second)
-		same(t, "told", w.words(), []string{"Readiness of a-0 ok"})
+		same(t, "reported", w.results(), []string{"Readiness of a-0 ok"})
 	})
 }
 
 func TestUnreadableManifestIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.lacking = true
+		w.noManifest = true
 		w.pod("a", kinds{readiness: exec()})
 		d := w.driver()
 		start(t, d)
 		d.Stored(stored("a", probesSet("a", readiness)))
-		for range 25 { // whatever else wakes the scheduler
+		for range 25 { // other events wake the scheduler
 			pass(100 * time.Millisecond)
 			d.signal()
 		}
 		pass(50 * time.Millisecond)
-		same(t, "asked for", w.asked, 3)
-		w.set(func() { w.lacking = false })
+		same(t, "reads of the manifest", w.manifestReads, 3)
+		w.set(func() { w.noManifest = false })
 		pass(time.Second)
-		same(t, "told", w.words(), []string{"Readiness of a-0 ok"})
+		same(t, "reported", w.results(), []string{"Readiness of a-0 ok"})
 	})
 }
 
@@ -415,13 +420,13 @@ func TestUnchangedProbeContinues(t *testing.T) {
 		d.Stored(stored("a", probesSet("a", readiness)))
 		pass(4 * time.Second)
 		same(t, "ran at", w.ranAt("a-0"), []time.Duration{0, 0, 4 * time.Second})
-		// Another instance is begun with anew.
+		// A new instance is probed from the beginning.
 		next := probesSet("a", readiness)
 		next.ContainerId = "a-1"
 		d.Stored(stored("a", next))
 		pass(time.Second)
 		same(t, "the next one ran at", w.ranAt("a-1"), []time.Duration{5 * time.Second})
-		same(t, "told", w.words(), []string{"Readiness of a-0 ok", "Readiness of a-1 ok"})
+		same(t, "reported", w.results(), []string{"Readiness of a-0 ok", "Readiness of a-1 ok"})
 	})
 }
 
@@ -433,7 +438,9 @@ func TestTerminatedPodIsForgotten(t *testing.T) {
 		start(t, d)
 		d.Stored(stored("a", probesSet("a", readiness)))
 		pass(1500 * time.Millisecond)
-		d.Stored(decided("a", &journaletv1.Event{Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{Uid: "a"}}}))
+		d.Stored(decided("a", &journaletv1.Event{Kind: &journaletv1.Event_PodTerminated{
+			PodTerminated: &journaletv1.PodTerminated{Uid: "a"},
+		}}))
 		pass(5 * time.Second)
 		same(t, "observed", len(w.observed), 2)
 		same(t, "forgot", w.forgot, []string{"a"})
@@ -444,12 +451,14 @@ func TestTerminatedPodIsForgotten(t *testing.T) {
 }
 
 func TestMessageIsBoundedUTF8(t *testing.T) {
-	for _, c := range []struct{ said, ends string }{
-		{strings.Repeat("x", 5000), "x"}, {strings.Repeat("é", 5000), "é"}, {"a" + strings.Repeat("日", 5000), "日"}, {"\xff\xfe", "\uFFFD"},
+	for _, c := range []struct{ text, ends string }{
+		{strings.Repeat("x", 5000), "x"}, {strings.Repeat("é", 5000), "é"}, {"a" + strings.Repeat("日", 5000), "日"},
+		{"\xff\xfe", "\uFFFD"},
 	} {
-		got := messageOf(readiness, outcome{failure, c.said})
-		if len(got) > maxMessageBytes+2 || !utf8.ValidString(got) || !strings.HasSuffix(got, c.ends) || !strings.HasPrefix(got, "Readiness probe failed: ") {
-			t.Errorf("%.20q becomes %d bytes that end in %q", c.said, len(got), got[max(0, len(got)-6):])
+		got := messageOf(readiness, outcome{failure, c.text})
+		if len(got) > maxMessageBytes+2 || !utf8.ValidString(got) || !strings.HasSuffix(got, c.ends) ||
+			!strings.HasPrefix(got, "Readiness probe failed: ") {
+			t.Errorf("%.20q becomes %d bytes that end in %q", c.text, len(got), got[max(0, len(got)-6):])
 		}
 	}
 }

@@ -12,13 +12,16 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// execSlack is what the runtime gets beyond a command's timeout to end the command and say so. A call that takes longer
-// hangs, and is as good as a command that does.
+// execSlack is the runtime's time beyond a command's timeout to kill the command and respond. A call that takes longer
+// counts as a timeout of the command.
 const execSlack = 2 * time.Second
 
-// exec runs a command in a container. As in the kubelet: 0 is success, every other exit code and a timeout are failures, and
-// a call that fails otherwise says nothing. What the command printed is told; the command itself is not, it may hold a secret.
-func (d *Driver) exec(ctx context.Context, id string, c *corev1.Container, command []string, timeout time.Duration) outcome {
+// exec runs a command in a container. As in the kubelet, exit code 0 is success, any other and a timeout are failures,
+// and a call that fails otherwise has no result. The message has the output, not the command, which may contain a
+// secret.
+func (d *Driver) exec(
+	ctx context.Context, id string, c *corev1.Container, command []string, timeout time.Duration,
+) outcome {
 	ctx, cancel := context.WithTimeout(ctx, timeout+execSlack)
 	defer cancel()
 	resp, err := d.rt.ExecSync(ctx, &runtimeapi.ExecSyncRequest{
@@ -35,7 +38,7 @@ func (d *Driver) exec(ctx context.Context, id string, c *corev1.Container, comma
 	return outcome{success, ""}
 }
 
-// output is what a command printed, the errors after the rest.
+// output returns a command's output, first stdout and then stderr.
 func output(r *runtimeapi.ExecSyncResponse) string {
 	out, errs := r.GetStdout(), r.GetStderr()
 	out = out[:min(len(out), maxOutputBytes)]

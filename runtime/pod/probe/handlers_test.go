@@ -20,7 +20,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// targetAt is a container that listens at an address, with the port's name "web", and the port.
+// targetAt returns a container that listens at an address with a port named "web", and the port.
 func targetAt(t *testing.T, addr string) (target, int) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
@@ -28,7 +28,8 @@ func targetAt(t *testing.T, addr string) (target, int) {
 		t.Fatal(err)
 	}
 	n, _ := strconv.Atoi(port)
-	return target{container: &corev1.Container{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: int32(n)}}}, host: host}, n
+	ports := []corev1.ContainerPort{{Name: "web", ContainerPort: int32(n)}}
+	return target{container: &corev1.Container{Ports: ports}, host: host}, n
 }
 
 func serve(t *testing.T, h http.HandlerFunc) (target, string) {
@@ -66,11 +67,13 @@ func TestHTTPGetResults(t *testing.T) {
 	})
 	for path, want := range map[string]outcome{
 		"/200": {success, ""}, "/204": {success, ""}, "/399": {warning, "Probe terminated redirects"},
-		"/400": {failure, "HTTP probe failed with statuscode: 400"}, "/500": {failure, "HTTP probe failed with statuscode: 500"},
+		"/400":  {failure, "HTTP probe failed with statuscode: 400"},
+		"/500":  {failure, "HTTP probe failed with statuscode: 500"},
 		"/here": {success, ""}, "/there": {warning, "Probe terminated redirects"}, "/200?q=1": {success, ""},
 		"/around": {failure, fmt.Sprintf("Get %q: stopped after 10 redirects", "/around")},
 		"/large":  {success, ""}, "/breaks": {unknown, "unexpected EOF"},
-		"/hangs": {failure, fmt.Sprintf("Get %q: context deadline exceeded (Client.Timeout exceeded while awaiting headers)", "http://"+host+"/hangs")},
+		"/hangs": {failure, fmt.Sprintf("Get %q: context deadline exceeded "+
+			"(Client.Timeout exceeded while awaiting headers)", "http://"+host+"/hangs")},
 	} {
 		timeout := 10 * time.Second
 		if path == "/hangs" {
@@ -85,17 +88,19 @@ func TestHTTPGetResults(t *testing.T) {
 func TestHTTPGetSendsKubeletRequest(t *testing.T) {
 	var got *http.Request
 	to, host := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r })
-	ask := func(headers ...corev1.HTTPHeader) *http.Request {
-		if out := httpGet(context.Background(), to, &corev1.HTTPGetAction{Path: "/a?b=c", Port: web, HTTPHeaders: headers}, time.Second); out.result != success {
+	get := func(headers ...corev1.HTTPHeader) *http.Request {
+		action := &corev1.HTTPGetAction{Path: "/a?b=c", Port: web, HTTPHeaders: headers}
+		if out := httpGet(context.Background(), to, action, time.Second); out.result != success {
 			t.Fatal(out)
 		}
 		return got
 	}
-	r := ask()
+	r := get()
 	same(t, "plain", []any{r.Host, r.URL.String(), r.Header, r.Close},
 		[]any{host, "/a?b=c", http.Header{"User-Agent": {userAgent}, "Accept": {"*/*"}, "Connection": {"close"}}, true})
-	r = ask(corev1.HTTPHeader{Name: "host", Value: "example.com"}, corev1.HTTPHeader{Name: "user-agent", Value: "me"},
-		corev1.HTTPHeader{Name: "Accept", Value: ""}, corev1.HTTPHeader{Name: "X", Value: "1"}, corev1.HTTPHeader{Name: "X", Value: "2"})
+	r = get(corev1.HTTPHeader{Name: "host", Value: "example.com"}, corev1.HTTPHeader{Name: "user-agent", Value: "me"},
+		corev1.HTTPHeader{Name: "Accept", Value: ""}, corev1.HTTPHeader{Name: "X", Value: "1"},
+		corev1.HTTPHeader{Name: "X", Value: "2"})
 	same(t, "with headers", []any{r.Host, r.UserAgent(), r.Header["Accept"], r.Header["X"]},
 		[]any{"example.com", "me", []string(nil), []string{"1", "2"}})
 }
@@ -104,12 +109,13 @@ func TestHTTPSGetIgnoresCertificate(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(s.Close)
 	to, _ := targetAt(t, s.Listener.Addr().String())
-	if out := httpGet(context.Background(), to, &corev1.HTTPGetAction{Path: "/", Port: web, Scheme: corev1.URISchemeHTTPS}, 5*time.Second); out.result != success {
+	action := &corev1.HTTPGetAction{Path: "/", Port: web, Scheme: corev1.URISchemeHTTPS}
+	if out := httpGet(context.Background(), to, action, 5*time.Second); out.result != success {
 		t.Error(out)
 	}
-	// A host of its own comes before the pod's address.
-	if out := httpGet(context.Background(), target{container: to.container, host: "192.0.2.1"},
-		&corev1.HTTPGetAction{Path: "/", Port: web, Host: to.host, Scheme: corev1.URISchemeHTTPS}, 5*time.Second); out.result != success {
+	// The action's host has precedence over the pod's address.
+	action.Host, to.host = to.host, "192.0.2.1"
+	if out := httpGet(context.Background(), to, action, 5*time.Second); out.result != success {
 		t.Error(out)
 	}
 }
@@ -125,10 +131,12 @@ func TestProbePort(t *testing.T) {
 			t.Errorf("port %s: %v, want %q", p.String(), err, want)
 		}
 	}
-	if out := httpGet(context.Background(), to, &corev1.HTTPGetAction{Port: intstr.FromString("other")}, time.Second); out.result != unknown {
+	other := intstr.FromString("other")
+	if out := httpGet(context.Background(), to, &corev1.HTTPGetAction{Port: other}, time.Second); out.result != unknown {
 		t.Error(out)
 	}
-	if out := tcpSocket(context.Background(), to, &corev1.TCPSocketAction{Port: intstr.FromString("other")}, time.Second); out.result != unknown {
+	if out := tcpSocket(context.Background(), to, &corev1.TCPSocketAction{Port: other},
+		time.Second); out.result != unknown {
 		t.Error(out)
 	}
 }
@@ -180,12 +188,17 @@ func TestGRPCCheckCallsHealthService(t *testing.T) {
 	}{
 		{corev1.GRPCAction{Port: int32(port)}, 5 * time.Second, success, ""},
 		{corev1.GRPCAction{Port: int32(port), Service: &good}, 5 * time.Second, success, ""},
-		{corev1.GRPCAction{Port: int32(port), Service: &bad}, 5 * time.Second, failure, `service unhealthy (responded with "NOT_SERVING")`},
-		{corev1.GRPCAction{Port: int32(port), Service: &none}, 5 * time.Second, failure, "error: health rpc probe failed: rpc error: code = NotFound"},
-		{corev1.GRPCAction{Port: int32(barePort)}, 5 * time.Second, failure, "error: this server does not implement the grpc health protocol"},
-		{corev1.GRPCAction{Port: 1}, 100 * time.Millisecond, failure, `timeout: failed to connect service "127.0.0.1:1" within 100ms`},
+		{corev1.GRPCAction{Port: int32(port), Service: &bad}, 5 * time.Second, failure,
+			`service unhealthy (responded with "NOT_SERVING")`},
+		{corev1.GRPCAction{Port: int32(port), Service: &none}, 5 * time.Second, failure,
+			"error: health rpc probe failed: rpc error: code = NotFound"},
+		{corev1.GRPCAction{Port: int32(barePort)}, 5 * time.Second, failure,
+			"error: this server does not implement the grpc health protocol"},
+		{corev1.GRPCAction{Port: 1}, 100 * time.Millisecond, failure,
+			`timeout: failed to connect service "127.0.0.1:1" within 100ms`},
 	} {
-		if out := grpcCheck(context.Background(), to, &c.action, c.timeout); out.result != c.want || !strings.HasPrefix(out.text, c.text) {
+		if out := grpcCheck(context.Background(), to, &c.action, c.timeout); out.result != c.want ||
+			!strings.HasPrefix(out.text, c.text) {
 			t.Errorf("%v: %v", &c.action, out)
 		}
 	}
@@ -193,9 +206,9 @@ func TestGRPCCheckCallsHealthService(t *testing.T) {
 
 func TestExecExpandsCommandAndHidesItOnTimeout(t *testing.T) {
 	w := newWorld()
-	var asked []string
+	var sent []string
 	d := New(Options{Conn: connFunc(func(ctx context.Context, req *runtimeapi.ExecSyncRequest) error {
-		asked = req.GetCmd()
+		sent = req.GetCmd()
 		<-ctx.Done()
 		return ctx.Err()
 	}), Manifest: w.manifest, Sink: w.sink})
@@ -203,7 +216,7 @@ func TestExecExpandsCommandAndHidesItOnTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	out := d.exec(ctx, "id", c, []string{"check", "$(TOKEN)", "$(OTHER)", "$$(TOKEN)"}, time.Second)
-	same(t, "asked", asked, []string{"check", "hunter2", "$(OTHER)", "$(TOKEN)"})
+	same(t, "sent", sent, []string{"check", "hunter2", "$(OTHER)", "$(TOKEN)"})
 	if out != (outcome{failure, "command timed out after 1s"}) {
 		t.Error(out)
 	}

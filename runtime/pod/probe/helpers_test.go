@@ -26,27 +26,27 @@ const (
 	readiness = journaletv1.ProbeKind_PROBE_KIND_READINESS
 )
 
-// world is a node on which commands run as a test says. In a bubble of synctest its time is the bubble's.
+// world is a node with commands that a test defines. In a bubble of synctest its time is the bubble's.
 type world struct {
-	mu   sync.Mutex
-	runs map[string][]time.Duration // when commands ran, since the beginning, by instance
-	told []*journaletv1.ProbeResult
-	// command says what a command in an instance comes to; by default it succeeds at once.
-	command  func(ctx context.Context, id string, n int) (*runtimeapi.ExecSyncResponse, error)
-	refuse   bool // results cannot be told
-	lacking  bool // no manifest can be read
-	asked    int  // how often one was asked for
-	pods     map[string]*corev1.Pod
-	observed []Run
-	forgot   []string
-	began    time.Time
+	mu       sync.Mutex
+	runs     map[string][]time.Duration // when commands ran, since began, by instance
+	reported []*journaletv1.ProbeResult
+	// command returns the result of the nth command in an instance; by default it succeeds at once.
+	command       func(ctx context.Context, id string, n int) (*runtimeapi.ExecSyncResponse, error)
+	refuse        bool // the sink fails
+	noManifest    bool // no manifest can be read
+	manifestReads int
+	pods          map[string]*corev1.Pod
+	observed      []Run
+	forgot        []string
+	began         time.Time
 }
 
 func newWorld() *world {
 	return &world{runs: map[string][]time.Duration{}, pods: map[string]*corev1.Pod{}, began: time.Now()}
 }
 
-// Invoke is the connection to the runtime.
+// Invoke implements the connection to the runtime.
 func (w *world) Invoke(ctx context.Context, _ string, args, reply any, _ ...grpc.CallOption) error {
 	id := args.(*runtimeapi.ExecSyncRequest).GetContainerId()
 	w.mu.Lock()
@@ -63,7 +63,7 @@ func (w *world) Invoke(ctx context.Context, _ string, args, reply any, _ ...grpc
 	return err
 }
 
-// NewStream is of no use here.
+// NewStream is not used.
 func (w *world) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
 	return nil, errors.New("no streams")
 }
@@ -71,8 +71,8 @@ func (w *world) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Cal
 func (w *world) manifest(_ context.Context, digest string) (*corev1.Pod, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked++
-	if w.lacking || w.pods[digest] == nil {
+	w.manifestReads++
+	if w.noManifest || w.pods[digest] == nil {
 		return nil, errors.New("no such manifest")
 	}
 	return w.pods[digest], nil
@@ -84,11 +84,11 @@ func (w *world) sink(_ context.Context, r *journaletv1.ProbeResult) error {
 	if w.refuse {
 		return errors.New("the journal is full")
 	}
-	w.told = append(w.told, r)
+	w.reported = append(w.reported, r)
 	return nil
 }
 
-// driver is a driver in this world; it does nothing before start.
+// driver returns a driver in this world. It does nothing before start.
 func (w *world) driver() *Driver {
 	return New(Options{
 		Conn: w, Manifest: w.manifest, Sink: w.sink, HostIPs: []string{"192.0.2.1"},
@@ -109,7 +109,7 @@ func start(t *testing.T, d *Driver) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// pod puts a pod with these probes of its container main into the world, under its name as UID and digest.
+// pod adds a pod with these probes of its container main. Its name is its UID and digest.
 func (w *world) pod(name string, probes map[journaletv1.ProbeKind]*corev1.Probe) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *world) pod(name string, probes map[journaletv1.ProbeKind]*corev1.Probe)
 	}
 }
 
-// exec is a probe by command with the API's defaults and a period of 1 s.
+// exec returns an exec probe with the API's defaults and a period of 1 s.
 func exec(change ...func(*corev1.Probe)) *corev1.Probe {
 	p := &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"check"}}},
@@ -133,7 +133,7 @@ func exec(change ...func(*corev1.Probe)) *corev1.Probe {
 	return p
 }
 
-// probesSet is a decision about the instance "<pod>-0", which has begun now.
+// probesSet returns a decision about the instance "<pod>-0", which starts now.
 func probesSet(pod string, kinds ...journaletv1.ProbeKind) *journaletv1.ProbesSet {
 	return &journaletv1.ProbesSet{
 		Container: "main", ContainerId: pod + "-0", Kinds: kinds, Digest: pod, PodIps: []string{"127.0.0.1"},
@@ -152,19 +152,19 @@ func decided(pod string, e *journaletv1.Event) *journaletv1.Record {
 	}
 }
 
-// ranAt are the moments at which commands ran in an instance.
+// ranAt returns when commands ran in an instance.
 func (w *world) ranAt(id string) []time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.runs[id])
 }
 
-// words are the results that were told, in short.
-func (w *world) words() []string {
+// results returns the reported results, in short.
+func (w *world) results() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
-	for _, r := range w.told {
+	for _, r := range w.reported {
 		text := Title(r.GetKind()) + " of " + r.GetContainerId() + " ok"
 		if !r.GetSuccess() {
 			text = r.GetMessage()
@@ -180,12 +180,13 @@ func (w *world) set(f func()) {
 	f()
 }
 
-// pass lets time go by, and what is due then come to rest. It is for bubbles, in which time goes by when all else rests.
+// pass waits for a time, and for what is due until then. It is for bubbles of synctest, in which time passes only when
+// all goroutines wait.
 func pass(d time.Duration) { <-time.After(d) }
 
-// statusOf is an error of a context as a connection gives it.
+// statusOf returns an error of a context as a gRPC connection does.
 func statusOf(err error) error { return status.FromContextError(err).Err() }
 
-func exits(code int32, said string) (*runtimeapi.ExecSyncResponse, error) {
-	return &runtimeapi.ExecSyncResponse{ExitCode: code, Stderr: []byte(said)}, nil
+func exits(code int32, stderr string) (*runtimeapi.ExecSyncResponse, error) {
+	return &runtimeapi.ExecSyncResponse{ExitCode: code, Stderr: []byte(stderr)}, nil
 }

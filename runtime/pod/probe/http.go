@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// userAgent is the kubelet's, with the version of the API that is carried out.
+	// userAgent is the kubelet's, in the version whose rules this driver follows.
 	userAgent = "kube-probe/1.37"
-	// maxHeaderBytes bounds an answer's header.
+	// maxHeaderBytes bounds a response's header.
 	maxHeaderBytes = 1 << 20
 )
 
-// transport makes a connection for each request, so that a probe tells whether one can be made, and asks no proxy.
+// transport opens a connection for each request, so that a probe tests that as well. It uses no proxy.
 var transport = &http.Transport{
-	DialContext: dialer().DialContext, Proxy: nil, DisableKeepAlives: true, DisableCompression: true, ForceAttemptHTTP2: true,
-	MaxResponseHeaderBytes: maxHeaderBytes,
-	//nolint:gosec // A probe asks whether a server answers, and its certificate is rarely for the pod's address. The kubelet does not look at it either.
-	TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	DialContext: dialer().DialContext, Proxy: nil, DisableKeepAlives: true, DisableCompression: true,
+	ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeaderBytes,
+	// As in the kubelet: certificates are rarely for the pod's address.
+	TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // G402: see above
 }
 
-// httpGet asks a server. As in the kubelet: 200 to 399 is success; a redirect that leads to another host is not followed
-// and is a success that is worth a warning; an answer whose body breaks off says nothing.
+// httpGet sends an HTTP request. As in the kubelet, status 200 to 399 is success, a redirect to another host is not
+// followed and counts as success with a warning, and a response whose body cannot be read has no result.
 func httpGet(ctx context.Context, t target, g *corev1.HTTPGetAction, timeout time.Duration) outcome {
 	port, err := t.port(g.Port)
 	if err != nil {

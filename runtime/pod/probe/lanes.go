@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// SlowWorkers is how many probes run at once in the slow lane, beside the Workers of the quick one.
+	// SlowWorkers bounds how many probes run at once in the slow lane, in addition to Workers.
 	SlowWorkers = Workers
-	// slowAfter is how long a run may hold a worker of the quick lane while others wait for one: the API's default timeout,
-	// within which nearly every probe answers.
+	// slowAfter is how long a run may keep a worker of the quick lane while others wait: the API's default timeout, within
+	// which nearly every probe ends.
 	slowAfter = time.Second
-	// podShare is the part of a lane's workers, one over this, that the probes of one pod may hold. A pod has a few
-	// probes at a time; one that has dozens waits for itself.
+	// podShare bounds the probes of one pod to 1/podShare of a lane's workers. A pod usually has a few probes; a pod with
+	// dozens delays only itself.
 	podShare = 4
-	// reservedShare is the part of the quick lane's workers, one over this, that is kept from probes of which nothing is known: a
-	// wave of new ones that hang holds up none that answered lately.
+	// reservedShare keeps 1/reservedShare of the quick lane's workers free of untried probes: a wave of new probes that
+	// hang does not delay those that were quick.
 	reservedShare = 4
 )
 
-// pace is what a probe's last run that came to an end was like.
+// pace is the speed of a probe's last completed run.
 type pace uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 	slow
 )
 
-// paceOf tells a slow run by what it took: its whole timeout, or more than others can be made to wait.
+// paceOf returns the pace of a run. A slow one took its whole timeout, or longer than slowAfter.
 func paceOf(took, timeout time.Duration) pace {
 	if took >= min(slowAfter, timeout) {
 		return slow
@@ -36,23 +36,23 @@ func paceOf(took, timeout time.Duration) pace {
 	return quick
 }
 
-// lane is a bounded number of workers and those who wait for one.
+// lane is a bounded number of workers with a queue.
 type lane struct {
 	workers int
-	running []*probe       // the longest under way first
-	byPod   map[string]int // of the workers, by the pod's UID
-	untried int            // of the workers, held by probes of which nothing is known
-	waiting []*probe       // due; each stands here once
+	running []*probe       // the oldest first
+	byPod   map[string]int // workers by pod UID
+	untried int            // workers with untried probes
+	waiting []*probe       // due probes, each once
 }
 
-func newLane(seats int) lane { return lane{workers: seats, byPod: map[string]int{}} }
+func newLane(workers int) lane { return lane{workers: workers, byPod: map[string]int{}} }
 
 func (l *lane) full() bool { return len(l.running) >= l.workers }
 
-// podHasShare tells whether a probe's pod may hold one more worker.
+// podHasShare reports whether a probe's pod may use one more worker.
 func (l *lane) podHasShare(p *probe) bool { return l.byPod[p.at.uid] < max(1, l.workers/podShare) }
 
-// hasWorker tells whether there is a worker for a probe such as this.
+// hasWorker reports whether there is a worker for a probe of this pace.
 func (l *lane) hasWorker(p *probe) bool {
 	return !l.full() && (p.pace != untried || l.untried < l.workers-l.workers/reservedShare)
 }
@@ -65,7 +65,7 @@ func (l *lane) take(p *probe) {
 	l.byPod[p.at.uid]++
 }
 
-// leave gives a probe's worker back; it tells whether the probe had one.
+// leave frees a probe's worker. It reports whether the probe had one.
 func (l *lane) leave(p *probe) bool {
 	i := slices.Index(l.running, p)
 	if i < 0 {
@@ -81,7 +81,7 @@ func (l *lane) leave(p *probe) bool {
 	return true
 }
 
-// pick takes the first out of those waiting that may run, nil if none may.
+// pick dequeues the first waiting probe that may run; nil if none may.
 func (l *lane) pick() *probe {
 	if l.full() {
 		return nil
@@ -99,14 +99,14 @@ func (l *lane) pick() *probe {
 	return p
 }
 
-// lanes share out the workers such that probes that hang hold up none that answer. A probe whose last run was slow runs in
-// the slow lane, until a run is quick again. A run that turns out slow in the quick lane gives its worker up as soon as
-// somebody waits for it: it goes on in the slow lane, or, where that has no room, is ended and run again there, in full,
-// when its turn comes. So one that answered lately waits for nobody, unless as many of its kind as the quick lane has workers
-// begin to hang together: then for patience, once. It has no clock, lock or world.
+// lanes assign the workers so that hanging probes do not delay others. A probe whose last run was slow runs in the slow
+// lane until a run is quick again. A run that turns out slow in the quick lane gives up its worker as soon as another
+// probe waits: it moves to the slow lane or, if that is full, is canceled and repeated there. So a quick probe never
+// waits, unless as many quick probes as the lane has workers begin to hang together: then once, for slowAfter. lanes is
+// pure: it has no clock, lock or I/O.
 type lanes struct{ quick, slow lane }
 
-// wait lines a probe up that is due: one that answered lately before those of which nothing is known.
+// wait queues a due probe. Quick ones go before untried ones.
 func (l *lanes) wait(p *probe) {
 	switch p.pace {
 	case slow:
@@ -122,7 +122,7 @@ func (l *lanes) wait(p *probe) {
 	}
 }
 
-// next gives a probe that is to run from now on, nil if there is none or no worker for it.
+// next returns a probe that starts to run now; nil if there is none, or no worker for it.
 func (l *lanes) next(now time.Time) *probe {
 	for _, at := range []*lane{&l.quick, &l.slow} {
 		if p := at.pick(); p != nil {
@@ -134,12 +134,12 @@ func (l *lanes) next(now time.Time) *probe {
 	return nil
 }
 
-// leave gives back the worker of a probe that was run.
+// leave frees the worker of a probe after its run.
 func (l *lanes) leave(p *probe) {
 	_ = l.quick.leave(p) || l.slow.leave(p)
 }
 
-// drop takes a probe out that waits.
+// drop removes a waiting probe.
 func (l *lanes) drop(p *probe) {
 	for _, at := range []*lane{&l.quick, &l.slow} {
 		if i := slices.Index(at.waiting, p); i >= 0 {
@@ -148,9 +148,9 @@ func (l *lanes) drop(p *probe) {
 	}
 }
 
-// makeRoom makes room in the quick lane for those who wait there, and gives the runs that are to be ended for it.
+// makeRoom frees workers of the quick lane for waiting probes. It returns the probes whose runs to cancel.
 func (l *lanes) makeRoom(now time.Time) (end []*probe) {
-	waiting, fit := len(l.quick.waiting), 0 // fit may run as soon as there is a worker, the others wait for their pods
+	waiting, fit := len(l.quick.waiting), 0 // fit of them may run with a free worker, the others exceed the podShare
 	for _, p := range l.quick.waiting {
 		if l.quick.podHasShare(p) {
 			fit++
@@ -176,7 +176,7 @@ func (l *lanes) makeRoom(now time.Time) (end []*probe) {
 	return end
 }
 
-// untilMakeRoom is the time after which relieve may find more to do than now; ok is false if only the end of a run can help.
+// untilMakeRoom returns the time until makeRoom may free more workers; ok is false if only the end of a run can.
 func (l *lanes) untilMakeRoom(now time.Time) (left time.Duration, ok bool) {
 	if len(l.quick.waiting) == 0 {
 		return 0, false

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// lingerSeconds is how long the kernel keeps a closed connection of a probe (kubelet: 1 s). With its own 60 s, probes every
-// second would use up the ports.
+// lingerSeconds is how long the kernel keeps a probe's closed connection (kubelet: 1 s). With the kernel's default of
+// 60 s, probes every second would use up the ports.
 const lingerSeconds = 1
 
 func dialer() *net.Dialer {
@@ -35,7 +35,7 @@ func dialer() *net.Dialer {
 // maxPort is the highest port.
 const maxPort = 1<<16 - 1
 
-// port is a port by its number, or by its name in the container.
+// port returns a port's number, by its name in the container if it has one.
 func (t target) port(p intstr.IntOrString) (int, error) {
 	port := p.IntValue()
 	if p.Type == intstr.String {
@@ -55,7 +55,7 @@ func (t target) port(p intstr.IntOrString) (int, error) {
 	return port, nil
 }
 
-// tcpSocket tells whether a connection can be made.
+// tcpSocket succeeds if a connection can be opened.
 func tcpSocket(ctx context.Context, t target, s *corev1.TCPSocketAction, timeout time.Duration) outcome {
 	port, err := t.port(s.Port)
 	if err != nil {
@@ -71,11 +71,11 @@ func tcpSocket(ctx context.Context, t target, s *corev1.TCPSocketAction, timeout
 	if err != nil {
 		return outcome{failure, err.Error()}
 	}
-	_ = conn.Close() // what becomes of it says nothing of the server
+	_ = conn.Close() // an error does not concern the server
 	return outcome{success, ""}
 }
 
-// grpcCheck asks a server's gRPC health service. As in the kubelet, whatever goes wrong is a failure.
+// grpcCheck calls a server's gRPC health service. As in the kubelet, every error is a failure.
 func grpcCheck(ctx context.Context, t target, g *corev1.GRPCAction, timeout time.Duration) outcome {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -99,7 +99,8 @@ func grpcCheck(ctx context.Context, t target, g *corev1.GRPCAction, timeout time
 	resp, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		return outcome{failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " + status.Convert(err).Message()}
+		return outcome{failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " +
+			status.Convert(err).Message()}
 	case status.Code(err) == codes.DeadlineExceeded:
 		return outcome{failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)}
 	case err != nil:
@@ -110,7 +111,7 @@ func grpcCheck(ctx context.Context, t target, g *corev1.GRPCAction, timeout time
 	return outcome{success, ""}
 }
 
-// waitReady waits until a connection stands.
+// waitReady waits until a connection is ready.
 func waitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	conn.Connect()
 	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {

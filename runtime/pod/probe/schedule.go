@@ -24,24 +24,24 @@ type probe struct {
 	target target
 	period time.Duration
 	due    time.Time
-	index  int // in the schedule; -1: not in it
+	index  int // in the schedule; -1 if it is not there
 	tally  tally
-	// gone: nothing that is found by it matters any more.
+	// gone means that the probe was removed and its results do not count.
 	gone bool
-	// cancel ends a run under way; nil while none is.
+	// cancel cancels the run under way; nil if there is none.
 	cancel context.CancelFunc
-	// unknown counts runs in a row of which nothing could be learnt.
+	// unknown counts runs in a row without a result.
 	unknown int
 	pace    pace
-	// first: its run is the first, as far as is known.
+	// first means that its run began without a pace from an earlier one.
 	first bool
-	// began is when it got its worker.
+	// began is when its run got a worker.
 	began time.Time
-	// ended: its run is being ended to give its worker to another, and is to be done again in the slow lane.
+	// ended means that its run was canceled to free the worker, and repeats in the slow lane.
 	ended bool
 }
 
-// schedule is a heap of probes by the time when they are due.
+// schedule is a heap of probes by due time.
 type schedule []*probe
 
 func (s schedule) Len() int { return len(s) }
@@ -50,20 +50,20 @@ func (s schedule) Less(i, j int) bool {
 	return cmp.Or(a.due.Compare(b.due), a.at.compare(b.at), cmp.Compare(a.kind, b.kind)) < 0
 }
 
-// Swap is sort.Interface's.
+// Swap implements sort.Interface.
 func (s schedule) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
 	s[i].index, s[j].index = i, j
 }
 
-// Push is heap.Push's.
+// Push implements heap.Interface.
 func (s *schedule) Push(x any) {
 	p := x.(*probe)
 	p.index = len(*s)
 	*s = append(*s, p)
 }
 
-// Pop is heap.Pop's.
+// Pop implements heap.Interface.
 func (s *schedule) Pop() any {
 	last := len(*s) - 1
 	p := (*s)[last]
@@ -73,7 +73,7 @@ func (s *schedule) Pop() any {
 	return p
 }
 
-// Run runs probes when they are due, until ctx ends. It returns its error when all that it started has ended.
+// Run runs probes when they are due, until ctx ends. It returns ctx's error when all its workers have ended.
 func (d *Driver) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.workers.Wait()
@@ -89,16 +89,16 @@ func (d *Driver) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Step starts the probes that are due, and returns the time until the next call. Run calls it; a caller that has no goroutines for Run
-// calls it also after each Stored and each end of a worker.
+// Step starts the probes that are due, and returns the time until the next call. Run calls it. A caller without
+// goroutines for Run calls it also after each Stored and each end of a worker.
 func (d *Driver) Step(ctx context.Context) (wait time.Duration) {
 	return min(d.loadPending(ctx), d.start(ctx))
 }
 
-// idle is the wait of a scheduler that has nothing to do: something wakes it before that.
+// idle is the wait of a scheduler without probes. A signal wakes it earlier.
 const idle = time.Hour
 
-// loadPending begins the probes whose manifests are to be read, and tells how long to wait before another try.
+// loadPending reads the manifests of settings and begins their probes. It returns the time until the next retry.
 func (d *Driver) loadPending(ctx context.Context) time.Duration {
 	d.mu.Lock()
 	pending := maps.Clone(d.pending)
@@ -113,7 +113,8 @@ func (d *Driver) loadPending(ctx context.Context) time.Duration {
 		pod, err := d.opts.Manifest(ctx, s.set.GetDigest())
 		if err != nil {
 			if s.retry.IsZero() {
-				d.log.Warn("a container is not probed until its manifest can be read", "pod", at.uid, "container", at.container, "error", err)
+				d.log.Warn("cannot read the manifest of a container's probes; retrying",
+					"pod", at.uid, "container", at.container, "error", err)
 			}
 			s.retry, wait = d.clock.Now().Add(manifestRetry), min(wait, manifestRetry)
 			continue
@@ -128,7 +129,7 @@ func (d *Driver) loadPending(ctx context.Context) time.Duration {
 	return wait
 }
 
-// setProbes makes the probes of a container those of a setting; d.mu is held. One that stays as it was goes on.
+// setProbes replaces the probes of a container by those of a setting; d.mu is held. Unchanged ones continue.
 func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
 	c := containerOf(pod, at.container)
 	if c == nil {
@@ -143,7 +144,8 @@ func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
 		if spec == nil {
 			continue
 		}
-		if p := old[kind]; p != nil && p.id == s.set.GetContainerId() && p.target.host == t.host && reflect.DeepEqual(p.spec, spec) {
+		if p := old[kind]; p != nil && p.id == s.set.GetContainerId() && p.target.host == t.host &&
+			reflect.DeepEqual(p.spec, spec) {
 			p.target, now[kind] = t, p
 			delete(old, kind)
 			continue
@@ -151,7 +153,10 @@ func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
 		p := &probe{
 			at: at, kind: kind, id: s.set.GetContainerId(), spec: spec, target: t,
 			period: seconds(max(1, spec.PeriodSeconds)), index: -1,
-			tally: tally{successes: max(1, spec.SuccessThreshold), failures: max(1, spec.FailureThreshold), reported: lastReported(kind, s.results)},
+			tally: tally{
+				successes: max(1, spec.SuccessThreshold), failures: max(1, spec.FailureThreshold),
+				reported: lastReported(kind, s.results),
+			},
 		}
 		p.due = d.clock.Now().Add(d.firstWait(p, s))
 		heap.Push(&d.due, p)
@@ -163,26 +168,26 @@ func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
 	d.probes[at] = now
 }
 
-// lastReported is what was told of a probe before it is run for the first time in this run.
+// lastReported returns the last reported result of a probe before its first run.
 func lastReported(kind journaletv1.ProbeKind, results []*journaletv1.ProbeResult) verdict {
-	told := undecided
+	last := undecided
 	if kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS {
-		told = healthy
+		last = healthy
 	}
 	for _, r := range results {
 		if r.GetKind() != kind {
 			continue
 		}
-		if told = unhealthy; r.GetSuccess() {
-			told = healthy
+		if last = unhealthy; r.GetSuccess() {
+			last = healthy
 		}
 	}
-	return told
+	return last
 }
 
-// firstWait is the time until a probe's first run: what is left of the initial delay, counted from the start of the
-// instance, and never more than the delay, whatever the clock did since. After a start of the agent what was probed before
-// is spread over its period, by the instance's id: all at once would be a burst every period from then on.
+// firstWait returns the time until a probe's first run: the rest of the initial delay since the start of the instance,
+// and never more than the delay, even if the clock was set back. After a restart of the agent, seeded probes are spread
+// over their period by a hash of the instance's id: otherwise all would run at once, every period.
 func (d *Driver) firstWait(p *probe, s *setting) time.Duration {
 	delay := seconds(p.spec.InitialDelaySeconds)
 	if at := s.set.GetStartedAt(); at != nil {
@@ -197,7 +202,7 @@ func (d *Driver) firstWait(p *probe, s *setting) time.Duration {
 	return time.Duration(h.Sum64() % uint64(p.period))
 }
 
-// host is where a pod is probed that names no host of its own.
+// host returns the address of probes that name no host.
 func (d *Driver) host(pod *corev1.Pod, s *journaletv1.ProbesSet) string {
 	ips := s.GetPodIps()
 	if pod.Spec.HostNetwork {
@@ -221,7 +226,7 @@ func (d *Driver) drop(p *probe) {
 	}
 }
 
-// start hands out what is due, and gives the time after which there may be more to hand out.
+// start gives due probes to workers, and returns the time until there may be more to do.
 func (d *Driver) start(ctx context.Context) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -233,7 +238,7 @@ func (d *Driver) start(ctx context.Context) time.Duration {
 	return next
 }
 
-// queueDue has those wait for a worker who are due, and gives the time until the next one is; d.mu is held.
+// queueDue queues due probes for a worker, and returns the time until the next one is due; d.mu is held.
 func (d *Driver) queueDue() time.Duration {
 	now := d.clock.Now()
 	for len(d.due) > 0 {
@@ -245,7 +250,7 @@ func (d *Driver) queueDue() time.Duration {
 	return idle
 }
 
-// dispatch gives those who wait their workers; d.mu is held.
+// dispatch starts workers for queued probes; d.mu is held.
 func (d *Driver) dispatch(ctx context.Context) {
 	now := d.clock.Now()
 	for _, p := range d.lanes.makeRoom(now) {
@@ -258,14 +263,14 @@ func (d *Driver) dispatch(ctx context.Context) {
 	}
 }
 
-// slot is the grid on which probes run after their first run, counted from the start of the driver. Those that share a moment
-// share the waking of threads, which is half of what a small request costs where each runs by itself (200 pods with two
-// probes a second each: BenchmarkFourHundredProbesASecond). The first interval of a probe is longer by less than this, all
-// others are its period.
+// slot is the grid of due times after the first run, counted from the start of the driver. Probes with equal due times
+// share the wakeups of threads, which are half of the cost of a small request that runs alone (200 pods with two probes
+// a second each: BenchmarkFourHundredProbesASecond). A probe's first interval is longer by less than a slot; all others
+// are its period.
 const slot = 50 * time.Millisecond
 
-// reschedule puts a probe back after a run: at the next moment of its own row, so that it neither drifts nor runs twice at
-// once; d.mu is held.
+// reschedule sets a probe's next due time after a run, a multiple of its period after the last one: it neither drifts
+// nor makes up for missed runs; d.mu is held.
 func (d *Driver) reschedule(p *probe) {
 	behind := d.clock.Now().Sub(p.due)
 	p.due = d.onGrid(p.due.Add(p.period * (1 + max(0, behind)/p.period)))
@@ -275,7 +280,8 @@ func (d *Driver) reschedule(p *probe) {
 	}
 }
 
-// onGrid is the first moment of the grid that is not before t. It is counted from a time that no change of the clock moves.
+// onGrid returns the first time on the grid that is not before t. The origin has a monotonic reading, so setting the
+// clock does not move the grid.
 func (d *Driver) onGrid(t time.Time) time.Time {
 	if past := t.Sub(d.began) % slot; past > 0 {
 		return t.Add(slot - past)
@@ -283,7 +289,8 @@ func (d *Driver) onGrid(t time.Time) time.Time {
 	return t
 }
 
-// containerOf is the container of this name, nil if there is none. Init containers that are sidecars are probed too.
+// containerOf returns the container with this name; nil if there is none. Sidecars, which are init containers, have
+// probes too.
 func containerOf(pod *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
@@ -307,5 +314,5 @@ func specOf(c *corev1.Container, kind journaletv1.ProbeKind) *corev1.Probe {
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
-// timeout is how long one run may take (API default: 1 s).
+// timeout bounds one run (API default: 1 s).
 func (p *probe) timeout() time.Duration { return seconds(cmp.Or(p.spec.TimeoutSeconds, 1)) }

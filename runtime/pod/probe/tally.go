@@ -1,6 +1,6 @@
 package probe
 
-// verdict is a probe's result after its threshold.
+// verdict is a probe's result that reached its threshold.
 type verdict uint8
 
 const (
@@ -9,18 +9,18 @@ const (
 	unhealthy
 )
 
-// tally counts how often in a row a probe came out alike. It is a value without a world.
+// tally counts equal results of a probe in a row. It is pure.
 type tally struct {
 	// successes and failures are the thresholds, at least 1.
 	successes, failures int32
 	last                verdict
 	run                 int32
-	// reported is what is known of the probe by those who decide. A liveness probe begins as healthy: that it is so is no news.
+	// reported is the last reported verdict. A liveness probe begins as healthy, which is not reported.
 	reported verdict
 }
 
-// add counts one run; news tells whether the threshold is reached for another result than the one told.
-func (t *tally) add(ok bool) (result verdict, news bool) {
+// add counts one run. changed reports whether its result reached its threshold and differs from the reported verdict.
+func (t *tally) add(ok bool) (result verdict, changed bool) {
 	result, need := unhealthy, t.failures
 	if ok {
 		result, need = healthy, t.successes
@@ -31,6 +31,3 @@ func (t *tally) add(ok bool) (result verdict, news bool) {
 	t.run = min(t.run+1, need)
 	return result, t.run >= need && t.reported != result
 }
-
-// setReported notes that a result was told.
-func (t *tally) setReported(result verdict) { t.reported = result }

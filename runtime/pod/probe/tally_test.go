@@ -5,34 +5,34 @@ import "testing"
 func TestTallyReachesThresholdInARow(t *testing.T) {
 	for name, c := range map[string]struct {
 		successes, failures int32
-		told                verdict
-		runs, news          string // + success, - failure; what is news after each run, . for nothing
+		reported            verdict
+		runs, changes       string // + success, - failure; the change after each run, . for none
 	}{
-		"the first of one":             {1, 1, undecided, "+++---+", "+..-..+"},
-		"three failures in a row":      {1, 3, healthy, "--+---+", ".....-+"},
-		"two successes in a row":       {2, 1, undecided, "+-++-+", ".-.+-."},
-		"a liveness probe begins well": {1, 3, healthy, "++++", "...."},
-		"seeded as failed":             {1, 1, unhealthy, "--+", "..+"},
-		"a change is told from 1":      {3, 3, healthy, "---", "..-"},
+		"the first of one":                {1, 1, undecided, "+++---+", "+..-..+"},
+		"three failures in a row":         {1, 3, healthy, "--+---+", ".....-+"},
+		"two successes in a row":          {2, 1, undecided, "+-++-+", ".-.+-."},
+		"a liveness probe begins healthy": {1, 3, healthy, "++++", "...."},
+		"seeded as failed":                {1, 1, unhealthy, "--+", "..+"},
+		"a change after three":            {3, 3, healthy, "---", "..-"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := tally{successes: c.successes, failures: c.failures, reported: c.told}
+			y := tally{successes: c.successes, failures: c.failures, reported: c.reported}
 			got := ""
 			for _, run := range c.runs {
-				result, news := y.add(run == '+')
+				result, changed := y.add(run == '+')
 				switch {
-				case !news:
+				case !changed:
 					got += "."
 				case result == healthy:
 					got += "+"
-					y.setReported(result)
+					y.reported = result
 				default:
 					got += "-"
-					y.setReported(result)
+					y.reported = result
 				}
 			}
-			if got != c.news {
-				t.Errorf("after %s: %s, want %s", c.runs, got, c.news)
+			if got != c.changes {
+				t.Errorf("after %s: %s, want %s", c.runs, got, c.changes)
 			}
 		})
 	}

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// maxMessageBytes bounds what is told of a failure. The kubelet tells up to 10 KiB; ours is kept in the pod's state.
+	// maxMessageBytes bounds a message. The kubelet's has up to 10 KiB; this one is part of the pod's state.
 	maxMessageBytes = 1 << 10
-	// maxOutputBytes bounds what is read of a command's output or an answer's body (kubelet: 10 KiB).
+	// maxOutputBytes bounds how much of a command's output or a response's body is read (kubelet: 10 KiB).
 	maxOutputBytes = 10 << 10
-	// maxAttempts is how often a probe is tried in one run of which nothing is learnt (kubelet: maxProbeRetries).
+	// maxAttempts bounds the attempts of one run without a result (kubelet: maxProbeRetries).
 	maxAttempts = 3
-	// logUnknownAfter is the run in a row of which nothing was learnt that is logged. The first is most often one of a container
-	// that has just ended.
+	// logUnknownAfter is the number of runs in a row without a result after which one is logged. The first often belongs
+	// to a container that has just exited.
 	logUnknownAfter = 3
 )
 
-// target is what a probe is aimed at.
+// target is the container and address of a probe.
 type target struct {
 	container *corev1.Container
 	host      string
 }
 
-// outcome is what one try came to. The kubelet's four results: a warning is a success that somebody should hear of.
+// outcome is the outcome of one attempt, with the kubelet's four results. A warning is a success with a message.
 type outcome struct {
 	result result
 	text   string
@@ -44,7 +44,7 @@ const (
 	failure
 )
 
-// work runs a probe, and then those that wait for a worker.
+// work runs a probe, and then further waiting ones.
 func (d *Driver) work(ctx context.Context, p *probe) {
 	for p != nil {
 		took, done := d.runOnce(ctx, p)
@@ -52,13 +52,13 @@ func (d *Driver) work(ctx context.Context, p *probe) {
 	}
 }
 
-// next puts a probe back that was run, and gives one that waits; nil: the worker ends.
+// next reschedules a probe after its run, and returns a waiting one; nil ends the worker.
 func (d *Driver) next(p *probe, took time.Duration, done bool) *probe {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p.cancel = nil
 	d.lanes.leave(p)
-	again := p.ended && !done // it was ended for another
+	again := p.ended && !done // canceled to free the worker
 	if p.ended = false; done {
 		p.pace = paceOf(took, p.timeout())
 	}
@@ -68,14 +68,14 @@ func (d *Driver) next(p *probe, took time.Duration, done bool) *probe {
 		d.lanes.wait(p)
 	case p.tally.reported == unhealthy && p.kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS,
 		p.tally.reported != undecided && p.kind == journaletv1.ProbeKind_PROBE_KIND_STARTUP:
-		// Its word is said; what follows is the pod's to decide, with another ProbesSet. (As in the kubelet.)
+		// As in the kubelet, its result is final. The pod's actor decides what follows, with another ProbesSet.
 	default:
 		d.reschedule(p)
 	}
 	return d.lanes.next(d.clock.Now())
 }
 
-// runOnce runs a probe once. done tells that it came to an end by itself.
+// runOnce runs a probe once. done is false if the run was canceled.
 func (d *Driver) runOnce(ctx context.Context, p *probe) (took time.Duration, done bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -99,37 +99,38 @@ func (d *Driver) runOnce(ctx context.Context, p *probe) (took time.Duration, don
 	return took, true
 }
 
-// report tells what is news of a run.
+// report reports a changed result.
 func (d *Driver) report(ctx context.Context, p *probe, out outcome) {
 	if out.result == unknown {
 		p.unknown++
 		if p.unknown == logUnknownAfter {
-			d.log.Warn("a probe cannot be run; its result stays as it was", "pod", p.at.uid, "container", p.at.container,
+			d.log.Warn("a probe cannot be run; its result stays unchanged", "pod", p.at.uid, "container", p.at.container,
 				"probe", Title(p.kind), "error", truncate(out.text))
 		}
 		return
 	}
 	p.unknown = 0
-	judged, news := p.tally.add(out.result != failure)
-	if !news {
+	judged, changed := p.tally.add(out.result != failure)
+	if !changed {
 		return
 	}
-	told := &journaletv1.ProbeResult{
+	result := &journaletv1.ProbeResult{
 		Uid: p.at.uid, Container: p.at.container, ContainerId: p.id, Kind: p.kind, Success: judged == healthy,
 		Message: messageOf(p.kind, out),
 	}
-	if err := d.opts.Sink(ctx, told); err != nil {
+	if err := d.opts.Sink(ctx, result); err != nil {
 		if ctx.Err() == nil {
-			d.log.Warn("the result of a probe could not be told; the next run tells it", "pod", p.at.uid, "container", p.at.container, "error", err)
+			d.log.Warn("cannot report the result of a probe; the next run retries it",
+				"pod", p.at.uid, "container", p.at.container, "error", err)
 		}
 		return
 	}
 	d.mu.Lock()
-	p.tally.setReported(judged)
+	p.tally.reported = judged
 	d.mu.Unlock()
 }
 
-// try tries a probe until something is learnt.
+// try repeats a probe until it has a result, at most maxAttempts times.
 func (d *Driver) try(ctx context.Context, p *probe, t target) (out outcome) {
 	for range maxAttempts {
 		if out = d.once(ctx, p, t); out.result != unknown || ctx.Err() != nil {
@@ -159,10 +160,10 @@ func (d *Driver) once(ctx context.Context, p *probe, t target) outcome {
 	case s.GRPC != nil:
 		return grpcCheck(ctx, t, s.GRPC, p.timeout())
 	}
-	return outcome{unknown, "the manifest names no way to probe"}
+	return outcome{unknown, "the probe has no handler"}
 }
 
-// observe tells those who count, unless they were told that nothing more comes.
+// observe calls Options.Observe, unless the probe was removed.
 func (d *Driver) observe(p *probe, out outcome, late, took time.Duration) {
 	if d.opts.Observe == nil {
 		return
@@ -179,7 +180,7 @@ func (d *Driver) observe(p *probe, out outcome, late, took time.Duration) {
 	})
 }
 
-// messageOf are what is told of a result, as the kubelet words it; empty for a plain success.
+// messageOf returns the message of a result, as the kubelet words it; empty for a plain success.
 func messageOf(kind journaletv1.ProbeKind, out outcome) string {
 	switch out.result {
 	case failure:
@@ -190,7 +191,7 @@ func messageOf(kind journaletv1.ProbeKind, out outcome) string {
 	return ""
 }
 
-// Title is what the kubelet calls a kind of probe.
+// Title returns the kubelet's name of a kind of probe.
 func Title(kind journaletv1.ProbeKind) string {
 	switch kind {
 	case journaletv1.ProbeKind_PROBE_KIND_STARTUP:
@@ -201,7 +202,7 @@ func Title(kind journaletv1.ProbeKind) string {
 	return "Readiness"
 }
 
-// truncate cuts a text to maxMessageBytes, between characters, and replaces what is none.
+// truncate returns the first maxMessageBytes of a text, without a partial character, and replaces invalid UTF-8.
 func truncate(s string) string {
 	if len(s) > maxMessageBytes {
 		s = s[:maxMessageBytes]
