@@ -111,7 +111,7 @@ func (m *machine) overlayfs() Check {
 	if m.hasModule("overlay") {
 		return ok("the kernel can load it")
 	}
-	return Check{Status: Warn, Message: "not in /proc/filesystems; containers need it unless the runtime uses another snapshotter",
+	return Check{Status: Warn, Message: "not in /proc/filesystems; the default snapshotter of containerd needs it",
 		Remedy: "modprobe overlay"}
 }
 

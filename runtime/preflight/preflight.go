@@ -12,23 +12,23 @@ import (
 	"github.com/journalet/journalet/runtime/config"
 )
 
-// Status is how a check came out.
+// Status is the result of a check.
 type Status string
 
-// The ways in which a check can come out.
+// The results of a check.
 const (
 	OK   Status = "ok"
-	Warn Status = "warn" // the agent runs, something will be missing
-	Fail Status = "fail" // the agent cannot do its work
-	Skip Status = "skip" // does not apply here, or cannot be told
+	Warn Status = "warn" // the agent works, with limitations
+	Fail Status = "fail" // the agent cannot work
+	Skip Status = "skip" // does not apply, or is unknown
 )
 
-// Check is one thing that was looked at.
+// Check is one check with its result.
 type Check struct {
 	Name    string // stable, such as "runtime"
 	Status  Status
-	Message string // what was found
-	Remedy  string // a command or setting; always there when Status is Fail
+	Message string
+	Remedy  string // a command or setting; never empty if Status is Fail
 }
 
 // timeout bounds all calls to the runtime together.

@@ -33,7 +33,7 @@ func testMachine(t *testing.T) *machine {
 		"proc/self/ns/uts": "", "proc/self/ns/user": "",
 		"proc/filesystems":                        "nodev\tproc\nnodev\toverlay\n\text4\n",
 		"proc/swaps":                              "Filename Type Size Used Priority\n",
-		"proc/net/tcp":                            "  sl  local_address rem_address   st\n   0: 0100007F:2808 00000000:0000 0A\n",
+		"proc/net/tcp":                            "  sl  local rem   st\n   0: 0100007F:2808 00000000:0000 0A\n",
 		"proc/sys/kernel/seccomp/actions_avail":   "kill log",
 		"proc/sys/kernel/osrelease":               "6.1\n",
 		"proc/sys/net/ipv4/ip_forward":            "1\n",

@@ -85,6 +85,7 @@ var foreign = []struct{ pattern, why string }{
 	{`\b(?:calls?|connections?|requests?|decisions?|mistakes?)(?: \w+){0,3} made\b`, "what the field makes"},
 	{`\bmak(?:es?|ing) (?:the|a|its|another) (?:pod|container|sandbox) ` +
 		`(?:ask|request|wait|end|start|run|be|go|fail|ready|count|another)\b`, "causes"},
+	{`\bmake IP ?Tables\b`, "a field of KubeletConfiguration"},
 	{`\bstands? in for\b`, "represents"},
 	{`\b(?:lives|live) (?:in|on|under|below|beside|as long|longer)\b`, "a verb: where something is kept"},
 	{`\b(?:LookPath|lookup|(?:look|looks|looked|looking) up)\b`, "a search by key, and os/exec's name for one"},
