@@ -175,14 +175,14 @@ func (a *agent) seed(r *host.Recovered) {
 	var seen []*journaletv1.PodObserved
 	r.Each(func(ref messages.Ref, d actors.Decider) {
 		a.timers.Seed(ref, d.Timers())
-		r.Open(ref, a.timers.SeedPending)
+		r.Pending(ref, a.timers.SeedPending)
 		switch d := d.(type) {
 		case *source.Actor:
 			a.seedSource(r, ref, d)
 		case *dispatch.Actor:
 			a.calls.Seed(d.Runtime().GetCalls())
 			last := d.Runtime().GetHealth()
-			r.Open(ref, func(rec *journaletv1.Record) {
+			r.Pending(ref, func(rec *journaletv1.Record) {
 				a.calls.Stored(rec)
 				if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
 					last = fact
@@ -194,7 +194,7 @@ func (a *agent) seed(r *host.Recovered) {
 			a.seedProbes(r, ref, d)
 			a.seedGates(r, ref, d)
 			last, certain := d.Pod().GetObserved(), d.Observed()
-			r.Open(ref, func(rec *journaletv1.Record) {
+			r.Pending(ref, func(rec *journaletv1.Record) {
 				if o := rec.GetFact().GetPodObserved(); o != nil {
 					last = o
 				}

@@ -25,7 +25,7 @@ func (a *agent) newGates() *gate.Driver {
 func (a *agent) seedGates(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
 	types, conditions := d.Gates()
 	a.gates.Seed(ref.ID, types, conditions)
-	r.Open(ref, func(rec *journaletv1.Record) {
+	r.Pending(ref, func(rec *journaletv1.Record) {
 		if read := rec.GetFact().GetReadinessGatesRead(); read != nil {
 			a.gates.SeedPending(read)
 		}

@@ -42,7 +42,7 @@ func (a *agent) seedProbes(r *host.Recovered, ref messages.Ref, d *pod.Actor) {
 	for _, p := range d.Probed() {
 		a.probes.Seed(ref.ID, p.Set, p.Results)
 	}
-	r.Open(ref, func(rec *journaletv1.Record) {
+	r.Pending(ref, func(rec *journaletv1.Record) {
 		if result := rec.GetFact().GetProbeResult(); result != nil {
 			a.probes.SeedPending(result)
 		}

@@ -51,13 +51,13 @@ func TestFailedStartLeavesTheJournalUnchanged(t *testing.T) {
 			b.Journal().Append(&journaletv1.Record{
 				Time: timestamppb.Now(), Actor: messages.Pod("p").Proto(), Body: &journaletv1.Record_Step{Step: step},
 			})
-		}, "an event of another kind"},
+		}, "has an event"},
 		"a snapshot of a newer version": {func(t *testing.T, b *bus.Bus) {
 			set := []*journaletv1.Snapshot{{Actor: messages.Pod("p").Proto(), Handled: 1, State: newer}}
 			if err := b.Snapshots().Save(t.Context(), 1, set); err != nil {
 				t.Fatal(err)
 			}
-		}, "has another field in its PodState"},
+		}, "has a field in its PodState"},
 		"a snapshot that cannot be read": {func(t *testing.T, b *bus.Bus) {
 			set := []*journaletv1.Snapshot{{Actor: messages.Pod("p").Proto(), Handled: 1, State: []byte("rubbish")}}
 			if err := b.Snapshots().Save(t.Context(), 1, set); err != nil {

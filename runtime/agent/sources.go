@@ -61,7 +61,7 @@ func (a *agent) seedSource(r *host.Recovered, ref messages.Ref, d *source.Actor)
 		return
 	}
 	driver.Seed(d.Source())
-	r.Open(ref, func(rec *journaletv1.Record) {
+	r.Pending(ref, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
 			driver.SeedPending(fact)
 		}

@@ -15,29 +15,29 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// fewPods and manyPods are the two sizes of a node that the cost of an event is compared on.
+// fewPods and manyPods are the node sizes for the cost of an event.
 const (
 	fewPods  = 100
 	manyPods = 1000
 )
 
-// maxGrowth is how much dearer an event may be with manyPods than with fewPods. Allocations are compared, which the
-// machine's neighbours do not change; what would be linear is tenfold.
+// maxGrowth bounds the cost of an event with manyPods relative to fewPods. The cost is allocations, which do not depend
+// on the machine's load; linear growth would be tenfold.
 const maxGrowth = 1.2
 
-// busy is a core with the real deciders in a world where every call succeeds at once.
-type busy struct {
+// busyNode is a core with the real deciders and a runtime whose calls succeed at once.
+type busyNode struct {
 	tb    testing.TB
 	core  *Core
 	now   time.Time
 	taken int
-	// pods are the manifests, by digest. Each asks for a host port of its own.
+	// pods are the manifests by digest. Each has a host port of its own.
 	pods map[string]*corev1.Pod
-	// intents are the calls asked for and not made yet, seen what the runtime shows of each pod.
-	intents map[string]*call
-	seen    map[string]*journaletv1.PodObserved
-	made    int
-	// due are the calls dispatched and not made yet.
+	// intents are the requested calls that are not performed yet, seen the last observation of each pod.
+	intents   map[string]*call
+	seen      map[string]*journaletv1.PodObserved
+	performed int
+	// due are the dispatched calls that are not performed yet.
 	due []string
 }
 
@@ -46,15 +46,16 @@ type call struct {
 	req       *journaletv1.CallRequested
 }
 
-// newBusy makes a node on which n pods run, each named by a file of its own.
-func newBusy(tb testing.TB, n int) *busy {
-	d := &busy{
+// newBusyNode returns a node with n running pods, each from a file of its own.
+func newBusyNode(tb testing.TB, n int) *busyNode {
+	d := &busyNode{
 		tb: tb, now: time.Unix(1_700_000_000, 0), pods: map[string]*corev1.Pod{}, intents: map[string]*call{},
 		seen: map[string]*journaletv1.PodObserved{},
 	}
 	d.core = NewCore(AllDeciders, func(digest string) (*corev1.Pod, error) { return d.manifest(digest), nil }, 1)
 	d.put(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
-		Epoch: 1, Config: &journaletv1.AgentConfig{NodeName: "n", StartConcurrency: 8, StopConcurrency: 8, PullConcurrency: 8},
+		Epoch:  1,
+		Config: &journaletv1.AgentConfig{NodeName: "n", StartConcurrency: 8, StopConcurrency: 8, PullConcurrency: 8},
 	}}})
 	d.put(messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{
 		RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{RuntimeReady: true, NetworkReady: true},
@@ -65,7 +66,7 @@ func newBusy(tb testing.TB, n int) *busy {
 	return d
 }
 
-func (d *busy) manifest(digest string) *corev1.Pod {
+func (d *busyNode) manifest(digest string) *corev1.Pod {
 	if d.pods[digest] == nil {
 		d.pods[digest] = &corev1.Pod{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64),
@@ -78,9 +79,9 @@ func (d *busy) manifest(digest string) *corev1.Pod {
 	return d.pods[digest]
 }
 
-// put records a fact and has every call made that follows from it.
-func (d *busy) put(about messages.Ref, e *journaletv1.Event) {
-	d.tell(about, e)
+// put records a fact and performs all resulting calls.
+func (d *busyNode) put(about messages.Ref, e *journaletv1.Event) {
+	d.putOnly(about, e)
 	for len(d.due) > 0 {
 		id := d.due[0]
 		d.due = d.due[1:]
@@ -88,7 +89,7 @@ func (d *busy) put(about messages.Ref, e *journaletv1.Event) {
 	}
 }
 
-func (d *busy) tell(about messages.Ref, e *journaletv1.Event) {
+func (d *busyNode) putOnly(about messages.Ref, e *journaletv1.Event) {
 	if err := d.core.Put(d.now, about, e); err != nil {
 		d.tb.Fatal(err)
 	}
@@ -106,33 +107,35 @@ func (d *busy) tell(about messages.Ref, e *journaletv1.Event) {
 	}
 }
 
-func (d *busy) read(f *journaletv1.ManifestFile) {
+func (d *busyNode) read(f *journaletv1.ManifestFile) {
 	d.put(messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
-		ManifestsRead: &journaletv1.ManifestsRead{Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{f}, Synced: true},
+		ManifestsRead: &journaletv1.ManifestsRead{Source: messages.FileSource,
+			Changed: []*journaletv1.ManifestFile{f}, Synced: true},
 	}})
 }
 
-func (d *busy) add(uid string) {
+func (d *busyNode) add(uid string) {
 	d.seen[uid] = &journaletv1.PodObserved{Uid: uid}
 	d.read(&journaletv1.ManifestFile{Path: uid + ".yaml", Pods: []*journaletv1.PodRef{
 		{Uid: uid, Namespace: "default", Name: uid, Digest: "sha256:" + uid},
 	}})
-	if got := d.seen[uid].GetContainers(); len(got) != 1 || got[0].GetState() != journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
-		d.tb.Fatalf("pod %s does not run: %v", uid, d.seen[uid])
+	if got := d.seen[uid].GetContainers(); len(got) != 1 ||
+		got[0].GetState() != journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
+		d.tb.Fatalf("pod %s is not running: %v", uid, d.seen[uid])
 	}
 }
 
-func (d *busy) remove(uid string) {
+func (d *busyNode) remove(uid string) {
 	d.read(&journaletv1.ManifestFile{Path: uid + ".yaml"})
 	if d.core.Decider(messages.Pod(uid)) != nil {
 		d.tb.Fatalf("pod %s is not forgotten: %v", uid, d.core.Decider(messages.Pod(uid)).State())
 	}
 }
 
-// die ends the main process of a pod, a moment or an hour after its start.
-func (d *busy) die(uid string, after time.Duration) {
+// exit ends the main process of a pod some time after its start.
+func (d *busyNode) exit(uid string, after time.Duration) {
 	d.now = d.now.Add(after)
-	made := d.made
+	before := d.performed
 	d.change(uid, func(o *journaletv1.PodObserved) {
 		for _, c := range o.GetContainers() {
 			if c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING {
@@ -140,21 +143,21 @@ func (d *busy) die(uid string, after time.Duration) {
 			}
 		}
 	})
-	if d.made == made {
-		d.tb.Fatalf("pod %s was not started again", uid)
+	if d.performed == before {
+		d.tb.Fatalf("pod %s was not restarted", uid)
 	}
 }
 
-func (d *busy) end(c *journaletv1.ContainerObservation) {
+func (d *busyNode) end(c *journaletv1.ContainerObservation) {
 	c.State, c.FinishedAt, c.ExitCode = journaletv1.ContainerState_CONTAINER_STATE_EXITED, timestamppb.New(d.now), 1
 }
 
-// change changes what the runtime shows of a pod, and tells it.
-func (d *busy) change(uid string, f func(*journaletv1.PodObserved)) {
+// change changes the observation of a pod and records it.
+func (d *busyNode) change(uid string, f func(*journaletv1.PodObserved)) {
 	d.put(messages.Pod(uid), d.changed(uid, f))
 }
 
-func (d *busy) changed(uid string, f func(*journaletv1.PodObserved)) *journaletv1.Event {
+func (d *busyNode) changed(uid string, f func(*journaletv1.PodObserved)) *journaletv1.Event {
 	o := proto.CloneOf(d.seen[uid])
 	f(o)
 	d.now = d.now.Add(time.Millisecond)
@@ -163,34 +166,35 @@ func (d *busy) changed(uid string, f func(*journaletv1.PodObserved)) *journaletv
 	return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}}
 }
 
-// perform makes a call, and tells its outcome and then what the runtime shows.
-func (d *busy) perform(id string) {
+// perform performs a call and records its outcome, then the observation.
+func (d *busyNode) perform(id string) {
 	c := d.intents[id]
 	delete(d.intents, id)
-	d.made++
+	d.performed++
 	out := &journaletv1.CallFinished{IntentId: id, Requester: c.requester.String()}
-	made := fmt.Sprintf("id-%d", d.made)
+	created := fmt.Sprintf("id-%d", d.performed)
 	var f func(*journaletv1.PodObserved)
 	switch k := c.req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
-		out.SandboxId = made
+		out.SandboxId = created
 		f = func(o *journaletv1.PodObserved) {
 			o.Sandboxes = append(o.Sandboxes, &journaletv1.SandboxObservation{
-				Id: made, Attempt: k.RunSandbox.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
+				Id: created, Attempt: k.RunSandbox.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
 				CreatedAt: timestamppb.New(d.now), IntentId: id, Ips: []string{"10.0.0.1"},
 			})
 		}
 	case *journaletv1.CallRequested_StartContainer:
-		out.ContainerId, out.SandboxId = made, k.StartContainer.GetSandboxId()
+		out.ContainerId, out.SandboxId = created, k.StartContainer.GetSandboxId()
 		f = func(o *journaletv1.PodObserved) {
-			// Of the dead only the newest is kept, as the agent does.
+			// As in the agent, only the newest dead container is kept.
 			if n := len(o.Containers); n > 1 {
 				o.Containers = o.Containers[n-1:]
 			}
 			o.Containers = append(o.Containers, &journaletv1.ContainerObservation{
-				Id: made, Name: "main", Attempt: k.StartContainer.GetAttempt(), SandboxId: k.StartContainer.GetSandboxId(),
+				Id: created, Name: "main", Attempt: k.StartContainer.GetAttempt(), SandboxId: k.StartContainer.GetSandboxId(),
 				State: journaletv1.ContainerState_CONTAINER_STATE_RUNNING, CreatedAt: timestamppb.New(d.now),
-				StartedAt: timestamppb.New(d.now), IntentId: id, Hash: pod.ContainerHash(&d.manifest(k.StartContainer.GetDigest()).Spec.Containers[0]),
+				StartedAt: timestamppb.New(d.now), IntentId: id,
+				Hash: pod.ContainerHash(&d.manifest(k.StartContainer.GetDigest()).Spec.Containers[0]),
 			})
 		}
 	case *journaletv1.CallRequested_StopContainer:
@@ -202,28 +206,28 @@ func (d *busy) perform(id string) {
 	case *journaletv1.CallRequested_RemoveSandbox:
 		f = func(o *journaletv1.PodObserved) { o.Sandboxes, o.Containers = nil, nil }
 	}
-	d.tell(c.requester, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
+	d.putOnly(c.requester, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
 	if f != nil {
-		d.tell(messages.Pod(c.req.GetPodUid()), d.changed(c.req.GetPodUid(), f))
+		d.putOnly(messages.Pod(c.req.GetPodUid()), d.changed(c.req.GetPodUid(), f))
 	}
 }
 
-// events are what happens to one pod among many, by name. Each leaves the node as it was.
+// events happen to one of many pods. Each leaves the node as it was.
 var events = []struct {
 	name string
-	do   func(d *busy)
+	do   func(d *busyNode)
 }{
-	{"restart", func(d *busy) { d.die("uid-00050", time.Hour) }},
-	{"life", func(d *busy) { d.add("uid-x"); d.remove("uid-x") }},
+	{"restart", func(d *busyNode) { d.exit("uid-00050", time.Hour) }},
+	{"lifecycle", func(d *busyNode) { d.add("uid-x"); d.remove("uid-x") }},
 }
 
-// BenchmarkEvent tells what one thing that happens to one pod costs, with all records that follow from it, on nodes of
-// different sizes: go test -run '^$' -bench BenchmarkEvent -benchmem ./runtime/host
+// BenchmarkEvent measures one event of one pod with all resulting records, on nodes of different sizes:
+// go test -run '^$' -bench BenchmarkEvent -benchmem ./runtime/host
 func BenchmarkEvent(b *testing.B) {
 	for _, e := range events {
 		for _, n := range []int{fewPods, manyPods} {
 			b.Run(fmt.Sprintf("%s/pods=%d", e.name, n), func(b *testing.B) {
-				d := newBusy(b, n)
+				d := newBusyNode(b, n)
 				e.do(d)
 				before := len(d.core.Records())
 				b.ReportAllocs()
@@ -239,12 +243,12 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-func TestAnEventCostsTheSameHoweverManyPodsThereAre(t *testing.T) {
+func TestCostOfAnEventDoesNotDependOnTheNumberOfPods(t *testing.T) {
 	const rounds = 50
-	cost := func(n int, do func(*busy)) (bytes, allocs float64) {
-		d := newBusy(t, n)
+	cost := func(n int, do func(*busyNode)) (bytes, allocs float64) {
+		d := newBusyNode(t, n)
 		do(d)
-		// The journal's own growth is not the event's.
+		// The growth of the journal does not count.
 		d.core.records = append(make([]*journaletv1.Record, 0, len(d.core.records)+rounds*100), d.core.records...)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -258,20 +262,21 @@ func TestAnEventCostsTheSameHoweverManyPodsThereAre(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			fewBytes, fewAllocs := cost(fewPods, e.do)
 			manyBytes, manyAllocs := cost(manyPods, e.do)
-			t.Logf("%d pods: %.0f bytes, %.0f allocations; %d pods: %.0f, %.0f", fewPods, fewBytes, fewAllocs, manyPods, manyBytes, manyAllocs)
+			t.Logf("%d pods: %.0f bytes, %.0f allocations; %d pods: %.0f, %.0f",
+				fewPods, fewBytes, fewAllocs, manyPods, manyBytes, manyAllocs)
 			if manyBytes > maxGrowth*fewBytes || manyAllocs > maxGrowth*fewAllocs {
-				t.Errorf("with %d pods it takes %.2f times the bytes and %.2f times the allocations that it takes with %d: something walks over all pods",
+				t.Errorf("%d pods: %.2f times the bytes and %.2f times the allocations of %d pods: the cost depends on all pods",
 					manyPods, manyBytes/fewBytes, manyAllocs/fewAllocs, fewPods)
 			}
 		})
 	}
 }
 
-func TestAMailboxThatIsNeverEmptyKeepsNoMoreThanItMayHold(t *testing.T) {
+func TestMailboxThatIsNeverEmptyReclaimsItsSpace(t *testing.T) {
 	m := newMailbox()
 	for seq := range uint64(100 * mailboxSize) {
 		if !m.put(&delivery{rec: &journaletv1.Record{Seq: seq + 1}}) {
-			t.Fatalf("record %d has no room", seq+1)
+			t.Fatalf("the mailbox is full at record %d", seq+1)
 		}
 		// A few always wait.
 		if seq < 3 {
@@ -279,10 +284,10 @@ func TestAMailboxThatIsNeverEmptyKeepsNoMoreThanItMayHold(t *testing.T) {
 		}
 		m.started, m.invoker = true, nil
 		if msg, _ := m.next(); msg.(*delivery).seq() != seq-2 {
-			t.Fatalf("record %v comes when %d is due", msg, seq-2)
+			t.Fatalf("next is record %v, want %d", msg, seq-2)
 		}
 	}
 	if c := cap(m.records); c > 4*mailboxSize {
-		t.Errorf("the box keeps room for %d records and may hold %d", c, mailboxSize)
+		t.Errorf("the mailbox has space for %d records, its limit is %d", c, mailboxSize)
 	}
 }

@@ -14,22 +14,22 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// cell is one actor: its decider, and how far it has come in the journal.
+// cell is one actor: its decider and its position in the journal.
 type cell struct {
 	ref     messages.Ref
 	decider actors.Decider
-	// handled is the seq of the last record that was delivered and folded.
+	// handled is the seq of the last folded record.
 	handled uint64
-	// quarantined is set while the actor handles nothing.
+	// quarantined is set while the actor is quarantined and handles nothing.
 	quarantined *journaletv1.Quarantined
 }
 
-// delivery is one record as it concerns one actor.
+// delivery is a record with the events that concern one actor.
 type delivery struct {
 	rec *journaletv1.Record
-	// heard are the indices in messages.Events(rec) that concern the actor.
-	heard []int
-	// manifests are what the digests in those events name, index by index; nil where there is none.
+	// indices are those of the events in messages.Events(rec).
+	indices []int
+	// manifests are the manifests of those events by index; nil for an event without one.
 	manifests []*corev1.Pod
 }
 
@@ -42,12 +42,12 @@ type failure struct {
 
 func (f *failure) Error() string { return fmt.Sprintf("record %d: %v", f.cause, f.err) }
 
-// input turns a delivery into what a decider sees.
+// input returns the decider's input for a delivery.
 func (d *delivery) input() actors.Input {
 	rec := d.rec
 	events, author := messages.Events(rec), messages.RefOf(rec.GetActor())
-	in := actors.Input{Seq: rec.GetSeq(), Time: rec.GetTime().AsTime(), Events: make([]actors.Event, len(d.heard))}
-	for n, i := range d.heard {
+	in := actors.Input{Seq: rec.GetSeq(), Time: rec.GetTime().AsTime(), Events: make([]actors.Event, len(d.indices))}
+	for n, i := range d.indices {
 		e := actors.Event{Seq: rec.GetSeq(), Time: in.Time, Author: author, Body: events[i]}
 		if rec.GetStep() != nil {
 			e.ID = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
@@ -60,9 +60,8 @@ func (d *delivery) input() actors.Input {
 	return in
 }
 
-// handle folds a record, decides on it and folds the decisions. It returns the step to be recorded,
-// nil if nothing was decided. After a failure the cell's state is no longer that of the journal:
-// the cell has to be thrown away.
+// handle folds a record, decides and folds the decisions. It returns the step to record, nil without a decision. After
+// a failure the cell's state differs from the journal and the cell must be dropped.
 func (c *cell) handle(d *delivery, epoch uint64, now time.Time) (step *journaletv1.Record, fail *failure) {
 	defer c.guard(d.rec.GetSeq(), &fail)
 	in := d.input()
@@ -89,13 +88,13 @@ func (c *cell) handle(d *delivery, epoch uint64, now time.Time) (step *journalet
 	}, nil
 }
 
-// refold folds a record that was handled before, and the step that was recorded for it, if any.
+// refold folds a record that was handled before, with the step that was recorded for it, if any.
 func (c *cell) refold(d *delivery, step *journaletv1.Record) (fail *failure) {
 	defer c.guard(d.rec.GetSeq(), &fail)
 	in := d.input()
 	if step != nil && step.GetStep().GetAfter() != c.handled {
 		return &failure{journaletv1.DecisionError_DECISION_ERROR_ORDER_BROKEN, in.Seq, fmt.Errorf(
-			"step %d follows record %d, but the fold has come to %d", step.GetSeq(), step.GetStep().GetAfter(), c.handled)}
+			"step %d follows record %d, but the fold is at %d", step.GetSeq(), step.GetStep().GetAfter(), c.handled)}
 	}
 	if fail := c.evolve(in); fail != nil {
 		return fail
@@ -114,7 +113,7 @@ func (c *cell) evolve(in actors.Input) *failure {
 	for _, e := range in.Events {
 		if needsManifest(e.Body) && e.Manifest == nil {
 			return &failure{journaletv1.DecisionError_DECISION_ERROR_MANIFEST_MISSING, in.Seq,
-				fmt.Errorf("the manifest %s is missing", digestOf(e.Body))}
+				fmt.Errorf("manifest %s is missing", digestOf(e.Body))}
 		}
 		if err := c.decider.Evolve(e); err != nil {
 			return failed(in.Seq, err)
@@ -126,7 +125,8 @@ func (c *cell) evolve(in actors.Input) *failure {
 // guard turns a panic of a decider into a failure.
 func (c *cell) guard(seq uint64, fail **failure) {
 	if p := recover(); p != nil {
-		*fail = &failure{journaletv1.DecisionError_DECISION_ERROR_PANIC, seq, fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+		err := fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		*fail = &failure{journaletv1.DecisionError_DECISION_ERROR_PANIC, seq, err}
 	}
 }
 
@@ -139,7 +139,7 @@ func failed(seq uint64, err error) *failure {
 	return &failure{code, seq, err}
 }
 
-// digestOf is the digest of the manifest that an event brings to those who hear it, "" for none.
+// digestOf returns the digest of the manifest that an event carries, "" for none.
 func digestOf(e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_PodUpdated:
@@ -154,7 +154,7 @@ func digestOf(e *journaletv1.Event) string {
 	return ""
 }
 
-// needsManifest: a removal names its manifest, but is carried out without it.
+// needsManifest reports whether an event needs its manifest. A removal names one but does not need it.
 func needsManifest(e *journaletv1.Event) bool {
 	return digestOf(e) != "" && e.GetPodUpdated().GetOperation() != journaletv1.PodOperation_POD_OPERATION_REMOVE
 }

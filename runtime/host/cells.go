@@ -15,26 +15,26 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Cells runs the actors one delivery at a time, on the caller's goroutine: the cells, the fold and the routes of the host,
-// without protoactor, bus or clock. The caller says when a record counts as stored and whose turn it is, and so can take
-// every order that the host may come to. After an error of Handle it cannot be used any more.
+// Cells runs the actors one delivery at a time on the caller's goroutine: the cells, the fold and the routes of the
+// host, without protoactor, bus or clock. The caller chooses when a record is stored and which actor handles its next
+// record, and so can produce every order that is possible in the host. After an error of Handle it must not be used.
 type Cells struct {
 	fold  *fold
 	epoch uint64
 	boxes map[messages.Ref][]*delivery
 }
 
-// NewCells makes the actors that every node has.
+// NewCells returns the actors that every node has.
 func NewCells(deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64) *Cells {
 	c := &Cells{fold: newFold(deciders, manifest), epoch: epoch, boxes: map[messages.Ref][]*delivery{}}
 	for _, ref := range singletons {
-		c.fold.bear(ref)
+		c.fold.create(ref)
 	}
 	return c
 }
 
-// RecoverCells folds a set of snapshots, if there is one, and the records that follow it, as a start of the host does.
-// Records that an actor has no step for wait for it again.
+// RecoverCells folds a set of snapshots, if there is one, and the records after it, as a start of the host does.
+// Records for which an actor has no step are queued for it again.
 func RecoverCells(
 	deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64,
 	snaps []*journaletv1.Snapshot, journal []*journaletv1.Record,
@@ -47,26 +47,26 @@ func RecoverCells(
 	}
 	for _, ref := range singletons {
 		if c.fold.cells[ref] == nil {
-			c.fold.bear(ref)
+			c.fold.create(ref)
 		}
 	}
 	for _, rec := range journal {
-		if err := known(rec); err != nil {
+		if err := checkRecord(rec); err != nil {
 			return nil, err
 		}
 		c.fold.record(rec)
 	}
-	c.boxes, c.fold.open = c.fold.open, map[messages.Ref][]*delivery{}
+	c.boxes, c.fold.pending = c.fold.pending, map[messages.Ref][]*delivery{}
 	return c, nil
 }
 
-// Stored gives a stored record to the actors that it concerns, and names them, sorted.
+// Stored queues a stored record for the actors that it concerns and returns them, sorted.
 func (c *Cells) Stored(rec *journaletv1.Record) []messages.Ref {
 	c.fold.lifecycle(rec)
-	to := route(rec, c.fold.hearers)
+	to := route(rec, c.fold.refs)
 	refs := sortedRefs(to)
 	refs = slices.DeleteFunc(refs, func(ref messages.Ref) bool {
-		if c.fold.cells[ref] == nil && (!bearing(ref, to[ref]) || c.fold.bear(ref) == nil) {
+		if c.fold.cells[ref] == nil && (!creates(ref, to[ref]) || c.fold.create(ref) == nil) {
 			return true
 		}
 		c.boxes[ref] = append(c.boxes[ref], to[ref])
@@ -77,11 +77,11 @@ func (c *Cells) Stored(rec *journaletv1.Record) []messages.Ref {
 	return refs
 }
 
-// Waiting tells how many records wait for an actor.
+// Waiting returns the number of records queued for an actor.
 func (c *Cells) Waiting(ref messages.Ref) int { return len(c.boxes[ref]) }
 
-// Handle lets an actor handle the next record that waits for it, and gives its step to be recorded; nil if it decides
-// nothing or nothing waits.
+// Handle makes an actor handle the next record in its queue and returns its step to record, nil if the actor decides
+// nothing or the queue is empty.
 func (c *Cells) Handle(ref messages.Ref, now time.Time) (*journaletv1.Record, error) {
 	box, cell := c.boxes[ref], c.fold.cells[ref]
 	if len(box) == 0 || cell == nil {
@@ -98,10 +98,10 @@ func (c *Cells) Handle(ref messages.Ref, now time.Time) (*journaletv1.Record, er
 	return step, nil
 }
 
-// Refs lists the actors, sorted.
+// Refs returns the actors, sorted.
 func (c *Cells) Refs() []messages.Ref { return sortedRefs(c.fold.cells) }
 
-// Decider is an actor's decider, to be read only; nil if there is no such actor.
+// Decider returns an actor's decider, read-only; nil if there is no such actor.
 func (c *Cells) Decider(ref messages.Ref) actors.Decider {
 	if cell := c.fold.cells[ref]; cell != nil {
 		return cell.decider
@@ -109,7 +109,7 @@ func (c *Cells) Decider(ref messages.Ref) actors.Decider {
 	return nil
 }
 
-// Handled is the last record that an actor has handled, 0 for none.
+// Handled returns the last record that an actor has handled, 0 for none.
 func (c *Cells) Handled(ref messages.Ref) uint64 {
 	if cell := c.fold.cells[ref]; cell != nil {
 		return cell.handled
@@ -117,17 +117,17 @@ func (c *Cells) Handled(ref messages.Ref) uint64 {
 	return 0
 }
 
-// Open gives the records that wait for an actor, in order.
-func (c *Cells) Open(ref messages.Ref, do func(*journaletv1.Record)) {
+// Pending calls do for the records queued for an actor, in order.
+func (c *Cells) Pending(ref messages.Ref, do func(*journaletv1.Record)) {
 	for _, d := range c.boxes[ref] {
 		do(d.rec)
 	}
 }
 
-// Snapshots are the states of all actors, as they are stored. No record may wait for anybody.
+// Snapshots returns the states of all actors. No record may be queued.
 func (c *Cells) Snapshots() ([]*journaletv1.Snapshot, error) {
 	if len(c.boxes) > 0 {
-		return nil, fmt.Errorf("snapshots: records wait for %d actors", len(c.boxes))
+		return nil, fmt.Errorf("snapshots: records are queued for %d actors", len(c.boxes))
 	}
 	var snaps []*journaletv1.Snapshot
 	if c.fold.started != nil {
@@ -148,23 +148,23 @@ func (c *Cells) Snapshots() ([]*journaletv1.Snapshot, error) {
 	return snaps, nil
 }
 
-// Fold is a fold of a journal that goes on record by record beside those who write it.
+// Fold is a fold that follows a journal record by record.
 type Fold struct{ fold *fold }
 
-// NewFold makes one that has read nothing.
+// NewFold returns a Fold that has read nothing.
 func NewFold(deciders Deciders, manifest func(digest string) (*corev1.Pod, error)) *Fold {
 	f := newFold(deciders, manifest)
 	for _, ref := range singletons {
-		f.bear(ref)
+		f.create(ref)
 	}
 	return &Fold{f}
 }
 
-// Record takes in the next record.
+// Record folds the next record.
 func (f *Fold) Record(rec *journaletv1.Record) { f.fold.record(rec) }
 
-// Decider is an actor's decider after the last record that it has a step for, nil if there is no such actor; an error says
-// why it could not be folded.
+// Decider returns an actor's decider after the last record for which it has a step, nil if there is no such actor. An
+// error is why it could not be folded.
 func (f *Fold) Decider(ref messages.Ref) (actors.Decider, error) {
 	c := f.fold.cells[ref]
 	switch {
@@ -176,23 +176,25 @@ func (f *Fold) Decider(ref messages.Ref) (actors.Decider, error) {
 	return c.decider, nil
 }
 
-// CatchUp folds what an actor has handled up to a record without deciding anything on it.
+// CatchUp folds the records up to handled that an actor has handled without a decision.
 func (f *Fold) CatchUp(ref messages.Ref, handled uint64) error {
 	c := f.fold.cells[ref]
-	open := f.fold.open[ref]
-	for c != nil && len(open) > 0 && open[0].rec.GetSeq() <= handled {
-		f.fold.resolve(open[0])
-		if fail := c.refold(open[0], nil); fail != nil {
+	pending := f.fold.pending[ref]
+	for c != nil && len(pending) > 0 && pending[0].rec.GetSeq() <= handled {
+		f.fold.resolve(pending[0])
+		if fail := c.refold(pending[0], nil); fail != nil {
 			return fmt.Errorf("%s: %w", ref, fail)
 		}
-		open = open[1:]
+		pending = pending[1:]
 	}
 	if c != nil {
-		f.fold.open[ref] = open
+		f.fold.pending[ref] = pending
 	}
 	return nil
 }
 
 func sortedRefs[V any](m map[messages.Ref]V) []messages.Ref {
-	return slices.SortedFunc(maps.Keys(m), func(a, b messages.Ref) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(m), func(a, b messages.Ref) int {
+		return strings.Compare(a.String(), b.String())
+	})
 }

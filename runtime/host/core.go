@@ -15,28 +15,27 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Core runs the actors over a journal in memory, one record after the other on the caller's
-// goroutine, each heard by all before the next is stored: cells in the plainest of their orders.
-// Stories drive it; simulation drives Cells.
+// Core runs the actors over a journal in memory on the caller's goroutine: all actors handle a record before the next
+// is stored, the simplest order of Cells. Scenarios use Core, simulation uses Cells.
 type Core struct {
 	cells   *Cells
 	records []*journaletv1.Record
 }
 
-// NewCore makes a core with the actors that every node has.
+// NewCore returns a core with the actors that every node has.
 func NewCore(deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64) *Core {
 	return &Core{cells: NewCells(deciders, manifest, epoch)}
 }
 
-// Put appends a fact about an actor at a moment, and lets every actor handle it and all that follows
-// from it. An error is the failure of an actor; the core cannot be used after it.
+// Put appends a fact about an actor at a time, and makes the actors handle it and all resulting steps. An error is the
+// failure of an actor; the core must not be used after it.
 func (c *Core) Put(at time.Time, about messages.Ref, e *journaletv1.Event) error {
 	return c.run(at, []*journaletv1.Record{{
 		Time: timestamppb.New(at), Actor: about.Proto(), Body: &journaletv1.Record_Fact{Fact: e},
 	}})
 }
 
-// handle lets actors handle all that waits for them, and gives their steps.
+// handle makes actors handle their queues and returns the steps.
 func (c *Core) handle(at time.Time, refs []messages.Ref) ([]*journaletv1.Record, error) {
 	var steps []*journaletv1.Record
 	for _, ref := range refs {
@@ -53,38 +52,41 @@ func (c *Core) handle(at time.Time, refs []messages.Ref) ([]*journaletv1.Record,
 	return steps, nil
 }
 
-// RecoverCore makes a core by folding a journal, as a start of the host does. Records that an actor
-// has no step for stay open until Resume.
-func RecoverCore(deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64, journal []*journaletv1.Record) *Core {
+// RecoverCore folds a journal, as a start of the host does. Records for which an actor has no step are pending until
+// Resume.
+func RecoverCore(deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64,
+	journal []*journaletv1.Record) *Core {
 	c := NewCore(deciders, manifest, epoch)
 	for _, rec := range journal {
 		c.cells.fold.record(rec)
 	}
-	c.cells.boxes, c.cells.fold.open = c.cells.fold.open, map[messages.Ref][]*delivery{}
+	c.cells.boxes, c.cells.fold.pending = c.cells.fold.pending, map[messages.Ref][]*delivery{}
 	c.records = slices.Clone(journal)
 	return c
 }
 
-// Resume lets every actor of a recovered core handle again what it has no step for, and all that
-// follows. With started, that is the first record of a new run, and each actor hears of it after
-// what it had left open, as in the host. Without, the old run goes on as if nothing had happened.
+// Resume makes every actor of a recovered core handle its pending records, and all resulting steps. With started, a new
+// run starts: each actor handles AgentStarted after its pending records, as in the host. Without, the old run
+// continues.
 func (c *Core) Resume(at time.Time, started *journaletv1.AgentStarted) error {
 	if started != nil {
 		rec := &journaletv1.Record{
 			Seq: uint64(len(c.records)) + 1, Epoch: c.cells.epoch, Time: timestamppb.New(at), Actor: messages.Agent.Proto(),
-			Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: started}}},
+			Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
+				Kind: &journaletv1.Event_AgentStarted{AgentStarted: started},
+			}},
 		}
 		c.records = append(c.records, rec)
 		c.cells.Stored(rec)
 	}
-	waiting, err := c.handle(at, c.cells.Refs())
+	steps, err := c.handle(at, c.cells.Refs())
 	if err != nil {
 		return err
 	}
-	return c.run(at, waiting)
+	return c.run(at, steps)
 }
 
-// run appends records in order, and all that follows from each.
+// run appends records in order, each with all resulting steps.
 func (c *Core) run(at time.Time, waiting []*journaletv1.Record) error {
 	for len(waiting) > 0 {
 		rec := waiting[0]
@@ -100,35 +102,35 @@ func (c *Core) run(at time.Time, waiting []*journaletv1.Record) error {
 	return nil
 }
 
-// Records is the journal so far.
+// Records returns the journal so far.
 func (c *Core) Records() []*journaletv1.Record { return c.records }
 
-// Decider is an actor's decider, nil if there is no such actor.
+// Decider returns an actor's decider, nil if there is no such actor.
 func (c *Core) Decider(ref messages.Ref) actors.Decider {
 	return c.cells.Decider(ref)
 }
 
-// Replay folds the journal anew and compares every actor's state with the live one; the error names
-// the first that differs.
+// Replay folds the journal again and compares every actor's state with the live one. The error names the first one that
+// differs.
 func (c *Core) Replay() error {
 	again := newFold(c.cells.fold.deciders, c.cells.fold.manifest)
 	for _, ref := range singletons {
-		again.bear(ref)
+		again.create(ref)
 	}
 	for _, rec := range c.records {
 		again.record(rec)
 	}
-	for _, ref := range again.hearers() {
-		for _, d := range again.open[ref] {
+	for _, ref := range again.refs() {
+		for _, d := range again.pending[ref] {
 			again.resolve(d)
 			if fail := again.cells[ref].refold(d, nil); fail != nil {
 				return fmt.Errorf("%s: %w", ref, fail)
 			}
 		}
 	}
-	live, folded := c.cells.fold.hearers(), again.hearers()
+	live, folded := c.cells.fold.refs(), again.refs()
 	if len(live) != len(folded) {
-		return fmt.Errorf("replay has %d actors, live running %d", len(folded), len(live))
+		return fmt.Errorf("replay has %d actors, live %d", len(folded), len(live))
 	}
 	slices.SortFunc(live, func(a, b messages.Ref) int { return strings.Compare(a.String(), b.String()) })
 	for _, ref := range live {
@@ -137,7 +139,8 @@ func (c *Core) Replay() error {
 			return fmt.Errorf("%s: missing after replay", ref)
 		}
 		if !proto.Equal(c.cells.fold.cells[ref].decider.State(), other.decider.State()) {
-			return fmt.Errorf("%s: replay differs:\nlive   %v\nreplay %v", ref, c.cells.fold.cells[ref].decider.State(), other.decider.State())
+			return fmt.Errorf("%s: replay differs:\nlive   %v\nreplay %v",
+				ref, c.cells.fold.cells[ref].decider.State(), other.decider.State())
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// AllDeciders are the deciders of the agent.
+// AllDeciders creates the agent's deciders.
 func AllDeciders(ref messages.Ref) actors.Decider {
 	switch ref.Kind {
 	case journaletv1.ActorKind_ACTOR_KIND_SOURCE:

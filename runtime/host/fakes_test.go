@@ -18,19 +18,19 @@ import (
 
 // memory is a journal in memory that stores on a goroutine of its own, as the real one does.
 type memory struct {
-	mu      sync.Mutex
-	records []*journaletv1.Record
-	queue   []*journaletv1.Record
-	wake    chan struct{}
-	stored  func([]*journaletv1.Record)
-	handed  uint64
-	changed *sync.Cond
-	// gone is how many records were cut from the front.
-	gone uint64
+	mu        sync.Mutex
+	records   []*journaletv1.Record
+	queue     []*journaletv1.Record
+	wake      chan struct{}
+	stored    func([]*journaletv1.Record)
+	delivered uint64
+	changed   *sync.Cond
+	// cut is the number of oldest records that were cut.
+	cut uint64
 	// hold keeps records from being stored while it is set.
 	hold bool
 
-	// reading, if set, is called once a Read has taken what it will give.
+	// reading, if set, is called when a Read has chosen its records.
 	reading func()
 
 	barrier uint64
@@ -70,7 +70,7 @@ func (m *memory) run(ctx context.Context) {
 			}
 			m.stored(batch)
 			m.mu.Lock()
-			m.handed = batch[len(batch)-1].GetSeq()
+			m.delivered = batch[len(batch)-1].GetSeq()
 			m.changed.Broadcast()
 			m.mu.Unlock()
 		}
@@ -101,7 +101,7 @@ func (m *memory) Flush(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	want := uint64(len(m.records) + len(m.queue))
-	for m.handed < want {
+	for m.delivered < want {
 		m.changed.Wait()
 	}
 	return nil
@@ -116,12 +116,12 @@ func (m *memory) Last() uint64 {
 func (m *memory) CutTo() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.gone + 1
+	return m.cut + 1
 }
 
 func (m *memory) Read(_ context.Context, from, to uint64, _ string, f func(*journaletv1.Record, int) error) error {
 	m.mu.Lock()
-	recs, reading := m.records[max(from, m.gone+1)-1:to], m.reading
+	recs, reading := m.records[max(from, m.cut+1)-1:to], m.reading
 	m.mu.Unlock()
 	if reading != nil {
 		reading()
@@ -147,7 +147,7 @@ func (m *memory) Load(context.Context) (uint64, []*journaletv1.Snapshot, error) 
 	return m.barrier, m.snaps, nil
 }
 
-// all is a copy of what is stored.
+// all returns a copy of the stored records.
 func (m *memory) all() []*journaletv1.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +159,7 @@ func (m *memory) await(t *testing.T, what string, ok func(*journaletv1.Record) b
 	t.Helper()
 	late := time.AfterFunc(20*time.Second, func() {
 		m.mu.Lock()
-		m.handed = 1 << 62
+		m.delivered = 1 << 62
 		m.changed.Broadcast()
 		m.mu.Unlock()
 	})
@@ -172,20 +172,20 @@ func (m *memory) await(t *testing.T, what string, ok func(*journaletv1.Record) b
 				return m.records[seen]
 			}
 		}
-		if m.handed == 1<<62 {
-			t.Fatalf("no record came: %s", what)
+		if m.delivered == 1<<62 {
+			t.Fatalf("no such record: %s", what)
 		}
 		m.changed.Wait()
 	}
 }
 
-// nothing is a driver that does nothing.
-type nothing struct{}
+// noEffects is a driver that does nothing.
+type noEffects struct{}
 
-func (nothing) Stored(*journaletv1.Record) {}
+func (noEffects) Stored(*journaletv1.Record) {}
 
-// counter is a decider that counts: each event adds one to its generation, and each PodObserved
-// decides a status with that count. It fails on demand.
+// counter is a decider that counts: each event adds one to its generation, and on each PodObserved it decides a status
+// with that count. It fails on demand.
 type counter struct {
 	ref   messages.Ref
 	state *journaletv1.Timers
@@ -254,7 +254,7 @@ func counters(change func(*counter)) Deciders {
 func startHost(t *testing.T, m *memory, deciders Deciders) *Host {
 	t.Helper()
 	h := New(Options{
-		Node: "n", Epoch: 1, Journal: m, Snapshots: m, Deciders: deciders, Effects: nothing{}, Now: time.Now,
+		Node: "n", Epoch: 1, Journal: m, Snapshots: m, Deciders: deciders, Effects: noEffects{}, Now: time.Now,
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
 			return nil, fmt.Errorf("no manifest %s", digest)
 		},
@@ -277,7 +277,7 @@ func stopHost(t *testing.T, h *Host) {
 	}
 }
 
-// count asks a counter for its count.
+// count returns a counter's count.
 func count(t *testing.T, h *Host, uid string) uint64 {
 	t.Helper()
 	var n uint64
@@ -289,8 +289,8 @@ func count(t *testing.T, h *Host, uid string) uint64 {
 	return n
 }
 
-func (m *mailbox) onHold() bool {
+func (m *mailbox) isPaused() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.held
+	return m.paused
 }

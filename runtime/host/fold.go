@@ -10,33 +10,35 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Deciders makes a fresh decider for an actor, nil for a kind that has none.
+// Deciders creates a decider for an actor, nil for a kind without one.
 type Deciders func(messages.Ref) actors.Decider
 
-// manifests finds what a digest names.
+// manifests returns the manifest with a digest.
 type manifests func(digest string) (*corev1.Pod, error)
 
-// fold rebuilds actors from records in their canonical order: for each actor a record, then the
-// step that it took on it, then the next record, even where that one reached the journal before the
-// step did. Records that an actor has no step for after its last one stay open: whether they were
-// handled is not known, so they are handled again.
+// fold rebuilds actors from records in canonical order: for each actor a record, then the actor's step on it, then the
+// next record, even if that one is before the step in the journal. Records after an actor's last step are pending: it
+// is unknown whether the actor has handled them, so it handles them again.
 type fold struct {
 	deciders Deciders
 	manifest manifests
 	cells    map[messages.Ref]*cell
-	// open are the records delivered to an actor since its last step, in order.
-	open map[messages.Ref][]*delivery
-	// started is the record that opened the newest run; every actor hears it before anything else.
+	// pending are the records delivered to an actor since its last step, in order.
+	pending map[messages.Ref][]*delivery
+	// started is the first record of the newest run; every new actor folds it first.
 	started *journaletv1.Record
-	// only, if set, is the one actor to be folded; all others are left out.
+	// only, if set, is the one actor to fold.
 	only *messages.Ref
 }
 
 func newFold(deciders Deciders, manifest manifests) *fold {
-	return &fold{deciders: deciders, manifest: manifest, cells: map[messages.Ref]*cell{}, open: map[messages.Ref][]*delivery{}}
+	return &fold{
+		deciders: deciders, manifest: manifest,
+		cells: map[messages.Ref]*cell{}, pending: map[messages.Ref][]*delivery{},
+	}
 }
 
-// restore takes in a snapshot.
+// restore restores an actor from a snapshot.
 func (f *fold) restore(s *journaletv1.Snapshot) error {
 	ref := messages.RefOf(s.GetActor())
 	if ref == messages.Agent {
@@ -54,7 +56,7 @@ func (f *fold) restore(s *journaletv1.Snapshot) error {
 	if err := c.decider.Restore(s.GetState()); err != nil {
 		return err
 	}
-	if err := knownState(s, c.decider.State().ProtoReflect()); err != nil {
+	if err := checkSnapshot(s, c.decider.State().ProtoReflect()); err != nil {
 		return err
 	}
 	for _, digest := range c.decider.Digests() {
@@ -68,36 +70,36 @@ func (f *fold) restore(s *journaletv1.Snapshot) error {
 	return nil
 }
 
-// record takes in the next record of the journal.
+// record folds the next record of the journal.
 func (f *fold) record(rec *journaletv1.Record) {
 	author := messages.RefOf(rec.GetActor())
 	if rec.GetStep() != nil {
-		f.close(author, rec)
+		f.foldStep(author, rec)
 	}
 	f.lifecycle(rec)
-	for ref, d := range route(rec, f.hearers) {
+	for ref, d := range route(rec, f.refs) {
 		f.deliver(ref, d)
 	}
 	f.forget(rec)
 }
 
-// lifecycle takes in what the host itself wrote.
+// lifecycle folds the host's own facts.
 func (f *fold) lifecycle(rec *journaletv1.Record) {
 	switch k := rec.GetFact().GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		f.started = rec
 	case *journaletv1.Event_Quarantined:
-		if c := f.named(k.Quarantined.GetKind(), k.Quarantined.GetId()); c != nil {
+		if c := f.cellNamed(k.Quarantined.GetKind(), k.Quarantined.GetId()); c != nil {
 			c.quarantined = k.Quarantined
 		}
 	case *journaletv1.Event_QuarantineLifted:
-		if c := f.named(k.QuarantineLifted.GetKind(), k.QuarantineLifted.GetId()); c != nil {
+		if c := f.cellNamed(k.QuarantineLifted.GetKind(), k.QuarantineLifted.GetId()); c != nil {
 			c.quarantined = nil
 		}
 	}
 }
 
-func (f *fold) named(kind, id string) *cell {
+func (f *fold) cellNamed(kind, id string) *cell {
 	ref, err := messages.ParseRef(kind + "/" + id)
 	if err != nil {
 		return nil
@@ -105,8 +107,8 @@ func (f *fold) named(kind, id string) *cell {
 	return f.cells[ref]
 }
 
-// hearers lists everybody who hears an event for all.
-func (f *fold) hearers() []messages.Ref {
+// refs returns all actors.
+func (f *fold) refs() []messages.Ref {
 	refs := make([]messages.Ref, 0, len(f.cells))
 	for ref := range f.cells {
 		refs = append(refs, ref)
@@ -120,21 +122,21 @@ func (f *fold) deliver(ref messages.Ref, d *delivery) {
 	}
 	c := f.cells[ref]
 	if c == nil {
-		if !bearing(ref, d) {
+		if !creates(ref, d) {
 			return
 		}
-		if c = f.bear(ref); c == nil {
+		if c = f.create(ref); c == nil {
 			return
 		}
 	}
 	if d.rec.GetSeq() > c.handled {
-		f.open[ref] = append(f.open[ref], d)
+		f.pending[ref] = append(f.pending[ref], d)
 	}
 }
 
-// bearing tells whether a delivery to an actor that does not exist makes it: a pod that its source
-// adds, or that the runtime shows, or a source that is read for the first time.
-func bearing(ref messages.Ref, d *delivery) bool {
+// creates reports whether a delivery to an actor that does not exist creates it: a pod that a source adds or the
+// runtime shows, or the first read of a source.
+func creates(ref messages.Ref, d *delivery) bool {
 	if ref.Kind == journaletv1.ActorKind_ACTOR_KIND_SOURCE {
 		return d.rec.GetFact().GetManifestsRead() != nil
 	}
@@ -142,9 +144,9 @@ func bearing(ref messages.Ref, d *delivery) bool {
 		return false
 	}
 	events := messages.Events(d.rec)
-	for _, i := range d.heard {
+	for _, i := range d.indices {
 		o := events[i].GetPodObserved()
-		// A late look that finds nothing of a pod that is forgotten makes no actor.
+		// A late inspection that finds nothing of a forgotten pod creates no actor.
 		if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 ||
 			events[i].GetPodUpdated().GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD {
 			return true
@@ -153,39 +155,39 @@ func bearing(ref messages.Ref, d *delivery) bool {
 	return false
 }
 
-// bear makes an actor. The first thing it hears is the start of the run that it is born in.
-func (f *fold) bear(ref messages.Ref) *cell {
+// create creates an actor. It folds the start of the run first.
+func (f *fold) create(ref messages.Ref) *cell {
 	c := &cell{ref: ref, decider: f.deciders(ref)}
 	if c.decider == nil {
 		return nil
 	}
-	c.hearStart(f.started)
+	c.foldStart(f.started)
 	f.cells[ref] = c
 	return c
 }
 
-// hearStart folds the start of the run into an actor that was born after it.
-func (c *cell) hearStart(started *journaletv1.Record) {
+// foldStart folds the start of the run into an actor created after it.
+func (c *cell) foldStart(started *journaletv1.Record) {
 	if started == nil {
 		return
 	}
-	// A decider folds AgentStarted in any state; the first state is one.
+	// A decider folds AgentStarted in any state.
 	_ = c.decider.Evolve(actors.Event{
 		Seq: started.GetSeq(), Time: started.GetTime().AsTime(), Author: messages.Agent, Body: started.GetFact(),
 	})
 }
 
-// close folds everything up to the record that a step was taken on, and the step.
-func (f *fold) close(author messages.Ref, step *journaletv1.Record) {
+// foldStep folds the author's pending records up to the step's cause, and the step.
+func (f *fold) foldStep(author messages.Ref, step *journaletv1.Record) {
 	c := f.cells[author]
 	cause := step.GetStep().GetCause()
 	if c == nil || c.quarantined != nil || cause <= c.handled {
 		return
 	}
-	open := f.open[author]
-	for len(open) > 0 && open[0].rec.GetSeq() <= cause {
-		d := open[0]
-		open = open[1:]
+	pending := f.pending[author]
+	for len(pending) > 0 && pending[0].rec.GetSeq() <= cause {
+		d := pending[0]
+		pending = pending[1:]
 		var own *journaletv1.Record
 		if d.rec.GetSeq() == cause {
 			own = step
@@ -196,11 +198,10 @@ func (f *fold) close(author messages.Ref, step *journaletv1.Record) {
 			break
 		}
 	}
-	f.open[author] = open
+	f.pending[author] = pending
 }
 
-// resolve looks up the manifests of a delivery, if that was not done yet. One that is missing shows
-// when the delivery is handled.
+// resolve looks up the manifests of a delivery once. A missing one is an error when the delivery is handled.
 func (f *fold) resolve(d *delivery) { resolveWith(d, f.manifest) }
 
 func resolveWith(d *delivery, find manifests) {
@@ -208,13 +209,13 @@ func resolveWith(d *delivery, find manifests) {
 		return
 	}
 	events := messages.Events(d.rec)
-	for n, i := range d.heard {
+	for n, i := range d.indices {
 		digest := digestOf(events[i])
 		if digest == "" {
 			continue
 		}
 		if d.manifests == nil {
-			d.manifests = make([]*corev1.Pod, len(d.heard))
+			d.manifests = make([]*corev1.Pod, len(d.indices))
 		}
 		if m, err := find(digest); err == nil {
 			d.manifests[n] = m
@@ -222,42 +223,44 @@ func resolveWith(d *delivery, find manifests) {
 	}
 }
 
-// forget ends the actors of pods that are no more.
+// forget drops the actors of forgotten pods.
 func (f *fold) forget(rec *journaletv1.Record) {
 	for _, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetPodForgotten(); k != nil {
 			delete(f.cells, messages.Pod(k.GetUid()))
-			delete(f.open, messages.Pod(k.GetUid()))
+			delete(f.pending, messages.Pod(k.GetUid()))
 		}
 	}
 }
 
 func (f *failure) quarantine(ref messages.Ref) *journaletv1.Quarantined {
-	return &journaletv1.Quarantined{Kind: ref.KindName(), Id: ref.ID, Cause: f.cause, Code: f.code, Message: firstLine(f.err.Error())}
+	return &journaletv1.Quarantined{
+		Kind: ref.KindName(), Id: ref.ID, Cause: f.cause, Code: f.code, Message: firstLine(f.err.Error()),
+	}
 }
 
-// route finds who hears a record. everybody is asked only for an event that all hear.
-func route(rec *journaletv1.Record, everybody func() []messages.Ref) map[messages.Ref]*delivery {
+// route returns the deliveries of a record by actor. all is called only for an event that all actors receive.
+func route(rec *journaletv1.Record, all func() []messages.Ref) map[messages.Ref]*delivery {
 	author := messages.RefOf(rec.GetActor())
 	var to map[messages.Ref]*delivery
 	for i, e := range messages.Events(rec) {
-		hears, all := messages.Audience(author, e)
-		if all {
-			hears = everybody()
+		audience, everyone := messages.Audience(author, e)
+		if everyone {
+			audience = all()
 		}
-		for _, ref := range hears {
+		for _, ref := range audience {
 			if rec.GetStep() != nil && ref == author {
 				continue
 			}
 			if to == nil {
-				to = make(map[messages.Ref]*delivery, len(hears))
+				to = make(map[messages.Ref]*delivery, len(audience))
 			}
 			d := to[ref]
 			if d == nil {
 				d = &delivery{rec: rec}
 				to[ref] = d
 			}
-			d.heard = append(d.heard, i)
+			d.indices = append(d.indices, i)
 		}
 	}
 	return to

@@ -21,41 +21,41 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Journal is what the host needs of the journal; *bus.Journal is one.
+// Journal is the host's view of the journal; *bus.Journal implements it.
 type Journal interface {
-	// Append takes a record that must not be refused: a step, an outcome. It never blocks.
+	// Append appends a record that must not be rejected: a step or an outcome. It never blocks.
 	Append(rec *journaletv1.Record)
-	// AppendFact takes a new fact from outside; it waits while too much is waiting to be stored.
+	// AppendFact appends a new fact from outside. It blocks while too many records are queued.
 	AppendFact(ctx context.Context, rec *journaletv1.Record) error
-	// Flush returns when everything appended is stored and has been given to Stored.
+	// Flush returns once all appended records are stored and passed to Stored.
 	Flush(ctx context.Context) error
-	// CutTo is the seq of the first record that retention left, 1 if it cut nothing.
+	// CutTo returns the seq of the first record that retention has kept, 1 if it has cut nothing.
 	CutTo() uint64
-	// Last is the seq of the last record stored.
+	// Last returns the seq of the last stored record.
 	Last() uint64
-	// Read gives the records from..to in order.
+	// Read calls f for the records from..to in order.
 	Read(ctx context.Context, from, to uint64, filter string, f func(rec *journaletv1.Record, size int) error) error
 }
 
-// Snapshots is where snapshots are kept; *bus.Snapshots is one.
+// Snapshots is the store of snapshots; *bus.Snapshots implements it.
 type Snapshots interface {
 	Save(ctx context.Context, barrier uint64, snaps []*journaletv1.Snapshot) error
 	Load(ctx context.Context) (barrier uint64, snaps []*journaletv1.Snapshot, err error)
 }
 
-// Effects sees every stored record, in order, after the actors were told. It must return quickly.
+// Effects receives every stored record, in order, after the actors. It must return quickly.
 type Effects interface {
 	Stored(rec *journaletv1.Record)
 }
 
-// Options are what a host is made of. All fields are required but Log.
+// Options configure a host. All fields but Log are required.
 type Options struct {
 	Node      string
 	Epoch     uint64
 	Journal   Journal
 	Snapshots Snapshots
 	Deciders  Deciders
-	// Manifest finds the pod that a digest names.
+	// Manifest returns the manifest with a digest.
 	Manifest func(ctx context.Context, digest string) (*corev1.Pod, error)
 	Effects  Effects
 	Now      func() time.Time
@@ -65,35 +65,35 @@ type Options struct {
 // ErrNoActor is returned for an actor that does not exist.
 var ErrNoActor = errors.New("no such actor")
 
-// singletons are the actors that every node has. Other sources than the folder are born by their first reading.
+// singletons are the actors that every node has. The first read of another source creates its actor.
 var singletons = []messages.Ref{messages.Runtime, messages.Node, messages.Image, messages.Source(messages.FileSource)}
 
 // Host runs the actors of one node.
 type Host struct {
-	opts   Options
-	made   time.Time
-	system *actor.ActorSystem
-	root   *actor.PID
+	opts      Options
+	createdAt time.Time
+	system    *actor.ActorSystem
+	root      *actor.PID
 
-	// routing is held while a record is given to the actors, and while snapshots draw their line.
+	// routing is held while a record goes to the actors, and while snapshots set their barrier.
 	routing sync.Mutex
 	routed  uint64
 	started *journaletv1.Record
-	// sinceSnapshot counts records routed since the last set of snapshots.
+	// sinceSnapshot counts the records routed since the last set of snapshots.
 	sinceSnapshot uint64
 	snapshotting  atomic.Bool
 	// saving is held while a set of snapshots is taken and stored.
 	saving sync.Mutex
-	// folding is shared by the folds of the journal, and held while its front is cut.
+	// folding is read-locked by folds of the journal, and locked while retention cuts it.
 	folding sync.RWMutex
-	// floor is the record up to which nothing is folded, 0 for none: see gap. Set by Recover.
+	// floor is the last record that is not folded, 0 for none: see checkSnapshots. Set by Recover.
 	floor uint64
 
 	// mu guards members; only the router changes it.
 	mu      sync.RWMutex
 	members map[messages.Ref]*member
 
-	// repairs are the goroutines that rebuild actors or let them catch up.
+	// repairs are the goroutines that rebuild lagging or failed actors.
 	repairs sync.WaitGroup
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -103,7 +103,7 @@ type Host struct {
 type member struct {
 	box *mailbox
 
-	// since is when it began to handle a record, in nanoseconds after the host was made; 0 between two.
+	// since is the start of handling the current record, in nanoseconds after Host.createdAt; 0 between two records.
 	since atomic.Int64
 
 	mu    sync.Mutex
@@ -112,16 +112,15 @@ type member struct {
 	ended bool
 }
 
-// born takes the member's process id; it tells whether the member was ended before it was born.
-func (m *member) born(pid *actor.PID) bool {
+// setProcess sets the member's process id. It reports whether end was called before.
+func (m *member) setProcess(pid *actor.PID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pid = pid
 	return m.ended
 }
 
-// end stops the member from taking records; it gives the process to be stopped, nil if it is not
-// born yet.
+// end closes the mailbox and returns the process to stop, nil if it is not spawned yet.
 func (m *member) end() *actor.PID {
 	m.box.close()
 	m.mu.Lock()
@@ -130,7 +129,7 @@ func (m *member) end() *actor.PID {
 	return m.pid
 }
 
-// process is the member's process id, nil before it is born.
+// process returns the member's process id, nil before it is spawned.
 func (m *member) process() *actor.PID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,32 +148,30 @@ func (m *member) replace(c *cell) {
 	m.cell = c
 }
 
-// New makes a host that has recovered nothing yet.
+// New returns a host. Call Recover, then Start.
 func New(o Options) *Host {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Host{opts: o, made: time.Now(), members: map[messages.Ref]*member{}}
+	h := &Host{opts: o, createdAt: time.Now(), members: map[messages.Ref]*member{}}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
 
-// manifest finds what a digest names. It may read the disk; the router uses it for the rare manifest
-// that its driver has not just handed over.
+// manifest returns the manifest with a digest. It rarely reads the disk: the drivers cache new manifests.
 func (h *Host) manifest(digest string) (*corev1.Pod, error) { return h.opts.Manifest(h.ctx, digest) }
 
-// Fact appends something learnt from outside, about one actor. It waits while the journal is behind.
+// Fact appends a fact from outside about one actor. It blocks while too many records are queued.
 func (h *Host) Fact(ctx context.Context, about messages.Ref, e *journaletv1.Event) error {
 	return h.opts.Journal.AppendFact(ctx, fact(h.opts.Now(), about, e))
 }
 
-// Outcome appends a fact that must never be refused: what became of an intent, a timer, the host's
-// own words.
+// Outcome appends a fact that must not be rejected: the outcome of an intent, a fired timer, the host's own facts.
 func (h *Host) Outcome(about messages.Ref, e *journaletv1.Event) {
 	h.OutcomeAt(h.opts.Now(), about, e)
 }
 
-// OutcomeAt is Outcome for one that is to have a time that its driver has read off the clock.
+// OutcomeAt is Outcome with a time that the driver has read from its clock.
 func (h *Host) OutcomeAt(at time.Time, about messages.Ref, e *journaletv1.Event) {
 	h.opts.Journal.Append(fact(at, about, e))
 }
@@ -185,8 +182,8 @@ func fact(at time.Time, about messages.Ref, e *journaletv1.Event) *journaletv1.R
 	}
 }
 
-// Stored takes records that are stored: it gives them to the actors concerned, then to the drivers.
-// It is called from one goroutine, in order.
+// Stored delivers stored records to the actors concerned, then to the drivers. It is called from one goroutine, in
+// order.
 func (h *Host) Stored(recs []*journaletv1.Record) {
 	h.routing.Lock()
 	defer h.routing.Unlock()
@@ -201,7 +198,7 @@ func (h *Host) Stored(recs []*journaletv1.Record) {
 		h.repairs.Go(func() {
 			defer h.snapshotting.Store(false)
 			if err := h.Snapshot(h.ctx); err != nil {
-				h.opts.Log.Warn("snapshots were not taken; the next ones will be", "err", err)
+				h.opts.Log.Warn("cannot take snapshots; will retry", "err", err)
 			}
 		})
 	}
@@ -211,13 +208,13 @@ func (h *Host) route(rec *journaletv1.Record) {
 	if rec.GetFact().GetAgentStarted() != nil {
 		h.started = rec
 	}
-	for ref, d := range route(rec, h.everybody) {
+	for ref, d := range route(rec, h.allRefs) {
 		m := h.member(ref)
 		if m == nil {
-			if !bearing(ref, d) {
+			if !creates(ref, d) {
 				continue
 			}
-			if m = h.bear(ref, sourceOf(d)); m == nil {
+			if m = h.create(ref, sourceOf(d)); m == nil {
 				continue
 			}
 		}
@@ -235,11 +232,11 @@ func (h *Host) post(ref messages.Ref, m *member, d *delivery) {
 	if m.box.put(d) {
 		return
 	}
-	h.opts.Log.Warn("an actor lags behind the journal and catches up from it", "actor", ref.String(), "seq", d.rec.GetSeq())
+	h.opts.Log.Warn("an actor lags behind and catches up from the journal", "actor", ref.String(), "seq", d.rec.GetSeq())
 	h.repairs.Go(func() { h.catchUp(ref, m, d.rec.GetSeq()) })
 }
 
-func (h *Host) everybody() []messages.Ref {
+func (h *Host) allRefs() []messages.Ref {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return slices.Collect(maps.Keys(h.members))
@@ -251,13 +248,13 @@ func (h *Host) member(ref messages.Ref) *member {
 	return h.members[ref]
 }
 
-// bear makes the actor of a pod or a source that was not there.
-func (h *Host) bear(ref messages.Ref, source string) *member {
+// create creates the actor of a new pod or source.
+func (h *Host) create(ref messages.Ref, source string) *member {
 	c := &cell{ref: ref, decider: h.opts.Deciders(ref)}
 	if c.decider == nil {
 		return nil
 	}
-	c.hearStart(h.started)
+	c.foldStart(h.started)
 	return h.spawn(c, source)
 }
 
@@ -275,10 +272,10 @@ func (h *Host) forget(ref messages.Ref) {
 	}
 }
 
-// Refs lists the actors of one kind, by id.
+// Refs returns the actors of one kind, sorted by id.
 func (h *Host) Refs(kind journaletv1.ActorKind) []messages.Ref {
 	var refs []messages.Ref
-	for _, ref := range h.everybody() {
+	for _, ref := range h.allRefs() {
 		if ref.Kind == kind {
 			refs = append(refs, ref)
 		}
@@ -287,10 +284,10 @@ func (h *Host) Refs(kind journaletv1.ActorKind) []messages.Ref {
 	return refs
 }
 
-// Quarantines lists the actors that are out of service.
+// Quarantines returns the quarantined actors.
 func (h *Host) Quarantines() map[messages.Ref]*journaletv1.Quarantined {
 	all := map[messages.Ref]*journaletv1.Quarantined{}
-	for _, ref := range h.everybody() {
+	for _, ref := range h.allRefs() {
 		if m := h.member(ref); m != nil {
 			if q := m.current().quarantined; q != nil {
 				all[ref] = q
@@ -300,13 +297,14 @@ func (h *Host) Quarantines() map[messages.Ref]*journaletv1.Quarantined {
 	return all
 }
 
-// Hanging are the actors that have been at one record for longer than a time, and since when. A decision takes microseconds.
+// Hanging returns the actors that have handled one record for longer than a time, and since when. A decision takes
+// microseconds.
 func (h *Host) Hanging(longer time.Duration) map[messages.Ref]time.Time {
 	all, now := map[messages.Ref]time.Time{}, time.Now()
-	for _, ref := range h.everybody() {
+	for _, ref := range h.allRefs() {
 		if m := h.member(ref); m != nil {
 			since := time.Duration(m.since.Load())
-			if took := now.Sub(h.made) - since; since != 0 && took > longer {
+			if took := now.Sub(h.createdAt) - since; since != 0 && took > longer {
 				all[ref] = now.Add(-took)
 			}
 		}
@@ -317,7 +315,7 @@ func (h *Host) Hanging(longer time.Duration) map[messages.Ref]time.Time {
 // Lagging counts the actors that catch up from the journal.
 func (h *Host) Lagging() int {
 	n := 0
-	for _, ref := range h.everybody() {
+	for _, ref := range h.allRefs() {
 		if m := h.member(ref); m != nil && m.box.behind() {
 			n++
 		}
@@ -325,44 +323,44 @@ func (h *Host) Lagging() int {
 	return n
 }
 
-// Inspect runs f with an actor's decider, on the actor's own turn, between two records. f must only
-// read, and keep nothing that it does not copy. After an error f has not run and will not.
+// Inspect calls f with an actor's decider, on the actor's goroutine between two records. f must only read and must copy
+// what it keeps. After an error f has not run and will not run.
 func (h *Host) Inspect(ctx context.Context, ref messages.Ref, f func(actors.Decider)) error {
 	m := h.member(ref)
 	if m == nil {
 		return fmt.Errorf("%s: %w", ref, ErrNoActor)
 	}
-	q := &question{ask: f, answered: make(chan error, 1)}
-	m.box.PostUserMessage(q)
+	in := &inspection{inspect: f, done: make(chan error, 1)}
+	m.box.PostUserMessage(in)
 	select {
-	case err := <-q.answered:
+	case err := <-in.done:
 		return err
 	case <-ctx.Done():
-		if q.taken.CompareAndSwap(false, true) {
-			return fmt.Errorf("ask %s: %w", ref, ctx.Err())
+		if in.claimed.CompareAndSwap(false, true) {
+			return fmt.Errorf("inspect %s: %w", ref, ctx.Err())
 		}
-		return <-q.answered
+		return <-in.done
 	}
 }
 
-// question is an Inspect on its way.
-type question struct {
-	ask      func(actors.Decider)
-	answered chan error
-	// taken is set by who ends the question first: the actor that answers, or the requester that gives up.
-	taken atomic.Bool
+// inspection is one call of Inspect.
+type inspection struct {
+	inspect func(actors.Decider)
+	done    chan error
+	// claimed is set by the actor when it runs, or by the caller when it gives up, whichever is first.
+	claimed atomic.Bool
 }
 
-// answer runs the question, unless the requester has given up.
-func (q *question) answer(d actors.Decider) {
-	if q.taken.CompareAndSwap(false, true) {
-		q.ask(d)
-		q.answered <- nil
+// run calls inspect unless the caller has given up.
+func (i *inspection) run(d actors.Decider) {
+	if i.claimed.CompareAndSwap(false, true) {
+		i.inspect(d)
+		i.done <- nil
 	}
 }
 
-func (q *question) refuse() {
-	q.answered <- errors.New("the actor is stopped or has too many questions waiting")
+func (i *inspection) reject() {
+	i.done <- errors.New("the actor is stopped or has too many inspections queued")
 }
 
 func firstLine(s string) string {

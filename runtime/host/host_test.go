@@ -26,7 +26,7 @@ func statusOf(uid string, n uint32) func(*journaletv1.Record) bool {
 	}
 }
 
-func TestEachStepNamesItsCauseAndTheRecordBefore(t *testing.T) {
+func TestEachStepNamesItsCauseAndThePreviousOne(t *testing.T) {
 	m := newMemory(t)
 	h := startHost(t, m, counters(nil))
 	defer stopHost(t, h)
@@ -34,7 +34,7 @@ func TestEachStepNamesItsCauseAndTheRecordBefore(t *testing.T) {
 		h.Outcome(messages.Pod("a"), observed("a"))
 		h.Outcome(messages.Pod("b"), observed("b"))
 	}
-	// The start of the run is the first event that a new actor hears.
+	// A new actor handles the start of the run first.
 	m.await(t, "last step of a", statusOf("a", 101))
 	m.await(t, "last step of b", statusOf("b", 101))
 	last := map[messages.Ref]uint64{}
@@ -42,14 +42,15 @@ func TestEachStepNamesItsCauseAndTheRecordBefore(t *testing.T) {
 		ref := messages.RefOf(rec.GetActor())
 		if s := rec.GetStep(); s != nil && ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
 			if s.GetAfter() != last[ref] || s.GetCause() <= s.GetAfter() {
-				t.Fatalf("step %d of %s: cause %d after %d, want after %d", rec.GetSeq(), ref, s.GetCause(), s.GetAfter(), last[ref])
+				t.Fatalf("step %d of %s: cause %d after %d, want after %d",
+					rec.GetSeq(), ref, s.GetCause(), s.GetAfter(), last[ref])
 			}
 			last[ref] = s.GetCause()
 		}
 	}
 }
 
-func TestAnActorThatFallsBehindCatchesUpFromTheJournal(t *testing.T) {
+func TestLaggingActorCatchesUpFromTheJournal(t *testing.T) {
 	m := newMemory(t)
 	gate := make(chan struct{})
 	h := startHost(t, m, counters(func(c *counter) {
@@ -67,7 +68,7 @@ func TestAnActorThatFallsBehindCatchesUpFromTheJournal(t *testing.T) {
 	if !h.member(messages.Pod("slow")).box.behind() {
 		t.Error("the slow actor does not lag")
 	}
-	count(t, h, "quick") // it has left its last record
+	count(t, h, "quick") // it has handled its last record
 	if all := h.Hanging(0); all[messages.Pod("slow")].IsZero() || !all[messages.Pod("quick")].IsZero() {
 		t.Errorf("hanging are %v", all)
 	}
@@ -84,13 +85,13 @@ func TestAnActorThatFallsBehindCatchesUpFromTheJournal(t *testing.T) {
 	}
 }
 
-func TestAnActorThatFailsOnceIsRebuiltAndLosesNothing(t *testing.T) {
+func TestFailedActorIsRebuiltWithoutLoss(t *testing.T) {
 	m := newMemory(t)
 	var failed atomic.Bool
 	h := startHost(t, m, counters(func(c *counter) {
 		c.fail = func(e actors.Event) error {
 			if c.ref == messages.Pod("a") && c.state.GetGeneration() == 50 && failed.CompareAndSwap(false, true) {
-				panic("a passing trouble")
+				panic("transient failure")
 			}
 			return nil
 		}
@@ -108,12 +109,12 @@ func TestAnActorThatFailsOnceIsRebuiltAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestAnActorWhoseRecordKeepsFailingIsQuarantinedAlone(t *testing.T) {
+func TestActorThatFailsRepeatedlyIsQuarantinedAlone(t *testing.T) {
 	m := newMemory(t)
 	poison := func(c *counter) {
 		c.fail = func(e actors.Event) error {
 			if c.ref == messages.Pod("bad") && c.state.GetGeneration() == 3 {
-				return errors.New("this event cannot be folded")
+				return errors.New("cannot fold this event")
 			}
 			return nil
 		}
@@ -124,9 +125,9 @@ func TestAnActorWhoseRecordKeepsFailingIsQuarantinedAlone(t *testing.T) {
 		h.Outcome(messages.Pod("good"), observed("good"))
 	}
 	m.await(t, "quarantine", func(rec *journaletv1.Record) bool { return rec.GetFact().GetQuarantined() != nil })
-	m.await(t, "the other goes on", statusOf("good", 11))
+	m.await(t, "the other actor keeps running", statusOf("good", 11))
 	q := h.Quarantines()[messages.Pod("bad")]
-	if q == nil || q.GetMessage() != "this event cannot be folded" {
+	if q == nil || q.GetMessage() != "cannot fold this event" {
 		t.Fatalf("quarantine: %v", q)
 	}
 	if got := count(t, h, "bad"); got != 3 {
@@ -134,20 +135,20 @@ func TestAnActorWhoseRecordKeepsFailingIsQuarantinedAlone(t *testing.T) {
 	}
 	stopHost(t, h)
 
-	// A new run tries again; a version without the fault handles all that was missed.
+	// A new run retries; a version without the fault handles all skipped records.
 	m2 := newMemory(t)
 	m2.records = m.all()
-	m2.handed = uint64(len(m2.records))
+	m2.delivered = uint64(len(m2.records))
 	h = startHost(t, m2, counters(nil))
 	defer stopHost(t, h)
-	m2.await(t, "the missed records are handled", statusOf("bad", 11))
+	m2.await(t, "the skipped records are handled", statusOf("bad", 11))
 	h.repairs.Wait()
 	if q := h.Quarantines(); len(q) != 0 {
 		t.Fatalf("still quarantined: %v", q)
 	}
 }
 
-func TestARestartFoldsToTheSameStateWithAndWithoutSnapshots(t *testing.T) {
+func TestRestartFoldsToTheSameStateWithAndWithoutSnapshots(t *testing.T) {
 	for _, snapshots := range []bool{false, true} {
 		t.Run(fmt.Sprint("snapshots=", snapshots), func(t *testing.T) {
 			m := newMemory(t)
@@ -167,7 +168,7 @@ func TestARestartFoldsToTheSameStateWithAndWithoutSnapshots(t *testing.T) {
 			want := count(t, h, "a")
 			m2 := newMemory(t)
 			m2.records, m2.barrier, m2.snaps = m.all(), m.barrier, m.snaps
-			m2.handed = uint64(len(m2.records))
+			m2.delivered = uint64(len(m2.records))
 			stopHost(t, h)
 			if snapshots == (m2.barrier == 0) {
 				t.Fatalf("barrier %d", m2.barrier)
@@ -175,7 +176,7 @@ func TestARestartFoldsToTheSameStateWithAndWithoutSnapshots(t *testing.T) {
 			h = startHost(t, m2, counters(nil))
 			defer stopHost(t, h)
 			h.Outcome(messages.Pod("a"), observed("a"))
-			// All as before, then the new start, then this one.
+			// The events from before, the new start, then this one.
 			m2.await(t, "next step", statusOf("a", uint32(want)+2))
 			n := 0
 			for _, rec := range m2.all() {
@@ -190,7 +191,7 @@ func TestARestartFoldsToTheSameStateWithAndWithoutSnapshots(t *testing.T) {
 	}
 }
 
-func TestAStepThatWasNotStoredIsTakenAgain(t *testing.T) {
+func TestLostStepIsTakenAgain(t *testing.T) {
 	m := newMemory(t)
 	h := startHost(t, m, counters(nil))
 	for range 5 {
@@ -206,16 +207,17 @@ func TestAStepThatWasNotStoredIsTakenAgain(t *testing.T) {
 		t.Fatalf("the journal ends with %v", lost)
 	}
 	m2.records = m2.records[:len(m2.records)-1]
-	m2.handed = uint64(len(m2.records))
+	m2.delivered = uint64(len(m2.records))
 	h = startHost(t, m2, counters(nil))
 	defer stopHost(t, h)
-	again := m2.await(t, "the step is taken again", statusOf("a", 6))
-	if got, want := again.GetStep(), lost.GetStep(); got.GetCause() != want.GetCause() || got.GetAfter() != want.GetAfter() {
+	again := m2.await(t, "the step again", statusOf("a", 6))
+	got, want := again.GetStep(), lost.GetStep()
+	if got.GetCause() != want.GetCause() || got.GetAfter() != want.GetAfter() {
 		t.Fatalf("step again %v, lost %v", got, want)
 	}
 }
 
-func TestWhatAnActorHeardAndDidNotHandleIsOpenAfterAStart(t *testing.T) {
+func TestUnhandledRecordsArePendingAfterAStart(t *testing.T) {
 	m := newMemory(t)
 	h := startHost(t, m, counters(nil))
 	for range 3 {
@@ -223,23 +225,23 @@ func TestWhatAnActorHeardAndDidNotHandleIsOpenAfterAStart(t *testing.T) {
 	}
 	m.await(t, "last step", statusOf("a", 4))
 	stopHost(t, h)
-	// The journal ends before the last step: the record that it was taken on is open.
+	// The journal ends before the last step: the step's cause is pending.
 	m2 := newMemory(t)
 	m2.records = m.all()[:len(m.all())-1]
 	cause := m.all()[len(m.all())-1].GetStep().GetCause()
-	again := New(Options{Journal: m2, Snapshots: m2, Deciders: counters(nil), Effects: nothing{}})
+	again := New(Options{Journal: m2, Snapshots: m2, Deciders: counters(nil), Effects: noEffects{}})
 	r, err := again.Recover()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var open []uint64
-	r.Open(messages.Pod("a"), func(rec *journaletv1.Record) { open = append(open, rec.GetSeq()) })
-	if len(open) != 1 || open[0] != cause {
-		t.Fatalf("open records %v, want [%d]", open, cause)
+	var pending []uint64
+	r.Pending(messages.Pod("a"), func(rec *journaletv1.Record) { pending = append(pending, rec.GetSeq()) })
+	if len(pending) != 1 || pending[0] != cause {
+		t.Fatalf("pending records %v, want [%d]", pending, cause)
 	}
 }
 
-func TestAReleaseLosesNothingThatComesInMeanwhile(t *testing.T) {
+func TestLiftingAQuarantineLosesNoNewRecords(t *testing.T) {
 	m := newMemory(t)
 	var broken atomic.Bool
 	broken.Store(true)
@@ -258,11 +260,11 @@ func TestAReleaseLosesNothingThatComesInMeanwhile(t *testing.T) {
 	m.await(t, "quarantine", func(rec *journaletv1.Record) bool { return rec.GetFact().GetQuarantined() != nil })
 	h.repairs.Wait()
 	broken.Store(false)
-	// While the release reads the journal, more comes in and is routed.
+	// More records are stored and routed while LiftQuarantine reads the journal.
 	m.mu.Lock()
 	m.reading = func() {
-		if !h.member(messages.Pod("a")).box.onHold() {
-			t.Error("the journal is read while records are handled by the actor that is to be replaced")
+		if !h.member(messages.Pod("a")).box.isPaused() {
+			t.Error("the old cell handles records while the journal is read")
 		}
 		for range 10 {
 			h.Outcome(messages.Pod("a"), observed("a"))
@@ -272,7 +274,7 @@ func TestAReleaseLosesNothingThatComesInMeanwhile(t *testing.T) {
 		}
 	}
 	m.mu.Unlock()
-	if err := h.Release(messages.Pod("a")); err != nil {
+	if err := h.LiftQuarantine(messages.Pod("a")); err != nil {
 		t.Fatal(err)
 	}
 	const n = 20

@@ -7,43 +7,43 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// mailboxSize bounds the records that wait for one actor. One that falls further behind is lagging
-// and catches up from the journal, see lag.go.
+// mailboxSize bounds the records queued for one actor. An actor that falls further behind is lagging and catches up
+// from the journal: see catchUp in repair.go.
 const mailboxSize = 1024
 
-// maxQuestions bounds the questions (Inspect) that wait for one actor.
-const maxQuestions = 64
+// maxInspections bounds the inspections queued for one actor.
+const maxInspections = 64
 
-// mailbox keeps journal order: records are handled in the order in which they were put in, and only
-// the host puts them in. System messages of protoactor come first, then questions, then records.
+// mailbox keeps the journal's order: the host is the only one that puts records in, and the actor handles them in that
+// order. System messages of protoactor come first, then inspections, then records.
 type mailbox struct {
 	invoker    actor.MessageInvoker
 	dispatcher actor.Dispatcher
 
-	mu        sync.Mutex
-	system    []any
-	questions []any
-	records   []message
-	head      int
-	// suspended is protoactor's, while a failure is being handled; held is the host's.
+	mu          sync.Mutex
+	system      []any
+	inspections []any
+	records     []message
+	head        int
+	// suspended is set by protoactor while it handles a failure, paused by the host.
 	suspended bool
-	held      bool
+	paused    bool
 	scheduled bool
 	started   bool
 	closed    bool
-	// lagging is set while records are left out because the box was full.
+	// lagging is set while records are skipped because the mailbox was full.
 	lagging bool
-	// missed is the seq of the last record that was left out.
+	// missed is the seq of the last skipped record.
 	missed uint64
-	// drained is signalled, once, when a lagging box has room for half its size again.
+	// drained is signalled, once, when a lagging mailbox is half empty again.
 	drained chan struct{}
 }
 
 var _ actor.Mailbox = (*mailbox)(nil)
 
-// message is what stands in line: a record, or a marker between two records.
+// message is a record, or a marker between two records.
 type message interface {
-	// seq is the record's, or that of the last record before a marker.
+	// seq returns that of the record, or of the last record before a marker.
 	seq() uint64
 }
 
@@ -51,8 +51,8 @@ func (d *delivery) seq() uint64 { return d.rec.GetSeq() }
 
 func newMailbox() *mailbox { return &mailbox{drained: make(chan struct{}, 1)} }
 
-// put appends a record. It reports false once, when the box is full and begins to lag: from this
-// record on, records are left out until catchUp has brought them.
+// put appends a record. It returns false once, when the mailbox is full and starts to lag: from this record on it skips
+// records until catchUp has delivered them.
 func (m *mailbox) put(d message) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,7 +70,7 @@ func (m *mailbox) put(d message) bool {
 	return true
 }
 
-// refill appends a record that was left out; it reports false if there is no room for it.
+// refill appends a skipped record; it returns false if the mailbox is full.
 func (m *mailbox) refill(d message) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,14 +81,14 @@ func (m *mailbox) refill(d message) bool {
 	return true
 }
 
-// refillAll appends a record or a marker whatever the room: what a fold left open, and one marker at a time.
+// refillAll appends a record or a marker even to a full mailbox: pending records of a fold, and one marker at a time.
 func (m *mailbox) refillAll(d message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.append(d)
 }
 
-// caughtUp ends the lag if everything up to seq was brought and nothing later was left out.
+// caughtUp ends the lag if no record after seq was skipped.
 func (m *mailbox) caughtUp(seq uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,19 +99,19 @@ func (m *mailbox) caughtUp(seq uint64) bool {
 	return true
 }
 
-// behind tells whether records are being left out.
+// behind reports whether the mailbox skips records.
 func (m *mailbox) behind() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lagging
 }
 
-// append adds a record and sees that it is handled. The lock is held.
+// append adds a record and schedules the actor. The lock is held.
 func (m *mailbox) append(d message) {
 	if m.closed {
 		return
 	}
-	// A box that is never empty would else keep the room of all that ever went through it.
+	// Reclaim the space of handled records, also in a mailbox that is never empty.
 	if m.head > 0 && (m.head == len(m.records) || m.head >= mailboxSize) {
 		m.records, m.head = slices.Delete(m.records, 0, m.head), 0
 	}
@@ -121,7 +121,7 @@ func (m *mailbox) append(d message) {
 
 func (m *mailbox) waiting() int { return len(m.records) - m.head }
 
-// close drops what waits; nothing is taken any more.
+// close drops the queued records and rejects new ones.
 func (m *mailbox) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,19 +136,19 @@ func (m *mailbox) signal() {
 	}
 }
 
-// PostUserMessage takes a question. Beyond maxQuestions it is refused by its own answer.
+// PostUserMessage queues an inspection, or rejects it beyond maxInspections.
 func (m *mailbox) PostUserMessage(msg any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if q, ok := msg.(*question); ok && (m.closed || len(m.questions) >= maxQuestions) {
-		q.refuse()
+	if i, ok := msg.(*inspection); ok && (m.closed || len(m.inspections) >= maxInspections) {
+		i.reject()
 		return
 	}
-	m.questions = append(m.questions, msg)
+	m.inspections = append(m.inspections, msg)
 	m.schedule()
 }
 
-// PostSystemMessage takes a message of protoactor's own.
+// PostSystemMessage queues a message of protoactor.
 func (m *mailbox) PostSystemMessage(msg any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,14 +156,14 @@ func (m *mailbox) PostSystemMessage(msg any) {
 	m.schedule()
 }
 
-// RegisterHandlers is called by protoactor before anything is handled.
+// RegisterHandlers is called by protoactor before the first message.
 func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.invoker, m.dispatcher = invoker, dispatcher
 }
 
-// Start is called by protoactor once the actor can be reached.
+// Start is called by protoactor once the actor runs.
 func (m *mailbox) Start() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,29 +171,29 @@ func (m *mailbox) Start() {
 	m.schedule()
 }
 
-// UserMessageCount tells how many records and questions wait.
+// UserMessageCount returns the number of queued records and inspections.
 func (m *mailbox) UserMessageCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.waiting() + len(m.questions)
+	return m.waiting() + len(m.inspections)
 }
 
-// hold keeps records and questions from being handled until let. One being handled now goes on.
-func (m *mailbox) hold() {
+// pause stops the actor after its current message until resume. System messages are still handled.
+func (m *mailbox) pause() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.held = true
+	m.paused = true
 }
 
-// let ends hold.
-func (m *mailbox) let() {
+// resume ends pause.
+func (m *mailbox) resume() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.held = false
+	m.paused = false
 	m.schedule()
 }
 
-// schedule sees that somebody handles what waits. The lock is held.
+// schedule schedules the actor if a message is queued. The lock is held.
 func (m *mailbox) schedule() {
 	if m.scheduled || !m.started || m.invoker == nil || !m.pending() {
 		return
@@ -203,10 +203,10 @@ func (m *mailbox) schedule() {
 }
 
 func (m *mailbox) pending() bool {
-	return len(m.system) > 0 || !m.suspended && !m.held && (len(m.questions) > 0 || m.head < len(m.records))
+	return len(m.system) > 0 || !m.suspended && !m.paused && (len(m.inspections) > 0 || m.head < len(m.records))
 }
 
-// next takes the next message; nil ends the run, and the box is no longer scheduled.
+// next removes and returns the next message; nil ends the run and the schedule.
 func (m *mailbox) next() (msg any, system bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,9 +223,9 @@ func (m *mailbox) next() (msg any, system bool) {
 				continue
 			}
 			return msg, true
-		case m.suspended || m.held:
-		case len(m.questions) > 0:
-			msg, m.questions = m.questions[0], m.questions[1:]
+		case m.suspended || m.paused:
+		case len(m.inspections) > 0:
+			msg, m.inspections = m.inspections[0], m.inspections[1:]
 			return msg, false
 		case m.head < len(m.records):
 			d := m.records[m.head]

@@ -9,44 +9,45 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// newerError refuses what a newer version left in a journal of a format that this one reads. To pass over it would be to
-// act on half of what was learnt and decided. A new field of an event is none of this: where leaving it out changes what
-// an event means, the format goes up.
+// newerError is the error for data of a newer version in a journal of a known format. To skip it would mean to act on a
+// part of the facts and decisions. A new field of an event is no such data: if it changes the meaning of an event, the
+// format number changes.
 func newerError(what string) error {
-	return fmt.Errorf("%s, and this version does not know it: a newer one wrote it, and to leave it out could harm pods. "+
-		"No pod was touched. Run the version that wrote it, or a newer one; to go on with this one all the same, move the "+
-		"folder bus out of --root-dir: running pods are taken over as they are, and a new journal begins", what)
+	return fmt.Errorf("%s that this version does not know: a newer version wrote it, and to skip it could harm pods. "+
+		"No pod was touched. Run that version or a newer one; to use this version nevertheless, move the directory bus "+
+		"out of --root-dir: running pods are adopted as they are, with a new journal", what)
 }
 
-// known refuses a record that holds more than this version can fold.
-func known(rec *journaletv1.Record) error {
+// checkRecord returns an error for a record that this version cannot fold.
+func checkRecord(rec *journaletv1.Record) error {
 	if rec.GetBody() == nil {
-		return newerError(fmt.Sprintf("record %d of the journal is neither a fact nor a step", rec.GetSeq()))
+		return newerError(fmt.Sprintf("record %d of the journal has a body, neither fact nor step,", rec.GetSeq()))
 	}
-	if author := messages.RefOf(rec.GetActor()); author.KindName() == "unknown" {
-		return newerError(fmt.Sprintf("record %d of the journal is of an actor of kind %d", rec.GetSeq(), author.Kind))
+	author := messages.RefOf(rec.GetActor())
+	if author.KindName() == "unknown" {
+		return newerError(fmt.Sprintf("record %d of the journal has an actor of kind %d", rec.GetSeq(), author.Kind))
 	}
 	for _, e := range messages.Events(rec) {
 		if messages.EventName(e) == "" {
-			return newerError(fmt.Sprintf("record %d of the journal, of %s, holds an event of another kind", rec.GetSeq(), messages.RefOf(rec.GetActor())))
+			return newerError(fmt.Sprintf("record %d of the journal, by %s, has an event", rec.GetSeq(), author))
 		}
 		if call := e.GetCallRequested(); call != nil && call.GetWork() == nil {
-			return newerError(fmt.Sprintf("record %d of the journal, of %s, asks for a call of another kind", rec.GetSeq(), messages.RefOf(rec.GetActor())))
+			return newerError(fmt.Sprintf("record %d of the journal, by %s, requests a call", rec.GetSeq(), author))
 		}
 	}
 	return nil
 }
 
-// knownState refuses a snapshot that holds more than this version can keep: the records that it was folded from may be
-// of kinds that known would refuse, and are not read again.
-func knownState(s *journaletv1.Snapshot, state protoreflect.Message) error {
+// checkSnapshot returns an error for a snapshot with fields that this version does not know. The records behind it may
+// have events that checkRecord rejects, and are not read again.
+func checkSnapshot(s *journaletv1.Snapshot, state protoreflect.Message) error {
 	if name := unknownIn(state); name != "" {
-		return newerError(fmt.Sprintf("the snapshot of %s has another field in its %s", messages.RefOf(s.GetActor()), name))
+		return newerError(fmt.Sprintf("the snapshot of %s has a field in its %s", messages.RefOf(s.GetActor()), name))
 	}
 	return nil
 }
 
-// unknownIn names a message in m, or m itself, that has a field without a name; "" for none.
+// unknownIn returns the name of a message in m, or of m itself, that has an unknown field; "" for none.
 func unknownIn(m protoreflect.Message) (name protoreflect.Name) {
 	if len(m.GetUnknown()) > 0 {
 		return m.Descriptor().Name()

@@ -15,10 +15,10 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// snapshotEvery is how many records are read back at most before a snapshot makes that unnecessary.
+// snapshotEvery is the number of records between two sets of snapshots.
 const snapshotEvery = 20_000
 
-// foldJournal folds the newest snapshots and all that the journal holds after them.
+// foldJournal folds the newest snapshots and all records after them.
 func (h *Host) foldJournal(f *fold) error {
 	h.folding.RLock()
 	defer h.folding.RUnlock()
@@ -34,7 +34,7 @@ func (h *Host) foldJournal(f *fold) error {
 	}
 	for _, ref := range singletons {
 		if f.cells[ref] == nil && (f.only == nil || *f.only == ref) {
-			f.bear(ref)
+			f.create(ref)
 		}
 	}
 	last := h.opts.Journal.Last()
@@ -42,7 +42,7 @@ func (h *Host) foldJournal(f *fold) error {
 		return nil
 	}
 	return h.opts.Journal.Read(h.ctx, barrier+1, last, "", func(rec *journaletv1.Record, _ int) error {
-		if err := known(rec); err != nil {
+		if err := checkRecord(rec); err != nil {
 			return err
 		}
 		f.record(rec)
@@ -50,12 +50,12 @@ func (h *Host) foldJournal(f *fold) error {
 	})
 }
 
-// Recovered is what a host knows before it starts.
+// Recovered is the folded state of a host before it starts.
 type Recovered struct {
 	fold *fold
 }
 
-// Each gives every actor's decider, by kind and id, to be read only.
+// Each calls do for every actor's decider, sorted by kind and id. do must only read.
 func (r *Recovered) Each(do func(messages.Ref, actors.Decider)) {
 	refs := slices.Collect(maps.Keys(r.fold.cells))
 	slices.SortFunc(refs, func(a, b messages.Ref) int { return strings.Compare(a.String(), b.String()) })
@@ -64,17 +64,17 @@ func (r *Recovered) Each(do func(messages.Ref, actors.Decider)) {
 	}
 }
 
-// Open gives the records that an actor has heard and not handled yet, in order. They are not in its
-// state, and it handles them as soon as it runs.
-func (r *Recovered) Open(ref messages.Ref, do func(*journaletv1.Record)) {
-	for _, d := range r.fold.open[ref] {
+// Pending calls do for the records that an actor has received but not handled yet, in order. They are not in its state,
+// and it handles them as soon as it runs.
+func (r *Recovered) Pending(ref messages.Ref, do func(*journaletv1.Record)) {
+	for _, d := range r.fold.pending[ref] {
 		do(d.rec)
 	}
 }
 
-// Recover folds the journal. Nothing runs yet and nothing is recorded.
+// Recover folds the journal. It starts and records nothing.
 func (h *Host) Recover() (*Recovered, error) {
-	if err := h.gap(); err != nil {
+	if err := h.checkSnapshots(); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
 	f := newFold(h.opts.Deciders, h.manifest)
@@ -84,10 +84,10 @@ func (h *Host) Recover() (*Recovered, error) {
 	return &Recovered{f}, nil
 }
 
-// Start runs the recovered actors. The start of the run is the first thing that it records; what an
-// actor may have left undecided is decided next.
+// Start runs the recovered actors. It first records the start of the run; the actors first handle their pending
+// records.
 func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
-	h.raise()
+	h.startSystem()
 	h.routed = h.opts.Journal.Last()
 	h.started = r.fold.started
 	order := slices.Collect(maps.Keys(r.fold.cells))
@@ -95,30 +95,30 @@ func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
 	slices.SortFunc(order, func(a, b messages.Ref) int {
 		return supervisorsFirst(a) - supervisorsFirst(b)
 	})
-	// Nothing is routed before every actor is there to hear it.
+	// Route no record before all actors are spawned.
 	h.routing.Lock()
 	defer h.routing.Unlock()
 	h.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: started}})
-	var held []messages.Ref
+	var quarantined []messages.Ref
 	for _, ref := range order {
 		c := r.fold.cells[ref]
 		if c.quarantined != nil {
-			held = append(held, ref)
+			quarantined = append(quarantined, ref)
 		}
 		source := messages.FileSource
 		if p, ok := c.decider.(*pod.Actor); ok && p.Pod().GetSource() != "" {
 			source = p.Pod().GetSource()
 		}
 		m := h.spawn(c, source)
-		for _, d := range r.fold.open[ref] {
+		for _, d := range r.fold.pending[ref] {
 			r.fold.resolve(d)
 			m.box.refillAll(d)
 		}
 	}
-	// A new run gives every quarantined actor another chance: it may be another version.
-	for _, ref := range held {
+	// A new run retries quarantined actors: it may be another version.
+	for _, ref := range quarantined {
 		h.repairs.Go(func() {
-			if err := h.Release(ref); err != nil {
+			if err := h.LiftQuarantine(ref); err != nil {
 				h.opts.Log.Warn("an actor stays quarantined", "actor", ref.String(), "err", firstLine(err.Error()))
 			}
 		})
@@ -132,7 +132,7 @@ func supervisorsFirst(r messages.Ref) int {
 	return 0
 }
 
-// Stop takes a last set of snapshots and ends the actors.
+// Stop takes a last set of snapshots and stops the actors.
 func (h *Host) Stop(ctx context.Context) error {
 	err := h.Snapshot(ctx)
 	h.stop()
@@ -146,7 +146,7 @@ func (h *Host) Stop(ctx context.Context) error {
 	return err
 }
 
-// marker stands between two records in every mailbox; an actor that comes to it gives its state.
+// marker is a barrier between two records in every mailbox; an actor that reaches it sends its state.
 type marker struct {
 	barrier uint64
 	out     chan<- *journaletv1.Snapshot
@@ -164,9 +164,8 @@ func (m *marker) pass(c *cell) {
 	m.out <- &journaletv1.Snapshot{Actor: c.ref.Proto(), Handled: c.handled, State: b}
 }
 
-// Snapshot stores the state of every actor as of one point in the journal, so that a start has only
-// what follows to read. It is skipped while an actor lags or is quarantined: such an actor's records
-// must stay to be read.
+// Snapshot stores the state of every actor at one position of the journal, so that a start reads only what follows. It
+// returns an error while an actor lags or is quarantined: such an actor's records are still needed.
 func (h *Host) Snapshot(ctx context.Context) error {
 	h.saving.Lock()
 	defer h.saving.Unlock()
@@ -186,14 +185,16 @@ func (h *Host) Snapshot(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	// The states hold decisions; they may be stored only after those are.
+	// The states include decisions, which must be stored first.
 	if err := h.opts.Journal.Flush(ctx); err != nil {
 		return err
 	}
 	return h.opts.Snapshots.Save(ctx, barrier, snaps)
 }
 
-func (h *Host) mark(out chan<- *journaletv1.Snapshot, fail chan<- error) (barrier uint64, first []*journaletv1.Snapshot, n int, err error) {
+// mark puts a marker into every mailbox. It returns the barrier, the first snapshot and the number of markers.
+func (h *Host) mark(out chan<- *journaletv1.Snapshot, fail chan<- error) (
+	barrier uint64, first []*journaletv1.Snapshot, n int, err error) {
 	h.routing.Lock()
 	defer h.routing.Unlock()
 	if h.started == nil {
@@ -208,7 +209,7 @@ func (h *Host) mark(out chan<- *journaletv1.Snapshot, fail chan<- error) (barrie
 	}
 	first = []*journaletv1.Snapshot{{Actor: messages.Agent.Proto(), State: run}}
 	mk := &marker{barrier: h.routed, out: out, fail: fail}
-	for _, ref := range h.everybody() {
+	for _, ref := range h.allRefs() {
 		if m := h.member(ref); m != nil {
 			m.box.refillAll(mk)
 			n++

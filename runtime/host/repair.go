@@ -13,18 +13,20 @@ type panicError struct{ reason any }
 
 func (p panicError) Error() string { return fmt.Sprintf("panic: %v", p.reason) }
 
-// repair rebuilds an actor that failed: its state is folded again from the journal and the records
-// it has no step for are handled again. If it fails on one of them again it is quarantined; it then
-// keeps the last good state and handles nothing until it is released. The actor is suspended.
+// repair rebuilds a failed actor, which is suspended: it folds its state from the journal again and handles the pending
+// records again. If it fails again it is quarantined: it keeps its last good state and handles nothing until the
+// quarantine is lifted.
 func (h *Host) repair(ref messages.Ref, m *member, first *failure) {
-	h.opts.Log.Error("an actor failed and is rebuilt from the journal", "actor", ref.String(), "code", first.code.String(), "err", first)
-	c, open, err := h.rebuild(ref)
+	h.opts.Log.Error("an actor failed; rebuilding it from the journal",
+		"actor", ref.String(), "code", first.code.String(), "err", first)
+	c, pending, err := h.rebuild(ref)
 	if err != nil {
-		h.opts.Log.Error("an actor could not be rebuilt", "actor", ref.String(), "err", err)
-		h.quarantine(ref, m, m.current(), &failure{first.code, first.cause, fmt.Errorf("%w; it could not be rebuilt: %w", first.err, err)})
+		h.opts.Log.Error("cannot rebuild an actor", "actor", ref.String(), "err", err)
+		err = fmt.Errorf("%w; rebuild: %w", first.err, err)
+		h.quarantine(ref, m, m.current(), &failure{first.code, first.cause, err})
 		return
 	}
-	if fail := h.again(c, open); fail != nil {
+	if fail := h.handlePending(c, pending); fail != nil {
 		last, _, err := h.rebuild(ref)
 		if err != nil {
 			last = c
@@ -35,18 +37,18 @@ func (h *Host) repair(ref messages.Ref, m *member, first *failure) {
 	m.replace(c)
 }
 
-// quarantine takes an actor out of service and says so in the journal.
+// quarantine quarantines an actor and records it.
 func (h *Host) quarantine(ref messages.Ref, m *member, c *cell, fail *failure) {
 	c.quarantined = fail.quarantine(ref)
 	m.replace(c)
-	h.opts.Log.Error("an actor is quarantined; the others go on", "actor", ref.String(), "seq", fail.cause,
+	h.opts.Log.Error("quarantined an actor; the others keep running", "actor", ref.String(), "seq", fail.cause,
 		"code", fail.code.String(), "err", firstLine(fail.err.Error()))
 	h.Outcome(ref, &journaletv1.Event{Kind: &journaletv1.Event_Quarantined{Quarantined: c.quarantined}})
 }
 
-// again handles records that an actor has no step for.
-func (h *Host) again(c *cell, open []*delivery) *failure {
-	for _, d := range open {
+// handlePending makes a cell handle pending records and appends its steps.
+func (h *Host) handlePending(c *cell, pending []*delivery) *failure {
+	for _, d := range pending {
 		if d.rec.GetSeq() <= c.handled {
 			continue
 		}
@@ -61,8 +63,7 @@ func (h *Host) again(c *cell, open []*delivery) *failure {
 	return nil
 }
 
-// rebuild folds one actor from the newest snapshots and the journal. It gives the records that it
-// has no step for, too.
+// rebuild folds one actor from the newest snapshots and the journal. It also returns the actor's pending records.
 func (h *Host) rebuild(ref messages.Ref) (*cell, []*delivery, error) {
 	if err := h.opts.Journal.Flush(h.ctx); err != nil {
 		return nil, nil, err
@@ -76,30 +77,30 @@ func (h *Host) rebuild(ref messages.Ref) (*cell, []*delivery, error) {
 	if c == nil {
 		return nil, nil, fmt.Errorf("%s: %w in the journal", ref, ErrNoActor)
 	}
-	for _, d := range f.open[ref] {
+	for _, d := range f.pending[ref] {
 		f.resolve(d)
 	}
-	return c, f.open[ref], nil
+	return c, f.pending[ref], nil
 }
 
-// Release puts a quarantined actor back into service: it handles what it missed.
-func (h *Host) Release(ref messages.Ref) error {
+// LiftQuarantine makes a quarantined actor handle the records that it has skipped.
+func (h *Host) LiftQuarantine(ref messages.Ref) error {
 	m := h.member(ref)
 	if m == nil {
 		return fmt.Errorf("%s: %w", ref, ErrNoActor)
 	}
-	// What comes in meanwhile waits: a quarantined actor leaves it out, and it would be missing.
-	m.box.hold()
-	defer m.box.let()
+	// New records must wait: a quarantined actor skips them.
+	m.box.pause()
+	defer m.box.resume()
 	h.Outcome(ref, &journaletv1.Event{Kind: &journaletv1.Event_QuarantineLifted{
 		QuarantineLifted: &journaletv1.QuarantineLifted{Kind: ref.KindName(), Id: ref.ID},
 	}})
-	c, open, err := h.rebuild(ref)
+	c, pending, err := h.rebuild(ref)
 	if err != nil {
 		return err
 	}
 	c.quarantined = nil
-	if fail := h.again(c, open); fail != nil {
+	if fail := h.handlePending(c, pending); fail != nil {
 		last, _, err := h.rebuild(ref)
 		if err != nil {
 			return err
@@ -111,10 +112,10 @@ func (h *Host) Release(ref messages.Ref) error {
 	return nil
 }
 
-// catchUpPause is the wait before the journal is read again after it could not be.
+// catchUpPause is the pause between two attempts to read the journal.
 const catchUpPause = time.Second
 
-// pause waits; it reports false if the host stops first.
+// pause waits for d; it returns false if the host stops first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -126,7 +127,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// catchUp brings a lagging actor the records that were left out of its mailbox, from the journal.
+// catchUp puts the skipped records of a lagging actor into its mailbox, read from the journal.
 func (h *Host) catchUp(ref messages.Ref, m *member, from uint64) {
 	for {
 		to := h.opts.Journal.Last()
@@ -149,7 +150,7 @@ func (h *Host) catchUp(ref messages.Ref, m *member, from uint64) {
 			return
 		}
 		if err != nil {
-			h.opts.Log.Error("a lagging actor could not read the journal and tries again", "actor", ref.String(), "err", err)
+			h.opts.Log.Error("cannot read the journal for a lagging actor; will retry", "actor", ref.String(), "err", err)
 			if !pause(h.ctx, catchUpPause) {
 				return
 			}

@@ -7,13 +7,12 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Retain takes a set of snapshots, and then lets cut remove records from the journal's front while
-// nobody folds. cut gets the newest complete set and its barrier: every record above the barrier must
-// stay. Where no new set can be taken, because an actor is quarantined or lags, it is the set before,
-// and without one cut is not called. ctx bounds all of it.
+// Retain takes a set of snapshots and then calls cut to remove the oldest records while no fold runs. cut gets the
+// newest complete set and its barrier: all records above the barrier must stay. If no new set can be taken, because an
+// actor is quarantined or lags, cut gets the previous set; without one it is not called. ctx bounds everything.
 func (h *Host) Retain(ctx context.Context, cut func(barrier uint64, set []*journaletv1.Snapshot) error) error {
 	if err := h.Snapshot(ctx); err != nil {
-		h.opts.Log.Warn("retention has to go by older snapshots and cuts less", "err", err)
+		h.opts.Log.Warn("retention uses older snapshots and cuts less", "err", err)
 	}
 	h.folding.Lock()
 	defer h.folding.Unlock()
@@ -27,11 +26,10 @@ func (h *Host) Retain(ctx context.Context, cut func(barrier uint64, set []*journ
 	return cut(barrier, set)
 }
 
-// gap notices that the snapshots are gone which stand for records that retention has cut. What is left
-// of such a journal folds to nothing sensible: steps on records that are not there. So all of it
-// counts as lost for the state, as if the journal were gone, and pods are found again by what the
-// runtime shows and the manifests say; the records stay to be read.
-func (h *Host) gap() error {
+// checkSnapshots detects that the snapshots are missing that replace the records cut by retention. The rest of such a
+// journal cannot be folded: it has steps on missing records. So the whole journal counts as lost for the state, pods
+// are found from the runtime and the manifests, and the records remain readable.
+func (h *Host) checkSnapshots() error {
 	barrier, _, err := h.opts.Snapshots.Load(h.ctx)
 	if err != nil {
 		return fmt.Errorf("load snapshots: %w", err)
@@ -42,7 +40,7 @@ func (h *Host) gap() error {
 	}
 	h.floor = last
 	h.sinceSnapshot = snapshotEvery // with the first records of this run
-	h.opts.Log.Error("the snapshots that stand for what retention has cut are gone: the agent begins without a state, and takes up what the runtime shows",
-		"first", first, "snapshots", barrier, "last", last)
+	h.opts.Log.Error("the snapshots that replace the cut records are missing: starting without a state, "+
+		"with what the runtime shows", "first", first, "snapshots", barrier, "last", last)
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// cutAll lets retention take all that it may.
+// cutAll cuts all records that Retain permits.
 func cutAll(t *testing.T, h *Host, m *memory) uint64 {
 	t.Helper()
 	var at uint64
@@ -18,9 +18,9 @@ func cutAll(t *testing.T, h *Host, m *memory) uint64 {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if len(set) == 0 || barrier != m.barrier {
-			t.Errorf("a set of %d states at %d was given, want that at %d", len(set), barrier, m.barrier)
+			t.Errorf("got a set of %d states at %d, want that at %d", len(set), barrier, m.barrier)
 		}
-		m.gone, at = barrier, barrier
+		m.cut, at = barrier, barrier
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func cutAll(t *testing.T, h *Host, m *memory) uint64 {
 	return at
 }
 
-func TestAStateOutlivesTheRecordsThatMadeIt(t *testing.T) {
+func TestStateOutlivesItsCutRecords(t *testing.T) {
 	m := newMemory(t)
 	h := startHost(t, m, counters(nil))
 	for range 50 {
@@ -40,14 +40,14 @@ func TestAStateOutlivesTheRecordsThatMadeIt(t *testing.T) {
 	}
 	h.Outcome(messages.Pod("a"), observed("a"))
 	m.await(t, "the step after the cut", statusOf("a", 52))
-	h.stop() // no snapshots: the run ends as killed
+	h.stop() // without snapshots, like a kill
 	h = startHost(t, m, counters(nil))
 	defer stopHost(t, h)
 	h.Outcome(messages.Pod("a"), observed("a"))
 	m.await(t, "the step of the next run", statusOf("a", 54)) // its start counts too
 }
 
-func TestAQuarantinedActorsRecordsAreNotCut(t *testing.T) {
+func TestRecordsOfAQuarantinedActorAreNotCut(t *testing.T) {
 	m := newMemory(t)
 	var broken atomic.Bool
 	h := startHost(t, m, counters(func(c *counter) {
@@ -66,16 +66,16 @@ func TestAQuarantinedActorsRecordsAreNotCut(t *testing.T) {
 	h.Outcome(messages.Pod("a"), observed("a"))
 	m.await(t, "quarantine", func(rec *journaletv1.Record) bool { return rec.GetFact().GetQuarantined() != nil })
 	if at := cutAll(t, h, m); at != before {
-		t.Fatalf("cut to %d, and what follows %d is still needed", at, before)
+		t.Fatalf("cut to %d, but the records after %d are still needed", at, before)
 	}
 	broken.Store(false)
-	if err := h.Release(messages.Pod("a")); err != nil {
+	if err := h.LiftQuarantine(messages.Pod("a")); err != nil {
 		t.Fatal(err)
 	}
-	m.await(t, "the step it missed", statusOf("a", 3))
+	m.await(t, "the skipped step", statusOf("a", 3))
 }
 
-func TestWithoutTheSnapshotsOfACutJournalTheStateBeginsAnew(t *testing.T) {
+func TestMissingSnapshotsOfACutJournalResetTheState(t *testing.T) {
 	m := newMemory(t)
 	h := startHost(t, m, counters(nil))
 	for range 50 {
@@ -84,7 +84,7 @@ func TestWithoutTheSnapshotsOfACutJournalTheStateBeginsAnew(t *testing.T) {
 	m.await(t, "last step of a", statusOf("a", 51))
 	cutAll(t, h, m)
 	h.Outcome(messages.Pod("a"), observed("a"))
-	m.await(t, "a step whose beginning is cut", statusOf("a", 52))
+	m.await(t, "a step after the cut", statusOf("a", 52))
 	h.stop()
 	m.mu.Lock()
 	m.barrier, m.snaps = 0, nil
@@ -96,7 +96,7 @@ func TestWithoutTheSnapshotsOfACutJournalTheStateBeginsAnew(t *testing.T) {
 		t.Fatalf("%d actors are quarantined", n)
 	}
 	h.Outcome(messages.Pod("a"), observed("a"))
-	m.await(t, "a as if it were new", func(rec *journaletv1.Record) bool {
+	m.await(t, "a as a new actor", func(rec *journaletv1.Record) bool {
 		return rec.GetSeq() > before && statusOf("a", 2)(rec)
 	})
 	if err := h.Snapshot(t.Context()); err != nil {

@@ -11,57 +11,56 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Supervision: the agent's own actor stands over the singletons and the sources, a source over its
-// pods. A member that fails is suspended by protoactor, rebuilt from the journal by repair (see
-// repair.go) and resumed; its children, if it has any, go on meanwhile.
+// Supervision: the root supervises the singletons and the sources, a source its pods. Protoactor suspends a failed
+// member; repair (see repair.go) rebuilds it from the journal, then it is resumed. Its children keep running meanwhile.
 
-// spawnChild asks a supervisor to spawn a member.
+// spawnChild requests a supervisor to spawn a member.
 type spawnChild struct {
 	props *actor.Props
 	name  string
 	m     *member
 }
 
-// superviseMessage is what every actor that may have children does with spawnChild. The member knows
-// its PID before its supervisor can hear of a failure of it, since that comes as a later message.
-func superviseMessage(ctx actor.Context) {
+// spawnOnRequest handles spawnChild in every actor that may have children. The member has its PID before its supervisor
+// can receive a failure of it, since that is a later message.
+func spawnOnRequest(ctx actor.Context) {
 	s, ok := ctx.Message().(*spawnChild)
 	if !ok {
 		return
 	}
 	pid, err := ctx.SpawnNamed(s.props, s.name)
 	if err != nil {
-		// Names are taken only by a member that is being stopped; protoactor gives this one a name of its own.
+		// A stopping member still has the name; protoactor chooses another one.
 		pid = ctx.Spawn(s.props)
 	}
-	if ended := s.m.born(pid); ended {
+	if ended := s.m.setProcess(pid); ended {
 		ctx.Stop(pid)
 	}
 }
 
-// memberActor is the protoactor side of a member.
+// memberActor is the protoactor actor of a member.
 type memberActor struct {
 	h *Host
 	m *member
 }
 
-// Receive handles one message on the actor's goroutine. Nothing here blocks.
+// Receive handles one message on the actor's goroutine. It does not block.
 func (a *memberActor) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {
 	case *delivery:
-		a.m.since.Store(int64(time.Since(a.h.made)))
+		a.m.since.Store(int64(time.Since(a.h.createdAt)))
 		defer a.m.since.Store(0)
 		a.h.handle(a.m.current(), msg)
-	case *question:
-		msg.answer(a.m.current().decider)
+	case *inspection:
+		msg.run(a.m.current().decider)
 	case *marker:
 		msg.pass(a.m.current())
 	default:
-		superviseMessage(ctx)
+		spawnOnRequest(ctx)
 	}
 }
 
-// handle lets a cell handle a record and appends its step. A failure is thrown to the supervisor.
+// handle makes a cell handle a record and appends its step. A failure panics, for the supervisor.
 func (h *Host) handle(c *cell, d *delivery) {
 	if c.quarantined != nil || d.rec.GetSeq() <= c.handled {
 		return
@@ -75,12 +74,12 @@ func (h *Host) handle(c *cell, d *delivery) {
 	}
 }
 
-// strategy rebuilds a failed child and lets it go on.
+// strategy rebuilds and resumes a failed child.
 type strategy struct{ h *Host }
 
-// HandleFailure is called on the supervisor's goroutine; the work, which reads the journal, is not
-// done there.
-func (s strategy) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+// HandleFailure is called on the supervisor's goroutine. The repair reads the journal on another one.
+func (s strategy) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID,
+	_ *actor.RestartStatistics, reason, _ any) {
 	h := s.h
 	ref, m := h.byPID(child)
 	if m == nil {
@@ -89,7 +88,8 @@ func (s strategy) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 	h.repairs.Go(func() {
 		fail, ok := reason.(*failure)
 		if !ok {
-			fail = &failure{code: journaletv1.DecisionError_DECISION_ERROR_PANIC, cause: m.current().handled, err: panicError{reason}}
+			code := journaletv1.DecisionError_DECISION_ERROR_PANIC
+			fail = &failure{code: code, cause: m.current().handled, err: panicError{reason}}
 		}
 		h.repair(ref, m, fail)
 		sup.ResumeChildren(child)
@@ -107,19 +107,19 @@ func (h *Host) byPID(pid *actor.PID) (messages.Ref, *member) {
 	return messages.Ref{}, nil
 }
 
-// raise starts the actor system and its root.
-func (h *Host) raise() {
+// startSystem starts the actor system and its root.
+func (h *Host) startSystem() {
 	h.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
-		return slog.New(quiet{h.opts.Log.Handler()}).With("lib", "protoactor")
+		return slog.New(warnOnly{h.opts.Log.Handler()}).With("lib", "protoactor")
 	}))
 	h.root = h.system.Root.Spawn(actor.PropsFromFunc(
-		superviseMessage, actor.WithSupervisor(strategy{h})))
+		spawnOnRequest, actor.WithSupervisor(strategy{h})))
 }
 
-// sourceOf is the source that a delivery says a pod to be of, the folder for one that no source has named.
+// sourceOf returns the source of a pod in a delivery, the file source for an orphan.
 func sourceOf(d *delivery) string {
 	events := messages.Events(d.rec)
-	for _, i := range d.heard {
+	for _, i := range d.indices {
 		if s := events[i].GetPodUpdated().GetSource(); s != "" {
 			return s
 		}
@@ -127,8 +127,8 @@ func sourceOf(d *delivery) string {
 	return messages.FileSource
 }
 
-// spawn makes a cell a member, under its supervisor, which for a pod is its source. The mailbox takes records at once, so the order
-// holds whenever the supervisor, which may be suspended itself, gets to spawning.
+// spawn makes a cell a member under its supervisor, for a pod its source. The mailbox accepts records at once, so their
+// order is kept even if the supervisor, which may be suspended, spawns the actor later.
 func (h *Host) spawn(c *cell, source string) *member {
 	m := &member{box: newMailbox(), cell: c}
 	props := actor.PropsFromProducer(func() actor.Actor { return &memberActor{h, m} },
@@ -146,16 +146,18 @@ func (h *Host) spawn(c *cell, source string) *member {
 	return m
 }
 
-// quiet lets only warnings and errors of protoactor through.
-type quiet struct{ slog.Handler }
+// warnOnly drops log records of protoactor below warnings.
+type warnOnly struct{ slog.Handler }
 
-// WithAttrs keeps the bound.
-func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+// WithAttrs keeps the level.
+func (q warnOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnOnly{q.Handler.WithAttrs(attrs)}
+}
 
-// WithGroup keeps the bound.
-func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
+// WithGroup keeps the level.
+func (q warnOnly) WithGroup(name string) slog.Handler { return warnOnly{q.Handler.WithGroup(name)} }
 
-// Enabled tells whether a record of this level is logged.
-func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
+// Enabled reports whether a record of this level is logged.
+func (q warnOnly) Enabled(ctx context.Context, l slog.Level) bool {
 	return l >= slog.LevelWarn && q.Handler.Enabled(ctx, l)
 }

@@ -92,7 +92,7 @@ func (s *sim) start() {
 	s.world.tell = r.watcher.event
 	s.folder.changed = r.reader.notify
 	last := r.cells.Decider(messages.Runtime).(*dispatch.Actor).Runtime().GetHealth()
-	r.cells.Open(messages.Runtime, func(rec *journaletv1.Record) {
+	r.cells.Pending(messages.Runtime, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
 			last = fact
 		}
@@ -153,13 +153,13 @@ func (r *run) seedDrivers() {
 	for _, ref := range r.cells.Refs() {
 		d := r.cells.Decider(ref)
 		r.timers.Seed(ref, d.Timers())
-		r.cells.Open(ref, r.timers.SeedPending)
+		r.cells.Pending(ref, r.timers.SeedPending)
 		switch d := d.(type) {
 		case *source.Actor:
 			r.seedSource(ref, d)
 		case *dispatch.Actor:
 			r.calls.Seed(d.Runtime().GetCalls())
-			r.cells.Open(ref, r.calls.Stored)
+			r.cells.Pending(ref, r.calls.Stored)
 		case *pod.Actor:
 			r.seedPod(ref, d)
 		}
@@ -180,7 +180,7 @@ func (r *run) seedSource(ref messages.Ref, d *source.Actor) {
 		return
 	}
 	driver.Seed(d.Source())
-	r.cells.Open(ref, func(rec *journaletv1.Record) {
+	r.cells.Pending(ref, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetManifestsRead(); fact != nil {
 			driver.SeedPending(fact)
 		}
@@ -191,7 +191,7 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 	r.prober.seed(ref.ID, d.Probed())
 	r.seedGates(ref, d)
 	last, certain := d.Pod().GetObserved(), d.Observed()
-	r.cells.Open(ref, func(rec *journaletv1.Record) {
+	r.cells.Pending(ref, func(rec *journaletv1.Record) {
 		if o := rec.GetFact().GetPodObserved(); o != nil {
 			last = o
 		}

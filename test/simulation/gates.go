@@ -147,7 +147,7 @@ func isGate(kind corev1.PodConditionType) bool { return slices.Contains(gateType
 func (r *run) seedGates(ref messages.Ref, d *pod.Actor) {
 	types, conditions := d.Gates()
 	r.gates.Seed(ref.ID, types, conditions)
-	r.cells.Open(ref, func(rec *journaletv1.Record) {
+	r.cells.Pending(ref, func(rec *journaletv1.Record) {
 		if read := rec.GetFact().GetReadinessGatesRead(); read != nil {
 			r.gates.SeedPending(read)
 		}
