@@ -37,7 +37,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 		s.Intents[e.ID] = image
 		s.Pulls[image] = &journaletv1.Pull{Image: image, IntentId: e.ID, StartedAt: timestamppb.New(e.Time)}
 	case *journaletv1.Event_ImagePullDecided:
-		a.answered(e, k.ImagePullDecided)
+		a.answered(k.ImagePullDecided)
 	case *journaletv1.Event_CallFinished:
 		image := s.Intents[k.CallFinished.GetIntentId()]
 		s.Ended = s.Pulls[image]
@@ -48,7 +48,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 }
 
 // answered closes a pod's wait. A failure starts its back-off; the wait goes on behind it.
-func (a *Actor) answered(e actors.Event, r *journaletv1.ImagePullDecided) {
+func (a *Actor) answered(r *journaletv1.ImagePullDecided) {
 	id := key(r.GetUid(), r.GetImage())
 	w := a.state.Waits[id]
 	if w == nil {

@@ -196,8 +196,8 @@ func (a *Agent) CLI(args ...string) (stdout, stderr string, code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), cliTimeout)
 	defer cancel()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, a.Program,
-		append(args, "--root-dir", a.Root)...) //nolint:gosec // the program under test
+	args = append(args, "--root-dir", a.Root)
+	cmd := exec.CommandContext(ctx, a.Program, args...) //nolint:gosec // the program under test
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
 	var exit *exec.ExitError

@@ -71,8 +71,8 @@ func Build(dir string) (string, error) {
 	path := filepath.Join(dir, "journalet")
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, program).
-		CombinedOutput() //nolint:gosec // a path of tests
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, program) //nolint:gosec // a path of tests
+	out, err := build.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the agent: %w\n%s", err, out)
 	}

@@ -32,9 +32,10 @@ const (
 	// InspectTimeout bounds the calls of one inspection together.
 	InspectTimeout = 30 * time.Second
 
-	// Inspectors bounds how many pods are inspected at once. RetryWorkers bounds those inspected in addition because
-	// their last inspection failed. They are separate so that pods that hang the runtime delay only each other.
-	Inspectors   = 4
+	// Inspectors bounds how many pods are inspected at once.
+	Inspectors = 4
+	// RetryWorkers bounds those inspected in addition because their last inspection failed. They are separate so that
+	// pods that hang the runtime delay only each other.
 	RetryWorkers = 2
 	// maxQueued bounds the pods that wait for an inspection. Further hints are dropped; the relist finds the changes.
 	maxQueued = 4096
