@@ -130,7 +130,7 @@ func TestAStrangerIsNotLetIn(t *testing.T) {
 func TestObserversSeeEventsAndOnlyWhileTheyListen(t *testing.T) {
 	b := openBus(t, busDir(t))
 	o := b.Observers()
-	if o.Wanted() {
+	if o.Connected() {
 		t.Fatal("wanted, and nobody is there")
 	}
 	nc, _ := observe(t, b)
@@ -141,7 +141,7 @@ func TestObserversSeeEventsAndOnlyWhileTheyListen(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if !o.Wanted() {
+	if !o.Connected() {
 		t.Fatal("not wanted, and somebody listens")
 	}
 	j := b.Journal()
@@ -175,7 +175,7 @@ func TestObserversSeeEventsAndOnlyWhileTheyListen(t *testing.T) {
 		t.Fatalf("%+v", want)
 	}
 	nc.Close()
-	for o.Wanted() {
+	for o.Connected() {
 		select {
 		case <-testContext(t).Done():
 			t.Fatal("still wanted after the last observer left")
@@ -218,7 +218,7 @@ func TestAnObserverThatDoesNotReadIsCutOffAndSlowsNobody(t *testing.T) {
 	if longest > observerWriteDeadline/2 {
 		t.Errorf("an append took %v beside an observer that does not read", longest)
 	}
-	for b.Observers().Wanted() {
+	for b.Observers().Connected() {
 		select {
 		case <-testContext(t).Done():
 			t.Fatal("it was not cut off")

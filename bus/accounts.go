@@ -21,31 +21,31 @@ const (
 	queryAccount    = "QUERY"
 	systemAccount   = "SYS"
 
-	// queries are what may be asked of the agent; discovery finds the services that answer.
+	// queries are the subjects of requests to the agent; discovery finds the services that reply.
 	queries   = "journalet.>"
 	discovery = "$SRV.>"
 	inboxes   = "_INBOX.>"
 
 	credentialsDir = "credentials"
-	// ObserverKeyFile is the key that opens the events; see accounts.
+	// ObserverKeyFile is the key that permits to subscribe to events; see accounts.
 	ObserverKeyFile = "observer.nk"
-	// QueryKeyFile is the key that opens the queries.
+	// QueryKeyFile is the key that permits to send queries.
 	QueryKeyFile = "query.nk"
 )
 
-// accounts are the bus's worlds. The agent's holds the streams; the others see of it what is exported
-// and nothing else: observers hear events and can say nothing, not even ask; who asks gets answers and
-// hears no events. That they are different accounts, and not one account with a careful list of
-// permissions, is the point: within one account a reader can move consumers, and who asks can have the
-// answer sent to any subject, so that it looks like an event to those who listen.
+// accounts are the NATS accounts of the bus. The agent's account holds the streams; the others get what it exports
+// and nothing else. Observers receive events and cannot publish, not even requests. Query clients send requests, get
+// replies and receive no events. These are separate accounts rather than one account with permissions: within one
+// account a reader can move consumers, and a requester can direct the reply to any subject, so that it looks like an
+// event to subscribers.
 type accounts struct {
 	agent, observer, query, system *server.Account
 	users                          []*server.NkeyUser
 	writer                         nkeys.KeyPair
 }
 
-// newAccounts makes the accounts. The writer's key is new at every start and stays in memory; the
-// observers' is made once and kept for commands on this machine.
+// newAccounts creates the accounts. The writer's key is new at every start and stays in memory. The keys of observers
+// and queries are created once and kept for commands on this machine.
 func newAccounts(dir string) (*accounts, error) {
 	a := &accounts{
 		agent:    server.NewAccount(agentAccount),
@@ -58,11 +58,11 @@ func newAccounts(dir string) (*accounts, error) {
 	}
 	var err error
 	if a.writer, err = nkeys.CreateUser(); err != nil {
-		return nil, fmt.Errorf("bus: make the writer's key: %w", err)
+		return nil, fmt.Errorf("bus: create the writer's key: %w", err)
 	}
 	writer, err := a.writer.PublicKey()
 	if err != nil {
-		return nil, fmt.Errorf("bus: make the writer's key: %w", err)
+		return nil, fmt.Errorf("bus: create the writer's key: %w", err)
 	}
 	observer, err := publicKey(dir, ObserverKeyFile)
 	if err != nil {
@@ -112,9 +112,9 @@ func (a *accounts) exports() error {
 
 func keyPath(dir, file string) string { return filepath.Join(dir, credentialsDir, file) }
 
-// publicKey is the public half of a key that is kept for others, which is made if there is none yet.
+// publicKey returns the public half of a client key, which it creates if there is none yet.
 func publicKey(dir, file string) (string, error) {
-	key, err := keptKey(keyPath(dir, file))
+	key, err := loadOrCreateKey(keyPath(dir, file))
 	if err != nil {
 		return "", err
 	}
@@ -126,40 +126,40 @@ func publicKey(dir, file string) (string, error) {
 	return pub, nil
 }
 
-func keptKey(path string) (nkeys.KeyPair, error) {
+func loadOrCreateKey(path string) (nkeys.KeyPair, error) {
 	seed, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return makeKey(path)
+		return createKey(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bus: read the key: %w", err)
 	}
 	key, err := nkeys.ParseDecoratedUserNKey(seed)
 	if err != nil {
-		return nil, fmt.Errorf("bus: %s holds no key: remove it, and the next start makes a new one", path)
+		return nil, fmt.Errorf("bus: %s holds no key: remove it, and the next start creates a new one", path)
 	}
 	return key, nil
 }
 
-func makeKey(path string) (nkeys.KeyPair, error) {
+func createKey(path string) (nkeys.KeyPair, error) {
 	key, err := nkeys.CreateUser()
 	if err != nil {
-		return nil, fmt.Errorf("bus: make a key for others: %w", err)
+		return nil, fmt.Errorf("bus: create a client key: %w", err)
 	}
 	seed, err := key.Seed()
 	if err != nil {
-		return nil, fmt.Errorf("bus: make a key for others: %w", err)
+		return nil, fmt.Errorf("bus: create a client key: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("bus: make a key for others: %w", err)
+		return nil, fmt.Errorf("bus: create a client key: %w", err)
 	}
 	if err := writeFileDurably(path, append(seed, '\n')); err != nil {
-		return nil, fmt.Errorf("bus: keep a key for others: %w", err)
+		return nil, fmt.Errorf("bus: store a client key: %w", err)
 	}
 	return key, nil
 }
 
-// signWith lets a connection prove that it holds key.
+// signWith returns the option with which a connection proves that it holds key.
 func signWith(key nkeys.KeyPair) (nats.Option, error) {
 	pub, err := key.PublicKey()
 	if err != nil {

@@ -19,23 +19,22 @@ import (
 
 // Limits of the appender.
 const (
-	// MaxQueued is how many records may wait to be stored before AppendFact makes new facts wait.
-	// Steps and outcomes are never held back; they are bounded by what was stored before them, since
-	// actors decide on stored records only.
+	// MaxQueued is how many records may wait to be stored before AppendFact blocks. Steps and outcomes never block;
+	// they are bounded by what was stored before them, since actors decide on stored records only.
 	MaxQueued = 4096
-	// maxInFlight and maxInFlightBytes bound what is on its way to the stream at one time.
+	// maxInFlight and maxInFlightBytes bound what is published and not acknowledged.
 	maxInFlight      = 512
 	maxInFlightBytes = 16 << 20
-	// ackTimeout is how long the stream may stay silent about what is in flight. It answers within
-	// the time of one write; a disk that takes longer than this is as good as hung.
+	// ackTimeout is how long no acknowledgement may arrive while records are in flight. The stream acknowledges
+	// within the time of one write; a disk that takes longer than this hangs.
 	ackTimeout  = 10 * time.Second
 	backOffMin  = 10 * time.Millisecond
 	backOffMax  = 5 * time.Second
-	healAfter   = 3 // failures in a row without one record stored
+	reopenAfter = 3 // failures in a row without one record stored
 	maxIDLength = 64
 )
 
-// item is one record between its Append and its place on disk.
+// item is one record from Append until it is on disk.
 type item struct {
 	rec     *journaletv1.Record
 	subject string
@@ -48,9 +47,9 @@ type waiter struct {
 	done chan struct{}
 }
 
-// appender turns the order of calls into the order on disk, each record exactly once. It keeps many
-// records in flight; each names the number it must get, so that the stream refuses whatever follows a
-// hole. On a failure it stops, looks what the stream holds, and sends again from there.
+// appender stores records on disk in the order of the calls, each exactly once. It keeps many records in flight; each
+// names its expected number, so that the stream refuses whatever follows a gap. On a failure it stops, reads what the
+// stream holds, and sends again from there.
 type appender struct {
 	node     string
 	epoch    uint64
@@ -60,19 +59,19 @@ type appender struct {
 	onStored func([]*journaletv1.Record)
 	refused  func(*journaletv1.Record, error)
 	reserve  *reserve      // nil in some tests
-	timeout  time.Duration // for acks; ackTimeout but in tests
+	timeout  time.Duration // for acks; ackTimeout except in tests
 
-	mu      sync.Mutex
-	queue   []item // the first one has number stored+1
-	next    uint64 // number of the next record
-	prev    []byte // hash of the record before it
-	waiters []waiter
-	room    chan struct{} // closed when the queue has become shorter; nil while nobody waits
-	closed  bool
-	since   time.Time // stalled since; zero when not
-	why     error
+	mu           sync.Mutex
+	queue        []item // the first one has number stored+1
+	next         uint64 // number of the next record
+	prev         []byte // hash of the record before it
+	waiters      []waiter
+	room         chan struct{} // closed when the queue has become shorter; nil while no caller waits
+	closed       bool
+	stalledSince time.Time // stalled since; zero when not
+	stallCause   error
 
-	// allowance is how many bytes may still be stored before full hears of it.
+	// allowance is how many bytes may still be stored before full is signaled.
 	allowance atomic.Int64
 	full      chan struct{}
 
@@ -81,14 +80,14 @@ type appender struct {
 	stop    chan struct{}
 	stopped chan struct{}
 
-	// Only the loop knows these.
-	attempt uint32
-	sent    int    // how many of the queue are in flight
-	flying  int    // bytes of them
-	acked   uint64 // highest number the stream has acknowledged
-	fails   int
-	grudge  string // what the store itself complained of in this stall
-	timer   *time.Timer
+	// Only the loop uses these.
+	attempt       uint32
+	inFlight      int    // how many of the queue are in flight
+	inFlightBytes int    // bytes of them
+	acked         uint64 // highest number the stream has acknowledged
+	failures      int
+	storeError    string // the store's own error in this stall
+	timer         *time.Timer
 }
 
 func newAppender(node string, epoch, last uint64, hash []byte, l link, h *head, log *slog.Logger) *appender {
@@ -105,8 +104,9 @@ func newAppender(node string, epoch, last uint64, hash []byte, l link, h *head, 
 	return a
 }
 
-// put numbers, chains, encodes and queues a record. What cannot be stored is refused before it has a number.
-func (a *appender) put(rec *journaletv1.Record) error {
+// enqueue numbers, chains, encodes and queues a record. It refuses a record that cannot be stored before the record
+// gets a number.
+func (a *appender) enqueue(rec *journaletv1.Record) error {
 	if err := checkRecord(rec); err != nil {
 		return err
 	}
@@ -131,14 +131,15 @@ func (a *appender) put(rec *journaletv1.Record) error {
 	return nil
 }
 
-// checkRecord refuses what could not be found again: its subject must be well formed.
+// checkRecord refuses a record that could not be found again: its subject must be well formed.
 func checkRecord(rec *journaletv1.Record) error {
 	r := messages.RefOf(rec.GetActor())
 	if r.KindName() == "unknown" {
 		return fmt.Errorf("a record of no known kind of actor (%v) cannot be stored", r.Kind)
 	}
 	if r.ID == "" || len(r.ID) > maxIDLength {
-		return fmt.Errorf("a record of a %s with an id of %d bytes cannot be stored: want 1 to %d", r.KindName(), len(r.ID), maxIDLength)
+		return fmt.Errorf("a record of a %s with an id of %d bytes cannot be stored: want 1 to %d", r.KindName(), len(r.ID),
+			maxIDLength)
 	}
 	for _, c := range []byte(r.ID) {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
@@ -151,8 +152,8 @@ func checkRecord(rec *journaletv1.Record) error {
 	return nil
 }
 
-// putFact is put for a new fact from outside: it waits while the queue is long.
-func (a *appender) putFact(ctx context.Context, rec *journaletv1.Record) error {
+// enqueueFact is enqueue for a new fact from outside: it blocks while the queue is full.
+func (a *appender) enqueueFact(ctx context.Context, rec *journaletv1.Record) error {
 	for {
 		a.mu.Lock()
 		if a.closed {
@@ -161,7 +162,7 @@ func (a *appender) putFact(ctx context.Context, rec *journaletv1.Record) error {
 		}
 		if len(a.queue) < MaxQueued {
 			a.mu.Unlock()
-			return a.put(rec)
+			return a.enqueue(rec)
 		}
 		if a.room == nil {
 			a.room = make(chan struct{})
@@ -178,7 +179,7 @@ func (a *appender) putFact(ctx context.Context, rec *journaletv1.Record) error {
 	}
 }
 
-// flush returns once all that was put before is stored and was handed on.
+// flush returns once every record queued before is stored and was passed to onStored.
 func (a *appender) flush(ctx context.Context) error {
 	a.mu.Lock()
 	if len(a.queue) == 0 {
@@ -210,63 +211,63 @@ func (a *appender) run() {
 			case <-a.wake:
 				continue
 			case <-a.timer.C:
-				err = fmt.Errorf("the journal's stream did not answer for %v", a.timeout)
-			case m := <-a.link.answers():
-				err = a.take(m)
+				err = fmt.Errorf("the journal's stream did not acknowledge for %v", a.timeout)
+			case m := <-a.link.acks():
+				err = a.takeAcks(m)
 			}
 		}
-		if err != nil && !a.recover(err) {
+		if err != nil && !a.recoverStream(err) {
 			return
 		}
 	}
 }
 
-// send puts on their way as many of the waiting records as may fly.
+// send publishes as many of the queued records as the bounds of records in flight admit.
 func (a *appender) send() error {
 	a.mu.Lock()
-	first := a.stored.Load() + 1 + uint64(a.sent)
+	first := a.stored.Load() + 1 + uint64(a.inFlight)
 	end := min(len(a.queue), maxInFlight)
-	batch := a.queue[min(a.sent, end):end] // items are never changed, and popped only by this goroutine
+	batch := a.queue[min(a.inFlight, end):end] // items are never changed, and popped only by this goroutine
 	a.mu.Unlock()
 	if len(batch) == 0 {
 		return nil
 	}
-	if a.sent == 0 {
+	if a.inFlight == 0 {
 		a.timer.Reset(a.timeout)
 	}
 	for i := range batch {
-		if a.flying > 0 && a.flying+len(batch[i].data) > maxInFlightBytes {
+		if a.inFlightBytes > 0 && a.inFlightBytes+len(batch[i].data) > maxInFlightBytes {
 			return nil
 		}
 		if err := a.link.publish(a.attempt, first+uint64(i), batch[i].subject, batch[i].data); err != nil {
 			return fmt.Errorf("send record %d: %w", first+uint64(i), err)
 		}
-		a.sent++
-		a.flying += len(batch[i].data)
+		a.inFlight++
+		a.inFlightBytes += len(batch[i].data)
 	}
 	return nil
 }
 
-// take handles an answer and all others that are there already, so that they share one fsync and one
-// call of OnStored.
-func (a *appender) take(m *nats.Msg) error {
-	err := a.note(m)
+// takeAcks handles an acknowledgement and all others that have arrived, so that they share one fsync and one call of
+// onStored.
+func (a *appender) takeAcks(m *nats.Msg) error {
+	err := a.noteAck(m)
 	for err == nil {
 		select {
-		case m := <-a.link.answers():
-			err = a.note(m)
+		case m := <-a.link.acks():
+			err = a.noteAck(m)
 			continue
 		default:
 		}
 		break
 	}
 	if err == nil {
-		err = a.send() // these are stored while the disk works for the ones before
+		err = a.send() // these are stored while the disk syncs the ones before
 	}
 	return errors.Join(a.commit(a.acked), err)
 }
 
-func (a *appender) note(m *nats.Msg) error {
+func (a *appender) noteAck(m *nats.Msg) error {
 	k, err := parseAck(m)
 	if err != nil {
 		return err
@@ -277,12 +278,12 @@ func (a *appender) note(m *nats.Msg) error {
 	if k.err != nil {
 		return fmt.Errorf("store record %d: %w", k.seq, k.err)
 	}
-	// The stream takes a record only right after the one before, so this one vouches for those too.
+	// The stream stores a record only right after the one before, so this acknowledges those too.
 	a.acked = max(a.acked, k.seq)
 	return nil
 }
 
-// commit makes everything up to seq durable, notes it in the head and hands it on.
+// commit forces everything up to seq to disk, records it in the head and passes it to onStored.
 func (a *appender) commit(seq uint64) error {
 	n := int(seq - a.stored.Load())
 	if n == 0 {
@@ -299,25 +300,25 @@ func (a *appender) commit(seq uint64) error {
 	for i := range done {
 		size += len(done[i].data) + len(done[i].subject) + storedFrame
 		recs[i] = done[i].rec
-		a.flying -= len(done[i].data)
+		a.inFlightBytes -= len(done[i].data)
 	}
-	a.flying = max(a.flying, 0)
-	a.sent = max(a.sent-n, 0)
+	a.inFlightBytes = max(a.inFlightBytes, 0)
+	a.inFlight = max(a.inFlight-n, 0)
 	if err := a.head.advance(seq, done[n-1].hash); err != nil {
-		// The records are safe, and only the notice of a lost tail would come too early.
+		// The records are safe; only a lost tail might go unnoticed.
 		a.log.Error("cannot keep the journal's head up to date", "err", err)
 	}
 	a.stored.Store(seq)
 	if a.onStored != nil {
 		a.onStored(recs)
 	}
-	a.spend(int64(size))
+	a.charge(int64(size))
 	if a.reserve != nil {
 		a.reserve.restore()
 	}
 	a.release(seq, n)
-	a.fails, a.grudge = 0, ""
-	if a.sent > 0 {
+	a.failures, a.storeError = 0, ""
+	if a.inFlight > 0 {
 		a.timer.Reset(a.timeout)
 	} else {
 		a.timer.Stop()
@@ -325,8 +326,8 @@ func (a *appender) commit(seq uint64) error {
 	return nil
 }
 
-// spend takes what was stored from the allowance, and tells once when it is gone.
-func (a *appender) spend(size int64) {
+// charge subtracts stored bytes from the allowance, and signals once when none is left.
+func (a *appender) charge(size int64) {
 	if left := a.allowance.Add(-size); left <= 0 && left+size > 0 {
 		select {
 		case a.full <- struct{}{}:
@@ -335,14 +336,14 @@ func (a *appender) spend(size int64) {
 	}
 }
 
-// release lets those go on who waited for records up to seq.
+// release removes n stored records from the queue and wakes the callers that wait for records up to seq.
 func (a *appender) release(seq uint64, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.queue[:n])
 	a.queue = a.queue[n:]
 	if len(a.queue) == 0 {
-		a.queue = nil // give the memory of a burst back
+		a.queue = nil // free the memory of a burst
 	}
 	a.waiters = slices.DeleteFunc(a.waiters, func(w waiter) bool {
 		if w.upTo <= seq {
@@ -354,60 +355,60 @@ func (a *appender) release(seq uint64, n int) {
 		close(a.room)
 		a.room = nil
 	}
-	if a.why != nil {
-		a.log.Info("the journal stores again", "stalled", time.Since(a.since).Round(time.Millisecond), "seq", seq)
-		a.since, a.why = time.Time{}, nil
+	if a.stallCause != nil {
+		a.log.Info("the journal can store again", "stalled", time.Since(a.stalledSince).Round(time.Millisecond), "seq", seq)
+		a.stalledSince, a.stallCause = time.Time{}, nil
 	}
 }
 
-// recover finds out what the stream holds and gets ready to send the rest again. It returns false
-// when the appender was stopped.
-func (a *appender) recover(cause error) bool {
+// recoverStream finds out what the stream holds and prepares to send the rest again. It returns false when the
+// appender was stopped.
+func (a *appender) recoverStream(cause error) bool {
 	a.timer.Stop()
 	for {
-		a.fails++
-		a.attempt++ // answers to what was sent before no longer count
+		a.failures++
+		a.attempt++ // acknowledgements of what was sent before no longer count
 		a.stall(cause)
-		if a.makeRoom() {
-			a.fails = healAfter + 1 // there is room now: open the streams again at once
+		if a.releaseReserve() {
+			a.failures = reopenAfter + 1 // there is space now: open the streams again at once
 		}
-		if a.fails > healAfter {
-			if err := a.link.heal(); err != nil {
-				a.log.Warn("cannot bring the journal's stream back yet", "err", err)
+		if a.failures > reopenAfter {
+			if err := a.link.reopen(); err != nil {
+				a.log.Warn("cannot open the journal's stream again yet; retrying", "err", err)
 			}
 		}
-		if a.fails > 1 {
+		if a.failures > 1 {
 			select {
 			case <-a.stop:
 				return false
-			case <-time.After(min(backOffMin<<min(a.fails, 16), backOffMax)):
+			case <-time.After(min(backOffMin<<min(a.failures, 16), backOffMax)):
 			}
 		}
-		if cause = a.settle(); cause == nil {
+		if cause = a.resync(); cause == nil {
 			return true
 		}
 	}
 }
 
 func (a *appender) stall(cause error) {
-	// The refusal of one record mostly says only that the one before it is missing.
-	if c := a.link.complaint(); c != "" {
-		a.grudge = c
+	// The refusal of a record mostly means only that the one before it is missing.
+	if c := a.link.takeStoreError(); c != "" {
+		a.storeError = c
 	}
-	if a.grudge != "" {
-		cause = fmt.Errorf("%w (the store says: %s)", cause, a.grudge)
+	if a.storeError != "" {
+		cause = fmt.Errorf("%w (error of the store: %s)", cause, a.storeError)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.why == nil {
-		a.since = time.Now()
-		a.log.Warn("the journal cannot store; it tries again until it can", "err", cause)
+	if a.stallCause == nil {
+		a.stalledSince = time.Now()
+		a.log.Warn("the journal cannot store; retrying until it can", "err", cause)
 	}
-	a.why = cause
+	a.stallCause = cause
 }
 
-// makeRoom gives the reserve free if it is a full disk that nothing can be stored on.
-func (a *appender) makeRoom() bool {
+// releaseReserve frees the reserve if the disk is full, and reports whether it did.
+func (a *appender) releaseReserve() bool {
 	if a.reserve == nil {
 		return false
 	}
@@ -415,9 +416,9 @@ func (a *appender) makeRoom() bool {
 	return a.reserve.release(why)
 }
 
-// settle takes the stream's word for what is stored.
-func (a *appender) settle() error {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+// resync reads from the stream what is stored, and prepares to send the rest.
+func (a *appender) resync() error {
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	seq, hash, err := a.link.last(ctx)
 	if err != nil {
@@ -433,24 +434,28 @@ func (a *appender) settle() error {
 	a.mu.Unlock()
 	switch {
 	case seq < stored:
-		return fmt.Errorf("the stream ends at record %d and %d was stored: records are lost, restart the agent to go on from what is left", seq, stored)
+		return fmt.Errorf(
+			"the stream ends at record %d and %d was stored: records are lost; restart the agent to continue from what is left",
+			seq, stored)
 	case seq > end:
-		return fmt.Errorf("the stream ends at record %d and only %d were written: somebody else writes to the journal", seq, end)
+		return fmt.Errorf("the stream ends at record %d and only %d were written: another process writes to the journal", seq,
+			end)
 	case seq > stored && !slices.Equal(hash, want):
-		return fmt.Errorf("record %d in the stream is not the one that was written: somebody else writes to the journal", seq)
+		return fmt.Errorf("record %d in the stream is not the one that was written: another process writes to the journal",
+			seq)
 	}
 	a.acked = seq
 	if err := a.commit(seq); err != nil {
 		return err
 	}
-	a.sent, a.flying = 0, 0
+	a.inFlight, a.inFlightBytes = 0, 0
 	return nil
 }
 
 func (a *appender) stalled() (time.Time, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.since, a.why
+	return a.stalledSince, a.stallCause
 }
 
 func (a *appender) queued() int {
@@ -459,7 +464,7 @@ func (a *appender) queued() int {
 	return len(a.queue)
 }
 
-// close stops the loop; what is still queued is lost to it.
+// close stops the loop. Records still queued are dropped.
 func (a *appender) close() {
 	a.mu.Lock()
 	was := a.closed

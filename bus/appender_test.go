@@ -66,7 +66,7 @@ func (l *shakyLink) arrive(attempt uint32, seq uint64, data []byte) {
 	l.out <- &nats.Msg{Subject: "_INBOX.x." + strconv.Itoa(int(attempt)) + "." + strconv.FormatUint(seq, 10), Data: []byte(answer)}
 }
 
-func (l *shakyLink) answers() <-chan *nats.Msg { return l.out }
+func (l *shakyLink) acks() <-chan *nats.Msg { return l.out }
 
 func (l *shakyLink) last(context.Context) (uint64, []byte, error) {
 	l.mu.Lock()
@@ -96,7 +96,7 @@ func (l *shakyLink) force() error {
 	return nil
 }
 
-func (l *shakyLink) heal() error {
+func (l *shakyLink) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.healed++
@@ -106,7 +106,7 @@ func (l *shakyLink) heal() error {
 	return nil
 }
 
-func (l *shakyLink) complaint() string { return "" }
+func (l *shakyLink) takeStoreError() string { return "" }
 
 func startAppender(t *testing.T, l link, onStored func([]*journaletv1.Record)) *appender {
 	dir := t.TempDir()
@@ -140,7 +140,7 @@ func TestFaultsNeitherLoseNorDoubleNorReorder(t *testing.T) {
 			})
 			const n = 600
 			for i := range n {
-				if err := a.put(fact(messages.Pod("p"), int64(i))); err != nil {
+				if err := a.enqueue(fact(messages.Pod("p"), int64(i))); err != nil {
 					t.Fatal(err)
 				}
 				if i%100 == 99 {
@@ -168,7 +168,7 @@ func TestAStreamThatIsDownIsHealedAndStallsAreTold(t *testing.T) {
 	l.down = true
 	var h heard
 	a := startAppender(t, l, h.take)
-	if err := a.put(fact(messages.Pod("p"), 0)); err != nil {
+	if err := a.enqueue(fact(messages.Pod("p"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -201,7 +201,7 @@ func TestNewFactsWaitWhileTooManyAreQueued(t *testing.T) {
 	l.mu.Lock() // nothing gets through
 	a := startAppender(t, l, nil)
 	for i := range MaxQueued {
-		if err := a.put(fact(messages.Pod("p"), int64(i))); err != nil {
+		if err := a.enqueue(fact(messages.Pod("p"), int64(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,14 +210,14 @@ func TestNewFactsWaitWhileTooManyAreQueued(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	if err := a.putFact(ctx, fact(messages.Pod("p"), 0)); !errors.Is(err, context.DeadlineExceeded) {
+	if err := a.enqueueFact(ctx, fact(messages.Pod("p"), 0)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a fact beyond the limit: %v", err)
 	}
-	if err := a.put(step(messages.Pod("p"), 1, 0)); err != nil { // steps never wait
+	if err := a.enqueue(step(messages.Pod("p"), 1, 0)); err != nil { // steps never wait
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- a.putFact(testContext(t), fact(messages.Pod("p"), 1)) }()
+	go func() { done <- a.enqueueFact(testContext(t), fact(messages.Pod("p"), 1)) }()
 	l.mu.Unlock()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestAForeignRecordStopsTheAppenderLoudly(t *testing.T) {
 	l := newShakyLink(1, 0)
 	l.stored = [][]byte{[]byte("somebody else's")}
 	a := startAppender(t, l, func([]*journaletv1.Record) { t.Error("handed on") })
-	if err := a.put(fact(messages.Pod("p"), 0)); err != nil {
+	if err := a.enqueue(fact(messages.Pod("p"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -246,7 +246,7 @@ func TestAForeignRecordStopsTheAppenderLoudly(t *testing.T) {
 		t.Fatal("no word of it")
 	}
 	a.close()
-	if err := a.put(fact(messages.Pod("p"), 0)); !errors.Is(err, errClosed) {
+	if err := a.enqueue(fact(messages.Pod("p"), 0)); !errors.Is(err, errClosed) {
 		t.Fatalf("put after the end: %v", err)
 	}
 }

@@ -13,25 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blocks forces a stream's files to disk. JetStream writes every message to its block file before it
-// acknowledges it; its own "sync always" then forces each message by itself, one fsync after the
-// other, even where a hundred wait. We leave that off and force the file once for all that were
-// acknowledged meanwhile: on a disk of 10 ms a sync the difference is that of 100 records a second
-// to thousands.
+// blocks forces a stream's files to disk. JetStream writes every message to its block file before it acknowledges it.
+// Its own "sync always" then forces each message by itself, one fsync after the other, even where a hundred wait. We
+// leave that off and force the file once for all that were acknowledged meanwhile: on a disk of 10 ms a sync the
+// difference is that of 100 records a second to thousands.
 //
-// Blocks are numbered upwards and only the last one grows, so what has to be forced is the block
-// that was the last one at the time before, and those after it.
+// Blocks are numbered upwards and only the last one grows. So force syncs the block that was last at the call before,
+// and those after it.
 type blocks struct {
 	dir string
 
 	// sync forces one file; tests put faults into it.
 	sync func(path string) error
-	// healed tells that rewrite is called after an error, as it is for the journal's blocks.
-	healed bool
+	// rewritable: the owner calls rewrite after an error, as for the journal's blocks.
+	rewritable bool
 
 	mu   sync.Mutex
-	last uint64 // 0: not looked yet
-	// suspect is the lowest block of which a sync failed for good, 0 for none.
+	last uint64 // 0: not known yet
+	// suspect is the lowest block whose sync failed with an I/O error, 0 for none.
 	suspect uint64
 }
 
@@ -97,22 +96,22 @@ func (b *blocks) all() error {
 	return syncDir(b.dir)
 }
 
-// one forces one block. After an error of the disk the kernel counts what it could not write as
-// written, and the next sync says nothing of it: so such a block is suspect until it is written anew.
+// one forces one block. After an I/O error the kernel counts the pages that it could not write as clean, and the next
+// sync reports success. So such a block is suspect until it is rewritten.
 func (b *blocks) one(n uint64) error {
 	force := b.sync
 	if force == nil {
 		force = syncFile
 	}
 	err := force(b.path(n))
-	if errors.Is(err, unix.EIO) && b.healed && (b.suspect == 0 || n < b.suspect) {
+	if errors.Is(err, unix.EIO) && b.rewritable && (b.suspect == 0 || n < b.suspect) {
 		b.suspect = n
 	}
 	return err
 }
 
-// rewrite writes the blocks anew that a failed sync left in doubt, from what the kernel still holds of
-// them. Nobody may have them open. What it holds no longer shows when the stream is opened.
+// rewrite writes the blocks again whose sync failed, from what the kernel still holds of them. No process may have
+// them open. What the kernel has lost shows when the stream is opened.
 func (b *blocks) rewrite() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +131,7 @@ func (b *blocks) rewrite() error {
 			err = writeFileDurably(b.path(n), data)
 		}
 		if err != nil {
-			return fmt.Errorf("write block %d anew after a failed sync: %w", n, err)
+			return fmt.Errorf("rewrite block %d after a failed sync: %w", n, err)
 		}
 	}
 	b.suspect, b.last = 0, 0
@@ -154,14 +153,14 @@ func (b *blocks) numbers() ([]uint64, error) {
 	return out, nil
 }
 
-var errSuspect = errors.New("the disk failed to take records; they are written anew first")
+var errSuspect = errors.New("a sync of the disk failed; its blocks are rewritten first")
 
 func syncFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	// The size is forced with the data; times are not, and nobody misses them.
+	// fdatasync forces data and size; the file's times are not needed.
 	err = unix.Fdatasync(int(f.Fd()))
 	if err != nil {
 		err = &fs.PathError{Op: "fdatasync", Path: path, Err: err}

@@ -20,30 +20,30 @@ import (
 
 const lockFile = "LOCK"
 
-// Bus is one node's bus, open. Only one process at a time has a folder's bus open.
+// Bus is the open bus of one node. Only one process at a time has a directory's bus open.
 type Bus struct {
-	opts      Options
-	lock      *os.File
-	srv       *embedded
-	conns     []*nats.Conn
-	services  *nats.Conn
-	opening   Opening
-	journal   *Journal
-	blocks    *blocks // of the journal
-	manifests *Manifests
-	snapshots *Snapshots
-	observers *Observers
-	socket    *socket
-	outflow   *outflow
-	accounts  *accounts
-	lockedBy  []byte // what the lock said before, while the run has not begun
-	found     *finding
-	begun     bool
-	closed    bool
-	seen      bool // how the blocks look is noted when the server has stopped
+	opts        Options
+	lock        *os.File
+	srv         *embedded
+	conns       []*nats.Conn
+	services    *nats.Conn
+	opening     Opening
+	journal     *Journal
+	blocks      *blocks // of the journal
+	manifests   *Manifests
+	snapshots   *Snapshots
+	observers   *Observers
+	socket      *socket
+	slow        *slowConsumers
+	accounts    *accounts
+	previousPID []byte // content of the lock file before this process; nil if unknown
+	found       *finding
+	begun       bool
+	closed      bool
+	sound       bool // the blocks are recorded as sound (SEEN) when the server has stopped
 }
 
-// Open is Prepare and Begin, for those who have nothing to look at in between.
+// Open calls Prepare and Begin, for callers that need not inspect anything in between.
 func Open(ctx context.Context, o Options) (*Bus, error) {
 	b, err := Prepare(ctx, o)
 	if err != nil {
@@ -55,11 +55,11 @@ func Open(ctx context.Context, o Options) (*Bus, error) {
 	return b, nil
 }
 
-// Prepare opens the bus in o.Dir to be read, and makes it there if there is none. It recovers the streams and
-// compares the journal with its head; what it found stands in Opening. A damaged journal is no error. Errors
-// are: another agent has the folder open, the journal is another node's or of another format, or the folder
-// cannot be used. What is appended waits for Begin. A Close before that leaves no trace of a run: the head, the
-// epoch and what was told of damage stay as they were, so that the next start finds what this one found.
+// Prepare opens the bus in o.Dir for reading, and creates it if there is none. It recovers the streams and compares
+// the journal with its head; Opening returns the result. A damaged journal is no error. Errors are: another agent has
+// the directory open, the journal is another node's or of another format, or the directory cannot be used. Appended
+// records wait for Begin. A Close before Begin leaves no trace of a run: head, epoch and the count of missing records
+// stay as they were, so that the next start finds the same.
 func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 	if err := refuseForeign(o.Dir, o.Node); err != nil {
 		return nil, err
 	}
-	if err := makeFolder(o.Dir); err != nil {
+	if err := createDir(o.Dir); err != nil {
 		return nil, err
 	}
 	b = &Bus{opts: o}
@@ -77,7 +77,7 @@ func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 			b = nil
 		}
 	}()
-	if b.lock, err = takeLock(o.Dir); err != nil {
+	if b.lock, err = acquireLock(o.Dir); err != nil {
 		return b, err
 	}
 	h, err := readHead(o.Dir)
@@ -85,16 +85,16 @@ func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 	if err != nil && !headLost {
 		return b, err
 	}
-	if b.lockedBy, err = io.ReadAll(io.LimitReader(b.lock, 32)); err != nil {
+	if b.previousPID, err = io.ReadAll(io.LimitReader(b.lock, 32)); err != nil {
 		return b, fmt.Errorf("bus: read %s: %w", b.lock.Name(), err)
 	}
-	if err := signLock(b.lock, fmt.Appendln(nil, os.Getpid())); err != nil {
+	if err := writePID(b.lock, fmt.Appendln(nil, os.Getpid())); err != nil {
 		return b, err
 	}
 	if b.accounts, err = newAccounts(o.Dir); err != nil {
 		return b, err
 	}
-	kept, err := setAside(o.Dir, h.GetEpoch()+1)
+	kept, err := copyDamaged(o.Dir, h.GetEpoch()+1)
 	if err != nil {
 		return b, err
 	}
@@ -109,42 +109,43 @@ func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 	if err != nil {
 		return b, err
 	}
-	if err := found.settleCut(ctx, r, readCut(o.Dir, o.Log), o.Log); err != nil {
+	if err := found.finishCut(ctx, r, readCut(o.Dir, o.Log), o.Log); err != nil {
 		return b, err
 	}
 	if found.Damage == nil {
 		kept.drop()
 	} else {
-		found.Damage.Message += kept.where()
+		found.Damage.Message += kept.location()
 	}
 	b.opening, b.found = found.Opening, found
-	if err := b.lay(writer, r, found); err != nil {
+	if err := b.openJournal(writer, r, found); err != nil {
 		return b, err
 	}
-	return b, b.stores(ctx, r)
+	return b, b.openStores(ctx, r)
 }
 
-// Begin begins the run: its epoch is on disk before Begin returns, and from then on records are stored. Call it once,
-// before anything that must not happen twice. After an error, which leaves no trace either, the bus can only be closed.
+// Begin begins the run. Its epoch is on disk before Begin returns; from then on records are stored. Call it once,
+// before anything that must not happen twice. After an error, which leaves no trace either, the bus can only be
+// closed.
 func (b *Bus) Begin() (err error) {
-	if b.outflow, err = watchOutflow(b.srv.srv, b.conns, b.opts.Listen != ""); err != nil {
+	if b.slow, err = watchSlowConsumers(b.srv.srv, b.conns, b.opts.Listen != ""); err != nil {
 		return fmt.Errorf("bus: connect inside the process: %w", err)
 	}
-	if b.socket, err = listenSocket(b.opts.Dir, b.srv.srv, b.outflow.arrived, b.opts.Log); err != nil {
+	if b.socket, err = listenSocket(b.opts.Dir, b.srv.srv, b.slow.connected, b.opts.Log); err != nil {
 		return err
 	}
-	cut := b.socket.cut
-	b.outflow.cut.Store(&cut)
+	cut := b.socket.disconnect
+	b.slow.disconnect.Store(&cut)
 	// What an earlier run left in the page cache counts as stored from now on.
 	if err := b.blocks.force(); err != nil {
-		return fmt.Errorf("bus: the journal's files are not where they should be: %w", err)
+		return fmt.Errorf("bus: force the journal to disk: %w", err)
 	}
 	h, err := newHead(b.opts.Dir, b.found.head())
 	if err != nil {
 		return err
 	}
 	if err := b.found.keepHoles(b.opts.Dir); err != nil {
-		b.opts.Log.Warn("what the journal misses could not be noted: it is told once more at the next start", "err", err)
+		b.opts.Log.Warn("cannot store the count of missing records: the next start reports them again", "err", err)
 	}
 	writeSeen(b.opts.Dir)
 	b.journal.a.head, b.journal.a.reserve = h, newReserve(b.opts.Dir, b.opts.Log)
@@ -153,22 +154,22 @@ func (b *Bus) Begin() (err error) {
 	return nil
 }
 
-func makeFolder(dir string) error {
+func createDir(dir string) error {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = os.Chmod(dir, 0o700) //nolint:gosec // a folder: 0700 is the owner's alone
+		err = os.Chmod(dir, 0o700) //nolint:gosec // a directory: 0700 is the owner's alone
 	}
 	if errors.Is(err, unix.EROFS) {
-		return fmt.Errorf("bus: the disk that holds %s is mounted read-only, by its mount options or because it failed: look at the kernel's log, mount it writable, or choose another --root-dir: %w", dir, err)
+		return fmt.Errorf("bus: the disk that holds %s is mounted read-only, by its mount options or because it failed: "+
+			"check the kernel's log, mount it writable, or choose another --root-dir: %w", dir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("bus: make its folder and close it to others: %w", err)
+		return fmt.Errorf("bus: create its directory with mode 0700: %w", err)
 	}
 	return nil
 }
 
-// connect opens three connections, so that a long read or a burst of events for observers does not
-// stand before an append.
+// connect opens three connections, so that a long read or a burst of events for observers does not delay an append.
 func (b *Bus) connect() (writer *nats.Conn, r *reader, err error) {
 	for _, name := range []string{"writer", "reader", "services"} {
 		nc, err := b.srv.connect(name)
@@ -185,8 +186,8 @@ func (b *Bus) connect() (writer *nats.Conn, r *reader, err error) {
 	return b.conns[0], &reader{nc: b.conns[1], js: js, blocksDir: streamDir(b.opts.Dir, journalStream)}, nil
 }
 
-// lay lays out the journal; nothing is stored in it before Begin.
-func (b *Bus) lay(writer *nats.Conn, r *reader, found *finding) error {
+// openJournal sets up the journal; nothing is stored in it before Begin.
+func (b *Bus) openJournal(writer *nats.Conn, r *reader, found *finding) error {
 	l, err := newNATSLink(b.srv, writer, r, b.opts.Sync.Always)
 	if err != nil {
 		return err
@@ -200,47 +201,47 @@ func (b *Bus) lay(writer *nats.Conn, r *reader, found *finding) error {
 	return nil
 }
 
-// reopen opens the streams again for one beside the journal that met a write error and refuses everything since. While the
-// journal cannot be written to either, its appender sees to that for all of them.
+// reopen opens the streams again for a stream other than the journal's that met a write error and refuses every write
+// since. While the journal cannot store either, its appender does that for all of them.
 func (b *Bus) reopen(since time.Time) error {
 	if _, err := b.journal.Stalled(); err != nil {
 		return nil
 	}
-	return b.srv.healOnce(since)
+	return b.srv.reopenStreamsOnce(since)
 }
 
-// stores opens what stands beside the journal.
-func (b *Bus) stores(ctx context.Context, r *reader) (err error) {
+// openStores opens manifests and snapshots.
+func (b *Bus) openStores(ctx context.Context, r *reader) (err error) {
 	if b.manifests, err = openManifests(ctx, r, b.srv, b.opts.Node); err != nil {
 		return err
 	}
 	if b.snapshots, err = openSnapshots(ctx, r, b.srv, b.opts.Node); err != nil {
 		return err
 	}
-	b.manifests.mender.reopen, b.snapshots.mender.reopen = b.reopen, b.reopen
+	b.manifests.reopener.reopen, b.snapshots.reopener.reopen = b.reopen, b.reopen
 	return nil
 }
 
-// Opening is what Open found.
+// Opening returns what Prepare found.
 func (b *Bus) Opening() Opening { return b.opening }
 
-// Journal is the node's journal.
+// Journal returns the node's journal.
 func (b *Bus) Journal() *Journal { return b.journal }
 
-// Manifests are the pod manifests that events name by digest.
+// Manifests returns the pod manifests that events name by digest.
 func (b *Bus) Manifests() *Manifests { return b.manifests }
 
-// Snapshots are the actors' folded states.
+// Snapshots returns the actors' folded states.
 func (b *Bus) Snapshots() *Snapshots { return b.snapshots }
 
-// Observers is the way out for events.
+// Observers returns the publisher of events.
 func (b *Bus) Observers() *Observers { return b.observers }
 
-// Services is a connection in the agent's account for the services that answer observers' queries on
-// journalet.>. It closes with the bus.
+// Services returns a connection in the agent's account for the services that answer queries on journalet.>. It closes
+// with the bus.
 func (b *Bus) Services() *nats.Conn { return b.services }
 
-// Addr is where NATS clients connect, "" if no port is open.
+// Addr returns the URL where NATS clients connect, "" if no port is open.
 func (b *Bus) Addr() string {
 	if b.opts.Listen == "" {
 		return ""
@@ -248,9 +249,9 @@ func (b *Bus) Addr() string {
 	return b.srv.srv.ClientURL()
 }
 
-// Close stores what is queued, until ctx ends, marks the journal's end as clean and stops the server.
-// If something could not be stored the end is not clean, and Close says so. A second Close does nothing, and
-// one before Begin ends what Prepare opened.
+// Close stores what is queued, until ctx ends, marks the journal's end as clean and stops the server. If something
+// could not be stored, the end is not clean and Close returns an error. A second Close does nothing. A Close before
+// Begin ends what Prepare opened.
 func (b *Bus) Close(ctx context.Context) error {
 	if b.closed {
 		return nil
@@ -277,14 +278,14 @@ func (b *Bus) Close(ctx context.Context) error {
 	if herr := a.head.close(err == nil); herr != nil {
 		err = errors.Join(err, fmt.Errorf("bus: write the journal's head: %w", herr))
 	}
-	b.seen = true
+	b.sound = true
 	b.release()
 	return err
 }
 
 func (b *Bus) release() {
-	if b.outflow != nil {
-		b.outflow.close()
+	if b.slow != nil {
+		b.slow.close()
 	}
 	for _, nc := range b.conns {
 		nc.Close()
@@ -292,19 +293,19 @@ func (b *Bus) release() {
 	if b.srv != nil {
 		b.srv.stop()
 	}
-	if b.seen {
+	if b.sound {
 		writeSeen(b.opts.Dir)
 	}
 	if b.lock != nil {
-		if b.lockedBy != nil && !b.begun {
-			_ = signLock(b.lock, b.lockedBy) // it names nobody who could be asked, before or after
+		if b.previousPID != nil && !b.begun {
+			_ = writePID(b.lock, b.previousPID) // only a text for people: an error does no harm
 		}
 		b.lock.Close()
 	}
 }
 
 // refuseForeign refuses a journal of another format or of another node before any of its files is touched. Where the
-// description of its stream cannot be read, the node is compared when the streams are open.
+// description of its stream cannot be read, the node is compared once the streams are open.
 func refuseForeign(dir, node string) error {
 	if _, err := readHead(dir); err != nil && !errors.Is(err, errHeadDamaged) {
 		return err
@@ -314,31 +315,34 @@ func refuseForeign(dir, node string) error {
 	case err != nil:
 		return nil
 	case of.node != messages.Token(node):
-		return fmt.Errorf("bus: the journal is another node's (%q, and this one is %q): give this node its own --root-dir, or its former name", of.node, node)
+		return fmt.Errorf("bus: the journal is another node's (%q, and this one is %q): "+
+			"give this node its own --root-dir, or its former name", of.node, node)
 	}
 	return checkFormat(dir, of.format)
 }
 
-// takeLock makes this process the folder's only agent. The lock ends with the process.
-func takeLock(dir string) (*os.File, error) {
+// acquireLock makes this process the directory's only agent. The lock ends with the process.
+func acquireLock(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("bus: lock its folder: %w", err)
+		return nil, fmt.Errorf("bus: lock its directory: %w", err)
 	}
-	if err := flockSoon(f); err != nil {
+	if err := flockWithin(f); err != nil {
 		b, _ := io.ReadAll(io.LimitReader(f, 32))
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("bus: the agent with pid %s runs with %s already: stop it first, or choose another --root-dir", strings.TrimSpace(string(b)), filepath.Dir(dir))
+			return nil, fmt.Errorf(
+				"bus: the agent with pid %s runs with %s already: stop it first, or choose another --root-dir",
+				strings.TrimSpace(string(b)), filepath.Dir(dir))
 		}
 		return nil, fmt.Errorf("bus: lock %s: %w", path, err)
 	}
 	return f, nil
 }
 
-// signLock writes who holds the lock, for people.
-func signLock(f *os.File, pid []byte) error {
+// writePID writes the lock's holder into it, for error messages.
+func writePID(f *os.File, pid []byte) error {
 	err := f.Truncate(0)
 	if err == nil {
 		_, err = f.WriteAt(pid, 0)
@@ -350,15 +354,14 @@ func signLock(f *os.File, pid []byte) error {
 }
 
 const (
-	// lockPatience is how long an agent waits for the lock: a command that looks whether one runs holds it
-	// for a moment, see Served.
-	lockPatience = time.Second
-	lockPause    = 20 * time.Millisecond
+	// lockTimeout is how long an agent waits for the lock: Served holds it for a moment.
+	lockTimeout = time.Second
+	lockPoll    = 20 * time.Millisecond
 )
 
-// flockSoon locks f, or fails with EWOULDBLOCK after lockPatience.
-func flockSoon(f *os.File) error {
-	for end := time.Now().Add(lockPatience); ; time.Sleep(lockPause) {
+// flockWithin locks f, or fails with EWOULDBLOCK after lockTimeout.
+func flockWithin(f *os.File) error {
+	for end := time.Now().Add(lockTimeout); ; time.Sleep(lockPoll) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
 			return err
@@ -366,22 +369,22 @@ func flockSoon(f *os.File) error {
 	}
 }
 
-// Served tells whether an agent has the bus in dir open. It writes nothing.
+// Served reports whether an agent has the bus in dir open. It writes nothing.
 func Served(dir string) (bool, error) {
 	f, err := os.Open(filepath.Join(dir, lockFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look whether an agent runs: %w", err)
+		return false, fmt.Errorf("check whether an agent runs: %w", err)
 	}
-	defer f.Close() // and with it the lock goes
+	defer f.Close() // releases the lock
 	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look whether an agent runs: lock %s: %w", f.Name(), err)
+		return false, fmt.Errorf("check whether an agent runs: lock %s: %w", f.Name(), err)
 	}
 	return false, nil
 }

@@ -19,13 +19,13 @@ import (
 // dialTimeout bounds one attempt to connect when the context sets no earlier end.
 const dialTimeout = 5 * time.Second
 
-// Dial connects a command on this machine to the agent whose bus is in dir, to ask it. Its errors say
-// what to do: no agent runs there, or the caller may not see it.
+// Dial connects a command on this machine to the agent whose bus is in dir, to send queries. Its errors name the
+// remedy: no agent runs there, or the caller has no permission.
 func Dial(ctx context.Context, dir string, opts ...nats.Option) (*nats.Conn, error) {
 	return dial(ctx, dir, QueryKeyFile, opts)
 }
 
-// Listen is Dial for one who hears events, and may do nothing else.
+// Listen connects like Dial, as an observer: it can receive events and do nothing else.
 func Listen(ctx context.Context, dir string, opts ...nats.Option) (*nats.Conn, error) {
 	return dial(ctx, dir, ObserverKeyFile, opts)
 }
@@ -53,8 +53,8 @@ func dial(ctx context.Context, dir, file string, opts []nats.Option) (*nats.Conn
 	return nil, fmt.Errorf("connect to the agent with root directory %s: %w", filepath.Dir(dir), err)
 }
 
-// DialURL connects to an agent's port with a copy of a key that the agent keeps in bus/credentials:
-// QueryKeyFile to ask, ObserverKeyFile to hear events.
+// DialURL connects to an agent's port with a copy of a key from the agent's bus/credentials: QueryKeyFile for
+// queries, ObserverKeyFile for events.
 func DialURL(ctx context.Context, url, nkeyFile string, opts ...nats.Option) (*nats.Conn, error) {
 	key, err := readKey(nkeyFile)
 	if err != nil {
@@ -68,8 +68,8 @@ func DialURL(ctx context.Context, url, nkeyFile string, opts ...nats.Option) (*n
 	return nc, nil
 }
 
-// connect signs in with key. The key is wiped when the caller returns, so the connection keeps its own
-// copy of the seed for the day it has to sign in again.
+// connect signs in with key. The caller wipes the key when it returns, so the connection keeps its own copy of the
+// seed for reconnects.
 func connect(ctx context.Context, url string, key nkeys.KeyPair, opts []nats.Option) (*nats.Conn, error) {
 	seed, err := key.Seed()
 	if err != nil {
@@ -105,11 +105,10 @@ func readKey(path string) (nkeys.KeyPair, error) {
 	return key, nil
 }
 
-// socketDialer finds the agent's socket anew for each connection: an agent that was restarted may
-// have it elsewhere.
+// socketDialer finds the agent's socket again for each connection: a restarted agent may have it elsewhere.
 type socketDialer string
 
-// InProcessConn is what nats.go calls for a connection.
+// InProcessConn connects to the socket; nats.go calls it for each connection.
 func (d socketDialer) InProcessConn() (net.Conn, error) {
 	path := filepath.Join(string(d), socketFile)
 	if b, err := os.ReadFile(filepath.Join(string(d), socketPathFile)); err == nil {
@@ -122,14 +121,15 @@ func (d socketDialer) InProcessConn() (net.Conn, error) {
 
 func noAgent(dir string) error {
 	root := filepath.Dir(dir)
-	return fmt.Errorf("no agent is running with root directory %s: start one with `journalet run --root-dir %s`, or name the right one with --root-dir", root, root)
+	return fmt.Errorf("no agent is running with root directory %s: "+
+		"start one with `journalet run --root-dir %s`, or name the right one with --root-dir", root, root)
 }
 
 func notAllowed(dir string) error {
-	return fmt.Errorf("permission denied on %s: run the command as the user that the agent runs as (root, mostly)", dir)
+	return fmt.Errorf("permission denied on %s: run the command as the agent's user (usually root)", dir)
 }
 
-// hideUser drops what stands before an @ in a URL: it may be a password.
+// hideUser removes the user part before an @ in a URL: it may be a password.
 func hideUser(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {

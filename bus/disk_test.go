@@ -95,7 +95,7 @@ func TestOnAFullDiskTheLastWordsGoIntoTheReserve(t *testing.T) {
 		mountDisk(t, dir, 64<<20)
 		b := openBus(t, filepath.Join(dir, "bus"))
 		r := b.journal.a.reserve
-		if !r.held || !allocated(r.path) {
+		if !r.held || !isAllocated(r.path) {
 			t.Fatal("nothing is kept back")
 		}
 		appendFacts(t, b, 10)
@@ -118,7 +118,7 @@ func TestOnAFullDiskTheLastWordsGoIntoTheReserve(t *testing.T) {
 		}
 		r.tried = time.Time{} // as if it had not just been tried
 		appendFacts(t, b, 1)
-		if !r.held || !allocated(r.path) {
+		if !r.held || !isAllocated(r.path) {
 			t.Fatal("the reserve was not made again")
 		}
 		wantWhole(t, b, 1, 1012, false)
@@ -162,7 +162,7 @@ func TestWhatTheDiskFailsToTakeIsNotHandedOn(t *testing.T) {
 	var h heard
 	a := startAppender(t, l, h.take)
 	for i := range 20 {
-		if err := a.put(fact(messages.Pod("p"), int64(i))); err != nil {
+		if err := a.enqueue(fact(messages.Pod("p"), int64(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

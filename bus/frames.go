@@ -12,42 +12,42 @@ import (
 	"github.com/minio/highwayhash"
 )
 
-// The form of a block as the pinned server writes it: records one after the other, each with its length,
-// number, time, subject, an optional header and a checksum over all but the lengths. A test compares what is read here
-// with what the server gives.
+// The format of a block as the pinned server writes it: records one after the other, each with its length, number,
+// time, subject, an optional header and a checksum over all but the lengths. A test compares what is read here with
+// what the server returns.
 const (
 	frameHead = 4 + 8 + 8 + 2
 	frameSum  = highwayhash.Size64
-	// maxFrame is the server's own bound of one record; longer is damage.
+	// maxFrame is the server's own bound of one record; a longer one is damaged.
 	maxFrame = 32 << 20
 	// maxBlock bounds what is read of a block: it holds 8 MiB, or one message that is longer.
 	maxBlock = maxFrame
 
-	// journalSubjects is what the subjects of all journals' records begin with.
+	// journalSubjects is the prefix of the subjects of all journals' records.
 	journalSubjects = "node."
 
 	withHeader = 1 << 31 // of the length
-	erased     = 1 << 63 // of the number: the record was overwritten
+	erased     = 1 << 63 // of the number: the record was erased in place
 	tombstone  = 1 << 62 // of the number: the record of that number was removed
 )
 
 // frame is one record of a block. It shares the block's memory.
 type frame struct {
 	seq     uint64
-	removes bool // the record says only that seq was removed
-	gone    bool // what stood here was erased
+	removes bool // a tombstone: seq was removed
+	gone    bool // the record was erased
 	subject []byte
 	data    []byte
-	size    int // with all that the store adds
+	size    int // with all bytes that the store adds
 }
 
 var (
 	errTorn     = errors.New("the block ends within a record")
 	errNoFrame  = errors.New("no record begins here")
-	errChecksum = errors.New("the store's checksum does not fit")
+	errChecksum = errors.New("the store's checksum does not match")
 )
 
-// blockHash is the checksum of one block's records.
+// blockHash returns the checksum of one block's records.
 func blockHash(stream string, block uint64) (*highwayhash.Digest64, error) {
 	return newStoreHash(stream + "-" + strconv.FormatUint(block, 10))
 }
@@ -57,7 +57,7 @@ func newStoreHash(name string) (*highwayhash.Digest64, error) {
 	return highwayhash.NewDigest64(key[:])
 }
 
-// parseFrame reads the record that b begins with.
+// parseFrame reads the record at the beginning of b.
 func parseFrame(b []byte, hash *highwayhash.Digest64) (frame, error) {
 	if len(b) < frameHead {
 		return frame{}, errTorn
@@ -98,8 +98,8 @@ func parseFrame(b []byte, hash *highwayhash.Digest64) (frame, error) {
 	}, nil
 }
 
-// scan reads a block's records in order. What is none it hands to bad, with the place of its first byte and why,
-// and goes on at the next record that is whole and whose subject begins with prefix.
+// scan passes a block's records to f in order. It passes the offset of bytes that belong to no record to bad, with
+// the reason, and continues at the next whole record whose subject begins with prefix.
 func scan(b []byte, hash *highwayhash.Digest64, prefix string, f func(frame) error, bad func(at int, why error)) error {
 	for at := 0; at < len(b); {
 		fr, err := parseFrame(b[at:], hash)
@@ -120,7 +120,7 @@ func scan(b []byte, hash *highwayhash.Digest64, prefix string, f func(frame) err
 // resume finds the next whole record at or after from; len(b) if there is none.
 func resume(b []byte, from int, hash *highwayhash.Digest64, prefix string) (int, frame) {
 	for at := from; ; at++ {
-		// The subject is looked for first: a checksum at each byte would take minutes.
+		// Search for the subject first: a checksum at each byte would take minutes.
 		i := bytes.Index(b[min(at+frameHead, len(b)):], []byte(prefix))
 		if i < 0 {
 			return len(b), frame{}
@@ -132,8 +132,9 @@ func resume(b []byte, from int, hash *highwayhash.Digest64, prefix string) (int,
 	}
 }
 
-// scanBlock is scan of one block of a stream.
-func (b *blocks) scanBlock(stream string, n uint64, prefix string, f func(frame) error, bad func(at int, why error)) error {
+// scanBlock calls scan on one block of a stream.
+func (b *blocks) scanBlock(stream string, n uint64, prefix string, f func(frame) error,
+	bad func(at int, why error)) error {
 	hash, err := blockHash(stream, n)
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func (b *blocks) scanBlock(stream string, n uint64, prefix string, f func(frame)
 	return scan(data, hash, prefix, f, bad)
 }
 
-// readBlock gives the bytes of one block, at most maxBlock.
+// readBlock returns the bytes of one block, at most maxBlock.
 func (b *blocks) readBlock(n uint64) ([]byte, error) {
 	f, err := os.Open(b.path(n))
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 
 const (
 	headFile = "HEAD"
-	// headSlot is the room for one head; the file holds two, written in turn, so that a torn write
+	// headSlot is the size of the slot of one head. The file has two slots, written alternately, so that a torn write
 	// costs the newer of them only. A sector is 512 bytes or more.
 	headSlot = 512
-	// headFrame is what stands before the encoded head: its length and its CRC-32C.
+	// headFrame precedes the encoded head: its length and its CRC-32C.
 	headFrame = 8
-	// headSyncEvery bounds how far the head on disk may lag behind: it exists to notice a lost tail,
-	// and what lies above it is checked by the hash chain alone.
+	// headSyncEvery bounds how far the head on disk may lag behind. The head exists to notice a lost tail; records
+	// above it are checked by the hash chain alone.
 	headSyncEvery = time.Second
 )
 
@@ -34,12 +34,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errHeadDamaged: the file is there and no slot of it can be read.
 var errHeadDamaged = errors.New("the head file is damaged")
 
-// head keeps the journal's last number and hash beside the stream, because the store under it cuts a
-// damaged tail without a word. One goroutine writes it, besides the fsync in the background.
+// head keeps the journal's last number and hash beside the stream, because JetStream cuts a damaged tail silently.
+// One goroutine writes it; fsync runs in the background.
 type head struct {
 	f        *os.File
 	now      *journaletv1.Head
-	turn     int64
+	nextSlot int64
 	synced   time.Time
 	syncing  atomic.Bool
 	syncFail atomic.Pointer[error]
@@ -77,7 +77,7 @@ func checkFormat(dir string, format int) error {
 		"running pods are adopted as they are", dir, format, messages.JournalFormat, format, dir)
 }
 
-// newerHead orders two valid slots; of two that stand at the same record the clean one was written last.
+// newerHead orders two valid slots. Of two with the same record the clean one was written last.
 func newerHead(a, b *journaletv1.Head) bool {
 	if a.GetEpoch() != b.GetEpoch() {
 		return a.GetEpoch() > b.GetEpoch()
@@ -122,7 +122,7 @@ func encodeHead(h *journaletv1.Head) ([]byte, error) {
 	return slot[:headSlot], nil
 }
 
-// newHead begins a run: h is on disk, under its own name, before newHead returns.
+// newHead begins a run: h is on disk before newHead returns.
 func newHead(dir string, h *journaletv1.Head) (*head, error) {
 	slot, err := encodeHead(h)
 	if err != nil {
@@ -136,11 +136,11 @@ func newHead(dir string, h *journaletv1.Head) (*head, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bus: write the journal's head: %w", err)
 	}
-	return &head{f: f, now: h, turn: 1, synced: time.Now()}, nil
+	return &head{f: f, now: h, nextSlot: 1, synced: time.Now()}, nil
 }
 
-// advance notes that the journal is stored up to seq. It costs one small write; the fsync follows in
-// the background, at most one each headSyncEvery, so that no append waits for it.
+// advance records that the journal is stored up to seq. It costs one small write; the fsync follows in the
+// background, at most one each headSyncEvery, so that no append waits for it.
 func (h *head) advance(seq uint64, hash []byte) error {
 	h.now.Seq, h.now.Hash = seq, hash
 	if err := h.write(); err != nil {
@@ -166,21 +166,21 @@ func (h *head) write() error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.f.WriteAt(slot, h.turn*headSlot); err != nil {
+	if _, err := h.f.WriteAt(slot, h.nextSlot*headSlot); err != nil {
 		return err
 	}
-	h.turn = 1 - h.turn
+	h.nextSlot = 1 - h.nextSlot
 	return nil
 }
 
-// close ends the file, durably; clean says that the journal ends exactly at the head.
+// close writes the head durably and closes its file; clean: the journal ends exactly at the head.
 func (h *head) close(clean bool) error {
 	h.now.Clean = clean
 	err := errors.Join(h.write(), h.f.Sync())
 	return errors.Join(err, h.f.Close())
 }
 
-// writeFileDurably replaces a file of mode 0600 such that after any crash the old or the new one stands there whole.
+// writeFileDurably replaces a file of mode 0600. After any crash either the old or the new one is there, whole.
 func writeFileDurably(path string, b []byte) error {
 	tmp := path + ".new"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

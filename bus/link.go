@@ -16,23 +16,23 @@ import (
 	"github.com/journalet/journalet/messages"
 )
 
-// link is what the appender needs of a stream; tests put faults into it.
+// link is the appender's access to its stream; tests inject faults into it.
 type link interface {
-	// publish sends one record on its way; the stream takes it only as number seq.
+	// publish sends one record; the stream stores it only as number seq.
 	publish(attempt uint32, seq uint64, subject string, data []byte) error
-	// answers carry one ack for each publish, in order, except for those that got lost.
-	answers() <-chan *nats.Msg
-	// last is the number of the newest record in the stream and the hash of its bytes.
+	// acks delivers one acknowledgement for each publish, in order, except for lost ones.
+	acks() <-chan *nats.Msg
+	// last returns the number of the newest record in the stream and the hash of its bytes.
 	last(ctx context.Context) (seq uint64, hash []byte, err error)
-	// force returns once what was acknowledged is as durable as the policy asks.
+	// force returns once what was acknowledged is as durable as the sync policy requires.
 	force() error
-	// heal tries to bring a stream back that refuses everything.
-	heal() error
-	// complaint is the last thing the store itself complained of since it was asked; "" for nothing.
-	complaint() string
+	// reopen opens the streams again, after a failure that makes them refuse everything.
+	reopen() error
+	// takeStoreError returns the store's last error since the call before; "" for none.
+	takeStoreError() string
 }
 
-// ack is one answer of the stream.
+// ack is the stream's reply to one publish.
 type ack struct {
 	attempt uint32
 	seq     uint64
@@ -40,8 +40,8 @@ type ack struct {
 }
 
 const (
-	expectHeader = "Nats-Expected-Last-Sequence"
-	askTimeout   = 5 * time.Second
+	expectHeader   = "Nats-Expected-Last-Sequence"
+	requestTimeout = 5 * time.Second
 )
 
 // natsLink is the link to the real stream.
@@ -60,7 +60,7 @@ func newNATSLink(e *embedded, nc *nats.Conn, r *reader, always bool) (*natsLink,
 		srv: e, nc: nc, reader: r, always: always,
 		inbox:  nats.NewInbox() + ".",
 		in:     make(chan *nats.Msg, 2*maxInFlight),
-		blocks: &blocks{dir: streamDir(e.dir, journalStream), healed: true},
+		blocks: &blocks{dir: streamDir(e.dir, journalStream), rewritable: true},
 	}
 	if _, err := nc.ChanSubscribe(l.inbox+"*.*", l.in); err != nil {
 		return nil, fmt.Errorf("bus: subscribe to acknowledgements: %w", err)
@@ -82,7 +82,7 @@ func (l *natsLink) publish(attempt uint32, seq uint64, subject string, data []by
 	})
 }
 
-func (l *natsLink) answers() <-chan *nats.Msg { return l.in }
+func (l *natsLink) acks() <-chan *nats.Msg { return l.in }
 
 func (l *natsLink) force() error {
 	if !l.always {
@@ -91,17 +91,17 @@ func (l *natsLink) force() error {
 	return l.blocks.force()
 }
 
-func (l *natsLink) heal() error { return l.srv.heal(l.blocks.rewrite) }
+func (l *natsLink) reopen() error { return l.srv.reopenStreams(l.blocks.rewrite) }
 
-func (l *natsLink) complaint() string {
-	if s := l.srv.log.complaint.Swap(nil); s != nil {
+func (l *natsLink) takeStoreError() string {
+	if s := l.srv.log.lastError.Swap(nil); s != nil {
 		return *s
 	}
 	return ""
 }
 
 func (l *natsLink) last(ctx context.Context) (uint64, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	info, err := l.reader.state(ctx, journalStream)
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *natsLink) last(ctx context.Context) (uint64, []byte, error) {
 	if info.Msgs == 0 {
 		return info.LastSeq, nil, nil
 	}
-	b, err := l.reader.one(ctx, info.LastSeq)
+	b, err := l.reader.record(ctx, info.LastSeq)
 	if errors.Is(err, errNotStored) {
 		return info.LastSeq, nil, nil // there, and unreadable
 	}
@@ -120,12 +120,12 @@ func (l *natsLink) last(ctx context.Context) (uint64, []byte, error) {
 	return info.LastSeq, messages.Hash(b), nil
 }
 
-// parseAck reads the answer to one publish. Whose answer it is stands in its subject.
+// parseAck reads the reply to one publish. The reply's subject names attempt and record.
 func parseAck(m *nats.Msg) (ack, error) {
 	rest, seq, ok := cutLast(m.Subject)
 	_, attempt, ok2 := cutLast(rest)
 	if !ok || !ok2 {
-		return ack{}, fmt.Errorf("an answer on %q names no record", m.Subject)
+		return ack{}, fmt.Errorf("an acknowledgement on %q names no record", m.Subject)
 	}
 	n, err1 := strconv.ParseUint(seq, 10, 64)
 	g, err2 := strconv.ParseUint(attempt, 10, 32)
@@ -148,7 +148,7 @@ func cutLast(subject string) (before, last string, ok bool) {
 	return subject[:i], subject[i+1:], true
 }
 
-// storedAs reads the number from the answer that nearly every publish gets, without unpacking it.
+// storedAs reads the number from the reply that nearly every publish gets, without decoding it.
 func storedAs(b []byte) (uint64, bool) {
 	if bytes.Contains(b, []byte(`"error"`)) {
 		return 0, false
@@ -166,17 +166,17 @@ func storedAs(b []byte) (uint64, bool) {
 
 func refusal(m *nats.Msg, seq uint64) error {
 	if m.Header.Get("Status") == "503" {
-		return errors.New("the journal's stream does not answer")
+		return errors.New("the journal's stream has no responder")
 	}
-	var answer struct {
+	var reply struct {
 		Seq   uint64              `json:"seq"`
 		Error *jetstream.APIError `json:"error"`
 	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return fmt.Errorf("the journal's stream gave an answer that cannot be read: %w", err)
+	if err := json.Unmarshal(m.Data, &reply); err != nil {
+		return fmt.Errorf("decode the acknowledgement of the journal's stream: %w", err)
 	}
-	if answer.Error != nil {
-		return answer.Error
+	if reply.Error != nil {
+		return reply.Error
 	}
-	return fmt.Errorf("the journal's stream stored record %d as %d", seq, answer.Seq)
+	return fmt.Errorf("the journal's stream stored record %d as %d", seq, reply.Seq)
 }

@@ -19,18 +19,18 @@ import (
 const (
 	manifestStream = "MANIFESTS"
 	digestPrefix   = "sha256:"
-	// ManifestGrace is how long a manifest that was put stays whether an event names it or not: it is
-	// put before the fact that names it, and a full disk may hold that up.
+	// ManifestGrace is how long a manifest stays after Put even if no event names it: it is stored before the fact
+	// that names it, and a full disk may delay that fact.
 	ManifestGrace = time.Hour
-	// maxPutNoted is how many puts are remembered before those past their grace are forgotten.
+	// maxPutNoted is how many puts are kept in memory before those past their grace are dropped.
 	maxPutNoted = 1024
 )
 
 // ErrNoManifest means that no manifest with that digest is kept.
 var ErrNoManifest = errors.New("no such manifest is kept")
 
-// Manifests keeps pod manifests once each, by what they hold. Events name them by digest, so a
-// manifest is stored before the first event that names it.
+// Manifests stores each pod manifest once, by its digest. Events name manifests by digest, so a manifest is stored
+// before the first event that names it.
 type Manifests struct {
 	reader *reader
 	node   string
@@ -38,11 +38,11 @@ type Manifests struct {
 	always bool
 	stream jetstream.Stream
 
-	// mu is held while a manifest is stored or removed, so that none goes that was just asked for.
+	// mu is held while a manifest is stored or removed, so that none is removed that was just put.
 	mu sync.Mutex
-	// put is when each was last put, as far as that is less than ManifestGrace ago.
-	put    map[string]time.Time
-	mender mender
+	// put holds when each was last put, at least for the last ManifestGrace.
+	put      map[string]time.Time
+	reopener reopener
 }
 
 func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*Manifests, error) {
@@ -57,28 +57,32 @@ func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*M
 	if err != nil {
 		return nil, fmt.Errorf("bus: open the manifests: %w", err)
 	}
-	return &Manifests{reader: r, node: node, stream: s, put: map[string]time.Time{}, always: e.sync.Always, blocks: &blocks{dir: streamDir(e.dir, manifestStream)}}, nil
+	return &Manifests{
+		reader: r, node: node, stream: s, put: map[string]time.Time{}, always: e.sync.Always,
+		blocks: &blocks{dir: streamDir(e.dir, manifestStream)},
+	}, nil
 }
 
-// Put keeps a manifest of at most MaxManifestBytes under its digest, "sha256:<hex>", and returns once
-// it is stored as durably as the sync policy asks. One that is there already is left as it is.
+// Put stores a manifest of at most MaxManifestBytes under its digest, "sha256:<hex>". It returns once the manifest is
+// as durable as the sync policy requires. One that is already there stays as it is.
 func (m *Manifests) Put(ctx context.Context, digest string, data []byte) error {
 	if len(data) > MaxManifestBytes {
-		return fmt.Errorf("keep manifest %s: %d bytes, more than the %d that a manifest may have", digest, len(data), MaxManifestBytes)
+		return fmt.Errorf("store manifest %s: %d bytes, more than the limit of %d", digest, len(data), MaxManifestBytes)
 	}
 	if err := checkDigest(digest, data); err != nil {
-		return fmt.Errorf("keep manifest %s: %w", digest, err)
+		return fmt.Errorf("store manifest %s: %w", digest, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.note(digest)
+	m.notePut(digest)
 	if _, err := m.Get(ctx, digest); err == nil {
 		return nil
 	}
 	begun := time.Now()
-	_, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data, jetstream.WithExpectStream(manifestStream))
-	if err := m.mender.note(ctx, begun, err); err != nil {
-		return fmt.Errorf("keep manifest %s: %w", digest, err)
+	_, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data,
+		jetstream.WithExpectStream(manifestStream))
+	if err := m.reopener.note(ctx, begun, err); err != nil {
+		return fmt.Errorf("store manifest %s: %w", digest, err)
 	}
 	if !m.always {
 		return nil
@@ -86,15 +90,15 @@ func (m *Manifests) Put(ctx context.Context, digest string, data []byte) error {
 	return m.blocks.force()
 }
 
-// note remembers that a manifest was just put; mu is held.
-func (m *Manifests) note(digest string) {
+// notePut remembers that a manifest was just put; mu is held.
+func (m *Manifests) notePut(digest string) {
 	if len(m.put) >= maxPutNoted {
 		maps.DeleteFunc(m.put, func(_ string, at time.Time) bool { return time.Since(at) >= ManifestGrace })
 	}
 	m.put[digest] = time.Now()
 }
 
-// Get gives the manifest with a digest, checked against it. ErrNoManifest if none is kept.
+// Get returns the manifest with a digest, checked against it. ErrNoManifest if none is kept.
 func (m *Manifests) Get(ctx context.Context, digest string) ([]byte, error) {
 	if err := digestForm(digest); err != nil {
 		return nil, fmt.Errorf("read manifest %s: %w", digest, err)
@@ -112,7 +116,7 @@ func (m *Manifests) Get(ctx context.Context, digest string) ([]byte, error) {
 	return msg.Data, nil
 }
 
-// Digests lists what is kept.
+// Digests returns the digests of all stored manifests.
 func (m *Manifests) Digests(ctx context.Context) ([]string, error) {
 	info, err := m.stream.Info(ctx, jetstream.WithSubjectFilter(messages.ManifestFilter(m.node)))
 	if err != nil {
@@ -126,8 +130,8 @@ func (m *Manifests) Digests(ctx context.Context) ([]string, error) {
 	return digests, nil
 }
 
-// Collect removes those of the digests that were not put within grace (ManifestGrace but in tests), and
-// returns how many. The caller makes sure that no kept event and no kept state names them.
+// Collect removes the manifests with these digests, except those put within grace (ManifestGrace except in tests). It
+// returns how many it removed. The caller ensures that no kept record and no kept state names them.
 func (m *Manifests) Collect(ctx context.Context, digests []string, grace time.Duration) (n int, err error) {
 	for _, digest := range digests {
 		removed, err := m.remove(ctx, digest, grace)
@@ -144,7 +148,7 @@ func (m *Manifests) Collect(ctx context.Context, digests []string, grace time.Du
 	return n, err
 }
 
-// remove removes one manifest, unless it was put just now.
+// remove removes one manifest, unless it was put within grace.
 func (m *Manifests) remove(ctx context.Context, digest string, grace time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

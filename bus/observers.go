@@ -12,15 +12,15 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Observers is the way out: every single event of a stored record, as JSON, on a subject by its own
-// name, made only while somebody listens. What an observer misses, it reads again by its number.
+// Observers publishes every event of stored records, as JSON, on a subject with the event's name, only while a client
+// subscribes to it. An observer that misses events reads them again by their number.
 type Observers struct {
 	node            string
 	nc              *nats.Conn
 	agent, observer *server.Account
 }
 
-// Flat is one event as observers see it: a fact, or one decision of a step.
+// Flat is one event as observers receive it: a fact, or one decision of a step.
 type Flat struct {
 	// Seq and Epoch are those of the record that holds the event.
 	Seq   uint64 `json:"seq"`
@@ -28,7 +28,7 @@ type Flat struct {
 	Epoch uint64 `json:"epoch"`
 	// ID is a decision's id; a fact has none.
 	ID string `json:"id,omitempty"`
-	// Cause is the number of the record that a decision answers; 0 for a fact.
+	// Cause is the number of the record that led to the decision; 0 for a fact.
 	Cause uint64 `json:"cause,omitempty"`
 	// Author is the actor that decided, or that a fact is about, as kind/id.
 	Author string `json:"author"`
@@ -41,50 +41,50 @@ type Flat struct {
 	message *journaletv1.Event
 }
 
-// Subject is where observers see it.
+// Subject returns the subject that the event is published on.
 func (f *Flat) Subject() string { return f.subject }
 
 var dataForm = protojson.MarshalOptions{UseProtoNames: true}
 
-// Wanted tells whether anybody may be listening: cheap, and true at once when an observer connects. It
-// is also true for one that only asks questions; Publish looks at each subject by itself.
-func (o *Observers) Wanted() bool {
+// Connected reports whether any client may be subscribed: a cheap test, true as soon as an observer or a leaf node
+// connects. Publish checks each subject.
+func (o *Observers) Connected() bool {
 	return o.observer.NumConnections() > 0 || o.agent.NumLeafNodes() > 0
 }
 
-// Publish sends the events of a stored record to those who listen for them. It never waits for an
-// observer: the server cuts off one that does not read.
+// Publish sends the events of a stored record to their subscribers. It never waits for an observer: the server
+// disconnects one that does not read.
 func (o *Observers) Publish(rec *journaletv1.Record) {
 	for _, f := range flatten(o.node, rec) {
 		if !o.agent.SubscriptionInterest(f.subject) {
 			continue
 		}
-		if !f.fill() {
+		if !f.encode() {
 			continue
 		}
 		b, err := json.Marshal(&f)
 		if err != nil {
-			continue // every part of it was encoded before
+			continue // cannot happen: every part of it was encoded before
 		}
-		// An error here is the end of the connection, that is, of the bus.
+		// An error means that the bus is closed.
 		_ = o.nc.Publish(f.subject, b)
 	}
 }
 
-// Flatten is the events of a record as observers see them. An event of a newer version that this one
-// does not know is left out.
+// Flatten returns the events of a record as observers receive them, without events of a newer version that this one
+// does not know.
 func Flatten(node string, rec *journaletv1.Record) []Flat {
 	flats := flatten(node, rec)
 	out := flats[:0]
 	for _, f := range flats {
-		if f.fill() {
+		if f.encode() {
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// flatten does all but the costly part, the data.
+// flatten does everything but the expensive part, the data.
 func flatten(node string, rec *journaletv1.Record) []Flat {
 	author := messages.RefOf(rec.GetActor())
 	events := messages.Events(rec)
@@ -108,8 +108,8 @@ func flatten(node string, rec *journaletv1.Record) []Flat {
 	return out
 }
 
-// fill encodes the event; false if it cannot be (text that is not UTF-8, which the contract forbids).
-func (f *Flat) fill() bool {
+// encode sets Data; false if the event cannot be encoded (text that is not UTF-8, which the contract forbids).
+func (f *Flat) encode() bool {
 	m := f.message.ProtoReflect()
 	b, err := dataForm.Marshal(m.Get(messages.EventField(f.message)).Message().Interface())
 	f.Data = b

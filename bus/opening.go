@@ -16,51 +16,53 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Opening is what Open found of an earlier run.
+// Opening is what Prepare found of an earlier run.
 type Opening struct {
 	// Last is the number of the last record in the journal; the next one gets Last+1.
 	Last uint64
 	// Clean: the run before ended with Close, and the journal is as it was left.
 	Clean bool
-	// Damage says what is missing or wrong; nil if nothing is.
+	// Damage describes what is missing or wrong; nil if nothing is.
 	Damage *journaletv1.JournalDamaged
-	// FreshJournal: there was none before.
+	// FreshJournal: there was no journal before.
 	FreshJournal bool
-	// Epoch numbers this run, and no earlier run had it; it is on disk once Begin has returned.
+	// Epoch is the number of this run; no earlier run had it. It is on disk once Begin has returned.
 	Epoch uint64
 }
 
-// finding is an Opening with what the appender goes on from.
+// finding is an Opening with what the appender continues from.
 type finding struct {
 	Opening
 	first   uint64
 	hash    []byte // of the last record
-	known   uint64 // how many missing records an earlier opening told of
-	missing uint64 // and how many are missing now
-	cut     *cut   // what retention left, nil if it never cut
+	known   uint64 // how many missing records an earlier start reported
+	missing uint64 // how many are missing now
+	cut     *cut   // retention's last cut, nil if there was none
 }
 
 func (f *finding) head() *journaletv1.Head {
 	return &journaletv1.Head{Seq: f.Last, Hash: f.hash, Format: messages.JournalFormat, Epoch: f.Epoch}
 }
 
-// inspect compares the journal with the head that was kept beside it, h (nil for none), and checks
-// the chain above it. It makes the stream if there is none.
-func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, headLost bool, kept *aside, known uint64) (*finding, error) {
+// inspect compares the journal with its head h (nil for none), and checks the chain above the head. It creates the
+// stream if there is none.
+func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, headLost bool, kept *damagedFiles,
+	known uint64) (*finding, error) {
 	state, err := openJournalStream(ctx, r, node, h)
 	if err != nil {
 		return nil, err
 	}
 	f := &finding{first: max(state.FirstSeq, 1), known: known, missing: missing(state)}
 	f.Last = state.LastSeq
-	defer f.told(kept)
+	defer f.addDamagedFiles(kept)
 	if state.Msgs == 0 {
 		f.first = f.Last + 1
 		f.hash = h.GetHash()
 		f.Epoch = h.GetEpoch() + 1
 		f.FreshJournal = h == nil && !headLost && f.Last == 0
 		if h.GetSeq() > 0 {
-			f.damage(f.Last, 0, "the journal is gone: it held records up to %d and holds none; a new one begins at %d", f.Last, f.Last+1)
+			f.damage(f.Last, 0, "the journal is gone: it had records up to %d; a new one begins at %d",
+				f.Last, f.Last+1)
 		} else if headLost {
 			f.damage(f.Last, 0, "the journal's head cannot be read, and there are no records")
 		}
@@ -76,15 +78,18 @@ func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, h
 	f.Epoch = max(h.GetEpoch(), last.GetEpoch()) + 1
 	switch {
 	case b == nil || err != nil:
-		f.damage(f.Last, 0, "the journal's last records, up to %d, cannot be read; the journal goes on after them", f.Last)
+		f.damage(f.Last, 0, "the journal's last records, up to %d, cannot be read; the journal continues after them", f.Last)
 	case last.GetSeq() != f.Last:
-		f.damage(f.Last, last.GetSeq(), "the journal's end is cut: the last record that can be read is %d of %d; the journal goes on after it", last.GetSeq(), f.Last)
+		f.damage(f.Last, last.GetSeq(),
+			"the journal's end is cut: the last readable record is %d of %d; the journal continues after %[2]d",
+			last.GetSeq(), f.Last)
 	}
 	if h.GetSeq() == f.Last {
-		f.hash = h.GetHash() // that of the record as it was stored, whatever became of it
+		f.hash = h.GetHash() // of the record as it was stored, even if it is damaged now
 	}
 	if n := f.missing; n > known {
-		f.damage(f.Last, f.Last-n, "%d records between %d and %d are missing; the journal goes on after the last one", n, state.FirstSeq, f.Last)
+		f.damage(f.Last, f.Last-n, "%d records between %d and %d are missing; the journal continues after %[3]d",
+			n, state.FirstSeq, f.Last)
 	}
 	if err := f.compare(ctx, r, h); err != nil {
 		return nil, err
@@ -93,24 +98,25 @@ func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, h
 	return f, nil
 }
 
-// told adds what the blocks showed before they were opened, if nothing that follows from it was found.
-func (f *finding) told(kept *aside) {
+// addDamagedFiles reports damage that the blocks had before the server opened them, if nothing else was found.
+func (f *finding) addDamagedFiles(kept *damagedFiles) {
 	switch {
-	case kept.inner != "":
-		f.damage(f.Last, f.Last, "%s; journal verify tells which records cannot be read", kept.inner)
+	case kept.damagedBlock != "":
+		f.damage(f.Last, f.Last, "%s; journal verify lists the records that cannot be read", kept.damagedBlock)
 	case kept.description:
-		f.damage(f.Last, f.Last, "the description of the journal's stream was damaged or missing, and was made anew; the records are there")
+		f.damage(f.Last, f.Last, "the description of the journal's stream was damaged or missing, and was created again; "+
+			"the records are there")
 	}
 	f.Clean = f.Clean && f.Damage == nil
 }
 
-// maxUnreadable bounds how far back an opening looks for a record that can be read.
+// maxUnreadable bounds how many of the last records a start tries to read.
 const maxUnreadable = 1024
 
-// lastReadable gives the newest record that can be read, nil if the last maxUnreadable cannot.
+// lastReadable returns the newest record that can be read, nil if the last maxUnreadable cannot.
 func lastReadable(ctx context.Context, r *reader, s jetstream.StreamState) ([]byte, error) {
 	for back := uint64(0); back < maxUnreadable && s.LastSeq-back >= max(s.FirstSeq, 1); back++ {
-		b, err := r.one(ctx, s.LastSeq-back)
+		b, err := r.record(ctx, s.LastSeq-back)
 		if !errors.Is(err, errNotStored) {
 			return b, err
 		}
@@ -118,7 +124,7 @@ func lastReadable(ctx context.Context, r *reader, s jetstream.StreamState) ([]by
 	return nil, nil
 }
 
-// missing is how many numbers between the first and the last record hold none.
+// missing returns how many numbers between the first and the last record have no record.
 func missing(s jetstream.StreamState) uint64 {
 	if s.Msgs == 0 {
 		return 0
@@ -126,10 +132,10 @@ func missing(s jetstream.StreamState) uint64 {
 	return s.LastSeq - s.FirstSeq + 1 - s.Msgs
 }
 
-// holesFile keeps how many records were missing at the opening before, so that each loss is told once.
+// holesFile holds how many records were missing at the start before, so that each loss is reported once.
 const holesFile = "HOLES"
 
-// readHoles gives 0 if there is no such file or it cannot be read: then a loss is told twice.
+// readHoles returns 0 if there is no such file or it cannot be read: then a loss is reported twice.
 func readHoles(dir string) uint64 {
 	b, err := os.ReadFile(filepath.Join(dir, holesFile))
 	if err != nil {
@@ -142,39 +148,44 @@ func readHoles(dir string) uint64 {
 	return n
 }
 
-// keepHoles is called at the end of an opening.
+// keepHoles stores the number of missing records; Begin calls it.
 func (f *finding) keepHoles(dir string) error {
 	if f.missing == f.known {
 		return nil
 	}
 	if err := writeFileDurably(filepath.Join(dir, holesFile), []byte(strconv.FormatUint(f.missing, 10)+"\n")); err != nil {
-		return fmt.Errorf("bus: note what the journal misses: %w", err)
+		return fmt.Errorf("bus: store the count of missing records: %w", err)
 	}
 	return nil
 }
 
-// damage notes the first thing found wrong: what follows from it is no news.
+// damage keeps the first finding only: later ones follow from it.
 func (f *finding) damage(expected, found uint64, format string, args ...any) {
 	if f.Damage == nil {
 		f.Damage = &journaletv1.JournalDamaged{ExpectedSeq: expected, FoundSeq: found, Message: fmt.Sprintf(format, args...)}
 	}
 }
 
-// compare finds a tail that was cut or changed: the record that the head names must be there with its
-// hash, and those above it must follow from it.
+// compare finds a tail that was cut or changed: the record that the head names must be there with its hash, and those
+// above it must chain to it.
 func (f *finding) compare(ctx context.Context, r *reader, h *journaletv1.Head) error {
 	switch {
 	case h == nil:
-		f.damage(f.Last, f.Last, "the journal's head is missing or cannot be read: whether the end of the journal was cut cannot be told; it goes on after record %d", f.Last)
+		f.damage(f.Last, f.Last,
+			"the journal's head is missing or cannot be read: the end of the journal may have been cut; "+
+				"it continues after record %d", f.Last)
 		return nil
 	case f.Last < h.GetSeq():
-		f.damage(h.GetSeq(), f.Last, "the journal's end is cut: records %d to %d were stored and are gone; the journal goes on after %d", f.Last+1, h.GetSeq(), f.Last)
+		f.damage(h.GetSeq(), f.Last,
+			"the journal's end is cut: records %d to %d were stored and are gone; the journal continues after %d",
+			f.Last+1, h.GetSeq(), f.Last)
 		return nil
 	case h.GetSeq() == 0:
 		return nil
 	}
 	if h.GetSeq() < f.first {
-		f.damage(h.GetSeq(), f.first, "the journal's head names record %d, and the oldest one kept is %d", h.GetSeq(), f.first)
+		f.damage(h.GetSeq(), f.first, "the journal's head names record %d, and the oldest one kept is %d", h.GetSeq(),
+			f.first)
 		return nil
 	}
 	return f.chain(ctx, r, h.GetSeq(), h.GetHash())
@@ -193,13 +204,13 @@ func (f *finding) chain(ctx context.Context, r *reader, seq uint64, hash []byte)
 			f.damage(at, at-1, "record %d cannot be read", at)
 			return 0, wrong
 		case rec.GetSeq() != at:
-			f.damage(at, rec.GetSeq(), "record %d is missing: %d stands in its place", at, rec.GetSeq())
+			f.damage(at, rec.GetSeq(), "record %d is missing: %d is in its place", at, rec.GetSeq())
 			return 0, wrong
 		case at == seq && !bytes.Equal(messages.Hash(b), hash):
-			f.damage(at, at, "record %d is not the one that was stored: the head beside the journal has another hash of it", at)
+			f.damage(at, at, "record %d is not the one that was stored: the journal's head has another hash for it", at)
 			return 0, wrong
 		case at > seq && !bytes.Equal(rec.GetPreviousHash(), hash):
-			f.damage(at, at, "record %d does not follow from the one before it: one of them was changed", at)
+			f.damage(at, at, "record %d does not chain to the one before it: one of them was changed", at)
 			return 0, wrong
 		}
 		hash = messages.Hash(b)
@@ -212,21 +223,23 @@ func (f *finding) chain(ctx context.Context, r *reader, seq uint64, hash []byte)
 	return nil
 }
 
-// openJournalStream opens the stream, or makes it. One that lost all its records begins again behind
-// the numbers that were given before, so that no number ever means two records.
-func openJournalStream(ctx context.Context, r *reader, node string, h *journaletv1.Head) (jetstream.StreamState, error) {
+// openJournalStream opens or creates the stream. One that lost all its records begins again above the numbers that
+// were given before, so that no number ever means two records.
+func openJournalStream(ctx context.Context, r *reader, node string, h *journaletv1.Head) (jetstream.StreamState,
+	error) {
 	s, err := r.js.Stream(ctx, journalStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && h != nil {
-		// Its blocks may still be there, if the description was lost: a stream that is made over them takes them up, but
-		// would remove them if it were told a first number.
+		// If only the description was lost, its blocks are still there. A stream created over them recovers them, but
+		// with a first number it would remove them.
 		if s, err = r.js.CreateStream(ctx, journalConfig(node, 0)); err != nil {
-			return jetstream.StreamState{}, fmt.Errorf("bus: make the journal anew: %w", err)
+			return jetstream.StreamState{}, fmt.Errorf("bus: create the journal again: %w", err)
 		}
 	}
 	if err == nil {
 		info := s.CachedInfo()
 		if want := messages.JournalFilter(node); len(info.Config.Subjects) != 1 || info.Config.Subjects[0] != want {
-			return jetstream.StreamState{}, fmt.Errorf("bus: the journal is another node's (%v, and this one is %q): give this node its own --root-dir, or its former name", info.Config.Subjects, node)
+			return jetstream.StreamState{}, fmt.Errorf("bus: the journal is another node's (%v, and this one is %q): "+
+				"give this node its own --root-dir, or its former name", info.Config.Subjects, node)
 		}
 		if info.State.Msgs > 0 || info.State.LastSeq >= h.GetSeq() {
 			return info.State, nil
@@ -243,7 +256,7 @@ func openJournalStream(ctx context.Context, r *reader, node string, h *journalet
 	}
 	s, err = r.js.CreateStream(ctx, journalConfig(node, first))
 	if err != nil {
-		return jetstream.StreamState{}, fmt.Errorf("bus: make the journal: %w", err)
+		return jetstream.StreamState{}, fmt.Errorf("bus: create the journal: %w", err)
 	}
 	return s.CachedInfo().State, nil
 }

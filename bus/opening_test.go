@@ -194,7 +194,7 @@ func TestARecordThatRottedIsPassedOverAndToldByVerify(t *testing.T) {
 	if err := b.Journal().Read(testContext(t), 0, 0, "", func(*journaletv1.Record, int) error { n++; return nil }); err != nil || n != 39 {
 		t.Fatalf("%d were read, %v", n, err)
 	}
-	if !strings.Contains(said.String(), "passed over") {
+	if !strings.Contains(said.String(), "skipped") {
 		t.Fatalf("no word of it in %q", said.String())
 	}
 	r, err := b.Journal().Verify(testContext(t), nil)
@@ -205,7 +205,7 @@ func TestARecordThatRottedIsPassedOverAndToldByVerify(t *testing.T) {
 
 func TestTheEndOfADamagedJournalIsSetAside(t *testing.T) {
 	dir := busDir(t)
-	for range maxAside + 2 {
+	for range maxCopiedStarts + 2 {
 		b := openBus(t, dir)
 		appendFacts(t, b, 20)
 		crash(b)
@@ -219,13 +219,13 @@ func TestTheEndOfADamagedJournalIsSetAside(t *testing.T) {
 		before = before[:len(before)-50]
 		writeFile(t, blk, before)
 		b = openBus(t, dir)
-		_, path, ok := strings.Cut(b.Opening().Damage.GetMessage(), "is kept in ")
+		_, path, ok := strings.Cut(b.Opening().Damage.GetMessage(), "a copy is in ")
 		if !ok || !bytes.Equal(readFile(t, path), before) {
 			t.Fatalf("%v", b.Opening().Damage)
 		}
 		closeBus(t, b)
 	}
-	if files, err := os.ReadDir(filepath.Join(dir, asideDir)); err != nil || len(files) != maxAside {
+	if files, err := os.ReadDir(filepath.Join(dir, damagedDir)); err != nil || len(files) != maxCopiedStarts {
 		t.Fatalf("%d are kept, %v", len(files), err)
 	}
 }
@@ -254,12 +254,12 @@ func TestATornHeadWriteLeavesTheOneBefore(t *testing.T) {
 	h.f.Close()
 	path := filepath.Join(dir, headFile)
 	b := readFile(t, path)
-	b[h.turn*headSlot^headSlot+headFrame]++ // the slot written last
+	b[h.nextSlot*headSlot^headSlot+headFrame]++ // the slot written last
 	writeFile(t, path, b)
 	if got, err := readHead(dir); err != nil || got.GetSeq() != 5 {
 		t.Fatalf("after a torn write: %v, %v", got, err)
 	}
-	b[h.turn*headSlot+headFrame]++
+	b[h.nextSlot*headSlot+headFrame]++
 	writeFile(t, path, b)
 	if _, err := readHead(dir); !errors.Is(err, errHeadDamaged) {
 		t.Fatalf("with both slots torn: %v", err)

@@ -14,25 +14,25 @@ import (
 const (
 	// MaxManifestBytes bounds one manifest: the kubelet reads pod files up to 10 MB.
 	MaxManifestBytes = 10 << 20
-	// maxPayload bounds one message on the bus: the largest manifest and room for its headers.
+	// maxPayload bounds one message on the bus: the largest manifest and its headers.
 	maxPayload = 16 << 20
-	// minSyncInterval keeps a typing error from asking for a busy loop of fsyncs.
+	// minSyncInterval keeps a typo from causing a busy loop of fsyncs.
 	minSyncInterval = 10 * time.Millisecond
 	// maxSyncInterval bounds what a power cut may cost.
 	maxSyncInterval = time.Minute
 )
 
-// SyncPolicy says when appended records are forced to disk, and so what a power cut may cost. A crash
-// of the agent alone never costs a record under either policy.
+// SyncPolicy is when appended records are forced to disk, and so what a power cut may cost. A crash of the agent
+// alone never costs a record under either policy.
 type SyncPolicy struct {
-	// Always: a record counts as stored once it survives a power cut. Records that wait together share
-	// one fsync. This is the default.
+	// Always: a record counts as stored once it survives a power cut. Queued records share one fsync. This is the
+	// default.
 	Always bool
-	// Interval is how much of the journal's end a power cut may cost; set if Always is not.
+	// Interval is how much of the journal's end, in time, a power cut may cost; set if Always is not.
 	Interval time.Duration
 }
 
-// ParseSync reads "always" or "interval:<duration>" with a duration of 10ms to 1m.
+// ParseSync parses "always" or "interval:<duration>" with a duration of 10ms to 1m. "" means always.
 func ParseSync(s string) (SyncPolicy, error) {
 	if s == "" || s == "always" {
 		return SyncPolicy{Always: true}, nil
@@ -40,12 +40,14 @@ func ParseSync(s string) (SyncPolicy, error) {
 	text, ok := strings.CutPrefix(s, "interval:")
 	d, err := time.ParseDuration(text)
 	if !ok || err != nil || d < minSyncInterval || d > maxSyncInterval {
-		return SyncPolicy{}, fmt.Errorf("%q is no journal sync policy: want always, or interval:<duration> with a duration of %v to %v", s, minSyncInterval, maxSyncInterval)
+		return SyncPolicy{},
+			fmt.Errorf("%q is no journal sync policy: want always, or interval:<duration> with a duration of %v to %v",
+				s, minSyncInterval, maxSyncInterval)
 	}
 	return SyncPolicy{Interval: d}, nil
 }
 
-// String is what ParseSync reads.
+// String returns the form that ParseSync parses.
 func (p SyncPolicy) String() string {
 	if p.Always || p.Interval == 0 {
 		return "always"
@@ -53,30 +55,29 @@ func (p SyncPolicy) String() string {
 	return "interval:" + p.Interval.String()
 }
 
-// Options say where a bus stands and how it stores.
+// Options are the place of a bus and how it stores.
 type Options struct {
-	// Dir holds all of the bus and is made 0700: jetstream/ with the streams, credentials/ with the
-	// observers' key, HEAD, CUT, HOLES, SEEN, RESERVE, LOCK and bus.sock.
+	// Dir holds all of the bus, with mode 0700: jetstream/ with the streams, credentials/ with the clients' keys, HEAD,
+	// CUT, HOLES, SEEN, RESERVE, LOCK, damaged/ and bus.sock.
 	Dir string
 	// Node is the node's name: it is part of every subject, so a journal belongs to one name.
 	Node string
 	// Sync is when records are forced to disk; the zero value means always.
 	Sync SyncPolicy
-	// Listen is host:port for NATS clients that hold the observers' key; empty opens no port. Who holds
-	// no key is not let in, but what the others read is not encrypted: keep it to loopback or a network
-	// that is trusted.
+	// Listen is host:port for NATS clients that hold a key of credentials/; empty opens no port. The server rejects
+	// clients without a key, but does not encrypt: use loopback or a trusted network.
 	Listen string
-	// Log hears of the bus and of the NATS server within; nil means slog's default.
+	// Log receives messages of the bus and of the NATS server; nil means slog's default.
 	Log *slog.Logger
 }
 
 func (o *Options) check() error {
 	if o.Dir == "" || o.Node == "" {
-		return errors.New("bus: a folder and a node name are needed")
+		return errors.New("bus: a directory and a node name are required")
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
-		return fmt.Errorf("bus: folder %s: %w", o.Dir, err)
+		return fmt.Errorf("bus: directory %s: %w", o.Dir, err)
 	}
 	o.Dir = dir
 	if strings.ContainsAny(o.Node, " *>\t\r\n") {

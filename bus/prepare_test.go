@@ -196,7 +196,7 @@ func TestWhatARefusedStartSetAsideIsNotOverwrittenByTheNext(t *testing.T) {
 	from := filepath.Join(dir, "1.blk")
 	for _, text := range []string{"as it was found", "as the store left it"} {
 		writeFile(t, from, []byte(text))
-		a := &aside{}
+		a := &damagedFiles{}
 		if err := a.copy(dir, from, 2, "block-1.blk"); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestWhatARefusedStartSetAsideIsNotOverwrittenByTheNext(t *testing.T) {
 			t.Fatalf("%v", a.paths)
 		}
 	}
-	if first := readFile(t, filepath.Join(dir, asideDir, asidePrefix+"00000000000000000002-block-1.blk")); string(first) != "as it was found" {
+	if first := readFile(t, filepath.Join(dir, damagedDir, copyPrefix+"00000000000000000002-block-1.blk")); string(first) != "as it was found" {
 		t.Fatalf("%q", first)
 	}
 }

@@ -18,14 +18,14 @@ const (
 	readTimeout    = 10 * time.Second
 )
 
-// errNotStored: there is no such message.
+// errNotStored means that there is no such message.
 var errNotStored = errors.New("not stored")
 
-// reader reads streams by direct requests: stateless, many messages an answer, nothing to clean up.
+// reader reads streams by direct get requests: stateless, many messages a reply, nothing to clean up.
 type reader struct {
 	nc *nats.Conn
 	js jetstream.JetStream
-	// blocksDir is where the journal's blocks stand.
+	// blocksDir is the directory of the journal's blocks.
 	blocksDir string
 }
 
@@ -44,26 +44,26 @@ func directSubject(stream string) string { return "$JS.API.DIRECT.GET." + stream
 func (r *reader) state(ctx context.Context, stream string) (jetstream.StreamState, error) {
 	s, err := r.js.Stream(ctx, stream)
 	if err != nil {
-		return jetstream.StreamState{}, fmt.Errorf("ask the stream %s for its state: %w", stream, err)
+		return jetstream.StreamState{}, fmt.Errorf("read the state of stream %s: %w", stream, err)
 	}
 	return s.CachedInfo().State, nil
 }
 
-// one gives the bytes of one record of the journal.
-func (r *reader) one(ctx context.Context, seq uint64) ([]byte, error) {
-	m, err := r.ask(ctx, journalStream, getRequest{Seq: seq})
+// record returns the bytes of one record of the journal.
+func (r *reader) record(ctx context.Context, seq uint64) ([]byte, error) {
+	m, err := r.get(ctx, journalStream, getRequest{Seq: seq})
 	if err != nil {
 		return nil, err
 	}
 	return m.Data, nil
 }
 
-// latest gives the newest message on a subject.
+// latest returns the newest message on a subject.
 func (r *reader) latest(ctx context.Context, stream, subject string) (*nats.Msg, error) {
-	return r.ask(ctx, stream, getRequest{LastFor: subject})
+	return r.get(ctx, stream, getRequest{LastFor: subject})
 }
 
-func (r *reader) ask(ctx context.Context, stream string, q getRequest) (*nats.Msg, error) {
+func (r *reader) get(ctx context.Context, stream string, q getRequest) (*nats.Msg, error) {
 	b, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (r *reader) ask(ctx context.Context, stream string, q getRequest) (*nats.Ms
 	return m, nil
 }
 
-// batch asks once for messages from seq on that match filter, and returns their bytes in order. None
-// means that there are no more; fewer than readBatch means nothing.
+// batch sends one request for messages from seq on that match filter, and returns their bytes in order. None means
+// that there are no more; fewer than readBatch does not.
 func (r *reader) batch(ctx context.Context, stream string, seq uint64, filter string) ([][]byte, error) {
 	inbox := nats.NewInbox()
 	sub, err := r.nc.SubscribeSync(inbox)
@@ -89,7 +89,9 @@ func (r *reader) batch(ctx context.Context, stream string, seq uint64, filter st
 		return nil, fmt.Errorf("read the stream %s: %w", stream, err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	q, err := json.Marshal(getRequest{Seq: max(seq, 1), NextFor: filter, Batch: readBatch, MaxBytes: readBatchBytes, NoHeaders: true})
+	q, err := json.Marshal(getRequest{
+		Seq: max(seq, 1), NextFor: filter, Batch: readBatch, MaxBytes: readBatchBytes, NoHeaders: true,
+	})
 	if err != nil {
 		return nil, err
 	}

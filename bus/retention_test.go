@@ -139,10 +139,10 @@ func TestAFrontThatRetentionDidNotCutIsDamage(t *testing.T) {
 		word string
 		once bool
 	}{
-		"somebody else cut it":          {func(t *testing.T, b *Bus) { purge(t, b, 4) }, "records 1 to 3 are gone", true},
-		"somebody else cut it further":  {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); purge(t, b, 5) }, "records 4 to 4 are gone", true},
-		"the note of the cut is gone":   {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); removeCut(t, b) }, "records 1 to 3 are gone", true},
-		"the note is of another record": {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); otherCut(t, b) }, "not the one that retention left", false},
+		"somebody else cut it":          {func(t *testing.T, b *Bus) { purge(t, b, 4) }, "records, 1 to 3, are gone", true},
+		"somebody else cut it further":  {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); purge(t, b, 5) }, "records, 4 to 4, are gone", true},
+		"the note of the cut is gone":   {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); removeCut(t, b) }, "records, 1 to 3, are gone", true},
+		"the note is of another record": {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); otherCut(t, b) }, "does not chain to the last one that retention cut", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestAManifestThatNothingNamesIsFound(t *testing.T) {
 	}
 	appendFacts(t, b, 1)
 	states := []*journaletv1.Snapshot{{State: []byte("x" + names["in a state"] + "sha256:short")}}
-	got, err := b.Unnamed(testContext(t), states)
+	got, err := b.UnreferencedManifests(testContext(t), states)
 	if err != nil || len(got) != 1 || got[0] != names["nowhere"] {
 		t.Fatalf("%v, %v", got, err)
 	}
@@ -228,7 +228,7 @@ func TestAManifestThatNothingNamesIsFound(t *testing.T) {
 	if n, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour}, 1, noon); err != nil || n != 1 {
 		t.Fatalf("%d, %v", n, err)
 	}
-	if got, err = b.Unnamed(testContext(t), states); err != nil || len(got) != 2 {
+	if got, err = b.UnreferencedManifests(testContext(t), states); err != nil || len(got) != 2 {
 		t.Fatalf("after the cut: %v, %v", got, err)
 	}
 }

@@ -16,23 +16,23 @@ import (
 	"github.com/journalet/journalet/messages"
 )
 
-// Limits of the server within. Observers are few: commands on this machine, a hub, a person watching.
+// Limits of the embedded server. Observers are few: commands on this machine, a hub, a person watching.
 const (
 	maxConnections   = 128
 	maxSubscriptions = 1024 // for one connection
-	// maxPending bounds what the server keeps for an observer that does not read; then it is cut off.
-	// The server wants room for one largest message at least.
+	// maxPending bounds the bytes pending for an observer that does not read; above it the server disconnects it. The
+	// server requires at least one largest message.
 	maxPending = 2 * maxPayload
-	// observerWriteDeadline is how long the server waits on an observer's full socket.
+	// observerWriteDeadline is how long a write to an observer's full socket may take.
 	observerWriteDeadline = 5 * time.Second
 	jetStreamMemory       = 64 << 20
-	// jetStreamStore is no reservation, and the disk is the real bound: JetStream wants a number.
+	// jetStreamStore reserves nothing. JetStream requires a number; the real bound is the disk.
 	jetStreamStore = 1 << 40
 	startPoll      = 2 * time.Second
 	blocksDir      = "msgs"
 )
 
-// embedded is the NATS server inside the process.
+// embedded is the NATS server in this process.
 type embedded struct {
 	srv  *server.Server
 	acc  *accounts
@@ -40,11 +40,11 @@ type embedded struct {
 	sync SyncPolicy
 	log  *serverLog
 
-	healing sync.Mutex // held while the streams are opened again
-	healed  time.Time  // when they last were, whether it went well or not
+	reopening sync.Mutex // held while the streams are opened again
+	reopened  time.Time  // when that was last tried, successfully or not
 }
 
-// startServer starts the server and recovers the streams. It returns once connections are answered.
+// startServer starts the server and recovers the streams. It returns once the server accepts connections.
 func startServer(ctx context.Context, o Options, a *accounts) (*embedded, error) {
 	opts := &server.Options{
 		ServerName:             "journalet-" + messages.Token(o.Node),
@@ -59,7 +59,7 @@ func startServer(ctx context.Context, o Options, a *accounts) (*embedded, error)
 		MaxPayload:             maxPayload,
 		MaxPending:             maxPending,
 		WriteDeadline:          observerWriteDeadline,
-		NoFastProducerStall:    true, // a slow observer is cut off; it never slows the writer
+		NoFastProducerStall:    true, // a slow observer is disconnected; it never slows the writer
 		JetStream:              true,
 		StoreDir:               o.Dir,
 		JetStreamMaxMemory:     jetStreamMemory,
@@ -74,7 +74,7 @@ func startServer(ctx context.Context, o Options, a *accounts) (*embedded, error)
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("bus: listen address %q: the port is no number", o.Listen)
+			return nil, fmt.Errorf("bus: listen address %q: want a port from 0 to 65535", o.Listen)
 		}
 		opts.Host, opts.Port = host, int(n)
 		if n == 0 {
@@ -105,7 +105,7 @@ func startServer(ctx context.Context, o Options, a *accounts) (*embedded, error)
 	return e, nil
 }
 
-// enable gives the agent's account its streams.
+// enable enables JetStream for the agent's account.
 func (e *embedded) enable() error {
 	acc, err := e.srv.LookupAccount(agentAccount)
 	if err != nil {
@@ -124,29 +124,27 @@ func (e *embedded) enable() error {
 	return nil
 }
 
-// heal opens the streams again. A stream that met a write error (a full disk above all) refuses every
-// write until then, and on a full disk the server closes all of them by itself.
-// between is done while they are closed.
-func (e *embedded) heal(between func() error) error {
-	e.healing.Lock()
-	defer e.healing.Unlock()
+// reopenStreams closes the streams, calls between and opens them again. A stream that met a write error (most often a
+// full disk) refuses every write until then, and on a full disk the server closes all of them.
+func (e *embedded) reopenStreams(between func() error) error {
+	e.reopening.Lock()
+	defer e.reopening.Unlock()
 	return e.reopen(between)
 }
 
-// healOnce is heal for one of several that meet the same trouble: it does nothing if the streams were opened
-// again after since.
-func (e *embedded) healOnce(since time.Time) error {
-	e.healing.Lock()
-	defer e.healing.Unlock()
-	if e.healed.After(since) {
+// reopenStreamsOnce opens the streams again, unless that was done after since: several streams meet the same failure.
+func (e *embedded) reopenStreamsOnce(since time.Time) error {
+	e.reopening.Lock()
+	defer e.reopening.Unlock()
+	if e.reopened.After(since) {
 		return nil
 	}
 	return e.reopen(func() error { return nil })
 }
 
-// reopen is for heal and healOnce only.
+// reopen needs the lock reopening.
 func (e *embedded) reopen(between func() error) error {
-	e.healed = time.Now()
+	e.reopened = time.Now()
 	if err := e.srv.ShutdownJetStream(); err != nil {
 		return fmt.Errorf("bus: close the streams: %w", err)
 	}
@@ -164,7 +162,7 @@ func (e *embedded) reopen(between func() error) error {
 	return errors.Join(failed, e.enable())
 }
 
-// connect opens a connection inside the process, in the agent's account.
+// connect opens a connection in the process, in the agent's account.
 func (e *embedded) connect(name string) (*nats.Conn, error) {
 	sign, err := signWith(e.acc.writer)
 	if err != nil {
@@ -172,7 +170,7 @@ func (e *embedded) connect(name string) (*nats.Conn, error) {
 	}
 	return nats.Connect("", nats.InProcessServer(e.srv), nats.Name(name), sign,
 		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
-		// No timer wakes the agent for a connection that cannot break.
+		// No timer wakes the agent: a connection in the process cannot break.
 		nats.PingInterval(24*time.Hour))
 }
 
@@ -181,7 +179,7 @@ func (e *embedded) stop() {
 	e.srv.WaitForShutdown()
 }
 
-// streamDir is where the blocks of one of the agent's streams stand in the bus's folder.
+// streamDir returns the directory of the blocks of one of the agent's streams, under the bus's directory.
 func streamDir(dir, stream string) string {
 	return filepath.Join(dir, server.JetStreamStoreDir, agentAccount, "streams", stream, blocksDir)
 }

@@ -11,27 +11,26 @@ import (
 )
 
 const (
-	// repeatAfter is how long the server's same words are not logged again: a full disk makes it say
-	// the same at each attempt.
+	// repeatAfter is how long a repeated message of the server is not logged: a full disk repeats it at each attempt.
 	repeatAfter = time.Minute
 	maxRepeats  = 128
-	// ownChoice begins the server's warning about maxPayload, which the size of manifests asks for.
-	ownChoice = "Maximum payloads over"
+	// payloadWarning begins the server's warning about maxPayload, which the size of manifests requires.
+	payloadWarning = "Maximum payloads over"
 )
 
-// serverLog hands the server's words to slog. The server's notices are our debug: they tell of its
-// own start and of streams, which the agent tells in its own words.
+// serverLog passes the server's messages to slog. The server's notices become debug messages: they report its own
+// start and its streams, which the agent logs itself.
 type serverLog struct {
 	log   *slog.Logger
 	fatal atomic.Pointer[string]
-	// complaint is the server's last error: an acknowledgement often does not say what is the matter.
-	complaint atomic.Pointer[string]
+	// lastError is the server's last error: an acknowledgement often lacks the cause.
+	lastError atomic.Pointer[string]
 
-	mu   sync.Mutex
-	said map[string]time.Time
+	mu     sync.Mutex
+	logged map[string]time.Time
 }
 
-func (l *serverLog) say(level slog.Level, format string, v []any) {
+func (l *serverLog) write(level slog.Level, format string, v []any) {
 	if !l.log.Enabled(context.Background(), level) {
 		return
 	}
@@ -46,44 +45,44 @@ func (l *serverLog) repeats(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if at, ok := l.said[text]; ok && now.Sub(at) < repeatAfter {
+	if at, ok := l.logged[text]; ok && now.Sub(at) < repeatAfter {
 		return true
 	}
-	if l.said == nil || len(l.said) >= maxRepeats {
-		l.said = make(map[string]time.Time)
+	if l.logged == nil || len(l.logged) >= maxRepeats {
+		l.logged = make(map[string]time.Time)
 	}
-	l.said[text] = now
+	l.logged[text] = now
 	return false
 }
 
-// Noticef and the others are what the server calls.
-func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+// Noticef logs notices as debug messages.
+func (l *serverLog) Noticef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
 
-// Debugf is not called unless asked for, which the bus does not.
-func (l *serverLog) Debugf(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+// Debugf is never called: the bus does not enable it.
+func (l *serverLog) Debugf(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
 
-// Tracef is not called unless asked for, which the bus does not.
-func (l *serverLog) Tracef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+// Tracef is never called: the bus does not enable it.
+func (l *serverLog) Tracef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
 
-// Warnf passes warnings on, but for the one about our own choice.
+// Warnf logs warnings, but payloadWarning as a debug message.
 func (l *serverLog) Warnf(format string, v ...any) {
 	level := slog.LevelWarn
-	if strings.HasPrefix(format, ownChoice) {
+	if strings.HasPrefix(format, payloadWarning) {
 		level = slog.LevelDebug
 	}
-	l.say(level, format, v)
+	l.write(level, format, v)
 }
 
-// Errorf passes errors on and keeps the last one.
+// Errorf logs errors and keeps the last one.
 func (l *serverLog) Errorf(format string, v ...any) {
 	s := fmt.Sprintf(format, v...)
-	l.complaint.Store(&s)
-	l.say(slog.LevelError, format, v)
+	l.lastError.Store(&s)
+	l.write(slog.LevelError, format, v)
 }
 
-// Fatalf keeps what ends the server, so that Open can tell it; the process goes on.
+// Fatalf keeps the first error that ends the server, for Prepare to return; the process keeps running.
 func (l *serverLog) Fatalf(format string, v ...any) {
 	s := fmt.Sprintf(format, v...)
 	l.fatal.CompareAndSwap(nil, &s)
-	l.say(slog.LevelError, format, v)
+	l.write(slog.LevelError, format, v)
 }

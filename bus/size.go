@@ -22,35 +22,36 @@ type Share struct {
 	Bytes uint64 `json:"bytes"`
 }
 
-// SizeReport says where the bytes of the bus are.
+// SizeReport is how many bytes each part of the bus takes.
 type SizeReport struct {
 	// Journal counts records, and their bytes as encoded.
 	Journal Share `json:"journal"`
-	// JournalDisk, ManifestsDisk and SnapshotsDisk are what the store takes for the messages, with its own headers.
+	// JournalDisk, ManifestsDisk and SnapshotsDisk are the bytes of the stored messages, with the store's headers.
 	JournalDisk   uint64 `json:"journalDisk"`
 	ManifestsDisk uint64 `json:"manifestsDisk"`
 	SnapshotsDisk uint64 `json:"snapshotsDisk"`
-	// ByKind shares the records out by the kind of their actor, ByEvent the events by their name (a
-	// step's frame counts as "step"), the largest first.
+	// ByKind divides the records by the kind of their actor, ByEvent the events by their name (the rest of a step
+	// counts as "step"), the largest first.
 	ByKind  []Share `json:"byKind"`
 	ByEvent []Share `json:"byEvent"`
-	// Pods are the largest pods by the records under their name, at most LargestPods.
+	// Pods are the pods with the most bytes of records, at most LargestPods.
 	Pods []Share `json:"pods"`
 	// Manifests and Snapshots count messages.
 	Manifests uint64 `json:"manifests"`
 	Snapshots uint64 `json:"snapshots"`
 }
 
-// Total is all bytes on disk.
+// Total returns all bytes on disk.
 func (r *SizeReport) Total() uint64 { return r.JournalDisk + r.ManifestsDisk + r.SnapshotsDisk }
 
-// Size tells where the bytes are. It reads the whole journal.
+// Size returns how many bytes each part takes. It reads the whole journal.
 func (j *Journal) Size(ctx context.Context) (SizeReport, error) {
 	var r SizeReport
 	for _, s := range []struct {
 		stream      string
 		disk, count *uint64
-	}{{journalStream, &r.JournalDisk, new(uint64)}, {manifestStream, &r.ManifestsDisk, &r.Manifests}, {snapshotStream, &r.SnapshotsDisk, &r.Snapshots}} {
+	}{{journalStream, &r.JournalDisk, new(uint64)}, {manifestStream, &r.ManifestsDisk, &r.Manifests},
+		{snapshotStream, &r.SnapshotsDisk, &r.Snapshots}} {
 		state, err := j.reader.state(ctx, s.stream)
 		if err != nil {
 			return r, fmt.Errorf("measure the journal: %w", err)
@@ -69,7 +70,7 @@ func (j *Journal) Size(ctx context.Context) (SizeReport, error) {
 	return r, nil
 }
 
-// measure shares out the records' bytes.
+// measure divides the records' bytes.
 type measure struct {
 	r                   *SizeReport
 	kinds, events, pods shares

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,22 +20,22 @@ import (
 const (
 	snapshotStream = "SNAPSHOTS"
 	indexToken     = "index"
-	// snapshotWindow is how many snapshots are on their way at one time.
+	// snapshotWindow is how many snapshots are in flight.
 	snapshotWindow = 128
 	// maxSnapshotBytes bounds one actor's state.
 	maxSnapshotBytes = MaxManifestBytes
-	// loadTries is how often Load looks again if a set was replaced under its hands.
+	// loadTries is how often Load tries if a Save replaces the set meanwhile.
 	loadTries = 3
 )
 
-// Snapshots keeps the newest complete set of the actors' folded states. A set counts once its index is
-// stored, which is done last; until then the older set stands.
+// Snapshots stores the newest complete set of the actors' folded states. A set counts once its index is stored, which
+// is done last; until then the older set stays.
 type Snapshots struct {
-	reader *reader
-	node   string
-	blocks *blocks
-	stream jetstream.Stream
-	mender mender
+	reader   *reader
+	node     string
+	blocks   *blocks
+	stream   jetstream.Stream
+	reopener reopener
 }
 
 func openSnapshots(ctx context.Context, r *reader, e *embedded, node string) (*Snapshots, error) {
@@ -56,11 +57,11 @@ func (s *Snapshots) subject(barrier uint64, rest string) string {
 	return messages.SnapshotPrefix(s.node) + strconv.FormatUint(barrier, 10) + "." + rest
 }
 
-// Save stores a complete set that contains all records up to barrier, and then removes older sets. On
-// an error the set before it still stands. The barrier is above 0. One Save at a time.
+// Save stores a complete set that contains all records up to barrier, which is above 0, and then removes older sets.
+// On an error the set before it stays. One Save at a time.
 func (s *Snapshots) Save(ctx context.Context, barrier uint64, snaps []*journaletv1.Snapshot) error {
 	begun := time.Now()
-	if err := s.mender.note(ctx, begun, s.save(ctx, barrier, snaps)); err != nil {
+	if err := s.reopener.note(ctx, begun, s.save(ctx, barrier, snaps)); err != nil {
 		return fmt.Errorf("save snapshots at %d: %w", barrier, err)
 	}
 	return nil
@@ -68,7 +69,7 @@ func (s *Snapshots) Save(ctx context.Context, barrier uint64, snaps []*journalet
 
 func (s *Snapshots) save(ctx context.Context, barrier uint64, snaps []*journaletv1.Snapshot) error {
 	if barrier == 0 {
-		return errors.New("a barrier of 0 means that there is no set")
+		return errors.New("the barrier must be above 0")
 	}
 	waiting := make([]jetstream.PubAckFuture, 0, snapshotWindow)
 	for part := range slices.Chunk(snaps, snapshotWindow) {
@@ -80,7 +81,7 @@ func (s *Snapshots) save(ctx context.Context, barrier uint64, snaps []*journalet
 			}
 			r := messages.RefOf(snap.GetActor())
 			if len(b) > maxSnapshotBytes {
-				return fmt.Errorf("the state of %s has %d bytes, more than the %d that a state may have", r, len(b), maxSnapshotBytes)
+				return fmt.Errorf("the state of %s has %d bytes, more than the limit of %d", r, len(b), maxSnapshotBytes)
 			}
 			f, err := s.reader.js.PublishAsync(s.subject(barrier, r.KindName()+"."+r.ID), b)
 			if err != nil {
@@ -92,7 +93,7 @@ func (s *Snapshots) save(ctx context.Context, barrier uint64, snaps []*journalet
 			return err
 		}
 	}
-	// The states first, then the word that they are complete, then the end of the older ones.
+	// First the states, then the index that makes them complete, then the removal of older sets.
 	if err := s.blocks.force(); err != nil {
 		return err
 	}
@@ -138,8 +139,7 @@ func (s *Snapshots) removeOthers(ctx context.Context, barrier uint64) error {
 	return nil
 }
 
-// sets lists the barriers that anything is stored for, with the actors of each; the index counts as
-// one with an empty name.
+// sets returns the actors of each set by its barrier; the index counts as an actor with an empty name.
 func (s *Snapshots) sets(ctx context.Context) (map[uint64][]string, error) {
 	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(messages.SnapshotPrefix(s.node)+">"))
 	if err != nil {
@@ -160,31 +160,26 @@ func (s *Snapshots) sets(ctx context.Context) (map[uint64][]string, error) {
 	return sets, nil
 }
 
-// Load gives the newest complete set, in the order of the actors' names; barrier 0 and nothing if
-// there is none. A set of which something is missing is passed over.
+// Load returns the newest complete set, in the order of the actors' names; barrier 0 and nothing if there is none. It
+// skips incomplete sets.
 func (s *Snapshots) Load(ctx context.Context) (barrier uint64, snaps []*journaletv1.Snapshot, err error) {
 	for range loadTries {
 		var found bool
 		if barrier, snaps, found, err = s.newest(ctx); err != nil || barrier > 0 || !found {
 			return barrier, snaps, err
 		}
-		// A Save has replaced what was listed, or all that is left is not complete.
+		// A Save replaced the listed sets, or none of them is complete.
 	}
 	return 0, nil, nil
 }
 
-// newest is one look for Load; found tells whether there was anything.
+// newest is one attempt of Load; found reports whether there was any set.
 func (s *Snapshots) newest(ctx context.Context) (barrier uint64, snaps []*journaletv1.Snapshot, found bool, err error) {
 	sets, err := s.sets(ctx)
 	if err != nil {
 		return 0, nil, false, err
 	}
-	barriers := make([]uint64, 0, len(sets))
-	for at := range sets {
-		barriers = append(barriers, at)
-	}
-	slices.Sort(barriers)
-	for _, at := range slices.Backward(barriers) {
+	for _, at := range slices.Backward(slices.Sorted(maps.Keys(sets))) {
 		snaps, err := s.load(ctx, at, sets[at])
 		if err == nil {
 			return at, snaps, true, nil

@@ -14,46 +14,47 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
 
 const (
 	socketFile = "bus.sock"
-	// socketPathFile says where the socket is when its path would be too long for one.
+	// socketPathFile holds the socket's path if Dir/bus.sock would be too long for one.
 	socketPathFile = "bus.sock.path"
-	// maxSocketPath is what fits the kernel's sockaddr_un with its final zero.
+	// maxSocketPath is what fits into the kernel's sockaddr_un, without its final zero.
 	maxSocketPath = 107
-	// maxSocketConns leaves room among the server's connections for the agent's own and for TCP.
+	// maxSocketConns leaves connections of the server for the agent's own and for TCP.
 	maxSocketConns = maxConnections / 2
 	runDir         = "/run"
-	// maxInfoLine is more than the server's first line ever has.
+	// maxInfoLine is longer than the server's first line ever is.
 	maxInfoLine = 32 << 10
 )
 
-// socket lets observers on this machine in without an open port. It carries bytes between them and the
-// server, which asks for their key as on any other connection.
+// socket is a unix socket by which observers on this machine reach the server without an open port. It copies bytes
+// between them and the server, which requires their key as on any other connection.
 type socket struct {
-	l     net.Listener
-	srv   *server.Server
-	log   *slog.Logger
-	where string // file that says where the socket is, "" for the usual place
-	slots chan struct{}
-	came  func() // told of each connection
+	l         net.Listener
+	srv       *server.Server
+	log       *slog.Logger
+	pathFile  string // file that holds the socket's path, "" if the socket is in the bus's directory
+	slots     chan struct{}
+	onConnect func() // called for each connection
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
-	byID   map[uint64]net.Conn // the ends towards the server, by the server's number of them
+	byID   map[uint64]net.Conn // the server's side of each connection, by the server's client id
 	closed bool
 	wg     sync.WaitGroup
 }
 
-func listenSocket(dir string, srv *server.Server, came func(), log *slog.Logger) (*socket, error) {
-	path, where, err := socketPath(dir)
+func listenSocket(dir string, srv *server.Server, onConnect func(), log *slog.Logger) (*socket, error) {
+	path, pathFile, err := socketPath(dir)
 	if err != nil {
-		return nil, fmt.Errorf("bus: make the socket: %w", err)
+		return nil, fmt.Errorf("bus: choose the socket's path: %w", err)
 	}
-	// The folder is locked: a socket that is there was left by an agent that is gone.
+	// The directory is locked: a socket that is there was left by an agent that has ended.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("bus: remove the old socket: %w", err)
 	}
@@ -61,24 +62,27 @@ func listenSocket(dir string, srv *server.Server, came func(), log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("bus: listen on the socket: %w", err)
 	}
-	// Its folder is 0700, so nobody came in between.
+	// Its directory is 0700, so no other user has connected meanwhile.
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
-		return nil, fmt.Errorf("bus: close the socket to others: %w", err)
+		return nil, fmt.Errorf("bus: restrict the socket to this user: %w", err)
 	}
-	s := &socket{l: l, srv: srv, log: log, came: came, where: where, slots: make(chan struct{}, maxSocketConns), conns: make(map[net.Conn]struct{}), byID: make(map[uint64]net.Conn)}
+	s := &socket{
+		l: l, srv: srv, log: log, onConnect: onConnect, pathFile: pathFile, slots: make(chan struct{}, maxSocketConns),
+		conns: make(map[net.Conn]struct{}), byID: make(map[uint64]net.Conn),
+	}
 	s.wg.Add(1)
 	go s.accept()
 	return s, nil
 }
 
-// socketPath is where the socket goes: into the bus's folder, or, if that is too deep, into a private
-// one under /run that the bus's folder names.
-func socketPath(dir string) (path, where string, err error) {
-	where = filepath.Join(dir, socketPathFile)
+// socketPath returns where the socket goes: into the bus's directory, or, if that path is too long, into a private
+// directory under /run that pathFile names.
+func socketPath(dir string) (path, pathFile string, err error) {
+	pathFile = filepath.Join(dir, socketPathFile)
 	path = filepath.Join(dir, socketFile)
 	if len(path) <= maxSocketPath {
-		if err := os.Remove(where); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(pathFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", "", err
 		}
 		return path, "", nil
@@ -88,21 +92,22 @@ func socketPath(dir string) (path, where string, err error) {
 	if err := os.Mkdir(private, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", "", err
 	}
-	if err := ownFolder(private); err != nil {
+	if err := checkPrivateDir(private); err != nil {
 		return "", "", err
 	}
 	path = filepath.Join(private, socketFile)
-	return path, where, writeFileDurably(where, []byte(path+"\n"))
+	return path, pathFile, writeFileDurably(pathFile, []byte(path+"\n"))
 }
 
-// ownFolder makes sure that nobody else put a folder or a link in the way of ours.
-func ownFolder(path string) error {
+// checkPrivateDir fails if another user has put a directory or a link at path.
+func checkPrivateDir(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() || info.Mode().Perm() != 0o700 || !ownedByUs(info) {
-		return fmt.Errorf("%s is not a private folder of this user: remove it", path)
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || info.Mode().Perm() != 0o700 || !ok || int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s is not a private directory of this user: remove it", path)
 	}
 	return nil
 }
@@ -114,7 +119,8 @@ func (s *socket) accept() {
 		c, err := s.l.Accept()
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				s.log.Error("the bus's socket is closed: commands on this machine cannot reach the agent until it is restarted", "err", err)
+				s.log.Error("the bus's socket is closed: commands on this machine cannot reach the agent until it restarts",
+					"err", err)
 			}
 			return
 		}
@@ -127,7 +133,7 @@ func (s *socket) accept() {
 			<-s.slots
 			continue
 		}
-		s.came()
+		s.onConnect()
 		s.wg.Add(1)
 		go s.serve(c, in)
 	}
@@ -145,7 +151,7 @@ func (s *socket) add(conns ...net.Conn) bool {
 	return true
 }
 
-// serve carries bytes both ways until one side ends.
+// serve copies bytes both ways until one side ends.
 func (s *socket) serve(c, in net.Conn) {
 	defer s.wg.Done()
 	done := make(chan struct{}, 2)
@@ -157,7 +163,7 @@ func (s *socket) serve(c, in net.Conn) {
 	go func() {
 		from := bufio.NewReaderSize(in, maxInfoLine)
 		if line, err := from.ReadSlice('\n'); err == nil {
-			id = s.number(line, in)
+			id = s.register(line, in)
 			if _, err := c.Write(line); err == nil {
 				_, _ = io.Copy(c, from)
 			}
@@ -176,8 +182,8 @@ func (s *socket) serve(c, in net.Conn) {
 	<-s.slots
 }
 
-// number learns from the server's first line by which number it knows a connection.
-func (s *socket) number(line []byte, in net.Conn) uint64 {
+// register reads the client id of a connection from the server's first line.
+func (s *socket) register(line []byte, in net.Conn) uint64 {
 	var info struct {
 		ID uint64 `json:"client_id"`
 	}
@@ -190,9 +196,9 @@ func (s *socket) number(line []byte, in net.Conn) uint64 {
 	return info.ID
 }
 
-// cut ends a connection at once, with all that is kept for it: the server itself would wait for its write to end. It does
-// nothing for one that did not come by the socket.
-func (s *socket) cut(id uint64) {
+// disconnect closes a connection at once, with all bytes pending for it: the server itself would wait for its write
+// to end. It does nothing for a client that is not connected by the socket.
+func (s *socket) disconnect(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if in := s.byID[id]; in != nil {
@@ -208,10 +214,10 @@ func (s *socket) close() {
 		c.Close()
 	}
 	s.mu.Unlock()
-	// An accept that waits for a slot gets one from the connections that end now.
+	// An accept that waits for a slot gets one from a connection that ends now.
 	s.wg.Wait()
-	if s.where != "" {
-		_ = os.Remove(s.where)
+	if s.pathFile != "" {
+		_ = os.Remove(s.pathFile)
 		_ = os.Remove(filepath.Dir(s.l.Addr().String()))
 	}
 }

@@ -209,8 +209,8 @@ func TestDamageToAStoredJournalIsTold(t *testing.T) {
 			b[len(b)/2] ^= 1
 			writeFile(t, path, b)
 		}, []string{"the description of the journal's stream cannot be used"}},
-		"no head":   {func(t *testing.T, dir string) { remove(t, filepath.Join(dir, headFile)) }, []string{"head beside the journal is missing"}},
-		"torn head": {func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, headFile), []byte("rubbish")) }, []string{"head beside the journal is missing or cannot be read"}},
+		"no head":   {func(t *testing.T, dir string) { remove(t, filepath.Join(dir, headFile)) }, []string{"journal's head is missing"}},
+		"torn head": {func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, headFile), []byte("rubbish")) }, []string{"journal's head is missing or cannot be read"}},
 		"another journal's streams": {func(t *testing.T, dir string) {
 			swapStreams(t, dir, testNode)
 		}, []string{"record 34 is not the one that was stored"}},
@@ -223,7 +223,7 @@ func TestDamageToAStoredJournalIsTold(t *testing.T) {
 			appendWide(t, b, last)
 			closeBus(t, b)
 			writeFile(t, blk(dir, 2), readFile(t, blk(other, 2)))
-		}, []string{`record 16 stands under "node.other.pod.p.pod_observed"`}},
+		}, []string{`record 16 has the subject "node.other.pod.p.pod_observed"`}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -331,11 +331,11 @@ func TestAJournalThatIsOpenOrNotThereIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	b = openBus(t, dir) // while it is looked at
-	if _, err := s.Verify(testContext(t), nil); !errors.Is(err, errMoved) {
+	if _, err := s.Verify(testContext(t), nil); !errors.Is(err, errStarted) {
 		t.Fatalf("an agent came: %v", err)
 	}
 	closeBus(t, b) // and has gone again
-	if _, err := s.Size(testContext(t)); !errors.Is(err, errMoved) {
+	if _, err := s.Size(testContext(t)); !errors.Is(err, errStarted) {
 		t.Fatalf("an agent was there: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

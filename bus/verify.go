@@ -18,40 +18,40 @@ const (
 	progressEvery = 4096
 )
 
-// Problem is one thing wrong with the journal.
+// Problem is one defect of the journal.
 type Problem struct {
 	Seq     uint64 `json:"seq"`
 	Message string `json:"message"`
 }
 
-// Loss is a row of records that is gone, which a later record tells: the agent found it at a start and went on
-// behind it. It is history, and nothing that is wrong with what is there.
+// Loss is a range of records that is gone, and that a later record reports: the agent found the loss at a start and
+// continued after it. It is history, not a problem of the records that are there.
 type Loss struct {
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
-	// Told is the record that tells it.
-	Told uint64 `json:"told"`
+	// ReportedBy is the number of the record that reports it.
+	ReportedBy uint64 `json:"reportedBy"`
 }
 
-// VerifyReport is what Verify found.
+// VerifyReport is the result of Verify.
 type VerifyReport struct {
 	First   uint64 `json:"first"`
 	Last    uint64 `json:"last"`
 	Records uint64 `json:"records"`
-	// Cut: the records before First were cut by retention. The chain begins with the hash that the cut noted.
+	// Cut: the records before First were cut by retention. The chain begins with the hash that the cut recorded.
 	Cut bool `json:"cut,omitempty"`
-	// Bytes are the records' as encoded, without the store's own.
+	// Bytes is the size of the records as encoded, without the store's headers.
 	Bytes uint64 `json:"bytes"`
-	// Epochs is how many runs wrote what is there.
+	// Epochs is how many runs wrote these records.
 	Epochs   uint64    `json:"epochs"`
 	Problems []Problem `json:"problems,omitempty"`
-	// Lost are losses that the journal itself tells, at most MaxProblems; they are no problems.
+	// Lost are losses that the journal itself reports, at most MaxProblems; they are no problems.
 	Lost []Loss `json:"lost,omitempty"`
 	// Found counts all problems; at most MaxProblems are listed.
 	Found int `json:"found"`
 }
 
-// OK tells that nothing is wrong with what is there.
+// OK reports whether the records that are there are sound.
 func (r *VerifyReport) OK() bool { return r.Found == 0 }
 
 func (r *VerifyReport) problem(seq uint64, format string, args ...any) {
@@ -65,19 +65,18 @@ type verifier struct {
 	r     VerifyReport
 	head  *journaletv1.Head
 	at    uint64 // number expected next
-	hash  []byte // of the record before; nil if it is not known
+	hash  []byte // of the record before; nil if unknown
 	epoch uint64
-	gaps  []gap // of which no record has told yet
+	gaps  []gap // that no record has reported yet
 
-	tell  func(done, total uint64) // nil if nobody wants to know how far it is
-	total uint64
+	progress func(done, total uint64) // may be nil
+	total    uint64
 }
 
-// Verify reads the whole journal and checks it: contiguous numbers, the hash chain, epochs that never
-// fall, steps that answer earlier records, and the head beside the stream. Records that are missing are no
-// problem where a later one tells that they were lost. It may run while the agent
-// writes; it looks at what was stored when it began. progress may be nil. An error means that the
-// check itself could not be done; what is wrong with the journal stands in the report.
+// Verify reads the whole journal and checks it: contiguous numbers, the hash chain, epochs that never fall, steps
+// whose causes are earlier records, and the head beside the stream. Missing records are no problem where a later
+// record reports their loss. Verify may run while the agent writes; it checks what was stored when it began. progress
+// may be nil. An error means that the check could not be done; defects of the journal are in the report.
 func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64)) (VerifyReport, error) {
 	j.cutting.RLock()
 	defer j.cutting.RUnlock()
@@ -85,7 +84,7 @@ func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64))
 	if err != nil && !errors.Is(err, errHeadDamaged) {
 		return VerifyReport{}, err
 	}
-	v := &verifier{head: h, at: j.First(), tell: progress}
+	v := &verifier{head: h, at: j.First(), progress: progress}
 	v.r.First, v.r.Last = j.First(), j.Last()
 	v.front(j.cut.Load())
 	if v.total = v.r.Last + 1 - v.r.First; v.total > 0 {
@@ -99,24 +98,25 @@ func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64))
 	return v.end(), nil
 }
 
-// end looks at what is missing at the end, and gives the report.
+// end checks the journal's end and returns the report.
 func (v *verifier) end() VerifyReport {
 	if v.at <= v.r.Last {
 		v.r.problem(v.at, "records %d to %d are missing", v.at, v.r.Last)
 	}
 	switch {
 	case v.head == nil:
-		v.r.problem(v.r.Last, "the head beside the journal is missing or cannot be read")
+		v.r.problem(v.r.Last, "the journal's head is missing or cannot be read")
 	case v.head.GetSeq() > v.r.Last:
-		v.r.problem(v.head.GetSeq(), "the head beside the journal names record %d, and the last one is %d", v.head.GetSeq(), v.r.Last)
+		v.r.problem(v.head.GetSeq(), "the journal's head names record %d, and the last one is %d",
+			v.head.GetSeq(), v.r.Last)
 	}
-	if v.tell != nil {
-		v.tell(v.r.Records, max(v.total, v.r.Records))
+	if v.progress != nil {
+		v.progress(v.r.Records, max(v.total, v.r.Records))
 	}
 	return v.r
 }
 
-// front holds the first record against what retention left.
+// front compares the first record with retention's last cut.
 func (v *verifier) front(c *cut) {
 	if v.r.First > c.first() {
 		v.gap(c.first(), v.r.First-1, "are missing, and retention did not cut them")
@@ -127,11 +127,11 @@ func (v *verifier) front(c *cut) {
 	}
 }
 
-// check looks at one record, and returns its number as far as it can be told.
+// check checks one record, and returns its number as far as it is known.
 func (v *verifier) check(b []byte) uint64 {
 	v.r.Bytes += uint64(len(b))
-	if v.r.Records++; v.tell != nil && v.r.Records%progressEvery == 0 {
-		v.tell(v.r.Records, max(v.total, v.r.Records))
+	if v.r.Records++; v.progress != nil && v.r.Records%progressEvery == 0 {
+		v.progress(v.r.Records, max(v.total, v.r.Records))
 	}
 	hash := messages.Hash(b)
 	rec, err := messages.Decode(b)
@@ -147,28 +147,28 @@ func (v *verifier) check(b []byte) uint64 {
 		v.gap(v.at, seq-1, "are missing")
 		v.hash = nil
 	case seq < v.at:
-		v.r.problem(v.at, "record %d says that it is %d", v.at, seq)
+		v.r.problem(v.at, "record %d has the number %d in it", v.at, seq)
 		seq = v.at
 	}
 	if seq == 1 && len(rec.GetPreviousHash()) > 0 || v.hash != nil && !bytes.Equal(v.hash, rec.GetPreviousHash()) {
-		v.r.problem(seq, "record %d does not follow from the one before it: one of them was changed", seq)
+		v.r.problem(seq, "record %d does not chain to the one before it: one of them was changed", seq)
 	}
 	if seq == v.head.GetSeq() && !bytes.Equal(hash, v.head.GetHash()) {
-		v.r.problem(seq, "record %d is not the one that was stored: the head beside the journal has another hash of it", seq)
+		v.r.problem(seq, "record %d is not the one that was stored: the journal's head has another hash for it", seq)
 	}
 	v.content(rec, seq)
 	v.hash, v.at = hash, seq+1
 	return seq
 }
 
-// gap is a row of records that are missing, and how that was listed.
+// gap is a range of missing records, and the problem listed for it.
 type gap struct {
 	Loss
 	front  bool
 	listed Problem
 }
 
-// gap lists that records are not there, and why: a problem until a record is met that tells it.
+// gap lists a range of missing records as a problem, which a later record that reports the loss removes again.
 func (v *verifier) gap(from, to uint64, why string) {
 	text := fmt.Sprintf("records %d to %d %s", from, to, why)
 	v.r.problem(from, "%s", text)
@@ -177,16 +177,16 @@ func (v *verifier) gap(from, to uint64, why string) {
 	}
 }
 
-// told takes the agent's word for what was lost. A start names the row in full: from behind the last record that
-// could be read, or the whole journal, or the front; see finding.
-func (v *verifier) told(d *journaletv1.JournalDamaged, seq uint64) {
+// matchLoss turns the gap that d reports into a Loss. A start reports the whole range: from after the last readable
+// record, or the whole journal, or the oldest records; see finding.
+func (v *verifier) matchLoss(d *journaletv1.JournalDamaged, seq uint64) {
 	v.gaps = slices.DeleteFunc(v.gaps, func(g gap) bool {
 		end := d.GetExpectedSeq() == g.To && (d.GetFoundSeq()+1 == g.From || d.GetFoundSeq() == 0 && g.front)
 		front := g.front && d.GetExpectedSeq() == g.From && d.GetFoundSeq() == g.To+1
 		if !end && !front {
 			return false
 		}
-		g.Told = seq
+		g.ReportedBy = seq
 		v.r.Lost = append(v.r.Lost, g.Loss)
 		v.r.Found--
 		if i := slices.Index(v.r.Problems, g.listed); i >= 0 {
@@ -198,7 +198,7 @@ func (v *verifier) told(d *journaletv1.JournalDamaged, seq uint64) {
 
 func (v *verifier) content(rec *journaletv1.Record, seq uint64) {
 	if d := rec.GetFact().GetJournalDamaged(); d != nil && messages.RefOf(rec.GetActor()) == messages.Agent {
-		v.told(d, seq)
+		v.matchLoss(d, seq)
 	}
 	if e := rec.GetEpoch(); e < v.epoch {
 		v.r.problem(seq, "record %d has epoch %d, after one of epoch %d", seq, e, v.epoch)
@@ -211,10 +211,11 @@ func (v *verifier) content(rec *journaletv1.Record, seq uint64) {
 	}
 	if step := rec.GetStep(); step != nil {
 		if step.GetCause() == 0 || step.GetCause() >= seq {
-			v.r.problem(seq, "step %d answers record %d, which is not before it", seq, step.GetCause())
+			v.r.problem(seq, "step %d is caused by record %d, which is not before it", seq, step.GetCause())
 		}
 		if step.GetAfter() != 0 && step.GetAfter() >= step.GetCause() {
-			v.r.problem(seq, "step %d answers record %d after record %d, which is not before that", seq, step.GetCause(), step.GetAfter())
+			v.r.problem(seq, "step %d is caused by record %d after record %d, which is not before that",
+				seq, step.GetCause(), step.GetAfter())
 		}
 	}
 }

@@ -63,13 +63,13 @@ func TestVerifyFindsWhatIsWrong(t *testing.T) {
 		word    string
 	}{
 		"a hole":              {[][]byte{good[0], good[1], good[3]}, 3, "records 3 to 3 are missing"},
-		"a changed one":       {changed, 3, "does not follow"},
+		"a changed one":       {changed, 3, "does not chain"},
 		"rubbish":             {[][]byte{good[0], []byte("\xff\xff"), good[2]}, 2, "cannot be read"},
 		"a falling epoch":     {chainOf(t, withEpochs...), 3, "epoch 1, after one of epoch 5"},
-		"an answer to itself": {chainOf(t, fact(p, 0), step(p, 2, 0)), 2, "answers record 2"},
+		"an answer to itself": {chainOf(t, fact(p, 0), step(p, 2, 0)), 2, "is caused by record 2"},
 		"an order backwards":  {chainOf(t, fact(p, 0), fact(p, 1), step(p, 1, 2)), 3, "after record 2"},
-		"twice":               {[][]byte{good[0], good[1], good[1]}, 3, "says that it is 2"},
-		"another's head":      {good, 4, "the head beside the journal"},
+		"twice":               {[][]byte{good[0], good[1], good[1]}, 3, "has the number 2"},
+		"another's head":      {good, 4, "the journal's head"},
 	}
 	for name, c := range cases {
 		v := &verifier{at: 1, head: &journaletv1.Head{Seq: 4, Hash: []byte("other")}}

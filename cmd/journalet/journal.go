@@ -89,7 +89,7 @@ func (a *app) printVerified(r *bus.VerifyReport) error {
 			fmt.Fprintf(a.out, "Records before %d were cut by retention.\n", r.First)
 		}
 		for _, l := range r.Lost {
-			fmt.Fprintf(a.out, "Records %d to %d were lost, as recorded in record %d.\n", l.From, l.To, l.Told)
+			fmt.Fprintf(a.out, "Records %d to %d were lost, as recorded in record %d.\n", l.From, l.To, l.ReportedBy)
 		}
 		for _, p := range r.Problems {
 			fmt.Fprintf(a.out, "  #%d  %s\n", p.Seq, p.Message)

@@ -144,7 +144,7 @@ func TestLostRecordsThatTheJournalReportsAreNoError(t *testing.T) {
 	code, out, _ = run(t.Context(), "journal", "verify", "-o", "json", "--root-dir", root)
 	var v bus.VerifyReport
 	if err := json.Unmarshal([]byte(out), &v); err != nil || code != exitOK || len(v.Lost) != 1 ||
-		v.Lost[0] != (bus.Loss{From: 1, To: 10, Told: 11}) {
+		v.Lost[0] != (bus.Loss{From: 1, To: 10, ReportedBy: 11}) {
 		t.Errorf("%d, %v: %s", code, err, out)
 	}
 }

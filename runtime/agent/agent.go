@@ -157,7 +157,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 			a.pleg.IgnoreEvents(k.GetUid())
 		}
 	}
-	if a.bus.Observers().Wanted() {
+	if a.bus.Observers().Connected() {
 		a.bus.Observers().Publish(rec)
 	}
 }

@@ -140,7 +140,7 @@ func TestLostJournalIsRecordedByTheNextRunAndVerified(t *testing.T) {
 	runOnce(t, cfg)
 	after := verified(t, dir)
 	if !before.OK() || before.Lost != nil || !after.OK() || after.First != before.Last+1 || after.Epochs != 2 ||
-		!slices.Equal(after.Lost, []bus.Loss{{From: 1, To: before.Last, Told: before.Last + 1}}) {
+		!slices.Equal(after.Lost, []bus.Loss{{From: 1, To: before.Last, ReportedBy: before.Last + 1}}) {
 		t.Fatalf("%+v\n%+v", before, after)
 	}
 }

@@ -68,7 +68,7 @@ func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 	if err != nil || gone == 0 {
 		return err
 	}
-	unreferenced, err := a.bus.Unnamed(ctx, states)
+	unreferenced, err := a.bus.UnreferencedManifests(ctx, states)
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (w *testAgent) start(t testing.TB) {
 	w.bus = b
 	b.Journal().OnStored(func(recs []*journaletv1.Record) {
 		for _, rec := range recs {
-			if b.Observers().Wanted() {
+			if b.Observers().Connected() {
 				b.Observers().Publish(rec)
 			}
 		}

@@ -88,7 +88,7 @@ func TestWhatAnOpeningTakesFromADamagedJournalIsSetAside(t *testing.T) {
 				after := blocksOf(t, dir)
 				t.Log(o.Last, o.Damage.GetMessage())
 				var aside []byte
-				err := filepath.WalkDir(filepath.Join(dir, asideDir), func(p string, d fs.DirEntry, err error) error {
+				err := filepath.WalkDir(filepath.Join(dir, damagedDir), func(p string, d fs.DirEntry, err error) error {
 					if err == nil && d.Type().IsRegular() {
 						aside = append(aside, readFile(t, p)...)
 					}
@@ -125,7 +125,7 @@ func TestOnlyBlocksInDoubtAreReadAtAnOpening(t *testing.T) {
 			t.Fatal(err)
 		}
 		slices.Sort(numbers)
-		return doubtful(&bl, dir, numbers)
+		return blocksInDoubt(&bl, dir, numbers)
 	}
 	b := openBus(t, dir)
 	appendWide(t, b, 34)
@@ -158,22 +158,22 @@ func TestNoMoreIsSetAsideThanItsBounds(t *testing.T) {
 	dir := t.TempDir()
 	from := filepath.Join(dir, "1.blk")
 	writeFile(t, from, []byte("x"))
-	for epoch := range uint64(maxAside + 3) {
-		a := &aside{}
-		for n := range maxAsideBlocks + 5 {
+	for epoch := range uint64(maxCopiedStarts + 3) {
+		a := &damagedFiles{}
+		for n := range maxCopiedFiles + 5 {
 			if err := a.copy(dir, from, epoch, strconv.Itoa(n)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if len(a.paths) != maxAsideBlocks || a.more != 5 || !strings.Contains(a.where(), "5 more had no room") {
-			t.Fatalf("%d, %q", len(a.paths), a.where())
+		if len(a.paths) != maxCopiedFiles || a.more != 5 || !strings.Contains(a.location(), "5 more were not copied") {
+			t.Fatalf("%d, %q", len(a.paths), a.location())
 		}
-		if err := trimAside(filepath.Join(dir, asideDir)); err != nil {
+		if err := trimCopies(filepath.Join(dir, damagedDir)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	files, err := os.ReadDir(filepath.Join(dir, asideDir))
-	if err != nil || len(files) != maxAside*maxAsideBlocks || !strings.HasPrefix(files[0].Name(), asidePrefix+"00000000000000000003") {
+	files, err := os.ReadDir(filepath.Join(dir, damagedDir))
+	if err != nil || len(files) != maxCopiedStarts*maxCopiedFiles || !strings.HasPrefix(files[0].Name(), copyPrefix+"00000000000000000003") {
 		t.Fatalf("%d are kept, %v", len(files), err)
 	}
 }

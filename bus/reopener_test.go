@@ -68,7 +68,7 @@ func TestWhatStandsBesideTheJournalIsKeptAgainOnceTheDiskHasRoom(t *testing.T) {
 func TestStreamsAreOpenedAgainAfterFailuresInARowThatAreTheirOwn(t *testing.T) {
 	broken := errors.New("no space left")
 	reopened := 0
-	m := mender{reopen: func(time.Time) error { reopened++; return nil }}
+	m := reopener{reopen: func(time.Time) error { reopened++; return nil }}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	for i, c := range []struct {
