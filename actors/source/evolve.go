@@ -80,29 +80,35 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	return nil
 }
 
-// keepFile takes in what a file holds now. A file that cannot be read, or a part of it that cannot
-// be used, takes nothing away: what the file named before stays wanted until the file is good again
-// or gone, because a slip of the pen must not stop a running pod.
 func keepFile(s *journaletv1.SourceState, f *journaletv1.ManifestFile) {
-	if len(f.GetPods()) == 0 && len(f.GetProblems()) == 0 && !f.GetUnreadable() {
+	if s.Files[f.GetPath()] = KeepFile(s.Files[f.GetPath()], f); s.Files[f.GetPath()] == nil {
 		delete(s.Files, f.GetPath())
-		return
 	}
-	now := &journaletv1.ManifestFile{
-		Path: f.GetPath(), Pods: slices.Clone(f.GetPods()), Problems: f.GetProblems(), Unreadable: f.GetUnreadable(),
+}
+
+// KeepFile returns what the source keeps of a file that had content before and has content now; nil for a file that is gone. A file that
+// cannot be read, or a part of it that cannot be used, removes nothing: what the file named before stays wanted until the file is good
+// again or gone, because a typo must not stop a running pod.
+func KeepFile(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
+	if len(now.GetPods()) == 0 && len(now.GetProblems()) == 0 && !now.GetUnreadable() {
+		return nil
 	}
-	if len(f.GetProblems()) > 0 || f.GetUnreadable() {
-		named := map[string]bool{}
-		for _, p := range now.GetPods() {
-			named[fullName(p)] = true
+	kept := &journaletv1.ManifestFile{
+		Path: now.GetPath(), Pods: slices.Clone(now.GetPods()), Problems: now.GetProblems(), Unreadable: now.GetUnreadable(),
+	}
+	if len(now.GetProblems()) == 0 && !now.GetUnreadable() {
+		return kept
+	}
+	named := map[string]bool{}
+	for _, p := range kept.Pods {
+		named[fullName(p)] = true
+	}
+	for _, p := range before.GetPods() {
+		if !named[fullName(p)] {
+			kept.Pods = append(kept.Pods, p)
 		}
-		for _, p := range s.Files[f.GetPath()].GetPods() {
-			if !named[fullName(p)] {
-				now.Pods = append(now.Pods, p)
-			}
-		}
 	}
-	s.Files[f.GetPath()] = now
+	return kept
 }
 
 // want works out which pods the files want, in order of their paths: the first to name a full name

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -28,7 +29,7 @@ func (t *Recorded) Seed(state *journaletv1.SourceState) {
 // Apply takes in a fact that was handed over, or that the journal holds and the source's state does not have yet.
 func (t *Recorded) Apply(fact *journaletv1.ManifestsRead) {
 	for _, f := range fact.GetChanged() {
-		t.set(f.GetPath(), fold(t.Files[f.GetPath()], f))
+		t.set(f.GetPath(), source.KeepFile(t.Files[f.GetPath()], f))
 	}
 	t.Synced = t.Synced || fact.GetSynced()
 }
@@ -47,7 +48,7 @@ func (t *Recorded) set(name string, f *journaletv1.ManifestFile) {
 // Differs tells whether a fact with what a file holds now would change anything.
 func (t *Recorded) Differs(now *journaletv1.ManifestFile) bool {
 	before := t.Files[now.GetPath()]
-	return !proto.Equal(fold(before, now), before)
+	return !proto.Equal(source.KeepFile(before, now), before)
 }
 
 // RemovedExcept tells, in order of name, that all files but one are gone.
@@ -59,28 +60,4 @@ func (t *Recorded) RemovedExcept(name string) []*journaletv1.ManifestFile {
 		}
 	}
 	return gone
-}
-
-// fold is the source actor's reading of a fact (actors/source keeps files so): a file in doubt takes no pod away. What
-// the actor will hold, and not only what was read, tells whether a fact would change anything, also after a restart.
-func fold(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
-	if len(now.GetPods()) == 0 && len(now.GetProblems()) == 0 && !now.GetUnreadable() {
-		return nil
-	}
-	out := &journaletv1.ManifestFile{
-		Path: now.GetPath(), Pods: slices.Clone(now.GetPods()), Problems: now.GetProblems(), Unreadable: now.GetUnreadable(),
-	}
-	if len(now.GetProblems()) == 0 && !now.GetUnreadable() {
-		return out
-	}
-	named := map[string]bool{}
-	for _, p := range now.GetPods() {
-		named[p.GetNamespace()+"/"+p.GetName()] = true
-	}
-	for _, p := range before.GetPods() {
-		if !named[p.GetNamespace()+"/"+p.GetName()] {
-			out.Pods = append(out.Pods, p)
-		}
-	}
-	return out
 }
