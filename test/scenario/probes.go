@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -127,32 +126,6 @@ func (s *Story) probe(d *datadriven.TestData) (string, error) {
 		message = name[:1] + strings.ToLower(name[1:]) + " probe failed: " + cmp.Or(arg(d, "fails", ""), "it does")
 	}
 	return "", s.put(messages.Pod(uid), probeResult(at, id, kind, message))
-}
-
-// someProbe is a result that a driver of probes may tell; "" if there is nothing to probe.
-func (s *Story) someProbe(r *rand.Rand) string {
-	var all []string
-	for at, p := range s.g.probed {
-		for _, kind := range p.kinds {
-			all = append(all, fmt.Sprintf("probe %s pod=%s container=%s id=%s", kindName(kind), s.g.names.of(at.uid), at.container, p.id))
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	slices.Sort(all)
-	return pick(r, all...) + pick(r, "", " fails=(no answer)")
-}
-
-// probesOf makes up the probes of a container.
-func probesOf(r *rand.Rand) string {
-	text := ""
-	for _, name := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
-		if r.IntN(4) == 0 {
-			text += ", " + name + ": {tcpSocket: {port: 80}}"
-		}
-	}
-	return text
 }
 
 func kindName(k journaletv1.ProbeKind) string {
