@@ -1,4 +1,4 @@
-// Package feed is what the drivers of all sources do alike with what one file, or one answer of a URL, holds: make a
-// fact of it that is bounded, keep its pods, and tell whether the fact would change anything. It reads nothing itself and
-// decides nothing. Start with Decode in decode.go; what was told before is in recorded.go.
+// Package feed is shared by the drivers of all sources. It turns the content of a file or of a URL's response into a
+// bounded fact, stores its pods, and reports whether the fact changes the source's state. It reads no files and decides
+// nothing. Start with Decode in decode.go; recorded.go has the state that the journal records.
 package feed

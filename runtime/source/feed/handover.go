@@ -11,12 +11,12 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// Store keeps the pods that are not among those told, and lets prime hear of all. It ends at the first that cannot be kept.
-func Store(ctx context.Context, pods []manifest.Parsed, told *journaletv1.ManifestFile,
+// Store stores the pods that the recorded file does not have, and primes all. It ends at the first failure.
+func Store(ctx context.Context, pods []manifest.Parsed, recorded *journaletv1.ManifestFile,
 	store func(ctx context.Context, digest string, canonical []byte) error, prime func(digest string, pod *corev1.Pod),
 ) error {
 	known := map[string]bool{}
-	for _, p := range told.GetPods() {
+	for _, p := range recorded.GetPods() {
 		known[p.GetDigest()] = true
 	}
 	for _, p := range pods {
@@ -30,7 +30,7 @@ func Store(ctx context.Context, pods []manifest.Parsed, told *journaletv1.Manife
 	return nil
 }
 
-// Log logs what was handed over, for who reads logs rather than the journal.
+// Log logs an emitted file, for readers of the log.
 func Log(log *slog.Logger, f *journaletv1.ManifestFile, pods []manifest.Parsed) {
 	for _, p := range f.GetProblems() {
 		log.Warn("manifest problem", "file", f.GetPath(), "line", p.GetLine(), "field", p.GetField(),

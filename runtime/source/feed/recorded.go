@@ -10,9 +10,11 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Recorded is what a source's actor holds when it has handled all that was handed over to it. The zero value is of one that was told nothing.
+// Recorded is what a source's actor holds when it has handled all that was handed over to it. The zero value is of one
+// that was told nothing.
 type Recorded struct {
-	// Files are by name, and those that hold neither pods nor problems are not among them. To be changed by the methods only.
+	// Files are by name, and those that hold neither pods nor problems are not among them. To be changed by the methods
+	// only.
 	Files map[string]*journaletv1.ManifestFile
 	// Synced: a whole reading has been told.
 	Synced bool

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// maxFiles bounds the files of the folder, and maxFileBytes each of them: a node has a handful of classes.
+	// maxFiles bounds the files of the directory, and maxFileBytes each of them: a node has few classes.
 	maxFiles     = 64
 	maxFileBytes = 1 << 20
 )
 
-// Directory is a file or a folder of runtime classes. Its methods may be called concurrently.
+// Directory is a file or a directory of runtime classes. Its methods may be called concurrently.
 type Directory struct {
 	path string
 	log  *slog.Logger
@@ -32,24 +32,24 @@ type Directory struct {
 	mu        sync.Mutex
 	files     map[string]*file // by path
 	current   *manifest.RuntimeClasses
-	sum       [sha256.Size]byte // of all that current was made of
-	lastError string            // last complaint about the path
+	sum       [sha256.Size]byte // of all files of current
+	lastError string            // last logged error of the path
 }
 
-// file is what one file held when it was good last.
+// file is the content of one file. A broken file keeps its earlier classes.
 type file struct {
-	sum      [sha256.Size]byte // of what was read last, good or not
+	sum      [sha256.Size]byte // of the last content, valid or not
 	classes  []*nodev1.RuntimeClass
 	problems []manifest.Problem
 }
 
-// New makes a folder; nothing is read yet. A path that is not there holds no class.
+// New returns a directory. It reads nothing yet. A missing path has no classes.
 func New(path string, log *slog.Logger) *Directory {
 	return &Directory{path: path, log: log.With("path", path), files: map[string]*file{}}
 }
 
-// Current gives the classes as they are now: the same pointer as before unless one has changed. A file that cannot be read, or
-// has a mistake, keeps what it held before; what is wrong with it is logged once.
+// Current returns the current classes, with the same pointer as before if none has changed. A file that cannot be read
+// or is invalid keeps its earlier classes; its error is logged once.
 func (f *Directory) Current() *manifest.RuntimeClasses {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,13 +80,13 @@ func (f *Directory) Current() *manifest.RuntimeClasses {
 		f.current, twice = manifest.NewRuntimeClasses(all)
 		f.log.Info("runtime classes read", "classes", strings.Join(f.current.Names(), ","))
 		for _, name := range twice {
-			f.log.Warn("a runtime class is there twice: the first counts", "class", name)
+			f.log.Warn("duplicate runtime class: the first one wins", "class", name)
 		}
 	}
 	return f.current
 }
 
-// Problems are what is wrong with the files as Current read them last, as "path:line: field: text".
+// Problems returns the problems of the files from the last call of Current, as "path:line: field: text".
 func (f *Directory) Problems() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +103,7 @@ func (f *Directory) Problems() []string {
 	return all
 }
 
-// list gives the files in lexical order; none where the path is not there.
+// list returns the files in lexical order; none if the path is missing.
 func (f *Directory) list() ([]string, error) {
 	st, err := os.Stat(f.path)
 	switch {
@@ -127,12 +127,13 @@ func (f *Directory) list() ([]string, error) {
 		paths = append(paths, path)
 	}
 	if len(paths) > maxFiles {
-		return nil, fmt.Errorf("%d files, and %d may hold runtime classes; put several classes into one file", len(paths), maxFiles)
+		return nil, fmt.Errorf("%d files, and at most %d may have runtime classes; put several classes into one file",
+			len(paths), maxFiles)
 	}
 	return paths, nil
 }
 
-// read takes in one file, if it has changed. After an error it holds what it held before.
+// read reads one file, if it has changed. After an error it keeps its earlier classes.
 func (f *Directory) read(path string) error {
 	data, err := readBounded(path)
 	if err != nil {
@@ -154,7 +155,7 @@ func (f *Directory) read(path string) error {
 	return nil
 }
 
-// keep adds to what is good now what was good before and is not there now.
+// keep adds the earlier classes that are missing now.
 func keep(before, now []*nodev1.RuntimeClass) []*nodev1.RuntimeClass {
 	for _, c := range before {
 		if !slices.ContainsFunc(now, func(n *nodev1.RuntimeClass) bool { return n.Name == c.Name }) {
@@ -177,14 +178,14 @@ func readBounded(path string) ([]byte, error) {
 	return data, err
 }
 
-// logOnce logs why the path cannot be read, once; nil: it can.
+// logOnce logs an error of the path once; nil means none.
 func (f *Directory) logOnce(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	if text != "" && text != f.lastError {
-		f.log.Error("runtime classes not read; those that were known go on", "error", err)
+		f.log.Error("cannot read runtime classes; the known ones stay in use", "error", err)
 	}
 	f.lastError = text
 }

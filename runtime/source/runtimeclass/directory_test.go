@@ -25,7 +25,7 @@ func TestDirectoryReturnsSameSetUntilClassChanges(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "classes")
 	f := New(dir, slog.New(slog.DiscardHandler))
 	if names := f.Current().Names(); len(names) > 0 {
-		t.Errorf("a folder that is not there holds %v", names)
+		t.Errorf("a missing directory has %v", names)
 	}
 	if err := os.Mkdir(dir, 0o750); err != nil {
 		t.Fatal(err)
@@ -35,21 +35,21 @@ func TestDirectoryReturnsSameSetUntilClassChanges(t *testing.T) {
 	write(t, filepath.Join(dir, ".hidden"), class("z", "one"))
 	first := f.Current()
 	if !slices.Equal(first.Names(), []string{"w", "x"}) {
-		t.Errorf("it holds %v", first.Names())
+		t.Errorf("classes %v", first.Names())
 	}
 	if f.Current() != first {
-		t.Error("unchanged, it is another set")
+		t.Error("another pointer without a change")
 	}
 	write(t, filepath.Join(dir, "a.yaml"), class("w", "three"))
 	second := f.Current()
 	if second == first {
-		t.Error("changed, it is the same set")
+		t.Error("the same pointer after a change")
 	}
 	if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	if names := f.Current().Names(); !slices.Equal(names, []string{"w"}) {
-		t.Errorf("without one of its files it holds %v", names)
+		t.Errorf("without one of the files: %v", names)
 	}
 }
 
@@ -62,23 +62,24 @@ func TestBrokenClassFileKeepsOldClassesAndIsLoggedOnce(t *testing.T) {
 	write(t, path, class("w", "two")+"---\n"+class("x", "no/handler"))
 	for range 3 {
 		if names := f.Current().Names(); !slices.Equal(names, []string{"w", "x"}) {
-			t.Errorf("it holds %v", names)
+			t.Errorf("classes %v", names)
 		}
 	}
-	if n := strings.Count(log.String(), "runtime class problem"); n != 1 || !strings.Contains(log.String(), path+":9: handler") {
-		t.Errorf("told %d times:\n%s", n, &log)
+	if n := strings.Count(log.String(), "runtime class problem"); n != 1 ||
+		!strings.Contains(log.String(), path+":9: handler") {
+		t.Errorf("logged %d times:\n%s", n, &log)
 	}
 	if p := f.Problems(); len(p) != 1 || !strings.Contains(p[0], path+":9: handler") {
-		t.Errorf("its problems are %v", p)
+		t.Errorf("problems %v", p)
 	}
 	write(t, path, strings.Repeat("#", maxFileBytes+1))
 	if names := f.Current().Names(); !slices.Equal(names, []string{"w", "x"}) || len(f.Problems()) != 2 {
-		t.Errorf("too large, it holds %v and tells %v", names, f.Problems())
+		t.Errorf("too large: classes %v, problems %v", names, f.Problems())
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if names := f.Current().Names(); len(names) > 0 || len(f.Problems()) > 0 {
-		t.Errorf("gone, it holds %v and tells %v", names, f.Problems())
+		t.Errorf("removed: classes %v, problems %v", names, f.Problems())
 	}
 }

@@ -1,4 +1,4 @@
-// Package runtimeclass keeps the runtime classes that a file or folder holds (ADR 020). It reads them when they are asked for and
-// have changed, and watches nothing: what needs them asks with each reading of its own. What a class means for a pod is package
-// manifest's. Start with Current in directory.go.
+// Package runtimeclass reads the runtime classes of a file or directory (ADR 020). It reads changed files on each call
+// and watches nothing: sources call it with each read of their own. Package manifest applies the classes to pods. Start
+// with Current in directory.go.
 package runtimeclass

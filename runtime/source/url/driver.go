@@ -25,14 +25,14 @@ const (
 	DefaultEvery = 20 * time.Second
 	// DefaultTimeout bounds a request with all its redirects and its body, as the kubelet's.
 	DefaultTimeout = 10 * time.Second
-	// outageAfter is how many requests in a row fail before the journal is told: one that fails now and then is no news.
+	// outageAfter is how many requests in a row must fail before the outage is recorded in the journal.
 	outageAfter = 3
-	// loudFailures is how many failures in a row are logged for everybody, as in the kubelet.
+	// loudFailures is how many failures in a row are logged as warnings, as in the kubelet.
 	loudFailures = 3
-	// retryMin and retryMax bound the doubling wait after a manifest could not be stored or a fact not handed over.
+	// retryMin and retryMax bound the doubling wait after a failure to store a manifest or to emit a fact.
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
-	// stallAfter is how long beyond a pause and a request the driver may be silent and still count as healthy.
+	// stallAfter is the time beyond a pause and a request after which a silent driver is unhealthy.
 	stallAfter = time.Minute
 )
 
@@ -44,7 +44,7 @@ type Options struct {
 	Header http.Header
 	// Node is the node's name, in lower case.
 	Node string
-	// Classes gives the runtime classes, as for package file. May be nil.
+	// Classes returns the runtime classes, as for package file. May be nil.
 	Classes func() *manifest.RuntimeClasses
 	// Every defaults to DefaultEvery, Timeout to DefaultTimeout.
 	Every, Timeout time.Duration
@@ -64,31 +64,31 @@ type Driver struct {
 	log    *slog.Logger
 	clock  cri.Clock
 	client *http.Client
-	// shownURL is the URL as it may be shown.
+	// shownURL is the URL without secrets.
 	shownURL string
 
-	// Run's alone from here to mu.
-	recorded   feed.Recorded             // by place: another one is of a URL that was configured before
-	firstRead  bool                      // this run's first reading has not been told as a whole
+	// Only Run uses the fields from here to mu.
+	recorded   feed.Recorded             // by shown URL; others are of URLs that were configured before
+	firstRead  bool                      // no valid response has been emitted in this run
 	failures   int                       // in a row
-	etag       string                    // of the content that was decoded last; empty: none
+	etag       string                    // of the last decoded content; may be empty
 	contentSum [sha256.Size]byte         // of that content
-	content    *journaletv1.ManifestFile // what it holds; nil: nothing was read in this run
-	classes    *manifest.RuntimeClasses  // that it was decoded with
-	parsed     []manifest.Parsed         // its pods, as long as they were not handed over
-	valid      bool                      // it says what is wanted
-	outage     *journaletv1.ManifestFile // told, or to be told, instead of content; nil: none
+	content    *journaletv1.ManifestFile // the last decoded content; nil: none in this run
+	classes    *manifest.RuntimeClasses  // used to decode content
+	parsed     []manifest.Parsed         // pods of content that are not stored yet
+	valid      bool                      // content is the desired state of the source
+	outage     *journaletv1.ManifestFile // emitted instead of content; nil: no outage
 
 	mu        sync.Mutex
-	lastAlive time.Time // last turn of Run; zero: not running
-	sendErr   error     // why something could not be stored or handed over
+	lastAlive time.Time // last step of Run; zero: not running
+	sendErr   error     // why a manifest could not be stored or a fact not emitted
 }
 
-// New makes a driver; nothing is asked for before Run. It panics if a field of Options that must be set is not: that is a
-// mistake of the program. An error says what is wrong with the URL, without showing it.
+// New returns a driver. It sends nothing before Run. It panics if a required field of Options is missing: that is a
+// programming error. An error says what is wrong with the URL, without quoting it.
 func New(opts Options) (*Driver, error) {
 	if opts.URL == "" || opts.Node == "" || opts.Store == nil || opts.Sink == nil {
-		panic("fetch: Options needs URL, Node, Store and Sink")
+		panic("url: Options needs URL, Node, Store and Sink")
 	}
 	at, err := Parse(opts.URL)
 	if err != nil {
@@ -122,23 +122,24 @@ func New(opts Options) (*Driver, error) {
 	}, nil
 }
 
-// Parse reads a URL that manifests may come from. The error does not quote it.
+// Parse parses a manifest URL. The error does not quote it.
 func Parse(text string) (*url.URL, error) {
 	at, err := url.Parse(text)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
-		return nil, errors.New("it is no URL of the form http://host/path or https://host/path")
+		return nil, errors.New("not a URL of the form http://host/path or https://host/path")
 	}
 	return at, nil
 }
 
-// ShownURL is what may be shown of a URL, and what the UIDs of its pods are made of: neither user nor query, which may hold
-// secrets.
+// ShownURL returns the URL without user and query, which may contain secrets. Messages and the UIDs of its pods use it.
 func ShownURL(at *url.URL) string {
 	return (&url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path, RawPath: at.RawPath}).String()
 }
 
-// FetchOnce asks once and decodes the answer; nothing is kept. place is the URL as it may be shown.
-func FetchOnce(ctx context.Context, at string, header http.Header, opts manifest.Options) (place string, found *journaletv1.ManifestFile, err error) {
+// FetchOnce sends one request and decodes the response, without storing it. shown is the URL without secrets.
+func FetchOnce(
+	ctx context.Context, at string, header http.Header, opts manifest.Options,
+) (shown string, found *journaletv1.ManifestFile, err error) {
 	d, err := New(Options{
 		URL: at, Header: header, Node: opts.NodeName,
 		Store: func(context.Context, string, []byte) error { return nil },
@@ -157,17 +158,17 @@ func FetchOnce(ctx context.Context, at string, header http.Header, opts manifest
 	return d.shownURL, found, nil
 }
 
-// Seed gives the source's state as the journal has it, so that only what differs from it is handed over.
+// Seed adds the source's state in the journal, so that only differences are emitted.
 func (d *Driver) Seed(state *journaletv1.SourceState) {
 	d.recorded.Seed(state)
 }
 
-// SeedPending adds a fact that the journal holds and the source's state does not have yet.
+// SeedPending adds a fact of the journal that the source's state does not have yet.
 func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
 	d.recorded.Apply(fact)
 }
 
-// Run asks and hands over until ctx ends, whose error it returns. It may be called once.
+// Run polls the URL and emits facts until ctx ends, and returns its error. It may be called once.
 func (d *Driver) Run(ctx context.Context) error {
 	defer d.client.CloseIdleConnections()
 	for {
@@ -178,7 +179,7 @@ func (d *Driver) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			d.log.Warn("manifests not handed over, trying again", "in", wait, "error", err)
+			d.log.Warn("cannot store or emit manifests, retrying", "in", wait, "error", err)
 			if err := cri.Wait(ctx, d.clock, wait); err != nil {
 				return err
 			}
@@ -195,7 +196,7 @@ func (d *Driver) Run(ctx context.Context) error {
 func (d *Driver) read(ctx context.Context) {
 	classes := d.opts.Classes()
 	if classes != d.classes {
-		// The whole content is needed, to be decoded with them.
+		// The content must be decoded again, so it must not be skipped by its ETag or checksum.
 		d.classes, d.etag, d.contentSum = classes, "", [sha256.Size]byte{}
 	}
 	a, err := d.fetch(ctx)
@@ -207,7 +208,7 @@ func (d *Driver) read(ctx context.Context) {
 		return
 	}
 	if d.failures > 0 {
-		d.log.Info("the manifest URL is answered again", "failures", d.failures)
+		d.log.Info("the manifest URL responds again", "failures", d.failures)
 	}
 	d.failures, d.outage = 0, nil
 	if sum := sha256.Sum256(a.body); !a.unchanged && (d.content == nil || sum != d.contentSum) {
@@ -215,7 +216,7 @@ func (d *Driver) read(ctx context.Context) {
 		d.content, d.parsed = feed.Decode(d.shownURL, d.shownURL, a.body, manifest.Options{
 			NodeName: d.opts.Node, Source: manifest.SourceHTTP, Classes: d.classes,
 		})
-		// Nothing at all takes nothing away, but is an answer, as for the kubelet.
+		// An empty body is valid and removes no pod, as in the kubelet.
 		d.valid = !d.content.GetUnreadable() || len(a.body) == 0
 	}
 	if !a.unchanged {
@@ -223,22 +224,23 @@ func (d *Driver) read(ctx context.Context) {
 	}
 }
 
-// noteFailure takes in that there was no answer, or not one with manifests.
+// noteFailure handles a request without a response, or with a status other than 200.
 func (d *Driver) noteFailure(err error) {
 	d.failures++
 	switch {
 	case d.failures < loudFailures:
-		d.log.Warn("pods not read from the URL; those that it named go on", "error", err)
+		d.log.Warn("cannot read pods from the URL; its pods keep running", "error", err)
 	case d.failures == loudFailures:
-		d.log.Warn("pods not read from the URL; those that it named go on. Further failures are logged with -v 2 only", "error", err)
+		d.log.Warn("cannot read pods from the URL; its pods keep running. Further failures are logged with -v 2 only",
+			"error", err)
 	default:
-		d.log.Debug("pods not read from the URL", "error", err, "failures", d.failures)
+		d.log.Debug("cannot read pods from the URL", "error", err, "failures", d.failures)
 	}
 	if d.failures < outageAfter || d.outage != nil {
 		return
 	}
 	if before := d.recorded.Files[d.shownURL]; isOutage(before) && d.content == nil {
-		// It began in an earlier run, and is not told again.
+		// It began in an earlier run, and is not emitted again.
 		d.outage = before
 		return
 	}
@@ -247,11 +249,15 @@ func (d *Driver) noteFailure(err error) {
 	if errors.As(err, &status) {
 		code = codeStatus
 	}
-	d.outage = feed.Unreadable(d.shownURL, code, err.Error()+"; see to it that the server gives manifests again: what they were goes on")
+	d.outage = feed.Unreadable(d.shownURL, code, err.Error()+"; check the server: its pods keep running")
 }
 
 func isOutage(f *journaletv1.ManifestFile) bool {
-	return len(f.GetProblems()) == 1 && (f.GetProblems()[0].GetCode() == codeUnreachable || f.GetProblems()[0].GetCode() == codeStatus)
+	if len(f.GetProblems()) != 1 {
+		return false
+	}
+	code := f.GetProblems()[0].GetCode()
+	return code == codeUnreachable || code == codeStatus
 }
 
 func (d *Driver) markAlive() {
@@ -260,16 +266,17 @@ func (d *Driver) markAlive() {
 	d.lastAlive = d.clock.Now()
 }
 
-// Healthy returns why the source is not served as it should be: something cannot be stored or handed over, or Run stands
-// still. A URL that is not answered is healthy: no restart of the agent mends it.
+// Healthy returns an error if a manifest cannot be stored, a fact cannot be emitted, or Run is stuck. A URL that does
+// not respond is healthy, because a restart of the agent does not fix it.
 func (d *Driver) Healthy() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.lastAlive.IsZero() {
-		return errors.New("the manifest URL was not asked for yet; is the agent still starting?")
+		return errors.New("the manifest URL was not requested yet; is the agent still starting?")
 	}
 	if age := d.clock.Now().Sub(d.lastAlive); age > d.opts.Every+d.opts.Timeout+stallAfter {
-		return fmt.Errorf("the manifest URL was not asked for since %s: what it waits for is the journal or the disk", age.Round(time.Second))
+		return fmt.Errorf("the manifest URL was not requested for %s: the driver waits for the journal or the disk",
+			age.Round(time.Second))
 	}
 	return d.sendErr
 }

@@ -28,7 +28,8 @@ import (
 const patience = 20 * time.Second
 
 func pod(name, image string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\nspec:\n  containers:\n  - name: c\n    image: %s\n", name, image)
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n"+
+		"spec:\n  containers:\n  - name: c\n    image: %s\n", name, image)
 }
 
 type clock struct{ *sim.ManualClock }
@@ -37,17 +38,17 @@ func (c clock) AfterFunc(d time.Duration, f func()) func() bool {
 	return c.ManualClock.AfterFunc(d, f).Stop
 }
 
-// world is a driver on a server of ours, and the source's actor that its facts are folded into.
+// world is a driver with a test server, and the source's actor that folds its facts.
 type world struct {
 	t *testing.T
 	*Driver
 	server *httptest.Server
 	clock  clock
 	facts  chan *journaletv1.ManifestsRead
-	log    *bytes.Buffer // of all that was logged; read it only between two turns
+	log    *bytes.Buffer // the log; read it only between two steps
 
 	mu       sync.Mutex
-	answer   http.HandlerFunc
+	handler  http.HandlerFunc
 	requests []*http.Request
 	stored   map[string]bool
 	actor    *source.Actor
@@ -59,16 +60,16 @@ func newServer(t *testing.T) *world {
 		actor: source.New(messages.HTTPSource), clock: clock{sim.NewManualClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}}
 	w.server = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
 		w.mu.Lock()
-		answer := w.answer
+		handler := w.handler
 		w.requests = append(w.requests, req)
 		w.mu.Unlock()
-		answer(out, req)
+		handler(out, req)
 	}))
 	t.Cleanup(w.server.Close)
 	return w
 }
 
-// starts runs a driver on the server's path until the test ends.
+// starts runs a driver with the server's URL until the test ends.
 func (w *world) starts(path string, change func(*Options)) *world {
 	w.t.Helper()
 	opts := Options{
@@ -97,16 +98,16 @@ func (w *world) starts(path string, change func(*Options)) *world {
 }
 
 func (w *world) gives(body string) {
-	w.says(func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, body) })
+	w.serves(func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, body) })
 }
 
-func (w *world) says(answer http.HandlerFunc) {
+func (w *world) serves(handler http.HandlerFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.answer = answer
+	w.handler = handler
 }
 
-func (w *world) asked() int {
+func (w *world) requestCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.requests)
@@ -124,11 +125,11 @@ func (w *world) rests() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := w.clock.WaitPending(ctx, 1); err != nil {
-		w.t.Fatalf("the driver does not come to rest: %v", err)
+		w.t.Fatalf("the driver does not wait for the clock: %v", err)
 	}
 }
 
-// next lets one pause pass, and the request after it come to its end.
+// next lets one pause pass, and waits for the end of the next request.
 func (w *world) next() {
 	w.t.Helper()
 	w.clock.Advance(DefaultEvery)
@@ -157,29 +158,29 @@ func (w *world) sink(_ context.Context, fact *journaletv1.ManifestsRead) error {
 	}
 	e := actors.Event{Body: &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: proto.CloneOf(fact)}}}
 	if err := w.actor.Evolve(e); err != nil {
-		w.t.Errorf("the source's actor refuses the fact: %v", err)
+		w.t.Errorf("the source's actor failed on the fact: %v", err)
 	}
 	w.facts <- proto.CloneOf(fact)
 	return nil
 }
 
-// fact is the one fact that was told since the last one was looked at.
+// fact returns the only fact since the last call.
 func (w *world) fact() *journaletv1.ManifestsRead {
 	w.t.Helper()
 	if len(w.facts) != 1 {
-		w.t.Fatalf("%d facts were told, not one", len(w.facts))
+		w.t.Fatalf("%d facts were emitted, want one", len(w.facts))
 	}
 	return <-w.facts
 }
 
-func (w *world) tellsNothing() {
+func (w *world) emitsNothing() {
 	w.t.Helper()
 	if len(w.facts) > 0 {
-		w.t.Fatalf("told %v", <-w.facts)
+		w.t.Fatalf("emitted %v", <-w.facts)
 	}
 }
 
-// wanted are the names of the pods that the source wants.
+// desired returns the names of the source's desired pods.
 func (w *world) wants(want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -191,11 +192,11 @@ func (w *world) wants(want ...string) {
 		}
 	}
 	if len(got) != len(want) {
-		w.t.Fatalf("wanted are %v, not %v", got, want)
+		w.t.Fatalf("desired %v, want %v", got, want)
 	}
 	for _, name := range want {
 		if !got[name] {
-			w.t.Fatalf("wanted are %v, not %v", got, want)
+			w.t.Fatalf("desired %v, want %v", got, want)
 		}
 	}
 }
@@ -205,12 +206,13 @@ func TestFirstResponseIsSyncedAndChangesFollow(t *testing.T) {
 	w.gives(pod("a", "x:1"))
 	w.starts("/pods", nil)
 	first := w.fact()
-	if !first.GetSynced() || first.GetSource() != messages.HTTPSource || first.GetChanged()[0].GetPath() != w.server.URL+"/pods" {
-		t.Errorf("told %v", first)
+	if !first.GetSynced() || first.GetSource() != messages.HTTPSource ||
+		first.GetChanged()[0].GetPath() != w.server.URL+"/pods" {
+		t.Errorf("emitted %v", first)
 	}
 	w.wants("a-n1")
 	w.next()
-	w.tellsNothing()
+	w.emitsNothing()
 	w.gives(`{"apiVersion": "v1", "kind": "PodList", "items": [
 		{"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}},
 		{"metadata": {"name": "b"}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}]}`)
@@ -229,17 +231,19 @@ func TestURLPodMatchesKubelet(t *testing.T) {
 	var got *corev1.Pod
 	w.starts("/pods", func(o *Options) { o.Prime = func(_ string, p *corev1.Pod) { got = p } })
 	uid := string(got.UID)
-	if got.Name != "a-n1" || got.Annotations[manifest.ConfigSourceAnnotation] != "http" || got.Annotations[manifest.ConfigHashAnnotation] != uid {
-		t.Errorf("it is %v", got.ObjectMeta)
+	if got.Name != "a-n1" || got.Annotations[manifest.ConfigSourceAnnotation] != "http" ||
+		got.Annotations[manifest.ConfigHashAnnotation] != uid {
+		t.Errorf("metadata %v", got.ObjectMeta)
 	}
 	if len(got.Spec.Tolerations) != 0 {
-		t.Errorf("it tolerates %v, and only pods of files do", got.Spec.Tolerations)
+		t.Errorf("tolerations %v, want none: only pods of files have them", got.Spec.Tolerations)
 	}
-	// The UID follows from content, node and place.
-	for place, same := range map[string]bool{w.server.URL + "/pods": true, w.server.URL + "/other": false} {
-		again, _ := manifest.Decode(place, []byte(pod("a", "x:1")), manifest.Options{NodeName: "n1", Source: manifest.SourceHTTP})
+	// The UID depends on content, node and URL.
+	for shown, same := range map[string]bool{w.server.URL + "/pods": true, w.server.URL + "/other": false} {
+		again, _ := manifest.Decode(shown, []byte(pod("a", "x:1")),
+			manifest.Options{NodeName: "n1", Source: manifest.SourceHTTP})
 		if (string(again[0].Pod.UID) == uid) != same {
-			t.Errorf("the UID at %s is %s, here it is %s", place, again[0].Pod.UID, uid)
+			t.Errorf("the UID for %s is %s, here it is %s", shown, again[0].Pod.UID, uid)
 		}
 	}
 }
@@ -247,7 +251,7 @@ func TestURLPodMatchesKubelet(t *testing.T) {
 func TestUnchangedResponseIsNotDecoded(t *testing.T) {
 	w := newServer(t)
 	bodies := 0
-	w.says(func(out http.ResponseWriter, req *http.Request) {
+	w.serves(func(out http.ResponseWriter, req *http.Request) {
 		out.Header().Set("ETag", `"one"`)
 		if req.Header.Get("If-None-Match") == `"one"` {
 			out.WriteHeader(http.StatusNotModified)
@@ -260,26 +264,26 @@ func TestUnchangedResponseIsNotDecoded(t *testing.T) {
 	w.fact()
 	for range 3 {
 		w.next()
-		w.tellsNothing()
+		w.emitsNothing()
 	}
-	if bodies != 1 || w.asked() != 4 {
-		t.Errorf("%d bodies were sent for %d requests", bodies, w.asked())
+	if bodies != 1 || w.requestCount() != 4 {
+		t.Errorf("%d bodies were sent for %d requests", bodies, w.requestCount())
 	}
-	// Without an ETag the bytes tell.
+	// Without an ETag, the driver compares the content.
 	w.gives("# another comment\n" + pod("a", "x:1"))
 	w.next()
-	w.tellsNothing()
+	w.emitsNothing()
 	w.next()
 	if w.last().Header.Get("If-None-Match") != "" {
-		t.Error("an ETag of an older content was sent")
+		t.Error("the ETag of an older content was sent")
 	}
-	// A server that says 304 to a question without an ETag says nothing.
-	w.says(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusNotModified) })
+	// Status 304 for a request without an ETag is an error.
+	w.serves(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusNotModified) })
 	w.next()
 	w.next()
 	w.next()
 	if p := w.fact().GetChanged()[0].GetProblems(); len(p) != 1 || p[0].GetCode() != codeStatus {
-		t.Errorf("its problems are %v", p)
+		t.Errorf("problems %v", p)
 	}
 	w.wants("a-n1")
 }
@@ -289,36 +293,37 @@ func TestOutageKeepsPodsAndIsReportedOnce(t *testing.T) {
 	w.gives(pod("a", "x:1"))
 	w.starts("/pods", nil)
 	w.fact()
-	w.says(func(out http.ResponseWriter, _ *http.Request) {
+	w.serves(func(out http.ResponseWriter, _ *http.Request) {
 		out.WriteHeader(http.StatusBadGateway)
 		fmt.Fprint(out, pod("b", "x:1"))
 	})
 	w.next()
 	w.next()
-	w.tellsNothing() // as often as that it may fail by itself
+	w.emitsNothing() // so many failures are not reported
 	w.next()
-	told := w.fact()
-	if p := told.GetChanged()[0].GetProblems(); told.GetSynced() || len(p) != 1 || p[0].GetCode() != codeStatus || !strings.Contains(p[0].GetMessage(), "502 Bad Gateway") {
-		t.Errorf("told %v", told)
+	fact := w.fact()
+	if p := fact.GetChanged()[0].GetProblems(); fact.GetSynced() || len(p) != 1 || p[0].GetCode() != codeStatus ||
+		!strings.Contains(p[0].GetMessage(), "502 Bad Gateway") {
+		t.Errorf("emitted %v", fact)
 	}
 	for range 5 {
 		w.next()
 	}
-	w.tellsNothing()
+	w.emitsNothing()
 	w.wants("a-n1")
-	if n := strings.Count(w.log.String(), "level=WARN msg=\"pods not read from the URL"); n != loudFailures {
+	if n := strings.Count(w.log.String(), "level=WARN msg=\"cannot read pods from the URL"); n != loudFailures {
 		t.Errorf("it was logged %d times:\n%s", n, w.log)
 	}
 	if err := w.Healthy(); err != nil {
-		t.Errorf("an outage is no ill health of the agent: %v", err)
+		t.Errorf("an outage must not make the agent unhealthy: %v", err)
 	}
 	w.gives(pod("a", "x:1"))
 	w.next()
-	if told := w.fact(); len(told.GetChanged()[0].GetProblems()) != 0 {
-		t.Errorf("the end of the outage is told as %v", told)
+	if fact := w.fact(); len(fact.GetChanged()[0].GetProblems()) != 0 {
+		t.Errorf("the end of the outage is reported as %v", fact)
 	}
 	w.wants("a-n1")
-	if !strings.Contains(w.log.String(), "answered again") {
+	if !strings.Contains(w.log.String(), "responds again") {
 		t.Errorf("its end is not logged:\n%s", w.log)
 	}
 }
@@ -328,12 +333,12 @@ func TestRestartDuringOutageReportsNothing(t *testing.T) {
 	w.gives(pod("a", "x:1"))
 	w.starts("/pods", nil)
 	w.fact()
-	w.says(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	w.serves(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	for range 3 {
 		w.next()
 	}
 	w.fact()
-	// Another run, from what the journal holds.
+	// Another run, from the state in the journal.
 	again := newServer(t)
 	again.actor = w.actor
 	at := w.server.URL
@@ -342,18 +347,19 @@ func TestRestartDuringOutageReportsNothing(t *testing.T) {
 	for range 5 {
 		again.next()
 	}
-	again.tellsNothing()
+	again.emitsNothing()
 	again.wants("a-n1")
 }
 
 func TestInvalidResponseRemovesNoPod(t *testing.T) {
 	for what, c := range map[string]struct {
-		answer http.HandlerFunc
-		code   string
-		whole  bool
+		handler http.HandlerFunc
+		code    string
+		valid   bool
 	}{
-		"no manifest": {func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, "{") }, string(manifest.CodeSyntax), false},
-		"nothing":     {func(http.ResponseWriter, *http.Request) {}, string(manifest.CodeEmpty), true},
+		"no manifest": {func(out http.ResponseWriter, _ *http.Request) { fmt.Fprint(out, "{") }, string(manifest.CodeSyntax),
+			false},
+		"nothing": {func(http.ResponseWriter, *http.Request) {}, string(manifest.CodeEmpty), true},
 		"too much": {func(out http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(out, pod("b", "x:1"))
 			_, _ = out.Write(bytes.Repeat([]byte("#"), int(manifest.DefaultMaxBytes)))
@@ -371,21 +377,21 @@ func TestInvalidResponseRemovesNoPod(t *testing.T) {
 			w.gives(pod("a", "x:1"))
 			w.starts("/pods", nil)
 			w.fact()
-			w.says(c.answer)
+			w.serves(c.handler)
 			w.next()
-			told := w.fact()
-			if p := told.GetChanged()[0].GetProblems(); len(p) == 0 || p[0].GetCode() != c.code {
-				t.Errorf("told %v", told)
+			fact := w.fact()
+			if p := fact.GetChanged()[0].GetProblems(); len(p) == 0 || p[0].GetCode() != c.code {
+				t.Errorf("emitted %v", fact)
 			}
 			w.wants("a-n1")
 			w.next()
-			w.tellsNothing()
+			w.emitsNothing()
 
 			fresh := newServer(t)
-			fresh.says(c.answer)
+			fresh.serves(c.handler)
 			fresh.starts("/pods", nil)
-			if told := fresh.fact(); told.GetSynced() != c.whole {
-				t.Errorf("as the first answer it is told as %v", told)
+			if fact := fresh.fact(); fact.GetSynced() != c.valid {
+				t.Errorf("as the first response it is reported as %v", fact)
 			}
 		})
 	}
@@ -395,7 +401,7 @@ func TestEndlessResponseTimesOut(t *testing.T) {
 	w := newServer(t)
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
-	w.says(func(out http.ResponseWriter, req *http.Request) {
+	w.serves(func(out http.ResponseWriter, req *http.Request) {
 		fmt.Fprint(out, pod("a", "x:1"))
 		out.(http.Flusher).Flush()
 		select {
@@ -406,9 +412,10 @@ func TestEndlessResponseTimesOut(t *testing.T) {
 	w.starts("/pods", func(o *Options) { o.Timeout = 50 * time.Millisecond })
 	w.next()
 	w.next()
-	told := w.fact()
-	if p := told.GetChanged()[0].GetProblems(); p[0].GetCode() != codeUnreachable || !strings.Contains(p[0].GetMessage(), "within 50ms") {
-		t.Errorf("told %v", told)
+	fact := w.fact()
+	if p := fact.GetChanged()[0].GetProblems(); p[0].GetCode() != codeUnreachable ||
+		!strings.Contains(p[0].GetMessage(), "within 50ms") {
+		t.Errorf("emitted %v", fact)
 	}
 	w.wants()
 }
@@ -419,7 +426,7 @@ func TestFailedEmitIsRetried(t *testing.T) {
 	w.failSink = errors.New("the journal is full")
 	w.starts("/pods", nil)
 	if err := w.Healthy(); err == nil || !strings.Contains(err.Error(), "the journal is full") {
-		t.Errorf("it is healthy: %v", err)
+		t.Errorf("a driver that cannot emit is healthy: %v", err)
 	}
 	w.mu.Lock()
 	w.failSink = nil
@@ -427,8 +434,8 @@ func TestFailedEmitIsRetried(t *testing.T) {
 	w.clock.Advance(retryMin)
 	w.rests()
 	w.fact()
-	if err := w.Healthy(); err != nil || w.asked() != 1 {
-		t.Errorf("%v after %d requests", err, w.asked())
+	if err := w.Healthy(); err != nil || w.requestCount() != 1 {
+		t.Errorf("%v after %d requests", err, w.requestCount())
 	}
 }
 
@@ -439,7 +446,7 @@ func TestAnotherURLTakesOverOnFirstResponse(t *testing.T) {
 	w.fact()
 	other := newServer(t)
 	other.actor = w.actor
-	other.says(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusNotFound) })
+	other.serves(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusNotFound) })
 	other.starts("/pods", nil)
 	other.next()
 	other.wants("a-n1")
@@ -451,7 +458,7 @@ func TestAnotherURLTakesOverOnFirstResponse(t *testing.T) {
 func TestChangedRuntimeClassDecodesResponseAgain(t *testing.T) {
 	w := newServer(t)
 	text := strings.Replace(pod("a", "x:1"), "spec:", "spec:\n  runtimeClassName: kata", 1)
-	w.says(func(out http.ResponseWriter, req *http.Request) {
+	w.serves(func(out http.ResponseWriter, req *http.Request) {
 		out.Header().Set("ETag", `"one"`)
 		if req.Header.Get("If-None-Match") == `"one"` {
 			out.WriteHeader(http.StatusNotModified)
@@ -471,11 +478,12 @@ func TestChangedRuntimeClassDecodesResponseAgain(t *testing.T) {
 		o.Prime = func(_ string, p *corev1.Pod) { last = p }
 	})
 	if p := w.fact().GetChanged()[0].GetProblems(); len(p) != 1 || p[0].GetCode() != string(manifest.CodeNotFound) {
-		t.Errorf("without the class the problems are %v", p)
+		t.Errorf("without the class: problems %v", p)
 	}
 	w.wants()
 	for _, handler := range []string{"one", "two"} {
-		all, problems := manifest.DecodeRuntimeClasses("c", []byte("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: "+handler))
+		all, problems := manifest.DecodeRuntimeClasses("c", []byte(
+			"apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: "+handler))
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -486,10 +494,10 @@ func TestChangedRuntimeClassDecodesResponseAgain(t *testing.T) {
 		w.fact()
 		w.wants("a-n1")
 		if got := last.Annotations[manifest.RuntimeHandlerAnnotation]; got != handler {
-			t.Errorf("its handler is %q, not %q", got, handler)
+			t.Errorf("handler %q, want %q", got, handler)
 		}
 		w.next()
-		w.tellsNothing()
+		w.emitsNothing()
 	}
 }
 
@@ -497,30 +505,31 @@ func TestStalledDriverIsUnhealthy(t *testing.T) {
 	w := newServer(t)
 	release := make(chan struct{})
 	w.gives(pod("a", "x:1"))
-	d, err := New(Options{URL: w.server.URL, Node: "n1", Clock: w.clock, Store: w.store, Sink: func(ctx context.Context, _ *journaletv1.ManifestsRead) error {
-		<-release
-		return ctx.Err()
-	}})
+	d, err := New(Options{URL: w.server.URL, Node: "n1", Clock: w.clock, Store: w.store,
+		Sink: func(ctx context.Context, _ *journaletv1.ManifestsRead) error {
+			<-release
+			return ctx.Err()
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d.Healthy() == nil {
-		t.Error("it is healthy before it runs")
+		t.Error("healthy before Run")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
 	deadline := time.After(patience)
-	for w.asked() == 0 {
+	for w.requestCount() == 0 {
 		select {
 		case <-deadline:
-			t.Fatal("the URL is not asked for")
+			t.Fatal("the URL is not requested")
 		case <-time.After(time.Millisecond):
 		}
 	}
 	w.clock.Advance(DefaultEvery + DefaultTimeout + stallAfter + time.Second)
 	if d.Healthy() == nil {
-		t.Error("it stands still and is healthy")
+		t.Error("a stuck driver is healthy")
 	}
 	cancel()
 	close(release)

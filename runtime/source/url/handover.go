@@ -10,11 +10,11 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// handOver tells what differs from what was told.
+// handOver emits a fact if the content differs from the recorded one.
 func (d *Driver) handOver(ctx context.Context) error {
-	now, pods, whole := d.content, d.parsed, d.valid
+	now, pods, valid := d.content, d.parsed, d.valid
 	if d.outage != nil {
-		now, pods, whole = d.outage, nil, false
+		now, pods, valid = d.outage, nil, false
 	}
 	if now == nil {
 		return nil
@@ -26,19 +26,19 @@ func (d *Driver) handOver(ctx context.Context) error {
 		}
 		fact.Changed = append(fact.Changed, now)
 	}
-	if whole {
-		// What another URL named is wanted until this one has said what is wanted now.
+	if valid {
+		// Pods of another URL stay until this one has a valid response.
 		fact.Changed = append(fact.Changed, d.recorded.RemovedExcept(d.shownURL)...)
 	}
-	fact.Synced = whole && (!d.recorded.Synced || d.firstRead && len(fact.Changed) > 0)
+	fact.Synced = valid && (!d.recorded.Synced || d.firstRead && len(fact.Changed) > 0)
 	if fact.Synced || len(fact.Changed) > 0 {
 		if err := d.opts.Sink(ctx, fact); err != nil {
-			return d.setSendErr(fmt.Errorf("hand over what changed: %w", err))
+			return d.setSendErr(fmt.Errorf("emit the fact: %w", err))
 		}
 		d.report(fact, pods)
 		d.recorded.Apply(fact)
 	}
-	d.firstRead = d.firstRead && !whole
+	d.firstRead = d.firstRead && !valid
 	if d.outage == nil {
 		d.parsed = nil
 	}

@@ -19,34 +19,34 @@ import (
 const (
 	// maxRedirects bounds the redirects of one request.
 	maxRedirects = 5
-	// maxHeaderBytes bounds the header of an answer.
+	// maxHeaderBytes bounds the header of a response.
 	maxHeaderBytes = 64 << 10
-	// maxETagBytes bounds the ETag that is remembered; a longer one is none.
+	// maxETagBytes bounds the ETag that is kept; a longer one is ignored.
 	maxETagBytes = 1 << 10
 	userAgent    = "journalet"
 )
 
-// Codes of the problems that this driver finds itself; the others are those of packages manifest and reading.
+// Codes of the problems of this driver, in addition to those of packages manifest and feed.
 const (
-	codeUnreachable = "unreachable" // no answer
-	codeStatus      = "status"      // an answer with another status than 200
+	codeUnreachable = "unreachable" // no response
+	codeStatus      = "status"      // a response with a status other than 200
 )
 
 var (
 	errTooManyRedirects = errors.New("too many redirects")
-	errDowngrade        = errors.New("it redirects from https to http, which is not followed")
+	errDowngrade        = errors.New("a redirect from https to http is not followed")
 )
 
-// statusError is an answer that is not one with manifests.
+// statusError is a response with a status other than 200.
 type statusError struct{ code int }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("it is answered with %d %s", e.code, http.StatusText(e.code))
+	return fmt.Sprintf("the server responded with %d %s", e.code, http.StatusText(e.code))
 }
 
-// response is what the URL gave.
+// response is a response of the URL.
 type response struct {
-	// unchanged: the content is the one of the last ETag, and body is empty.
+	// unchanged means that the content has the last ETag. body is empty then.
 	unchanged bool
 	body      []byte
 	etag      string
@@ -59,7 +59,7 @@ func newTransport() *http.Transport {
 	return t
 }
 
-// redirect follows a redirect. What was meant for one host is for no other.
+// redirect decides whether to follow a redirect. Another host gets neither the headers nor the user.
 func redirect(req *http.Request, via []*http.Request) error {
 	switch first := via[0]; {
 	case len(via) > maxRedirects:
@@ -73,18 +73,19 @@ func redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// sameHost tells whether b is on the host and port of a, or on its host by https.
+// sameHost reports whether b has the host and port of a, or is its host by https.
 func sameHost(a, b *url.URL) bool {
-	return a.Hostname() == b.Hostname() && (a.Scheme == b.Scheme && a.Port() == b.Port() || a.Scheme == "http" && b.Scheme == "https")
+	upgrade := a.Scheme == "http" && b.Scheme == "https"
+	return a.Hostname() == b.Hostname() && (a.Scheme == b.Scheme && a.Port() == b.Port() || upgrade)
 }
 
-// fetch makes one request. No error quotes the URL, a header or the answer.
+// fetch sends one request. No error quotes the URL, a header or the response.
 func (d *Driver) fetch(ctx context.Context) (response, error) {
 	ctx, cancel := cri.WithTimeout(ctx, d.clock, d.opts.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.opts.URL, http.NoBody)
 	if err != nil {
-		return response{}, errors.New("the URL cannot be asked for")
+		return response{}, errors.New("the URL cannot be requested")
 	}
 	req.Header = d.opts.Header.Clone()
 	if req.Header == nil {
@@ -118,7 +119,7 @@ func (d *Driver) fetch(ctx context.Context) (response, error) {
 	return response{body: body, etag: etag}, nil
 }
 
-// cause is why there was no answer, in words of our own: those of the libraries quote URLs and headers.
+// cause returns why there was no response, without the text of the libraries, which quotes URLs and headers.
 func (d *Driver) cause(err error) error {
 	var (
 		dns      *net.DNSError
@@ -132,19 +133,20 @@ func (d *Driver) cause(err error) error {
 	)
 	switch {
 	case errors.Is(err, errTooManyRedirects):
-		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+		return fmt.Errorf("the server redirects more than %d times", maxRedirects)
 	case errors.Is(err, errDowngrade):
 		return errDowngrade
 	case errors.As(err, &timedOut) && timedOut.Timeout():
-		return fmt.Errorf("there is no whole answer within %s", d.opts.Timeout)
+		return fmt.Errorf("no complete response within %s", d.opts.Timeout)
 	case errors.As(err, &dns):
-		return errors.New("its host is not found")
+		return errors.New("the host is not found")
 	case errors.As(err, &unknown), errors.As(err, &host), errors.As(err, &expired), errors.As(err, &verify):
-		return errors.New("its certificate is not accepted; see to its names, its dates and the authorities that this node trusts")
+		return errors.New("the server's certificate is not accepted; " +
+			"check its names, its dates and the authorities that this node trusts")
 	case errors.As(err, &number):
-		return fmt.Errorf("there is no answer: %w", number)
+		return fmt.Errorf("no response: %w", number)
 	case errors.As(err, &op):
-		return fmt.Errorf("there is no answer: %s failed", op.Op)
+		return fmt.Errorf("no response: %s failed", op.Op)
 	}
-	return errors.New("there is no answer that is whole and HTTP")
+	return errors.New("no complete HTTP response")
 }
