@@ -1,16 +1,11 @@
 package pod
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
-
-// orphanTimer ends the wait for a source to name a pod that only the runtime shows: the node is told of it then.
-const orphanTimer = "unnamed"
 
 // orphanWait is how long such a pod is left alone at least. Sources are read within a second of a start; the
 // rest is for a folder that is mounted late.
@@ -131,24 +126,6 @@ func (d *step) ask() error {
 func (d *step) call(req *journaletv1.CallRequested) error {
 	req.PodUid = d.self.ID
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: req}})
-}
-
-// calling tells whether a call that match accepts is under way.
-func (a *Actor) calling(match func(*journaletv1.CallRequested) bool) bool {
-	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {
-		if match(a.state.Calls[id].GetRequest()) {
-			return true
-		}
-	}
-	return false
-}
-
-// forContainer matches every call for one container.
-func forContainer(name string) func(*journaletv1.CallRequested) bool {
-	return func(r *journaletv1.CallRequested) bool {
-		return r.GetStartContainer() != nil && r.GetStartContainer().GetContainer() == name ||
-			r.GetStopContainer() != nil && r.GetStopContainer().GetContainer() == name
-	}
 }
 
 func (d *step) timer(name string, after time.Duration) error {

@@ -1,14 +1,30 @@
-// Package pod decides for one pod: the heart of the agent.
+// Package pod is the decider of one pod: the heart of the agent. It compares what the manifest desires with what was
+// observed and with what is under way, and requests only what is missing. So a repeated event, a lost hint and a restart
+// of the agent all lead to the same end. It makes no call itself.
 //
-// It receives PodUpdated of its source, AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption, ResizeDecided, AdditionDecided and ResizePendingPreemption of the node,
-// PodObserved, CallFinished and CallDropped of its own calls, ImagePullDecided, ProbeResult, ReadinessGatesRead,
-// TimerFired, OrphanConfirmed and AgentStarted, and decides CallRequested, CallWithdrawn, ImagePullRequested, ImagePullWithdrawn, timers,
-// BackOffStarted, ProbesSet, ReadinessGatesSet, AllContainersRestarting, ResizeRequested, AdditionAsked, ResizeStarted, ResizeCompleted, PodStatusChanged, PodTerminating,
-// PodTerminated, PodFinished and OrphanFound. It compares what the manifest
-// wants with what was observed and what is under way, and asks only for what is missing, so that a
-// repeated event, a lost hint or a restart all lead to the same end. It makes no call itself.
+// It receives
+//   - PodUpdated of its source;
+//   - AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption, ResizeDecided, ResizePendingPreemption and
+//     OrphanConfirmed of the node;
+//   - PodObserved of the PLEG, ProbeResult, and ReadinessGatesRead;
+//   - CallFinished and CallDropped of its own calls, and ImagePullDecided;
+//   - TimerFired and AgentStarted.
 //
-// Read state.go, evolve.go and decide.go in this order, then run.go and order.go for how a pod comes up, resize.go, found.go and added.go for
-// how it gets other resources;
-// the stages are explained in proto/journalet/v1/pod.proto.
+// It decides
+//   - AdmissionRequested, ResizeRequested, ResizeWithdrawn and OrphanFound, for the node;
+//   - CallRequested, CallWithdrawn, ImagePullRequested and ImagePullWithdrawn;
+//   - ProbesSet, ReadinessGatesSet, TimerSet and TimerCleared;
+//   - BackOffStarted, AllContainersRestarting, ResizeStarted and ResizeCompleted, for itself;
+//   - PodStatusChanged, PodTerminating, PodTerminated and PodFinished.
+//
+// A file's prefix says what the file does:
+//   - evolve_ folds events. Only these files change the state.
+//   - decide_ decides what to request. A file covers one concern: run (bring the pod up), terminate, cleanup, hooks,
+//     probes, resize, restart (of all containers), backoff, deadline.
+//   - status_ computes what is reported: phase and conditions, the API's view, what a container or the pod waits for.
+//   - state_ reads the manifest and the records, for the other three.
+//
+// Read state.go, evolve.go and decide.go in this order. Then decide_run.go and state_init.go show how a pod starts,
+// state_resources.go and decide_resize.go how it is resized, update.go which manifest is an update. The stages of a pod
+// are explained in proto/journalet/v1/pod.proto.
 package pod

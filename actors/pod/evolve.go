@@ -136,12 +136,6 @@ func (a *Actor) evolveOrphanConfirmed(e actors.Event) {
 	}
 }
 
-func (a *Actor) evolveBackOff(e actors.Event, b *journaletv1.BackOffStarted) {
-	a.keep(b.GetContainer()).BackOff = &journaletv1.BackOff{
-		Key: b.GetKey(), Delay: b.GetDelay(), UpdatedAt: timestamppb.New(e.Time),
-	}
-}
-
 // evolveUpdated takes up what the source wants. A manifest that is no update of what runs is that of another incarnation
 // (ADR 024): this one ends, and the source, which hears of the end, adds the pod again. Nothing runs that could be updated
 // of a pod that is not admitted, or was rejected.
@@ -281,36 +275,16 @@ func (a *Actor) evolveStatus(e actors.Event, c *journaletv1.PodStatusChanged) {
 	}
 }
 
-// eachOf does something to the record of every container with this image.
-func (a *Actor) eachOf(image string, do func(*journaletv1.ContainerRecord)) {
-	for c := range a.all() {
-		if c.Image == image {
-			do(a.keep(c.Name))
-		}
+// evolveRestartingAll notes that all containers are to begin again, or do so now.
+func (a *Actor) evolveRestartingAll(k *journaletv1.AllContainersRestarting) {
+	s := a.state
+	if !k.GetAllStopped() {
+		s.AllContainersRestarting = k
+		return
 	}
-}
-
-// evolveAsked notes which containers wait for an image: those whose turn it is. One that comes later asks for itself, so
-// that what is pulled at each start is pulled for it, too.
-func (a *Actor) evolveAsked(image string) {
-	for c := range a.all() {
-		if c.Image == image && a.atTurn(c) {
-			r := a.keep(c.Name)
-			r.ImageRequested = !running(r.GetCurrent())
-		}
+	s.AllContainersRestarting = nil
+	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
+		r := s.Containers[name]
+		r.RestartedFrom, r.Created, r.Replacing = r.GetNextAttempt(), nil, false
 	}
-}
-
-func (a *Actor) evolveAnswered(r *journaletv1.ImagePullDecided) {
-	ok := r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
-	a.eachOf(r.GetImage(), func(rec *journaletv1.ContainerRecord) {
-		if !rec.GetImageRequested() {
-			return
-		}
-		if ok {
-			rec.ImageRequested, rec.ImageMissing, rec.ImageReady, rec.StartError = false, false, true, nil
-			return
-		}
-		rec.StartError = pullError(r)
-	})
 }

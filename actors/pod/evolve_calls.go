@@ -296,3 +296,68 @@ func (a *Actor) changeObserved() *journaletv1.PodObserved {
 	}
 	return a.state.Observed
 }
+
+// messageStartLost is said of an instance that counts as having run.
+const messageStartLost = "The container was being started when the connection to the runtime was lost, and the runtime does not " +
+	"show that it has not run; it is not started again"
+
+// evolveMade folds that an instance was made.
+func evolveMade(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f *journaletv1.CallFinished) {
+	r.ImageMissing = false
+	r.Created = &journaletv1.CreatedContainer{ContainerId: f.GetContainerId(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId()}
+}
+
+// evolveLost ends an instance that may have run.
+func (a *Actor) evolveLost(e actors.Event, r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
+	cur := r.GetCurrent()
+	if cur.GetAttempt() > w.GetAttempt() {
+		return
+	}
+	gone := &journaletv1.ContainerObservation{
+		Id: w.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(), CreatedAt: timestamppb.New(e.Time),
+	}
+	if cur.GetId() == w.GetContainerId() {
+		gone = proto.CloneOf(cur)
+	}
+	gone.State, gone.ExitCode = journaletv1.ContainerState_CONTAINER_STATE_EXITED, exitStatusUnknown
+	gone.Reason, gone.Message, gone.FinishedAt = reasonStatusUnknown, messageStartLost, timestamppb.New(e.Time)
+	r.StartFailures, r.StartError = 0, nil
+	a.setNewest(r, gone)
+	r.StoppedAsUnhealthy = true
+}
+
+// evolveNotRun forgets an instance that has not run and is gone: the next one gets its number, since the restart count tells
+// of restarts only. Where it was told already, the count stays (kubelet: the same). What it was to replace is replaced still.
+func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
+	a.dropContainer(w.GetContainerId())
+	if r.GetCurrent().GetId() == w.GetContainerId() {
+		r.ReportedRestarts = max(r.GetReportedRestarts(), w.GetAttempt())
+		r.Current, r.Last = r.GetLast(), nil
+	}
+	r.Replacing = exited(r.GetCurrent())
+	if r.GetCurrent().GetAttempt() <= w.GetAttempt() && r.GetNextAttempt() == w.GetAttempt()+1 {
+		r.NextAttempt = w.GetAttempt()
+	}
+	takeBackOffBack(r)
+}
+
+// startError is what a failed start leaves as the container's reason for waiting.
+func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.ContainerWaiting {
+	w := &journaletv1.ContainerWaiting{Reason: "RunContainerError", Message: f.GetMessage()}
+	switch f.GetError() {
+	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
+		w.Reason = reasonCreating
+		if neverPull {
+			w.Reason = reasonNeverPull
+		}
+	case journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT:
+		w.Reason = "ImageInspectError"
+	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
+		w.Reason = reasonInvalidImage
+	case journaletv1.CallError_CALL_ERROR_CONFIG, journaletv1.CallError_CALL_ERROR_VOLUME:
+		w.Reason = "CreateContainerConfigError"
+	case journaletv1.CallError_CALL_ERROR_CREATE:
+		w.Reason = "CreateContainerError"
+	}
+	return w
+}

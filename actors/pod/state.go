@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,60 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
+
+// calling tells whether a call that match accepts is under way.
+func (a *Actor) calling(match func(*journaletv1.CallRequested) bool) bool {
+	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {
+		if match(a.state.Calls[id].GetRequest()) {
+			return true
+		}
+	}
+	return false
+}
+
+// forContainer matches every call for one container.
+func forContainer(name string) func(*journaletv1.CallRequested) bool {
+	return func(r *journaletv1.CallRequested) bool {
+		return r.GetStartContainer() != nil && r.GetStartContainer().GetContainer() == name ||
+			r.GetStopContainer() != nil && r.GetStopContainer().GetContainer() == name
+	}
+}
+
+// mayRun tells whether an instance has not ended as far as is known.
+func (a *Actor) mayRun(name, id string) bool {
+	for _, c := range a.state.GetObserved().GetContainers() {
+		if c.GetId() == id {
+			return !exited(c) && c.GetState() != stoppedUnobserved
+		}
+	}
+	cur := a.record(name).GetCurrent()
+	return cur.GetId() == id && !exited(cur)
+}
+
+// made is the instance of a container that waits for its start, nil if there is none: one in another sandbox will not be
+// started. What an update of the manifest brings it gets as one that runs does.
+func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.CreatedContainer {
+	m := r.GetCreated()
+	if m == nil || m.GetSandboxId() != a.state.GetSandboxId() {
+		return nil
+	}
+	return m
+}
+
+// alive tells whether a container may still hold a process.
+func alive(c *journaletv1.ContainerObservation) bool {
+	return running(c) || c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
+}
+
+// podIPs are the addresses of the sandbox that containers run in.
+func (a *Actor) podIPs() []string {
+	for _, x := range a.state.GetObserved().GetSandboxes() {
+		if x.GetId() == a.state.GetSandboxId() {
+			return x.GetIps()
+		}
+	}
+	return nil
+}
 
 // Actor is the decider of one pod.
 type Actor struct {
@@ -171,4 +226,12 @@ func (a *Actor) wasStopped(c *journaletv1.ContainerObservation) bool {
 		}
 	}
 	return false
+}
+
+// grace is how long a container gets to end by itself, its preStop hook included.
+func (a *Actor) grace() time.Duration {
+	if a.manifest == nil || a.manifest.Spec.TerminationGracePeriodSeconds == nil {
+		return defaultGrace
+	}
+	return time.Duration(*a.manifest.Spec.TerminationGracePeriodSeconds) * time.Second
 }

@@ -6,10 +6,105 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 )
+
+// A readiness gate names a condition that somebody outside sets. What they say comes from a file beside the pod (ADR 011), read by
+// runtime/pod/gate for as long as the pod may become ready.
+
+// reasonGates is why a pod is not ready whose containers are (pkg/kubelet/status).
+const reasonGates = "ReadinessGatesNotReady"
+
+// gatesOpen tells whether every condition that the readiness gates name is there and true, in the kubelet's words.
+func (a *Actor) gatesOpen() (ok bool, reason, message string) {
+	var unready []string
+	for _, gate := range a.manifest.Spec.ReadinessGates {
+		switch c := a.gate(string(gate.ConditionType)); {
+		case c == nil:
+			unready = append(unready, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+		case c.GetStatus() != string(corev1.ConditionTrue):
+			unready = append(unready, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, c.GetStatus()))
+		}
+	}
+	if len(unready) > 0 {
+		return false, reasonGates, strings.Join(unready, ", ")
+	}
+	return true, "", ""
+}
+
+// known is the pod as far as it is certain: without the instances that are seen to have ended without having run while their start
+// is under way. Whether they have not run, and so have not been, is known when the start has its outcome; what was told
+// of them before might have to be taken back.
+func (a *Actor) known() *Actor {
+	var uncertain []string
+	for _, name := range slices.Sorted(maps.Keys(a.state.GetContainers())) {
+		r := a.state.Containers[name]
+		if cur := r.GetCurrent(); exited(cur) && cur.GetStartedAt() == nil && a.calling(beginning(r)) {
+			uncertain = append(uncertain, name)
+		}
+	}
+	if len(uncertain) == 0 {
+		return a
+	}
+	k := *a
+	k.state = proto.CloneOf(a.state)
+	for _, name := range uncertain {
+		k.state.Containers[name].Current, k.state.Containers[name].Last = k.state.Containers[name].GetLast(), nil
+	}
+	return &k
+}
+
+// disruption is the condition of a pod that was ended for another one.
+func (a *Actor) disruption() []*journaletv1.Condition {
+	if !a.state.GetPreempted() {
+		return nil
+	}
+	return []*journaletv1.Condition{{
+		Type: string(corev1.DisruptionTarget), Status: true, Reason: corev1.PodReasonTerminationByKubelet, Message: messageDisruption,
+	}}
+}
+
+// restartingAll is the condition of a pod of which a rule may have all containers begin again.
+func (a *Actor) restartingAll(p journaletv1.PodPhase) []*journaletv1.Condition {
+	if !slices.ContainsFunc(slices.Collect(a.all()), mayRestartAll) {
+		return nil
+	}
+	c := &journaletv1.Condition{Type: string(corev1.AllContainersRestarting)}
+	switch {
+	case p == succeeded:
+		c.Reason = "PodCompleted"
+	case p == failed:
+		c.Reason = "PodFailed"
+	case a.state.GetAllContainersRestarting() != nil:
+		c.Status, c.Reason, c.Message = true, reasonRestartingAll, messageRestartingAll
+	}
+	return []*journaletv1.Condition{c}
+}
+
+// Why a pod's containers cannot start, as the kubelet words it (pkg/kubelet/types: PodSandboxNotReady...).
+const (
+	reasonNoSandbox    = "PodSandboxNotReady"
+	messageNoSandbox   = "no pod sandbox exists"
+	messageDeadSandbox = "pod sandbox is not ready"
+)
+
+// sandboxLacks tells why the pod has no sandbox for containers to run in; empty if it has one.
+func (a *Actor) sandboxLacks() string {
+	told := a.state.Conditions[string(corev1.PodReadyToStartContainers)]
+	switch {
+	case a.state.GetStage() >= cleaning && told != nil && !told.GetStatus():
+		// That its sandboxes go one by one is no news of a pod that is cleared away.
+		return told.GetMessage()
+	case a.state.GetSandboxId() != "" && a.state.GetStage() < terminated:
+		return ""
+	case len(a.state.GetObserved().GetSandboxes()) == 0 && a.state.GetSandboxId() == "":
+		return messageNoSandbox
+	}
+	return messageDeadSandbox
+}
 
 const (
 	pending   = journaletv1.PodPhase_POD_PHASE_PENDING

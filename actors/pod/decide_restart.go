@@ -21,11 +21,6 @@ const (
 	reasonRestartAll = "RestartAllContainers"
 )
 
-// countsStill tells whether the newest instance of a container is of the round of starts that is under way.
-func countsStill(r *journaletv1.ContainerRecord) bool {
-	return r.GetCurrent().GetAttempt() >= r.GetRestartedFrom()
-}
-
 // restartAll has all containers begin again where the end of one asks for it; under tells that this is under way.
 func (d *step) restartAll() (under bool, err error) {
 	if d.state.GetAllContainersRestarting() == nil {
@@ -86,42 +81,4 @@ func (d *step) endAll() (busy bool, err error) {
 		}
 	}
 	return busy, nil
-}
-
-// evolveRestartingAll notes that all containers are to begin again, or do so now.
-func (a *Actor) evolveRestartingAll(k *journaletv1.AllContainersRestarting) {
-	s := a.state
-	if !k.GetAllStopped() {
-		s.AllContainersRestarting = k
-		return
-	}
-	s.AllContainersRestarting = nil
-	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
-		r := s.Containers[name]
-		r.RestartedFrom, r.Created, r.Replacing = r.GetNextAttempt(), nil, false
-	}
-}
-
-// restartingAll is the condition of a pod of which a rule may have all containers begin again.
-func (a *Actor) restartingAll(p journaletv1.PodPhase) []*journaletv1.Condition {
-	if !slices.ContainsFunc(slices.Collect(a.all()), mayRestartAll) {
-		return nil
-	}
-	c := &journaletv1.Condition{Type: string(corev1.AllContainersRestarting)}
-	switch {
-	case p == succeeded:
-		c.Reason = "PodCompleted"
-	case p == failed:
-		c.Reason = "PodFailed"
-	case a.state.GetAllContainersRestarting() != nil:
-		c.Status, c.Reason, c.Message = true, reasonRestartingAll, messageRestartingAll
-	}
-	return []*journaletv1.Condition{c}
-}
-
-// mayRestartAll tells whether a rule of a container may have all of them begin again.
-func mayRestartAll(c *corev1.Container) bool {
-	return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
-		return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
-	})
 }

@@ -156,20 +156,6 @@ func (a *Actor) atTurn(c *corev1.Container) bool {
 	return turn == len(inits)
 }
 
-// initialize brings the init containers to where they should be, and tells whether the main ones may start.
-func (d *step) initialize() (bool, error) {
-	inits, turn := d.initContainers(), d.turn()
-	for i := range inits {
-		if i > turn || i < turn && !isSidecar(&inits[i]) {
-			continue
-		}
-		if err := d.container(&inits[i]); err != nil {
-			return false, err
-		}
-	}
-	return turn == len(inits), nil
-}
-
 // failedToInitialize tells whether an init container has failed for good, which fails the pod. What failed in an earlier
 // sandbox counts until its turn has come again.
 func (a *Actor) failedToInitialize() bool {
@@ -182,47 +168,4 @@ func (a *Actor) failedToInitialize() bool {
 		}
 	}
 	return false
-}
-
-// done tells whether every main container has ended and none is to start again. Sidecars keep no pod alive.
-func (d *step) done() bool {
-	for i := range d.containers() {
-		c := &d.containers()[i]
-		r := d.record(c.Name)
-		if !exited(r.GetCurrent()) || d.restarts(c, r) || d.calling(forContainer(c.Name)) {
-			return false
-		}
-	}
-	return true
-}
-
-// conclude ends a pod that nothing is left to do for. What still runs, or was begun, is ended first.
-func (d *step) conclude() error {
-	if d.anyAtWork() {
-		return d.beginEnd(new(journaletv1.PodTerminating))
-	}
-	if d.anyAlive() {
-		return nil // it is no longer in the manifest, and is being stopped; until then it has the pod's share
-	}
-	return d.tellTerminated()
-}
-
-// anyAtWork tells whether something of the pod runs or was begun. A pod without init containers has nothing left by then.
-func (d *step) anyAtWork() bool {
-	if len(d.initContainers()) == 0 {
-		return false
-	}
-	for c := range d.all() {
-		r := d.record(c.Name)
-		if alive(r.GetCurrent()) || r.GetImageRequested() || d.calling(forContainer(c.Name)) {
-			return true
-		}
-	}
-	return d.calling(func(r *journaletv1.CallRequested) bool {
-		return r.GetRunSandbox() != nil || r.GetSetUpVolumes() != nil
-	})
-}
-
-func (d *step) beginEnd(e *journaletv1.PodTerminating) error {
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodTerminating{PodTerminating: e}})
 }

@@ -6,6 +6,71 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
+// startMade starts the instance that was made.
+func (d *step) startMade(c *corev1.Container, m *journaletv1.CreatedContainer) error {
+	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{
+		Container: c.Name, Attempt: m.GetAttempt(), Digest: d.state.GetPod().GetDigest(), SandboxId: m.GetSandboxId(),
+		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(), Init: d.isInit(c.Name),
+	}}})
+}
+
+// initialize brings the init containers to where they should be, and tells whether the main ones may start.
+func (d *step) initialize() (bool, error) {
+	inits, turn := d.initContainers(), d.turn()
+	for i := range inits {
+		if i > turn || i < turn && !isSidecar(&inits[i]) {
+			continue
+		}
+		if err := d.container(&inits[i]); err != nil {
+			return false, err
+		}
+	}
+	return turn == len(inits), nil
+}
+
+// done tells whether every main container has ended and none is to start again. Sidecars keep no pod alive.
+func (d *step) done() bool {
+	for i := range d.containers() {
+		c := &d.containers()[i]
+		r := d.record(c.Name)
+		if !exited(r.GetCurrent()) || d.restarts(c, r) || d.calling(forContainer(c.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// conclude ends a pod that nothing is left to do for. What still runs, or was begun, is ended first.
+func (d *step) conclude() error {
+	if d.anyAtWork() {
+		return d.beginEnd(new(journaletv1.PodTerminating))
+	}
+	if d.anyAlive() {
+		return nil // it is no longer in the manifest, and is being stopped; until then it has the pod's share
+	}
+	return d.tellTerminated()
+}
+
+// anyAtWork tells whether something of the pod runs or was begun. A pod without init containers has nothing left by then.
+func (d *step) anyAtWork() bool {
+	if len(d.initContainers()) == 0 {
+		return false
+	}
+	for c := range d.all() {
+		r := d.record(c.Name)
+		if alive(r.GetCurrent()) || r.GetImageRequested() || d.calling(forContainer(c.Name)) {
+			return true
+		}
+	}
+	return d.calling(func(r *journaletv1.CallRequested) bool {
+		return r.GetRunSandbox() != nil || r.GetSetUpVolumes() != nil
+	})
+}
+
+func (d *step) beginEnd(e *journaletv1.PodTerminating) error {
+	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodTerminating{PodTerminating: e}})
+}
+
 // run brings an admitted pod to what its manifest says: volumes and sandbox first, then the init containers in their order,
 // then every main container. It corresponds to what the kubelet computes in computePodActions.
 func (d *step) run() error {
@@ -77,11 +142,6 @@ func (d *step) stopStrays() error {
 		}
 	}
 	return nil
-}
-
-// alive tells whether a container may still hold a process.
-func alive(c *journaletv1.ContainerObservation) bool {
-	return running(c) || c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
 }
 
 // setUp asks for the sandbox and the volumes that the pod lacks.
@@ -244,14 +304,4 @@ func (d *step) needsImage(c *corev1.Container, r *journaletv1.ContainerRecord) b
 		return true
 	}
 	return r.GetImageMissing()
-}
-
-// podIPs are the addresses of the sandbox that containers run in.
-func (a *Actor) podIPs() []string {
-	for _, x := range a.state.GetObserved().GetSandboxes() {
-		if x.GetId() == a.state.GetSandboxId() {
-			return x.GetIps()
-		}
-	}
-	return nil
 }

@@ -8,6 +8,32 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
+// A container that its policy starts once runs at most once in each of its instances, whatever dies at which moment. It is
+// made by one call and started by another one, so that the journal tells whether its start can have begun; a start in doubt
+// that cannot be told counts as a run. ADR 015 has the reasons.
+
+// AnnotationStartGuarantee of a pod says what holds for containers of restartPolicy Never when a start is in doubt.
+const AnnotationStartGuarantee = "journalet.io/start-guarantee"
+
+// The values of AnnotationStartGuarantee. AtMostOnce holds for a pod that does not say.
+const (
+	AtMostOnce  = "at-most-once"
+	AtLeastOnce = "at-least-once"
+)
+
+// never tells whether a container is not to be started again by its policy; its rules may have it run again all the same.
+func (a *Actor) never(c *corev1.Container) bool {
+	if c.RestartPolicy != nil {
+		return *c.RestartPolicy == corev1.ContainerRestartPolicyNever
+	}
+	return a.manifest.Spec.RestartPolicy == corev1.RestartPolicyNever
+}
+
+// onlyOnce tells whether no instance of a container may run twice.
+func (a *Actor) onlyOnce(c *corev1.Container) bool {
+	return a.never(c) && a.manifest.Annotations[AnnotationStartGuarantee] != AtLeastOnce
+}
+
 // restarts tells whether a container that does not run is to be started (again). Whether it is its turn is another
 // question: see atTurn.
 func (a *Actor) restarts(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
@@ -74,4 +100,16 @@ func action(c *corev1.Container, code int32) corev1.ContainerRestartRuleAction {
 		}
 	}
 	return ""
+}
+
+// countsStill tells whether the newest instance of a container is of the round of starts that is under way.
+func countsStill(r *journaletv1.ContainerRecord) bool {
+	return r.GetCurrent().GetAttempt() >= r.GetRestartedFrom()
+}
+
+// mayRestartAll tells whether a rule of a container may have all of them begin again.
+func mayRestartAll(c *corev1.Container) bool {
+	return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+		return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+	})
 }

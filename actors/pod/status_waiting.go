@@ -18,45 +18,6 @@ const (
 	reasonInvalidImage = "InvalidImageName"
 )
 
-// startError is what a failed start leaves as the container's reason for waiting.
-func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.ContainerWaiting {
-	w := &journaletv1.ContainerWaiting{Reason: "RunContainerError", Message: f.GetMessage()}
-	switch f.GetError() {
-	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
-		w.Reason = reasonCreating
-		if neverPull {
-			w.Reason = reasonNeverPull
-		}
-	case journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT:
-		w.Reason = "ImageInspectError"
-	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
-		w.Reason = reasonInvalidImage
-	case journaletv1.CallError_CALL_ERROR_CONFIG, journaletv1.CallError_CALL_ERROR_VOLUME:
-		w.Reason = "CreateContainerConfigError"
-	case journaletv1.CallError_CALL_ERROR_CREATE:
-		w.Reason = "CreateContainerError"
-	}
-	return w
-}
-
-// pullError is what a failed pull leaves as the reason for waiting: the error's own name is in the
-// message, since the pod waits out a back-off from the moment that it is told.
-func pullError(r *journaletv1.ImagePullDecided) *journaletv1.ContainerWaiting {
-	name := "ErrImagePull"
-	switch r.GetError() {
-	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
-		return &journaletv1.ContainerWaiting{Reason: reasonInvalidImage, Message: r.GetMessage()}
-	case journaletv1.CallError_CALL_ERROR_REGISTRY_UNAVAILABLE:
-		name = "RegistryUnavailable"
-	case journaletv1.CallError_CALL_ERROR_SIGNATURE_VALIDATION:
-		name = "SignatureValidationFailed"
-	}
-	return &journaletv1.ContainerWaiting{
-		Reason:  reasonPullBackOff,
-		Message: fmt.Sprintf("Back-off pulling image %q: %s: %s", r.GetImage(), name, r.GetMessage()),
-	}
-}
-
 // waiting tells why a container does not run; nil for one that runs or has ended.
 func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 	r := a.record(c.Name)

@@ -98,3 +98,17 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 }
 
 func typesUID(uid string) types.UID { return types.UID(uid) }
+
+// priority is a pod's priority; what its source leaves out is 0.
+func priority(p *corev1.Pod) int32 {
+	if p == nil || p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+var qosClasses = map[corev1.PodQOSClass]journaletv1.QosClass{
+	corev1.PodQOSBestEffort: journaletv1.QosClass_QOS_CLASS_BEST_EFFORT,
+	corev1.PodQOSBurstable:  journaletv1.QosClass_QOS_CLASS_BURSTABLE,
+	corev1.PodQOSGuaranteed: journaletv1.QosClass_QOS_CLASS_GUARANTEED,
+}

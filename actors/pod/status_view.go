@@ -14,6 +14,18 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
+// gateConditions are the conditions that somebody outside sets, as the API shows them.
+func (a *Actor) gateConditions(generation int64) []corev1.PodCondition {
+	var all []corev1.PodCondition
+	for _, c := range a.state.GetGateConditions() {
+		all = append(all, corev1.PodCondition{
+			Type: corev1.PodConditionType(c.GetType()), Status: corev1.ConditionStatus(c.GetStatus()),
+			LastTransitionTime: metav1.NewTime(c.GetLastTransition().AsTime()), ObservedGeneration: generation,
+		})
+	}
+	return all
+}
+
 // Node is what a pod's status tells of its node.
 type Node struct {
 	// HostIPs are the node's addresses, the first one first.

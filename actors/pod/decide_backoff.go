@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -79,53 +78,6 @@ func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (*jo
 	return next, 0
 }
 
-// evolveFired notes that a wait is over, by forgetting when it began. To work that out from the time
-// of day would have it begin again and again after the clock was set back.
-func (a *Actor) evolveFired(timer string) {
-	s := a.state
-	switch timer {
-	case orphanTimer:
-		s.OrphanGraceOver = true
-	case sandboxTimer:
-		s.SandboxFailedAt = nil
-	case volumesTimer:
-		s.VolumeFailedAt = nil
-	case tearDownTimer:
-		s.CleanFailedAt = nil
-	case graceTimer:
-		s.PastGrace = true
-	case resizeTimer:
-		if s.GetResize() != nil {
-			s.Resize.FailedAt = nil
-		}
-	}
-	if name, ok := strings.CutPrefix(timer, preStopTimer); ok && s.Containers[name] != nil {
-		s.Containers[name].PreStoppedId = s.Containers[name].GetTermination().GetContainerId()
-	}
-	if name, ok := strings.CutPrefix(timer, startTimer); ok && s.Containers[name] != nil {
-		s.Containers[name].StartFailedAt = nil
-	}
-	if name, ok := strings.CutPrefix(timer, backOffTimer); ok && s.Containers[name].GetBackOff() != nil {
-		s.Containers[name].BackOff.UpdatedAt = nil
-	}
-}
-
-// forgetStarts forgets, when a new sandbox stands, which starts failed before: that their sandbox was ending is no reason to
-// wait in this one. How often there is a new sandbox is bounded by sandboxWait and by the back-off of what ran.
-func (a *Actor) forgetStarts() {
-	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
-		r := a.state.Containers[name]
-		if r.GetStartFailures() == 0 {
-			continue
-		}
-		r.StartFailures, r.StartFailedAt = 0, nil
-		if !r.GetImageRequested() {
-			r.StartError = nil
-		}
-		takeBackOffBack(r)
-	}
-}
-
 // sandboxWait is what is left until the next sandbox may be made.
 func (d *step) sandboxWait() time.Duration {
 	if failed := d.left(d.state.GetSandboxFailedAt(), setUpDelay(d.state.GetSandboxFailures())); failed > 0 {
@@ -147,14 +99,6 @@ func (a *Actor) ranIn(sandbox string) bool {
 		}
 	}
 	return false
-}
-
-// takeBackOffBack undoes the step of the back-off that was taken for a start which came to nothing: the wait before it is
-// over, and the next start takes the same step.
-func takeBackOffBack(r *journaletv1.ContainerRecord) {
-	if b := r.GetBackOff(); b != nil {
-		b.UpdatedAt, b.Delay = nil, durationpb.New(b.GetDelay().AsDuration()/2)
-	}
 }
 
 // left is how much of a delay counted from a moment is left. A clock that was set back never makes
@@ -193,3 +137,6 @@ func backOffKey(c *corev1.Container) string {
 	_ = json.NewEncoder(h).Encode(c.Resources)
 	return c.Image + "@" + strconv.FormatUint(uint64(h.Sum32()), 16)
 }
+
+// orphanTimer ends the wait for a source to name a pod that only the runtime shows: the node is told of it then.
+const orphanTimer = "unnamed"

@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -29,11 +27,6 @@ const (
 // preStopTimer, with the container's name behind it, ends the wait for the preStop hook of a container that ends while
 // its pod runs on: such a hook may never get its turn.
 const preStopTimer = "pre-stop "
-
-// postStarted tells whether a container's newest instance has no postStart hook to wait for.
-func postStarted(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
-	return c.Lifecycle == nil || c.Lifecycle.PostStart == nil || r.GetPostStartedId() == r.GetCurrent().GetId()
-}
 
 // postStart has the postStart hook of a container run that has begun to run, and ends an instance whose hook failed.
 // An end that has begun, with a preStop hook, is brought to its end whatever became of its reason.
@@ -75,17 +68,6 @@ func (d *step) runHook(c *journaletv1.ContainerObservation, hook *journaletv1.Ru
 	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunHook{RunHook: hook}})
 }
 
-// handler is what a container's hook of a kind does, nil for a container without one.
-func handler(c *corev1.Container, kind journaletv1.HookKind) *corev1.LifecycleHandler {
-	switch {
-	case c.Lifecycle == nil:
-		return nil
-	case kind == postStartHook:
-		return c.Lifecycle.PostStart
-	}
-	return c.Lifecycle.PreStop
-}
-
 // hook is the id of the call under way that runs a hook of an instance, empty if there is none.
 func (d *step) hook(containerID string, kind journaletv1.HookKind) string {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
@@ -122,67 +104,4 @@ func (d *step) takeBack(id string) error {
 	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_CallWithdrawn{
 		CallWithdrawn: &journaletv1.CallWithdrawn{IntentId: id},
 	}})
-}
-
-// mayRun tells whether an instance has not ended as far as is known.
-func (a *Actor) mayRun(name, id string) bool {
-	for _, c := range a.state.GetObserved().GetContainers() {
-		if c.GetId() == id {
-			return !exited(c) && c.GetState() != stoppedUnobserved
-		}
-	}
-	cur := a.record(name).GetCurrent()
-	return cur.GetId() == id && !exited(cur)
-}
-
-// evolveHookAsked notes that an instance ends, with its preStop hook first.
-func (a *Actor) evolveHookAsked(e actors.Event, w *journaletv1.RunHook) {
-	if w.GetKind() != preStopHook {
-		return
-	}
-	a.evolveEndAsked(w.GetContainer(), w.GetContainerId())
-	r := a.keep(w.GetContainer())
-	r.Termination = &journaletv1.ContainerTermination{
-		ContainerId: w.GetContainerId(), Reason: w.GetReason(), Since: timestamppb.New(e.Time), Grace: w.GetTimeout(),
-	}
-	if w.GetReason() == reasonChanged {
-		r.Replacing = true
-	}
-}
-
-// evolveHook folds the outcome of a hook.
-func (a *Actor) evolveHook(w *journaletv1.RunHook, f *journaletv1.CallFinished) {
-	r := a.keep(w.GetContainer())
-	if f.GetError() == journaletv1.CallError_CALL_ERROR_NOT_DONE {
-		// The instance ended before its hook could. How it ended is for a look to tell.
-		a.stopContainer(w.GetContainer(), w.GetContainerId())
-	}
-	if w.GetKind() == preStopHook {
-		r.PreStoppedId = w.GetContainerId()
-		return
-	}
-	if r.GetCurrent().GetId() != w.GetContainerId() || a.state.GetStage() != runningPod {
-		// Of a pod that ends, nothing starts any more.
-		return
-	}
-	switch f.GetError() {
-	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
-		r.PostStartedId = w.GetContainerId()
-	case journaletv1.CallError_CALL_ERROR_NOT_DONE, journaletv1.CallError_CALL_ERROR_WITHDRAWN:
-	default:
-		if running(r.GetCurrent()) {
-			r.StoppedAsUnhealthy = true
-			r.StartError = &journaletv1.ContainerWaiting{Reason: reasonHookError, Message: f.GetMessage()}
-		}
-	}
-}
-
-// adoptHooks takes what runs already, started by an agent whose journal is lost, as started: its postStart hook was for
-// that agent to run, and must not end it now.
-func (a *Actor) adoptHooks() {
-	for c := range a.all() {
-		if r := a.state.Containers[c.Name]; handler(c, postStartHook) != nil && running(r.GetCurrent()) {
-			r.PostStartedId = r.GetCurrent().GetId()
-		}
-	}
 }
