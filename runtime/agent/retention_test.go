@@ -90,7 +90,8 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := a.bus.UnreferencedManifests(t.Context(), set); err != nil || len(left) != 1 || left[0] != digest(unreferenced) {
+	left, err := a.bus.UnreferencedManifests(t.Context(), set)
+	if err != nil || len(left) != 1 || left[0] != digest(unreferenced) {
 		t.Fatalf("%v, %v", left, err)
 	}
 	if err := a.host.Stop(t.Context()); err != nil {

@@ -18,11 +18,11 @@ var verbForms = map[string][2]string{
 	"clean up": {"cleaning up", "cleaned up"},
 	"create":   {"creating", "created"},
 	"perform":  {"performing", "performed"},
+	"prepare":  {"preparing", "prepared"},
 	"pull":     {"pulling", "pulled"},
 	"remove":   {"removing", "removed"},
 	"resize":   {"resizing", "resized"},
 	"run":      {"running", "ran"},
-	"set up":   {"setting up", "set up"},
 	"start":    {"starting", "started"},
 	"stop":     {"stopping", "stopped"},
 }
@@ -109,7 +109,7 @@ func describeCall(c *journaletv1.CallRequested) callText {
 	case *journaletv1.CallRequested_PullImage:
 		return callText{"pull", "image " + w.PullImage.GetImage()}
 	case *journaletv1.CallRequested_SetUpVolumes:
-		return callText{"set up", "volumes"}
+		return callText{"prepare", "volumes"}
 	case *journaletv1.CallRequested_CleanPod:
 		if w.CleanPod.GetAll() {
 			return callText{"clean up", "volumes, directories and logs"}

@@ -155,7 +155,7 @@ func (p *podEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
 	case c.GetRunSandbox() != nil:
 		reason, what = "FailedCreatePodSandBox", "Failed to create the pod sandbox"
 	case c.GetSetUpVolumes() != nil:
-		reason, what = "FailedMount", "Failed to set up the volumes"
+		reason, what = "FailedMount", "Failed to prepare the volumes"
 	case c.GetStopContainer() != nil:
 		reason, what = "FailedKillPod", "Failed to stop container "+c.GetStopContainer().GetContainer()
 	case c.GetStopSandbox() != nil, c.GetRemoveSandbox() != nil:
