@@ -64,7 +64,7 @@ func aim() (*probing, error) {
 		p.close()
 		return nil, err
 	}
-	p.proxy.AnswerExec(p.exec.note)
+	p.proxy.ServeExec(p.exec.note)
 	return p, nil
 }
 

@@ -89,7 +89,7 @@ func (c *client) trace() error {
 		return err
 	}
 	ours := c.traceBurst(*name, "pb-", a.cmd.Process.Pid, proxy, putAll)
-	asked := proxy.Asked()
+	asked := proxy.LastCreate()
 	if err := c.clear(); err != nil {
 		return err
 	}

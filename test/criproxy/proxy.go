@@ -22,18 +22,18 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxMessage bounds one CRI message, in bytes: the kubelet's bound is 16 MiB; lists of many pods are long.
+// maxMessage bounds one CRI message, in bytes. The kubelet's bound is 16 MiB; lists of many pods are longer.
 const maxMessage = 64 << 20
 
 // Call is one CRI call that has ended.
 type Call struct {
 	Method     string // without its service: RunPodSandbox
-	Pod        string // name of the pod that it makes something for; empty for the others
+	Pod        string // name of its pod, for RunPodSandbox, CreateContainer and StartContainer; else empty
 	Begin, End time.Time
 	Failed     bool
 }
 
-// Proxy passes calls on from a socket of its own to a runtime.
+// Proxy passes calls on from its own socket to a runtime.
 type Proxy struct {
 	server *grpc.Server
 	conn   *grpc.ClientConn
@@ -41,15 +41,15 @@ type Proxy struct {
 	events sync.Mutex        // guards stream, and each send on it
 	stream grpc.ServerStream // the newest of GetContainerEvents
 
-	mu    sync.Mutex
-	calls []Call
-	pods  map[string]string // id of a container to the name of its pod
-	asked *cri.CreateContainerRequest
-	exec  func(pod string, at time.Time)
-	hold  func(method string, request []byte) <-chan struct{}
+	mu      sync.Mutex
+	calls   []Call
+	pods    map[string]string // id of a container to the name of its pod
+	created *cri.CreateContainerRequest
+	exec    func(pod string, at time.Time)
+	hold    func(method string, request []byte) <-chan struct{}
 }
 
-// Listen begins to pass calls on from the unix socket at path to the runtime at target (unix:///...).
+// Listen begins to pass calls on from a unix socket to the runtime at target (unix:///...).
 func Listen(socket, target string) (*Proxy, error) {
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -68,19 +68,19 @@ func Serve(socket string, conn *grpc.ClientConn) (*Proxy, error) {
 		return nil, fmt.Errorf("criproxy: listen: %w", err)
 	}
 	p := &Proxy{conn: conn, pods: map[string]string{}}
-	p.server = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.UnknownServiceHandler(p.pass))
-	go func() { _ = p.server.Serve(l) }() // it ends with Close; one that fails shows in the agent
+	p.server = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.UnknownServiceHandler(p.pass),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
+	go func() { _ = p.server.Serve(l) }() // it ends with Close; the agent reports a failure
 	return p, nil
 }
 
-// Close ends all calls under way.
+// Close removes the socket and ends all calls.
 func (p *Proxy) Close() error {
 	p.server.Stop()
 	return p.conn.Close()
 }
 
-// Take gives the calls that have ended since the last Take, by their begin. Streams that last are not among them.
+// Take returns the calls that have ended since the last Take, ordered by their begin. Open streams are not among them.
 func (p *Proxy) Take() []Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,30 +90,32 @@ func (p *Proxy) Take() []Call {
 	return out
 }
 
-// Asked is the last request for a container that was answered; nil before the first. It is not to be changed.
-func (p *Proxy) Asked() *cri.CreateContainerRequest {
+// LastCreate returns the newest successful CreateContainer request, nil before the first. The caller must not change
+// it.
+func (p *Proxy) LastCreate() *cri.CreateContainerRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.asked
+	return p.created
 }
 
-// AnswerExec has the proxy answer ExecSync by itself, with exit code 0, for containers that were made through it; note hears
-// whose and when it came, and must return at once. Such a call never reaches the runtime and is not among those of Take.
-func (p *Proxy) AnswerExec(note func(pod string, at time.Time)) {
+// ServeExec makes the proxy respond to ExecSync itself, with exit code 0, for containers that were created through it.
+// note gets the pod and the time, and must return at once. Such a call does not reach the runtime, and Take leaves it
+// out.
+func (p *Proxy) ServeExec(note func(pod string, at time.Time)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.exec = note
 }
 
-// Hold has until called with each call before the runtime sees it, by its full method and its request as encoded. The call is held until
-// the channel is closed, or for as long as its caller waits; nil: it passes at once. until must not block.
+// Hold calls until for each call before the runtime gets it, with its full method and its encoded request. The call is
+// held until the returned channel is closed, or its caller gives up; with nil it passes at once. until must not block.
 func (p *Proxy) Hold(until func(method string, request []byte) <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hold = until
 }
 
-// held waits for as long as a call is to be held.
+// held blocks while a call is held.
 func (p *Proxy) held(ctx context.Context, method string, req frame) error {
 	p.mu.Lock()
 	hold := p.hold
@@ -131,8 +133,8 @@ func (p *Proxy) held(ctx context.Context, method string, req frame) error {
 	return nil
 }
 
-// standIn is the answer of a command in a container of ours; not ok: the runtime is to be asked.
-func (p *Proxy) standIn(c Call, req frame) (answer frame, ok bool, err error) {
+// execResponse returns the proxy's own response to an ExecSync; not ok: the call is for the runtime.
+func (p *Proxy) execResponse(c Call, req frame) (resp frame, ok bool, err error) {
 	p.mu.Lock()
 	note := p.exec
 	p.mu.Unlock()
@@ -150,11 +152,11 @@ func (p *Proxy) standIn(c Call, req frame) (answer frame, ok bool, err error) {
 		return nil, false, nil
 	}
 	note(pod, c.Begin)
-	answer, err = proto.Marshal(&cri.ExecSyncResponse{})
-	return answer, true, err
+	resp, err = proto.Marshal(&cri.ExecSyncResponse{})
+	return resp, true, err
 }
 
-// pass is one call or stream: one message from the client, any number back, as all of CRI's are.
+// pass serves one call or stream: one message from the client, any number back, as in all of CRI.
 func (p *Proxy) pass(_ any, in grpc.ServerStream) error {
 	full, ok := grpc.MethodFromServerStream(in)
 	if !ok {
@@ -165,9 +167,9 @@ func (p *Proxy) pass(_ any, in grpc.ServerStream) error {
 		return err
 	}
 	call := Call{Method: path.Base(full), Begin: time.Now()}
-	if answer, ok, err := p.standIn(call, req); ok || err != nil {
+	if resp, ok, err := p.execResponse(call, req); ok || err != nil {
 		if err == nil {
-			err = in.SendMsg(&answer)
+			err = in.SendMsg(&resp)
 		}
 		return err
 	}
@@ -204,7 +206,7 @@ func (p *Proxy) pass(_ any, in grpc.ServerStream) error {
 	return err
 }
 
-// adopt makes a stream the one that Send sends on, and returns how to send on it beside Send.
+// adopt makes s the stream of Send, and returns a function for other sends on it: a stream allows one at a time.
 func (p *Proxy) adopt(s grpc.ServerStream) (send func(any) error) {
 	p.events.Lock()
 	defer p.events.Unlock()
@@ -216,7 +218,7 @@ func (p *Proxy) adopt(s grpc.ServerStream) (send func(any) error) {
 	}
 }
 
-// Send sends an event on the newest stream of events, as if it came from the runtime. It blocks while the agent does not read.
+// Send sends an event on the newest GetContainerEvents stream. It blocks while the agent does not read.
 func (p *Proxy) Send(e *cri.ContainerEventResponse) error {
 	m, err := proto.Marshal(e)
 	if err != nil {
@@ -231,7 +233,7 @@ func (p *Proxy) Send(e *cri.ContainerEventResponse) error {
 	return p.stream.SendMsg(&f)
 }
 
-// note keeps a call that has ended, with the name of the pod that it was about.
+// note records a call that has ended, with the name of its pod.
 func (p *Proxy) note(c Call, req, resp frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,7 +247,7 @@ func (p *Proxy) note(c Call, req, resp frame) {
 		var m cri.CreateContainerRequest
 		var r cri.CreateContainerResponse
 		if proto.Unmarshal(req, &m) == nil && proto.Unmarshal(resp, &r) == nil {
-			c.Pod, p.asked = m.GetSandboxConfig().GetMetadata().GetName(), &m
+			c.Pod, p.created = m.GetSandboxConfig().GetMetadata().GetName(), &m
 			p.pods[r.GetContainerId()] = c.Pod
 		}
 	case "StartContainer":
@@ -257,10 +259,10 @@ func (p *Proxy) note(c Call, req, resp frame) {
 	p.calls = append(p.calls, c)
 }
 
-// frame is a message as it came over the wire.
+// frame is an encoded message.
 type frame []byte
 
-// raw is a codec that leaves messages as they are.
+// raw is a codec that neither encodes nor decodes.
 type raw struct{}
 
 // Marshal implements encoding.CodecV2.

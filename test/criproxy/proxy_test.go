@@ -15,7 +15,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtime answers some calls and one stream.
+// runtime implements some calls and one stream.
 type runtime struct {
 	cri.UnimplementedRuntimeServiceServer
 }
@@ -36,7 +36,8 @@ func (runtime) ExecSync(context.Context, *cri.ExecSyncRequest) (*cri.ExecSyncRes
 	return &cri.ExecSyncResponse{ExitCode: 7}, nil
 }
 
-func (runtime) GetContainerEvents(_ *cri.GetEventsRequest, s grpc.ServerStreamingServer[cri.ContainerEventResponse]) error {
+func (runtime) GetContainerEvents(_ *cri.GetEventsRequest,
+	s grpc.ServerStreamingServer[cri.ContainerEventResponse]) error {
 	for _, id := range []string{"a", "b"} {
 		if err := s.Send(&cri.ContainerEventResponse{ContainerId: id}); err != nil {
 			return err
@@ -46,7 +47,7 @@ func (runtime) GetContainerEvents(_ *cri.GetEventsRequest, s grpc.ServerStreamin
 	return s.Context().Err()
 }
 
-// between starts a runtime and a proxy before it, and gives a client of the proxy.
+// between starts a runtime and a proxy before it, and returns the proxy and a client of it.
 func between(t *testing.T) (*Proxy, cri.RuntimeServiceClient) {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,7 +64,8 @@ func between(t *testing.T) (*Proxy, cri.RuntimeServiceClient) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "p"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	socket := "unix://" + filepath.Join(dir, "p")
+	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestCallsPassUnchangedAndAreNotedWithTheirPod(t *testing.T) {
+func TestCallsPassUnchangedAndAreRecordedWithTheirPod(t *testing.T) {
 	p, rt := between(t)
 	ctx := within(t)
 	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web"}}
@@ -90,28 +92,31 @@ func TestCallsPassUnchangedAndAreNotedWithTheirPod(t *testing.T) {
 	if err != nil || c.GetContainerId() != "c1" {
 		t.Fatalf("%v, %v", c, err)
 	}
-	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: "c1"}); status.Code(err) != codes.NotFound {
+	if _, err := rt.StartContainer(ctx,
+		&cri.StartContainerRequest{ContainerId: "c1"}); status.Code(err) != codes.NotFound {
 		t.Fatalf("the runtime's error became %v", err)
 	}
-	// An answer reaches the client before its call is noted.
+	// A response reaches the client before its call is recorded.
 	var calls []Call
 	for deadline := time.Now().Add(10 * time.Second); len(calls) < 3; {
 		if calls = append(calls, p.Take()...); time.Now().After(deadline) {
-			t.Fatalf("noted %+v", calls)
+			t.Fatalf("recorded %+v", calls)
 		}
 	}
-	if asked := p.Asked(); asked.GetPodSandboxId() != "box" {
-		t.Errorf("the last request for a container is %v", asked)
+	if last := p.LastCreate(); last.GetPodSandboxId() != "box" {
+		t.Errorf("the last CreateContainer request is %v", last)
 	}
-	for i, want := range []Call{{Method: "RunPodSandbox"}, {Method: "CreateContainer"}, {Method: "StartContainer", Failed: true}} {
+	for i, want := range []Call{
+		{Method: "RunPodSandbox"}, {Method: "CreateContainer"}, {Method: "StartContainer", Failed: true},
+	} {
 		got := calls[i]
 		if got.Method != want.Method || got.Pod != "web" || got.Failed != want.Failed || !got.End.After(got.Begin) {
-			t.Errorf("call %d is noted as %+v", i, got)
+			t.Errorf("call %d is recorded as %+v", i, got)
 		}
 	}
 }
 
-func TestAStreamPassesMessageByMessageAndTakesEventsOfATest(t *testing.T) {
+func TestStreamPassesMessageByMessageAndTakesEvents(t *testing.T) {
 	p, rt := between(t)
 	events, err := rt.GetContainerEvents(within(t), &cri.GetEventsRequest{})
 	if err != nil {
@@ -129,7 +134,7 @@ func TestAStreamPassesMessageByMessageAndTakesEventsOfATest(t *testing.T) {
 	}
 }
 
-func TestCommandsAreAnsweredOnlyInContainersMadeThroughIt(t *testing.T) {
+func TestProxyServesCommandsOnlyInContainersCreatedThroughIt(t *testing.T) {
 	p, rt := between(t)
 	ctx := within(t)
 	code := func(id string) int32 {
@@ -140,36 +145,38 @@ func TestCommandsAreAnsweredOnlyInContainersMadeThroughIt(t *testing.T) {
 		return r.GetExitCode()
 	}
 	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web"}}
-	if _, err := rt.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: "box", SandboxConfig: cfg}); err != nil {
+	create := &cri.CreateContainerRequest{PodSandboxId: "box", SandboxConfig: cfg}
+	if _, err := rt.CreateContainer(ctx, create); err != nil {
 		t.Fatal(err)
 	}
 	if got := code("c1"); got != 7 {
-		t.Errorf("unasked, a command ends with %d, not as in the runtime", got)
+		t.Errorf("by default a command ends with %d, want the runtime's 7", got)
 	}
 	noted := map[string]int{}
-	p.AnswerExec(func(pod string, at time.Time) {
+	p.ServeExec(func(pod string, at time.Time) {
 		if !at.IsZero() {
 			noted[pod]++
 		}
 	})
-	// An answer reaches the client before its container is known by its pod.
+	// A response reaches the client before the proxy knows its container.
 	for code("c1") != 0 {
 		if ctx.Err() != nil {
-			t.Fatal("the runtime is still asked")
+			t.Fatal("the call still reaches the runtime")
 		}
 	}
 	if got := code("other"); got != 7 {
-		t.Errorf("a container of somebody else: %d, not as in the runtime", got)
+		t.Errorf("in another container a command ends with %d, want the runtime's 7", got)
 	}
-	if _, err := rt.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: "c1"}); status.Code(err) != codes.NotFound {
-		t.Errorf("another call: %v, not as from the runtime", err)
+	start := &cri.StartContainerRequest{ContainerId: "c1"}
+	if _, err := rt.StartContainer(ctx, start); status.Code(err) != codes.NotFound {
+		t.Errorf("another call returns %v, want the runtime's error", err)
 	}
 	if len(noted) != 1 || noted["web"] != 1 {
 		t.Errorf("noted %v", noted)
 	}
 }
 
-func TestACallIsHeldBeforeTheRuntimeSeesItUntilItIsFreed(t *testing.T) {
+func TestCallIsHeldBeforeTheRuntimeUntilItIsReleased(t *testing.T) {
 	p, rt := between(t)
 	free, held := make(chan struct{}), make(chan string, 1)
 	p.Hold(func(method string, request []byte) <-chan struct{} {

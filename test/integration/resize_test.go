@@ -123,15 +123,10 @@ func TestAgentWithoutItsJournalAppliesTheAllocatedResources(t *testing.T) {
 
 func TestPodWithAnotherContainerIsAnotherIncarnation(t *testing.T) {
 	t.Parallel()
-	grown := func(more ...corev1.Container) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.UID = "grows-by-one"
-			p.Spec.Containers = append(p.Spec.Containers, more...)
-		}
-	}
-	a := started(t, onePod("grows", idle, grown()))
+	uid := func(p *corev1.Pod) { p.UID = "grows-by-one" }
+	a := started(t, onePod("grows", idle, uid))
 	was := container(a.pod("grows", "ready", ready), "main").ContainerID
-	a.put(newPod("grows", idle, grown(shell("more", idle))))
+	a.put(newPod("grows", idle, uid, with(shell("more", idle))))
 	p := a.pod("grows", "ready with both", func(p *corev1.Pod) bool {
 		return ready(p) && len(p.Status.ContainerStatuses) == 2
 	})

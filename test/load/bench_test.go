@@ -16,11 +16,11 @@ var (
 	profile  = flag.String("agent-profile", "", "file for a CPU profile of the agent during the idle benchmark")
 )
 
-// idleWindow is how long the agent's CPU is measured while nothing happens.
+// idleWindow is the time in which the agent's idle CPU is measured.
 const idleWindow = 20 * time.Second
 
-// BenchmarkRecovery kills the agent of a full node and starts it again with one more manifest in the folder. It tells,
-// from the start of the process, when the state of every pod is served and when the new pod's container is started.
+// BenchmarkRecovery kills the agent of a full node and starts it again with one more manifest. It measures, from the
+// start of the process, when the agent serves the state of every pod, and when the new pod's container starts.
 func BenchmarkRecovery(b *testing.B) {
 	n := newNode(b)
 	began := time.Now()
@@ -42,8 +42,7 @@ func BenchmarkRecovery(b *testing.B) {
 		})
 		served += time.Since(began)
 		n.await("the new pod running", func(r map[string]int) bool { return r[name] == 1 })
-		// Usually past by now: the moment is the runtime's own.
-		started += n.at(name).Sub(began)
+		started += n.at(name).Sub(began) // the runtime's time, usually earlier than now
 		b.StopTimer()
 		pods++
 		n.settle(pods)
@@ -57,15 +56,14 @@ func BenchmarkRecovery(b *testing.B) {
 	b.ReportMetric(float64(n.footprint().rss)/(1<<20), "MiB-RSS")
 }
 
-// BenchmarkIdle tells what an agent with many pods costs while nothing happens, in thousandths of a core.
+// BenchmarkIdle measures the CPU of an idle agent with many pods, in millicores.
 func BenchmarkIdle(b *testing.B) {
 	n := newNode(b)
 	n.run(*idlePods)
 	for range b.N {
 		if *profile != "" {
-			go func() {
-				_ = os.WriteFile(*profile, []byte(n.page(fmt.Sprintf("/debug/pprof/profile?seconds=%d", int(idleWindow.Seconds())))), 0o600)
-			}()
+			path := fmt.Sprintf("/debug/pprof/profile?seconds=%d", int(idleWindow.Seconds()))
+			go func() { _ = os.WriteFile(*profile, []byte(n.page(path)), 0o600) }()
 		}
 		before, woken := n.cpu(), n.switches()
 		<-time.After(idleWindow)
@@ -75,15 +73,15 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// cpu is the time that all threads of the agent ran, by the scheduler's clock.
+// cpu returns the time that all threads of the agent ran, by the scheduler's clock.
 func (n *node) cpu() time.Duration {
 	return time.Duration(n.sum("schedstat", `^(\d+)`))
 }
 
-// switches is how often its threads went to sleep, and so were woken.
+// switches returns how often its threads went to sleep, and so were woken.
 func (n *node) switches() int { return n.sum("status", `(?m)^voluntary_ctxt_switches:\s+(\d+)$`) }
 
-// sum adds up a number that each thread has in one of its files.
+// sum adds up a number in a /proc file of each thread.
 func (n *node) sum(file, expr string) int {
 	n.tb.Helper()
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/%s", n.cmd.Process.Pid, file))

@@ -13,17 +13,17 @@ import (
 var (
 	changes = flag.Int("changes", 10_000, "manifest changes of the flood")
 	events  = flag.Int("events", 100_000, "runtime events of the flood")
-	crowd   = flag.Int("crowd", 800, "manifests put into the folder at once")
+	crowd   = flag.Int("crowd", 800, "manifests written at once")
 )
 
-// Bounds of what a flood may leave behind, over what a small one left.
+// Bounds of the agent's growth by a flood, compared with a small one.
 const (
-	// maxHeapGrowth has room for what the store keeps of the block that it writes to, which is 8 MiB and goes when
-	// nothing is written for some seconds. What 10,000 changes write is more.
+	// maxHeapGrowth includes the store's cache of its current block: 8 MiB, freed some seconds after the last write.
+	// 10,000 changes write more than that.
 	maxHeapGrowth = 16 << 20
-	// maxRSSGrowth leaves room for what the collector has not given back, and for the journal's write buffers.
+	// maxRSSGrowth includes memory that the collector has not returned, and the journal's write buffers.
 	maxRSSGrowth = 96 << 20
-	// maxMoreGoroutines: floods start nothing that stays.
+	// maxMoreGoroutines is small: floods start nothing that stays.
 	maxMoreGoroutines = 20
 )
 
@@ -31,18 +31,20 @@ func (n *node) compare(before footprint) {
 	n.tb.Helper()
 	after := n.footprint()
 	n.tb.Logf("before: %v; after: %v", before, after)
-	if after.heap-before.heap > maxHeapGrowth || after.rss-before.rss > maxRSSGrowth || after.goroutines-before.goroutines > maxMoreGoroutines {
-		n.tb.Errorf("a flood leaves more behind than %d MiB of heap, %d MiB resident and %d goroutines", maxHeapGrowth>>20, maxRSSGrowth>>20, maxMoreGoroutines)
+	if after.heap-before.heap > maxHeapGrowth || after.rss-before.rss > maxRSSGrowth ||
+		after.goroutines-before.goroutines > maxMoreGoroutines {
+		n.tb.Errorf("after a flood the agent has over %d MiB of heap, %d MiB of resident memory or %d goroutines more",
+			maxHeapGrowth>>20, maxRSSGrowth>>20, maxMoreGoroutines)
 	}
 }
 
 const (
-	// floodedPods are the files that change, half of them with a UID of their own.
+	// floodedPods counts the files that change, half of them with a UID in the manifest.
 	floodedPods = 20
-	// maxReadsPerSecond is how often one file is read. While its folder is never quiet that is once in 200 ms; a writer
-	// that is held up by the machine makes it quiet for the 10 ms that are waited for, now and then.
+	// maxReadsPerSecond bounds the reads of one file. In a directory with constant writes that is once in 200 ms. A slow
+	// machine delays the writer now and then, and 10 ms without a write allow a read, too.
 	maxReadsPerSecond = 25
-	// maxRecordsPerRead bounds what follows from one reading of one file: its pod's end, the next one's start.
+	// maxRecordsPerRead bounds the records of one read of one file: its pod's end, the next one's start.
 	maxRecordsPerRead = 45
 )
 
@@ -53,7 +55,7 @@ func uidOf(i int) string {
 	return fmt.Sprintf("00000000-0000-0000-0000-%012d", i)
 }
 
-func TestAFloodOfManifestChangesIsReadAsFewAndEndsAtTheLast(t *testing.T) {
+func TestFloodOfManifestChangesIsReadRarelyAndEndsAtTheLast(t *testing.T) {
 	n := newNode(t)
 	gen := 0
 	flood := func(changes int) time.Duration {
@@ -84,25 +86,25 @@ func TestAFloodOfManifestChangesIsReadAsFewAndEndsAtTheLast(t *testing.T) {
 	wrote, read := n.metric("journalet_journal_records_total")-records, n.reads()-reads
 	t.Logf("%d changes in %v: read %d times, %d records", *changes, took.Round(time.Millisecond), read, wrote)
 	if most := floodedPods * (2 + int(took.Seconds()*maxReadsPerSecond)); read > most {
-		t.Errorf("%d changes of %d files in %v were read %d times, which %d would do: they are not taken together",
+		t.Errorf("%d changes of %d files in %v were read %d times, want at most %d: changes are not batched",
 			*changes, floodedPods, took, read, most)
 	}
 	if wrote > read*maxRecordsPerRead {
-		t.Errorf("%d readings became %d records", read, wrote)
+		t.Errorf("%d reads became %d records", read, wrote)
 	}
 }
 
-// reads counts the manifests that the agent says it has read since it was started.
-func (n *node) reads() int { return strings.Count(n.said(), `msg="manifest read"`) }
+// reads counts the manifests that the agent has read since its start, by its log.
+func (n *node) reads() int { return strings.Count(n.log(), `msg="manifest read"`) }
 
 const (
-	// stormPods are the pods that the events are about.
+	// stormPods counts the pods that the events are about.
 	stormPods = 50
-	// maxStormRecords: an observation like the last is no event, so a storm that shows nothing new is none either.
+	// maxStormRecords is small: an observation equal to the last one is not recorded.
 	maxStormRecords = 10
 )
 
-func TestAStormOfRuntimeEventsThatShowNothingNewIsNoNews(t *testing.T) {
+func TestStormOfRuntimeEventsWithoutAChangeIsNotRecorded(t *testing.T) {
 	n := newNode(t)
 	n.run(stormPods)
 	rt := cri.NewRuntimeServiceClient(n.cri)
@@ -117,35 +119,36 @@ func TestAStormOfRuntimeEventsThatShowNothingNewIsNoNews(t *testing.T) {
 			t.Fatal(err)
 		}
 		all = append(all, &cri.ContainerEventResponse{
-			ContainerId: c.GetId(), ContainerEventType: cri.ContainerEventType_CONTAINER_STOPPED_EVENT, PodSandboxStatus: s.GetStatus(),
+			ContainerId: c.GetId(), ContainerEventType: cri.ContainerEventType_CONTAINER_STOPPED_EVENT,
+			PodSandboxStatus: s.GetStatus(),
 		})
 	}
 	storm := func(events int) {
 		for i := range events {
-			if err := n.front.Send(all[i%len(all)]); err != nil {
+			if err := n.proxy.Send(all[i%len(all)]); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	storm(*events / 10)
 	n.settle(stormPods)
-	before, records, looks := n.footprint(), n.metric("journalet_journal_records_total"), n.inspections.Load()
+	before, records, inspections := n.footprint(), n.metric("journalet_journal_records_total"), n.inspections.Load()
 	storm(*events)
 	n.settle(stormPods)
 	n.compare(before)
-	wrote, looked := n.metric("journalet_journal_records_total")-records, n.inspections.Load()-looks
-	t.Logf("%d events: %d looks, %d records", *events, looked, wrote)
+	wrote, inspected := n.metric("journalet_journal_records_total")-records, n.inspections.Load()-inspections
+	t.Logf("%d events: %d inspections, %d records", *events, inspected, wrote)
 	if wrote > maxStormRecords {
-		t.Errorf("%d events that show nothing new became %d records", *events, wrote)
+		t.Errorf("%d events without a change became %d records", *events, wrote)
 	}
-	if looked > int64(*events)/2 {
-		t.Errorf("%d events became %d looks: hints are not taken together", *events, looked)
+	if inspected > int64(*events)/2 {
+		t.Errorf("%d events became %d inspections: hints are not batched", *events, inspected)
 	}
-	// What the storm stands before is not lost in it.
+	// A change after the storm is not lost.
 	if err := n.rt.Kill(list.GetContainers()[0].GetId(), 1); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the killed container's successor", func() (bool, string) {
+	n.until("the killed container's restart", func() (bool, string) {
 		now, err := rt.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 			PodSandboxId: list.GetContainers()[0].GetPodSandboxId(),
 			State:        &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING},
@@ -154,13 +157,13 @@ func TestAStormOfRuntimeEventsThatShowNothingNewIsNoNews(t *testing.T) {
 	})
 }
 
-func TestACrowdOfManifestsAtOnceAllRun(t *testing.T) {
+func TestManyManifestsAtOnceAllRun(t *testing.T) {
 	n := newNode(t)
 	n.run(*crowd)
-	t.Logf("%d pods: %v; %d times an actor lagged", *crowd, n.footprint(), strings.Count(n.said(), "lags behind"))
+	t.Logf("%d pods: %v; %d times an actor lagged", *crowd, n.footprint(), strings.Count(n.log(), "lags behind"))
 }
 
-func TestAnAgentServesProfilesOnlyWhenAskedTo(t *testing.T) {
+func TestAgentServesProfilesOnlyWithItsFlag(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
@@ -169,7 +172,7 @@ func TestAnAgentServesProfilesOnlyWhenAskedTo(t *testing.T) {
 		n.startWith(c.args...)
 		n.until("health", func() (bool, string) { got := n.page("/healthz"); return got == "ok", got })
 		if got := n.page("/debug/pprof/goroutine?debug=1"); !strings.Contains(got, c.want) {
-			t.Errorf("with %v it answers %.80q, want %q", c.args, got, c.want)
+			t.Errorf("with %v it returns %.80q, want %q", c.args, got, c.want)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/journalet/journalet/runtime/config"
 )
 
-// agentEnv makes this binary the agent instead of the tests.
+// agentEnv, if set, runs the agent in this binary instead of the tests.
 const agentEnv = "JOURNALET_LOAD_AGENT"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// runAgent is what `journalet run` does.
+// runAgent does what `journalet run` does.
 func runAgent(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -25,42 +25,45 @@ import (
 )
 
 const (
-	// patience is how long anything may take before a test gives up. It says nothing about how long it should take.
-	patience = 60 * time.Second
-	// pollEvery is how often a condition is looked at that no event tells of.
+	// waitTimeout bounds every wait. It is no claim about performance.
+	waitTimeout = 60 * time.Second
+	// pollEvery is the time between two polls of a condition without events.
 	pollEvery = 10 * time.Millisecond
-	// maxPods is the agent's --max-pods: no test is about admission.
+	// maxPods is the agent's --max-pods, above what any test needs.
 	maxPods = 5000
 )
 
-// node is a simulated runtime, a manifest folder, and an agent that is started and killed.
+// node is a simulated runtime, a manifest directory, and an agent that is started and killed.
 type node struct {
 	tb        testing.TB
 	dir, pods string
-	front     *criproxy.Proxy
-	// inspections counts lists of one pod's sandboxes.
-	inspections atomic.Int64
-	rt          *sim.Runtime
-	cri         *grpc.ClientConn
-	port        int
-	cmd         *exec.Cmd
+	proxy     *criproxy.Proxy
+	rt        *sim.Runtime
+	cri       *grpc.ClientConn
+	port      int
+	cmd       *exec.Cmd
+
+	inspections atomic.Int64 // lists of one pod's sandboxes
 
 	mu sync.Mutex
-	// running is the generation that was started last of each pod, by the env variable GEN.
+	// running is the newest started generation of each pod, by the env variable GEN.
 	running map[string]int
 	since   map[string]time.Time
 	changed chan struct{} // closed and replaced at each start
 }
 
-// newNode makes the node; no agent runs yet.
+// newNode returns a node without an agent.
 func newNode(tb testing.TB) *node {
 	tb.Helper()
-	// Not TempDir: its paths are longer than a socket's may be.
+	// Not TempDir: its paths are too long for a socket.
 	dir, err := os.MkdirTemp("", "load")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	n := &node{tb: tb, dir: dir, pods: filepath.Join(dir, "pods"), running: map[string]int{}, since: map[string]time.Time{}, changed: make(chan struct{})}
+	n := &node{
+		tb: tb, dir: dir, pods: filepath.Join(dir, "pods"),
+		running: map[string]int{}, since: map[string]time.Time{}, changed: make(chan struct{}),
+	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if err := os.Mkdir(n.pods, 0o755); err != nil {
 		tb.Fatal(err)
@@ -74,11 +77,11 @@ func newNode(tb testing.TB) *node {
 	if n.cri, err = n.rt.Dial(); err != nil {
 		tb.Fatal(err)
 	}
-	if n.front, err = criproxy.Serve(n.socket(), n.cri); err != nil {
+	if n.proxy, err = criproxy.Serve(n.socket(), n.cri); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = n.front.Close() })
-	n.front.Hold(n.count)
+	tb.Cleanup(func() { _ = n.proxy.Close() })
+	n.proxy.Hold(n.count)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -91,8 +94,8 @@ func newNode(tb testing.TB) *node {
 
 func (n *node) logPath() string { return filepath.Join(n.dir, "agent.log") }
 
-// said is the agent's log so far.
-func (n *node) said() string {
+// log returns the agent's log so far.
+func (n *node) log() string {
 	b, err := os.ReadFile(n.logPath())
 	if err != nil {
 		return err.Error()
@@ -102,7 +105,7 @@ func (n *node) said() string {
 
 func (n *node) socket() string { return filepath.Join(n.dir, "cri.sock") }
 
-// count sees each call of the agent and holds none.
+// count counts inspections. It holds no call.
 func (n *node) count(method string, request []byte) <-chan struct{} {
 	if method == cri.RuntimeService_ListPodSandbox_FullMethodName && len(request) > 0 {
 		n.inspections.Add(1)
@@ -110,7 +113,7 @@ func (n *node) count(method string, request []byte) <-chan struct{} {
 	return nil
 }
 
-// started makes every process one that runs until it is told to stop, and notes that it runs.
+// started records the start of a container. Its process runs until it is stopped.
 func (n *node) started(c *cri.ContainerConfig) (sim.Behaviour, bool) {
 	name, gen := "", 0
 	for _, e := range c.GetEnvs() {
@@ -129,10 +132,10 @@ func (n *node) started(c *cri.ContainerConfig) (sim.Behaviour, bool) {
 	return sim.Behaviour{RunFor: sim.Forever}, true
 }
 
-// await blocks until ok holds of the generations that were started last.
+// await blocks until ok is true for the newest started generations.
 func (n *node) await(what string, ok func(running map[string]int) bool) {
 	n.tb.Helper()
-	late := time.After(patience)
+	late := time.After(waitTimeout)
 	for {
 		n.mu.Lock()
 		done, changed := ok(n.running), n.changed
@@ -146,24 +149,24 @@ func (n *node) await(what string, ok func(running map[string]int) bool) {
 			n.mu.Lock()
 			running := fmt.Sprint(n.running)
 			n.mu.Unlock()
-			n.tb.Fatalf("never came: %s; running are %s; the agent says:\n%s", what, running, tail(n.said()))
+			n.tb.Fatalf("not within %s: %s; running are %s; the agent's log:\n%s", waitTimeout, what, running, tail(n.log()))
 		}
 	}
 }
 
-// at is when a pod was started last.
+// at returns when a pod was started last.
 func (n *node) at(name string) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.since[name]
 }
 
-// put writes a manifest, whole or not at all. A pod with a UID of its own is updated by its next generation, one
-// without is replaced.
+// put writes a manifest atomically. The next generation updates a pod with a UID in its manifest, and replaces one
+// without.
 func (n *node) put(name, uid string, gen int) {
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"uid":%q},"spec":{"terminationGracePeriodSeconds":1,`+
-		`"containers":[{"name":"main","image":%q,"env":[{"name":"POD","value":%q},{"name":"GEN","value":"%d"}]}]}}`,
-		name, uid, imageOf(gen), name, gen)
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"uid":%q},"spec":{`+
+		`"terminationGracePeriodSeconds":1,"containers":[{"name":"main","image":%q,"env":[`+
+		`{"name":"POD","value":%q},{"name":"GEN","value":"%d"}]}]}}`, name, uid, imageOf(gen), name, gen)
 	draft, path := filepath.Join(n.pods, "."+name), filepath.Join(n.pods, name+".yaml")
 	if err := os.WriteFile(draft, []byte(text), 0o600); err != nil {
 		n.tb.Fatal(err)
@@ -173,14 +176,14 @@ func (n *node) put(name, uid string, gen int) {
 	}
 }
 
-// imageOf is an image of its own for each of so many generations: of what an update may change, only that replaces a
+// imageOf returns a generation's image. Each differs from the one before: of all updates only that replaces a
 // container.
 func imageOf(gen int) string { return fmt.Sprintf("registry.example/app:%d", gen%images) }
 
-// images are on the runtime from the start: pulls are not what is tested.
+// images counts the runtime's images. The tests pull none.
 const images = 100
 
-// run puts so many pods into the folder, starts the agent and waits until all of them run.
+// run writes the manifests of so many pods, starts the agent and waits until all of them run.
 func (n *node) run(pods int) {
 	n.tb.Helper()
 	for i := range pods {
@@ -208,8 +211,9 @@ func (n *node) startWith(more ...string) {
 	}
 	defer func() { _ = log.Close() }()
 	n.cmd = exec.Command(exe, append([]string{
-		"--root-dir", filepath.Join(n.dir, "root"), "--static-pod-path", n.pods, "--container-runtime-endpoint", "unix://" + n.socket(),
-		"--healthz-port", strconv.Itoa(n.port), "--max-pods", strconv.Itoa(maxPods), "--hostname-override", "load",
+		"--root-dir", filepath.Join(n.dir, "root"), "--static-pod-path", n.pods, "--hostname-override", "load",
+		"--container-runtime-endpoint", "unix://" + n.socket(),
+		"--healthz-port", strconv.Itoa(n.port), "--max-pods", strconv.Itoa(maxPods),
 		"--pod-log-dir", filepath.Join(n.dir, "logs"), "--container-log-dir", filepath.Join(n.dir, "links"),
 		"--resolv-conf", "", "--allow-beside-kubelet", "--cgroups-per-qos=false",
 	}, more...)...)
@@ -221,7 +225,7 @@ func (n *node) startWith(more ...string) {
 	}
 }
 
-// kill ends the agent as a crash would.
+// kill ends the agent with SIGKILL, as a crash does.
 func (n *node) kill() {
 	if n.cmd != nil {
 		_ = n.cmd.Process.Kill()
@@ -235,7 +239,7 @@ func (n *node) until(what string, ok func() (bool, string)) {
 	n.tb.Helper()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	late := time.After(patience)
+	late := time.After(waitTimeout)
 	for {
 		done, got := ok()
 		if done {
@@ -244,12 +248,13 @@ func (n *node) until(what string, ok func() (bool, string)) {
 		select {
 		case <-tick.C:
 		case <-late:
-			n.tb.Fatalf("never came: %s; it is %s; the agent says:\n%s", what, got, tail(n.said()))
+			n.tb.Fatalf("not within %s: %s; it is %s; the agent's log:\n%s", waitTimeout, what, got, tail(n.log()))
 		}
 	}
 }
 
-// settle waits until the runtime shows exactly one ready sandbox and one running container a pod and the journal rests.
+// settle waits until the runtime has exactly one ready sandbox and one running container for each pod, and the journal
+// does not grow.
 func (n *node) settle(pods int) {
 	n.tb.Helper()
 	rt := cri.NewRuntimeServiceClient(n.cri)
@@ -273,26 +278,27 @@ func (n *node) settle(pods int) {
 				up++
 			}
 		}
-		return ready == pods && up == pods && len(s.GetItems()) == pods, fmt.Sprintf("%d of %d sandboxes ready, %d containers running", ready, len(s.GetItems()), up)
+		return ready == pods && up == pods && len(s.GetItems()) == pods,
+			fmt.Sprintf("%d of %d sandboxes ready, %d containers running", ready, len(s.GetItems()), up)
 	})
 	last, same := -1, 0
-	n.until("a journal at rest", func() (bool, string) {
+	n.until("a journal that does not grow", func() (bool, string) {
 		now := n.metric("journalet_journal_records_total")
 		if now != last {
 			last, same = now, 0
 		}
 		same++
-		return same > restLooks, fmt.Sprintf("at %d records", now)
+		return same > restPolls, fmt.Sprintf("at %d records", now)
 	})
-	if lag, held := n.metric("journalet_mailbox_lagging"), n.metric("journalet_actors_quarantined"); lag+held > 0 {
-		n.tb.Errorf("%d actors lag and %d are quarantined", lag, held)
+	if lag, stopped := n.metric("journalet_mailbox_lagging"), n.metric("journalet_actors_quarantined"); lag+stopped > 0 {
+		n.tb.Errorf("%d actors lag and %d are quarantined", lag, stopped)
 	}
 }
 
-// restLooks is how many looks in a row must find the journal as long as the one before. A hop takes less than 1 ms.
-const restLooks = 30
+// restPolls counts the polls in a row that must find the journal's length unchanged. A hop takes less than 1 ms.
+const restPolls = 30
 
-// page reads one page of the agent's HTTP server; empty while there is none.
+// page reads one page of the agent's HTTP server, "" while there is none.
 func (n *node) page(path string) string {
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", n.port, path))
 	if err != nil {
@@ -308,7 +314,7 @@ func (n *node) page(path string) string {
 
 func (n *node) metric(name string) int { return number(n.page("/metrics"), `(?m)^`+name+` (\S+)$`) }
 
-// number is what an expression finds first, -1 for nothing.
+// number returns the first group of an expression's first match, -1 without one.
 func number(text, expr string) int {
 	m := regexp.MustCompile(expr).FindStringSubmatch(text)
 	if m == nil {
@@ -321,12 +327,13 @@ func number(text, expr string) int {
 	return int(f)
 }
 
-// footprint is what the agent holds: bytes alive on the heap after a collection, goroutines, resident memory.
+// footprint holds the agent's live heap after a collection, in bytes, its goroutines, and its resident memory, in
+// bytes.
 type footprint struct{ heap, goroutines, rss int }
 
 func (n *node) footprint() footprint {
 	n.tb.Helper()
-	// What a pool keeps over one collection goes with the second.
+	// Collect twice: a sync.Pool survives one collection.
 	n.page("/debug/pprof/heap?gc=1")
 	f := footprint{
 		heap:       number(n.page("/debug/pprof/heap?gc=1&debug=1"), `(?m)^# HeapAlloc = (\d+)$`),
@@ -338,13 +345,14 @@ func (n *node) footprint() footprint {
 	}
 	f.rss = number(string(b), `(?m)^VmRSS:\s+(\d+) kB$`) << 10
 	if f.heap < 0 || f.goroutines < 0 || f.rss < 0 {
-		n.tb.Fatalf("the agent does not tell what it holds: %+v", f)
+		n.tb.Fatalf("the agent does not report its footprint: %+v", f)
 	}
 	return f
 }
 
 func (f footprint) String() string {
-	return fmt.Sprintf("heap %.1f MiB, %d goroutines, RSS %.0f MiB", float64(f.heap)/(1<<20), f.goroutines, float64(f.rss)/(1<<20))
+	const mib = 1 << 20
+	return fmt.Sprintf("heap %.1f MiB, %d goroutines, RSS %.0f MiB", float64(f.heap)/mib, f.goroutines, float64(f.rss)/mib)
 }
 
 func tail(s string) string {
