@@ -20,7 +20,7 @@ type Filter struct {
 	Node string `json:"node,omitempty"`
 	// Pod is a name, namespace/name or UID. It matches events that the pod's actor recorded and those that name the pod.
 	Pod string `json:"pod,omitempty"`
-	// UIDs are those that Pod has had, as far as they are known: each change of the manifest gives a new one.
+	// UIDs are those that Pod has had, as far as they are known: a replaced pod gets another one.
 	UIDs []string `json:"uids,omitempty"`
 	// Kind is an actor kind in lower case: agent, source, pod, runtime, node or image.
 	Kind string `json:"kind,omitempty"`

@@ -93,8 +93,8 @@ func (s *server) withCauses(ctx context.Context, recs []*journaletv1.Record) ([]
 
 // Concerns reports whether an actor receives an event that author recorded.
 func Concerns(ref, author messages.Ref, e *journaletv1.Event) bool {
-	hears, everyone := messages.Audience(author, e)
-	return everyone || author == ref || slices.Contains(hears, ref)
+	audience, everyone := messages.Audience(author, e)
+	return everyone || author == ref || slices.Contains(audience, ref)
 }
 
 // isBookkeeping reports whether a decision adds nothing for a reader to the other decisions of its step.
