@@ -27,7 +27,7 @@ const (
 	// cannotStore is the agent's log message when the journal's disk is full.
 	cannotStore = "the journal cannot store"
 	// cannotKeep is its log message when a manifest cannot be stored.
-	cannotKeep = "manifests not handed over"
+	cannotKeep = "cannot store or emit manifests"
 )
 
 // fullSeconds is how long the disk stays full.

@@ -164,7 +164,7 @@ func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandb
 		if x.GetIntentId() == id {
 			out.SandboxId = x.GetId()
 			if x.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY {
-				out.Error, out.Message = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+x.GetId()+" was given up while it was made, or has died since"
+				out.Error, out.Message = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+x.GetId()+" was canceled while the runtime created it, or has died since"
 			}
 			return
 		}
@@ -242,7 +242,7 @@ func (w *world) startMade(o *objects, alias string, k *journaletv1.StartContaine
 		out.ContainerId, out.SandboxId = k.GetContainerId(), k.GetSandboxId()
 		return
 	case i < 0:
-		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_NOT_DONE, "container "+k.GetContainerId()+" is gone before it was started"
+		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_NOT_DONE, "container "+k.GetContainerId()+" was removed before its start"
 		return
 	}
 	c := o.containers[i]

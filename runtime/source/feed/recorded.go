@@ -10,17 +10,15 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Recorded is what a source's actor holds when it has handled all that was handed over to it. The zero value is of one
-// that was told nothing.
+// Recorded is the state of a source's actor after it has handled all emitted facts. The zero value is the initial state.
 type Recorded struct {
-	// Files are by name, and those that hold neither pods nor problems are not among them. To be changed by the methods
-	// only.
+	// Files are by name, without those that have neither pods nor problems. Only the methods change them.
 	Files map[string]*journaletv1.ManifestFile
-	// Synced: a whole reading has been told.
+	// Synced means that a complete read has been emitted.
 	Synced bool
 }
 
-// Seed takes in the source's state as the journal has it.
+// Seed adds the source's state in the journal.
 func (t *Recorded) Seed(state *journaletv1.SourceState) {
 	for name, f := range state.GetFiles() {
 		t.set(name, f)
@@ -28,7 +26,7 @@ func (t *Recorded) Seed(state *journaletv1.SourceState) {
 	t.Synced = state.GetSynced()
 }
 
-// Apply takes in a fact that was handed over, or that the journal holds and the source's state does not have yet.
+// Apply applies an emitted fact, or one of the journal that the source's state does not have yet.
 func (t *Recorded) Apply(fact *journaletv1.ManifestsRead) {
 	for _, f := range fact.GetChanged() {
 		t.set(f.GetPath(), source.KeepFile(t.Files[f.GetPath()], f))
@@ -47,13 +45,13 @@ func (t *Recorded) set(name string, f *journaletv1.ManifestFile) {
 	t.Files[name] = f
 }
 
-// Differs tells whether a fact with what a file holds now would change anything.
+// Differs reports whether a fact with the current content of a file would change the state.
 func (t *Recorded) Differs(now *journaletv1.ManifestFile) bool {
 	before := t.Files[now.GetPath()]
 	return !proto.Equal(source.KeepFile(before, now), before)
 }
 
-// RemovedExcept tells, in order of name, that all files but one are gone.
+// RemovedExcept returns all files except one as removed, in order of name.
 func (t *Recorded) RemovedExcept(name string) []*journaletv1.ManifestFile {
 	var gone []*journaletv1.ManifestFile
 	for _, other := range slices.Sorted(maps.Keys(t.Files)) {

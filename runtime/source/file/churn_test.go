@@ -15,8 +15,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// TestSourceConvergesToFreshRead changes a folder in every way that editors, copies
-// and mounts do, and compares where it ends with one reading of the result.
+// TestSourceConvergesToFreshRead changes a directory in the ways of editors, copies and mounts, and compares the final
+// state with one read of the result.
 func TestSourceConvergesToFreshRead(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -25,12 +25,13 @@ func TestSourceConvergesToFreshRead(t *testing.T) {
 			w := newWorld(t, dir, nil).start()
 			path := func() string { return filepath.Join(dir, fmt.Sprintf("%d.yaml", r.IntN(6))) }
 			for i := range 400 {
-				// Errors are part of it: what an operation needs may be gone.
+				// Errors are expected: another operation may have removed the file.
 				switch r.IntN(8) {
 				case 0, 1:
 					_ = os.WriteFile(path(), []byte(pod(fmt.Sprintf("p%d", r.IntN(9)), fmt.Sprintf("x:%d", i))), 0o600)
 				case 2:
-					_ = os.WriteFile(filepath.Join(dir, ".tmp"), []byte(pod(fmt.Sprintf("p%d", r.IntN(9)), fmt.Sprintf("x:%d", i))), 0o600)
+					_ = os.WriteFile(filepath.Join(dir, ".tmp"), []byte(pod(fmt.Sprintf("p%d", r.IntN(9)), fmt.Sprintf("x:%d", i))),
+						0o600)
 					_ = os.Rename(filepath.Join(dir, ".tmp"), path())
 				case 3:
 					_ = os.Rename(path(), path())

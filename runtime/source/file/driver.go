@@ -19,39 +19,39 @@ import (
 )
 
 const (
-	// DefaultReread is how often all files are looked at, notified or not (kubelet fileCheckFrequency: 20 s).
+	// DefaultReread is how often all files are checked, independent of notifications (kubelet fileCheckFrequency: 20 s).
 	DefaultReread = 20 * time.Second
-	// quietPeriod is how long a folder must be quiet before what was notified is read: an editor makes several changes, and
-	// a copy truncates a file before it writes it.
+	// quietPeriod is how long a directory must have no changes before changed files are read: an editor makes several
+	// changes, and a copy truncates a file before it writes it.
 	quietPeriod = 10 * time.Millisecond
-	// maxQuietPeriod bounds that wait where it is never quiet.
+	// maxQuietPeriod bounds that wait if changes do not stop.
 	maxQuietPeriod = 200 * time.Millisecond
-	// retryMin and retryMax bound the doubling wait after a manifest could not be stored or a fact not handed over.
+	// retryMin and retryMax bound the doubling wait after a failure to store a manifest or to emit a fact.
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
-	// stallAfter is how long beyond a reread the driver may be silent and still count as healthy.
+	// stallAfter is the time beyond a reread after which a silent driver is unhealthy.
 	stallAfter = time.Minute
 )
 
 // Options configure a Driver; Path, Node, Store and Sink must be set.
 type Options struct {
-	// Path is a folder of manifests or one manifest. It need not exist.
+	// Path is a directory of manifests or one manifest. It need not exist.
 	Path string
 	// Node is the node's name, in lower case.
 	Node string
 	// Source is the name of the source's actor. Default messages.FileSource.
 	Source string
-	// Classes gives the runtime classes that pods may name: another pointer once one of them has changed. May be nil. It is
-	// asked with each reading.
+	// Classes returns the runtime classes that pods may name, with another pointer if one has changed. It is called with
+	// each read. May be nil.
 	Classes func() *manifest.RuntimeClasses
 	// Reread defaults to DefaultReread.
 	Reread time.Duration
-	// Store keeps a pod's canonical manifest under its digest; it is durable when Store returns. Storing again what is
-	// stored must be harmless. After an error it is tried again.
+	// Store stores a pod's canonical manifest under its digest; it is durable when Store returns. It must be idempotent,
+	// and is retried after an error.
 	Store func(ctx context.Context, digest string, canonical []byte) error
-	// Prime hears of every stored pod before the fact that names it, to spare the reader of the fact a load. May be nil.
+	// Prime receives every stored pod before its fact, so that the fact's readers need not load it. May be nil.
 	Prime func(digest string, pod *corev1.Pod)
-	// Sink takes the facts, one after the other. After an error the same changes, or newer ones, come again.
+	// Sink receives the facts in sequence. After an error the same changes, or newer ones, are emitted again.
 	Sink  func(context.Context, *journaletv1.ManifestsRead) error
 	Clock cri.Clock
 	Log   *slog.Logger
@@ -63,27 +63,27 @@ type Driver struct {
 	log   *slog.Logger
 	clock cri.Clock
 
-	// Run's alone from here to mu.
+	// Only Run uses the fields from here to mu.
 	watch     *watch
-	files     map[string]*file // by name: what stands in the folder now
+	files     map[string]*file // by name, those in the directory now
 	recorded  feed.Recorded
-	pending   map[string]bool // names whose result may differ from what was told
-	dir       stamp           // of the folder when it was last listed
+	pending   map[string]bool // names whose content may differ from the recorded one
+	dir       stamp           // of the directory at the last listing
 	classes   *manifest.RuntimeClasses
-	listed    bool            // files is the listing that folder belongs to
-	warned    map[string]bool // names that were logged as not usable
-	tooMany   bool            // more files than maxFiles were said
-	scanned   bool            // a whole reading has been made
-	firstRead bool            // this run's first reading has not been told as a whole
+	listed    bool            // files has the listing of dir
+	warned    map[string]bool // names with a logged warning
+	tooMany   bool            // an error about more than maxFiles was logged
+	scanned   bool            // a scan has been completed
+	firstRead bool            // the first complete read of this run has not been emitted
 
 	mu        sync.Mutex
-	lastAlive time.Time // last turn of Run; zero: not running
+	lastAlive time.Time // last step of Run; zero: not running
 	pathErr   error     // why the path cannot be read
-	sendErr   error     // why something could not be stored or handed over
+	sendErr   error     // why a manifest could not be stored or a fact not emitted
 }
 
-// New makes a driver; nothing is read before Run. It panics if a field of Options that must be set is not: that is a
-// mistake of the program.
+// New returns a driver. It reads nothing before Run. It panics if a required field of Options is missing: that is a
+// programming error.
 func New(opts Options) *Driver {
 	if opts.Path == "" || opts.Node == "" || opts.Store == nil || opts.Sink == nil {
 		panic("file: Options needs Path, Node, Store and Sink")
@@ -114,7 +114,7 @@ func New(opts Options) *Driver {
 	}
 }
 
-// Seed gives the source's state as the journal has it, so that only what differs from it is handed over.
+// Seed adds the source's state in the journal, so that only differences are emitted.
 func (d *Driver) Seed(state *journaletv1.SourceState) {
 	d.recorded.Seed(state)
 	for name := range state.GetFiles() {
@@ -122,7 +122,7 @@ func (d *Driver) Seed(state *journaletv1.SourceState) {
 	}
 }
 
-// SeedPending adds a fact that the journal holds and the source's state does not have yet.
+// SeedPending adds a fact of the journal that the source's state does not have yet.
 func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
 	d.recorded.Apply(fact)
 	for _, f := range fact.GetChanged() {
@@ -130,7 +130,7 @@ func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
 	}
 }
 
-// Run reads, watches and hands over until ctx ends, whose error it returns. It may be called once.
+// Run reads, watches and emits facts until ctx ends, and returns its error. It may be called once.
 func (d *Driver) Run(ctx context.Context) error {
 	d.watch = newWatch(d.opts.Path, d.log)
 	defer d.watch.close()
@@ -139,7 +139,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	defer quiet.clear()
 	defer retry.clear()
 
-	var noticed changes
+	var changed changes
 	var since time.Time // of the first notification not yet read
 	wait := retryMin
 	d.scan()
@@ -148,7 +148,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		if err := d.handOver(ctx); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
-			d.log.Warn("manifests not handed over, trying again", "in", wait, "error", err)
+			d.log.Warn("cannot store or emit manifests, retrying", "in", wait, "error", err)
 			retry.set(wait)
 			wait = min(2*wait, retryMax)
 		} else {
@@ -170,15 +170,15 @@ func (d *Driver) Run(ctx context.Context) error {
 				d.scan()
 			case <-quiet.c:
 				quiet.armed = false
-				d.readNotified(&noticed)
+				d.readNotified(&changed)
 			case e, open := <-d.watch.events():
 				again = true
-				if d.watch.addEvent(e, open, &noticed) {
+				if d.watch.addEvent(e, open, &changed) {
 					since = d.holdOff(quiet, since)
 				}
 			case err, open := <-d.watch.errors():
 				again = true
-				if d.watch.addError(err, open, &noticed) {
+				if d.watch.addError(err, open, &changed) {
 					since = d.holdOff(quiet, since)
 				}
 			}
@@ -186,7 +186,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// holdOff waits for quiet a little longer, unless it has waited long enough. It returns since when it waits.
+// holdOff extends the quiet period, up to maxQuietPeriod. It returns when the wait began.
 func (d *Driver) holdOff(quiet *alarm, since time.Time) time.Time {
 	now := d.clock.Now()
 	if !quiet.armed {
@@ -198,7 +198,7 @@ func (d *Driver) holdOff(quiet *alarm, since time.Time) time.Time {
 	return since
 }
 
-// readNotified reads what notifications named, and everything if one was lost or concerned the folder itself.
+// readNotified reads the changed files, and all files if a notification was lost or concerned the directory itself.
 func (d *Driver) readNotified(n *changes) {
 	d.refreshClasses()
 	if n.all {
@@ -217,8 +217,8 @@ func (d *Driver) markAlive() {
 	d.lastAlive = d.clock.Now()
 }
 
-// Healthy returns why the source is not served as it should be: the path cannot be read, something cannot be stored or
-// handed over, or Run stands still. A missing path is healthy.
+// Healthy returns an error if the path cannot be read, a manifest cannot be stored, a fact cannot be emitted, or Run is
+// stuck. A missing path is healthy.
 func (d *Driver) Healthy() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,12 +226,13 @@ func (d *Driver) Healthy() error {
 		return errors.New("the static pod source has not begun to read; is the agent still starting?")
 	}
 	if age := d.clock.Now().Sub(d.lastAlive); age > d.opts.Reread+stallAfter {
-		return fmt.Errorf("the static pod source has stood still for %s: what it waits for is the journal or the disk", age.Round(time.Second))
+		return fmt.Errorf("the static pod source has been stuck for %s: it waits for the journal or the disk",
+			age.Round(time.Second))
 	}
 	return errors.Join(d.pathErr, d.sendErr)
 }
 
-// alarm is one timer whose expiry is read from a channel.
+// alarm is a timer that signals a channel.
 type alarm struct {
 	clock cri.Clock
 	c     chan struct{}
@@ -243,7 +244,7 @@ func newAlarm(c cri.Clock) *alarm { return &alarm{clock: c, c: make(chan struct{
 
 func (a *alarm) set(d time.Duration) {
 	a.clear()
-	// A channel of its own for every setting: an expiry that clear came too late for goes nowhere.
+	// Each setting has its own channel, so that an expiry during clear has no effect.
 	c := make(chan struct{}, 1)
 	a.c, a.armed = c, true
 	a.stop = a.clock.AfterFunc(d, func() { c <- struct{}{} })

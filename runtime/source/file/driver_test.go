@@ -29,10 +29,11 @@ import (
 const patience = 20 * time.Second
 
 func pod(name, image string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\nspec:\n  containers:\n  - name: c\n    image: %s\n", name, image)
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %s\n"+
+		"spec:\n  containers:\n  - name: c\n    image: %s\n", name, image)
 }
 
-// world is a driver on a real folder, and the source's actor that its facts are folded into.
+// world is a driver on a real directory, and the source's actor that folds its facts.
 type world struct {
 	t    *testing.T
 	path string
@@ -50,7 +51,8 @@ type world struct {
 
 func newWorld(t *testing.T, path string, state *journaletv1.SourceState) *world {
 	t.Helper()
-	w := &world{t: t, path: path, facts: make(chan *journaletv1.ManifestsRead, 1000), actor: source.New(messages.FileSource),
+	w := &world{t: t, path: path, facts: make(chan *journaletv1.ManifestsRead, 1000),
+		actor:  source.New(messages.FileSource),
 		stored: map[string]bool{}, primed: map[string]bool{}}
 	if state != nil {
 		b, err := proto.Marshal(state)
@@ -103,7 +105,7 @@ func (w *world) sink(_ context.Context, fact *journaletv1.ManifestsRead) error {
 	}
 	body := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: proto.CloneOf(fact)}}
 	if err := w.actor.Evolve(actors.Event{Body: body}); err != nil {
-		w.t.Errorf("the source's actor refuses the fact: %v", err)
+		w.t.Errorf("the source's actor failed on the fact: %v", err)
 	}
 	w.facts <- proto.CloneOf(fact)
 	return nil
@@ -143,15 +145,15 @@ func (w *world) start() *world {
 	return w
 }
 
-// agrees checks that the driver knows what the source's actor holds: what it compares with is worth no more than that.
+// agrees checks that the driver's recorded state equals that of the source's actor.
 func (w *world) agrees() {
 	held := w.actor.Source().GetFiles()
 	if len(held) != len(w.recorded.Files) {
-		w.t.Errorf("the actor holds %d files, the driver believes %d", len(held), len(w.recorded.Files))
+		w.t.Errorf("the actor has %d files, the driver recorded %d", len(held), len(w.recorded.Files))
 	}
 	for name, f := range held {
 		if !proto.Equal(f, w.recorded.Files[name]) {
-			w.t.Errorf("the actor holds %v, the driver believes %v", f, w.recorded.Files[name])
+			w.t.Errorf("the actor has %v, the driver recorded %v", f, w.recorded.Files[name])
 		}
 	}
 }
@@ -167,7 +169,7 @@ func (w *world) next() *journaletv1.ManifestsRead {
 	}
 }
 
-// until waits for the facts after which the source holds what is wanted, and fails if the folded state never gets there.
+// until waits for the facts after which the source's state is ok, and fails if it never is.
 func (w *world) until(what string, ok func(*journaletv1.SourceState) bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -191,19 +193,19 @@ func (w *world) state() *journaletv1.SourceState {
 	return proto.CloneOf(w.actor.Source())
 }
 
-// quiet proves that nothing was handed over: a marker file is, and it is the only one.
+// quiet fails if a file other than a new marker was emitted.
 func (w *world) quiet(dir string) {
 	w.t.Helper()
 	write(w.t, filepath.Join(dir, "zz-marker.yaml"), pod("marker", time.Now().Format("x:150405.000000000")))
 	f := w.next()
 	if len(f.GetChanged()) != 1 || f.GetChanged()[0].GetPath() != "zz-marker.yaml" {
-		w.t.Fatalf("more than the marker was handed over: %v", f)
+		w.t.Fatalf("not only the marker was emitted: %v", f)
 	}
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	// By rename, so that a half-written file is never what is tested.
+	// By rename, so that no incomplete file is read.
 	tmp := filepath.Join(filepath.Dir(path), ".tmp-"+filepath.Base(path))
 	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -253,7 +255,8 @@ func (w *world) expect(want string) *journaletv1.ManifestsRead {
 func TestFirstReadIsOneSyncedFactAndChangesFollow(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
-	write(t, filepath.Join(dir, "a.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"x"}]}}`)
+	write(t, filepath.Join(dir, "a.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},`+
+		`"spec":{"containers":[{"name":"c","image":"x"}]}}`)
 	write(t, filepath.Join(dir, ".hidden.yaml"), pod("hidden", "x:1"))
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
 		t.Fatal(err)
@@ -274,7 +277,7 @@ func TestFirstReadIsOneSyncedFactAndChangesFollow(t *testing.T) {
 	remove(t, filepath.Join(dir, "a.json"))
 	gone := w.expect("a.json")
 	if len(gone.Changed[0].Pods)+len(gone.Changed[0].Problems) != 0 {
-		t.Fatalf("a file that is gone holds something: %v", gone)
+		t.Fatalf("a removed file has content: %v", gone)
 	}
 	if err := os.Rename(filepath.Join(dir, "b.yaml"), filepath.Join(dir, "c.yaml")); err != nil {
 		t.Fatal(err)
@@ -320,9 +323,10 @@ func TestPendingFactCounts(t *testing.T) {
 	write(t, path, pod("a", "x:1"))
 	first := newWorld(t, dir, nil).start()
 	first.expect("a.yaml a-n1, complete")
-	// The file's end was recorded, the agent killed before the source handled it, and the file is back.
+	// The removal was recorded, the agent was killed before the source handled it, and the file is back.
 	second := newWorld(t, dir, first.state())
-	second.SeedPending(&journaletv1.ManifestsRead{Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{{Path: "a.yaml"}}})
+	second.SeedPending(&journaletv1.ManifestsRead{Source: messages.FileSource,
+		Changed: []*journaletv1.ManifestFile{{Path: "a.yaml"}}})
 	second.start().expect("a.yaml a-n1, complete")
 }
 
@@ -399,9 +403,10 @@ func TestDirectoryIsReplaced(t *testing.T) {
 	if err := os.Rename(other, dir); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the new folder", func(s *journaletv1.SourceState) bool { return s.Files["b.yaml"] != nil && s.Files["a.yaml"] == nil })
+	w.until("the new directory",
+		func(s *journaletv1.SourceState) bool { return s.Files["b.yaml"] != nil && s.Files["a.yaml"] == nil })
 	write(t, filepath.Join(dir, "c.yaml"), pod("c", "x:1"))
-	w.until("the new folder is watched", func(s *journaletv1.SourceState) bool { return s.Files["c.yaml"] != nil })
+	w.until("the new directory is watched", func(s *journaletv1.SourceState) bool { return s.Files["c.yaml"] != nil })
 }
 
 func TestOneFileAsPath(t *testing.T) {
@@ -465,7 +470,7 @@ func TestRereadFindsChangesWithoutNotification(t *testing.T) {
 	w.opts.Reread = 10 * time.Millisecond
 	w.start()
 	w.expect("a.yaml a-n1, complete")
-	// In place, same size: only the time stamps differ, and within one tick not even they.
+	// In place with the same size: only the time stamps differ, and within one tick not even these.
 	if err := os.WriteFile(target, []byte(pod("a", "x:2")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -491,7 +496,8 @@ func TestChangedRuntimeClassDecodesFilesAgain(t *testing.T) {
 	})
 	digests := map[string]string{}
 	for _, handler := range []string{"one", "two"} {
-		all, _ := manifest.DecodeRuntimeClasses("c", []byte("apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: "+handler))
+		all, _ := manifest.DecodeRuntimeClasses("c", []byte(
+			"apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: "+handler))
 		set, _ := manifest.NewRuntimeClasses(all)
 		known.Store(set)
 		w.until("the class "+handler+" is taken", func(s *journaletv1.SourceState) bool {
@@ -506,7 +512,7 @@ func TestChangedRuntimeClassDecodesFilesAgain(t *testing.T) {
 	}
 	uids := slices.Sorted(maps.Values(digests))
 	if len(uids) != 2 || uids[0] != uids[1] {
-		t.Errorf("another class makes another pod: %v", digests)
+		t.Errorf("another class must give another pod: %v", digests)
 	}
 }
 
@@ -517,7 +523,7 @@ func TestDanglingLinkIsCheckedAgain(t *testing.T) {
 	}
 	w := newWorld(t, dir, nil)
 	w.opts.Reread = 10 * time.Millisecond
-	// A clock ahead of the folder's stamp, which is thus believed.
+	// A clock ahead of the directory's stamp, so that the stamp is not racy.
 	w.clock = later{w.clock}
 	w.start()
 	w.expect("complete")
@@ -547,7 +553,7 @@ func TestFailingStoreDelaysOnlyItsFile(t *testing.T) {
 		return nil
 	}
 	w.start()
-	w.expect("b.yaml b-n1") // not complete: a.yaml is missing
+	w.expect("b.yaml b-n1") // not synced: a.yaml is missing
 	write(t, filepath.Join(dir, "c.yaml"), pod("c", "x:1"))
 	w.expect("c.yaml c-n1")
 	if err := w.Healthy(); err == nil || !strings.Contains(err.Error(), "disk full") {
@@ -585,8 +591,8 @@ func TestUnreadableDirectoryRemovesNoPod(t *testing.T) {
 	w.opts.Reread = 10 * time.Millisecond
 	w.start()
 	w.expect("a.yaml a-n1, complete")
-	// Root reads everything, so a loop of links stands in for a path that cannot be read. It takes the folder's place in
-	// one step: a path that is missing for a moment would be the empty set.
+	// Root can read everything, so a loop of links is the unreadable path. It replaces the directory atomically, because a
+	// missing path would have no pods.
 	loop := dir + "-loop"
 	if err := os.Symlink(dir, loop); err != nil {
 		t.Fatal(err)
@@ -627,7 +633,7 @@ func TestTooManyFilesKeepKnownOnes(t *testing.T) {
 	}
 	d.scan()
 	if len(d.files) != maxFiles || d.files["zzz.yaml"] == nil || !d.tooMany {
-		t.Fatalf("%d files, known one there: %t, said: %t", len(d.files), d.files["zzz.yaml"] != nil, d.tooMany)
+		t.Fatalf("%d files, the known one is there: %t, logged: %t", len(d.files), d.files["zzz.yaml"] != nil, d.tooMany)
 	}
 }
 
@@ -664,7 +670,7 @@ func TestIdleRereadReadsNothing(t *testing.T) {
 	}
 	d := New(Options{Path: dir, Node: "n1", Sink: func(context.Context, *journaletv1.ManifestsRead) error { return nil },
 		Store: func(context.Context, string, []byte) error { return nil }})
-	// A clock ahead of the files, so that their stamps are old enough to be believed.
+	// A clock ahead of the files, so that their stamps are not racy.
 	d.clock = later{d.clock}
 	d.watch = newWatch(dir, d.log)
 	defer d.watch.close()

@@ -14,12 +14,12 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// maxFactBytes is the size at which a reading is split into several facts. With the largest file on top, a fact stays
+// maxFactBytes is the size at which changes are split into several facts. With the largest file added, a fact stays
 // below the size of a record (1 MiB).
 const maxFactBytes = 256 << 10
 
-// handOver tells what differs from what was told, in order of path. What cannot be stored stays behind and is named by
-// the error; the rest goes on.
+// handOver emits the changed files, in order of path. A file that cannot be stored stays pending and is named by the
+// error; the others are emitted.
 func (d *Driver) handOver(ctx context.Context) error {
 	if !d.scanned {
 		return nil
@@ -45,7 +45,7 @@ func (d *Driver) handOver(ctx context.Context) error {
 			fact, size = &journaletv1.ManifestsRead{Source: d.opts.Source}, 0
 		}
 	}
-	// A reading is whole only when all of it has been told.
+	// A read is complete only when all of it has been emitted.
 	fact.Synced = len(failed) == 0 && (!d.recorded.Synced || d.firstRead && changed)
 	if fact.Synced || len(fact.Changed) > 0 {
 		if err := d.emit(ctx, fact); err != nil {
@@ -56,7 +56,7 @@ func (d *Driver) handOver(ctx context.Context) error {
 	return d.setSendErr(errors.Join(failed...))
 }
 
-// contentOf is what a name holds now: a file without pods and problems when it is gone.
+// contentOf returns the current content of a name: without pods and problems if the file is gone.
 func (d *Driver) contentOf(name string) *journaletv1.ManifestFile {
 	if f := d.files[name]; f != nil && f.result != nil {
 		return f.result
@@ -71,7 +71,7 @@ func (d *Driver) clearPending(name string) {
 	}
 }
 
-// store keeps the file's new manifests, before any fact names them.
+// store stores the file's new manifests, before a fact has them.
 func (d *Driver) store(ctx context.Context, name string) error {
 	if f := d.files[name]; f != nil {
 		return feed.Store(ctx, f.parsed, d.recorded.Files[name], d.opts.Store, d.opts.Prime)
@@ -79,10 +79,10 @@ func (d *Driver) store(ctx context.Context, name string) error {
 	return nil
 }
 
-// emit hands over one fact and takes note of what is told now.
+// emit emits one fact and applies it to the recorded state.
 func (d *Driver) emit(ctx context.Context, fact *journaletv1.ManifestsRead) error {
 	if err := d.opts.Sink(ctx, fact); err != nil {
-		return fmt.Errorf("hand over what changed: %w", err)
+		return fmt.Errorf("emit the fact: %w", err)
 	}
 	d.recorded.Apply(fact)
 	for _, f := range fact.GetChanged() {
@@ -92,7 +92,7 @@ func (d *Driver) emit(ctx context.Context, fact *journaletv1.ManifestsRead) erro
 	return nil
 }
 
-// report logs what was handed over, for who reads logs rather than the journal.
+// report logs an emitted file.
 func (d *Driver) report(f *journaletv1.ManifestFile) {
 	var parsed []manifest.Parsed
 	if read := d.files[f.GetPath()]; read != nil {

@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// maxReadTries bounds how often a file that changes under the reader is read at once.
+	// maxReadTries bounds the attempts to read a file that changes during the read.
 	maxReadTries = 3
-	// racyWindow is how old a change must be to show in the time stamps for certain. A younger file is read once more by
-	// the next reread, since a second change within one tick of the file system's clock leaves the stamps as they were.
+	// racyWindow is the minimum age of a file whose time stamps reveal every later change. The next reread reads a younger
+	// file again, because a second change within one tick of the file system's clock leaves the time stamps unchanged.
 	racyWindow = 2 * time.Second
 )
 
-// Codes of the problems that this driver finds itself; the others are those of packages manifest and reading.
+// Codes of the problems of this driver, in addition to those of packages manifest and feed.
 const (
 	codeUnreadable = "unreadable" // the file cannot be read
-	codeChanging   = "changing"   // the file changed while it was read, every time
+	codeChanging   = "changing"   // the file changed during every attempt to read it
 )
 
-var errChanging = errors.New("it changes while it is read")
+var errChanging = errors.New("the file changes during the read")
 
-// inode names a file or folder for as long as it exists.
+// inode identifies a file or directory while it exists.
 type inode struct{ dev, ino uint64 }
 
-// stamp is what tells that a file is no longer the one that was read.
+// stamp is the metadata of a file by which a change is detected.
 type stamp struct {
 	id           inode
 	size         int64
@@ -47,7 +47,7 @@ type stamp struct {
 func (s *stamp) isDir() bool     { return s.mode&unix.S_IFMT == unix.S_IFDIR }
 func (s *stamp) isRegular() bool { return s.mode&unix.S_IFMT == unix.S_IFREG }
 
-// racy tells whether a change at the time now could hide behind this stamp.
+// racy reports whether a change at the time now might not change this stamp.
 func (s *stamp) racy(now time.Time) bool {
 	return now.Sub(time.Unix(s.ctime.Unix())) < racyWindow || now.Sub(time.Unix(s.mtime.Unix())) < racyWindow
 }
@@ -72,28 +72,28 @@ func statPath(path string) (stamp, error) {
 	}
 }
 
-// file is one name in the folder.
+// file is one name in the directory.
 type file struct {
-	stamp stamp // when it was read last
-	racy  bool  // stamp does not vouch for the content
-	// outdated: what was read was decoded with other runtime classes.
+	stamp stamp // at the last read
+	racy  bool  // the content may have changed since stamp
+	// outdated means that the content was decoded with other runtime classes.
 	outdated bool
 	sum      [sha256.Size]byte
-	// result is what the last reading gave; nil: the name holds nothing, because it is gone or no regular file.
+	// result is the decoded content; nil if the name is gone or not a regular file.
 	result *journaletv1.ManifestFile
-	// parsed are the pods of result that have not been handed over yet.
+	// parsed are the pods of result until it is emitted.
 	parsed []manifest.Parsed
 }
 
-// refresh brings one name up to date. Without a reason to believe that it changed, it is read only if its stamp differs.
-func (d *Driver) refresh(name string, noticed bool) {
+// refresh updates one name. Unless a notification named it, it is read only if its stamp differs.
+func (d *Driver) refresh(name string, notified bool) {
 	path, ok := d.pathOf(name)
 	if !ok {
 		return
 	}
 	f := d.files[name]
 	now, err := statPath(path)
-	if err == nil && f != nil && f.stamp == now && !f.racy && !noticed {
+	if err == nil && f != nil && f.stamp == now && !f.racy && !notified {
 		return
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +108,7 @@ func (d *Driver) refresh(name string, noticed bool) {
 		d.files[name] = f
 	}
 	if err == nil && !now.isRegular() {
-		// As the kubelet: folders are not descended into, and what a pipe or a device would give is nobody's manifest.
+		// As in the kubelet, subdirectories, pipes and devices are ignored.
 		d.warnOnce(name, "not a regular file, ignored")
 		*f = file{stamp: now}
 		d.pending[name] = true
@@ -118,7 +118,7 @@ func (d *Driver) refresh(name string, noticed bool) {
 	d.read(f, name, path)
 }
 
-// read reads and decodes a file, and keeps its result. A content that is the one already decoded is not decoded again.
+// read reads a file, and decodes it unless the content is unchanged.
 func (d *Driver) read(f *file, name, path string) {
 	data, st, err := readFile(path)
 	switch {
@@ -126,7 +126,7 @@ func (d *Driver) read(f *file, name, path string) {
 		d.forget(name)
 		return
 	case err != nil:
-		// No stamp is kept, so that the next reread tries again.
+		// Without a stamp, the next reread reads it again.
 		*f = file{racy: true, result: unreadable(name, err)}
 		d.pending[name] = true
 		return
@@ -143,7 +143,7 @@ func (d *Driver) read(f *file, name, path string) {
 	d.pending[name] = true
 }
 
-// forget takes a name out that is gone.
+// forget removes a name that is gone.
 func (d *Driver) forget(name string) {
 	delete(d.warned, name)
 	if _, ok := d.files[name]; ok || d.recorded.Files[name] != nil {
@@ -152,7 +152,7 @@ func (d *Driver) forget(name string) {
 	}
 }
 
-// pathOf is where the file of this name lies. It is not ok where the path is one file and the name another one's.
+// pathOf returns the path of a name. ok is false if Path is one file with another name.
 func (d *Driver) pathOf(name string) (string, bool) {
 	if d.dir.isRegular() {
 		return d.opts.Path, name == filepath.Base(d.opts.Path)
@@ -160,7 +160,7 @@ func (d *Driver) pathOf(name string) (string, bool) {
 	return filepath.Join(d.opts.Path, name), true
 }
 
-// readFile reads a regular file of which nothing changed meanwhile, one byte more than the limit at most.
+// readFile reads at most the limit plus one byte of a regular file. It fails if the file changes during each attempt.
 func readFile(path string) ([]byte, stamp, error) {
 	for range maxReadTries {
 		data, st, err := readOnce(path)
@@ -172,7 +172,7 @@ func readFile(path string) ([]byte, stamp, error) {
 }
 
 func readOnce(path string) ([]byte, stamp, error) {
-	// Not blocking, in case a pipe took the file's place a moment ago.
+	// Not blocking, in case a pipe has just replaced the file.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, stamp{}, err
@@ -193,13 +193,13 @@ func readOnce(path string) ([]byte, stamp, error) {
 	if err != nil {
 		return nil, stamp{}, err
 	}
-	// The name must still lead here: of two files, only the one that stands there now counts.
+	// The name may have got another file meanwhile.
 	named, err := statPath(path)
 	if err != nil {
 		return nil, stamp{}, err
 	}
-	whole := int64(len(data)) == after.size || int64(len(data)) > manifest.DefaultMaxBytes
-	if before != after || named != after || !whole {
+	complete := int64(len(data)) == after.size || int64(len(data)) > manifest.DefaultMaxBytes
+	if before != after || named != after || !complete {
 		return nil, stamp{}, errChanging
 	}
 	return data, after, nil
@@ -214,17 +214,15 @@ func statFile(f *os.File) (stamp, error) {
 }
 
 func unreadable(name string, err error) *journaletv1.ManifestFile {
-	code, message := codeUnreadable, "cannot be read: "+cause(err)+"; see to it that the agent may read the file, and that its disk is well"
 	if errors.Is(err, errChanging) {
-		code, message = codeChanging, "changes while it is read; write manifests under another name and rename them into place"
+		return feed.Unreadable(name, codeChanging,
+			"changes while it is read; write manifests under another name and rename them into place")
 	}
-	return &journaletv1.ManifestFile{
-		Path: name, Unreadable: true,
-		Problems: []*journaletv1.ManifestProblem{{Code: code, Message: message}},
-	}
+	return feed.Unreadable(name, codeUnreadable,
+		"cannot be read: "+cause(err)+"; check the file's permissions and the disk")
 }
 
-// cause is an error without the path, which the reader of a problem has already.
+// cause returns an error's text without the path, which the problem has already.
 func cause(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

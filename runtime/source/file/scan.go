@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// maxFiles bounds the files of one folder, so that a folder mistaken for a manifest folder cannot fill the memory.
+	// maxFiles bounds the files of the directory, so that a wrong directory cannot fill the memory.
 	maxFiles = 4096
-	// maxWarned bounds the names that are remembered as logged.
+	// maxWarned bounds the names with a logged warning.
 	maxWarned = 1024
-	// readDirBatch is how many names are taken from a folder in one go.
+	// readDirBatch is how many names are read from a directory at once.
 	readDirBatch = 512
-	// watchTries bounds how often the watch follows a path that changes while it is set up; the reread finds the rest.
+	// watchTries bounds the attempts to set up the watch while the path changes; the reread finds later changes.
 	watchTries = 3
 )
 
-// scan looks at everything: the path, the names in it, and each file, of which it reads those that look different.
+// scan checks the path, its names, and each file, and reads files with another stamp.
 func (d *Driver) scan() {
 	d.refreshClasses()
 	st, err := d.follow()
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil && !st.isDir() && !st.isRegular() {
-		err = fmt.Errorf("%s is neither a folder nor a file", d.opts.Path)
+		err = fmt.Errorf("%s is neither a directory nor a file", d.opts.Path)
 	}
 	if err != nil && !missing {
 		d.setPathErr(err)
@@ -49,12 +49,12 @@ func (d *Driver) scan() {
 		return
 	}
 	d.setNames(names)
-	// A name that leads nowhere yet, or had no room, is none of files: it is looked for again.
+	// A dangling link, or a name beyond maxFiles, is not in files and must be checked again.
 	d.listed = st.isDir() && len(d.files) == len(names) && !st.racy(d.clock.Now())
 	d.scanned = true
 }
 
-// refreshClasses has every file decoded again once a runtime class has changed.
+// refreshClasses decodes every file again if a runtime class has changed.
 func (d *Driver) refreshClasses() {
 	now := d.opts.Classes()
 	if now == d.classes {
@@ -67,11 +67,11 @@ func (d *Driver) refreshClasses() {
 	}
 }
 
-// errUnchanged says that a folder holds the names that it held when it was last listed.
-var errUnchanged = errors.New("nothing was added or removed")
+// errUnchanged means that a directory has the same names as at the last listing.
+var errUnchanged = errors.New("no name was added or removed")
 
-// follow puts the watch where it belongs and tells what the path is. The watch stands first: what changes after the
-// stamp was taken is then notified.
+// follow watches the path, or its parent, and returns the path's stamp. The watch is set up first, so that changes
+// after the stamp are notified.
 func (d *Driver) follow() (stamp, error) {
 	var st stamp
 	var err error
@@ -82,7 +82,7 @@ func (d *Driver) follow() (stamp, error) {
 			parent := filepath.Dir(d.opts.Path)
 			up, upErr := statPath(parent)
 			if upErr != nil {
-				// Nothing to watch: the reread sees it coming.
+				// Nothing to watch: the reread finds the path.
 				return st, err
 			}
 			dir, id = parent, up.id
@@ -95,7 +95,7 @@ func (d *Driver) follow() (stamp, error) {
 	return st, err
 }
 
-// names lists the manifest files. A folder whose own stamp has not changed has had no name added or removed.
+// names lists the manifest files. If the directory's stamp is unchanged, no name was added or removed.
 func (d *Driver) names(st stamp, missing bool) (map[string]bool, error) {
 	switch {
 	case missing:
@@ -119,7 +119,7 @@ func (d *Driver) names(st stamp, missing bool) (map[string]bool, error) {
 				continue
 			}
 			if d.files[name] == nil {
-				// What is beyond the limit is not even remembered; those that were taken before keep their place.
+				// Names beyond the limit are dropped; known names stay.
 				if fresh++; fresh > maxFiles+1 {
 					continue
 				}
@@ -135,9 +135,9 @@ func (d *Driver) names(st stamp, missing bool) (map[string]bool, error) {
 	}
 }
 
-// setNames makes files the files of these names.
+// setNames updates files to these names.
 func (d *Driver) setNames(names map[string]bool) {
-	// What is gone makes room first.
+	// Removed files make room first.
 	for name := range d.files {
 		if !names[name] {
 			d.forget(name)
@@ -156,7 +156,7 @@ func (d *Driver) setNames(names map[string]bool) {
 	if len(d.files) < maxFiles {
 		d.tooMany = false
 	}
-	// Those that the journal knows come first: a flood of new files must not stop a running pod.
+	// Files in the journal come first: many new files must not stop a running pod.
 	for name := range names {
 		if d.files[name] != nil || d.recorded.Files[name] != nil {
 			d.refresh(name, false)
@@ -169,7 +169,7 @@ func (d *Driver) setNames(names map[string]bool) {
 	}
 }
 
-// hasRoom tells whether one more file can be taken, and has a name that a fact can carry.
+// hasRoom reports whether one more file fits, and whether its name is valid in a fact.
 func (d *Driver) hasRoom(name string) bool {
 	if !utf8.ValidString(name) {
 		d.warnOnce(name, "its name is not UTF-8, ignored; rename it")
@@ -180,7 +180,8 @@ func (d *Driver) hasRoom(name string) bool {
 	}
 	if !d.tooMany {
 		d.tooMany = true
-		d.log.Error("too many files: the others are left out; move what is no manifest elsewhere", "limit", maxFiles, "first", name)
+		d.log.Error("too many files: the others are ignored; move files that are no manifests elsewhere",
+			"limit", maxFiles, "first", name)
 	}
 	return false
 }
@@ -193,16 +194,16 @@ func (d *Driver) warnOnce(name, what string) {
 	d.log.Warn(what, "file", strings.ToValidUTF8(name, "?"))
 }
 
-// setPathErr keeps why the path as a whole cannot be read; nil: it can. What it held goes on.
+// setPathErr sets why the path cannot be read; nil if it can. Its pods keep running.
 func (d *Driver) setPathErr(err error) {
 	if err != nil {
-		err = fmt.Errorf("read the static pods: %w; what they were goes on, see to it that the agent may read the path", err)
+		err = fmt.Errorf("read the static pods: %w; they keep running; check that the agent may read the path", err)
 	}
 	d.mu.Lock()
 	was := d.pathErr
 	d.pathErr = err
 	d.mu.Unlock()
 	if err != nil && (was == nil || was.Error() != err.Error()) {
-		d.log.Error("static pods not read", "error", err)
+		d.log.Error("cannot read static pods", "error", err)
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// changes is what notifications have named since the last reading.
+// changes are the notified names since the last read.
 type changes struct {
 	all   bool
 	names map[string]bool
 }
 
-// watch is inotify on the folder, or on its parent while the path is one file or missing. Without inotify, such as when
-// the machine's instances are used up, the reread goes on alone.
+// watch is inotify on the directory, or on its parent while the path is one file or missing. Without inotify, such as
+// when no instances are left, only the reread finds changes.
 type watch struct {
 	path   string
 	log    *slog.Logger
 	w      *fsnotify.Watcher
-	on     string // the folder that is watched; empty: none
-	id     inode  // which folder that was
-	warned string // last complaint, so that a lasting one is logged once
+	on     string // the watched directory; empty: none
+	id     inode  // its inode
+	warned string // last logged error
 }
 
 func newWatch(path string, log *slog.Logger) *watch {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		w = nil
-		log.Warn("no notifications: changes are found by the reread only; raise fs.inotify.max_user_instances", "error", err)
+		log.Warn("no notifications: only the reread finds changes; raise fs.inotify.max_user_instances", "error", err)
 	}
 	return &watch{path: path, log: log, w: w}
 }
@@ -56,24 +56,24 @@ func (w *watch) errors() <-chan error {
 	return w.w.Errors
 }
 
-// watchDir sees to it that the folder dir, which is the inode id, is the one watched. It reports whether anything changed,
-// in which case what was seen before may be outdated.
+// watchDir watches the directory dir with the inode id. It reports whether the watch has changed; a listing from before
+// may be outdated then.
 func (w *watch) watchDir(dir string, id inode) bool {
-	// The list is asked too: a watch ends with its folder, which another one of the same number may follow, and without
-	// a word when its file system is unmounted.
+	// WatchList is checked too: a watch ends with its directory, whose inode number may be reused, and silently when its
+	// file system is unmounted.
 	if w.w == nil || w.on == dir && w.id == id && slices.Contains(w.w.WatchList(), dir) {
 		return false
 	}
 	if w.on != "" {
-		// It fails where the kernel has dropped the watch along with its folder.
+		// It fails if the kernel has dropped the watch with its directory.
 		_ = w.w.Remove(w.on)
 	}
 	w.on = ""
 	if err := w.w.Add(dir); err != nil {
 		if text := dir + ": " + err.Error(); text != w.warned {
 			w.warned = text
-			w.log.Warn("folder not watched: changes are found by the reread only; if the limit is reached, raise fs.inotify.max_user_watches",
-				"folder", dir, "error", err)
+			w.log.Warn("cannot watch the directory: only the reread finds changes; at the limit, "+
+				"raise fs.inotify.max_user_watches", "directory", dir, "error", err)
 		}
 		return false
 	}
@@ -81,7 +81,7 @@ func (w *watch) watchDir(dir string, id inode) bool {
 	return true
 }
 
-// addEvent takes in one notification and reports whether anything is to be read.
+// addEvent adds one notification and reports whether there is something to read.
 func (w *watch) addEvent(e fsnotify.Event, open bool, n *changes) bool {
 	if !open {
 		w.w = nil
@@ -89,7 +89,7 @@ func (w *watch) addEvent(e fsnotify.Event, open bool, n *changes) bool {
 	}
 	changed := filepath.Clean(e.Name)
 	if w.on != w.path {
-		// The parent is watched for the sake of one name.
+		// The parent is watched for one name.
 		n.all = n.all || changed == w.path
 		return changed == w.path
 	}
@@ -99,7 +99,7 @@ func (w *watch) addEvent(e fsnotify.Event, open bool, n *changes) bool {
 	}
 	name := filepath.Base(changed)
 	if strings.HasPrefix(name, "..") {
-		// A mounted ConfigMap changes by moving its link ..data: every file may be another one.
+		// A mounted ConfigMap changes by replacing its link ..data: every file may have changed.
 		n.all = true
 		return true
 	}
@@ -115,14 +115,14 @@ func (w *watch) addEvent(e fsnotify.Event, open bool, n *changes) bool {
 	return true
 }
 
-// addError takes in a failure of the notifications and reports whether something may have been missed.
+// addError handles an error of the watcher and reports whether notifications may be lost.
 func (w *watch) addError(err error, open bool, n *changes) bool {
 	if !open {
 		w.w = nil
 		return false
 	}
 	if !errors.Is(err, fsnotify.ErrEventOverflow) {
-		w.log.Warn("notification failed, reading the folder again", "error", err)
+		w.log.Warn("notification failed, reading the directory again", "error", err)
 	}
 	n.all = true
 	return true
