@@ -90,7 +90,7 @@ race: ## the unit tests under the race detector
 	$(GO) test -race ./...
 
 .PHONY: sim
-sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 min at most (SEEDS=10000: as long as it takes; SEED=123 repeats one, KEEP=its ops; OUT=folder for journals)
+sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 min at most (SEEDS=10000: as long as it takes; SEED=123 repeats one, KEEP=its ops; OUT=directory for journals)
 	$(GO) test -count=1 -timeout 24h -v ./test/simulation $(if $(SEED),-run '^TestNothingBreaksUnderFaults$$' -sim.seed=$(SEED) -sim.keep=$(KEEP)) \
 		-sim.seeds=$(or $(SEEDS),200) -sim.for=$(if $(SEEDS),0,3m) -sim.out=$(abspath $(OUT)) $(if $(SEEDS),,-sim.first=$(or $(FRESH),0))
 
@@ -118,7 +118,7 @@ corpus: ## record the journals and the root directory of testdata again, after J
 	$(GO) test -count=1 -v -run '^TestARecordedRootIsAdoptedUntouched$$' ./test/upgrade -upgrade.record
 
 .PHONY: replay
-replay: ## every story of test/scenario folded again from its journal, and the host's own folds
+replay: ## every scenario folded again from its journal, and the host's own folds
 	@$(call listed,.,./test/scenario)
 	$(GO) test -count=1 ./test/scenario ./runtime/host
 
