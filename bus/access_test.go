@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,22 +18,24 @@ import (
 	"github.com/journalet/journalet/messages"
 )
 
-// observe connects as an observer; what the server refuses comes on the channel.
+// observe connects as an observer; the channel receives what the server refuses.
 func observe(t *testing.T, b *Bus) (*nats.Conn, <-chan error) {
 	t.Helper()
-	return join(t, b, Listen)
+	return dialAs(t, b, Listen)
 }
 
-// ask connects as one who asks.
-func ask(t *testing.T, b *Bus) (*nats.Conn, <-chan error) {
+// query connects as a query client.
+func query(t *testing.T, b *Bus) (*nats.Conn, <-chan error) {
 	t.Helper()
-	return join(t, b, Dial)
+	return dialAs(t, b, Dial)
 }
 
-func join(t *testing.T, b *Bus, dial func(context.Context, string, ...nats.Option) (*nats.Conn, error)) (*nats.Conn, <-chan error) {
+func dialAs(t *testing.T, b *Bus, dial func(context.Context, string, ...nats.Option) (*nats.Conn, error)) (*nats.Conn,
+	<-chan error) {
 	t.Helper()
 	refused := make(chan error, 16)
-	nc, err := dial(testContext(t), b.opts.Dir, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	nc, err := dial(testContext(t), b.opts.Dir,
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +47,8 @@ func mustBeRefused(t *testing.T, what string, refused <-chan error) {
 	t.Helper()
 	select {
 	case err := <-refused:
-		if !errors.Is(err, nats.ErrPermissionViolation) && !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
+		if !errors.Is(err, nats.ErrPermissionViolation) &&
+			!strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
 			t.Errorf("%s: refused with %v", what, err)
 		}
 	case <-testContext(t).Done():
@@ -55,14 +59,14 @@ func mustBeRefused(t *testing.T, what string, refused <-chan error) {
 func TestObserversCannotWriteOrReachTheStreams(t *testing.T) {
 	b := openBus(t, busDir(t))
 	appendFacts(t, b, 1)
-	t.Run("listening", func(t *testing.T) {
+	t.Run("observer", func(t *testing.T) {
 		nc, refused := observe(t, b)
-		mustKeepOut(t, nc, refused, "journalet.n.info", "journalet.>")
-		mustKeepOut(t, nc, refused, "$SRV.PING", "_INBOX.>")
+		mustBeDenied(t, nc, refused, "journalet.n.info", "journalet.>")
+		mustBeDenied(t, nc, refused, "$SRV.PING", "_INBOX.>")
 	})
-	t.Run("asking", func(t *testing.T) {
-		nc, refused := ask(t, b)
-		mustKeepOut(t, nc, refused, "event.x", "event.>")
+	t.Run("query", func(t *testing.T) {
+		nc, refused := query(t, b)
+		mustBeDenied(t, nc, refused, "event.x", "event.>")
 	})
 	if b.Journal().Last() != 1 {
 		t.Fatalf("the journal holds %d records", b.Journal().Last())
@@ -72,8 +76,8 @@ func TestObserversCannotWriteOrReachTheStreams(t *testing.T) {
 	}
 }
 
-// mustKeepOut tries to write and to listen where nobody but the agent may, and at one more place each.
-func mustKeepOut(t *testing.T, nc *nats.Conn, refused <-chan error, write, listen string) {
+// mustBeDenied publishes and subscribes on subjects that only the agent may use, and on one more of each kind.
+func mustBeDenied(t *testing.T, nc *nats.Conn, refused <-chan error, write, listen string) {
 	t.Helper()
 	node := messages.Token(testNode)
 	for _, subject := range []string{
@@ -97,7 +101,8 @@ func mustKeepOut(t *testing.T, nc *nats.Conn, refused <-chan error, write, liste
 		}
 		mustBeRefused(t, "publish on "+subject, refused)
 	}
-	for _, subject := range []string{listen, "node.>", "manifest.>", "snapshot.>", ">", "*.>", "$JS.>", "$SYS.>", "journalet.>", "_R_.>"} {
+	for _, subject := range []string{listen, "node.>", "manifest.>", "snapshot.>", ">", "*.>", "$JS.>", "$SYS.>",
+		"journalet.>", "_R_.>"} {
 		if _, err := nc.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +113,7 @@ func mustKeepOut(t *testing.T, nc *nats.Conn, refused <-chan error, write, liste
 	}
 }
 
-func TestAStrangerIsNotLetIn(t *testing.T) {
+func TestServerRejectsClientWithoutKnownKey(t *testing.T) {
 	b := openBus(t, busDir(t))
 	key, err := nkeys.CreateUser()
 	if err != nil {
@@ -122,16 +127,16 @@ func TestAStrangerIsNotLetIn(t *testing.T) {
 		nc, err := nats.Connect("", append(opts, nats.InProcessServer(socketDialer(b.opts.Dir)))...)
 		if err == nil {
 			nc.Close()
-			t.Errorf("%s: let in", name)
+			t.Errorf("%s: admitted", name)
 		}
 	}
 }
 
-func TestObserversSeeEventsAndOnlyWhileTheyListen(t *testing.T) {
+func TestObserversReceiveEventsOnlyWhileSubscribed(t *testing.T) {
 	b := openBus(t, busDir(t))
 	o := b.Observers()
 	if o.Connected() {
-		t.Fatal("wanted, and nobody is there")
+		t.Fatal("connected without an observer")
 	}
 	nc, _ := observe(t, b)
 	sub, err := nc.SubscribeSync(messages.EventFilter(testNode))
@@ -142,7 +147,7 @@ func TestObserversSeeEventsAndOnlyWhileTheyListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !o.Connected() {
-		t.Fatal("not wanted, and somebody listens")
+		t.Fatal("not connected with an observer")
 	}
 	j := b.Journal()
 	j.Append(fact(messages.Pod("p"), 7))
@@ -167,41 +172,31 @@ func TestObserversSeeEventsAndOnlyWhileTheyListen(t *testing.T) {
 		if err := json.Unmarshal(m.Data, &got); err != nil {
 			t.Fatalf("%s: %v", m.Data, err)
 		}
-		if m.Subject != "event.node-1_example."+subject || m.Subject != want[i].Subject() || got.Event != want[i].Event || got.ID != want[i].ID {
+		if m.Subject != "event.node-1_example."+subject || m.Subject != want[i].Subject() || got.Event != want[i].Event ||
+			got.ID != want[i].ID {
 			t.Fatalf("event %d came on %s as %s", i, m.Subject, m.Data)
 		}
 	}
-	if want[2].ID != "1.1.source/file.1" || want[2].Cause != 1 || want[0].Seq != 1 || !strings.HasPrefix(want[0].Time, "2023-11-14T22:13:27") {
+	if want[2].ID != "1.1.source/file.1" || want[2].Cause != 1 || want[0].Seq != 1 ||
+		!strings.HasPrefix(want[0].Time, "2023-11-14T22:13:27") {
 		t.Fatalf("%+v", want)
 	}
 	nc.Close()
-	for o.Connected() {
-		select {
-		case <-testContext(t).Done():
-			t.Fatal("still wanted after the last observer left")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	waitUntil(t, "no observer is connected", func() bool { return !o.Connected() })
 }
 
-func TestAnObserverThatDoesNotReadIsCutOffAndSlowsNobody(t *testing.T) {
+func TestSlowObserverIsDisconnectedAndDelaysNoAppend(t *testing.T) {
 	b := openBus(t, busDir(t), func(o *Options) { o.Sync = SyncPolicy{Interval: maxSyncInterval} })
 	slow, err := socketDialer(b.opts.Dir).InProcessConn()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer slow.Close()
-	nc := signIn(t, b, slow)
-	if _, err := nc.Write([]byte("SUB event.> 1\r\nPING\r\n")); err != nil {
+	signInAs(t, b, slow, ObserverKeyFile)
+	if _, err := slow.Write([]byte("SUB event.> 1\r\nPING\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	for !b.Observers().agent.SubscriptionInterest("event.x") {
-		select {
-		case <-testContext(t).Done():
-			t.Fatal("not subscribed")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	waitUntil(t, "the subscription", func() bool { return b.Observers().agent.SubscriptionInterest("event.x") })
 	rec := fact(messages.Pod("p"), 0)
 	rec.GetFact().GetPodObserved().Uid = strings.Repeat("x", 256<<10)
 	var longest time.Duration
@@ -214,32 +209,15 @@ func TestAnObserverThatDoesNotReadIsCutOffAndSlowsNobody(t *testing.T) {
 		}
 		longest = max(longest, time.Since(begin))
 	}
-	t.Log("the longest append beside it took", longest)
+	t.Log("the longest append took", longest)
 	if longest > observerWriteDeadline/2 {
-		t.Errorf("an append took %v beside an observer that does not read", longest)
+		t.Errorf("an append took %v while an observer did not read", longest)
 	}
-	for b.Observers().Connected() {
-		select {
-		case <-testContext(t).Done():
-			t.Fatal("it was not cut off")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	waitUntil(t, "the slow observer is disconnected", func() bool { return !b.Observers().Connected() })
 }
 
-// signIn speaks the protocol by hand, as far as being let in.
-func signIn(t *testing.T, b *Bus, c interface {
-	Read([]byte) (int, error)
-	Write([]byte) (int, error)
-}) interface{ Write([]byte) (int, error) } {
-	t.Helper()
-	return signInAs(t, b, c, ObserverKeyFile)
-}
-
-func signInAs(t *testing.T, b *Bus, c interface {
-	Read([]byte) (int, error)
-	Write([]byte) (int, error)
-}, file string) interface{ Write([]byte) (int, error) } {
+// signInAs sends the NATS protocol by hand, up to CONNECT.
+func signInAs(t *testing.T, b *Bus, c net.Conn, file string) {
 	t.Helper()
 	buf := make([]byte, 8192)
 	n, err := c.Read(buf)
@@ -249,23 +227,12 @@ func signInAs(t *testing.T, b *Bus, c interface {
 	if _, err := c.Write([]byte(connectLine(hello(t, b, file, buf[:n])))); err != nil {
 		t.Fatal(err)
 	}
-	return c
 }
 
-func TestObserversFindAndAskServices(t *testing.T) {
+func TestQueryClientsFindAndCallServices(t *testing.T) {
 	b := openBus(t, busDir(t))
-	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = svc.AddEndpoint("pods", micro.HandlerFunc(func(r micro.Request) { _ = r.Respond([]byte("two pods")) }), micro.WithEndpointSubject("journalet.n.pods"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Services().Flush(); err != nil {
-		t.Fatal(err)
-	}
-	nc, _ := ask(t, b)
+	servePods(t, b, func(r micro.Request) { _ = r.Respond([]byte("two pods")) })
+	nc, _ := query(t, b)
 	m, err := nc.RequestWithContext(testContext(t), "journalet.n.pods", nil)
 	if err != nil || string(m.Data) != "two pods" {
 		t.Fatalf("%v, %v", m, err)
@@ -276,7 +243,7 @@ func TestObserversFindAndAskServices(t *testing.T) {
 	}
 }
 
-func TestAnObserverMayComeOverTCPWithTheKey(t *testing.T) {
+func TestObserverConnectsByTCPWithItsKey(t *testing.T) {
 	b := openBus(t, busDir(t), func(o *Options) { o.Listen = "127.0.0.1:0" })
 	nc, err := DialURL(testContext(t), b.Addr(), keyPath(b.opts.Dir, ObserverKeyFile))
 	if err != nil {
@@ -285,19 +252,19 @@ func TestAnObserverMayComeOverTCPWithTheKey(t *testing.T) {
 	nc.Close()
 	if nc, err = nats.Connect(b.Addr()); err == nil {
 		nc.Close()
-		t.Fatal("let in without a key")
+		t.Fatal("admitted without a key")
 	}
 	if b := openBus(t, busDir(t)); b.Addr() != "" || b.srv.srv.Addr() != nil {
-		t.Fatal("a port is open that nobody asked for")
+		t.Fatal("a port is open without Listen")
 	}
 }
 
-func TestDialSaysWhatToDo(t *testing.T) {
+func TestDialErrorsNameTheRemedy(t *testing.T) {
 	dir := busDir(t)
 	root := filepath.Dir(dir)
 	want := "no agent is running with root directory " + root + ": start one with `journalet run --root-dir " + root
 	if _, err := Dial(testContext(t), dir); err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Fatalf("no folder: %v", err)
+		t.Fatalf("no directory: %v", err)
 	}
 	closeBus(t, openBus(t, dir))
 	if _, err := Dial(testContext(t), dir); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -325,7 +292,7 @@ func TestDialSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestADeepFolderHasItsSocketElsewhere(t *testing.T) {
+func TestSocketOfDeepDirectoryIsUnderRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 25), "bus")
 	b := openBus(t, dir)
 	path := strings.TrimSpace(string(readFile(t, filepath.Join(dir, socketPathFile))))
@@ -342,7 +309,7 @@ func TestADeepFolderHasItsSocketElsewhere(t *testing.T) {
 	}
 }
 
-func TestMoreCommandsThanFitDoNotHarm(t *testing.T) {
+func TestConnectionsBeyondTheLimitAreRefused(t *testing.T) {
 	b := openBus(t, busDir(t))
 	var conns []*nats.Conn
 	for range maxSocketConns {
@@ -351,7 +318,7 @@ func TestMoreCommandsThanFitDoNotHarm(t *testing.T) {
 	}
 	if nc, err := Dial(testContext(t), b.opts.Dir, nats.Timeout(50*time.Millisecond)); err == nil {
 		nc.Close()
-		t.Fatal("one more than fits was let in")
+		t.Fatal("one connection above the limit was admitted")
 	}
 	conns[0].Close()
 	nc, _ := observe(t, b)

@@ -17,25 +17,25 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// shakyLink is a stream in memory whose way there and back has faults, by a seed.
-type shakyLink struct {
-	mu     sync.Mutex
-	rng    *rand.Rand
-	faults int // how many of a hundred calls fail
-	down   bool
-	healed int
-	stored [][]byte
-	late   []func() // publishes that arrive later than they should
-	out    chan *nats.Msg
+// faultyLink is a stream in memory that loses and delays publishes and acknowledgements, by a seed.
+type faultyLink struct {
+	mu       sync.Mutex
+	rng      *rand.Rand
+	faults   int // how many of a hundred calls fail
+	down     bool
+	reopened int
+	stored   [][]byte
+	late     []func() // publishes that arrive later than they should
+	out      chan *nats.Msg
 }
 
-func newShakyLink(seed uint64, faults int) *shakyLink {
-	return &shakyLink{rng: rand.New(rand.NewPCG(seed, 1)), faults: faults, out: make(chan *nats.Msg, 1<<16)}
+func newFaultyLink(seed uint64, faults int) *faultyLink {
+	return &faultyLink{rng: rand.New(rand.NewPCG(seed, 1)), faults: faults, out: make(chan *nats.Msg, 1<<16)}
 }
 
-func (l *shakyLink) fails() bool { return l.rng.IntN(100) < l.faults }
+func (l *faultyLink) fails() bool { return l.rng.IntN(100) < l.faults }
 
-func (l *shakyLink) publish(attempt uint32, seq uint64, _ string, data []byte) error {
+func (l *faultyLink) publish(attempt uint32, seq uint64, _ string, data []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down || l.fails() {
@@ -44,7 +44,7 @@ func (l *shakyLink) publish(attempt uint32, seq uint64, _ string, data []byte) e
 			return errors.New("the connection is gone")
 		case 1: // lost on its way
 			return nil
-		default: // held up, to arrive when nobody waits for it any more
+		default: // delayed until the next call of last
 			l.late = append(l.late, func() { l.arrive(attempt, seq, data) })
 			return nil
 		}
@@ -53,22 +53,23 @@ func (l *shakyLink) publish(attempt uint32, seq uint64, _ string, data []byte) e
 	return nil
 }
 
-func (l *shakyLink) arrive(attempt uint32, seq uint64, data []byte) {
-	answer := fmt.Sprintf(`{"stream":"JOURNAL","seq":%d}`, seq)
+func (l *faultyLink) arrive(attempt uint32, seq uint64, data []byte) {
+	ack := fmt.Sprintf(`{"stream":"JOURNAL","seq":%d}`, seq)
 	if seq != uint64(len(l.stored))+1 {
-		answer = `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence"},"stream":"JOURNAL","seq":0}`
+		ack = `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence"},"stream":"JOURNAL","seq":0}`
 	} else {
 		l.stored = append(l.stored, data)
 	}
 	if l.fails() {
-		return // the answer is lost
+		return // the acknowledgement is lost
 	}
-	l.out <- &nats.Msg{Subject: "_INBOX.x." + strconv.Itoa(int(attempt)) + "." + strconv.FormatUint(seq, 10), Data: []byte(answer)}
+	l.out <- &nats.Msg{Subject: "_INBOX.x." + strconv.Itoa(int(attempt)) + "." + strconv.FormatUint(seq, 10),
+		Data: []byte(ack)}
 }
 
-func (l *shakyLink) acks() <-chan *nats.Msg { return l.out }
+func (l *faultyLink) acks() <-chan *nats.Msg { return l.out }
 
-func (l *shakyLink) last(context.Context) (uint64, []byte, error) {
+func (l *faultyLink) last(context.Context) (uint64, []byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down || l.fails() {
@@ -79,7 +80,7 @@ func (l *shakyLink) last(context.Context) (uint64, []byte, error) {
 	if n > 0 {
 		hash = messages.Hash(l.stored[n-1])
 	}
-	// What was held up arrives now: after the question, before what is sent again.
+	// Delayed publishes arrive now: after the state was read, before records are sent again.
 	for _, f := range l.late {
 		f()
 	}
@@ -87,7 +88,7 @@ func (l *shakyLink) last(context.Context) (uint64, []byte, error) {
 	return uint64(n), hash, nil
 }
 
-func (l *shakyLink) force() error {
+func (l *faultyLink) force() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down || l.fails() {
@@ -96,17 +97,17 @@ func (l *shakyLink) force() error {
 	return nil
 }
 
-func (l *shakyLink) reopen() error {
+func (l *faultyLink) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.healed++
-	if l.healed > 1 {
+	l.reopened++
+	if l.reopened > 1 {
 		l.down = false
 	}
 	return nil
 }
 
-func (l *shakyLink) takeStoreError() string { return "" }
+func (l *faultyLink) takeStoreError() string { return "" }
 
 func startAppender(t *testing.T, l link, onStored func([]*journaletv1.Record)) *appender {
 	dir := t.TempDir()
@@ -122,21 +123,21 @@ func startAppender(t *testing.T, l link, onStored func([]*journaletv1.Record)) *
 	return a
 }
 
-// The promise of the appender: whatever fails, what is stored is what was put, in that order, each
-// once; and OnStored hears it in that order, each once, and never before it is stored.
-func TestFaultsNeitherLoseNorDoubleNorReorder(t *testing.T) {
+// Whatever fails, the stream holds what was appended, in that order, each record once. OnStored receives the same, and
+// never before it is stored.
+func TestFaultsNeitherLoseNorRepeatNorReorderRecords(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(strconv.Itoa(int(seed)), func(t *testing.T) {
 			t.Parallel()
-			l := newShakyLink(seed, 2)
-			var h heard
+			l := newFaultyLink(seed, 2)
+			var h received
 			a := startAppender(t, l, func(recs []*journaletv1.Record) {
 				l.mu.Lock()
 				if last := recs[len(recs)-1].GetSeq(); last > uint64(len(l.stored)) {
-					t.Errorf("record %d was handed on, and %d are stored", last, len(l.stored))
+					t.Errorf("record %d was delivered, and %d are stored", last, len(l.stored))
 				}
 				l.mu.Unlock()
-				h.take(recs)
+				h.add(recs)
 			})
 			const n = 600
 			for i := range n {
@@ -163,41 +164,32 @@ func TestFaultsNeitherLoseNorDoubleNorReorder(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsDownIsHealedAndStallsAreTold(t *testing.T) {
-	l := newShakyLink(1, 0)
+func TestAppenderReopensFailedStreamAndReportsStall(t *testing.T) {
+	l := newFaultyLink(1, 0)
 	l.down = true
-	var h heard
-	a := startAppender(t, l, h.take)
+	var h received
+	a := startAppender(t, l, h.add)
 	if err := a.enqueue(fact(messages.Pod("p"), 0)); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if since, err := a.stalled(); err != nil {
-			if since.IsZero() {
-				t.Fatal("a stall without a beginning")
-			}
-			break
-		}
-		select {
-		case <-testContext(t).Done():
-			t.Fatal("the stall is not told")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	waitUntil(t, "the stall is reported", func() bool {
+		since, err := a.stalled()
+		return err != nil && !since.IsZero()
+	})
 	if err := a.flush(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	if since, err := a.stalled(); err != nil || !since.IsZero() {
 		t.Fatalf("still stalled: %v since %v", err, since)
 	}
-	if l.healed < 2 {
-		t.Fatalf("healed %d times", l.healed)
+	if l.reopened < 2 {
+		t.Fatalf("reopened %d times", l.reopened)
 	}
 	wantSeqs(t, h.seqs(), 1, 1)
 }
 
-func TestNewFactsWaitWhileTooManyAreQueued(t *testing.T) {
-	l := newShakyLink(1, 0)
+func TestFactsWaitWhileQueueIsFull(t *testing.T) {
+	l := newFaultyLink(1, 0)
 	l.mu.Lock() // nothing gets through
 	a := startAppender(t, l, nil)
 	for i := range MaxQueued {
@@ -230,10 +222,10 @@ func TestNewFactsWaitWhileTooManyAreQueued(t *testing.T) {
 	}
 }
 
-func TestAForeignRecordStopsTheAppenderLoudly(t *testing.T) {
-	l := newShakyLink(1, 0)
-	l.stored = [][]byte{[]byte("somebody else's")}
-	a := startAppender(t, l, func([]*journaletv1.Record) { t.Error("handed on") })
+func TestAppenderStallsOnRecordOfAnotherWriter(t *testing.T) {
+	l := newFaultyLink(1, 0)
+	l.stored = [][]byte{[]byte("another writer's")}
+	a := startAppender(t, l, func([]*journaletv1.Record) { t.Error("delivered") })
 	if err := a.enqueue(fact(messages.Pod("p"), 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -243,10 +235,10 @@ func TestAForeignRecordStopsTheAppenderLoudly(t *testing.T) {
 		t.Fatalf("flush: %v", err)
 	}
 	if _, err := a.stalled(); err == nil {
-		t.Fatal("no word of it")
+		t.Fatal("the stall is not reported")
 	}
 	a.close()
 	if err := a.enqueue(fact(messages.Pod("p"), 0)); !errors.Is(err, errClosed) {
-		t.Fatalf("put after the end: %v", err)
+		t.Fatalf("append after close: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 var policies = []SyncPolicy{{Always: true}, {Interval: 250 * time.Millisecond}}
 
-// slowDisk adds to each fsync what a slow disk takes.
+// slowDisk adds the latency of a slow disk to each fsync.
 type slowDisk struct {
 	*natsLink
 	takes time.Duration
@@ -32,7 +32,7 @@ func benchRecord(i int) *journaletv1.Record {
 	return rec
 }
 
-// BenchmarkAppend appends with many records waiting: what a burst costs.
+// BenchmarkAppend appends with many records queued: the cost of a burst.
 func BenchmarkAppend(b *testing.B) {
 	for _, p := range policies {
 		b.Run(p.String(), func(b *testing.B) { pipelined(b, p, 0) })
@@ -60,7 +60,7 @@ func pipelined(b *testing.B, p SyncPolicy, disk time.Duration) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
 
-// BenchmarkHop appends, waits until it is stored, and appends again: what one decision in a chain costs.
+// BenchmarkHop appends a record, waits until it is stored, and appends the next: the cost of one decision in a chain.
 func BenchmarkHop(b *testing.B) {
 	for _, p := range policies {
 		b.Run(p.String(), func(b *testing.B) {
@@ -123,7 +123,7 @@ func BenchmarkChains(b *testing.B) {
 	}
 }
 
-// BenchmarkRead folds a journal: what recovery and replay cost for each record.
+// BenchmarkRead reads a journal: the cost of recovery and replay for each record.
 func BenchmarkRead(b *testing.B) {
 	bus := openBus(b, busDir(b), func(o *Options) { o.Sync = policies[1] })
 	const n = 20_000

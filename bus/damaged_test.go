@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// blocksOf gives the journal's blocks as they lie on the disk.
+// blocksOf returns the journal's blocks as they are on disk.
 func blocksOf(t *testing.T, dir string) map[uint64][]byte {
 	t.Helper()
 	bl := blocks{dir: streamDir(dir, journalStream)}
@@ -27,11 +27,11 @@ func blocksOf(t *testing.T, dir string) map[uint64][]byte {
 	return out
 }
 
-// lazily spares the syncs of a journal that is only to be large.
-func lazily(o *Options) { o.Sync = SyncPolicy{Interval: maxSyncInterval} }
+// rareSync avoids fsyncs for a large journal.
+func rareSync(o *Options) { o.Sync = SyncPolicy{Interval: maxSyncInterval} }
 
-// Whatever the store cuts, rewrites or removes of a damaged journal while it opens it, is in what was set aside.
-func TestWhatAnOpeningTakesFromADamagedJournalIsSetAside(t *testing.T) {
+// Whatever JetStream cuts, rewrites or removes when it opens a damaged journal is in the copies.
+func TestStartCopiesDamagedBlocksBeforeRecovery(t *testing.T) {
 	path := func(dir string, n uint64) string { return (&blocks{dir: streamDir(dir, journalStream)}).path(n) }
 	cut := func(n uint64, by int) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
@@ -54,13 +54,13 @@ func TestWhatAnOpeningTakesFromADamagedJournalIsSetAside(t *testing.T) {
 		"no description": func(t *testing.T, dir string) {
 			remove(t, filepath.Join(filepath.Dir(streamDir(dir, journalStream)), "meta.inf"))
 		},
-		"every block rotten at its start": func(t *testing.T, dir string) {
+		"every block damaged at its start": func(t *testing.T, dir string) {
 			for n := range uint64(3) {
 				flip(n+1, 30)(t, dir)
 			}
 		},
-		"a block that is rubbish": func(t *testing.T, dir string) { writeFile(t, path(dir, 3), bytes.Repeat([]byte{0xa5}, 5000)) },
-		"index rotten": func(t *testing.T, dir string) {
+		"a block of garbage": func(t *testing.T, dir string) { writeFile(t, path(dir, 3), bytes.Repeat([]byte{0xa5}, 5000)) },
+		"damaged index": func(t *testing.T, dir string) {
 			p := filepath.Join(streamDir(dir, journalStream), "index.db")
 			b := readFile(t, p)
 			b[len(b)/2] ^= 1
@@ -71,7 +71,7 @@ func TestWhatAnOpeningTakesFromADamagedJournalIsSetAside(t *testing.T) {
 		for _, how := range []string{"clean", "clean, index gone", "crashed", "crashed, index gone"} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				dir := busDir(t)
-				b := openBus(t, dir, lazily)
+				b := openBus(t, dir, rareSync)
 				appendWide(t, b, 34)
 				if how[:5] == "clean" {
 					closeBus(t, b)
@@ -79,18 +79,18 @@ func TestWhatAnOpeningTakesFromADamagedJournalIsSetAside(t *testing.T) {
 					crash(b)
 				}
 				harm(t, dir)
-				if bytes.HasSuffix([]byte(how), []byte("gone")) && name != "index rotten" {
+				if bytes.HasSuffix([]byte(how), []byte("gone")) && name != "damaged index" {
 					removeIndex(t, dir)
 				}
 				before := blocksOf(t, dir)
-				b = openBus(t, dir, lazily)
+				b = openBus(t, dir, rareSync)
 				o := b.Opening()
 				after := blocksOf(t, dir)
 				t.Log(o.Last, o.Damage.GetMessage())
-				var aside []byte
+				var copies []byte
 				err := filepath.WalkDir(filepath.Join(dir, damagedDir), func(p string, d fs.DirEntry, err error) error {
 					if err == nil && d.Type().IsRegular() {
-						aside = append(aside, readFile(t, p)...)
+						copies = append(copies, readFile(t, p)...)
 					}
 					return nil
 				})
@@ -98,24 +98,24 @@ func TestWhatAnOpeningTakesFromADamagedJournalIsSetAside(t *testing.T) {
 					t.Fatal(err)
 				}
 				for n, was := range before {
-					if !bytes.HasPrefix(after[n], was) && !bytes.Contains(aside, was) {
-						t.Errorf("block %d had %d bytes, has %d, and was not set aside; told: %v", n, len(was), len(after[n]), o.Damage)
+					if !bytes.HasPrefix(after[n], was) && !bytes.Contains(copies, was) {
+						t.Errorf("block %d had %d bytes, has %d, and was not copied; damage: %v", n, len(was), len(after[n]), o.Damage)
 					}
 				}
-				if told := o.Damage != nil; told != (name != "index rotten") {
-					t.Errorf("told: %v", o.Damage)
+				if reported := o.Damage != nil; reported != (name != "damaged index") {
+					t.Errorf("damage: %v", o.Damage)
 				}
 				appendFacts(t, b, 1)
 				closeBus(t, b)
 				if again := openBus(t, dir).Opening(); again.Damage != nil || !again.Clean || again.Last != o.Last+1 {
-					t.Errorf("the opening after that: %+v", again)
+					t.Errorf("the next start: %+v", again)
 				}
 			})
 		}
 	}
 }
 
-func TestOnlyBlocksInDoubtAreReadAtAnOpening(t *testing.T) {
+func TestStartReadsOnlyBlocksInDoubt(t *testing.T) {
 	dir := busDir(t)
 	bl := blocks{dir: streamDir(dir, journalStream)}
 	doubt := func() []uint64 {
@@ -150,11 +150,11 @@ func TestOnlyBlocksInDoubtAreReadAtAnOpening(t *testing.T) {
 	closeBus(t, openBus(t, dir))
 	remove(t, filepath.Join(dir, seenFile))
 	if got := doubt(); !slices.Equal(got, []uint64{1, 2, 3}) {
-		t.Errorf("without a note: %v", got)
+		t.Errorf("without SEEN: %v", got)
 	}
 }
 
-func TestNoMoreIsSetAsideThanItsBounds(t *testing.T) {
+func TestCopiesOfDamagedFilesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	from := filepath.Join(dir, "1.blk")
 	writeFile(t, from, []byte("x"))
@@ -173,12 +173,13 @@ func TestNoMoreIsSetAsideThanItsBounds(t *testing.T) {
 		}
 	}
 	files, err := os.ReadDir(filepath.Join(dir, damagedDir))
-	if err != nil || len(files) != maxCopiedStarts*maxCopiedFiles || !strings.HasPrefix(files[0].Name(), copyPrefix+"00000000000000000003") {
+	if err != nil || len(files) != maxCopiedStarts*maxCopiedFiles ||
+		!strings.HasPrefix(files[0].Name(), copyPrefix+"00000000000000000003") {
 		t.Fatalf("%d are kept, %v", len(files), err)
 	}
 }
 
-func BenchmarkLookingThroughABlock(b *testing.B) {
+func BenchmarkScanBlock(b *testing.B) {
 	dir := busDir(b)
 	s := openBus(b, dir)
 	for s.journal.blocks.last < 2 {

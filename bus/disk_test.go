@@ -19,8 +19,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// onOwnDisk runs the test again in a process with a mount namespace of its own, where f gets a folder to
-// mount on. A user namespace makes that possible without rights.
+// onOwnDisk runs the test again in a process with its own mount namespace, where f gets a directory to mount on. A
+// user namespace makes that possible without privileges.
 func onOwnDisk(t *testing.T, f func(t *testing.T, dir string)) {
 	t.Helper()
 	if dir := os.Getenv("JOURNALET_TEST_DISK"); dir != "" {
@@ -44,10 +44,10 @@ func ownIDs(id int) []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
 }
 
-// mountDisk puts a disk of so many bytes on dir.
+// mountDisk mounts a disk of size bytes on dir.
 func mountDisk(t *testing.T, dir string, size int) {
 	t.Helper()
-	// What is mounted here is nobody else's.
+	// Keep the mount private to this namespace.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func remountReadOnly(t *testing.T, dir string) {
 	}
 }
 
-func TestOnAReadOnlyDiskTheErrorSaysSo(t *testing.T) {
+func TestOpenNamesReadOnlyDisk(t *testing.T) {
 	onOwnDisk(t, func(t *testing.T, dir string) {
 		mountDisk(t, dir, 64<<20)
 		bus := filepath.Join(dir, "bus")
@@ -88,22 +88,22 @@ func TestOnAReadOnlyDiskTheErrorSaysSo(t *testing.T) {
 	})
 }
 
-// Others fill the disk. What waits is stored all the same, out of the reserve; the reserve is made again
-// once there is room.
-func TestOnAFullDiskTheLastWordsGoIntoTheReserve(t *testing.T) {
+// Other processes fill the disk. Queued records are stored in the space of the reserve, and the reserve is allocated
+// again once there is space.
+func TestFullDiskUsesReserve(t *testing.T) {
 	onOwnDisk(t, func(t *testing.T, dir string) {
 		mountDisk(t, dir, 64<<20)
 		b := openBus(t, filepath.Join(dir, "bus"))
 		r := b.journal.a.reserve
 		if !r.held || !isAllocated(r.path) {
-			t.Fatal("nothing is kept back")
+			t.Fatal("no reserve is allocated")
 		}
 		appendFacts(t, b, 10)
 		filler := filepath.Join(dir, "filler")
 		fill(t, filler)
-		var h heard
-		b.Journal().OnStored(h.take)
-		appendFacts(t, b, 1000) // more than the last page of the block takes
+		var h received
+		b.Journal().OnStored(h.add)
+		appendFacts(t, b, 1000) // more than fits into the last page of the block
 		wantSeqs(t, h.seqs(), 11, 1010)
 		if _, err := os.Stat(r.path); !os.IsNotExist(err) {
 			t.Fatalf("the reserve was not needed: %v", err)
@@ -111,21 +111,21 @@ func TestOnAFullDiskTheLastWordsGoIntoTheReserve(t *testing.T) {
 		r.tried = time.Time{}
 		appendFacts(t, b, 1)
 		if r.held {
-			t.Fatal("the reserve took the last room there was")
+			t.Fatal("the reserve took the last free space")
 		}
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}
-		r.tried = time.Time{} // as if it had not just been tried
+		r.tried = time.Time{} // permit another attempt now
 		appendFacts(t, b, 1)
 		if !r.held || !isAllocated(r.path) {
-			t.Fatal("the reserve was not made again")
+			t.Fatal("the reserve was not allocated again")
 		}
 		wantWhole(t, b, 1, 1012, false)
 	})
 }
 
-// fill takes all the room that is left.
+// fill takes all free space.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -145,7 +145,7 @@ func fill(t *testing.T, path string) {
 
 // brokenDisk is a stream whose records cannot be forced to disk for a while.
 type brokenDisk struct {
-	*shakyLink
+	*faultyLink
 	broken atomic.Int32 // how many more times
 }
 
@@ -153,30 +153,26 @@ func (l *brokenDisk) force() error {
 	if l.broken.Add(-1) >= 0 {
 		return &os.PathError{Op: "fdatasync", Path: "1.blk", Err: unix.EIO}
 	}
-	return l.shakyLink.force()
+	return l.faultyLink.force()
 }
 
-func TestWhatTheDiskFailsToTakeIsNotHandedOn(t *testing.T) {
-	l := &brokenDisk{shakyLink: newShakyLink(1, 0)}
+func TestRecordsAreNotDeliveredWhileSyncFails(t *testing.T) {
+	l := &brokenDisk{faultyLink: newFaultyLink(1, 0)}
 	l.broken.Store(1 << 30)
-	var h heard
-	a := startAppender(t, l, h.take)
+	var h received
+	a := startAppender(t, l, h.add)
 	for i := range 20 {
 		if err := a.enqueue(fact(messages.Pod("p"), int64(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var why error
-	for why == nil {
-		select {
-		case <-testContext(t).Done():
-			t.Fatal("the stall is not told")
-		case <-time.After(time.Millisecond):
-		}
+	waitUntil(t, "the stall is reported", func() bool {
 		_, why = a.stalled()
-	}
+		return why != nil
+	})
 	if !errors.Is(why, unix.EIO) || !strings.Contains(why.Error(), "force the journal to disk") || len(h.seqs()) != 0 {
-		t.Fatalf("%v; handed on: %v", why, h.seqs())
+		t.Fatalf("%v; delivered: %v", why, h.seqs())
 	}
 	l.broken.Store(0)
 	if err := a.flush(testContext(t)); err != nil {
@@ -188,7 +184,7 @@ func TestWhatTheDiskFailsToTakeIsNotHandedOn(t *testing.T) {
 	}
 }
 
-func TestAClockThatWasSetBackHarmsNothing(t *testing.T) {
+func TestRetentionWithClockSetBackCutsNothingEarly(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	var hours []int
@@ -209,34 +205,36 @@ func TestAClockThatWasSetBackHarmsNothing(t *testing.T) {
 	if err != nil || len(tail) != 200 {
 		t.Fatalf("%d, %v", len(tail), err)
 	}
-	for age := 200; age > 0; age -= 7 { // whatever the bound, no record goes that is not older than it
+	for age := 200; age > 0; age -= 7 { // whatever the bound, only older records are cut
 		retain(t, b, Retention{Age: time.Duration(age) * time.Hour}, 200)
 		kept := b.Journal().First()
 		if kept > 1 && hours[kept-2] <= age {
-			t.Fatalf("with a bound of %dh record %d went, of %dh", age, kept-1, hours[kept-2])
+			t.Fatalf("with a bound of %dh record %d was cut, of %dh", age, kept-1, hours[kept-2])
 		}
 		wantWhole(t, b, kept, 200, kept > 1)
 	}
 }
 
-func TestAHeadOfAChangedLastRecordIsToldAfterACleanStop(t *testing.T) {
-	// The store's own checksum is sound here: another record was written in place of the last one.
+func TestOpenReportsChangedLastRecordAfterCleanStop(t *testing.T) {
+	// The store's own checksum is correct here: another record was written in place of the last one.
 	dir := busDir(t)
 	b := openBus(t, dir)
 	appendFacts(t, b, 5)
-	h := &journaletv1.Head{Seq: 5, Hash: messages.Hash([]byte("what was stored")), Format: messages.JournalFormat, Epoch: 1, Clean: true}
+	h := &journaletv1.Head{Seq: 5, Hash: messages.Hash([]byte("what was stored")), Format: messages.JournalFormat,
+		Epoch: 1, Clean: true}
 	closeBus(t, b)
 	slot, err := encodeHead(h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(dir, headFile), slot)
-	if o := openBus(t, dir).Opening(); o.Damage == nil || o.Clean || !strings.Contains(o.Damage.GetMessage(), "not the one that was stored") {
+	if o := openBus(t, dir).Opening(); o.Damage == nil || o.Clean ||
+		!strings.Contains(o.Damage.GetMessage(), "not the one that was stored") {
 		t.Fatalf("%+v", o)
 	}
 }
 
-func TestAMissingBlockIsToldWhereverItStood(t *testing.T) {
+func TestOpenReportsMissingBlock(t *testing.T) {
 	pad := strings.Repeat("x", 512<<10)
 	for _, harm := range []struct {
 		name  string
@@ -273,13 +271,13 @@ func TestAMissingBlockIsToldWhereverItStood(t *testing.T) {
 			appendFacts(t, b, 1)
 			closeBus(t, b)
 			if again := openBus(t, dir).Opening(); again.Damage != nil || !again.Clean || again.Last != 65 {
-				t.Fatalf("the opening after that: %+v", again)
+				t.Fatalf("the next start: %+v", again)
 			}
 		})
 	}
 }
 
-func TestAfterAFailedSyncTheBlockIsWrittenAnew(t *testing.T) {
+func TestBlockIsRewrittenAfterFailedSync(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	appendFacts(t, b, 10)
@@ -295,7 +293,7 @@ func TestAfterAFailedSyncTheBlockIsWrittenAnew(t *testing.T) {
 	b.blocks.mu.Unlock()
 	appendFacts(t, b, 10)
 	if !once.Load() || inode(t, b.blocks.path(1)) == before {
-		t.Fatal("a sync that said nothing was believed after one that failed")
+		t.Fatal("the block was not rewritten after a failed sync")
 	}
 	appendFacts(t, b, 10)
 	wantWhole(t, b, 1, 30, false)

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/micro"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/messages"
@@ -68,7 +70,8 @@ func at(sec int64) *timestamppb.Timestamp {
 func fact(actor messages.Ref, n int64) *journaletv1.Record {
 	return &journaletv1.Record{
 		Time: at(n), Actor: actor.Proto(),
-		Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: actor.ID}}}},
+		Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
+			Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: actor.ID}}}},
 	}
 }
 
@@ -82,19 +85,19 @@ func step(actor messages.Ref, cause, after uint64) *journaletv1.Record {
 	}
 }
 
-// heard collects what OnStored hands over.
-type heard struct {
+// received collects the records of OnStored.
+type received struct {
 	mu   sync.Mutex
 	recs []*journaletv1.Record
 }
 
-func (h *heard) take(recs []*journaletv1.Record) {
+func (h *received) add(recs []*journaletv1.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.recs = append(h.recs, recs...)
 }
 
-func (h *heard) seqs() []uint64 {
+func (h *received) seqs() []uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := make([]uint64, len(h.recs))
@@ -111,6 +114,30 @@ func appendFacts(t testing.TB, b *Bus, n int) {
 	}
 	if err := b.Journal().Flush(testContext(t)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// servePods adds the service journalet with an endpoint on journalet.n.pods.
+func servePods(t *testing.T, b *Bus, handle micro.HandlerFunc, opts ...micro.EndpointOpt) {
+	t.Helper()
+	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})
+	if err == nil {
+		err = svc.AddEndpoint("pods", handle, append(opts, micro.WithEndpointSubject("journalet.n.pods"))...)
+	}
+	if err = errors.Join(err, b.Services().Flush()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitUntil polls condition for a minute; what names it.
+func waitUntil(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for ctx := testContext(t); !condition(); {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited in vain: %s", what)
+		case <-time.After(time.Millisecond):
+		}
 	}
 }
 

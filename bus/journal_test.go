@@ -13,11 +13,11 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-func TestRecordsComeBackInTheOrderTheyWereAppended(t *testing.T) {
+func TestReadReturnsRecordsInAppendOrder(t *testing.T) {
 	b := openBus(t, busDir(t))
-	var h heard
+	var h received
 	j := b.Journal()
-	j.OnStored(h.take)
+	j.OnStored(h.add)
 	const n = 2000
 	for i := range n {
 		j.Append(fact(messages.Pod("p"), int64(i)))
@@ -49,10 +49,10 @@ func TestRecordsComeBackInTheOrderTheyWereAppended(t *testing.T) {
 	}
 }
 
-func TestManyWritersShareOneOrderWithoutHoles(t *testing.T) {
+func TestConcurrentAppendsGetOneOrderWithoutGaps(t *testing.T) {
 	b := openBus(t, busDir(t), func(o *Options) { o.Sync = SyncPolicy{Interval: maxSyncInterval} })
-	var h heard
-	b.Journal().OnStored(h.take)
+	var h received
+	b.Journal().OnStored(h.add)
 	var wg sync.WaitGroup
 	const writers, each = 8, 1000
 	for w := range writers {
@@ -108,11 +108,13 @@ func TestReadsStayWithinTheirBoundsAndFilter(t *testing.T) {
 	}
 	wantSeqs(t, got, 490, 500)
 	got = nil
-	if err := j.Read(testContext(t), 1, 9, messages.ActorFilter(testNode, messages.Pod("nobody")), collect); err != nil || got != nil {
+	if err := j.Read(testContext(t), 1, 9, messages.ActorFilter(testNode, messages.Pod("nobody")), collect); err != nil ||
+		got != nil {
 		t.Fatalf("records of nobody: %v, %v", got, err)
 	}
 	stop := errors.New("enough")
-	if err := j.Read(testContext(t), 1, 0, "", func(*journaletv1.Record, int) error { return stop }); !errors.Is(err, stop) {
+	if err := j.Read(testContext(t), 1, 0, "", func(*journaletv1.Record, int) error { return stop }); !errors.Is(err,
+		stop) {
 		t.Fatalf("the reader's own error came back as %v", err)
 	}
 	tail, err := j.Tail(testContext(t), messages.ActorFilter(testNode, messages.Pod("odd")), 200)
@@ -133,7 +135,7 @@ func TestReadsStayWithinTheirBoundsAndFilter(t *testing.T) {
 	}
 }
 
-func TestARecordThatCannotBeStoredTakesNoNumber(t *testing.T) {
+func TestRefusedRecordTakesNoNumber(t *testing.T) {
 	b := openBus(t, busDir(t))
 	j := b.Journal()
 	var refused []error
@@ -187,7 +189,7 @@ func TestAcknowledgedRecordsAreInTheBlockFiles(t *testing.T) {
 	}
 }
 
-func TestForcingFollowsTheStreamIntoNewBlocks(t *testing.T) {
+func TestForceSyncsNewBlocks(t *testing.T) {
 	b := openBus(t, busDir(t))
 	pad := strings.Repeat("x", 512<<10)
 	for i := range 64 { // 32 MiB, several blocks
@@ -204,7 +206,7 @@ func TestForcingFollowsTheStreamIntoNewBlocks(t *testing.T) {
 	}
 }
 
-func TestSizeNamesWhereTheBytesAre(t *testing.T) {
+func TestSizeSharesSumUpToTheJournal(t *testing.T) {
 	b := openBus(t, busDir(t))
 	appendFacts(t, b, 10)
 	b.Journal().Append(step(messages.Source("file"), 1, 0))
@@ -215,7 +217,8 @@ func TestSizeNamesWhereTheBytesAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Journal.Count != 11 || r.JournalDisk < r.Journal.Bytes || len(r.ByKind) != 2 || r.ByKind[0].Name != "pod" || len(r.Pods) != 1 {
+	if r.Journal.Count != 11 || r.JournalDisk < r.Journal.Bytes || len(r.ByKind) != 2 || r.ByKind[0].Name != "pod" ||
+		len(r.Pods) != 1 {
 		t.Fatalf("%+v", r)
 	}
 	var sum uint64
@@ -228,7 +231,8 @@ func TestSizeNamesWhereTheBytesAre(t *testing.T) {
 }
 
 func TestSyncPolicies(t *testing.T) {
-	for in, want := range map[string]string{"": "always", "always": "always", "interval:250ms": "interval:250ms", "interval:1m": "interval:1m0s"} {
+	for in, want := range map[string]string{"": "always", "always": "always", "interval:250ms": "interval:250ms",
+		"interval:1m": "interval:1m0s"} {
 		p, err := ParseSync(in)
 		if err != nil || p.String() != want {
 			t.Errorf("%q: %v, %v", in, p, err)

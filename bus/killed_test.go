@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,7 +56,7 @@ func readNumbers(t *testing.T, r io.Reader, enough uint64) uint64 {
 	for lines.Scan() {
 		n, err := strconv.ParseUint(lines.Text(), 10, 64)
 		if err != nil {
-			continue // a word of the test's own
+			continue // output of the test framework
 		}
 		if n >= enough {
 			return n
@@ -69,26 +68,26 @@ func readNumbers(t *testing.T, r io.Reader, enough uint64) uint64 {
 
 func rawURL(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// A store that cannot write is what a full disk looks like. Here a limit on the size of files plays its
-// part, in a process of its own; it is lifted, and the journal must go on by itself, with nothing lost.
-func TestAfterAFullDiskTheJournalGoesOnByItself(t *testing.T) {
+// A store that cannot write looks like a full disk. A limit on the size of files has that effect here, in a process of
+// its own. When it is lifted, the journal must continue without help, with nothing lost.
+func TestJournalContinuesAfterFullDisk(t *testing.T) {
 	if dir := os.Getenv("JOURNALET_TEST_FULL"); dir != "" {
-		fillAndGoOn(t, dir)
+		fillAndContinue(t, dir)
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestAfterAFullDiskTheJournalGoesOnByItself$", "-test.v")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestJournalContinuesAfterFullDisk$", "-test.v")
 	cmd.Env = append(os.Environ(), "JOURNALET_TEST_FULL="+busDir(t))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
 
-func fillAndGoOn(t *testing.T, dir string) {
+func fillAndContinue(t *testing.T, dir string) {
 	signal.Ignore(unix.SIGXFSZ) // so that the write fails, and not the process
 	b := openBus(t, dir)
-	var h heard
+	var h received
 	j := b.Journal()
-	j.OnStored(h.take)
+	j.OnStored(h.add)
 	appendFacts(t, b, 10)
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
@@ -99,15 +98,10 @@ func fillAndGoOn(t *testing.T, dir string) {
 	for i := range int64(n) {
 		j.Append(fact(messages.Pod("p"), i))
 	}
-	var why error
-	for why == nil || !strings.Contains(why.Error(), "file too large") {
-		_, why = j.Stalled()
-		select {
-		case <-testContext(t).Done():
-			t.Fatal("the stall is not told: ", why)
-		case <-time.After(time.Millisecond):
-		}
-	}
+	waitUntil(t, "the stall is reported", func() bool {
+		_, err := j.Stalled()
+		return err != nil && strings.Contains(err.Error(), "file too large")
+	})
 	limitFiles(t, limit.Cur, limit.Max)
 	if err := j.Flush(testContext(t)); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-func TestAFreshJournalBeginsWithEpochOne(t *testing.T) {
+func TestFreshJournalBeginsWithEpochOne(t *testing.T) {
 	b := openBus(t, busDir(t))
 	o := b.Opening()
 	if !o.FreshJournal || o.Epoch != 1 || o.Last != 0 || o.Damage != nil {
@@ -26,7 +26,7 @@ func TestAFreshJournalBeginsWithEpochOne(t *testing.T) {
 	}
 }
 
-func TestReopeningGoesOnWhereTheRunBeforeEnded(t *testing.T) {
+func TestOpenContinuesAfterLastRun(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	appendFacts(t, b, 5)
@@ -47,7 +47,7 @@ func TestReopeningGoesOnWhereTheRunBeforeEnded(t *testing.T) {
 	}
 }
 
-func TestATailAboveTheHeadIsCheckedByItsChain(t *testing.T) {
+func TestOpenChecksChainAboveHead(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	appendFacts(t, b, 5)
@@ -61,12 +61,12 @@ func TestATailAboveTheHeadIsCheckedByItsChain(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsToldAndTheJournalGoesOn(t *testing.T) {
+func TestOpenReportsMissingRecordsAndContinues(t *testing.T) {
 	const n = 40
 	cases := []struct {
 		name string
 		harm func(t *testing.T, dir string)
-		word string
+		want string
 	}{
 		{"cut tail", func(t *testing.T, dir string) {
 			blk := filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "1.blk")
@@ -93,7 +93,8 @@ func TestWhatIsMissingIsToldAndTheJournalGoesOn(t *testing.T) {
 			writeFile(t, blk, b[:len(b)-300])
 		}, "cut"},
 		{"block gone, index left", func(t *testing.T, dir string) {
-			if err := os.Remove(filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "1.blk")); err != nil {
+			if err := os.Remove(
+				filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "1.blk")); err != nil {
 				t.Fatal(err)
 			}
 		}, ""},
@@ -157,12 +158,12 @@ func TestWhatIsMissingIsToldAndTheJournalGoesOn(t *testing.T) {
 			c.harm(t, dir)
 			b = openBus(t, dir)
 			o := b.Opening()
-			if o.Damage == nil || !strings.Contains(o.Damage.GetMessage(), c.word) || o.Clean || o.FreshJournal || o.Epoch != 2 {
+			if o.Damage == nil || !strings.Contains(o.Damage.GetMessage(), c.want) || o.Clean || o.FreshJournal || o.Epoch != 2 {
 				t.Fatalf("%+v", o)
 			}
 			t.Log(o.Damage)
-			var h heard
-			b.Journal().OnStored(h.take)
+			var h received
+			b.Journal().OnStored(h.add)
 			appendFacts(t, b, 3)
 			wantSeqs(t, h.seqs(), o.Last+1, o.Last+3)
 			r, err := b.Journal().Verify(testContext(t), nil)
@@ -171,15 +172,15 @@ func TestWhatIsMissingIsToldAndTheJournalGoesOn(t *testing.T) {
 			}
 			t.Log(r.Problems)
 			closeBus(t, b)
-			b = openBus(t, dir) // what was told once is not told again
+			b = openBus(t, dir) // damage is reported once
 			if again := b.Opening(); again.Last != o.Last+3 || again.Epoch != 3 || again.Damage != nil || !again.Clean {
-				t.Fatalf("the opening after that: %+v", again)
+				t.Fatalf("the next start: %+v", again)
 			}
 		})
 	}
 }
 
-func TestARecordThatRottedIsPassedOverAndToldByVerify(t *testing.T) {
+func TestReadSkipsDamagedRecordAndVerifyReportsIt(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	appendFacts(t, b, 40)
@@ -188,14 +189,15 @@ func TestARecordThatRottedIsPassedOverAndToldByVerify(t *testing.T) {
 	data := readFile(t, blk)
 	data[len(data)/2] ^= 0x40
 	writeFile(t, blk, data)
-	var said bytes.Buffer
-	b = openBus(t, dir, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+	var logs bytes.Buffer
+	b = openBus(t, dir, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&logs, nil)) })
 	n := 0
-	if err := b.Journal().Read(testContext(t), 0, 0, "", func(*journaletv1.Record, int) error { n++; return nil }); err != nil || n != 39 {
+	if err := b.Journal().
+		Read(testContext(t), 0, 0, "", func(*journaletv1.Record, int) error { n++; return nil }); err != nil || n != 39 {
 		t.Fatalf("%d were read, %v", n, err)
 	}
-	if !strings.Contains(said.String(), "skipped") {
-		t.Fatalf("no word of it in %q", said.String())
+	if !strings.Contains(logs.String(), "skipped") {
+		t.Fatalf("nothing is logged: %q", logs.String())
 	}
 	r, err := b.Journal().Verify(testContext(t), nil)
 	if err != nil || r.Found != 1 || !strings.Contains(r.Problems[0].Message, "missing") {
@@ -203,7 +205,7 @@ func TestARecordThatRottedIsPassedOverAndToldByVerify(t *testing.T) {
 	}
 }
 
-func TestTheEndOfADamagedJournalIsSetAside(t *testing.T) {
+func TestStartCopiesTornEnd(t *testing.T) {
 	dir := busDir(t)
 	for range maxCopiedStarts + 2 {
 		b := openBus(t, dir)
@@ -226,18 +228,19 @@ func TestTheEndOfADamagedJournalIsSetAside(t *testing.T) {
 		closeBus(t, b)
 	}
 	if files, err := os.ReadDir(filepath.Join(dir, damagedDir)); err != nil || len(files) != maxCopiedStarts {
-		t.Fatalf("%d are kept, %v", len(files), err)
+		t.Fatalf("%d copies, %v", len(files), err)
 	}
 }
 
 func removeIndex(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "index.db")); err != nil {
+	if err := os.Remove(
+		filepath.Join(dir, "jetstream", agentAccount, "streams", journalStream, blocksDir, "index.db")); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestATornHeadWriteLeavesTheOneBefore(t *testing.T) {
+func TestTornHeadWriteLeavesPreviousHead(t *testing.T) {
 	dir := t.TempDir()
 	h, err := newHead(dir, &journaletv1.Head{Epoch: 4, Format: messages.JournalFormat})
 	if err != nil {
@@ -266,7 +269,7 @@ func TestATornHeadWriteLeavesTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestOnlyOneAgentRunsInAFolder(t *testing.T) {
+func TestSecondAgentInDirectoryIsRefused(t *testing.T) {
 	dir := busDir(t)
 	openBus(t, dir)
 	_, err := Open(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet})
@@ -275,19 +278,20 @@ func TestOnlyOneAgentRunsInAFolder(t *testing.T) {
 	}
 }
 
-func TestAnotherNodesJournalIsRefused(t *testing.T) {
+func TestJournalOfAnotherNodeIsRefused(t *testing.T) {
 	dir := busDir(t)
 	closeBus(t, openBus(t, dir))
 	_, err := Open(testContext(t), Options{Dir: dir, Node: "other", Log: quiet})
 	if err == nil || !strings.Contains(err.Error(), "another node's") {
 		t.Fatalf("opened: %v", err)
 	}
-	closeBus(t, openBus(t, dir)) // and nothing was changed
+	closeBus(t, openBus(t, dir)) // nothing was changed
 }
 
-func TestItsFilesAreClosedToOthers(t *testing.T) {
+func TestFilesAreReadableByOwnerOnly(t *testing.T) {
 	b := openBus(t, busDir(t))
-	for name, want := range map[string]os.FileMode{".": 0o700, headFile: 0o600, lockFile: 0o600, socketFile: 0o600, credentialsDir: 0o700, credentialsDir + "/" + ObserverKeyFile: 0o600, credentialsDir + "/" + QueryKeyFile: 0o600} {
+	for name, want := range map[string]os.FileMode{".": 0o700, headFile: 0o600, lockFile: 0o600, socketFile: 0o600,
+		credentialsDir: 0o700, credentialsDir + "/" + ObserverKeyFile: 0o600, credentialsDir + "/" + QueryKeyFile: 0o600} {
 		info, err := os.Stat(filepath.Join(b.opts.Dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -298,15 +302,15 @@ func TestItsFilesAreClosedToOthers(t *testing.T) {
 	}
 }
 
-// TestKilledMidwayNothingStoredIsLost kills a process that appends, and finds all it was told stored.
-func TestKilledMidwayNothingStoredIsLost(t *testing.T) {
+// TestKillLosesNoStoredRecord kills a process that appends, and finds every record that it reported as stored.
+func TestKillLosesNoStoredRecord(t *testing.T) {
 	if dir := os.Getenv("JOURNALET_TEST_APPEND"); dir != "" {
 		appendUntilKilled(t, dir)
 		return
 	}
 	dir := busDir(t)
 	for round := range uint64(2) {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledMidwayNothingStoredIsLost$")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKillLosesNoStoredRecord$")
 		cmd.Env = append(os.Environ(), "JOURNALET_TEST_APPEND="+dir)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -315,15 +319,15 @@ func TestKilledMidwayNothingStoredIsLost(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		told := readNumbers(t, out, (round+1)*3000)
+		reported := readNumbers(t, out, (round+1)*3000)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
 		b := openBus(t, dir)
 		o := b.Opening()
-		if o.Last < told || o.Damage != nil || o.Clean {
-			t.Fatalf("it was told that %d are stored, and: %+v", told, o)
+		if o.Last < reported || o.Damage != nil || o.Clean {
+			t.Fatalf("%d were reported as stored, and: %+v", reported, o)
 		}
 		if r, err := b.Journal().Verify(testContext(t), nil); err != nil || !r.OK() {
 			t.Fatalf("verify: %+v, %v", r, err)

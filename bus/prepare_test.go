@@ -12,7 +12,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// contents are all files below dir and what is in them.
+// contents returns all files below dir with their contents.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -40,8 +40,8 @@ func wantSame(t *testing.T, want, got map[string]string) {
 	}
 }
 
-// filled makes a journal with manifests and snapshots.
-func filled(t *testing.T, dir string) *Bus {
+// openFilled creates a journal with manifests and snapshots.
+func openFilled(t *testing.T, dir string) *Bus {
 	t.Helper()
 	b := openBus(t, dir)
 	appendFacts(t, b, 20)
@@ -55,7 +55,7 @@ func filled(t *testing.T, dir string) *Bus {
 	return b
 }
 
-func TestAStartThatDoesNotBeginLeavesEveryFileAsItWas(t *testing.T) {
+func TestPrepareWithoutBeginChangesNoFile(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *Bus){
 		"after a clean end": func(t *testing.T, b *Bus) { closeBus(t, b) },
 		"after a crash":     func(_ *testing.T, b *Bus) { crash(b) },
@@ -63,19 +63,20 @@ func TestAStartThatDoesNotBeginLeavesEveryFileAsItWas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := busDir(t)
-			end(t, filled(t, dir))
-			writeFile(t, filepath.Join(dir, lockFile), []byte("1234567\n")) // who ran before
+			end(t, openFilled(t, dir))
+			writeFile(t, filepath.Join(dir, lockFile), []byte("1234567\n")) // PID of the run before
 			before := contents(t, dir)
 			b, err := Prepare(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet})
 			if err != nil {
 				t.Fatal(err)
 			}
 			first := b.Opening()
-			if _, snaps, err := b.Snapshots().Load(testContext(t)); err != nil || len(snaps) != 3 || first.Last != 20 || first.Epoch != 2 {
+			if _, snaps, err := b.Snapshots().Load(testContext(t)); err != nil || len(snaps) != 3 || first.Last != 20 ||
+				first.Epoch != 2 {
 				t.Fatalf("%d snapshots, %v; %+v", len(snaps), err, first)
 			}
 			closeBus(t, b)
-			// The store makes its index, which a kill leaves behind or not at all, from the blocks.
+			// The store creates its index again from the blocks; after a kill it is old or missing.
 			index := filepath.Join(streamDir(dir, journalStream), indexFile)
 			after := contents(t, dir)
 			if name == "killed" {
@@ -84,7 +85,7 @@ func TestAStartThatDoesNotBeginLeavesEveryFileAsItWas(t *testing.T) {
 			wantSame(t, before, after)
 			b = openBus(t, dir)
 			if again := b.Opening(); again != first {
-				t.Fatalf("the start after that finds %+v, and it was %+v", again, first)
+				t.Fatalf("the next start finds %+v, and this one found %+v", again, first)
 			}
 			appendFacts(t, b, 1)
 			if r, err := b.Journal().Verify(testContext(t), nil); err != nil || !r.OK() || r.Epochs != 2 {
@@ -94,7 +95,7 @@ func TestAStartThatDoesNotBeginLeavesEveryFileAsItWas(t *testing.T) {
 	}
 }
 
-func TestDamageThatAStartFoundWhichDidNotBeginIsToldByTheNext(t *testing.T) {
+func TestDamageFoundWithoutBeginIsReportedByNextStart(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, dir string){
 		"a lost block":   func(t *testing.T, dir string) { remove(t, (&blocks{dir: streamDir(dir, journalStream)}).path(2)) },
 		"a lost journal": func(t *testing.T, dir string) { removeAll(t, streamDir(dir, journalStream), true) },
@@ -106,7 +107,7 @@ func TestDamageThatAStartFoundWhichDidNotBeginIsToldByTheNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := busDir(t)
-			b := openBus(t, dir, lazily)
+			b := openBus(t, dir, rareSync)
 			appendWide(t, b, 34)
 			closeBus(t, b)
 			harm(t, dir)
@@ -117,7 +118,7 @@ func TestDamageThatAStartFoundWhichDidNotBeginIsToldByTheNext(t *testing.T) {
 					t.Fatal(err)
 				}
 				if b.Opening().Damage == nil {
-					t.Fatal("it is not found")
+					t.Fatal("the damage is not found")
 				}
 				closeBus(t, b)
 			}
@@ -132,10 +133,10 @@ func TestDamageThatAStartFoundWhichDidNotBeginIsToldByTheNext(t *testing.T) {
 	}
 }
 
-func TestAnotherNodesJournalIsRefusedAndLeftAsItWas(t *testing.T) {
+func TestRefusedJournalOfAnotherNodeIsUnchanged(t *testing.T) {
 	dir := busDir(t)
-	crash(filled(t, dir))
-	writeFile(t, filepath.Join(dir, lockFile), []byte("1234567\n")) // of the run before
+	crash(openFilled(t, dir))
+	writeFile(t, filepath.Join(dir, lockFile), []byte("1234567\n")) // PID of the run before
 	before := fingerprint(t, dir)
 	_, err := Open(testContext(t), Options{Dir: dir, Node: "other", Log: quiet})
 	if err == nil || !strings.Contains(err.Error(), "another node's") {
@@ -144,9 +145,9 @@ func TestAnotherNodesJournalIsRefusedAndLeftAsItWas(t *testing.T) {
 	wantSame(t, before, fingerprint(t, dir))
 }
 
-// What another format means nobody knows here, be its number higher or lower. Where the head is lost, the description of the
-// journal's stream says it.
-func TestAJournalOfAnotherFormatIsRefusedAndLeftAsItWas(t *testing.T) {
+// This version cannot read another format, higher or lower. If the head is lost, the description of the journal's
+// stream has the format.
+func TestRefusedJournalOfAnotherFormatIsUnchanged(t *testing.T) {
 	for name, mark := range map[string]func(t *testing.T, b *Bus, format int){
 		"by its head": func(t *testing.T, b *Bus, format int) {
 			closeBus(t, b)
@@ -171,7 +172,7 @@ func TestAJournalOfAnotherFormatIsRefusedAndLeftAsItWas(t *testing.T) {
 		for _, format := range []int{messages.JournalFormat - 1, messages.JournalFormat + 1} {
 			t.Run(fmt.Sprintf("%s, %d", name, format), func(t *testing.T) {
 				dir := busDir(t)
-				mark(t, filled(t, dir), format)
+				mark(t, openFilled(t, dir), format)
 				before := fingerprint(t, dir)
 				_, opened := Open(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet})
 				_, read := OpenStored(dir)
@@ -181,7 +182,7 @@ func TestAJournalOfAnotherFormatIsRefusedAndLeftAsItWas(t *testing.T) {
 						"Nothing was changed", fmt.Sprintf("a version that reads format %d", format), "move " + dir + " aside",
 					} {
 						if err == nil || !strings.Contains(err.Error(), words) {
-							t.Errorf("no word of %q in: %v", words, err)
+							t.Errorf("%q is missing in: %v", words, err)
 						}
 					}
 				}
@@ -191,7 +192,7 @@ func TestAJournalOfAnotherFormatIsRefusedAndLeftAsItWas(t *testing.T) {
 	}
 }
 
-func TestWhatARefusedStartSetAsideIsNotOverwrittenByTheNext(t *testing.T) {
+func TestCopiesOfRefusedStartAreNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	from := filepath.Join(dir, "1.blk")
 	for _, text := range []string{"as it was found", "as the store left it"} {
@@ -204,7 +205,8 @@ func TestWhatARefusedStartSetAsideIsNotOverwrittenByTheNext(t *testing.T) {
 			t.Fatalf("%v", a.paths)
 		}
 	}
-	if first := readFile(t, filepath.Join(dir, damagedDir, copyPrefix+"00000000000000000002-block-1.blk")); string(first) != "as it was found" {
+	if first := readFile(t,
+		filepath.Join(dir, damagedDir, copyPrefix+"00000000000000000002-block-1.blk")); string(first) != "as it was found" {
 		t.Fatalf("%q", first)
 	}
 }

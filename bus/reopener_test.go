@@ -14,9 +14,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// The disk is full for the manifests and the snapshots alone: nothing is appended meanwhile, so the
-// journal's own recovery has no reason to open the streams again.
-func TestWhatStandsBesideTheJournalIsKeptAgainOnceTheDiskHasRoom(t *testing.T) {
+// The disk is full for manifests and snapshots only: nothing is appended meanwhile, so the journal's own recovery does
+// not open the streams again.
+func TestManifestsAndSnapshotsAreStoredAgainAfterFullDisk(t *testing.T) {
 	onOwnDisk(t, func(t *testing.T, dir string) {
 		mountDisk(t, dir, 64<<20)
 		b := openBus(t, filepath.Join(dir, "bus"))
@@ -34,10 +34,10 @@ func TestWhatStandsBesideTheJournalIsKeptAgainOnceTheDiskHasRoom(t *testing.T) {
 		}
 		for range 3 {
 			if err := b.Manifests().Put(soon(), digest, data); err == nil {
-				t.Fatal("a manifest was kept on a full disk")
+				t.Fatal("a manifest was stored on a full disk")
 			}
 			if err := b.Snapshots().Save(soon(), 10, snaps); err == nil {
-				t.Fatal("snapshots were kept on a full disk")
+				t.Fatal("snapshots were stored on a full disk")
 			}
 		}
 		if err := os.Remove(filler); err != nil {
@@ -50,7 +50,7 @@ func TestWhatStandsBesideTheJournalIsKeptAgainOnceTheDiskHasRoom(t *testing.T) {
 			}
 		}
 		if err != nil {
-			t.Fatalf("the disk has room again, and a manifest is not kept: %v", err)
+			t.Fatalf("the disk has space again, and a manifest is not stored: %v", err)
 		}
 		for range 4 {
 			if err = b.Snapshots().Save(soon(), 10, snaps); err == nil {
@@ -58,14 +58,14 @@ func TestWhatStandsBesideTheJournalIsKeptAgainOnceTheDiskHasRoom(t *testing.T) {
 			}
 		}
 		if err != nil {
-			t.Fatalf("the disk has room again, and snapshots are not kept: %v", err)
+			t.Fatalf("the disk has space again, and snapshots are not stored: %v", err)
 		}
 		appendFacts(t, b, 10)
 		wantWhole(t, b, 1, 20, false)
 	})
 }
 
-func TestStreamsAreOpenedAgainAfterFailuresInARowThatAreTheirOwn(t *testing.T) {
+func TestStreamsAreReopenedAfterRepeatedFailures(t *testing.T) {
 	broken := errors.New("no space left")
 	reopened := 0
 	m := reopener{reopen: func(time.Time) error { reopened++; return nil }}
@@ -76,7 +76,7 @@ func TestStreamsAreOpenedAgainAfterFailuresInARowThatAreTheirOwn(t *testing.T) {
 		result error
 		want   int
 	}{
-		{t.Context(), broken, 0}, {t.Context(), nil, 0}, // one failure may pass
+		{t.Context(), broken, 0}, {t.Context(), nil, 0}, // one failure is tolerated
 		{t.Context(), broken, 0}, {t.Context(), broken, 1}, {t.Context(), nil, 1},
 		{gone, context.Canceled, 1}, {gone, context.Canceled, 1}, {gone, context.Canceled, 1}, // the agent stops
 		{t.Context(), broken, 1}, {t.Context(), broken, 2},

@@ -11,9 +11,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// TestKilledWhileItCutsNothingLooksLikeDamage kills a process that appends and cuts, and finds a whole
-// journal that begins where a cut left it.
-func TestKilledWhileItCutsNothingLooksLikeDamage(t *testing.T) {
+// TestKillDuringCutIsNoDamage kills a process that appends and cuts, and finds a sound journal that begins where a
+// cut ended.
+func TestKillDuringCutIsNoDamage(t *testing.T) {
 	if dir := os.Getenv("JOURNALET_TEST_CUT"); dir != "" {
 		cutUntilKilled(t, dir)
 		return
@@ -21,7 +21,7 @@ func TestKilledWhileItCutsNothingLooksLikeDamage(t *testing.T) {
 	dir := busDir(t)
 	first := uint64(1)
 	for round := range uint64(4) {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWhileItCutsNothingLooksLikeDamage$")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKillDuringCutIsNoDamage$")
 		cmd.Env = append(os.Environ(), "JOURNALET_TEST_CUT="+dir)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -30,14 +30,14 @@ func TestKilledWhileItCutsNothingLooksLikeDamage(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		told := readNumbers(t, out, (round+1)*1500+17*round)
+		reported := readNumbers(t, out, (round+1)*1500+17*round)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
 		b := openBus(t, dir)
-		if o := b.Opening(); o.Last < told || o.Damage != nil || o.Clean {
-			t.Fatalf("it was told that %d are stored, and: %+v", told, o)
+		if o := b.Opening(); o.Last < reported || o.Damage != nil || o.Clean {
+			t.Fatalf("%d were reported as stored, and: %+v", reported, o)
 		}
 		if now := b.Journal().First(); now <= first {
 			t.Fatalf("the first record is %d, and was %d", now, first)
@@ -48,10 +48,10 @@ func TestKilledWhileItCutsNothingLooksLikeDamage(t *testing.T) {
 	}
 }
 
-// cutUntilKilled is the process to be killed: it cuts after every few records, while it appends.
+// cutUntilKilled runs in the process to be killed: it cuts after every few records, while it appends.
 func cutUntilKilled(t *testing.T, dir string) {
 	b := openBus(t, dir)
-	// Only what is stored after a cut is told: on a busy machine the first one may come late.
+	// Print only what is stored after a cut: on a busy machine the first cut may be late.
 	var cut atomic.Bool
 	began := b.Journal().First()
 	b.Journal().OnStored(func(recs []*journaletv1.Record) {

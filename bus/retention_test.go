@@ -15,10 +15,10 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// noon is when retention looks.
+// noon is the time at which retention runs.
 var noon = at(0).AsTime().Add(1000 * time.Hour)
 
-// appendAged appends records that are so many hours old at noon.
+// appendAged appends records that are hours old at noon.
 func appendAged(t *testing.T, b *Bus, hours ...int) {
 	t.Helper()
 	for _, h := range hours {
@@ -52,14 +52,14 @@ func wantWhole(t *testing.T, b *Bus, first, last uint64, isCut bool) {
 
 const day = 24 * time.Hour
 
-func TestRetentionCutsWhatIsOldAndNotNeeded(t *testing.T) {
+func TestRetentionCutsOldRecordsUpToBarrier(t *testing.T) {
 	cases := map[string]struct {
 		hours   []int
 		age     time.Duration
 		barrier uint64
 		first   uint64
 	}{
-		"old ones go":                 {[]int{90, 80, 70, 10, 9, 8}, 2 * day, 6, 4},
+		"old records are cut":         {[]int{90, 80, 70, 10, 9, 8}, 2 * day, 6, 4},
 		"none above the barrier":      {[]int{90, 80, 70, 10, 9, 8}, 2 * day, 2, 3},
 		"nothing without snapshots":   {[]int{90, 80, 70, 10}, 2 * day, 0, 1},
 		"the last one stays":          {[]int{90, 80, 70}, 2 * day, 3, 3},
@@ -74,7 +74,7 @@ func TestRetentionCutsWhatIsOldAndNotNeeded(t *testing.T) {
 			appendAged(t, b, c.hours...)
 			last := uint64(len(c.hours))
 			if n := retain(t, b, Retention{Age: c.age}, c.barrier); n != c.first-1 || b.Journal().First() != c.first {
-				t.Fatalf("%d records went, the first is %d, want %d", n, b.Journal().First(), c.first)
+				t.Fatalf("%d records were cut, the first is %d, want %d", n, b.Journal().First(), c.first)
 			}
 			wantWhole(t, b, c.first, last, c.first > 1)
 			appendFacts(t, b, 3)
@@ -91,15 +91,15 @@ func TestRetentionCutsWhatIsOldAndNotNeeded(t *testing.T) {
 	}
 }
 
-func TestRetentionKeepsTheNewestBytesWhateverTheirAge(t *testing.T) {
+func TestRetentionKeepsNewestBytes(t *testing.T) {
 	b := openBus(t, busDir(t))
 	appendAged(t, b, 90, 80, 70)
 	if n, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour, Bytes: 1}, 3, noon); err != nil || n != 0 {
-		t.Fatalf("%d of less than MinKept bytes went, %v", n, err)
+		t.Fatalf("%d of less than MinKept bytes were cut, %v", n, err)
 	}
 }
 
-func TestTheJournalTellsThatItOutgrewItsBound(t *testing.T) {
+func TestFullSignalsJournalAboveItsBound(t *testing.T) {
 	b := openBus(t, busDir(t))
 	j := b.Journal()
 	const bound = 200_000
@@ -115,7 +115,7 @@ func TestTheJournalTellsThatItOutgrewItsBound(t *testing.T) {
 			t.Fatalf("%d bytes at record %d, %v", size.JournalDisk, j.Last(), err)
 		}
 		if n := retain(t, b, Retention{Bytes: bound}, j.Last()); n == 0 && size.JournalDisk > bound {
-			t.Fatalf("nothing went at %d bytes", size.JournalDisk)
+			t.Fatalf("nothing was cut at %d bytes", size.JournalDisk)
 		}
 		if size, err = j.Size(context.Background()); err != nil || size.JournalDisk > bound || size.JournalDisk < bound/2 {
 			t.Fatalf("%d bytes are left, %v", size.JournalDisk, err)
@@ -124,7 +124,7 @@ func TestTheJournalTellsThatItOutgrewItsBound(t *testing.T) {
 	wantWhole(t, b, j.First(), j.Last(), true)
 }
 
-func TestAFrontThatRetentionDidNotCutIsDamage(t *testing.T) {
+func TestOldestRecordsMissingWithoutCutAreDamage(t *testing.T) {
 	purge := func(t *testing.T, b *Bus, before uint64) {
 		s, err := b.journal.reader.js.Stream(testContext(t), journalStream)
 		if err == nil {
@@ -136,13 +136,16 @@ func TestAFrontThatRetentionDidNotCutIsDamage(t *testing.T) {
 	}
 	cases := map[string]struct {
 		harm func(t *testing.T, b *Bus)
-		word string
+		want string
 		once bool
 	}{
-		"somebody else cut it":          {func(t *testing.T, b *Bus) { purge(t, b, 4) }, "records, 1 to 3, are gone", true},
-		"somebody else cut it further":  {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); purge(t, b, 5) }, "records, 4 to 4, are gone", true},
-		"the note of the cut is gone":   {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); removeCut(t, b) }, "records, 1 to 3, are gone", true},
-		"the note is of another record": {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); otherCut(t, b) }, "does not chain to the last one that retention cut", false},
+		"purged": {func(t *testing.T, b *Bus) { purge(t, b, 4) }, "records, 1 to 3, are gone", true},
+		"purged beyond the cut": {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); purge(t, b, 5) },
+			"records, 4 to 4, are gone", true},
+		"CUT is missing": {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); removeCut(t, b) },
+			"records, 1 to 3, are gone", true},
+		"CUT of another record": {func(t *testing.T, b *Bus) { retain(t, b, Retention{Age: 2 * day}, 3); otherCut(t, b) },
+			"does not chain to the last one that retention cut", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +156,7 @@ func TestAFrontThatRetentionDidNotCutIsDamage(t *testing.T) {
 			closeBus(t, b)
 			b = openBus(t, dir)
 			o := b.Opening()
-			if o.Damage == nil || !strings.Contains(o.Damage.GetMessage(), c.word) || o.Clean || o.Last != 6 {
+			if o.Damage == nil || !strings.Contains(o.Damage.GetMessage(), c.want) || o.Clean || o.Last != 6 {
 				t.Fatalf("%+v", o)
 			}
 			if r, err := b.Journal().Verify(testContext(t), nil); err != nil || r.OK() {
@@ -161,7 +164,7 @@ func TestAFrontThatRetentionDidNotCutIsDamage(t *testing.T) {
 			}
 			closeBus(t, b)
 			if again := openBus(t, dir).Opening(); c.once != (again.Damage == nil) {
-				t.Fatalf("the opening after that: %+v", again)
+				t.Fatalf("the next start: %+v", again)
 			}
 		})
 	}
@@ -180,7 +183,7 @@ func otherCut(t *testing.T, b *Bus) {
 	}
 }
 
-func TestACutThatACrashLeftHalfDoneIsEnded(t *testing.T) {
+func TestOpenFinishesInterruptedCut(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	appendAged(t, b, 90, 80, 70, 10, 9, 8)
@@ -203,20 +206,22 @@ func TestACutThatACrashLeftHalfDoneIsEnded(t *testing.T) {
 	}
 }
 
-func TestAManifestThatNothingNamesIsFound(t *testing.T) {
+func TestUnreferencedManifestsAreFound(t *testing.T) {
 	b := openBus(t, busDir(t))
 	names := map[string]string{}
-	for _, what := range []string{"in a record", "in a state", "in a record that goes", "nowhere"} {
+	for _, what := range []string{"in a record", "in a state", "in a record that is cut", "nowhere"} {
 		data := []byte(what)
 		names[what] = digestOf(data)
 		if err := b.Manifests().Put(testContext(t), digestOf(data), data); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, what := range []string{"in a record that goes", "in a record"} {
-		b.Journal().Append(&journaletv1.Record{Time: at(0), Actor: messages.Node.Proto(), Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
-			Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: &journaletv1.AdmissionRequested{Digest: names[what]}},
-		}}})
+	for _, what := range []string{"in a record that is cut", "in a record"} {
+		b.Journal().Append(&journaletv1.Record{Time: at(0), Actor: messages.Node.Proto(),
+			Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
+				Kind: &journaletv1.Event_AdmissionRequested{
+					AdmissionRequested: &journaletv1.AdmissionRequested{Digest: names[what]}},
+			}}})
 	}
 	appendFacts(t, b, 1)
 	states := []*journaletv1.Snapshot{{State: []byte("x" + names["in a state"] + "sha256:short")}}
@@ -233,7 +238,7 @@ func TestAManifestThatNothingNamesIsFound(t *testing.T) {
 	}
 }
 
-func TestReadersOutliveACut(t *testing.T) {
+func TestReadsContinueDuringCut(t *testing.T) {
 	b := openBus(t, busDir(t))
 	appendAged(t, b, make([]int, 3000)...)
 	var got []uint64

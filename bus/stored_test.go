@@ -16,7 +16,7 @@ import (
 	"github.com/journalet/journalet/messages"
 )
 
-// fingerprint is every file below dir, with what it holds and when it was changed.
+// fingerprint returns mode, time of change and hash of every file below dir.
 func fingerprint(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -41,8 +41,8 @@ func fingerprint(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// lookAt verifies and measures a journal that nobody has open, and makes sure that nothing was touched.
-func lookAt(t *testing.T, dir string) (VerifyReport, SizeReport) {
+// verifyAndMeasure verifies and measures a journal that no agent has open, and fails if that changes a file.
+func verifyAndMeasure(t *testing.T, dir string) (VerifyReport, SizeReport) {
 	t.Helper()
 	before := fingerprint(t, dir)
 	s, err := OpenStored(dir)
@@ -58,7 +58,7 @@ func lookAt(t *testing.T, dir string) (VerifyReport, SizeReport) {
 		t.Fatal(err)
 	}
 	if after := fingerprint(t, dir); !reflect.DeepEqual(before, after) {
-		t.Fatalf("looking at it changed\n%v\nto\n%v", before, after)
+		t.Fatalf("reading it changed\n%v\nto\n%v", before, after)
 	}
 	return v, z
 }
@@ -76,12 +76,12 @@ func appendWide(t *testing.T, b *Bus, n int) {
 	}
 }
 
-// What the files say is what the running agent says, to the byte.
-func TestAStoredJournalIsToldAsTheRunningAgentTellsIt(t *testing.T) {
+// The reports from the files equal those of the running agent, to the byte.
+func TestStoredJournalReportsWhatRunningAgentReports(t *testing.T) {
 	for name, fillIn := range map[string]func(t *testing.T, b *Bus){
-		"nothing yet": func(*testing.T, *Bus) {},
-		"a few":       func(t *testing.T, b *Bus) { appendFacts(t, b, 20) },
-		"blocks":      func(t *testing.T, b *Bus) { appendWide(t, b, 40); appendFacts(t, b, 3) },
+		"empty":  func(*testing.T, *Bus) {},
+		"a few":  func(t *testing.T, b *Bus) { appendFacts(t, b, 20) },
+		"blocks": func(t *testing.T, b *Bus) { appendWide(t, b, 40); appendFacts(t, b, 3) },
 		"cut in a block": func(t *testing.T, b *Bus) {
 			appendAged(t, b, 90, 80, 70, 10, 9, 8)
 			retain(t, b, Retention{Age: 2 * day}, 6)
@@ -93,7 +93,7 @@ func TestAStoredJournalIsToldAsTheRunningAgentTellsIt(t *testing.T) {
 			appendFacts(t, b, 5000)
 			retain(t, b, Retention{Bytes: 2 << 20}, 4000)
 		},
-		"beside it": func(t *testing.T, b *Bus) {
+		"manifests and snapshots": func(t *testing.T, b *Bus) {
 			appendFacts(t, b, 3)
 			b.Journal().Append(step(messages.Source("file"), 1, 0))
 			appendFacts(t, b, 3)
@@ -130,7 +130,7 @@ func TestAStoredJournalIsToldAsTheRunningAgentTellsIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			closeBus(t, b)
-			gotV, gotZ := lookAt(t, dir)
+			gotV, gotZ := verifyAndMeasure(t, dir)
 			if !reflect.DeepEqual(gotV, wantV) || !reflect.DeepEqual(gotZ, wantZ) {
 				t.Fatalf("stored: %+v\n%+v\nrunning: %+v\n%+v", gotV, gotZ, wantV, wantZ)
 			}
@@ -138,26 +138,27 @@ func TestAStoredJournalIsToldAsTheRunningAgentTellsIt(t *testing.T) {
 			if err != nil || s.Node() != messages.Token(testNode) {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			var told []uint64
-			if _, err := s.Verify(testContext(t), func(done, _ uint64) { told = append(told, done) }); err != nil || !reflect.DeepEqual(told, progress) {
-				t.Fatalf("progress %v, want %v, %v", told, progress, err)
+			var done []uint64
+			if _, err := s.Verify(testContext(t), func(n, _ uint64) { done = append(done, n) }); err != nil ||
+				!reflect.DeepEqual(done, progress) {
+				t.Fatalf("progress %v, want %v, %v", done, progress, err)
 			}
 		})
 	}
 }
 
-func TestAStoredJournalAfterACrashIsWhole(t *testing.T) {
+func TestStoredJournalAfterCrashIsWhole(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	appendFacts(t, b, 50)
 	crash(b)
-	if v, _ := lookAt(t, dir); !v.OK() || v.Records != 50 {
+	if v, _ := verifyAndMeasure(t, dir); !v.OK() || v.Records != 50 {
 		t.Fatalf("%+v", v)
 	}
 }
 
-// A journal of three blocks: records 1 to 15, 16 to 31, 32 to 34; what is done to it, and what is then told.
-func TestDamageToAStoredJournalIsTold(t *testing.T) {
+// A journal of three blocks: records 1 to 15, 16 to 31, 32 to 34; what is done to it, and the problems reported.
+func TestVerifyReportsDamageOfStoredJournal(t *testing.T) {
 	const last = 34
 	blk := func(dir string, n uint64) string { return (&blocks{dir: streamDir(dir, journalStream)}).path(n) }
 	cases := map[string]struct {
@@ -190,16 +191,22 @@ func TestDamageToAStoredJournalIsTold(t *testing.T) {
 			b[1] ^= 0x40
 			writeFile(t, blk(dir, 2), b)
 		}, []string{"records 16 to 16 cannot be read: block 2 is damaged at byte 0"}},
-		"flipped in the last record": {flip(3, 1200<<10), []string{"after record 33 the journal's end is torn: block 3", "names record 34"}},
-		"missing block":              {func(t *testing.T, dir string) { remove(t, blk(dir, 2)) }, []string{"records 16 to 31 are missing"}},
-		"missing first":              {func(t *testing.T, dir string) { remove(t, blk(dir, 1)) }, []string{"records 1 to 15 are missing, and retention did not cut them"}},
+		"flipped in the last record": {flip(3, 1200<<10),
+			[]string{"after record 33 the journal's end is torn: block 3", "names record 34"}},
+		"missing block": {func(t *testing.T, dir string) { remove(t, blk(dir, 2)) },
+			[]string{"records 16 to 31 are missing"}},
+		"missing first": {func(t *testing.T, dir string) { remove(t, blk(dir, 1)) },
+			[]string{"records 1 to 15 are missing, and retention did not cut them"}},
 		"truncated block": {func(t *testing.T, dir string) {
 			b := readFile(t, blk(dir, 2))
 			writeFile(t, blk(dir, 2), b[:len(b)/2])
 		}, []string{"to 31 cannot be read: block 2 is damaged at byte"}},
-		"empty block":     {func(t *testing.T, dir string) { writeFile(t, blk(dir, 2), nil) }, []string{"records 16 to 31 are missing"}},
-		"empty directory": {func(t *testing.T, dir string) { removeAll(t, streamDir(dir, journalStream), true) }, []string{"names record 34, and the last one is 0"}},
-		"no directory":    {func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "jetstream"), false) }, []string{"the description of the journal's stream cannot be used", "names record 34, and the last one is 0"}},
+		"empty block": {func(t *testing.T, dir string) { writeFile(t, blk(dir, 2), nil) },
+			[]string{"records 16 to 31 are missing"}},
+		"empty directory": {func(t *testing.T, dir string) { removeAll(t, streamDir(dir, journalStream), true) },
+			[]string{"names record 34, and the last one is 0"}},
+		"no directory": {func(t *testing.T, dir string) { removeAll(t, filepath.Join(dir, "jetstream"), false) },
+			[]string{"the description of the journal's stream cannot be used", "names record 34, and the last one is 0"}},
 		"no description": {func(t *testing.T, dir string) {
 			remove(t, filepath.Join(filepath.Dir(streamDir(dir, journalStream)), "meta.inf"))
 		}, []string{"the description of the journal's stream cannot be used"}},
@@ -209,8 +216,10 @@ func TestDamageToAStoredJournalIsTold(t *testing.T) {
 			b[len(b)/2] ^= 1
 			writeFile(t, path, b)
 		}, []string{"the description of the journal's stream cannot be used"}},
-		"no head":   {func(t *testing.T, dir string) { remove(t, filepath.Join(dir, headFile)) }, []string{"journal's head is missing"}},
-		"torn head": {func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, headFile), []byte("rubbish")) }, []string{"journal's head is missing or cannot be read"}},
+		"no head": {func(t *testing.T, dir string) { remove(t, filepath.Join(dir, headFile)) },
+			[]string{"journal's head is missing"}},
+		"torn head": {func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, headFile), []byte("garbage")) },
+			[]string{"journal's head is missing or cannot be read"}},
 		"another journal's streams": {func(t *testing.T, dir string) {
 			swapStreams(t, dir, testNode)
 		}, []string{"record 34 is not the one that was stored"}},
@@ -228,17 +237,17 @@ func TestDamageToAStoredJournalIsTold(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dir := busDir(t)
-			b := openBus(t, dir, lazily)
+			b := openBus(t, dir, rareSync)
 			appendWide(t, b, 17)
 			rec := fact(messages.Pod("p"), 7) // so that no other journal has the same records
 			b.Journal().Append(rec)
 			appendWide(t, b, last-18)
 			closeBus(t, b)
-			if v, _ := lookAt(t, dir); !v.OK() || v.Last != last {
+			if v, _ := verifyAndMeasure(t, dir); !v.OK() || v.Last != last {
 				t.Fatalf("before: %+v", v)
 			}
 			c.harm(t, dir)
-			v, _ := lookAt(t, dir)
+			v, _ := verifyAndMeasure(t, dir)
 			t.Log(v.Problems)
 			for i, want := range c.says {
 				if i >= len(v.Problems) || !strings.Contains(v.Problems[i].Message, want) {
@@ -268,10 +277,10 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-func removeAll(t *testing.T, dir string, makeAgain bool) {
+func removeAll(t *testing.T, dir string, recreate bool) {
 	t.Helper()
 	err := os.RemoveAll(dir)
-	if makeAgain {
+	if recreate {
 		err = errors.Join(err, os.Mkdir(dir, 0o700))
 	}
 	if err != nil {
@@ -279,7 +288,7 @@ func removeAll(t *testing.T, dir string, makeAgain bool) {
 	}
 }
 
-// swapStreams puts the streams of another journal with as many records in place of dir's.
+// swapStreams replaces dir's streams by those of another journal with as many records.
 func swapStreams(t *testing.T, dir, node string) {
 	t.Helper()
 	other := busDir(t)
@@ -292,8 +301,8 @@ func swapStreams(t *testing.T, dir, node string) {
 	}
 }
 
-// Somebody with the store's own tools removed records; the store no longer gives them, and their bytes are still there.
-func TestRecordsRemovedBehindTheAgentsBackAreToldFromTheFiles(t *testing.T) {
+// Records were removed with NATS tools: JetStream no longer returns them, but their bytes are still there.
+func TestVerifyReportsRecordsRemovedFromStoredJournal(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	appendFacts(t, b, 10)
@@ -304,21 +313,21 @@ func TestRecordsRemovedBehindTheAgentsBackAreToldFromTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeBus(t, b)
-	if v, _ := lookAt(t, dir); v.OK() {
+	if v, _ := verifyAndMeasure(t, dir); v.OK() {
 		t.Fatalf("%+v", v)
 	}
 }
 
-func TestAJournalThatIsOpenOrNotThereIsNotRead(t *testing.T) {
+func TestOpenStoredRefusesServedOrMissingJournal(t *testing.T) {
 	dir := busDir(t)
 	if _, err := OpenStored(dir); !errors.Is(err, ErrNoJournal) {
-		t.Fatalf("no folder: %v", err)
+		t.Fatalf("no directory: %v", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenStored(dir); !errors.Is(err, ErrNoJournal) {
-		t.Fatalf("an empty folder: %v", err)
+		t.Fatalf("an empty directory: %v", err)
 	}
 	b := openBus(t, dir)
 	appendFacts(t, b, 3)
@@ -330,13 +339,13 @@ func TestAJournalThatIsOpenOrNotThereIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = openBus(t, dir) // while it is looked at
+	b = openBus(t, dir) // between OpenStored and Verify
 	if _, err := s.Verify(testContext(t), nil); !errors.Is(err, errStarted) {
-		t.Fatalf("an agent came: %v", err)
+		t.Fatalf("an agent runs: %v", err)
 	}
-	closeBus(t, b) // and has gone again
+	closeBus(t, b)
 	if _, err := s.Size(testContext(t)); !errors.Is(err, errStarted) {
-		t.Fatalf("an agent was there: %v", err)
+		t.Fatalf("an agent ran: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -348,8 +357,8 @@ func TestAJournalThatIsOpenOrNotThereIsNotRead(t *testing.T) {
 	}
 }
 
-// An agent that starts in the moment in which somebody looks whether one runs does start.
-func TestLookingWhetherAnAgentRunsKeepsNoneFromStarting(t *testing.T) {
+// An agent starts even if Served is called at that moment.
+func TestServedDoesNotPreventStart(t *testing.T) {
 	dir := busDir(t)
 	closeBus(t, openBus(t, dir))
 	done := make(chan struct{})
@@ -374,8 +383,8 @@ func TestLookingWhetherAnAgentRunsKeepsNoneFromStarting(t *testing.T) {
 	<-stopped
 }
 
-// An open file in read-only mode is all it takes: a copy on a read-only disk can be looked at too.
-func TestAStoredJournalOnAReadOnlyDiskIsRead(t *testing.T) {
+// Reading needs no write access: a copy on a read-only disk can be verified.
+func TestStoredJournalOnReadOnlyDiskIsRead(t *testing.T) {
 	onOwnDisk(t, func(t *testing.T, dir string) {
 		mountDisk(t, dir, 64<<20)
 		bus := filepath.Join(dir, "bus")
@@ -383,7 +392,7 @@ func TestAStoredJournalOnAReadOnlyDiskIsRead(t *testing.T) {
 		appendFacts(t, b, 5)
 		closeBus(t, b)
 		remountReadOnly(t, dir)
-		if v, _ := lookAt(t, bus); !v.OK() || v.Records != 5 {
+		if v, _ := verifyAndMeasure(t, bus); !v.OK() || v.Records != 5 {
 			t.Fatalf("%+v", v)
 		}
 	})

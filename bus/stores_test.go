@@ -19,7 +19,7 @@ func digestOf(b []byte) string {
 	return digestPrefix + hex.EncodeToString(sum[:])
 }
 
-func TestManifestsAreKeptOnceAndChecked(t *testing.T) {
+func TestManifestsAreStoredOnceAndChecked(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	m := b.Manifests()
@@ -48,14 +48,14 @@ func TestManifestsAreKeptOnceAndChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := m.Put(testContext(t), digestOf(small), large); err == nil {
-		t.Fatal("kept under another's digest")
+		t.Fatal("stored under another digest")
 	}
 	if err := m.Put(testContext(t), digestOf(append(large, 'x')), append(large, 'x')); err == nil {
-		t.Fatal("kept one that is too large")
+		t.Fatal("stored one that is too large")
 	}
 	for _, digest := range []string{"", "sha256:", "md5:00", "sha256:" + fmt.Sprintf("%064X", 10), "sha256:../../x"} {
 		if _, err := m.Get(testContext(t), digest); err == nil || errors.Is(err, ErrNoManifest) {
-			t.Errorf("%q was looked up: %v", digest, err)
+			t.Errorf("%q was accepted: %v", digest, err)
 		}
 	}
 	all, err := m.Digests(testContext(t))
@@ -66,7 +66,7 @@ func TestManifestsAreKeptOnceAndChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := m.Collect(testContext(t), []string{digestOf(large)}, ManifestGrace); err != nil || n != 0 {
-		t.Fatalf("%d removed that were put just now, %v", n, err)
+		t.Fatalf("%d removed within the grace, %v", n, err)
 	}
 	if n, err := m.Collect(testContext(t), []string{digestOf(large)}, 0); err != nil || n != 1 {
 		t.Fatalf("%d removed, %v", n, err)
@@ -82,20 +82,21 @@ func TestManifestsAreKeptOnceAndChecked(t *testing.T) {
 func snapshotsOf(n int, barrier uint64) []*journaletv1.Snapshot {
 	out := make([]*journaletv1.Snapshot, n)
 	for i := range out {
-		out[i] = &journaletv1.Snapshot{Actor: messages.Pod(fmt.Sprintf("pod-%03d", i)).Proto(), Handled: barrier, State: []byte{byte(i)}}
+		out[i] = &journaletv1.Snapshot{Actor: messages.Pod(fmt.Sprintf("pod-%03d", i)).Proto(), Handled: barrier,
+			State: []byte{byte(i)}}
 	}
 	return out
 }
 
-func TestTheNewestCompleteSnapshotsAreLoaded(t *testing.T) {
+func TestLoadReturnsNewestCompleteSnapshots(t *testing.T) {
 	dir := busDir(t)
 	b := openBus(t, dir)
 	s := b.Snapshots()
 	if at, snaps, err := s.Load(testContext(t)); at != 0 || snaps != nil || err != nil {
-		t.Fatalf("of nothing: %d, %v, %v", at, snaps, err)
+		t.Fatalf("without snapshots: %d, %v, %v", at, snaps, err)
 	}
 	if err := s.Save(testContext(t), 0, nil); err == nil {
-		t.Fatal("saved at 0, which means none")
+		t.Fatal("saved at barrier 0")
 	}
 	for _, at := range []uint64{9, 100} {
 		if err := s.Save(testContext(t), at, snapshotsOf(300, at)); err != nil {
@@ -106,17 +107,20 @@ func TestTheNewestCompleteSnapshotsAreLoaded(t *testing.T) {
 	if err != nil || state.Msgs != 301 {
 		t.Fatalf("%d messages are left, %v", state.Msgs, err)
 	}
-	// A set without its index, and one of which a state is missing, do not count.
+	// A set without its index does not count, nor one with a missing state.
 	js := s.reader.js
-	for subject, data := range map[string]string{s.subject(200, "pod.pod-000"): "", s.subject(300, indexToken): "\x08\xac\x02\x10\x05", s.subject(300, "pod.pod-000"): ""} {
-		if _, err := js.Publish(testContext(t), subject, []byte(data), jetstream.WithExpectStream(snapshotStream)); err != nil {
+	for subject, data := range map[string]string{s.subject(200, "pod.pod-000"): "",
+		s.subject(300, indexToken): "\x08\xac\x02\x10\x05", s.subject(300, "pod.pod-000"): ""} {
+		if _, err := js.Publish(testContext(t), subject, []byte(data),
+			jetstream.WithExpectStream(snapshotStream)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	closeBus(t, b)
 	s = openBus(t, dir).Snapshots()
 	at, snaps, err := s.Load(testContext(t))
-	if err != nil || at != 100 || len(snaps) != 300 || snaps[299].GetState()[0] != 299&0xff || snaps[7].GetHandled() != 100 {
+	if err != nil || at != 100 || len(snaps) != 300 || snaps[299].GetState()[0] != 299&0xff ||
+		snaps[7].GetHandled() != 100 {
 		t.Fatalf("%d, %d snapshots, %v", at, len(snaps), err)
 	}
 	if err := s.Save(testContext(t), 400, nil); err != nil {

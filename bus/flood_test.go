@@ -21,37 +21,45 @@ import (
 	"github.com/journalet/journalet/messages"
 )
 
-// apiOrders are what the store would do for one who may ask it.
-var apiOrders = []string{
-	"INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.JOURNAL", "STREAM.CREATE.MINE", "STREAM.UPDATE.JOURNAL", "STREAM.DELETE.JOURNAL",
-	"STREAM.PURGE.JOURNAL", "STREAM.MSG.GET.JOURNAL", "STREAM.MSG.DELETE.JOURNAL", "STREAM.SNAPSHOT.JOURNAL", "STREAM.RESTORE.JOURNAL",
+// apiCalls are the calls of JetStream's API for a client that may send them.
+var apiCalls = []string{
+	"INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.JOURNAL", "STREAM.CREATE.MINE", "STREAM.UPDATE.JOURNAL",
+	"STREAM.DELETE.JOURNAL",
+	"STREAM.PURGE.JOURNAL", "STREAM.MSG.GET.JOURNAL", "STREAM.MSG.DELETE.JOURNAL", "STREAM.SNAPSHOT.JOURNAL",
+	"STREAM.RESTORE.JOURNAL",
 	"STREAM.LEADER.STEPDOWN.JOURNAL", "STREAM.PEER.REMOVE.JOURNAL", "DIRECT.GET.JOURNAL", "DIRECT.GET.JOURNAL.node.>",
-	"CONSUMER.CREATE.JOURNAL", "CONSUMER.CREATE.JOURNAL.mine", "CONSUMER.CREATE.JOURNAL.mine.node.>", "CONSUMER.DURABLE.CREATE.JOURNAL.mine",
-	"CONSUMER.NAMES.JOURNAL", "CONSUMER.INFO.JOURNAL.x", "CONSUMER.DELETE.JOURNAL.x", "CONSUMER.PAUSE.JOURNAL.x", "CONSUMER.RESET.JOURNAL.x",
-	"CONSUMER.UNPIN.JOURNAL.x", "CONSUMER.MSG.NEXT.JOURNAL.x", "META.LEADER.STEPDOWN", "SERVER.REMOVE", "ACCOUNT.PURGE.AGENT",
+	"CONSUMER.CREATE.JOURNAL", "CONSUMER.CREATE.JOURNAL.mine", "CONSUMER.CREATE.JOURNAL.mine.node.>",
+	"CONSUMER.DURABLE.CREATE.JOURNAL.mine",
+	"CONSUMER.NAMES.JOURNAL", "CONSUMER.INFO.JOURNAL.x", "CONSUMER.DELETE.JOURNAL.x", "CONSUMER.PAUSE.JOURNAL.x",
+	"CONSUMER.RESET.JOURNAL.x",
+	"CONSUMER.UNPIN.JOURNAL.x", "CONSUMER.MSG.NEXT.JOURNAL.x", "META.LEADER.STEPDOWN", "SERVER.REMOVE",
+	"ACCOUNT.PURGE.AGENT",
 	"ACCOUNT.STREAM.MOVE.AGENT.JOURNAL",
 }
 
-// orders that must be refused on every subject that leads to the store, the server or another account.
-func orders() []string {
+// forbiddenSubjects are the subjects that lead to JetStream, the server or another account.
+func forbiddenSubjects() []string {
 	var out []string
 	for _, prefix := range []string{"$JS.API.", "$JS.hub.API.", "$JS.AGENT.API.", "AGENT.$JS.API."} {
-		for _, o := range apiOrders {
+		for _, o := range apiCalls {
 			if !strings.Contains(o, ">") {
 				out = append(out, prefix+o)
 			}
 		}
 	}
 	return append(out,
-		"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.KICK", "$SYS.REQ.SERVER.x.RELOAD", "$SYS.REQ.ACCOUNT.AGENT.CONNZ", "$SYS.REQ.ACCOUNT.AGENT.CLAIMS.UPDATE",
-		"$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE", "$SYS.REQ.USER.INFO", "$SYS.ACCOUNT.AGENT.CONNECT", "$SYS.DEBUG.SUBSCRIBERS",
-		"$JSC.R.x", "$JS.ACK.JOURNAL.x.1.1.1.1.0", "$JS.FC.JOURNAL.x.y", "$JS.SNAPSHOT.ACK.JOURNAL.x", "$JS.EVENT.ADVISORY.x", "$KV.x.y", "$O.x.C.y",
+		"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.KICK", "$SYS.REQ.SERVER.x.RELOAD", "$SYS.REQ.ACCOUNT.AGENT.CONNZ",
+		"$SYS.REQ.ACCOUNT.AGENT.CLAIMS.UPDATE",
+		"$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE", "$SYS.REQ.USER.INFO", "$SYS.ACCOUNT.AGENT.CONNECT",
+		"$SYS.DEBUG.SUBSCRIBERS",
+		"$JSC.R.x", "$JS.ACK.JOURNAL.x.1.1.1.1.0", "$JS.FC.JOURNAL.x.y", "$JS.SNAPSHOT.ACK.JOURNAL.x", "$JS.EVENT.ADVISORY.x",
+		"$KV.x.y", "$O.x.C.y",
 		"$MQTT.sub.x", "$GR.x", "_GR_.x.y", "_R_.x", "$LDS.x", "$NRG.x", "_INBOX.x.y",
 	)
 }
 
-// standsAsBefore makes sure that nothing in the agent's account has changed, and that it works on.
-func standsAsBefore(t *testing.T, b *Bus, last uint64) {
+// wantUnchanged fails if anything in the agent's account has changed, or appends fail.
+func wantUnchanged(t *testing.T, b *Bus, last uint64) {
 	t.Helper()
 	streams := 0
 	for range b.journal.reader.js.StreamNames(testContext(t)).Name() {
@@ -61,23 +69,26 @@ func standsAsBefore(t *testing.T, b *Bus, last uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info := s.CachedInfo(); streams != 3 || info.State.Consumers != 0 || info.State.LastSeq != last || info.State.FirstSeq != 1 || !info.Config.DenyDelete {
+	if info := s.CachedInfo(); streams != 3 || info.State.Consumers != 0 || info.State.LastSeq != last ||
+		info.State.FirstSeq != 1 || !info.Config.DenyDelete {
 		t.Fatalf("%d streams; %+v", streams, info)
 	}
 	wantWhole(t, b, 1, last, false)
 	appendFacts(t, b, 1)
 }
 
-func TestNobodyReachesTheStoreTheServerOrAnotherAccount(t *testing.T) {
-	for name, enter := range map[string]func(*testing.T, *Bus) (*nats.Conn, <-chan error){"listening": observe, "asking": ask} {
+func TestClientsCannotReachJetStreamServerOrOtherAccounts(t *testing.T) {
+	for name, enter := range map[string]func(*testing.T, *Bus) (*nats.Conn, <-chan error){"observer": observe,
+		"query": query} {
 		t.Run(name, func(t *testing.T) {
 			b := openBus(t, busDir(t))
 			appendFacts(t, b, 3)
 			nc, refused := enter(t, b)
-			body := []byte(`{"stream_name":"JOURNAL","config":{"deliver_subject":"event.node-1_example.pod.p.forged","durable_name":"mine","deliver_policy":"all"},"seq":1,"pause_until":"2100-01-01T00:00:00Z"}`)
-			for _, subject := range orders() {
-				// The answer, if there were one, would go to where observers listen.
-				if err := nc.PublishRequest(subject, "event.node-1_example.pod.p.answer", body); err != nil {
+			body := []byte(`{"stream_name":"JOURNAL","config":{"deliver_subject":"event.node-1_example.pod.p.forged",` +
+				`"durable_name":"mine","deliver_policy":"all"},"seq":1,"pause_until":"2100-01-01T00:00:00Z"}`)
+			for _, subject := range forbiddenSubjects() {
+				// A reply, if there were one, would go to a subject of observers.
+				if err := nc.PublishRequest(subject, "event.node-1_example.pod.p.reply", body); err != nil {
 					t.Fatal(err)
 				}
 				if err := nc.Flush(); err != nil {
@@ -85,7 +96,8 @@ func TestNobodyReachesTheStoreTheServerOrAnotherAccount(t *testing.T) {
 				}
 				mustBeRefused(t, "publish on "+subject, refused)
 			}
-			for _, subject := range []string{"$JS.API.>", "$JS.EVENT.>", "$SYS.>", "_INBOX_.>", "_R_.>", "$JSC.>", "$NRG.>", "snapshot.>", "manifest.>", "node.>", "*", "*.*.*.*.*"} {
+			for _, subject := range []string{"$JS.API.>", "$JS.EVENT.>", "$SYS.>", "_INBOX_.>", "_R_.>", "$JSC.>", "$NRG.>",
+				"snapshot.>", "manifest.>", "node.>", "*", "*.*.*.*.*"} {
 				if _, err := nc.QueueSubscribeSync(subject, "q"); err != nil {
 					t.Fatal(err)
 				}
@@ -94,28 +106,23 @@ func TestNobodyReachesTheStoreTheServerOrAnotherAccount(t *testing.T) {
 				}
 				mustBeRefused(t, "subscribe to "+subject, refused)
 			}
-			standsAsBefore(t, b, 3)
+			wantUnchanged(t, b, 3)
 		})
 	}
 }
 
-// Who asks names the subject that the answer goes to: none of them leads anywhere but to the requester's own account.
-func TestAnAnswerCannotBeSentIntoTheAgentsAccount(t *testing.T) {
+// A requester names the subject of the reply: it must lead to the requester's own account only.
+func TestReplyCannotBeSentIntoAgentsAccount(t *testing.T) {
 	b := openBus(t, busDir(t))
-	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = svc.AddEndpoint("pods", micro.HandlerFunc(func(r micro.Request) { _ = r.Respond([]byte("{}")) }), micro.WithEndpointSubject("journalet.n.pods"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	servePods(t, b, func(r micro.Request) { _ = r.Respond([]byte("{}")) })
 	appendFacts(t, b, 3)
-	nc, _ := ask(t, b)
+	nc, _ := query(t, b)
 	node := messages.Token(testNode)
 	for _, reply := range []string{
-		"node." + node + ".pod.p.decided", "manifest." + node + ".sha256-00", "snapshot." + node + ".9.index", "journalet.n.pods", "$SRV.PING",
-		"$JS.API.STREAM.PURGE.JOURNAL", "$JS.API.STREAM.DELETE.JOURNAL", "$JS.API.STREAM.DELETE.MANIFESTS", "$SYS.REQ.SERVER.PING", "$JS.ACK.x",
+		"node." + node + ".pod.p.decided", "manifest." + node + ".sha256-00", "snapshot." + node + ".9.index",
+		"journalet.n.pods", "$SRV.PING",
+		"$JS.API.STREAM.PURGE.JOURNAL", "$JS.API.STREAM.DELETE.JOURNAL", "$JS.API.STREAM.DELETE.MANIFESTS",
+		"$SYS.REQ.SERVER.PING", "$JS.ACK.x",
 	} {
 		for _, subject := range []string{"journalet.n.pods", "$SRV.PING", "$SRV.INFO.journalet"} {
 			if err := nc.PublishRequest(subject, reply, nil); err != nil {
@@ -126,23 +133,29 @@ func TestAnAnswerCannotBeSentIntoTheAgentsAccount(t *testing.T) {
 	if _, err := nc.RequestWithContext(testContext(t), "journalet.n.pods", nil); err != nil {
 		t.Fatal(err)
 	}
-	standsAsBefore(t, b, 3)
+	wantUnchanged(t, b, 3)
 }
 
-// Words of the protocol that other kinds of peers use, or that ask for another account, end the connection.
-func TestNobodyComesInAsAnythingButAClient(t *testing.T) {
+// Protocol lines of other kinds of peers, or for another account, end the connection.
+func TestServerRefusesPeersThatAreNotClients(t *testing.T) {
 	b := openBus(t, busDir(t), func(o *Options) { o.Listen = "127.0.0.1:0" })
 	appendFacts(t, b, 3)
 	address := strings.TrimPrefix(b.Addr(), "nats://")
 	for name, say := range map[string]func(hello map[string]any) string{
 		"another account": func(h map[string]any) string { h["account"] = agentAccount; return connectLine(h) },
-		"a new account":   func(h map[string]any) string { h["account"] = "X"; h["new_account"] = true; return connectLine(h) },
-		"the system's":    func(h map[string]any) string { h["account"] = systemAccount; return connectLine(h) },
-		"a user's name":   func(h map[string]any) string { return connectLine(map[string]any{"user": "AGENT", "pass": "x"}) },
+		"a new account": func(h map[string]any) string {
+			h["account"] = "X"
+			h["new_account"] = true
+			return connectLine(h)
+		},
+		"the system's":  func(h map[string]any) string { h["account"] = systemAccount; return connectLine(h) },
+		"a user's name": func(h map[string]any) string { return connectLine(map[string]any{"user": "AGENT", "pass": "x"}) },
 		"a route": func(h map[string]any) string {
 			return connectLine(h) + "RS+ AGENT node.>\r\nRMSG AGENT node.x 1\r\nx\r\n"
 		},
-		"a leaf":             func(h map[string]any) string { return connectLine(h) + "LS+ node.>\r\nLMSG node.x 1\r\nx\r\n" },
+		"a leaf": func(h map[string]any) string {
+			return connectLine(h) + "LS+ node.>\r\nLMSG node.x 1\r\nx\r\n"
+		},
 		"a gateway":          func(h map[string]any) string { return connectLine(h) + "A+ AGENT\r\n" },
 		"publishing at once": func(h map[string]any) string { return "PUB node.x 1\r\nx\r\n" },
 		"MQTT":               func(map[string]any) string { return "\x10\x10\x00\x04MQTT\x04\x02\x00\x3c\x00\x04abcd" },
@@ -168,22 +181,24 @@ func TestNobodyComesInAsAnythingButAClient(t *testing.T) {
 				text += line
 			}
 			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() || !strings.Contains(text, "-ERR") {
-				t.Errorf("let in: %q, %v", text, err)
+				t.Errorf("admitted: %q, %v", text, err)
 			}
 		})
 	}
 	v := b.srv.srv
-	if v.ClusterAddr() != nil || v.MonitorAddr() != nil || v.ProfilerAddr() != nil || v.NumLeafNodes() != 0 || v.NumRoutes() != 0 || v.NumOutboundGateways() != 0 {
+	if v.ClusterAddr() != nil || v.MonitorAddr() != nil || v.ProfilerAddr() != nil || v.NumLeafNodes() != 0 ||
+		v.NumRoutes() != 0 || v.NumOutboundGateways() != 0 {
 		t.Error("another port is open")
 	}
 	vars, err := v.Varz(nil)
-	if err != nil || vars.MQTT.Port != 0 || vars.Websocket.Port != 0 || vars.LeafNode.Port != 0 || vars.Gateway.Port != 0 || vars.Cluster.Port != 0 || vars.HTTPPort != 0 {
+	if err != nil || vars.MQTT.Port != 0 || vars.Websocket.Port != 0 || vars.LeafNode.Port != 0 ||
+		vars.Gateway.Port != 0 || vars.Cluster.Port != 0 || vars.HTTPPort != 0 {
 		t.Errorf("another port is open: %+v, %v", vars, err)
 	}
-	standsAsBefore(t, b, 3)
+	wantUnchanged(t, b, 3)
 }
 
-// helloOf reads the server's first line and gives what an observer would sign in with.
+// helloOf reads the server's first line and returns an observer's CONNECT options.
 func helloOf(t *testing.T, b *Bus, r *bufio.Reader) map[string]any {
 	t.Helper()
 	line, err := r.ReadString('\n')
@@ -193,7 +208,7 @@ func helloOf(t *testing.T, b *Bus, r *bufio.Reader) map[string]any {
 	return hello(t, b, ObserverKeyFile, []byte(line))
 }
 
-// hello is what one with this key signs in with, after the server's first line.
+// hello returns the CONNECT options of a client with this key, after the server's first line.
 func hello(t *testing.T, b *Bus, file string, first []byte) map[string]any {
 	t.Helper()
 	var info struct{ Nonce string }
@@ -220,15 +235,16 @@ func connectLine(hello map[string]any) string {
 	return "CONNECT " + string(b) + "\r\n"
 }
 
-// maxFloodHeap is what a flood may hold at its height over what was there before, maxFloodAppend how long one append may
-// take beside it: some tens of ms on two cores that the flood keeps busy.
+// maxFloodHeap is how much the heap may grow during a flood, maxFloodAppend how long one append may take during it:
+// some tens of ms on two cores that the flood keeps busy.
 const (
 	maxFloodHeap   = 640 << 20
 	maxFloodAppend = 3 * time.Second
 )
 
-// beside appends records until stop is closed, and gives how many, the longest time of one, and the largest heap seen.
-func beside(t *testing.T, b *Bus, stop <-chan struct{}) (n int, longest time.Duration, heap uint64) {
+// appendDuring appends records until stop is closed. It returns how many, the longest time of one, and the largest
+// heap.
+func appendDuring(t *testing.T, b *Bus, stop <-chan struct{}) (n int, longest time.Duration, heap uint64) {
 	for {
 		select {
 		case <-stop:
@@ -248,15 +264,15 @@ func beside(t *testing.T, b *Bus, stop <-chan struct{}) (n int, longest time.Dur
 	}
 }
 
-// liveHeap is what the last collection found in use: what waits to be collected is no sign of anything kept.
+// liveHeap returns the heap in use after the last collection, without garbage that is not collected yet.
 func liveHeap() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// flooded runs a flood beside appends.
-func flooded(t *testing.T, b *Bus, flood func()) {
+// flood appends records while run floods the bus, and checks that appends stay fast and the heap bounded.
+func flood(t *testing.T, b *Bus, flood func()) {
 	t.Helper()
 	appendFacts(t, b, 10)
 	runtime.GC()
@@ -267,7 +283,7 @@ func flooded(t *testing.T, b *Bus, flood func()) {
 	var heap uint64
 	go func() {
 		defer close(done)
-		n, longest, heap = beside(t, b, stop)
+		n, longest, heap = appendDuring(t, b, stop)
 	}()
 	flood()
 	close(stop)
@@ -287,13 +303,13 @@ func flooded(t *testing.T, b *Bus, flood func()) {
 	}
 }
 
-func TestAFloodOfConnectionsIsBounded(t *testing.T) {
+func TestFloodOfConnectionsIsBounded(t *testing.T) {
 	b := openBus(t, busDir(t), func(o *Options) { o.Listen = "127.0.0.1:0" })
 	address := strings.TrimPrefix(b.Addr(), "nats://")
 	var held []net.Conn
 	most := 0
-	flooded(t, b, func() {
-		for range 2000 { // of strangers that say nothing
+	flood(t, b, func() {
+		for range 2000 { // clients that send nothing
 			c, err := net.Dial("tcp", address)
 			if err != nil {
 				t.Error(err)
@@ -314,26 +330,21 @@ func TestAFloodOfConnectionsIsBounded(t *testing.T) {
 		}
 	})
 	if most > maxConnections {
-		t.Errorf("%d were let in, and %d fit", most, maxConnections)
+		t.Errorf("%d clients are connected, the limit is %d", most, maxConnections)
 	}
 	for _, c := range held {
 		c.Close()
 	}
-	for {
+	waitUntil(t, "a client can connect after the flood", func() bool {
 		nc, err := Dial(testContext(t), b.opts.Dir, nats.Timeout(time.Second))
 		if err == nil {
 			nc.Close()
-			return
 		}
-		select {
-		case <-testContext(t).Done():
-			t.Fatalf("nobody is let in after the flood: %v", err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return err == nil
+	})
 }
 
-func TestAFloodOfSubscriptionsIsBounded(t *testing.T) {
+func TestFloodOfSubscriptionsIsBounded(t *testing.T) {
 	for file, subject := range map[string]string{ObserverKeyFile: "event.n.pod.p%d.>", QueryKeyFile: "_INBOX.%d.>"} {
 		t.Run(file, func(t *testing.T) {
 			b := openBus(t, busDir(t))
@@ -342,7 +353,7 @@ func TestAFloodOfSubscriptionsIsBounded(t *testing.T) {
 			for i := range 10 * maxSubscriptions {
 				fmt.Fprintf(&all, "SUB "+subject+" %d\r\n", i, i+1)
 			}
-			flooded(t, b, func() {
+			flood(t, b, func() {
 				var wg sync.WaitGroup
 				for range conns {
 					raw := enterRaw(t, b, file)
@@ -355,14 +366,14 @@ func TestAFloodOfSubscriptionsIsBounded(t *testing.T) {
 				}
 				wg.Wait()
 				if n := b.srv.srv.NumSubscriptions(); n > conns*(maxSubscriptions+1)*3+100 {
-					t.Errorf("%d subscriptions are held", n)
+					t.Errorf("%d subscriptions are left", n)
 				}
 			})
 		})
 	}
 }
 
-// enterRaw is a connection on the socket, signed in, without a client library and its buffers.
+// enterRaw returns a signed-in connection on the socket, without a client library and its buffers.
 func enterRaw(t *testing.T, b *Bus, file string) net.Conn {
 	t.Helper()
 	raw, err := socketDialer(b.opts.Dir).InProcessConn()
@@ -380,7 +391,7 @@ func enterRaw(t *testing.T, b *Bus, file string) net.Conn {
 	return raw
 }
 
-// readUntil reads up to a word that the server says.
+// readUntil reads until the server sends word.
 func readUntil(c net.Conn, word string) (string, error) {
 	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		return "", err
@@ -396,30 +407,21 @@ func readUntil(c net.Conn, word string) (string, error) {
 	return text, nil
 }
 
-func TestAFloodOfHugeMessagesIsBounded(t *testing.T) {
+func TestFloodOfHugeMessagesIsBounded(t *testing.T) {
 	b := openBus(t, busDir(t))
-	answer := make(chan struct{})
-	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// As the query services do: what is not looked at is bounded.
-	err = svc.AddEndpoint("pods", micro.HandlerFunc(func(r micro.Request) { <-answer }), micro.WithEndpointSubject("journalet.n.pods"), micro.WithEndpointPendingLimits(100, 2*maxPayload))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Services().Flush(); err != nil {
-		t.Fatal(err)
-	}
+	release := make(chan struct{})
+	// As in the query services, the bytes of requests that wait are bounded.
+	servePods(t, b, func(r micro.Request) { <-release }, micro.WithEndpointPendingLimits(100, 2*maxPayload))
 	huge := make([]byte, maxPayload)
-	flooded(t, b, func() {
+	flood(t, b, func() {
 		var wg sync.WaitGroup
 		for range 6 {
 			raw := enterRaw(t, b, QueryKeyFile)
 			wg.Go(func() {
 				for i := range 20 { // 320 MiB each
-					if _, err := fmt.Fprintf(raw, "PUB %s %d\r\n", []string{"journalet.n.pods", "$SRV.PING"}[i%2], len(huge)); err != nil {
-						return // it was cut off
+					if _, err := fmt.Fprintf(raw, "PUB %s %d\r\n", []string{"journalet.n.pods", "$SRV.PING"}[i%2],
+						len(huge)); err != nil {
+						return // it was disconnected
 					}
 					if _, err := raw.Write(huge); err != nil {
 						return
@@ -432,43 +434,34 @@ func TestAFloodOfHugeMessagesIsBounded(t *testing.T) {
 		}
 		wg.Wait()
 	})
-	close(answer)
+	close(release)
 	if err := b.Services().Flush(); err != nil {
-		t.Fatalf("the services are cut off: %v", err)
+		t.Fatalf("the services are disconnected: %v", err)
 	}
-	nc, _ := ask(t, b)
+	nc, _ := query(t, b)
 	if err := nc.Publish("journalet.n.pods", make([]byte, maxPayload+1)); !errors.Is(err, nats.ErrMaxPayload) {
-		t.Fatalf("more than fits: %v", err)
+		t.Fatalf("a message above the limit: %v", err)
 	}
 }
 
-// Who reads nothing of the answers that it asks for is cut off, and holds a bounded part of them until then.
-func TestAskersThatReadNothingAreCutOff(t *testing.T) {
+// A query client that does not read its replies is disconnected; until then a bounded part of them is pending.
+func TestQueryClientsThatReadNothingAreDisconnected(t *testing.T) {
 	b := openBus(t, busDir(t))
-	svc, err := micro.AddService(b.Services(), micro.Config{Name: "journalet", Version: "1.0.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	page := make([]byte, 4<<20)
-	err = svc.AddEndpoint("pods", micro.HandlerFunc(func(r micro.Request) { _ = r.Respond(page) }), micro.WithEndpointSubject("journalet.n.pods"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Services().Flush(); err != nil {
-		t.Fatal(err)
-	}
-	flooded(t, b, func() {
+	servePods(t, b, func(r micro.Request) { _ = r.Respond(page) })
+	flood(t, b, func() {
 		before := b.srv.srv.NumClients()
 		for range 50 {
 			raw := enterRaw(t, b, QueryKeyFile)
-			if _, err := io.WriteString(raw, "SUB _INBOX.> 1\r\n"+strings.Repeat("PUB journalet.n.pods _INBOX.x 0\r\n\r\n", 20)); err != nil {
+			if _, err := io.WriteString(raw,
+				"SUB _INBOX.> 1\r\n"+strings.Repeat("PUB journalet.n.pods _INBOX.x 0\r\n\r\n", 20)); err != nil {
 				t.Error(err)
 			}
 		}
-		for b.srv.srv.NumClients() > before {
+		for ctx := testContext(t); b.srv.srv.NumClients() > before; {
 			select {
-			case <-testContext(t).Done():
-				t.Errorf("%d are not cut off", b.srv.srv.NumClients()-before)
+			case <-ctx.Done():
+				t.Errorf("%d are not disconnected", b.srv.srv.NumClients()-before)
 				return
 			case <-time.After(10 * time.Millisecond):
 			}
