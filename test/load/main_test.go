@@ -1,48 +1,27 @@
 package load
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 
-	"github.com/spf13/pflag"
-
-	"github.com/journalet/journalet/runtime/agent"
-	"github.com/journalet/journalet/runtime/config"
+	testnode "github.com/journalet/journalet/test/node"
 )
 
-// agentEnv, if set, runs the agent in this binary instead of the tests.
-const agentEnv = "JOURNALET_LOAD_AGENT"
+// program is the agent's, built for these tests.
+var program string
 
 func TestMain(m *testing.M) {
-	if os.Getenv(agentEnv) == "" {
-		os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "load-bin")
+	if err == nil {
+		program, err = testnode.Build(dir)
 	}
-	if err := runAgent(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	code := 1
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load tests:", err)
+	} else {
+		code = m.Run()
 	}
-}
-
-// runAgent does what `journalet run` does.
-func runAgent(args []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	cfg := config.Defaults()
-	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
-	cfg.AddFlags(fs)
-	if err := fs.Parse(args); err != nil {
-		return err
-	}
-	if _, err := cfg.Load(fs); err != nil {
-		return err
-	}
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
-	return agent.Run(ctx, cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	_ = os.RemoveAll(dir) // a temporary directory
+	os.Exit(code)
 }

@@ -201,23 +201,18 @@ func (n *node) start() { n.startWith("--profiling") }
 
 func (n *node) startWith(more ...string) {
 	n.tb.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		n.tb.Fatal(err)
-	}
 	log, err := os.Create(n.logPath())
 	if err != nil {
 		n.tb.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	n.cmd = exec.Command(exe, append([]string{
-		"--root-dir", filepath.Join(n.dir, "root"), "--static-pod-path", n.pods, "--hostname-override", "load",
+	n.cmd = exec.Command(program, append([]string{
+		"run", "--root-dir", filepath.Join(n.dir, "root"), "--static-pod-path", n.pods, "--hostname-override", "load",
 		"--container-runtime-endpoint", "unix://" + n.socket(),
 		"--healthz-port", strconv.Itoa(n.port), "--max-pods", strconv.Itoa(maxPods),
 		"--pod-log-dir", filepath.Join(n.dir, "logs"), "--container-log-dir", filepath.Join(n.dir, "links"),
 		"--resolv-conf", "", "--allow-beside-kubelet", "--cgroups-per-qos=false",
 	}, more...)...)
-	n.cmd.Env = append(os.Environ(), agentEnv+"=1")
 	n.cmd.Stderr, n.cmd.Stdout = log, log
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := n.cmd.Start(); err != nil {
