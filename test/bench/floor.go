@@ -42,7 +42,7 @@ func (c *client) rawBurst() []rawRef {
 			}
 		})
 	})
-	xs, ok := c.collect("raw-", *n, t0, func(string, *cri.Container) bool { return true })
+	xs, ok := c.collect("raw-", *n, t0, nil)
 	starting.Wait()
 	kv := quant(xs)
 	kv["workers"], kv["complete"] = *raw, ok
@@ -54,20 +54,16 @@ func (c *client) rawReaction(pods []rawRef) {
 	var xs []float64
 	for i := range min(10, *n) {
 		p := pods[i]
-		x, cancel := ctx()
-		_, err := c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: p.main, Timeout: 0})
-		cancel()
+		_, err := call(c.rt.StopContainer, &cri.StopContainerRequest{ContainerId: p.main, Timeout: 0})
 		if err != nil {
 			log.Print(err)
 			continue
 		}
 		t1 := time.Now()
 		pods[i].main = c.rawContainer(p.box, p.cfg, "main", 1, mainCommand)
-		x, cancel = ctx()
-		if st, err := c.rt.ContainerStatus(x, &cri.ContainerStatusRequest{ContainerId: pods[i].main}); err == nil {
+		if st, err := call(c.rt.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: pods[i].main}); err == nil {
 			xs = append(xs, time.Unix(0, st.Status.StartedAt).Sub(t1).Seconds())
 		}
-		cancel()
 	}
 	out("death_to_restart_s", quant(xs))
 }
@@ -75,10 +71,8 @@ func (c *client) rawReaction(pods []rawRef) {
 func (c *client) rawTeardown(pods []rawRef) {
 	t0 := time.Now()
 	parallel(*n, func(i int) {
-		x, cancel := ctx()
-		defer cancel()
-		_, err := c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: pods[i].main, Timeout: 5})
-		_, err2 := c.rt.StopPodSandbox(x, &cri.StopPodSandboxRequest{PodSandboxId: pods[i].box})
+		_, err := call(c.rt.StopContainer, &cri.StopContainerRequest{ContainerId: pods[i].main, Timeout: 5})
+		_, err2 := call(c.rt.StopPodSandbox, &cri.StopPodSandboxRequest{PodSandboxId: pods[i].box})
 		if err = errors.Join(err, err2); err != nil {
 			log.Print(err)
 		}
@@ -100,9 +94,7 @@ func (c *client) rawInits() {
 		for j := range 3 {
 			id := c.rawContainer(s, cfg, fmt.Sprintf("init%d", j), 0, []string{"true"})
 			for {
-				x, cancel := ctx()
-				st, e := c.rt.ContainerStatus(x, &cri.ContainerStatusRequest{ContainerId: id})
-				cancel()
+				st, e := call(c.rt.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: id})
 				if e != nil || st.Status.State == cri.ContainerState_CONTAINER_EXITED {
 					break
 				}
@@ -151,9 +143,7 @@ func (c *client) rawSandbox(i int) (string, *cri.PodSandboxConfig, error) {
 	if c.like != nil {
 		cfg = c.like.sandboxAs(cfg)
 	}
-	x, cancel := ctx()
-	defer cancel()
-	r, err := c.rt.RunPodSandbox(x, &cri.RunPodSandboxRequest{Config: cfg})
+	r, err := call(c.rt.RunPodSandbox, &cri.RunPodSandboxRequest{Config: cfg})
 	if err != nil {
 		return "", nil, err
 	}
@@ -171,14 +161,12 @@ func (c *client) rawContainer(s string, cfg *cri.PodSandboxConfig, nm string, at
 			return ""
 		}
 	}
-	x, cancel := ctx()
-	defer cancel()
-	r, err := c.rt.CreateContainer(x, &cri.CreateContainerRequest{PodSandboxId: s, SandboxConfig: cfg, Config: config})
+	r, err := call(c.rt.CreateContainer, &cri.CreateContainerRequest{PodSandboxId: s, SandboxConfig: cfg, Config: config})
 	if err != nil {
 		log.Print(err)
 		return ""
 	}
-	if _, err := c.rt.StartContainer(x, &cri.StartContainerRequest{ContainerId: r.ContainerId}); err != nil {
+	if _, err := call(c.rt.StartContainer, &cri.StartContainerRequest{ContainerId: r.ContainerId}); err != nil {
 		log.Print(err)
 	}
 	return r.ContainerId

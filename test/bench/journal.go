@@ -67,12 +67,9 @@ func (c *client) journal(*agent) {
 		return
 	}
 	put(pod, 0)
-	whichever := func(string, *cri.Container) bool { return true }
-	_, ok := c.collect(pod, 1, time.Now(), whichever)
+	_, ok := c.collect(pod, 1, time.Now(), nil)
 	for _, k := range c.running(pod) {
-		x, cancel := ctx()
-		_, err := c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: k.Id, Timeout: 0})
-		cancel()
+		_, err := call(c.rt.StopContainer, &cri.StopContainerRequest{ContainerId: k.Id, Timeout: 0})
 		if err != nil {
 			log.Print(err)
 		}

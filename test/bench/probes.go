@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/journalet/journalet/test/criproxy"
 )
 
@@ -120,7 +118,7 @@ func (c *client) probes(args []string) {
 	for i := range *n {
 		putFile(probed(i), probedManifest(probed(i), p.port))
 	}
-	_, ok := c.collect("pb-", *n, time.Now(), func(string, *cri.Container) bool { return true })
+	_, ok := c.collect("pb-", *n, time.Now(), nil)
 	time.Sleep(probeWarm)
 	ok = ok && p.http.probes() == *n && p.exec.probes() == *n
 	p.rhythm(a, ok)

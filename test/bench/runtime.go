@@ -8,19 +8,22 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // podNameLabel is the label by which every agent tells whose a container is (kubelet's).
 const podNameLabel = "io.kubernetes.pod.name"
 
-func ctx() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), 60*time.Second)
-}
-func (c *client) containers() []*cri.Container {
-	x, cancel := ctx()
+// call makes one call of the runtime, which has a minute.
+func call[Req, Resp any](method func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	r, err := c.rt.ListContainers(x, &cri.ListContainersRequest{})
+	return method(ctx, req)
+}
+
+func (c *client) containers() []*cri.Container {
+	r, err := call(c.rt.ListContainers, &cri.ListContainersRequest{})
 	if err != nil {
 		log.Print(err)
 		return nil
@@ -40,9 +43,7 @@ func (c *client) running(prefix string) map[string]*cri.Container {
 	return m
 }
 func (c *client) sandboxes(prefix string) (ready int) {
-	x, cancel := ctx()
-	defer cancel()
-	r, err := c.rt.ListPodSandbox(x, &cri.ListPodSandboxRequest{})
+	r, err := call(c.rt.ListPodSandbox, &cri.ListPodSandboxRequest{})
 	if err != nil {
 		return -1
 	}
@@ -63,9 +64,7 @@ func (c *client) waitGone(prefix string, until time.Time) bool {
 	return false
 }
 func (c *client) wipe() {
-	x, cancel := ctx()
-	defer cancel()
-	r, _ := c.rt.ListPodSandbox(x, &cri.ListPodSandboxRequest{})
+	r, _ := call(c.rt.ListPodSandbox, &cri.ListPodSandboxRequest{})
 	if r == nil {
 		return
 	}
@@ -76,10 +75,8 @@ func (c *client) wipe() {
 		sem <- 1
 		go func() {
 			defer func() { <-sem; wg.Done() }()
-			x, cancel := ctx()
-			defer cancel()
-			_, err := c.rt.StopPodSandbox(x, &cri.StopPodSandboxRequest{PodSandboxId: s.Id})
-			_, err2 := c.rt.RemovePodSandbox(x, &cri.RemovePodSandboxRequest{PodSandboxId: s.Id})
+			_, err := call(c.rt.StopPodSandbox, &cri.StopPodSandboxRequest{PodSandboxId: s.Id})
+			_, err2 := call(c.rt.RemovePodSandbox, &cri.RemovePodSandboxRequest{PodSandboxId: s.Id})
 			if err = errors.Join(err, err2); err != nil {
 				log.Print(err)
 			}

@@ -56,18 +56,16 @@ func quant(xs []float64) map[string]any {
 }
 func r3(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// collect waits until want pods with the prefix have a running main container that pred accepts,
+// collect waits until want pods with the prefix have a running main container that pred accepts (nil: any),
 // and returns each pod's StartedAt less t0.
 func (c *client) collect(prefix string, want int, t0 time.Time, pred func(string, *cri.Container) bool) ([]float64, bool) {
 	seen := map[string]float64{}
 	for time.Since(t0) < *limit {
 		for p, k := range c.running(prefix) {
-			if _, ok := seen[p]; ok || !pred(p, k) {
+			if _, ok := seen[p]; ok || pred != nil && !pred(p, k) {
 				continue
 			}
-			x, cancel := ctx()
-			st, err := c.rt.ContainerStatus(x, &cri.ContainerStatusRequest{ContainerId: k.Id})
-			cancel()
+			st, err := call(c.rt.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: k.Id})
 			if err == nil && st.Status.StartedAt > 0 {
 				seen[p] = time.Unix(0, st.Status.StartedAt).Sub(t0).Seconds()
 			}
@@ -89,7 +87,7 @@ func (c *client) burst(a *agent) {
 	for i := range *n {
 		put(fmt.Sprintf("pb-%03d", i), 0)
 	}
-	xs, ok := c.collect("pb-", *n, t0, func(string, *cri.Container) bool { return true })
+	xs, ok := c.collect("pb-", *n, t0, nil)
 	kv := quant(xs)
 	kv["complete"], kv["agent_cpu_s"], kv["rss_mib"] = ok, r3(a.cpu()-c0), r3(a.rss())
 	if c.disk != nil {
@@ -109,9 +107,7 @@ func (c *client) reaction(a *agent) {
 			break
 		}
 		t0 := time.Now()
-		x, cancel := ctx()
-		_, err := c.rt.StopContainer(x, &cri.StopContainerRequest{ContainerId: k.Id, Timeout: 0})
-		cancel()
+		_, err := call(c.rt.StopContainer, &cri.StopContainerRequest{ContainerId: k.Id, Timeout: 0})
 		if err != nil {
 			log.Print(err)
 			continue
@@ -163,7 +159,7 @@ func (c *client) restart(a *agent) {
 	put("pb-after-restart", 0)
 	t0 := time.Now()
 	*a = *start(a.args)
-	xs, ok := c.collect("pb-after-restart", 1, t0, func(string, *cri.Container) bool { return true })
+	xs, ok := c.collect("pb-after-restart", 1, t0, nil)
 	time.Sleep(5 * time.Second)
 	after, replaced := c.running("pb-"), 0
 	for p, k := range before {
@@ -195,7 +191,7 @@ func (c *client) initChain(*agent) {
 	}
 	wait := *limit
 	*limit = min(wait, initLimit)
-	xs, ok := c.collect("pb-init-", 5, t0, func(string, *cri.Container) bool { return true })
+	xs, ok := c.collect("pb-init-", 5, t0, nil)
 	*limit = wait
 	if len(xs) == 0 {
 		return

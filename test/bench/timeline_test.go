@@ -11,7 +11,7 @@ import (
 
 func at(millis int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(millis)) }
 
-func call(method string, begin, end int) criproxy.Call {
+func ended(method string, begin, end int) criproxy.Call {
 	return criproxy.Call{Method: method, Begin: at(begin), End: at(end)}
 }
 
@@ -20,7 +20,7 @@ var onePod = podStart{
 	written: at(0), running: at(100), floor: 80 * time.Millisecond,
 	records: []record{{5, at(8), []string{"manifests_read"}}, {6, at(61), []string{"call_finished", "pod_observed"}}},
 	calls: []criproxy.Call{
-		call("RunPodSandbox", 10, 60), call("PodSandboxStatus", 55, 65), call("ListContainers", 68, 75), call("CreateContainer", 70, 80), call("StartContainer", 80, 101),
+		ended("RunPodSandbox", 10, 60), ended("PodSandboxStatus", 55, 65), ended("ListContainers", 68, 75), ended("CreateContainer", 70, 80), ended("StartContainer", 80, 101),
 	},
 }
 
@@ -46,7 +46,7 @@ func TestAStartsTableNamesEveryRecordAndCall(t *testing.T) {
 
 func TestTimeUnderWayEndsWithTheLastPod(t *testing.T) {
 	b := burst{begin: at(0), last: 100 * time.Millisecond, calls: []criproxy.Call{
-		call("RunPodSandbox", 0, 60), call("StartContainer", 90, 130), call("ListContainers", 0, 9),
+		ended("RunPodSandbox", 0, 60), ended("StartContainer", 90, 130), ended("ListContainers", 0, 9),
 	}}
 	if got := b.busy(); got != 70*time.Millisecond {
 		t.Errorf("under way for %v", got)

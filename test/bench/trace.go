@@ -140,9 +140,7 @@ func (c *client) startAlone() (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		x, cancel := ctx()
-		st, err := c.rt.ContainerStatus(x, &cri.ContainerStatusRequest{ContainerId: p.main})
-		cancel()
+		st, err := call(c.rt.ContainerStatus, &cri.ContainerStatusRequest{ContainerId: p.main})
 		if err != nil {
 			return 0, err
 		}
@@ -162,7 +160,7 @@ func (c *client) traceAlone(proxy *criproxy.Proxy, floor time.Duration) (podStar
 		proxy.Take()
 		s := podStart{written: time.Now(), floor: floor}
 		put(pod, 0)
-		xs, ok := c.collect(pod, 1, s.written, func(string, *cri.Container) bool { return true })
+		xs, ok := c.collect(pod, 1, s.written, nil)
 		if !ok {
 			return s, fmt.Errorf("bench: pod %s did not run within %v", pod, *limit)
 		}
@@ -188,7 +186,7 @@ func (c *client) traceBurst(name, prefix string, agent int, proxy *criproxy.Prox
 	before := sampleNow(agent)
 	ended := make(chan struct{})
 	go func() { do(); close(ended) }()
-	xs, _ := c.collect(prefix, *n, b.begin, func(string, *cri.Container) bool { return true })
+	xs, _ := c.collect(prefix, *n, b.begin, nil)
 	<-ended
 	b.used = sampleNow(agent).since(before)
 	if len(xs) > 0 {
@@ -212,7 +210,7 @@ func (c *client) traceExecution(span time.Duration) (p *exectrace.Profile, err e
 	time.Sleep(200 * time.Millisecond) // it begins with the burst, not behind it
 	t0 := time.Now()
 	putAll()
-	xs, _ := c.collect("pb-", *n, t0, func(string, *cri.Container) bool { return true })
+	xs, _ := c.collect("pb-", *n, t0, nil)
 	got := <-traced
 	if got.err == nil {
 		p, got.err = exectrace.Read(bytes.NewReader(got.body), parts)
