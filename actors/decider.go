@@ -17,16 +17,16 @@ import (
 type Event struct {
 	// ID is the decision's id; empty for a fact.
 	ID string
-	// Seq is the record that the actor handles: of an own decision, its cause.
+	// Seq is the number of the record that the actor handles. A decision of its own has its cause's number.
 	Seq uint64
-	// Time is the event's own time; an own decision has the time of its cause.
+	// Time is the event's own time. A decision of its own has its cause's time.
 	Time time.Time
-	// Author is the actor that decided it, or, of a fact, the actor that the fact is about.
+	// Author is the actor that decided it. For a fact it is the actor that the fact is about.
 	Author messages.Ref
 	// Body is the event. It is shared and must not be changed.
 	Body *journaletv1.Event
-	// Manifest is what the digest in Body names, defaults applied; nil where Body names none. It is
-	// shared and must not be changed.
+	// Manifest is the manifest whose digest is in Body, with defaults; nil if Body has no digest. It is shared and must
+	// not be changed.
 	Manifest *corev1.Pod
 }
 
@@ -37,33 +37,32 @@ type Input struct {
 	Events []Event
 }
 
-// Emit records a decision of the step under way and folds it at once, so that what is decided next
-// sees it. Its error comes from that fold; the step is then given up.
+// Emit adds a decision to the current step and folds it at once, so that later decisions see it. An error comes from
+// that fold: the step is then discarded.
 type Emit func(*journaletv1.Event) error
 
 // Decider is one actor's logic and its state.
 type Decider interface {
-	// Evolve folds one event. Folding the same events in the same order gives the same state,
-	// whatever version wrote them. An error, always an *IllegalError, means that the state does not
-	// allow the event.
+	// Evolve folds one event. The same events in the same order give the same state, whatever version wrote them. An
+	// error is always an *IllegalError: the state does not allow the event.
 	Evolve(Event) error
-	// Decide says what follows from the state after all of in's events are folded. It compares what
-	// is wanted with what is and what is under way, and emits only what is missing.
+	// Decide emits what follows from the state, once all events of in are folded. It compares the desired state with the
+	// current state and with the calls under way, and emits only what is missing.
 	Decide(in Input, emit Emit) error
-	// State is the state, to be read only.
+	// State returns the state, which the caller only reads.
 	State() proto.Message
-	// Restore replaces the state by one that State gave. The manifests that Digests then names are
-	// handed over by Resolve before anything else.
+	// Restore replaces the state by one that State returned. The caller then passes every manifest of Digests to
+	// Resolve, before it calls anything else.
 	Restore(state []byte) error
-	// Digests names the manifests that the state refers to.
+	// Digests returns the digests of the manifests that the state refers to.
 	Digests() []string
-	// Resolve hands over a manifest that Digests named.
+	// Resolve passes in a manifest of Digests.
 	Resolve(digest string, manifest *corev1.Pod)
-	// Timers are the timers that are set, nil for an actor without any.
+	// Timers returns the timers that are set; nil for an actor that never sets one.
 	Timers() *journaletv1.Timers
 }
 
-// IllegalError says that an event is not allowed in a state.
+// IllegalError reports an event that is not allowed in a state.
 type IllegalError struct {
 	Event string
 	State string
@@ -73,13 +72,13 @@ func (e *IllegalError) Error() string {
 	return fmt.Sprintf("event %s is not allowed in state %s", e.Event, e.State)
 }
 
-// Illegal makes the error for an event that a state does not allow.
+// Illegal returns the error for an event that a state does not allow.
 func Illegal(e Event, state fmt.Stringer) error {
 	return &IllegalError{Event: messages.EventName(e.Body), State: state.String()}
 }
 
-// FoldTimer keeps the timers of a state: sets, clears and firings, and nothing else. It returns the
-// name of the timer that fired, or "" if none did or the firing is of an older generation.
+// FoldTimer folds TimerSet, TimerCleared and TimerFired into the timers of a state, and ignores other events. It
+// returns the name of the timer that fired; "" if none did, or if an older generation of it did.
 func FoldTimer(t *journaletv1.Timers, e Event) string {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_TimerSet:
@@ -104,7 +103,7 @@ func FoldTimer(t *journaletv1.Timers, e Event) string {
 	return ""
 }
 
-// SetTimer is the decision to set a timer, or nil if one of this name is set already.
+// SetTimer returns the decision to set a timer; nil if one with this name is set already.
 func SetTimer(t *journaletv1.Timers, name string, after time.Duration) *journaletv1.Event {
 	if t.GetSet()[name] != nil {
 		return nil
@@ -114,7 +113,7 @@ func SetTimer(t *journaletv1.Timers, name string, after time.Duration) *journale
 	}}}
 }
 
-// ClearTimer is the decision to clear a timer, or nil if none of this name is set.
+// ClearTimer returns the decision to clear a timer; nil if none with this name is set.
 func ClearTimer(t *journaletv1.Timers, name string) *journaletv1.Event {
 	if t.GetSet()[name] == nil {
 		return nil

@@ -1,5 +1,4 @@
-// Package actors is the form of every decision that Journalet takes: a decider folds events into a
-// state and says what follows from it. Deciders are pure. They read no clock, start no goroutine,
-// hold no lock, do no I/O and know neither the bus nor the runtime, so that live running, recovery
-// and replay are the same code reading the same events. Start with decider.go, then pod.
+// Package actors defines the decider: it folds events into a state and emits the decisions that follow. Deciders are
+// pure. They read no clock, start no goroutine, take no lock, do no I/O, and know neither the bus nor the runtime. So
+// normal operation, recovery and replay run the same code on the same events. Start with decider.go, then pod.
 package actors

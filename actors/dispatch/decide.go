@@ -7,7 +7,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Decide dispatches every call that can be made now.
+// Decide dispatches every call that can run now.
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	for _, e := range in.Events {
 		var err error
@@ -31,11 +31,11 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 			}
 		}
 	}
-	return a.waitForOpenings(emit)
+	return a.waitForIdlePods(emit)
 }
 
-// resume hands the calls that were under way when the last run ended to this run's driver, which
-// looks at the runtime before it does anything.
+// resume dispatches the calls that were under way when the last run ended again, in doubt: the driver first inspects
+// the runtime to find out whether they took place.
 func (a *Actor) resume(in actors.Input, emit actors.Emit) error {
 	for _, c := range a.underWay() {
 		if !c.GetInDoubt() {
@@ -52,7 +52,7 @@ func (a *Actor) resume(in actors.Input, emit actors.Emit) error {
 	return nil
 }
 
-// drop ends a withdrawn call that has not been dispatched. One under way ends with its outcome.
+// drop ends a withdrawn call that was not dispatched yet. A call under way ends with its outcome.
 func (a *Actor) drop(id string, emit actors.Emit) error {
 	c := a.state.Calls[id]
 	if c.GetStage() != journaletv1.CallStage_CALL_STAGE_QUEUED {

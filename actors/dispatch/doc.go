@@ -1,10 +1,13 @@
-// Package dispatch decides which call on the container runtime is made next.
+// Package dispatch decides which call on the container runtime runs next.
 //
-// It receives CallRequested and CallWithdrawn of every actor, CallFinished of its driver,
-// RuntimeHealthChanged and AgentStarted, and decides CallDispatched and CallDropped. Its rules:
-// calls for one container are serial; calls for a sandbox exclude the pod's others; a stop of a
-// container overtakes what is queued for it, and waiting out a grace period takes no slot; across
-// pods there are lanes for start, stop and pull, each with a bound of its own, so that a hung stop
-// or a slow pull never holds up another pod. A hook excludes nothing and waits for nothing but a slot of its own lane. Looking (status, lists) is no call of this kind: it
-// changes nothing and is never queued. Start with order.go.
+// It receives CallRequested and CallWithdrawn of every actor, CallFinished of the driver, RuntimeHealthChanged and
+// AgentStarted. It decides CallDispatched and CallDropped. Its rules:
+//
+//   - Calls for one container are serial. A call for a sandbox excludes all other calls of its pod.
+//   - A stop of a container overtakes the calls that are queued for it. Waiting for a grace period takes no slot.
+//   - Start, stop and pull have a lane each, with a bound of its own, so that a hung stop or a slow pull never holds up
+//     another pod.
+//   - A hook excludes nothing, and waits only for a slot of its own lane.
+//
+// Inspections (status, lists) are not queued here: they change nothing. Start with order.go.
 package dispatch

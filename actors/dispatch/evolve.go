@@ -12,7 +12,7 @@ import (
 // Evolve folds one event.
 func (a *Actor) Evolve(e actors.Event) error {
 	s := a.state
-	a.evolveOpening(e)
+	a.evolveStartingPods(e)
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		a.evolveStarted(k.AgentStarted)
@@ -31,7 +31,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 		}
 	case *journaletv1.Event_CallFinished:
 		if c := s.Calls[k.CallFinished.GetIntentId()]; c != nil {
-			a.release(c)
+			a.freeSlot(c)
 			delete(s.Calls, c.GetIntentId())
 		}
 	}
@@ -50,10 +50,11 @@ func (a *Actor) evolveStarted(started *journaletv1.AgentStarted) {
 	}
 }
 
-// evolveWithdrawn keeps in mind that a call under way was cut short, for the next run to do the same.
+// evolveWithdrawn marks a call under way as cut short, so that the next run cuts it short too.
 func (a *Actor) evolveWithdrawn(id string) {
 	c := a.state.Calls[id]
-	if c.GetStage() == journaletv1.CallStage_CALL_STAGE_DISPATCHED && (isHook(c.GetRequest()) || c.GetRequest().GetStopContainer() != nil) {
+	mayBeCut := isHook(c.GetRequest()) || c.GetRequest().GetStopContainer() != nil
+	if mayBeCut && c.GetStage() == journaletv1.CallStage_CALL_STAGE_DISPATCHED {
 		c.Withdrawn = true
 	}
 }
@@ -81,7 +82,7 @@ func (a *Actor) unqueue(c *journaletv1.Call) {
 	}
 }
 
-// evolveDispatched takes a call's slot. A call that was under way before a restart has its slot already.
+// evolveDispatched takes a slot for a call. A call that was under way before a restart has its slot already.
 func (a *Actor) evolveDispatched(e actors.Event, d *journaletv1.CallDispatched) error {
 	c := a.state.Calls[d.GetIntentId()]
 	if c == nil {
@@ -116,9 +117,9 @@ func (a *Actor) evolveDispatched(e actors.Event, d *journaletv1.CallDispatched) 
 	return nil
 }
 
-// release gives a finished call's slot back. An outcome of a call that was never dispatched (it was
-// found done by a look at the runtime) only takes it off its queue.
-func (a *Actor) release(c *journaletv1.Call) {
+// freeSlot frees a finished call's slot. The outcome of a call that was never dispatched (an inspection found it
+// done) only takes the call off its queue.
+func (a *Actor) freeSlot(c *journaletv1.Call) {
 	if c.GetStage() != journaletv1.CallStage_CALL_STAGE_DISPATCHED {
 		a.unqueue(c)
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// lanes in the order in which they are served: what ends something comes before what begins
-// something, and what a pod has begun comes before the next pod's sandbox.
+// lanes are all lanes in the order in which they are served: stops come before starts, and the containers of a
+// started pod before the next pod's sandbox.
 var lanes = []journaletv1.Lane{
 	journaletv1.Lane_LANE_GRACE, journaletv1.Lane_LANE_HOOK, journaletv1.Lane_LANE_STOP, journaletv1.Lane_LANE_REMOVE,
 	journaletv1.Lane_LANE_PULL, journaletv1.Lane_LANE_START, journaletv1.Lane_LANE_SANDBOX,
@@ -19,7 +19,8 @@ func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
 	switch req.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
 		return journaletv1.Lane_LANE_SANDBOX
-	case *journaletv1.CallRequested_StartContainer, *journaletv1.CallRequested_UpdateContainer, *journaletv1.CallRequested_SetUpVolumes:
+	case *journaletv1.CallRequested_StartContainer, *journaletv1.CallRequested_UpdateContainer,
+		*journaletv1.CallRequested_SetUpVolumes:
 		return journaletv1.Lane_LANE_START
 	case *journaletv1.CallRequested_StopContainer:
 		return journaletv1.Lane_LANE_GRACE
@@ -33,7 +34,7 @@ func laneOf(req *journaletv1.CallRequested) journaletv1.Lane {
 	return journaletv1.Lane_LANE_REMOVE
 }
 
-// slotOf is the lane whose bound a call counts against.
+// slotOf returns the lane whose bound a call counts against.
 func slotOf(l journaletv1.Lane) int32 {
 	switch l {
 	case journaletv1.Lane_LANE_SANDBOX:
@@ -44,9 +45,9 @@ func slotOf(l journaletv1.Lane) int32 {
 	return int32(l)
 }
 
-// scopeOf tells what of its pod a call excludes: the whole pod, or one container by name. Volumes
-// are set up beside the sandbox, under a name that no container can have. The removal of a dead
-// instance excludes that instance alone, by its id: a hanging one must not hold up the next start.
+// scopeOf returns what a call excludes: all other calls of its pod, or those for one container, by name. SetUpVolumes
+// has the empty name, which no container can have: it runs beside RunSandbox. The removal of a dead instance excludes
+// only this instance, by its id: a removal that hangs must not hold up the next start.
 func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_StartContainer:
@@ -63,12 +64,12 @@ func scopeOf(req *journaletv1.CallRequested) (name string, whole bool) {
 	return "", true
 }
 
-// isHook tells whether a call runs a hook. Such a call excludes none and waits for none, not even where all others take
-// turns: it is the container's own program that runs, it may wait for what another call brings about, and no stop may wait
-// for it.
+// isHook reports whether a call runs a hook. Such a call excludes no other and waits for no other, even if all others
+// are serial: a hook runs the container's own program, which may wait for the effect of another call, and no stop may
+// wait for it.
 func isHook(req *journaletv1.CallRequested) bool { return req.GetRunHook() != nil }
 
-// full tells whether a lane has no slot left.
+// full reports whether a lane has no free slot.
 func (a *Actor) full(l journaletv1.Lane) bool {
 	limits := a.state.GetLimits()
 	if l == journaletv1.Lane_LANE_HOOK {
@@ -93,9 +94,10 @@ func (a *Actor) full(l journaletv1.Lane) bool {
 	return busy >= max(1, limits.GetStart())
 }
 
-// free tells whether nothing that is under way excludes a call.
+// free reports whether no call under way excludes this one.
 func (a *Actor) free(c *journaletv1.Call) bool {
-	if run := c.GetRequest().GetRunSandbox(); run != nil && !run.GetHostNetwork() && !a.state.GetHealth().GetNetworkReady() {
+	run := c.GetRequest().GetRunSandbox()
+	if run != nil && !run.GetHostNetwork() && !a.state.GetHealth().GetNetworkReady() {
 		return false
 	}
 	p := a.state.Pods[c.GetRequest().GetPodUid()]
@@ -104,7 +106,7 @@ func (a *Actor) free(c *journaletv1.Call) bool {
 	}
 	name, whole := scopeOf(c.GetRequest())
 	if whole {
-		// Volumes may be set up while the sandbox is made.
+		// Volumes may be set up while the sandbox is created.
 		others := p.GetBusy()
 		if c.GetRequest().GetRunSandbox() != nil && p.GetContainers()[""] != "" {
 			others--
@@ -117,20 +119,20 @@ func (a *Actor) free(c *journaletv1.Call) bool {
 	return p.GetSandboxCall() == "" && p.GetContainers()[name] == ""
 }
 
-// next is the call of a lane that is to be made next, nil for none.
+// next returns the call of a lane to dispatch next; nil for none.
 func (a *Actor) next(l journaletv1.Lane) *journaletv1.Call {
 	if a.full(l) {
 		return nil
 	}
 	for _, id := range a.state.Queues[int32(l)].GetIntentIds() {
-		if c := a.state.Calls[id]; c != nil && a.free(c) && a.mayOpen(c) {
+		if c := a.state.Calls[id]; c != nil && a.free(c) && a.mayStartPod(c) {
 			return c
 		}
 	}
 	return nil
 }
 
-// underWay lists the dispatched calls in order of arrival.
+// underWay returns the dispatched calls in order of arrival.
 func (a *Actor) underWay() []*journaletv1.Call {
 	var calls []*journaletv1.Call
 	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {

@@ -10,23 +10,23 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// maxGraceCalls bounds stops of containers under way at once. It only guards against a flood: such
-// a call spends its time waiting.
+// maxGraceCalls bounds the stops of containers under way at once. It only guards against a flood: such a call mostly
+// waits.
 const maxGraceCalls = 1024
 
-// maxHookCalls bounds hooks under way at once where the state says nothing: the containers' own programs, of which the agent
-// does not know what they take. Twice the pods that a node has by default (kubelet: maxPods 110), so that each may run one,
-// and a few that hang keep no other from its turn.
+// maxHookCalls bounds the hooks under way at once. They run the containers' own programs, whose cost the agent does
+// not know. It is twice the pods that a node runs by default (kubelet: maxPods 110): each may run one hook, and a few
+// that hang hold up no other.
 const maxHookCalls = 220
 
-// Actor is the decider that orders calls.
+// Actor is the decider on the order of calls.
 type Actor struct {
 	state *journaletv1.RuntimeState
 }
 
 var _ actors.Decider = (*Actor)(nil)
 
-// New makes the decider, with nothing requested. Until its health is told the runtime counts as not ready.
+// New returns the decider, without any call. The runtime counts as not ready until its health is reported.
 func New() *Actor { return &Actor{state: withMaps(new(journaletv1.RuntimeState))} }
 
 func withMaps(s *journaletv1.RuntimeState) *journaletv1.RuntimeState {
@@ -48,10 +48,10 @@ func withMaps(s *journaletv1.RuntimeState) *journaletv1.RuntimeState {
 	return s
 }
 
-// State is the state, to be read only.
+// State returns the state, which the caller only reads.
 func (a *Actor) State() proto.Message { return a.state }
 
-// Runtime is the state with its type.
+// Runtime returns the state with its type.
 func (a *Actor) Runtime() *journaletv1.RuntimeState { return a.state }
 
 // Restore replaces the state.
@@ -70,5 +70,5 @@ func (a *Actor) Digests() []string { return nil }
 // Resolve is never called.
 func (a *Actor) Resolve(string, *corev1.Pod) {}
 
-// Timers holds the one timer of openings.go, while it runs.
+// Timers returns the one timer of starting.go, if it is set.
 func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }

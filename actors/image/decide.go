@@ -11,13 +11,13 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Decide answers finished pulls and starts the pulls that are due.
+// Decide answers the pods that wait for finished pulls, and requests the pulls that are due.
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	for _, e := range in.Events {
 		var err error
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_CallFinished:
-			err = a.answer(in, k.CallFinished, emit)
+			err = a.decidePulls(in, k.CallFinished, emit)
 		case *journaletv1.Event_ImagePullRequested:
 			err = a.pull(k.ImagePullRequested.GetUid(), k.ImagePullRequested.GetImage(), emit)
 		case *journaletv1.Event_TimerFired:
@@ -27,7 +27,8 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		case *journaletv1.Event_PodFinished:
 			err = a.clearTimersOf(k.PodFinished.GetUid(), emit)
 		case *journaletv1.Event_ImagePullWithdrawn:
-			if ev := actors.ClearTimer(a.state.GetTimers(), key(k.ImagePullWithdrawn.GetUid(), k.ImagePullWithdrawn.GetImage())); ev != nil {
+			w := k.ImagePullWithdrawn
+			if ev := actors.ClearTimer(a.state.GetTimers(), key(w.GetUid(), w.GetImage())); ev != nil {
 				err = emit(ev)
 			}
 		}
@@ -38,7 +39,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	return nil
 }
 
-// clearTimersOf ends the back-offs of a pod that is no more.
+// clearTimersOf clears the back-off timers of a finished pod.
 func (a *Actor) clearTimersOf(uid string, emit actors.Emit) error {
 	for _, id := range slices.Sorted(maps.Keys(a.state.GetTimers().GetSet())) {
 		if owner, _, _ := strings.Cut(id, " "); owner != uid {
@@ -51,8 +52,8 @@ func (a *Actor) clearTimersOf(uid string, emit actors.Emit) error {
 	return nil
 }
 
-// pull requests a pull unless one is under way, which then serves this pod too, or the pod has to
-// wait out its back-off.
+// pull requests a pull for a pod that waits for one, unless the pod backs off. A pull that is under way already serves
+// this pod too.
 func (a *Actor) pull(uid, image string, emit actors.Emit) error {
 	w := a.state.Waits[key(uid, image)]
 	if w == nil || !w.GetWaiting() || w.GetBackingOff() || a.state.Pulls[image] != nil {
@@ -63,8 +64,8 @@ func (a *Actor) pull(uid, image string, emit actors.Emit) error {
 	}}})
 }
 
-// answer tells every pod that waits for a finished pull, in order of UID.
-func (a *Actor) answer(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) error {
+// decidePulls emits the outcome of a finished pull for every pod that waits for it, in order of UID.
+func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit actors.Emit) error {
 	image := a.state.GetEnded().GetImage()
 	took := durationpb.New(in.Time.Sub(a.state.GetEnded().GetStartedAt().AsTime()))
 	for _, id := range slices.Sorted(maps.Keys(a.state.Waits)) {

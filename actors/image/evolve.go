@@ -2,7 +2,6 @@ package image
 
 import (
 	"maps"
-	"slices"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -27,17 +26,18 @@ func (a *Actor) Evolve(e actors.Event) error {
 		}
 		s.Waits[id].Waiting = true
 	case *journaletv1.Event_ImagePullWithdrawn:
-		a.release(k.ImagePullWithdrawn.GetUid(), k.ImagePullWithdrawn.GetImage())
+		// Its back-off is forgotten with it: the pod is terminating.
+		delete(s.Waits, key(k.ImagePullWithdrawn.GetUid(), k.ImagePullWithdrawn.GetImage()))
 	case *journaletv1.Event_PodFinished:
-		for _, id := range a.waitsOf(k.PodFinished.GetUid()) {
-			delete(s.Waits, id)
-		}
+		maps.DeleteFunc(s.Waits, func(_ string, w *journaletv1.ImageWait) bool {
+			return w.GetUid() == k.PodFinished.GetUid()
+		})
 	case *journaletv1.Event_CallRequested:
 		image := k.CallRequested.GetPullImage().GetImage()
 		s.Intents[e.ID] = image
 		s.Pulls[image] = &journaletv1.Pull{Image: image, IntentId: e.ID, StartedAt: timestamppb.New(e.Time)}
 	case *journaletv1.Event_ImagePullDecided:
-		a.answered(k.ImagePullDecided)
+		a.evolveDecided(k.ImagePullDecided)
 	case *journaletv1.Event_CallFinished:
 		image := s.Intents[k.CallFinished.GetIntentId()]
 		s.Ended = s.Pulls[image]
@@ -47,8 +47,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 	return nil
 }
 
-// answered closes a pod's wait. A failure starts its back-off; the wait goes on behind it.
-func (a *Actor) answered(r *journaletv1.ImagePullDecided) {
+// evolveDecided ends a pod's wait. After a failure the pod backs off, and keeps waiting.
+func (a *Actor) evolveDecided(r *journaletv1.ImagePullDecided) {
 	id := key(r.GetUid(), r.GetImage())
 	w := a.state.Waits[id]
 	if w == nil {
@@ -64,28 +64,7 @@ func (a *Actor) answered(r *journaletv1.ImagePullDecided) {
 	w.BackOff, w.BackingOff = r.GetRetryAfter(), true
 }
 
-// release ends a pod's wait. What it had to wait before its next try is forgotten with it: the pod
-// itself is going away.
-func (a *Actor) release(uid, image string) {
-	delete(a.state.Waits, key(uid, image))
-}
-
-// waitsOf lists what a pod waits for, or is kept for.
-func (a *Actor) waitsOf(uid string) []string {
-	var ids []string
-	for _, id := range slices.Sorted(maps.Keys(a.state.Waits)) {
-		if a.state.Waits[id].GetUid() == uid {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// nextBackOff is the delay after one more failure.
+// nextBackOff returns the delay after one more failure.
 func nextBackOff(w *journaletv1.ImageWait) *durationpb.Duration {
-	d := w.GetBackOff().AsDuration()
-	if d == 0 {
-		return durationpb.New(firstBackOff)
-	}
-	return durationpb.New(min(2*d, maxBackOff))
+	return durationpb.New(min(max(firstBackOff, 2*w.GetBackOff().AsDuration()), maxBackOff))
 }

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// firstBackOff and maxBackOff bound the delay between two tries for one pod and image.
+	// firstBackOff and maxBackOff bound the delay between two pulls for one pod and image.
 	// kubelet: imageBackOff, 10 s doubling to 300 s.
 	firstBackOff = 10 * time.Second
 	maxBackOff   = 300 * time.Second
 )
 
-// Actor is the decider of pulls.
+// Actor is the decider on image pulls.
 type Actor struct {
 	state *journaletv1.ImageState
 }
 
 var _ actors.Decider = (*Actor)(nil)
 
-// New makes the decider, with nothing asked for.
+// New returns the decider. No pull is requested yet.
 func New() *Actor { return &Actor{state: withMaps(new(journaletv1.ImageState))} }
 
 func withMaps(s *journaletv1.ImageState) *journaletv1.ImageState {
@@ -44,7 +44,7 @@ func withMaps(s *journaletv1.ImageState) *journaletv1.ImageState {
 	return s
 }
 
-// State is the state, to be read only.
+// State returns the state, which the caller only reads.
 func (a *Actor) State() proto.Message { return a.state }
 
 // Restore replaces the state.
@@ -63,7 +63,7 @@ func (a *Actor) Digests() []string { return nil }
 // Resolve is never called.
 func (a *Actor) Resolve(string, *corev1.Pod) {}
 
-// Timers are the back-offs under way.
+// Timers returns the back-offs under way.
 func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }
 
 func key(uid, image string) string { return uid + " " + image }

@@ -5,30 +5,30 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Decide answers the questions that can be answered now.
+// Decide answers the requests that can be answered now.
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	for _, e := range in.Events {
 		var err error
 		switch k := e.Body.GetKind().(type) {
 		case *journaletv1.Event_AdmissionRequested:
-			err = a.answer(e, k.AdmissionRequested, emit)
+			err = a.decideAdmission(e, k.AdmissionRequested, emit)
 		case *journaletv1.Event_PodFinished:
-			if err = a.next(emit); err == nil {
-				err = a.release(emit)
+			if err = a.admitNext(emit); err == nil {
+				err = a.admitPending(emit)
 			}
 		case *journaletv1.Event_UidRequested:
-			err = a.answerSource(k.UidRequested, emit)
+			err = a.decideUID(k.UidRequested, emit)
 		case *journaletv1.Event_UidWithdrawn:
 			if err = a.grant(k.UidWithdrawn.GetUid(), emit); err == nil {
-				err = a.disown(emit)
+				err = a.confirmOrphans(emit)
 			}
 		case *journaletv1.Event_OrphanFound, *journaletv1.Event_SourceSynced:
-			err = a.disown(emit)
+			err = a.confirmOrphans(emit)
 		case *journaletv1.Event_PodTerminated:
-			err = a.release(emit)
+			err = a.admitPending(emit)
 		case *journaletv1.Event_AgentStarted:
-			if err = a.release(emit); err == nil {
-				err = a.disown(emit)
+			if err = a.admitPending(emit); err == nil {
+				err = a.confirmOrphans(emit)
 			}
 		}
 		if err != nil {
@@ -37,7 +37,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		switch e.Body.GetKind().(type) {
 		case *journaletv1.Event_AgentStarted, *journaletv1.Event_ResizeRequested, *journaletv1.Event_ResizeWithdrawn,
 			*journaletv1.Event_PodTerminated, *journaletv1.Event_PodFinished:
-			// What the node has, or who asks for it, may have changed.
+			// The node's resources, or the requests for them, may have changed.
 			if err := a.decideResizes(emit); err != nil {
 				return err
 			}
@@ -46,10 +46,10 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	return nil
 }
 
-// answer decides on a new question: a pod that can never run here is rejected at once, one whose
-// name is taken waits for the other one's end.
-func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) error {
-	if r := a.never(e.Manifest, q.GetDemand()); r != nil {
+// decideAdmission decides on a new request. A pod that can never run here is rejected at once. A pod whose name is
+// taken waits until the holder has finished.
+func (a *Actor) decideAdmission(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) error {
+	if r := a.cannotRun(e.Manifest, q.GetDemand()); r != nil {
 		return emit(decided(q, r))
 	}
 	name := q.GetNamespace() + "/" + q.GetName()
@@ -59,15 +59,15 @@ func (a *Actor) answer(e actors.Event, q *journaletv1.AdmissionRequested, emit a
 	return a.admit(q, emit)
 }
 
-// next lets in the first of those that wait for a name that has become free. Only the names that
-// finished pods held can have become free, and those are few: at most one an event.
-func (a *Actor) next(emit actors.Emit) error {
+// admitNext decides on the first pod that waits for each freed name. Only finished pods free names, at most one an
+// event.
+func (a *Actor) admitNext(emit actors.Emit) error {
 	for _, name := range a.freed() {
 		q := a.state.Waiting[name].GetRequests()[0]
 		if err := a.admit(q, emit); err != nil {
 			return err
 		}
-		// Where several sources name it, others may wait on, for another pod than before.
+		// With several sources, further pods may wait for this name. They wait for another holder now.
 		for _, q := range a.state.Waiting[name].GetRequests() {
 			if err := emit(deferred(q, a.state.Names[name])); err != nil {
 				return err

@@ -1,7 +1,11 @@
-// Package node decides who may run on this node, which source may use a UID, and when what no source names is cleared away.
+// Package node decides which pods may run on this node, which source may use a UID, and when orphans are
+// garbage-collected.
 //
-// It receives AgentStarted (what the node has), AdmissionRequested, ResizeRequested, ResizeWithdrawn, PodTerminated (a pod's
-// share is free), PodFinished (its name is free), UidRequested, UidWithdrawn, SourceSynced and OrphanFound, and decides AdmissionDecided, AdmissionDeferred, AdmissionPendingPreemption and ResizePendingPreemption (by which pods of lower
-// priority end to make room), ResizeDecided, UidGranted, UidDeferred and OrphanConfirmed. An incarnation of a pod is
-// admitted once: after a restart of the agent nobody is asked again. It does not look at what runs. Start with decide.go, then preempt.go.
+// It receives AgentStarted (what is allocatable), AdmissionRequested, ResizeRequested, ResizeWithdrawn, PodTerminated
+// (a pod's share is free), PodFinished (its name is free), UidRequested, UidWithdrawn, SourceSynced and OrphanFound.
+// It decides AdmissionDecided, AdmissionDeferred, ResizeDecided, AdmissionPendingPreemption and
+// ResizePendingPreemption (they terminate pods of lower priority), UidGranted, UidDeferred and OrphanConfirmed.
+//
+// An incarnation of a pod is admitted once: a restart of the agent requests no admission again. This package does not
+// know what runs. Start with decide.go, then preempt.go.
 package node

@@ -14,34 +14,34 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_AgentStarted:
 		s.Config = k.AgentStarted.GetConfig()
 	case *journaletv1.Event_AdmissionRequested:
-		a.evolveAsked(k.AdmissionRequested)
+		a.evolveRequested(k.AdmissionRequested)
 	case *journaletv1.Event_AdmissionPendingPreemption:
-		a.evolveHeld(k.AdmissionPendingPreemption)
+		a.evolvePending(k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
-		a.decided(k.AdmissionDecided)
+		a.evolveDecided(k.AdmissionDecided)
 	case *journaletv1.Event_ResizeRequested:
-		a.evolveResizeAsked(k.ResizeRequested)
+		a.evolveResizeRequested(k.ResizeRequested)
 	case *journaletv1.Event_ResizeWithdrawn:
 		delete(s.Resizes, k.ResizeWithdrawn.GetUid())
 	case *journaletv1.Event_ResizeDecided:
-		a.evolveResized(e, k.ResizeDecided)
+		a.evolveResizeDecided(e, k.ResizeDecided)
 	case *journaletv1.Event_ResizePendingPreemption:
-		a.evolveResizeHeld(e, k.ResizePendingPreemption)
+		a.evolveResizePending(e, k.ResizePendingPreemption)
 	case *journaletv1.Event_PodTerminated:
 		if p := s.Pods[k.PodTerminated.GetUid()]; p != nil {
-			a.free(k.PodTerminated.GetUid(), p)
+			a.freeShare(k.PodTerminated.GetUid(), p)
 		}
 	case *journaletv1.Event_PodFinished:
-		a.finished(k.PodFinished.GetUid())
+		a.evolveFinished(k.PodFinished.GetUid())
 	}
 	a.evolveSources(e)
 	return nil
 }
 
-// evolveAsked puts a pod into the queue for its name.
-func (a *Actor) evolveAsked(q *journaletv1.AdmissionRequested) {
+// evolveRequested appends a pod to the queue for its name.
+func (a *Actor) evolveRequested(q *journaletv1.AdmissionRequested) {
 	s := a.state
-	a.noOrphan(q.GetUid())
+	a.dropOrphan(q.GetUid())
 	name := q.GetNamespace() + "/" + q.GetName()
 	if s.Waiting[name] == nil {
 		s.Waiting[name] = new(journaletv1.WaitingPods)
@@ -50,17 +50,17 @@ func (a *Actor) evolveAsked(q *journaletv1.AdmissionRequested) {
 	s.WaitsFor[q.GetUid()] = name
 }
 
-// decided takes the pod out of the queue for its name, and gives it the name. A rejected pod holds
-// its name too, until it has finished, as a terminal pod does.
-func (a *Actor) decided(d *journaletv1.AdmissionDecided) {
+// evolveDecided takes a pod out of the queue for its name, and gives it the name. A rejected pod holds its name too
+// until it has finished, as a terminated pod does.
+func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 	s := a.state
-	q := a.asked(d.GetUid())
+	q := a.waitingRequest(d.GetUid())
 	if q == nil {
 		return
 	}
 	name := q.GetNamespace() + "/" + q.GetName()
 	a.dequeue(name, d.GetUid())
-	a.unhold(d.GetUid())
+	a.endPending(d.GetUid())
 	if s.Names[name] == "" {
 		s.Names[name] = d.GetUid()
 	}
@@ -79,8 +79,8 @@ func (a *Actor) decided(d *journaletv1.AdmissionDecided) {
 	}
 }
 
-// free gives back a pod's share of the node. Its name stays taken.
-func (a *Actor) free(uid string, p *journaletv1.AdmittedPod) {
+// freeShare frees a pod's share of the node. Its name stays taken.
+func (a *Actor) freeShare(uid string, p *journaletv1.AdmittedPod) {
 	if p.Terminated {
 		return
 	}
@@ -99,14 +99,14 @@ func (a *Actor) free(uid string, p *journaletv1.AdmittedPod) {
 	}
 }
 
-func (a *Actor) finished(uid string) {
+func (a *Actor) evolveFinished(uid string) {
 	s := a.state
-	if q := a.asked(uid); q != nil {
+	if q := a.waitingRequest(uid); q != nil {
 		a.dequeue(q.GetNamespace()+"/"+q.GetName(), uid)
-		a.unhold(uid)
+		a.endPending(uid)
 	}
 	if p := s.Pods[uid]; p != nil {
-		a.free(uid, p)
+		a.freeShare(uid, p)
 		if s.Names[p.GetFullName()] == uid {
 			delete(s.Names, p.GetFullName())
 		}
@@ -114,8 +114,8 @@ func (a *Actor) finished(uid string) {
 	}
 }
 
-// asked is the question of a pod that has no answer yet, nil if there is none.
-func (a *Actor) asked(uid string) *journaletv1.AdmissionRequested {
+// waitingRequest returns a pod's admission request that is not decided yet; nil for none.
+func (a *Actor) waitingRequest(uid string) *journaletv1.AdmissionRequested {
 	for _, q := range a.state.Waiting[a.state.WaitsFor[uid]].GetRequests() {
 		if q.GetUid() == uid {
 			return q
@@ -126,9 +126,14 @@ func (a *Actor) asked(uid string) *journaletv1.AdmissionRequested {
 
 func (a *Actor) dequeue(name, uid string) {
 	w := a.state.Waiting[name]
-	w.Requests = slices.DeleteFunc(w.GetRequests(), func(q *journaletv1.AdmissionRequested) bool { return q.GetUid() == uid })
+	w.Requests = without(w.GetRequests(), uid)
 	delete(a.state.WaitsFor, uid)
 	if len(w.Requests) == 0 {
 		delete(a.state.Waiting, name)
 	}
+}
+
+// without removes a pod's request from a list, in place.
+func without(list []*journaletv1.AdmissionRequested, uid string) []*journaletv1.AdmissionRequested {
+	return slices.DeleteFunc(list, func(q *journaletv1.AdmissionRequested) bool { return q.GetUid() == uid })
 }

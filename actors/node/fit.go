@@ -13,17 +13,17 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// rejection is why a pod is not admitted, in the kubelet's words
-// (pkg/kubelet/lifecycle: a lack of resources is OutOf<resource>, else the predicate's name).
+// rejection is why a pod is not admitted, in the kubelet's words (pkg/kubelet/lifecycle: OutOf<resource> for a
+// shortage, else the predicate's name).
 type rejection struct{ reason, message string }
 
 func failed(predicate, why string) *rejection {
 	return &rejection{predicate, fmt.Sprintf("Predicate %s failed: %s", predicate, why)}
 }
 
-// never tells why a pod can never run on this node; nil if it can. Of several reasons it gives the one that the kubelet
-// gives, which looks at what is left of the node before it looks at labels.
-func (a *Actor) never(pod *corev1.Pod, d *journaletv1.PodDemand) *rejection {
+// cannotRun returns why a pod can never run on this node; nil if it can. Of several reasons it returns the same one
+// as the kubelet, which checks the node's free resources before labels.
+func (a *Actor) cannotRun(pod *corev1.Pod, d *journaletv1.PodDemand) *rejection {
 	c := a.state.GetConfig()
 	if r := unsupported(pod); r != nil {
 		return r
@@ -32,13 +32,13 @@ func (a *Actor) never(pod *corev1.Pod, d *journaletv1.PodDemand) *rejection {
 	if r == nil {
 		return nil
 	}
-	if short := a.lack(d); short != nil {
+	if short := a.outOfResources(d); short != nil {
 		return short
 	}
 	return r
 }
 
-// unsupported tells what a pod asks for that no node of this kind gives; nil if nothing.
+// unsupported returns the rejection of a pod that needs what no Linux node of ours supports; nil for none.
 func unsupported(pod *corev1.Pod) *rejection {
 	if pod == nil {
 		return nil
@@ -56,7 +56,7 @@ func unsupported(pod *corev1.Pod) *rejection {
 	return nil
 }
 
-// misfit tells why a pod does not belong on a node with this configuration; nil if it does.
+// misfit returns why a pod does not belong on a node with this configuration; nil if it does.
 func misfit(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
 	if pod == nil {
 		return nil
@@ -71,8 +71,8 @@ func misfit(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
 	return nil
 }
 
-// safeSysctls are those that reach no further than their pod (kubelet: SafeSysctlAllowlist, for
-// kernels that have them in a namespace). No other is allowed: there is no setting to allow one yet.
+// safeSysctls are the sysctls that affect only their pod (kubelet: SafeSysctlAllowlist, for kernels that have them in a
+// namespace). No other is allowed: there is no setting to allow one yet.
 var safeSysctls = []string{
 	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
 	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time",
@@ -80,8 +80,8 @@ var safeSysctls = []string{
 	"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
 }
 
-// unsafeSysctl is the first sysctl of a pod that would reach beyond it, "" for none: one that is not
-// on the list, or one of a namespace that the pod shares with the node.
+// unsafeSysctl returns the first sysctl of a pod that would affect more than the pod; "" for none. It is not on the
+// list, or its namespace is shared with the node.
 func unsafeSysctl(pod *corev1.Pod) string {
 	if pod.Spec.SecurityContext == nil {
 		return ""
@@ -89,17 +89,18 @@ func unsafeSysctl(pod *corev1.Pod) string {
 	for _, s := range pod.Spec.SecurityContext.Sysctls {
 		name := strings.ReplaceAll(s.Name, "/", ".")
 		if !slices.Contains(safeSysctls, name) ||
-			pod.Spec.HostNetwork && strings.HasPrefix(name, "net.") || pod.Spec.HostIPC && strings.HasPrefix(name, "kernel.shm") {
+			pod.Spec.HostNetwork && strings.HasPrefix(name, "net.") ||
+			pod.Spec.HostIPC && strings.HasPrefix(name, "kernel.shm") {
 			return s.Name
 		}
 	}
 	return ""
 }
 
-// shortage tells what the node has too little of for one more pod, or which of its ports is taken; nil if it fits, at the
-// latest when those have ended that end for others.
-func (a *Actor) shortage(d *journaletv1.PodDemand) *rejection {
-	if r := a.lack(d); r != nil {
+// noRoom returns the rejection of a pod for which resources or host ports are short; nil if it fits, at the latest
+// when all preempted pods have terminated.
+func (a *Actor) noRoom(d *journaletv1.PodDemand) *rejection {
+	if r := a.outOfResources(d); r != nil {
 		return r
 	}
 	if !a.portsFree(d) {
@@ -108,42 +109,43 @@ func (a *Actor) shortage(d *journaletv1.PodDemand) *rejection {
 	return nil
 }
 
-// lack tells which resource the node has too little of for one more pod; nil if it fits.
-func (a *Actor) lack(d *journaletv1.PodDemand) *rejection {
-	used := a.usedAfter()
-	return a.outOf(a.lacks(d, used), d, used)
+// outOfResources returns the rejection of a pod for which a resource is short; nil if it fits.
+func (a *Actor) outOfResources(d *journaletv1.PodDemand) *rejection {
+	used := a.usedAfterVictims()
+	return a.rejectShort(a.shortages(d, used), d, used)
 }
 
 func (a *Actor) portsFree(d *journaletv1.PodDemand) bool {
 	return !slices.ContainsFunc(d.GetHostPorts(), a.portTaken)
 }
 
-// portTaken tells whether a host port ("protocol/ip/port") collides with one in use: an empty ip
-// stands for all of the node's.
+// portTaken reports whether a host port ("protocol/ip/port") collides with one in use. An empty ip stands for all
+// addresses of the node.
 func (a *Actor) portTaken(want string) bool {
 	protocol, ip, port := cutPort(want)
-	return slices.ContainsFunc(a.ips[protocol+"/"+port], func(i string) bool { return i == ip || i == "" || ip == "" })
+	used := a.addresses[protocol+"/"+port]
+	return slices.ContainsFunc(used, func(i string) bool { return i == ip || i == "" || ip == "" })
 }
 
 // takePort gives a host port to a pod.
 func (a *Actor) takePort(key, uid string) {
 	if a.state.HostPorts[key] == "" {
-		a.ips.add(key)
+		a.addresses.add(key)
 	}
 	a.state.HostPorts[key] = uid
 }
 
-// freePort takes a host port from a pod, if that has it.
+// freePort frees a host port, if this pod has it.
 func (a *Actor) freePort(key, uid string) {
 	if a.state.HostPorts[key] != uid {
 		return
 	}
 	delete(a.state.HostPorts, key)
-	a.ips.remove(key)
+	a.addresses.remove(key)
 }
 
-// addresses are the addresses on which a port is in use, by "protocol/port". They follow from NodeState.host_ports, and
-// are kept so that admission does not look at every port of the node.
+// addresses are the addresses on which a port is in use, by "protocol/port". They are derived from
+// NodeState.host_ports, and kept so that admission does not scan every port of the node.
 type addresses map[string][]string
 
 func addressesOf(s *journaletv1.NodeState) addresses {
@@ -174,7 +176,7 @@ func cutPort(key string) (protocol, ip, port string) {
 	return protocol, rest[:cut], rest[cut+1:]
 }
 
-// freed lists the names that somebody waits for and nobody holds.
+// freed returns the names that a pod waits for and no pod holds.
 func (a *Actor) freed() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(a.state.Waiting)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-func TestASysctlThatReachesBeyondItsPodIsForbidden(t *testing.T) {
+func TestSysctlBeyondPodIsForbidden(t *testing.T) {
 	for _, c := range []struct {
 		sysctl           string
 		hostNet, hostIPC bool
@@ -31,18 +31,19 @@ func TestASysctlThatReachesBeyondItsPodIsForbidden(t *testing.T) {
 	}
 }
 
-func TestAPodThatDoesNotBelongHereIsToldWhatIsShortFirst(t *testing.T) {
+func TestRejectionNamesShortageBeforeAffinity(t *testing.T) {
 	p := &corev1.Pod{}
 	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	a := New()
-	if r := a.never(p, &journaletv1.PodDemand{}); r == nil || r.reason != "NodeAffinity" {
-		t.Errorf("a selector that matches nothing: %+v", r)
+	if r := a.cannotRun(p, &journaletv1.PodDemand{}); r == nil || r.reason != "NodeAffinity" {
+		t.Errorf("a node selector that does not match: %+v", r)
 	}
-	if r := a.never(p, &journaletv1.PodDemand{MilliCpu: 1}); r == nil || r.reason != "OutOfcpu" {
-		t.Errorf("the same and too little CPU: %+v", r)
+	if r := a.cannotRun(p, &journaletv1.PodDemand{MilliCpu: 1}); r == nil || r.reason != "OutOfcpu" {
+		t.Errorf("a node selector that does not match, and too little CPU: %+v", r)
 	}
 	p.Labels = map[string]string{corev1.LabelOSStable: "windows"}
-	if r := a.never(p, &journaletv1.PodDemand{MilliCpu: 1}); r == nil || r.reason != "PodOSSelectorNodeLabelDoesNotMatch" {
-		t.Errorf("and a label of another system: %+v", r)
+	r := a.cannotRun(p, &journaletv1.PodDemand{MilliCpu: 1})
+	if r == nil || r.reason != "PodOSSelectorNodeLabelDoesNotMatch" {
+		t.Errorf("the same with the label of another OS: %+v", r)
 	}
 }

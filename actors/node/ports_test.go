@@ -8,10 +8,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func TestAHostPortIsTakenWhileAPodOfAnOverlappingAddressHasIt(t *testing.T) {
+func TestHostPortIsTakenByOverlappingAddress(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	key := func() string {
-		return fmt.Sprintf("%s/%s/%d", []string{"TCP", "UDP"}[r.IntN(2)], []string{"", "10.0.0.1", "fd00::1"}[r.IntN(3)], r.IntN(3))
+		protocols, ips := []string{"TCP", "UDP"}, []string{"", "10.0.0.1", "fd00::1"}
+		return fmt.Sprintf("%s/%s/%d", protocols[r.IntN(2)], ips[r.IntN(3)], r.IntN(3))
 	}
 	a := New()
 	for range 5000 {
@@ -27,7 +28,7 @@ func TestAHostPortIsTakenWhileAPodOfAnOverlappingAddressHasIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			if a = New(); a.Restore(b) != nil {
-				t.Fatal("a state of its own cannot be restored")
+				t.Fatal("the actor's own state cannot be restored")
 			}
 		}
 		want, taken := key(), false

@@ -10,10 +10,10 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A pod that does not fit has pods of lower priority end for it, as few as can be, and is admitted when they have ended
-// (ADR 016). The choice is the kubelet's, pkg/kubelet/preemption.
+// A pod that does not fit preempts pods of lower priority, as few as possible, and is admitted when they have
+// terminated (ADR 016). The choice of victims is the kubelet's (pkg/kubelet/preemption).
 
-// Candidate is a pod that could end for another one.
+// Candidate is a pod that could be preempted.
 type Candidate struct {
 	UID      string
 	Demand   *journaletv1.PodDemand
@@ -21,29 +21,31 @@ type Candidate struct {
 	Priority int32
 }
 
-// ErrNoRoom says that not even the end of all candidates makes room.
+// ErrNoRoom reports that not even the preemption of all candidates makes room.
 var ErrNoRoom = errors.New("no set of pods makes room")
 
-// Victims chooses who ends so that nothing is missing any more: of the Guaranteed those that are needed even if all others
-// end, then of the Burstable, then of the BestEffort.
+// Victims chooses the pods to preempt so that nothing is short any more: first the Guaranteed pods that are needed
+// even if all other candidates are preempted, then Burstable pods, then BestEffort pods. It returns ErrNoRoom if all
+// candidates together do not suffice.
 func Victims(all []Candidate, short []Shortage) ([]Candidate, error) {
 	classes := map[journaletv1.QosClass][]Candidate{}
 	for _, c := range all {
 		classes[c.QOS] = append(classes[c.QOS], c)
 	}
-	best, burst := classes[journaletv1.QosClass_QOS_CLASS_BEST_EFFORT], classes[journaletv1.QosClass_QOS_CLASS_BURSTABLE]
-	sure := classes[journaletv1.QosClass_QOS_CLASS_GUARANTEED]
-	if len(without(short, slices.Concat(best, burst, sure))) > 0 {
+	bestEffort := classes[journaletv1.QosClass_QOS_CLASS_BEST_EFFORT]
+	burstable := classes[journaletv1.QosClass_QOS_CLASS_BURSTABLE]
+	guaranteed := classes[journaletv1.QosClass_QOS_CLASS_GUARANTEED]
+	if len(shortAfter(short, slices.Concat(bestEffort, burstable, guaranteed))) > 0 {
 		return nil, ErrNoRoom
 	}
-	sure = nearest(sure, without(short, slices.Concat(best, burst)))
-	burst = nearest(burst, without(short, slices.Concat(best, sure)))
-	best = nearest(best, without(short, slices.Concat(burst, sure)))
-	return slices.Concat(best, burst, sure), nil
+	guaranteed = nearest(guaranteed, shortAfter(short, slices.Concat(bestEffort, burstable)))
+	burstable = nearest(burstable, shortAfter(short, slices.Concat(bestEffort, guaranteed)))
+	bestEffort = nearest(bestEffort, shortAfter(short, slices.Concat(burstable, guaranteed)))
+	return slices.Concat(bestEffort, burstable, guaranteed), nil
 }
 
-// without is what is still missing when pods have ended.
-func without(short []Shortage, ended []Candidate) []Shortage {
+// shortAfter returns what is still short after pods have terminated.
+func shortAfter(short []Shortage, ended []Candidate) []Shortage {
 	var left []Shortage
 	for _, s := range short {
 		for _, c := range ended {
@@ -56,8 +58,8 @@ func without(short []Shortage, ended []Candidate) []Shortage {
 	return left
 }
 
-// nearest takes, until nothing is missing, the pod whose end leaves the least missing, of two equal ones the smaller, of two
-// that are alike the later. There must be enough.
+// nearest takes pods until nothing is short: each time the pod whose termination leaves the least short, of two equal
+// ones the smaller, of two of one size the later. The pods must suffice.
 func nearest(from []Candidate, short []Shortage) []Candidate {
 	from = slices.Clone(from)
 	var taken []Candidate
@@ -70,14 +72,15 @@ func nearest(from []Candidate, short []Shortage) []Candidate {
 			}
 		}
 		taken = append(taken, from[at])
-		short = without(short, from[at:at+1])
+		short = shortAfter(short, from[at:at+1])
 		from[at] = from[len(from)-1]
 		from = from[:len(from)-1]
 	}
 	return taken
 }
 
-// distance is how much is left missing when a pod has ended: each resource by its share of what was missing, squared.
+// distance returns how much is still short after a pod has terminated: the sum over the resources of the squared
+// fraction of the shortage that remains.
 func distance(d *journaletv1.PodDemand, short []Shortage) float64 {
 	sum := 0.0
 	for _, s := range short {
@@ -93,8 +96,8 @@ func larger(x, y *journaletv1.PodDemand) bool {
 	return cmp.Or(cmp.Compare(x.GetMemoryBytes(), y.GetMemoryBytes()), cmp.Compare(x.GetMilliCpu(), y.GetMilliCpu())) > 0
 }
 
-// candidates are the pods that may end for one of a priority, those of low priority last: of pods that are alike the last is
-// taken.
+// candidates returns the pods that a pod of this priority may preempt, those of the lowest priority last, since
+// nearest takes the last of equal pods.
 func (a *Actor) candidates(priority int32) []Candidate {
 	var all []Candidate
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
@@ -108,12 +111,12 @@ func (a *Actor) candidates(priority int32) []Candidate {
 	return all
 }
 
-// admit answers a pod that belongs here, by whether there is room for it or can be made.
+// admit admits a pod that belongs here, rejects it, or preempts others for it.
 func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error {
-	short := a.lacks(q.GetDemand(), a.usedAfter())
+	short := a.shortages(q.GetDemand(), a.usedAfterVictims())
 	if !a.portsFree(q.GetDemand()) {
-		// Nobody ends for a pod that could not run all the same.
-		return emit(decided(q, a.shortage(q.GetDemand())))
+		// No pod is preempted for one that could not run even then.
+		return emit(decided(q, a.noRoom(q.GetDemand())))
 	}
 	var victims []Candidate
 	var err error
@@ -122,9 +125,9 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	}
 	switch {
 	case err != nil:
-		return emit(decided(q, a.shortage(q.GetDemand())))
-	case len(victims) > 0 || len(a.lacks(q.GetDemand(), a.used())) > 0:
-		// Without victims there is room once those have ended that were told to before.
+		return emit(decided(q, a.noRoom(q.GetDemand())))
+	case len(victims) > 0 || len(a.shortages(q.GetDemand(), a.used())) > 0:
+		// Without victims of its own there is room once the pods that were preempted before have terminated.
 		h := &journaletv1.AdmissionPendingPreemption{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
 		for _, v := range victims {
 			h.Victims = append(h.Victims, v.UID)
@@ -134,32 +137,33 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	return emit(decided(q, nil))
 }
 
-// release allocates the held resizes and then admits the held pods for which there is room now, these first come first. A pod
-// that nobody's end can help any more, since the node has become smaller, is rejected.
-func (a *Actor) release(emit actors.Emit) error {
-	before, err := a.releaseResizes(emit)
+// admitPending decides on what waits for preempted pods, as far as there is room now: first the pending resizes, then
+// the pending pods in the order of their requests. A pod that no further termination can help, since the node has
+// shrunk, is rejected.
+func (a *Actor) admitPending(emit actors.Emit) error {
+	before, err := a.allocatePending(emit)
 	if err != nil {
 		return err
 	}
 	for _, q := range slices.Clone(a.state.PendingPreemption) {
 		used := a.running().plus(before)
-		short := a.lacks(q.GetDemand(), used)
+		short := a.shortages(q.GetDemand(), used)
 		if len(short) > 0 && a.state.GetPreempting() > 0 {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue
 		}
-		if err := emit(decided(q, a.outOf(short, q.GetDemand(), used))); err != nil {
+		if err := emit(decided(q, a.rejectShort(short, q.GetDemand(), used))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// evolveHeld keeps a pod's place, and that others end for it.
-func (a *Actor) evolveHeld(h *journaletv1.AdmissionPendingPreemption) {
+// evolvePending reserves a pod's place, and marks its victims.
+func (a *Actor) evolvePending(h *journaletv1.AdmissionPendingPreemption) {
 	s := a.state
 	a.preempt(h.GetVictims())
-	q := a.asked(h.GetUid())
+	q := a.waitingRequest(h.GetUid())
 	if q == nil {
 		return
 	}
@@ -170,7 +174,7 @@ func (a *Actor) evolveHeld(h *journaletv1.AdmissionPendingPreemption) {
 	}
 }
 
-// preempt notes that pods end for another one.
+// preempt marks pods as preempted.
 func (a *Actor) preempt(uids []string) {
 	for _, uid := range uids {
 		if p := a.state.Pods[uid]; p != nil && !p.GetTerminated() && !p.GetPreempted() {
@@ -180,8 +184,8 @@ func (a *Actor) preempt(uids []string) {
 	}
 }
 
-// unhold gives up the place that was kept for a pod, which is then admitted or not.
-func (a *Actor) unhold(uid string) {
+// endPending frees the place that was reserved for a pod.
+func (a *Actor) endPending(uid string) {
 	s := a.state
 	for _, q := range s.PendingPreemption {
 		if q.GetUid() != uid {
@@ -194,5 +198,5 @@ func (a *Actor) unhold(uid string) {
 			a.freePort(port, uid)
 		}
 	}
-	s.PendingPreemption = slices.DeleteFunc(s.PendingPreemption, func(q *journaletv1.AdmissionRequested) bool { return q.GetUid() == uid })
+	s.PendingPreemption = without(s.PendingPreemption, uid)
 }

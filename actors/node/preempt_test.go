@@ -2,14 +2,15 @@ package node
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// tell has the actor handle events, one after the other, and gives what it decided, shortly.
-func tell(t *testing.T, a *Actor, events ...*journaletv1.Event) []string {
+// expect has the actor handle events, one after the other, and compares its decisions, in short, with want.
+func expect(t *testing.T, a *Actor, want string, events ...*journaletv1.Event) {
 	t.Helper()
 	var out []string
 	for _, body := range events {
@@ -18,11 +19,12 @@ func tell(t *testing.T, a *Actor, events ...*journaletv1.Event) []string {
 			t.Fatal(err)
 		}
 		err := a.Decide(actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+			admission, resize := d.GetAdmissionPendingPreemption(), d.GetResizePendingPreemption()
 			for uid, name := range map[string]string{
-				d.GetAdmissionPendingPreemption().GetUid(): d.GetAdmissionPendingPreemption().GetFullName(), d.GetResizePendingPreemption().GetUid(): d.GetResizePendingPreemption().GetFullName(),
+				admission.GetUid(): admission.GetFullName(), resize.GetUid(): resize.GetFullName(),
 			} {
 				if uid != "" && name != "/"+uid {
-					t.Errorf("%s is called %q", uid, name)
+					t.Errorf("pod %s has the full name %q", uid, name)
 				}
 			}
 			switch x := d.GetAdmissionDecided(); {
@@ -30,10 +32,10 @@ func tell(t *testing.T, a *Actor, events ...*journaletv1.Event) []string {
 				out = append(out, "admit "+x.GetUid())
 			case x != nil:
 				out = append(out, "reject "+x.GetUid()+" "+x.GetReason())
-			case d.GetAdmissionPendingPreemption() != nil:
-				out = append(out, fmt.Sprint("hold ", d.GetAdmissionPendingPreemption().GetUid(), d.GetAdmissionPendingPreemption().GetVictims()))
-			case d.GetResizePendingPreemption() != nil:
-				out = append(out, fmt.Sprint("hold resize ", d.GetResizePendingPreemption().GetUid(), d.GetResizePendingPreemption().GetVictims()))
+			case admission != nil:
+				out = append(out, fmt.Sprint("pending ", admission.GetUid(), admission.GetVictims()))
+			case resize != nil:
+				out = append(out, fmt.Sprint("pending resize ", resize.GetUid(), resize.GetVictims()))
 			case d.GetResizeDecided().GetAllocated():
 				out = append(out, "resize "+d.GetResizeDecided().GetUid())
 			case d.GetResizeDecided() != nil:
@@ -45,7 +47,9 @@ func tell(t *testing.T, a *Actor, events ...*journaletv1.Event) []string {
 			t.Fatal(err)
 		}
 	}
-	return out
+	if got := strings.Join(out, ", "); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }
 
 func started(milliCPU int64) *journaletv1.Event {
@@ -54,82 +58,70 @@ func started(milliCPU int64) *journaletv1.Event {
 	}}}
 }
 
-func asks(uid string, priority int32, milliCPU int64) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: &journaletv1.AdmissionRequested{
-		Uid: uid, Name: uid, Priority: priority, Qos: journaletv1.QosClass_QOS_CLASS_BURSTABLE, Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
-	}}}
+func admission(uid string, priority int32, milliCPU int64) *journaletv1.Event {
+	q := &journaletv1.AdmissionRequested{
+		Uid: uid, Name: uid, Priority: priority, Qos: journaletv1.QosClass_QOS_CLASS_BURSTABLE,
+		Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
+	}
+	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: q}}
 }
 
-func ended(uid string) *journaletv1.Event {
+func terminated(uid string) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{Uid: uid}}}
 }
 
-func gone(uid string) *journaletv1.Event {
+func finished(uid string) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: uid}}}
 }
 
-func TestAHeldPodIsRejectedWhereTheNodeHasBecomeTooSmall(t *testing.T) {
+func TestPendingPodIsRejectedWhenNodeShrinks(t *testing.T) {
 	a := New()
-	got := fmt.Sprint(tell(t, a, started(2000), asks("low", 0, 1500), asks("high", 1, 1000), started(500), ended("low")))
-	if want := "[admit low hold high[low] reject high OutOfcpu]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	expect(t, a, "admit low, pending high[low], reject high OutOfcpu",
+		started(2000), admission("low", 0, 1500), admission("high", 1, 1000), started(500), terminated("low"))
 	if n := len(a.state.PendingPreemption) + int(a.state.Preempting); n != 0 {
-		t.Errorf("%d places are still kept", n)
+		t.Errorf("%d places are still reserved", n)
 	}
 }
 
-func TestThePlaceOfAHeldPodIsKeptInOrder(t *testing.T) {
+func TestPendingPodsAreAdmittedInOrder(t *testing.T) {
 	a := New()
-	// What second needs is free when first has been given its place and low has ended; third would fit only without first.
-	got := fmt.Sprint(tell(t, a, started(2000), asks("low", 0, 2000), asks("first", 2, 1000), asks("second", 0, 900), asks("third", 0, 200)))
-	if want := "[admit low hold first[low] hold second[] reject third OutOfcpu]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if got, want := fmt.Sprint(tell(t, a, ended("low"))), "[admit first admit second]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	// second fits once low has terminated and first has its place; third would fit only without first.
+	expect(t, a, "admit low, pending first[low], pending second[], reject third OutOfcpu",
+		started(2000), admission("low", 0, 2000), admission("first", 2, 1000), admission("second", 0, 900),
+		admission("third", 0, 200))
+	expect(t, a, "admit first, admit second", terminated("low"))
 }
 
-func TestWhoGoesWhileItIsHeldGivesItsPlaceBack(t *testing.T) {
+func TestFinishedPendingPodFreesItsPlace(t *testing.T) {
 	a := New()
-	tell(t, a, started(2000), asks("low", 0, 2000), asks("first", 2, 1500))
-	if got, want := fmt.Sprint(tell(t, a, asks("second", 0, 1500), gone("first"), asks("third", 0, 1500), ended("low"))),
-		"[reject second OutOfcpu hold third[] admit third]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	expect(t, a, "admit low, pending first[low]", started(2000), admission("low", 0, 2000), admission("first", 2, 1500))
+	expect(t, a, "reject second OutOfcpu, pending third[], admit third",
+		admission("second", 0, 1500), finished("first"), admission("third", 0, 1500), terminated("low"))
 	if name := a.state.Names["/first"]; name != "" {
-		t.Errorf("its name is still %s's", name)
+		t.Errorf("its name is still held by %q", name)
 	}
 }
 
-func resizes(uid string, priority int32, milliCPU int64) *journaletv1.Event {
+func resize(uid string, priority int32, milliCPU int64) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: &journaletv1.ResizeRequested{
 		Uid: uid, Digest: fmt.Sprint(milliCPU), Priority: priority, Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
 	}}}
 }
 
-func TestAHeldResizeTakesNoPlaceOfOthersAndLosesNone(t *testing.T) {
+func TestPendingResizeKeepsItsPlaceAndTakesNoOther(t *testing.T) {
 	a := New()
-	got := fmt.Sprint(tell(t, a, started(2000), asks("critical", systemCritical, 500), asks("low", 0, 700), asks("lower", -1, 700),
-		resizes("critical", systemCritical, 1000), asks("high", 5, 1000), resizes("high", 5, 1001)))
-	if want := "[admit critical admit low admit lower hold resize critical[lower] hold high[low]]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	// The one who has its place waits for nobody else's end.
-	if got, want := fmt.Sprint(tell(t, a, ended("low")), tell(t, a, ended("lower"))), "[resize critical] [admit high]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	expect(t, a, "admit critical, admit low, admit lower, pending resize critical[lower], pending high[low]",
+		started(2000), admission("critical", systemCritical, 500), admission("low", 0, 700), admission("lower", -1, 700),
+		resize("critical", systemCritical, 1000), admission("high", 5, 1000), resize("high", 5, 1001))
+	// A pod whose place is free waits for no other victim.
+	expect(t, a, "resize critical", terminated("low"))
+	expect(t, a, "admit high", terminated("lower"))
 }
 
-func TestAHeldResizeWaitsOnWhereTheNodeHasBecomeTooSmall(t *testing.T) {
+func TestPendingResizeIsDeferredWhenNodeShrinks(t *testing.T) {
 	a := New()
-	got := fmt.Sprint(tell(t, a, started(2000), asks("critical", systemCritical, 500), asks("low", 0, 1500),
-		resizes("critical", systemCritical, 1000), started(900), ended("low"), asks("other", 0, 400)))
-	if want := "[admit critical admit low hold resize critical[low] defer critical admit other]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if got, want := fmt.Sprint(tell(t, a, gone("critical"), started(2000))), "[]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	expect(t, a, "admit critical, admit low, pending resize critical[low], defer critical, admit other",
+		started(2000), admission("critical", systemCritical, 500), admission("low", 0, 1500),
+		resize("critical", systemCritical, 1000), started(900), terminated("low"), admission("other", 0, 400))
+	expect(t, a, "", finished("critical"), started(2000))
 }

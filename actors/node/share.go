@@ -9,10 +9,10 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Resource is one of what pods take a share of.
+// Resource is a resource of the node that pods share.
 type Resource int
 
-// The resources, in the order in which the first that is short is told.
+// The resources. Of several that are short, a rejection names the first one.
 const (
 	Pods Resource = iota
 	CPU
@@ -52,37 +52,38 @@ func (x share) minus(y share) share {
 	return x
 }
 
-// capacity is what the node has for pods.
+// capacity returns what is allocatable to pods.
 func (a *Actor) capacity() share {
 	c := a.state.GetConfig()
-	has := share{math.MaxInt64, c.GetAllocatable().GetMilliCpu(), c.GetAllocatable().GetMemoryBytes(), c.GetAllocatable().GetEphemeralStorageBytes()}
+	of := c.GetAllocatable()
+	has := share{math.MaxInt64, of.GetMilliCpu(), of.GetMemoryBytes(), of.GetEphemeralStorageBytes()}
 	if most := c.GetMaxPods(); most > 0 {
 		has[Pods] = int64(most)
 	}
 	return has
 }
 
-// running is what the pods have that were admitted and have not ended.
+// running returns the share of the pods that are admitted and not terminated.
 func (a *Actor) running() share {
 	x := shareOf(a.state.GetUsed())
 	x[Pods] = int64(a.state.GetRunning())
 	return x
 }
 
-// used is running and what is kept for pods whose admission, and for resizes that are held.
+// used returns the share of running pods, and what is reserved for pending admissions and resizes.
 func (a *Actor) used() share {
 	x := a.running()
 	for _, q := range a.state.GetPendingPreemption() {
 		x = x.plus(shareOf(q.GetDemand()))
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.state.Resizes)) {
-		x = x.plus(a.kept(uid))
+		x = x.plus(a.reserved(uid))
 	}
 	return x
 }
 
-// usedAfter is what is used when those have ended that were told to end for others.
-func (a *Actor) usedAfter() share {
+// usedAfterVictims returns what is used once all preempted pods have terminated.
+func (a *Actor) usedAfterVictims() share {
 	x := a.used()
 	if a.state.GetPreempting() == 0 {
 		return x
@@ -95,8 +96,8 @@ func (a *Actor) usedAfter() share {
 	return x
 }
 
-// lacks tells what the node has too little of for one more pod.
-func (a *Actor) lacks(d *journaletv1.PodDemand, used share) []Shortage {
+// shortages returns what the node has too little of for one more pod.
+func (a *Actor) shortages(d *journaletv1.PodDemand, used share) []Shortage {
 	var short []Shortage
 	want, has := shareOf(d), a.capacity()
 	for r := range resources {
@@ -107,12 +108,13 @@ func (a *Actor) lacks(d *journaletv1.PodDemand, used share) []Shortage {
 	return short
 }
 
-// outOf is the rejection for a shortage, in the kubelet's words; nil for none.
-func (a *Actor) outOf(short []Shortage, d *journaletv1.PodDemand, used share) *rejection {
+// rejectShort returns the rejection for the first of some shortages, in the kubelet's words; nil for none.
+func (a *Actor) rejectShort(short []Shortage, d *journaletv1.PodDemand, used share) *rejection {
 	if len(short) == 0 {
 		return nil
 	}
 	r := short[0].Resource
-	return &rejection{"OutOf" + r.String(), fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
+	return &rejection{"OutOf" + r.String(), fmt.Sprintf(
+		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
 		r, shareOf(d)[r], used[r], a.capacity()[r])}
 }

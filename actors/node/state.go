@@ -10,18 +10,18 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Actor is the decider of admission.
+// Actor is the decider on admission.
 type Actor struct {
 	state *journaletv1.NodeState
-	// ips follows from state.
-	ips addresses
+	// addresses are derived from state.
+	addresses addresses
 }
 
 var _ actors.Decider = (*Actor)(nil)
 
-// New makes the decider, with nobody admitted.
+// New returns the decider. No pod is admitted yet.
 func New() *Actor {
-	return &Actor{state: withMaps(new(journaletv1.NodeState)), ips: addresses{}}
+	return &Actor{state: withMaps(new(journaletv1.NodeState)), addresses: addresses{}}
 }
 
 func withMaps(s *journaletv1.NodeState) *journaletv1.NodeState {
@@ -52,10 +52,10 @@ func withMaps(s *journaletv1.NodeState) *journaletv1.NodeState {
 	return s
 }
 
-// State is the state, to be read only.
+// State returns the state, which the caller only reads.
 func (a *Actor) State() proto.Message { return a.state }
 
-// Node is the state with its type.
+// Node returns the state with its type.
 func (a *Actor) Node() *journaletv1.NodeState { return a.state }
 
 // Restore replaces the state.
@@ -65,15 +65,15 @@ func (a *Actor) Restore(b []byte) error {
 		return fmt.Errorf("restore node: %w", err)
 	}
 	a.state = withMaps(s)
-	a.ips = addressesOf(a.state)
+	a.addresses = addressesOf(a.state)
 	return nil
 }
 
-// Digests is empty: what a pod demands is in its question.
+// Digests is empty: the admission request holds the pod's demand.
 func (a *Actor) Digests() []string { return nil }
 
 // Resolve is never called.
 func (a *Actor) Resolve(string, *corev1.Pod) {}
 
-// Timers is nil: the node waits for nothing.
+// Timers is nil: the node sets no timers.
 func (a *Actor) Timers() *journaletv1.Timers { return nil }

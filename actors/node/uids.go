@@ -14,7 +14,7 @@ func (a *Actor) allSynced() bool {
 	return !slices.ContainsFunc(sources, func(s string) bool { return !slices.Contains(a.state.SyncedSources, s) })
 }
 
-// evolveSources folds what concerns sources and the pods that none names.
+// evolveSources folds the events of sources, UIDs and orphans.
 func (a *Actor) evolveSources(e actors.Event) {
 	s := a.state
 	switch k := e.Body.GetKind().(type) {
@@ -32,14 +32,14 @@ func (a *Actor) evolveSources(e actors.Event) {
 			s.Orphans = append(s.Orphans, k.OrphanFound.GetUid())
 		}
 	case *journaletv1.Event_OrphanConfirmed:
-		a.noOrphan(k.OrphanConfirmed.GetUid())
+		a.dropOrphan(k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_UidRequested:
 		c := s.Uids[k.UidRequested.GetUid()]
 		if c == nil {
 			c = new(journaletv1.UidClaims)
 			s.Uids[k.UidRequested.GetUid()] = c
-			if a.runs(k.UidRequested.GetUid()) && k.UidRequested.GetSource() != messages.FileSource {
-				// It was added when nobody had to ask, which only that source could.
+			if a.known(k.UidRequested.GetUid()) && k.UidRequested.GetSource() != messages.FileSource {
+				// It was added without a request, when the file source was the only one.
 				c.Holder = &journaletv1.UidRequested{Uid: k.UidRequested.GetUid(), Source: messages.FileSource}
 			}
 		}
@@ -47,20 +47,22 @@ func (a *Actor) evolveSources(e actors.Event) {
 	case *journaletv1.Event_UidGranted:
 		a.evolveGranted(k.UidGranted)
 	case *journaletv1.Event_UidWithdrawn:
-		a.giveBack(k.UidWithdrawn.GetUid(), func(q *journaletv1.UidRequested) bool {
+		a.endClaims(k.UidWithdrawn.GetUid(), func(q *journaletv1.UidRequested) bool {
 			return q.GetSource() == k.UidWithdrawn.GetSource() && q.GetRequestId() == k.UidWithdrawn.GetRequestId()
 		})
 	case *journaletv1.Event_PodFinished:
-		a.noOrphan(k.PodFinished.GetUid())
+		a.dropOrphan(k.PodFinished.GetUid())
 	}
 }
 
-func (a *Actor) noOrphan(uid string) {
+func (a *Actor) dropOrphan(uid string) {
 	a.state.Orphans = slices.DeleteFunc(a.state.Orphans, func(o string) bool { return o == uid })
 }
 
-// runs tells whether a pod with this UID was put before the node and has not finished.
-func (a *Actor) runs(uid string) bool { return a.state.Pods[uid] != nil || a.asked(uid) != nil }
+// known reports whether a pod with this UID has requested admission and not finished.
+func (a *Actor) known(uid string) bool {
+	return a.state.Pods[uid] != nil || a.waitingRequest(uid) != nil
+}
 
 func (a *Actor) evolveGranted(g *journaletv1.UidGranted) {
 	c := a.state.Uids[g.GetUid()]
@@ -73,8 +75,8 @@ func (a *Actor) evolveGranted(g *journaletv1.UidGranted) {
 	})
 }
 
-// giveBack ends every claim that match accepts.
-func (a *Actor) giveBack(uid string, match func(*journaletv1.UidRequested) bool) {
+// endClaims removes every claim to a UID that match accepts.
+func (a *Actor) endClaims(uid string, match func(*journaletv1.UidRequested) bool) {
 	c := a.state.Uids[uid]
 	if c == nil {
 		return
@@ -89,7 +91,7 @@ func (a *Actor) giveBack(uid string, match func(*journaletv1.UidRequested) bool)
 	}
 }
 
-// grant gives a UID that is free to the first that waits for it.
+// grant grants a free UID to the first source that waits for it.
 func (a *Actor) grant(uid string, emit actors.Emit) error {
 	c := a.state.Uids[uid]
 	if c.GetHolder() != nil || len(c.GetWaiting()) == 0 {
@@ -101,8 +103,8 @@ func (a *Actor) grant(uid string, emit actors.Emit) error {
 	}})
 }
 
-// answerSource answers a source that has asked for a UID.
-func (a *Actor) answerSource(q *journaletv1.UidRequested, emit actors.Emit) error {
+// decideUID answers a source's request for a UID.
+func (a *Actor) decideUID(q *journaletv1.UidRequested, emit actors.Emit) error {
 	holder := a.state.Uids[q.GetUid()].GetHolder()
 	if holder == nil {
 		return a.grant(q.GetUid(), emit)
@@ -112,14 +114,14 @@ func (a *Actor) answerSource(q *journaletv1.UidRequested, emit actors.Emit) erro
 	}}})
 }
 
-// disown lets pods that no source names be cleared away, once every source has been read.
-func (a *Actor) disown(emit actors.Emit) error {
+// confirmOrphans confirms the orphans once every source is synced, so that they are garbage-collected.
+func (a *Actor) confirmOrphans(emit actors.Emit) error {
 	if !a.allSynced() {
 		return nil
 	}
 	for _, uid := range slices.Clone(a.state.Orphans) {
 		if a.state.Uids[uid] != nil {
-			// A source has asked for it, and adds it next.
+			// A source has requested it, and adds it next.
 			continue
 		}
 		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanConfirmed{

@@ -10,7 +10,7 @@ import (
 // resizable are the resources that a resize may change (KEP-1287).
 var resizable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// Of is the CPU and memory of a container; CPU is rounded up to thousandths, memory to bytes.
+// Of returns the CPU and memory of a container. CPU is rounded up to thousandths, memory to bytes.
 func Of(r *corev1.ResourceRequirements) *journaletv1.Resources {
 	return &journaletv1.Resources{
 		CpuRequestMillis:   r.Requests.Cpu().MilliValue(),
@@ -20,7 +20,7 @@ func Of(r *corev1.ResourceRequirements) *journaletv1.Resources {
 	}
 }
 
-// Requirements is the reverse of Of, with every value set: a value of 0 says that there is none.
+// Requirements is the reverse of Of. Every value is set: 0 stands for none.
 func Requirements(r *journaletv1.Resources) corev1.ResourceRequirements {
 	list := func(millis, bytes int64) corev1.ResourceList {
 		return corev1.ResourceList{
@@ -34,23 +34,24 @@ func Requirements(r *journaletv1.Resources) corev1.ResourceRequirements {
 	}
 }
 
-// Equal tells whether two containers have the same CPU and memory.
+// Equal reports whether two containers have the same CPU and memory.
 func Equal(a, b *journaletv1.Resources) bool { return SameCPU(a, b) && SameMemory(a, b) }
 
-// SameCPU tells whether two containers have the same CPU.
+// SameCPU reports whether two containers have the same CPU.
 func SameCPU(a, b *journaletv1.Resources) bool {
 	return a.GetCpuRequestMillis() == b.GetCpuRequestMillis() && a.GetCpuLimitMillis() == b.GetCpuLimitMillis()
 }
 
-// SameMemory tells whether two containers have the same memory.
+// SameMemory reports whether two containers have the same memory.
 func SameMemory(a, b *journaletv1.Resources) bool {
 	return a.GetMemoryRequestBytes() == b.GetMemoryRequestBytes() && a.GetMemoryLimitBytes() == b.GetMemoryLimitBytes()
 }
 
-// Restarts tells whether a container is to be restarted to get other resources: where its policy says so, and where a limit is to go, which
-// no runtime takes away in place.
+// Restarts reports whether a container must be restarted to get other resources: if its resizePolicy says so, or if a
+// limit is removed, since no runtime removes one in place.
 func Restarts(c *corev1.Container, from, to *journaletv1.Resources) bool {
-	if from.GetCpuLimitMillis() > 0 && to.GetCpuLimitMillis() == 0 || from.GetMemoryLimitBytes() > 0 && to.GetMemoryLimitBytes() == 0 {
+	if from.GetCpuLimitMillis() > 0 && to.GetCpuLimitMillis() == 0 ||
+		from.GetMemoryLimitBytes() > 0 && to.GetMemoryLimitBytes() == 0 {
 		return true
 	}
 	for _, p := range c.ResizePolicy {
@@ -63,7 +64,7 @@ func Restarts(c *corev1.Container, from, to *journaletv1.Resources) bool {
 	return false
 }
 
-// Same reports whether the containers of two pods have the same CPU and memory. They have the same containers.
+// Same reports whether the containers of two pods have the same CPU and memory. Both must have the same containers.
 func Same(a, b *corev1.Pod) bool {
 	x, y := containers(a), containers(b)
 	for i := range min(len(x), len(y)) {
@@ -85,8 +86,8 @@ func same(a, b corev1.ResourceList) bool {
 	return true
 }
 
-// Allocated is a pod whose containers have the CPU and memory that they have in another manifest of it. The pod itself is
-// returned where nothing differs, and never changed.
+// Allocated returns pod with the CPU and memory of allocated, another manifest of the same pod. It returns pod itself
+// if nothing differs, else a copy: pod is never changed.
 func Allocated(pod, allocated *corev1.Pod) *corev1.Pod {
 	if pod == nil || allocated == nil || Same(pod, allocated) {
 		return pod
@@ -101,13 +102,13 @@ func Allocated(pod, allocated *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// Put gives a container the CPU and memory of another one, and changes nothing else.
+// Put sets a container's CPU and memory to another's, and changes nothing else.
 func Put(c, from *corev1.ResourceRequirements) {
 	c.Requests, c.Limits = with(c.Requests, from.Requests), with(c.Limits, from.Limits)
 }
 
-// Keeps reports whether a container has still every request and limit of CPU and memory that it had, whatever the value (the
-// API server forbids to remove one: ValidatePodResize).
+// Keeps reports whether a container still has every request and limit of CPU and memory that it had, whatever its value
+// (the API server forbids their removal: ValidatePodResize).
 func Keeps(was, is *corev1.ResourceRequirements) bool {
 	for _, name := range resizable {
 		if gone(was.Requests, is.Requests, name) || gone(was.Limits, is.Limits, name) {
@@ -117,7 +118,7 @@ func Keeps(was, is *corev1.ResourceRequirements) bool {
 	return true
 }
 
-// with is list with the CPU and memory of another one.
+// with returns list with the CPU and memory of from.
 func with(list, from corev1.ResourceList) corev1.ResourceList {
 	for _, name := range resizable {
 		value, set := from[name]
@@ -139,8 +140,8 @@ func gone(from, to corev1.ResourceList, name corev1.ResourceName) bool {
 	return was && !is
 }
 
-// Unsized is a pod without the CPU and memory of those of its containers that are resized in place: what of them makes no
-// other pod. It is a copy.
+// Unsized returns a copy of a pod without the CPU and memory of the containers that can be resized in place: the part
+// whose change is not another incarnation of the pod.
 func Unsized(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	for _, c := range containers(pod) {
@@ -152,7 +153,7 @@ func Unsized(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// Resizable tells whether a container of a pod says how it is resized in place.
+// Resizable reports whether a container of a pod can be resized in place: it has a resizePolicy.
 func Resizable(pod *corev1.Pod) bool {
 	for _, c := range containers(pod) {
 		if len(c.ResizePolicy) > 0 {
@@ -162,7 +163,7 @@ func Resizable(pod *corev1.Pod) bool {
 	return false
 }
 
-// containers are all containers of a pod, init containers first.
+// containers returns all containers of a pod, init containers first.
 func containers(pod *corev1.Pod) []*corev1.Container {
 	var all []*corev1.Container
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

@@ -8,10 +8,10 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// claim is one pod as one file names it.
+// claim is one pod in one file: the file claims the pod's name and UID.
 type claim struct {
 	path string
-	// place is its place in the file.
+	// place is the pod's index in the file.
 	place int
 	ref   *journaletv1.PodRef
 }
@@ -20,8 +20,8 @@ func (c claim) before(o claim) int {
 	return cmp.Or(cmp.Compare(c.path, o.path), cmp.Compare(c.place, o.place))
 }
 
-// claims finds who claims a name or a UID, by the keys of keysOf. It follows from SourceState.files, and is kept so
-// that a change of one file costs what that file holds and not what the folder holds.
+// claims are the claims to each name and UID, by the keys of keysOf. They are derived from SourceState.files, and kept
+// so that a change of one file costs what this file holds, not what the whole directory holds.
 type claims map[string][]claim
 
 func claimsOf(s *journaletv1.SourceState) claims {
@@ -55,8 +55,8 @@ func (c claims) remove(path string, refs []*journaletv1.PodRef) {
 	}
 }
 
-// around gives every claim that these pods can have a say in, in order of path and place: those of the same name or
-// UID, those of the name or UID of those, and so on.
+// around returns every claim that a change of these pods can affect, ordered by path and place: the claims to their
+// names and UIDs, the claims to the names and UIDs of those, and so on.
 func (c claims) around(refs []*journaletv1.PodRef) []claim {
 	var keys []string
 	seen := map[string]bool{}
@@ -79,11 +79,11 @@ func (c claims) around(refs []*journaletv1.PodRef) []claim {
 		keys = keys[1:]
 	}
 	slices.SortFunc(found, claim.before)
-	// Each was found by its name and by its UID.
+	// Each claim was found twice: by its name and by its UID.
 	return slices.CompactFunc(found, func(x, y claim) bool { return x.before(y) == 0 })
 }
 
-// touched is what a reading may have changed: what is to be decided after it.
+// touched is what a read may have changed, and so what is to be decided after it.
 type touched struct {
 	uids []string
 	// ignored are keys of SourceState.ignored.

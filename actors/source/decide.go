@@ -10,7 +10,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Decide brings what was told to the pods' actors to what the source wants.
+// Decide emits the difference between the desired pods of the source and what it has sent to their actors.
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	for _, e := range in.Events {
 		var err error
@@ -18,14 +18,14 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 		case *journaletv1.Event_AgentStarted:
 			err = a.decide(slices.Sorted(maps.Keys(a.state.Pods)), slices.Sorted(maps.Keys(a.state.Ignored)), emit)
 		case *journaletv1.Event_ManifestsRead:
-			// What this reading did not touch was decided on before it.
+			// Whatever this read did not touch was decided before.
 			err = a.decide(a.touched.uids, a.touched.ignored, emit)
 		case *journaletv1.Event_PodFinished:
 			err = a.decidePod(k.PodFinished.GetUid(), emit)
 		case *journaletv1.Event_UidGranted:
-			err = a.granted(k.UidGranted, emit)
+			err = a.decideGranted(k.UidGranted, emit)
 		case *journaletv1.Event_UidDeferred:
-			err = a.deferred(k.UidDeferred, emit)
+			err = a.decideDeferred(k.UidDeferred, emit)
 		}
 		if err != nil {
 			return err
@@ -34,7 +34,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	return nil
 }
 
-// decide decides on some pods and some ignored ones, both sorted.
+// decide decides on pods by UID, and on ignored manifests by their keys in SourceState.ignored. Both are sorted.
 func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 	s := a.state
 	for _, key := range ignored {
@@ -58,8 +58,8 @@ func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 	}})
 }
 
-// order puts removals first, which frees names and resources, and additions in order of creation, which most manifests
-// leave open, and path.
+// order sorts removals before additions, since they free names and resources. Additions are sorted by creation time,
+// which most manifests leave empty, and then by path.
 func (a *Actor) order(uids []string) []string {
 	uids = slices.Clone(uids)
 	slices.SortStableFunc(uids, func(x, y string) int {
@@ -70,24 +70,27 @@ func (a *Actor) order(uids []string) []string {
 			}
 			return 1
 		}
-		return cmp.Or(p.GetPod().GetCreatedAt().AsTime().Compare(q.GetPod().GetCreatedAt().AsTime()), strings.Compare(p.GetPath(), q.GetPath()))
+		return cmp.Or(
+			p.GetPod().GetCreatedAt().AsTime().Compare(q.GetPod().GetCreatedAt().AsTime()),
+			strings.Compare(p.GetPath(), q.GetPath()),
+		)
 	})
 	return uids
 }
 
-// decidePod tells one pod's actor what has changed for it, if anything.
+// decidePod sends one pod's actor what has changed for it, if anything.
 func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 	p := a.state.Pods[uid]
 	op := journaletv1.PodOperation_POD_OPERATION_UNSPECIFIED
 	switch p.GetStage() {
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_NEW:
 		if a.state.GetSeveralSources() {
-			return a.ask(uid, emit)
+			return a.requestUID(uid, emit)
 		}
 		op = journaletv1.PodOperation_POD_OPERATION_ADD
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID:
 		if !p.GetDesired() {
-			return a.release(uid, p.GetUidRequest(), emit)
+			return a.withdrawUID(uid, p.GetUidRequest(), emit)
 		}
 	case journaletv1.SourcePodStage_SOURCE_POD_STAGE_UID_GRANTED:
 		op = journaletv1.PodOperation_POD_OPERATION_ADD

@@ -12,20 +12,20 @@ func (a *Actor) Evolve(e actors.Event) error {
 	s := a.state
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
-		a.started(k.AgentStarted.GetConfig().GetSources())
+		a.evolveStarted(k.AgentStarted.GetConfig().GetSources())
 	case *journaletv1.Event_ManifestsRead:
-		a.read(k.ManifestsRead.GetChanged())
+		a.evolveRead(k.ManifestsRead.GetChanged())
 		s.Synced = s.Synced || k.ManifestsRead.GetSynced()
 	case *journaletv1.Event_PodUpdated:
 		return a.evolveUpdated(e, k.PodUpdated)
 	case *journaletv1.Event_PodFinished:
 		switch p := s.Pods[k.PodFinished.GetUid()]; {
 		case p != nil && k.PodFinished.GetOrphan():
-			// What was nobody's is gone. What this source says of the UID meanwhile, the pod hears of behind that.
+			// The orphan is gone. The pod's actor receives this source's updates of the UID after that.
 		case p != nil:
 			p.Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED
 		default:
-			// A pod that the runtime showed and no file names: it is kept only to be forgotten.
+			// An orphan: it is kept only until PodForgotten.
 			s.Pods[k.PodFinished.GetUid()] = &journaletv1.SourcePod{
 				Pod:   &journaletv1.PodRef{Uid: k.PodFinished.GetUid()},
 				Stage: journaletv1.SourcePodStage_SOURCE_POD_STAGE_FINISHED,
@@ -45,8 +45,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 	return nil
 }
 
-// read takes in files that changed and works out what that changes.
-func (a *Actor) read(files []*journaletv1.ManifestFile) {
+// evolveRead folds changed files, and updates the desired pods.
+func (a *Actor) evolveRead(files []*journaletv1.ManifestFile) {
 	var before, after []claim
 	for _, f := range files {
 		path := f.GetPath()
@@ -60,7 +60,7 @@ func (a *Actor) read(files []*journaletv1.ManifestFile) {
 			after = append(after, claim{path: path, ref: ref})
 		}
 	}
-	a.want(before, after)
+	a.updateDesired(before, after)
 }
 
 func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
@@ -86,9 +86,9 @@ func keepFile(s *journaletv1.SourceState, f *journaletv1.ManifestFile) {
 	}
 }
 
-// KeepFile returns what the source keeps of a file that had content before and has content now; nil for a file that is gone. A file that
-// cannot be read, or a part of it that cannot be used, removes nothing: what the file named before stays wanted until the file is good
-// again or gone, because a typo must not stop a running pod.
+// KeepFile returns what the source keeps of a file whose content was before and is now; nil for a file that is gone. A
+// file that is unreadable, or partly invalid, removes no pod: the pods that it held before stay desired until the file is
+// valid again or gone, because a typo must not stop a running pod.
 func KeepFile(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
 	if len(now.GetPods()) == 0 && len(now.GetProblems()) == 0 && !now.GetUnreadable() {
 		return nil
@@ -111,10 +111,10 @@ func KeepFile(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
 	return kept
 }
 
-// want works out which pods the files want, in order of their paths: the first to name a full name
-// or a UID has it. It looks at the pods that changed files named before or name after, and at those
-// that share a name or a UID with them.
-func (a *Actor) want(before, after []claim) {
+// updateDesired works out which pods are desired, going through the files in order of their paths: the first claim to a
+// full name or a UID gets it. It visits the pods that the changed files held before or hold now, and those that share
+// a name or a UID with them.
+func (a *Actor) updateDesired(before, after []claim) {
 	s := a.state
 	refs := make([]*journaletv1.PodRef, 0, len(before)+len(after))
 	for _, c := range slices.Concat(before, after) {
@@ -122,7 +122,7 @@ func (a *Actor) want(before, after []claim) {
 	}
 	around := a.claims.around(refs)
 	a.touched = touched{}
-	told := map[string]*journaletv1.IgnoredManifest{}
+	ignored := map[string]*journaletv1.IgnoredManifest{}
 	for _, c := range slices.Concat(before, around) {
 		uid, key := c.ref.GetUid(), ignoredKey(c.path, c.ref)
 		a.touched.uids = append(a.touched.uids, uid)
@@ -131,7 +131,7 @@ func (a *Actor) want(before, after []claim) {
 			p.Desired = false
 		}
 		if i := s.Ignored[key]; i != nil {
-			told[key] = i
+			ignored[key] = i
 			delete(s.Ignored, key)
 		}
 	}
@@ -141,7 +141,7 @@ func (a *Actor) want(before, after []claim) {
 	for _, c := range around {
 		if reason, by := taken(owner, c.ref); reason != "" {
 			key := ignoredKey(c.path, c.ref)
-			if s.Ignored[key] = told[key]; s.Ignored[key] == nil {
+			if s.Ignored[key] = ignored[key]; s.Ignored[key] == nil {
 				s.Ignored[key] = &journaletv1.IgnoredManifest{Ignored: ignore(c.path, c.ref, reason, by)}
 			}
 			continue

@@ -10,18 +10,18 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Actor is the decider over one source.
+// Actor is the decider for one source.
 type Actor struct {
 	state *journaletv1.SourceState
-	// claims follows from state.
+	// claims are derived from state.
 	claims claims
-	// touched is what the last reading may have changed. It matters between the fold of a reading and the decision on it.
+	// touched is what the last read may have changed. It is used between the fold of a read and the decision on it.
 	touched touched
 }
 
 var _ actors.Decider = (*Actor)(nil)
 
-// New makes the decider over the source with this name, with nothing read yet.
+// New returns the decider for the source with this name. It has read nothing yet.
 func New(name string) *Actor {
 	return &Actor{state: withMaps(&journaletv1.SourceState{Name: name}), claims: claims{}}
 }
@@ -39,10 +39,10 @@ func withMaps(s *journaletv1.SourceState) *journaletv1.SourceState {
 	return s
 }
 
-// State is the state, to be read only.
+// State returns the state, which the caller only reads.
 func (a *Actor) State() proto.Message { return a.state }
 
-// Source is the state with its type.
+// Source returns the state with its type.
 func (a *Actor) Source() *journaletv1.SourceState { return a.state }
 
 // Restore replaces the state.
@@ -56,11 +56,11 @@ func (a *Actor) Restore(b []byte) error {
 	return nil
 }
 
-// Digests is empty: a source does not look into manifests.
+// Digests is empty: a source reads no manifests.
 func (a *Actor) Digests() []string { return nil }
 
-// Resolve is never called: a source does not look into manifests.
+// Resolve is never called: a source reads no manifests.
 func (a *Actor) Resolve(string, *corev1.Pod) {}
 
-// Timers is nil: a source waits for nothing.
+// Timers is nil: a source sets no timers.
 func (a *Actor) Timers() *journaletv1.Timers { return nil }

@@ -8,9 +8,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// started takes in which sources are configured in this run. One that is not wants nothing any more; it is not read
-// again before it is configured again, and is then as new.
-func (a *Actor) started(sources []string) {
+// evolveStarted folds which sources are configured in this run. If this one is not, none of its pods is desired any
+// more. It is not read until it is configured again, and then starts empty.
+func (a *Actor) evolveStarted(sources []string) {
 	s := a.state
 	s.SeveralSources = s.SeveralSources || len(sources) > 1
 	if slices.Contains(sources, s.GetName()) {
@@ -24,26 +24,26 @@ func (a *Actor) started(sources []string) {
 	}
 }
 
-// forget ends the actor of a pod, and then gives back its UID: whoever gets that next finds no actor.
-func (a *Actor) forget(uid string, number uint64, emit actors.Emit) error {
+// forget ends the actor of a pod and then withdraws its UID, so that the next holder of the UID finds no actor.
+func (a *Actor) forget(uid string, requestID uint64, emit actors.Emit) error {
 	if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_PodForgotten{
 		PodForgotten: &journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()},
 	}}); err != nil || !a.state.GetSeveralSources() {
 		return err
 	}
-	return a.release(uid, number, emit)
+	return a.withdrawUID(uid, requestID, emit)
 }
 
-// ask asks the node for a UID that another source may have.
-func (a *Actor) ask(uid string, emit actors.Emit) error {
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidRequested{
-		UidRequested: &journaletv1.UidRequested{Uid: uid, Source: a.state.GetName(), RequestId: a.state.GetLastUidRequest() + 1},
-	}})
+// requestUID requests a UID from the node, since another source may have it.
+func (a *Actor) requestUID(uid string, emit actors.Emit) error {
+	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidRequested{UidRequested: &journaletv1.UidRequested{
+		Uid: uid, Source: a.state.GetName(), RequestId: a.state.GetLastUidRequest() + 1,
+	}}})
 }
 
-func (a *Actor) release(uid string, number uint64, emit actors.Emit) error {
+func (a *Actor) withdrawUID(uid string, requestID uint64, emit actors.Emit) error {
 	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidWithdrawn{
-		UidWithdrawn: &journaletv1.UidWithdrawn{Uid: uid, Source: a.state.GetName(), RequestId: number},
+		UidWithdrawn: &journaletv1.UidWithdrawn{Uid: uid, Source: a.state.GetName(), RequestId: requestID},
 	}})
 }
 
@@ -56,39 +56,40 @@ func (a *Actor) evolveUID(e actors.Event) {
 			p.Stage, p.UidRequest = journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID, s.LastUidRequest
 		}
 	case *journaletv1.Event_UidWithdrawn:
-		if a.waits(k.UidWithdrawn.GetUid(), k.UidWithdrawn.GetRequestId()) {
+		if a.awaits(k.UidWithdrawn.GetUid(), k.UidWithdrawn.GetRequestId()) {
 			delete(s.Pods, k.UidWithdrawn.GetUid())
 		}
 	case *journaletv1.Event_UidGranted:
-		if a.waits(k.UidGranted.GetUid(), k.UidGranted.GetRequestId()) {
+		if a.awaits(k.UidGranted.GetUid(), k.UidGranted.GetRequestId()) {
 			s.Pods[k.UidGranted.GetUid()].Stage = journaletv1.SourcePodStage_SOURCE_POD_STAGE_UID_GRANTED
 		}
 	}
 }
 
-// waits tells whether an answer is to the question that is open for this pod.
-func (a *Actor) waits(uid string, number uint64) bool {
+// awaits reports whether this pod waits for the answer to this request.
+func (a *Actor) awaits(uid string, requestID uint64) bool {
 	p := a.state.Pods[uid]
-	return p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID && p.GetUidRequest() == number
+	return p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID && p.GetUidRequest() == requestID
 }
 
-// granted adds the pod whose UID is this source's now. An answer to a question that was taken back needs no reply: the
-// node hears of that, too.
-func (a *Actor) granted(g *journaletv1.UidGranted, emit actors.Emit) error {
+// decideGranted adds the pod whose UID this source was granted. The grant of a withdrawn request is ignored: the node
+// receives the withdrawal too.
+func (a *Actor) decideGranted(g *journaletv1.UidGranted, emit actors.Emit) error {
 	if p := a.state.Pods[g.GetUid()]; p.GetUidRequest() != g.GetRequestId() {
 		return nil
 	}
 	return a.decidePod(g.GetUid(), emit)
 }
 
-// deferred tells that a pod is not run as long as another source has its UID.
-func (a *Actor) deferred(d *journaletv1.UidDeferred, emit actors.Emit) error {
-	if !a.waits(d.GetUid(), d.GetRequestId()) {
+// decideDeferred reports that a pod does not run as long as another source has its UID.
+func (a *Actor) decideDeferred(d *journaletv1.UidDeferred, emit actors.Emit) error {
+	if !a.awaits(d.GetUid(), d.GetRequestId()) {
 		return nil
 	}
 	p := a.state.Pods[d.GetUid()]
 	return emit(&journaletv1.Event{Kind: &journaletv1.Event_ManifestIgnored{ManifestIgnored: &journaletv1.ManifestIgnored{
 		Path: p.GetPath(), Pod: p.GetPod(), Reason: "DuplicateUID",
-		Message: "the UID " + d.GetUid() + " is taken by source " + d.GetHolder() + ": it runs when that pod has gone; give one of the two another UID",
+		Message: "the UID " + d.GetUid() + " is taken by source " + d.GetHolder() +
+			": it runs when that pod has gone; give one of the two another UID",
 	}}})
 }

@@ -8,66 +8,69 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-func TestAnAnswerToAQuestionThatWasTakenBackGivesNoUID(t *testing.T) {
+func TestAnswerToWithdrawnUIDRequestIsIgnored(t *testing.T) {
 	a := New(messages.HTTPSource)
-	var told []*journaletv1.Event
-	hears := func(e *journaletv1.Event) []*journaletv1.Event {
+	handle := func(e *journaletv1.Event) (decisions []*journaletv1.Event) {
 		t.Helper()
-		told = nil
 		in := actors.Event{Body: e}
 		if err := a.Evolve(in); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Decide(actors.Input{Events: []actors.Event{in}}, func(e *journaletv1.Event) error {
-			told = append(told, e)
+			decisions = append(decisions, e)
 			return a.Evolve(actors.Event{Body: e})
 		}); err != nil {
 			t.Fatal(err)
 		}
-		return told
+		return decisions
 	}
 	read := func(pods ...*journaletv1.PodRef) *journaletv1.Event {
 		return &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: &journaletv1.ManifestsRead{
 			Source: messages.HTTPSource, Changed: []*journaletv1.ManifestFile{{Path: "f", Pods: pods}}, Synced: true,
 		}}}
 	}
-	granted := func(number uint64) *journaletv1.Event {
-		return &journaletv1.Event{Kind: &journaletv1.Event_UidGranted{UidGranted: &journaletv1.UidGranted{Uid: "u", Source: messages.HTTPSource, RequestId: number}}}
+	granted := func(requestID uint64) *journaletv1.Event {
+		return &journaletv1.Event{Kind: &journaletv1.Event_UidGranted{UidGranted: &journaletv1.UidGranted{
+			Uid: "u", Source: messages.HTTPSource, RequestId: requestID,
+		}}}
 	}
-	deferred := &journaletv1.Event{Kind: &journaletv1.Event_UidDeferred{UidDeferred: &journaletv1.UidDeferred{Uid: "u", Source: messages.HTTPSource, RequestId: 1, Holder: "file"}}}
+	deferred := &journaletv1.Event{Kind: &journaletv1.Event_UidDeferred{UidDeferred: &journaletv1.UidDeferred{
+		Uid: "u", Source: messages.HTTPSource, RequestId: 1, Holder: "file",
+	}}}
 	pod := &journaletv1.PodRef{Uid: "u", Namespace: "d", Name: "n", Digest: "g"}
-	hears(&journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
+	handle(&journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
 		Config: &journaletv1.AgentConfig{Sources: []string{messages.FileSource, messages.HTTPSource}},
 	}}})
-	if q := hears(read(pod)); q[0].GetUidRequested().GetRequestId() != 1 {
-		t.Fatalf("it asks %v", q)
+	if d := handle(read(pod)); d[0].GetUidRequested().GetRequestId() != 1 {
+		t.Fatalf("the added pod leads to %v, want request 1", d)
 	}
-	if q := hears(read()); q[0].GetUidWithdrawn().GetRequestId() != 1 {
-		t.Fatalf("it takes back %v", q)
-	}
-	for _, late := range []*journaletv1.Event{deferred, granted(1)} {
-		if said := hears(late); len(said) > 0 {
-			t.Errorf("without a question, %v leads to %v", late, said)
-		}
-	}
-	if q := hears(read(pod)); q[0].GetUidRequested().GetRequestId() != 2 {
-		t.Fatalf("it asks again %v", q)
+	if d := handle(read()); d[0].GetUidWithdrawn().GetRequestId() != 1 {
+		t.Fatalf("the removed pod leads to %v, want the withdrawal of request 1", d)
 	}
 	for _, late := range []*journaletv1.Event{deferred, granted(1)} {
-		if said := hears(late); len(said) > 0 {
-			t.Errorf("with another question, %v leads to %v", late, said)
+		if d := handle(late); len(d) > 0 {
+			t.Errorf("without a request, %v leads to %v", late, d)
 		}
 	}
-	if said := hears(granted(2)); len(said) != 1 || said[0].GetPodUpdated().GetOperation() != journaletv1.PodOperation_POD_OPERATION_ADD {
-		t.Errorf("the answer leads to %v", said)
+	if d := handle(read(pod)); d[0].GetUidRequested().GetRequestId() != 2 {
+		t.Fatalf("the pod that returned leads to %v, want request 2", d)
 	}
-	// What was nobody's under this UID was cleared away at the same time.
+	for _, late := range []*journaletv1.Event{deferred, granted(1)} {
+		if d := handle(late); len(d) > 0 {
+			t.Errorf("with another request, %v leads to %v", late, d)
+		}
+	}
+	add := journaletv1.PodOperation_POD_OPERATION_ADD
+	if d := handle(granted(2)); len(d) != 1 || d[0].GetPodUpdated().GetOperation() != add {
+		t.Errorf("the grant leads to %v, want ADD", d)
+	}
+	// An orphan with this UID was garbage-collected at the same time.
 	end := &journaletv1.PodFinished{Uid: "u", Orphan: true}
-	if said := hears(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(said) > 0 {
-		t.Errorf("the end of what nobody named leads to %v", said)
+	if d := handle(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(d) > 0 {
+		t.Errorf("the end of the orphan leads to %v", d)
 	}
 	end.Orphan = false
-	if said := hears(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(said) != 1 {
-		t.Errorf("the pod's own end leads to %v", said)
+	if d := handle(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(d) != 1 {
+		t.Errorf("the end of the pod itself leads to %v, want one decision", d)
 	}
 }

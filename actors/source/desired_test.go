@@ -13,8 +13,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// wantAll is the rule as one says it: all files, in order of their paths. Actor.want must come to the same.
-func wantAll(s *journaletv1.SourceState) {
+// desiredOfAll works out what is desired from all files, in order of their paths. Actor.updateDesired must give the
+// same result from the changed files alone.
+func desiredOfAll(s *journaletv1.SourceState) {
 	for _, p := range s.Pods {
 		p.Desired = false
 	}
@@ -52,7 +53,8 @@ func randomFile(r *rand.Rand) *journaletv1.ManifestFile {
 	}
 	for range r.IntN(4) {
 		f.Pods = append(f.Pods, &journaletv1.PodRef{
-			Namespace: "d", Name: fmt.Sprintf("n%d", r.IntN(5)), Uid: fmt.Sprintf("u%d", r.IntN(6)), Digest: fmt.Sprintf("g%d", r.IntN(3)),
+			Namespace: "d", Name: fmt.Sprintf("n%d", r.IntN(5)),
+			Uid: fmt.Sprintf("u%d", r.IntN(6)), Digest: fmt.Sprintf("g%d", r.IntN(3)),
 		})
 	}
 	if r.IntN(8) == 0 {
@@ -61,8 +63,8 @@ func randomFile(r *rand.Rand) *journaletv1.ManifestFile {
 	return f
 }
 
-func TestAChangeOfSomeFilesComesToWhatReadingAllWouldComeTo(t *testing.T) {
-	const histories, readings = 100, 60
+func TestPartialReadEqualsCompleteRead(t *testing.T) {
+	const histories, reads = 100, 60
 	for seed := range uint64(histories) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		a := New("file")
@@ -77,14 +79,14 @@ func TestAChangeOfSomeFilesComesToWhatReadingAllWouldComeTo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range readings {
+		for range reads {
 			if r.IntN(5) == 0 {
 				b, err := proto.Marshal(a.State())
 				if err != nil {
 					t.Fatal(err)
 				}
 				if a = New("file"); a.Restore(b) != nil {
-					t.Fatal("a state of its own cannot be restored")
+					t.Fatal("the actor's own state cannot be restored")
 				}
 			}
 			if uids := slices.Sorted(maps.Keys(a.state.Pods)); len(uids) > 0 && r.IntN(3) == 0 {
@@ -100,7 +102,7 @@ func TestAChangeOfSomeFilesComesToWhatReadingAllWouldComeTo(t *testing.T) {
 			for _, f := range read.GetChanged() {
 				keepFile(want, f)
 			}
-			wantAll(want)
+			desiredOfAll(want)
 			e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: read}}
 			if err := a.Evolve(actors.Event{Body: e}); err != nil {
 				t.Fatal(err)
@@ -113,8 +115,9 @@ func TestAChangeOfSomeFilesComesToWhatReadingAllWouldComeTo(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			// Nothing is left to be decided, whatever was touched.
-			if err := a.decide(slices.Sorted(maps.Keys(a.state.Pods)), slices.Sorted(maps.Keys(a.state.Ignored)), func(e *journaletv1.Event) error {
+			// Nothing is left to decide, touched or not.
+			pods, ignored := slices.Sorted(maps.Keys(a.state.Pods)), slices.Sorted(maps.Keys(a.state.Ignored))
+			if err := a.decide(pods, ignored, func(e *journaletv1.Event) error {
 				return fmt.Errorf("left over: %v", e)
 			}); err != nil {
 				t.Fatalf("history %d: %v", seed, err)
