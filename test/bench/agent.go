@@ -22,7 +22,7 @@ func start(args []string) *agent {
 	if err != nil {
 		die(err)
 	}
-	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec // running what it is told to is what the bench is for
+	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec // the caller of the bench gives the command
 	cmd.Stdout, cmd.Stderr = f, f
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -32,13 +32,13 @@ func start(args []string) *agent {
 }
 func (a *agent) stop() {
 	if a.cmd.Process != nil {
-		_ = a.cmd.Process.Kill() // it may have ended by itself
-		_ = a.cmd.Wait()         // killed is what it says then
+		_ = a.cmd.Process.Kill() // it may have ended
+		_ = a.cmd.Wait()         // killed
 	}
 }
 func (a *agent) cpu() float64 { return cpuOf(a.cmd.Process.Pid) }
 
-// cpuOf gives a process's seconds of user and system time so far.
+// cpuOf returns a process's user and system time so far, in seconds.
 func cpuOf(pid int) float64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -50,8 +50,8 @@ func cpuOf(pid int) float64 {
 	return (u + s) / 100
 }
 
-// cpuOfShims gives the seconds that the runtime's shims that run now have had. Its files count each process in ticks of
-// 10 ms; the scheduler's, in nanoseconds, matter here: 150 shims may use some hundred microseconds each.
+// cpuOfShims returns the CPU time of the runtime's running shims. It reads the scheduler's nanoseconds rather than the
+// 10 ms ticks of stat: each of 150 shims may use some hundred microseconds.
 func cpuOfShims() (seconds float64) {
 	address := []byte(strings.TrimPrefix(*endpoint, "unix://"))
 	processes, _ := filepath.Glob("/proc/[0-9]*")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// arrivals are the runs of probes as their targets see them: when each came, by the probe.
+// arrivals holds the times at which each probe reached its target.
 type arrivals struct {
 	mu sync.Mutex
 	at map[string][]time.Time
@@ -21,14 +21,14 @@ func (a *arrivals) note(probe string, at time.Time) {
 	a.at[probe] = append(a.at[probe], at)
 }
 
-// probes tells how many probes have come at least once.
+// probes returns how many probes have arrived at least once.
 func (a *arrivals) probes() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.at)
 }
 
-// within are the runs that came from begin to end, each probe's in their order. A probe that came only at other times has none.
+// within returns the arrivals from begin to end, in order, of each probe that has any.
 func (a *arrivals) within(begin, end time.Time) map[string][]time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,15 +44,16 @@ func (a *arrivals) within(begin, end time.Time) map[string][]time.Time {
 	return out
 }
 
-// rhythm is how well probes kept to their period in a window.
+// rhythm is how well probes kept their period in a window.
 type rhythm struct {
-	// jitter is how far each interval between two runs of one probe was from the period, in milliseconds, smallest first.
+	// jitter is the difference of each interval between two runs of one probe from the period, in milliseconds, smallest
+	// first.
 	jitter       []float64
 	runs, missed int
 }
 
-// rhythmOf compares runs with the period. want probes should have come; a gap of k periods, rounded, has missed k-1 runs, and so
-// has one between an end of the window and the run next to it.
+// rhythmOf compares the runs of want probes with the period. A gap of k periods, rounded, misses k-1 runs; so does a
+// gap between an end of the window and the run next to it.
 func rhythmOf(runs map[string][]time.Time, want int, period time.Duration, begin, end time.Time) rhythm {
 	var r rhythm
 	missed := func(gap time.Duration) int { return max(0, int(math.Round(float64(gap)/float64(period)))-1) }
@@ -75,8 +76,8 @@ func rhythmOf(runs map[string][]time.Time, want int, period time.Duration, begin
 	return r
 }
 
-// tell puts what there is to say of a rhythm into a result, under names that begin with the probes' kind.
-func (r rhythm) tell(kv map[string]any, kind string) {
+// report adds the figures of a rhythm to a result, under names that begin with the probes' kind.
+func (r rhythm) report(kv map[string]any, kind string) {
 	kv[kind+"_runs"], kv[kind+"_missed"] = r.runs, r.missed
 	if n := len(r.jitter); n > 0 {
 		for name, p := range map[string]float64{"p50": .5, "p99": .99, "max": 1} {

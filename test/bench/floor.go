@@ -11,7 +11,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// measureFloor does the same work by CRI calls alone, with -raw workers and no agent at all.
+// measureFloor does the same work by CRI calls alone, with -raw workers and without an agent.
 func (c *client) measureFloor() {
 	pods := c.rawBurst()
 	if wanted("reaction") {
@@ -29,7 +29,7 @@ func (c *client) measureFloor() {
 	}
 }
 
-// rawBurst is timed as an agent's is, by what the runtime tells while it is asked as often.
+// rawBurst times a burst as that of an agent, with as many calls of the runtime for the measurement.
 func (c *client) rawBurst() []rawRef {
 	pods := make([]rawRef, *n)
 	t0 := time.Now()
@@ -138,8 +138,9 @@ func (c *client) rawSandbox(i int) (string, *cri.PodSandboxConfig, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return "", nil, err
 	}
-	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: p, Namespace: "default", Uid: p}, LogDirectory: dir,
-		Labels: map[string]string{podNameLabel: p}, Linux: &cri.LinuxPodSandboxConfig{}}
+	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: p, Namespace: "default", Uid: p},
+		LogDirectory: dir,
+		Labels:       map[string]string{podNameLabel: p}, Linux: &cri.LinuxPodSandboxConfig{}}
 	if c.like != nil {
 		cfg = c.like.sandboxAs(cfg)
 	}
@@ -152,7 +153,8 @@ func (c *client) rawSandbox(i int) (string, *cri.PodSandboxConfig, error) {
 
 func (c *client) rawContainer(s string, cfg *cri.PodSandboxConfig, nm string, attempt uint32, cmd []string) string {
 	config := &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: nm, Attempt: attempt}, Image: &cri.ImageSpec{Image: *image}, Command: cmd, LogPath: nm + ".log",
+		Metadata: &cri.ContainerMetadata{Name: nm, Attempt: attempt}, Image: &cri.ImageSpec{Image: *image},
+		Command: cmd, LogPath: nm + ".log",
 		Labels: map[string]string{podNameLabel: cfg.Metadata.Name}, Linux: &cri.LinuxContainerConfig{}}
 	if c.like != nil {
 		var err error

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// What ours is held to, on a node of 50 and of 150 pods.
+// Goals of our agent, on a node of 50 and of 150 pods.
 const (
 	burstOverFloor     = 1.3
 	initsOverFloor     = 1.3
@@ -23,15 +23,18 @@ const (
 	syncOverInterval = 1.10
 )
 
+// goal returns the bound of a row: a number, and its source for the table.
+type goal func(b *block, r row) (bound float64, text string, ok bool)
+
 // row is a line of the table.
 type row struct {
 	label            string
 	scenario, figure string
 	spread           bool // show the smallest and the largest run, too
-	// value, where a figure is made of others; else the median of the runs of figure.
+	// value computes a figure from others. Without it, the row shows the median of the runs of figure.
 	value func(b *block, agent string) (float64, bool)
-	// goal bounds ours; it may have none, for want of what it is held to.
-	goal func(b *block, r row) (bound float64, text string, ok bool)
+	// goal returns the bound of our agent; not ok if what it depends on was not measured.
+	goal goal
 }
 
 func (r row) of(b *block, agent string) (float64, bool) {
@@ -41,42 +44,54 @@ func (r row) of(b *block, agent string) (float64, bool) {
 	return b.median(agent, r.scenario, r.figure)
 }
 
-// rows are the lines of the table, in this order. One that ours has no value for is left out.
+// rows holds the lines of the table, in order. A line without a value of our agent is left out.
 var rows = []row{
-	{label: "burst: p50 pod running, s", scenario: "burst_start_s", figure: "p50", spread: true, goal: timesFloor(burstOverFloor)},
-	{label: "burst: last pod running, s", scenario: "burst_start_s", figure: "max", spread: true, goal: timesFloor(burstOverFloor)},
-	{label: "death to restart, p50, s", scenario: "death_to_restart_s", figure: "p50", goal: beyondFloor(deathBeyondFloor)},
-	{label: "agent restart to a new pod running, s", scenario: "restart_to_new_pod_s", figure: "max", goal: atMost(restartSeconds50, restartSeconds150)},
-	{label: "containers replaced by the restart", scenario: "restart_to_new_pod_s", figure: "containers_replaced", goal: atMost(0, 0)},
+	{label: "burst: p50 pod running, s", scenario: "burst_start_s", figure: "p50", spread: true,
+		goal: timesFloor(burstOverFloor)},
+	{label: "burst: last pod running, s", scenario: "burst_start_s", figure: "max", spread: true,
+		goal: timesFloor(burstOverFloor)},
+	{label: "death to restart, p50, s", scenario: "death_to_restart_s", figure: "p50",
+		goal: beyondFloor(deathBeyondFloor)},
+	{label: "agent restart to a new pod running, s", scenario: "restart_to_new_pod_s", figure: "max",
+		goal: atMost(restartSeconds50, restartSeconds150)},
+	{label: "containers replaced by the restart", scenario: "restart_to_new_pod_s", figure: "containers_replaced",
+		goal: atMost(0, 0)},
 	{label: "teardown of all, s", scenario: "teardown_s", figure: "total", goal: timesFloor(teardownOverFloor)},
 	{label: "three inits in a row, p50, s", scenario: "init_chain_3_s", figure: "p50", goal: timesFloor(initsOverFloor)},
 	{label: "agent CPU of the burst, s", scenario: "burst_start_s", figure: "agent_cpu_s"},
-	{label: "idle, agent, millicores", scenario: "idle", figure: "cpu_millicores", goal: atMost(idleMillicores50, idleMillicores150)},
+	{label: "idle, agent, millicores", scenario: "idle", figure: "cpu_millicores",
+		goal: atMost(idleMillicores50, idleMillicores150)},
 	{label: "idle, runtime, millicores", scenario: "idle", figure: "runtime_millicores"},
 	{label: "idle, shims, millicores", scenario: "idle", figure: "shim_millicores"},
 	{label: "idle, runtime and shims, caused, millicores", value: caused, goal: ofKubelets(causedOfKubelets)},
 	{label: "RSS, MiB", scenario: "idle", figure: "rss_mib", goal: atMost(rssMiB50, rssMiB150)},
-	{label: "journal of one pod's life, encoded, bytes", scenario: "journal_per_pod", figure: "encoded_bytes", goal: atMost(journalBytesPerPod, journalBytesPerPod)},
-	{label: "journal of one pod's life, on disk, bytes", scenario: "journal_per_pod", figure: "disk_bytes", goal: atMost(journalBytesPerPod, journalBytesPerPod)},
-	{label: "journal of one pod's life, records", scenario: "journal_per_pod", figure: "records"},
+	{label: "journal of one pod, encoded, bytes", scenario: "journal_per_pod", figure: "encoded_bytes",
+		goal: atMost(journalBytesPerPod, journalBytesPerPod)},
+	{label: "journal of one pod, on disk, bytes", scenario: "journal_per_pod", figure: "disk_bytes",
+		goal: atMost(journalBytesPerPod, journalBytesPerPod)},
+	{label: "journal of one pod, records", scenario: "journal_per_pod", figure: "records"},
 	{label: "HTTP probes: jitter p50, ms", scenario: "probes", figure: "http_p50_ms"},
-	{label: "HTTP probes: jitter p99, ms", scenario: "probes", figure: "http_p99_ms", spread: true, goal: always(probeJitterMs)},
+	{label: "HTTP probes: jitter p99, ms", scenario: "probes", figure: "http_p99_ms", spread: true,
+		goal: always(probeJitterMs)},
 	{label: "HTTP probes: jitter max, ms", scenario: "probes", figure: "http_max_ms"},
 	{label: "HTTP probes: runs", scenario: "probes", figure: "http_runs"},
 	{label: "HTTP probes: missed runs", scenario: "probes", figure: "http_missed", goal: always(0)},
 	{label: "exec probes: jitter p50, ms", scenario: "probes", figure: "exec_p50_ms"},
-	{label: "exec probes: jitter p99, ms", scenario: "probes", figure: "exec_p99_ms", spread: true, goal: always(probeJitterMs)},
+	{label: "exec probes: jitter p99, ms", scenario: "probes", figure: "exec_p99_ms", spread: true,
+		goal: always(probeJitterMs)},
 	{label: "exec probes: jitter max, ms", scenario: "probes", figure: "exec_max_ms"},
 	{label: "exec probes: runs", scenario: "probes", figure: "exec_runs"},
 	{label: "exec probes: missed runs", scenario: "probes", figure: "exec_missed", goal: always(0)},
-	{label: "probing, agent, millicores", scenario: "probes", figure: "cpu_millicores", spread: true, goal: ofKubelets(probeOfKubelets)},
+	{label: "probing, agent, millicores", scenario: "probes", figure: "cpu_millicores", spread: true,
+		goal: ofKubelets(probeOfKubelets)},
 	{label: "probing, runtime, millicores", scenario: "probes", figure: "runtime_millicores"},
 	{label: "probing, RSS, MiB", scenario: "probes", figure: "rss_mib"},
-	{label: "good answer to Ready visible, p50, ms", scenario: "ready_ms", figure: "p50"},
-	{label: "good answer to Ready visible, max, ms", scenario: "ready_ms", figure: "max", spread: true, goal: always(readyVisibleMs)},
+	{label: "good result to Ready visible, p50, ms", scenario: "ready_ms", figure: "p50"},
+	{label: "good result to Ready visible, max, ms", scenario: "ready_ms", figure: "max", spread: true,
+		goal: always(readyVisibleMs)},
 }
 
-// caused is what the runtime and its shims use when idle beside an agent, beyond what they use with none.
+// caused returns the idle CPU of the runtime and its shims with an agent, less that without one.
 func caused(b *block, agent string) (float64, bool) {
 	sum := func(agent string) (float64, bool) {
 		runtime, ok := b.median(agent, "idle", "runtime_millicores")
@@ -88,34 +103,34 @@ func caused(b *block, agent string) (float64, bool) {
 	return x - floor, ok && ok2
 }
 
-func timesFloor(factor float64) func(*block, row) (float64, string, bool) {
+func timesFloor(factor float64) goal {
 	return func(b *block, r row) (float64, string, bool) {
 		floor, ok := r.of(b, floorName)
 		return factor * floor, fmt.Sprintf("%g × floor", factor), ok
 	}
 }
 
-func beyondFloor(more float64) func(*block, row) (float64, string, bool) {
+func beyondFloor(more float64) goal {
 	return func(b *block, r row) (float64, string, bool) {
 		floor, ok := r.of(b, floorName)
 		return floor + more, fmt.Sprintf("floor + %g", more), ok
 	}
 }
 
-func ofKubelets(share float64) func(*block, row) (float64, string, bool) {
+func ofKubelets(share float64) goal {
 	return func(b *block, r row) (float64, string, bool) {
 		kubelet, ok := r.of(b, kubeletName)
 		return share * kubelet, fmt.Sprintf("%g × kubelet", share), ok
 	}
 }
 
-// always is a bound whatever the number of pods.
-func always(bound float64) func(*block, row) (float64, string, bool) {
+// always is a bound for every number of pods.
+func always(bound float64) goal {
 	return func(*block, row) (float64, string, bool) { return bound, "", true }
 }
 
 // atMost is a bound for nodes of up to 50 and of up to 150 pods. Larger ones have no goal.
-func atMost(upTo50, upTo150 float64) func(*block, row) (float64, string, bool) {
+func atMost(upTo50, upTo150 float64) goal {
 	return func(b *block, _ row) (float64, string, bool) {
 		switch {
 		case b.pods <= 50:

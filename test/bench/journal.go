@@ -13,7 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// journalSize is what -size prints, as far as it matters here.
+// journalSize is the used part of -size's output.
 type journalSize struct {
 	Journal struct {
 		Count, Bytes int64
@@ -23,7 +23,7 @@ type journalSize struct {
 
 func sizeNow() (s journalSize, err error) {
 	words := strings.Fields(*size)
-	b, err := exec.Command(words[0], words[1:]...).Output() //nolint:gosec // who starts the bench gives the command
+	b, err := exec.Command(words[0], words[1:]...).Output() //nolint:gosec // the caller of the bench gives the command
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}
@@ -33,7 +33,7 @@ func sizeNow() (s journalSize, err error) {
 	return s, err
 }
 
-// quiet is how long a journal must not grow before it counts as complete; journalLimit, how long that is waited for.
+// A journal that has not grown for quiet counts as complete. journalLimit bounds the wait for that.
 const (
 	quiet        = 2 * time.Second
 	journalLimit = 60 * time.Second
@@ -55,7 +55,7 @@ func sizeAtRest() (journalSize, error) {
 	return last, err
 }
 
-// journal measures what one pod's life leaves in the journal: created, run, restarted once, deleted.
+// journal measures the journal of one pod that is created, runs, is restarted once and deleted.
 func (c *client) journal(*agent) {
 	if *size == "" {
 		return

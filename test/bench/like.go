@@ -9,15 +9,15 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// like makes the floor ask for what an agent asked for, rather than for the least that a pod needs: it tells what the
-// agent's way of running a pod costs the runtime from what the agent itself costs.
+// like makes the floor send an agent's requests, rather than the least that a pod needs. So it separates what the
+// agent's requests cost the runtime from what the agent itself costs.
 type like struct {
 	sandbox   *cri.PodSandboxConfig
 	container *cri.ContainerConfig
-	dir       string // for what the agent mounted into its containers; its own files are gone
+	dir       string // for files to mount in place of the agent's, which are gone
 }
 
-// sandboxAs is the agent's sandbox as another pod.
+// sandboxAs returns the agent's request for another pod.
 func (l *like) sandboxAs(least *cri.PodSandboxConfig) *cri.PodSandboxConfig {
 	out := proto.CloneOf(l.sandbox)
 	out.Metadata, out.Hostname, out.LogDirectory = least.Metadata, least.Metadata.Name, least.LogDirectory
@@ -25,7 +25,7 @@ func (l *like) sandboxAs(least *cri.PodSandboxConfig) *cri.PodSandboxConfig {
 	return out
 }
 
-// containerAs is the agent's container as another pod's, with files of its own in place of the agent's.
+// containerAs returns the agent's request for a container of another pod, with its own files in place of the agent's.
 func (l *like) containerAs(least *cri.ContainerConfig) (*cri.ContainerConfig, error) {
 	out := proto.CloneOf(l.container)
 	out.Metadata, out.LogPath = least.Metadata, least.LogPath

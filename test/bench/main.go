@@ -1,16 +1,16 @@
-// Command bench measures a node agent that reads static pod manifests from a folder and drives a
-// CRI runtime. It knows nothing of the agent but its command line, so that journalet, a kubelet and
-// a bare loop of CRI calls (the floor) do the same work on the same runtime.
+// Command bench measures a node agent that reads static pod manifests from a directory and drives a CRI runtime. It
+// knows only the agent's command line, so that journalet, a kubelet and a bare loop of CRI calls (the floor) do the
+// same work on the same runtime.
 //
 //	bench -name floor     -cri unix:///x.sock -n 50 -raw 4
 //	bench -name journalet -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
-//	bench -only probes    -cri unix:///x.sock -manifests DIR -n 200 -- journalet run --container-runtime-endpoint @CRI@ ...
+//	bench -only probes -cri unix:///x.sock -manifests DIR -n 200 -- journalet run --container-runtime-endpoint @CRI@ ...
 //	bench -table results.jsonl
 //	bench -trace -cri unix:///x.sock -manifests DIR -n 50 -- journalet run ...
 //
-// It prints one JSON object a scenario, in seconds, millicores, MiB and bytes, and wipes every pod of that runtime
-// before and after: give it a private one. With -table it prints results side by side (goals.go has what they are held
-// to), with -trace it prints where the time of a pod's start and of a burst goes.
+// It prints one JSON object for each scenario, in seconds, millicores, MiB and bytes. It removes every pod of the
+// runtime before and after, so give it a private one. With -table it prints results side by side, with the goals of
+// goals.go; with -trace it prints where the time of a pod's start and of a burst goes.
 package main
 
 import (
@@ -34,37 +34,43 @@ import (
 )
 
 var (
-	name      = flag.String("name", "agent", "label of the results")
-	endpoint  = flag.String("cri", "unix:///run/containerd/containerd.sock", "CRI endpoint of a private runtime: all its pods are removed")
-	manifests = flag.String("manifests", "", "static pod folder that the agent watches")
+	name     = flag.String("name", "agent", "label of the results")
+	endpoint = flag.String("cri", "unix:///run/containerd/containerd.sock",
+		"CRI endpoint of a private runtime: all its pods are removed")
+	manifests = flag.String("manifests", "", "static pod directory that the agent watches")
 	n         = flag.Int("n", 50, "pods")
 	image     = flag.String("image", "docker.io/library/busybox:1.36", "image, already on the runtime")
-	raw       = flag.Int("raw", 0, "no agent: make the CRI calls directly, with this many workers")
+	raw       = flag.Int("raw", 0, "no agent: send the CRI calls directly, with this many workers")
 	idle      = flag.Duration("idle", 30*time.Second, "length of the idle window")
-	warm      = flag.Duration("warm", 8*time.Second, "time that the agent gets to come up")
+	warm      = flag.Duration("warm", 8*time.Second, "time for the agent's start")
 	logfile   = flag.String("log", os.DevNull, "file for the agent's output")
-	rtpid     = flag.Int("runtime-pid", 0, "process id of the runtime, whose idle CPU is told beside the agent's")
+	rtpid     = flag.Int("runtime-pid", 0, "process id of the runtime, to measure its CPU too")
 	limit     = flag.Duration("limit", 300*time.Second, "limit of one scenario")
-	only      = flag.String("only", "burst,reaction,idle,restart,teardown,journal,init", "scenarios to measure; their order is fixed. The scenario \"probes\" is measured alone, the agent at a proxy before the runtime")
+	only      = flag.String("only", "burst,reaction,idle,restart,teardown,journal,init",
+		"scenarios to measure, in a fixed order; or \"probes\" alone, with a proxy before the runtime")
 	window    = flag.Duration("window", 60*time.Second, "length of the window in which probes are measured")
-	readyFrom = flag.String("ready", "", "with probes: where the agent shows which pods are ready, as a command, its words separated by spaces, that prints events as JSON lines, or the socket of a kubelet's pod API (unix://...)")
-	size      = flag.String("size", "", "command, its words separated by spaces, that prints the agent's journal size as JSON")
-	slow      = flag.String("slow", "", "folder to be a disk with -delay added to each sync; what is written lies beside it, in the folder of that name and .disk")
-	delay     = flag.Duration("delay", 10*time.Millisecond, "what -slow adds to each sync")
+	readyFrom = flag.String("ready", "", "with probes: the source of pods' readiness, as a command, its words "+
+		"separated by spaces, that prints events as JSON lines, or the socket of a kubelet's pod API (unix://...)")
+	size = flag.String("size", "", "command, its words separated by spaces, that prints the agent's journal size as JSON")
+	slow = flag.String("slow", "", "directory to mount as a disk with -delay added to each sync; its data is in the "+
+		"directory of that name and .disk")
+	delay     = flag.Duration("delay", 10*time.Millisecond, "delay of each sync, with -slow")
 	table     = flag.String("table", "", "print the results in this file side by side, and measure nothing")
 	syncTable = flag.String("sync-table", "", "the same for results of bursts named \"<sync> <disk>\"")
 	traceIt   = flag.Bool("trace", false, "print where the time goes instead of measuring")
-	observe   = flag.String("observe", "", "with -trace: command, its words separated by spaces, that prints the agent's journal as JSON lines")
-	profiles  = flag.String("profiles", "", "with -trace: where the agent serves Go profiles, such as http://127.0.0.1:10248/debug/pprof")
+	observe   = flag.String("observe", "", "with -trace: command, its words separated by spaces, that prints the "+
+		"agent's journal as JSON lines")
+	profiles = flag.String("profiles", "", "with -trace: the agent's Go profiles, such as "+
+		"http://127.0.0.1:10248/debug/pprof")
 )
 
-// probesAlone is the scenario for which the agent's calls pass through a proxy. That would be in the figures of the others.
+// probesAlone is a scenario of its own, because the proxy before the runtime would change the figures of the others.
 const probesAlone = "probes"
 
 type client struct {
 	rt   cri.RuntimeServiceClient
 	disk *slowdisk.Disk // nil unless -slow
-	like *like          // nil: the floor asks for the least that a pod needs
+	like *like          // nil: the floor requests the least that a pod needs
 }
 
 func main() {
@@ -89,12 +95,12 @@ func main() {
 	case *raw > 0 && !*traceIt:
 		c.measureFloor()
 	case flag.NArg() == 0 || *manifests == "":
-		die("bench: give the agent's command after --, and its manifest folder with -manifests")
+		die("bench: give the agent's command after --, and its manifest directory with -manifests")
 	case *only == probesAlone:
 		clearManifests()
 		c.probes(flagArgs())
 	case wanted(probesAlone):
-		die("bench: probes are measured alone: name no other scenario beside them in -only")
+		die("bench: probes are measured alone: name no other scenario in -only")
 	case *traceIt:
 		if err := c.trace(); err != nil {
 			c.wipe()
@@ -113,7 +119,7 @@ func show(path string, write func(io.Writer, []*block)) {
 	write(os.Stdout, blocks)
 }
 
-// measure runs all scenarios on one agent, one after the other.
+// measure runs the scenarios on one agent, one after another.
 func (c *client) measure() {
 	clearManifests()
 	if *slow != "" {
@@ -149,7 +155,7 @@ func (c *client) measure() {
 	c.waitGone("pb-", time.Now().Add(60*time.Second))
 }
 
-// wanted tells whether -only names a scenario.
+// wanted reports whether -only names a scenario.
 func wanted(scenario string) bool { return slices.Contains(strings.Split(*only, ","), scenario) }
 
 func clearManifests() {
@@ -169,7 +175,7 @@ func out(scenario string, kv map[string]any) {
 	fmt.Fprintln(os.Stdout, string(b))
 }
 
-// die ends the measuring: there is nobody to hand an error to.
+// die logs an error and ends the bench.
 func die(v ...any) {
 	log.Fatal(v...) //nolint:forbidigo // this is a command
 }

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// probeHost is where pods are probed by HTTP: all are on the node's network, and one server answers for all.
+	// probeHost is the target of HTTP probes: all pods are on the node's network, and one server serves all.
 	probeHost   = "127.0.0.1"
 	probePeriod = time.Second
-	// probeWarm is how long all pods run, beyond the start of the last, before their probes are measured.
+	// probeWarm is the time from the start of the last pod to the measurement of probes.
 	probeWarm = 10 * time.Second
-	// flipped is how many pods are made unready and ready again.
+	// flipped counts the pods that become unready and ready again.
 	flipped = 20
-	// flipLimit bounds that: two rounds of probes and what an agent takes to show them.
+	// flipLimit bounds that: two rounds of probes, and the agent's time to report them.
 	flipLimit = 30 * time.Second
 )
 
-// probing is what the probes of an agent's pods are aimed at.
+// probing is the target of the probes of an agent's pods.
 type probing struct {
 	http, exec *arrivals
 	port       int
@@ -39,7 +39,7 @@ type probing struct {
 	dir        string
 }
 
-// aim begins to answer probes: HTTP by a server of this process, commands by a proxy before the runtime.
+// aim begins to serve probes: HTTP by a server of this process, commands by a proxy before the runtime.
 func aim() (*probing, error) {
 	p := &probing{http: newArrivals(), exec: newArrivals()}
 	var pods []string
@@ -67,32 +67,33 @@ func aim() (*probing, error) {
 }
 
 func (p *probing) close() {
-	_ = p.server.Close() // nobody asks any more
+	_ = p.server.Close()
 	if p.proxy != nil {
-		_ = p.proxy.Close() // nor here
+		_ = p.proxy.Close()
 	}
-	_ = os.RemoveAll(p.dir) // a socket in a temporary folder
+	_ = os.RemoveAll(p.dir) // a socket in a temporary directory
 }
 
-// ServeHTTP answers a probe. Whose it is stands in the path.
+// ServeHTTP serves a probe. The path names its pod.
 func (p *probing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pod := path.Base(r.URL.Path)
 	p.http.note(pod, time.Now())
-	w.WriteHeader(p.flips.answer(pod, time.Now()))
+	w.WriteHeader(p.flips.status(pod, time.Now()))
 }
 
 func probed(i int) string { return fmt.Sprintf("pb-%03d", i) }
 
-// probedManifest is a pod with a probe by HTTP and one by command each second. Its UID is its name, which is how agents name it
-// to those who watch.
+// probedManifest returns a pod with an HTTP probe and an exec probe each second. Its UID is its name, so that agents
+// report it by its name.
 func probedManifest(pod string, port int) []byte {
 	every := func(kv map[string]any) map[string]any {
 		kv["periodSeconds"], kv["failureThreshold"] = int(probePeriod/time.Second), 1
 		return kv
 	}
+	get := map[string]any{"host": probeHost, "port": port, "path": "/" + pod}
 	main := map[string]any{
 		"name": "main", "image": *image, "imagePullPolicy": "IfNotPresent", "command": mainCommand,
-		"readinessProbe": every(map[string]any{"httpGet": map[string]any{"host": probeHost, "port": port, "path": "/" + pod}}),
+		"readinessProbe": every(map[string]any{"httpGet": get}),
 		"livenessProbe":  every(map[string]any{"exec": map[string]any{"command": []string{"true"}}}),
 	}
 	b, _ := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod",
@@ -101,7 +102,7 @@ func probedManifest(pod string, port int) []byte {
 	return b
 }
 
-// probes measures how well an agent keeps to the period of its pods' probes, what that costs it, and how soon a result shows.
+// probes measures how well an agent keeps the period of its pods' probes, its CPU, and how soon it reports a result.
 func (c *client) probes(args []string) {
 	p, err := aim()
 	if err != nil {
@@ -111,7 +112,7 @@ func (c *client) probes(args []string) {
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], proxied, "unix://"+p.socket)
 	}
-	defer clearManifests() // when the agent is gone: main wipes the runtime
+	defer clearManifests() // after the agent's end: main removes the pods from the runtime
 	a := start(args)
 	defer a.stop()
 	time.Sleep(*warm)
@@ -141,17 +142,19 @@ func (p *probing) rhythm(a *agent, ok bool) {
 	time.Sleep(*window)
 	a1, r1, s1 := usage()
 	end := time.Now()
-	kv := map[string]any{"complete": ok, "cpu_millicores": millicores(a0, a1), "bench_millicores": millicores(s0, s1), "rss_mib": r3(a.rss())}
+	kv := map[string]any{
+		"complete": ok, "cpu_millicores": millicores(a0, a1), "bench_millicores": millicores(s0, s1), "rss_mib": r3(a.rss()),
+	}
 	if *rtpid > 0 {
 		kv["runtime_millicores"] = millicores(r0, r1)
 	}
 	for kind, at := range map[string]*arrivals{"http": p.http, "exec": p.exec} {
-		rhythmOf(at.within(begin, end), *n, probePeriod, begin, end).tell(kv, kind)
+		rhythmOf(at.within(begin, end), *n, probePeriod, begin, end).report(kv, kind)
 	}
 	out("probes", kv)
 }
 
-// ready makes pods unready and ready again while all are probed, and times the second half of it.
+// ready turns pods unready and ready again while all are probed, and times the second half of it.
 func (p *probing) ready() {
 	x, cancel := context.WithTimeout(context.Background(), flipLimit)
 	defer cancel()

@@ -19,27 +19,27 @@ import (
 	pods "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 )
 
-// stage is how far a pod is in being made unready and ready again.
+// stage is a pod's progress from ready to unready and back.
 type stage uint8
 
 const (
 	unseen  stage = iota // its readiness is not known yet
-	failing              // it was seen ready; probes fail until it is seen unready
-	passing              // it was seen unready; probes succeed, and it is waited for
-	passed               // it was seen ready again
+	failing              // it was reported ready; probes fail until it is reported unready
+	passing              // it was reported unready; probes succeed until it is reported ready
+	passed               // it was reported ready again
 )
 
-// flip is one pod's way through the stages.
+// flip is one pod's progress.
 type flip struct {
 	stage stage
-	// failed: a probe was answered with a failure since the pod was seen ready.
+	// failed: a probe has failed since the pod was reported ready.
 	failed bool
-	// sent is when the first probe was answered well after that.
+	// sent is the time of the first successful probe after that.
 	sent time.Time
 }
 
-// flips make pods unready and ready again, each at its own pace, and time how long it takes until that shows. Answers to
-// probes and what is seen come from different goroutines.
+// flips turns pods unready and ready again, each by itself, and times how long the report of that takes. status and see
+// run in different goroutines.
 type flips struct {
 	mu   sync.Mutex
 	pods map[string]*flip
@@ -55,8 +55,8 @@ func newFlips(pods []string) *flips {
 	return f
 }
 
-// answer is the HTTP status for a probe of a pod that is answered now.
-func (f *flips) answer(pod string, now time.Time) int {
+// status returns the HTTP status for a probe of a pod.
+func (f *flips) status(pod string, now time.Time) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch p := f.pods[pod]; {
@@ -70,7 +70,7 @@ func (f *flips) answer(pod string, now time.Time) int {
 	return http.StatusOK
 }
 
-// see takes note of what an agent shows of a pod. An agent may first show older states; they change nothing.
+// see records an agent's report of a pod. Reports of older states, which may come first, change nothing.
 func (f *flips) see(pod string, ready bool, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,24 +89,24 @@ func (f *flips) see(pod string, ready bool, now time.Time) {
 	}
 }
 
-// times are the seconds of those that have passed.
+// times returns the times in seconds of the pods that have passed.
 func (f *flips) times() []float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]float64(nil), f.took...)
 }
 
-// seer hears of a pod, by its UID, that an agent shows it as ready or not.
-type seer func(uid string, ready bool)
+// readyFunc gets an agent's report of a pod's readiness, by the pod's UID.
+type readyFunc func(uid string, ready bool)
 
-// watchReady follows what an agent shows until ctx ends: -ready is a socket of the kubelet's pod API, unix:///..., or a command
-// that prints events as JSON lines.
-func watchReady(ctx context.Context, saw seer) error {
+// watchReady follows an agent's reports until ctx ends. -ready is a socket of the kubelet's pod API, unix:///..., or a
+// command that prints events as JSON lines.
+func watchReady(ctx context.Context, saw readyFunc) error {
 	if strings.HasPrefix(*readyFrom, "unix:") {
 		return watchKubelet(ctx, *readyFrom, saw)
 	}
 	words := strings.Fields(*readyFrom)
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // who starts the bench gives the command
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...) //nolint:gosec // the caller of the bench gives the command
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -123,8 +123,8 @@ func watchReady(ctx context.Context, saw seer) error {
 	return fmt.Errorf("bench: -ready %q ended: %w", *readyFrom, err)
 }
 
-// readEvents reads events of pods' status, one JSON object a line.
-func readEvents(r io.Reader, saw seer) error {
+// readEvents reads events of pods' status, one JSON object on each line.
+func readEvents(r io.Reader, saw readyFunc) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -138,7 +138,7 @@ func readEvents(r io.Reader, saw seer) error {
 			}
 		}
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return fmt.Errorf("bench: %q is no event: %w", lines.Text(), err)
+			return fmt.Errorf("bench: %q is not an event: %w", lines.Text(), err)
 		}
 		for _, c := range e.Data.Conditions {
 			if c.Type == "Ready" {
@@ -150,7 +150,7 @@ func readEvents(r io.Reader, saw seer) error {
 }
 
 // watchKubelet follows WatchPods of the kubelet's API v1alpha1 (KEP-4188, on by default since 1.37).
-func watchKubelet(ctx context.Context, socket string, saw seer) error {
+func watchKubelet(ctx context.Context, socket string, saw readyFunc) error {
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -169,8 +169,8 @@ func watchKubelet(ctx context.Context, socket string, saw seer) error {
 	return fmt.Errorf("bench: watch the pods of %s: %w", socket, err)
 }
 
-// readPod reads an encoded core/v1 Pod; of one without the condition it reports nothing.
-func readPod(encoded []byte, saw seer) error {
+// readPod reads the Ready condition of an encoded core/v1 Pod, if it has one.
+func readPod(encoded []byte, saw readyFunc) error {
 	var p corev1.Pod
 	if err := p.Unmarshal(encoded); err != nil {
 		return err

@@ -9,25 +9,25 @@ import (
 	"slices"
 )
 
-// Names that the table knows: what the others are held to.
+// Names of the agents that the goals refer to.
 const (
 	floorName   = "floor"
 	kubeletName = "kubelet"
 )
 
-// block is what was measured with one number of pods: a column an agent.
+// block holds the results of one number of pods, a column for each agent.
 type block struct {
 	pods   int
 	agents []string
-	// values are all runs' values of a figure, by agent, scenario and the figure's name.
+	// values holds the values of all runs, by agent, scenario and figure.
 	values map[string][]float64
-	// incomplete are the scenarios that reached their limit in some run, by agent and scenario.
+	// incomplete holds the scenarios that reached their limit in some run, by agent and scenario.
 	incomplete map[string]bool
 }
 
 func key(agent, scenario, figure string) string { return agent + "/" + scenario + "/" + figure }
 
-// readFile reads results, one JSON object a line.
+// readFile reads results, one JSON object on each line.
 func readFile(path string) ([]*block, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -37,14 +37,14 @@ func readFile(path string) ([]*block, error) {
 	return read(f)
 }
 
-// read groups results by their number of pods, in the order in which they came.
+// read groups results by their number of pods, in their order.
 func read(r io.Reader) ([]*block, error) {
 	var blocks []*block
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		var kv map[string]any
 		if err := json.Unmarshal(lines.Bytes(), &kv); err != nil {
-			return nil, fmt.Errorf("results: %q is no result: %w", lines.Text(), err)
+			return nil, fmt.Errorf("bench: %q is not a result: %w", lines.Text(), err)
 		}
 		agent, _ := kv["agent"].(string)
 		scenario, _ := kv["scenario"].(string)
@@ -70,12 +70,12 @@ func read(r io.Reader) ([]*block, error) {
 	return blocks, lines.Err()
 }
 
-// runs are all values of one figure, smallest first.
+// runs returns all values of one figure, smallest first.
 func (b *block) runs(agent, scenario, figure string) []float64 {
 	return slices.Sorted(slices.Values(b.values[key(agent, scenario, figure)]))
 }
 
-// median is the middle of a figure's runs, the mean of the two in the middle where their number is even.
+// median returns the median of a figure's runs; of an even number, the mean of the two in the middle.
 func (b *block) median(agent, scenario, figure string) (float64, bool) {
 	xs := b.runs(agent, scenario, figure)
 	if len(xs) == 0 {
@@ -84,7 +84,7 @@ func (b *block) median(agent, scenario, figure string) (float64, bool) {
 	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2, true
 }
 
-// ours is the agent that is held to the goals: the first that is neither the floor nor the kubelet.
+// ours returns the agent that the goals apply to: the first that is neither the floor nor the kubelet.
 func (b *block) ours() string {
 	for _, a := range b.agents {
 		if a != floorName && a != kubeletName {

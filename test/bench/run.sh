@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures journalet and the floor on a private runtime, and prints both side by side.
-# N is one or more numbers of pods (default 50), each with a table of its own. Each agent is measured RUNS times
-# (default 1), the agents in turn. KUBELET=path of a kubelet binary adds it to the table. SCENARIOS, IDLE, WINDOW: see -only, -idle, -window in main.go.
-# SCENARIOS=probes measures probes alone, with no floor: without an agent nothing probes.
+# N is one or more numbers of pods (default 50), with a table for each. Each agent is measured RUNS times (default 1),
+# the agents in turn. KUBELET, the path of a kubelet binary, adds it to the table. SCENARIOS, IDLE, WINDOW: see -only,
+# -idle, -window in main.go. SCENARIOS=probes measures probes alone, without a floor: without an agent nothing probes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source test/bench/common.sh
@@ -12,21 +12,27 @@ mkdir -p "$(dirname "$results")"
 # The last --container-runtime-endpoint counts, and a kubelet's flag before its file.
 through=()
 [ "${SCENARIOS:-}" != probes ] || through=(--container-runtime-endpoint @CRI@)
-measure() { bench -n "$pods" ${SCENARIOS:+-only "$SCENARIOS"} ${IDLE:+-idle "$IDLE"} ${WINDOW:+-window "$WINDOW"} "$@" | tee -a "$results"; }
+measure() {
+	bench -n "$pods" ${SCENARIOS:+-only "$SCENARIOS"} ${IDLE:+-idle "$IDLE"} ${WINDOW:+-window "$WINDOW"} "$@" |
+		tee -a "$results"
+}
 
 for pods in ${N:-50}; do
 	for ((run = 0; run < ${RUNS:-1}; run++)); do
-		# Each starts with an empty folder: what an earlier run left in a journal would be folded by the next.
+		# Each starts with an empty directory: the agent would fold an earlier run's journal.
+		data=$work/root-$pods-$run
 		measure -name journalet -manifests "$work/pods" -limit "${LIMIT:-90s}" -log "$work/journalet.log" \
-			-size "$root/bin/journalet journal size -o json --root-dir $work/root-$pods-$run" \
-			-ready "$root/bin/journalet observe --event pod_status_changed --from 1 -o json --root-dir $work/root-$pods-$run" -- \
-			"${journalet[@]}" --root-dir "$work/root-$pods-$run" "${through[@]}" ${ARGS:-}
+			-size "$root/bin/journalet journal size -o json --root-dir $data" \
+			-ready "$root/bin/journalet observe --event pod_status_changed --from 1 -o json --root-dir $data" -- \
+			"${journalet[@]}" --root-dir "$data" "${through[@]}" ${ARGS:-}
 		[ "${SCENARIOS:-}" = probes ] || measure -name floor -raw "$WORKERS" -limit "${LIMIT:-90s}"
 		if [ -n "${KUBELET:-}" ]; then
-			sed -e "s#@ENDPOINT@#$LAB_ENDPOINT#; s#@PODS@#$work/pods#; s#@POD_LOGS@#$work/kubelet-logs#" test/bench/kubelet.yaml.in >"$work/kubelet.yaml"
+			data=$work/kubelet-$pods-$run
+			sed -e "s#@ENDPOINT@#$LAB_ENDPOINT#; s#@PODS@#$work/pods#; s#@POD_LOGS@#$work/kubelet-logs#" \
+				test/bench/kubelet.yaml.in >"$work/kubelet.yaml"
 			measure -name kubelet -manifests "$work/pods" -limit 300s -log "$work/kubelet.log" \
-				-ready "unix://$work/kubelet-$pods-$run/pods-api/pods-api.sock" -- \
-				"$KUBELET" --config "$work/kubelet.yaml" --root-dir "$work/kubelet-$pods-$run" --hostname-override bench "${through[@]}"
+				-ready "unix://$data/pods-api/pods-api.sock" -- \
+				"$KUBELET" --config "$work/kubelet.yaml" --root-dir "$data" --hostname-override bench "${through[@]}"
 		fi
 	done
 done

@@ -12,7 +12,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podNameLabel is the label by which every agent tells whose a container is (kubelet's).
+// podNameLabel is the kubelet's label with a container's pod.
 const podNameLabel = "io.kubernetes.pod.name"
 
 // call makes one call of the runtime, which has a minute.
@@ -31,7 +31,7 @@ func (c *client) containers() []*cri.Container {
 	return r.Containers
 }
 
-// running counts main containers in the running state, for pods with the prefix.
+// running returns the running main containers of pods with the prefix, by pod.
 func (c *client) running(prefix string) map[string]*cri.Container {
 	m := map[string]*cri.Container{}
 	for _, k := range c.containers() {
@@ -85,7 +85,7 @@ func (c *client) wipe() {
 	wg.Wait()
 }
 
-// syncs tells how many syncs the slow disk has delayed.
+// syncs returns how many syncs the slow disk has delayed.
 func (c *client) syncs() int64 {
 	if c.disk == nil {
 		return 0

@@ -25,7 +25,9 @@ func manifest(pod string, inits int) []byte {
 	spec := map[string]any{"containers": []any{main}, "terminationGracePeriodSeconds": 5, "restartPolicy": "Always"}
 	var ic []any
 	for i := range inits {
-		ic = append(ic, map[string]any{"name": fmt.Sprintf("init%d", i), "image": *image, "imagePullPolicy": "IfNotPresent", "command": []string{"true"}})
+		ic = append(ic,
+			map[string]any{"name": fmt.Sprintf("init%d", i), "image": *image, "imagePullPolicy": "IfNotPresent",
+				"command": []string{"true"}})
 	}
 	if ic != nil {
 		spec["initContainers"] = ic
@@ -38,12 +40,13 @@ func put(pod string, inits int) { putFile(pod, manifest(pod, inits)) }
 
 func putFile(pod string, manifest []byte) {
 	tmp := filepath.Join(*manifests, ".tmp-"+pod)
-	if err := errors.Join(os.WriteFile(tmp, manifest, 0o640), os.Rename(tmp, filepath.Join(*manifests, pod+".json"))); err != nil {
+	if err := errors.Join(os.WriteFile(tmp, manifest, 0o640),
+		os.Rename(tmp, filepath.Join(*manifests, pod+".json"))); err != nil {
 		die(err)
 	}
 }
 
-// quant is the quantiles of what was timed; of nothing it is only the count.
+// quant returns the quantiles and the count of the values; without values, only the count.
 func quant(xs []float64) map[string]any {
 	if len(xs) == 0 {
 		return map[string]any{"count": 0}
@@ -56,9 +59,11 @@ func quant(xs []float64) map[string]any {
 }
 func r3(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// collect waits until want pods with the prefix have a running main container that pred accepts (nil: any),
-// and returns each pod's StartedAt less t0.
-func (c *client) collect(prefix string, want int, t0 time.Time, pred func(string, *cri.Container) bool) ([]float64, bool) {
+// collect waits until want pods with the prefix have a running main container that pred accepts (nil: any), and returns
+// the time in seconds from t0 to each start.
+func (c *client) collect(
+	prefix string, want int, t0 time.Time, pred func(string, *cri.Container) bool,
+) ([]float64, bool) {
 	seen := map[string]float64{}
 	for time.Since(t0) < *limit {
 		for p, k := range c.running(prefix) {
@@ -97,7 +102,7 @@ func (c *client) burst(a *agent) {
 	time.Sleep(5 * time.Second)
 }
 
-// reaction kills main processes behind the agent's back and times each one's restart.
+// reaction stops main containers as another CRI client, and times each one's restart.
 func (c *client) reaction(a *agent) {
 	var xs []float64
 	before := c.running("pb-")
@@ -122,10 +127,10 @@ func (c *client) reaction(a *agent) {
 	out("death_to_restart_s", quant(xs))
 }
 
-// settle is how long the runtime gets to come to rest before its idle is measured.
+// settle is the time for the runtime to settle before its idle CPU is measured.
 const settle = 10 * time.Second
 
-// idle measures an agent with all pods running and nothing to do; nil is no agent at all.
+// idle measures an agent with all pods running and nothing to do. A nil agent measures the runtime alone.
 func (c *client) idle(a *agent) {
 	time.Sleep(settle)
 	usage := func() (agent, runtime, shims float64) {
@@ -151,8 +156,8 @@ func (c *client) idle(a *agent) {
 	out("idle", kv)
 }
 
-// restart kills the agent, adds one pod while it is down, starts it again, and times that pod;
-// no container that ran before may have been replaced.
+// restart kills the agent, adds one pod, starts the agent again and times that pod. It counts replaced containers, of
+// which there may be none.
 func (c *client) restart(a *agent) {
 	before := c.running("pb-")
 	a.stop()
@@ -176,14 +181,15 @@ func (c *client) teardown(a *agent) {
 	c0, t0 := a.cpu(), time.Now()
 	clearManifests()
 	ok := c.waitGone("pb-", time.Now().Add(*limit))
-	out("teardown_s", map[string]any{"total": r3(time.Since(t0).Seconds()), "complete": ok, "agent_cpu_s": r3(a.cpu() - c0)})
+	out("teardown_s",
+		map[string]any{"total": r3(time.Since(t0).Seconds()), "complete": ok, "agent_cpu_s": r3(a.cpu() - c0)})
 	time.Sleep(3 * time.Second)
 }
 
-// initLimit is how long an agent may take for the chain of init containers before it counts as one that cannot do it.
+// initLimit bounds the chain of init containers. An agent that takes longer does not support them.
 const initLimit = 15 * time.Second
 
-// initChain says nothing of an agent that runs none of the pods: it has no init containers.
+// initChain times pods with init containers. It prints no result if none of them runs: the agent does not support them.
 func (c *client) initChain(*agent) {
 	t0 := time.Now()
 	for i := range 5 {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Measures what it costs a burst of N pods (default 50) that each append is on the disk before its effect: a burst with
-# each --journal-sync, on the machine's disk and on one whose syncs take DELAY (default 10ms) longer, RUNS times (default 3)
-# in turn.
+# Measures what synced appends cost a burst of N pods (default 50): a burst with each --journal-sync, on the machine's
+# disk and on one whose syncs take DELAY (default 10ms) longer, RUNS times (default 3) in turn.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source test/bench/common.sh
@@ -9,14 +8,14 @@ results=${RESULTS:-$root/.lab/bench-sync-results.jsonl}
 mkdir -p "$(dirname "$results")"
 : >"$results"
 delay=${DELAY:-10ms}
-# A disk that is not slow would prove nothing. These tests need root and /dev/fuse, so that no other target has them.
+# First test the slow disk. These tests need root and /dev/fuse, so no other target runs them.
 (cd test/bench && go test -tags integration ./slowdisk)
 
 for pods in ${N:-50}; do
 	for ((run = 0; run < ${RUNS:-3}; run++)); do
 		for sync in always interval:250ms; do
 			for disk in plain "+$delay"; do
-				# The whole of the agent's folder lies on the slow disk, the journal in it.
+				# The agent's whole directory is on the slow disk.
 				data=$work/data-$pods-$run-$sync-$disk
 				slow=()
 				[ "$disk" = plain ] || slow=(-slow "$data" -delay "$delay")

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// writeTable shows agents side by side, a table a number of pods: the median of the runs, ours over the others, the goal
-// and whether ours has met it. It is Markdown.
+// writeTable prints a Markdown table for each number of pods, with the agents side by side: the median of the runs, our
+// agent's value divided by the others', the goal, and whether our agent met it.
 func writeTable(w io.Writer, blocks []*block) {
 	for _, b := range blocks {
 		ours := b.ours()
@@ -30,7 +30,7 @@ func writeTable(w io.Writer, blocks []*block) {
 	}
 }
 
-// runsOf tells how often each agent was measured.
+// runsOf returns how often each agent was measured, as text.
 func runsOf(b *block) string {
 	n := 0
 	for _, a := range b.agents {
@@ -42,7 +42,7 @@ func runsOf(b *block) string {
 	return fmt.Sprintf("median of %d runs, interleaved (smallest to largest)", n)
 }
 
-// line is the row as cells, nil if ours has no value for it.
+// line returns the cells of a row, nil if our agent has no value for it.
 func (r row) line(b *block, ours string, others []string) []string {
 	mine, ok := r.of(b, ours)
 	if !ok {
@@ -88,7 +88,7 @@ func (r row) cell(b *block, agent string) string {
 	return out
 }
 
-// over is ours over another's, empty where that has no value or none to divide by.
+// over returns our value divided by another agent's, "" if that has none or it is 0.
 func over(mine float64, r row, b *block, agent string) string {
 	x, ok := r.of(b, agent)
 	if !ok || x <= 0 || mine < 0 {
@@ -97,7 +97,7 @@ func over(mine float64, r row, b *block, agent string) string {
 	return fmt.Sprintf("%.2f", mine/x)
 }
 
-// number is x with three digits that count, and never in powers of ten.
+// number formats x with three significant digits, without an exponent.
 func number(x float64) string {
 	switch a := math.Abs(x); {
 	case a >= 100 || x == math.Trunc(x):
@@ -110,7 +110,7 @@ func number(x float64) string {
 	return fmt.Sprintf("%.3f", x)
 }
 
-// writeMarkdown writes lines, the first of them the head, as a table whose columns stand below each other.
+// writeMarkdown writes lines, the first of them the head, as a table with aligned columns.
 func writeMarkdown(w io.Writer, lines [][]string) {
 	width := make([]int, len(lines[0]))
 	for _, cells := range lines {
@@ -132,13 +132,14 @@ func writeMarkdown(w io.Writer, lines [][]string) {
 	}
 }
 
-// Labels of the runs of `make bench-sync`, as agents' names: how the journal is synced, and on which disk.
+// How the journal is synced: the first word of the agents' names of `make bench-sync`.
 const (
 	syncAlways   = "always"
 	syncInterval = "interval:250ms"
 )
 
-// writeSyncTable shows bursts by how the journal is synced, on each disk. An agent's name is sync, a space and the disk.
+// writeSyncTable prints bursts by how the journal is synced, on each disk. An agent's name is sync, a space and the
+// disk.
 func writeSyncTable(w io.Writer, blocks []*block) {
 	for _, b := range blocks {
 		fmt.Fprintf(w, "\nburst of %d pods; %s\n\n", b.pods, runsOf(b))
@@ -154,7 +155,8 @@ func writeSyncTable(w io.Writer, blocks []*block) {
 				if !ok || !ok2 {
 					continue
 				}
-				line := []string{disk, r.label, r.cell(b, syncAlways+" "+disk), r.cell(b, syncInterval+" "+disk), over(always, r, b, syncInterval+" "+disk), "", ""}
+				line := []string{disk, r.label, r.cell(b, syncAlways+" "+disk), r.cell(b, syncInterval+" "+disk),
+					over(always, r, b, syncInterval+" "+disk), "", ""}
 				if r.figure == "max" {
 					line[5], line[6] = fmt.Sprintf("≤ %.2f", syncOverInterval), "yes"
 					if always > syncOverInterval*interval {
@@ -168,7 +170,7 @@ func writeSyncTable(w io.Writer, blocks []*block) {
 	}
 }
 
-// disksOf are the disks that results name, in their order.
+// disksOf returns the disks that the results name, in their order.
 func disksOf(b *block) []string {
 	var disks []string
 	for _, a := range b.agents {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// tableOf reads results and gives the cells of each line by its label.
+// tableOf reads results, and returns the table and the cells of each line by its label.
 func tableOf(t *testing.T, write func(*strings.Builder, []*block), results string) (string, map[string][]string) {
 	t.Helper()
 	blocks, err := read(strings.NewReader(strings.TrimSpace(results)))
@@ -46,47 +46,50 @@ const threeAgents = `
 {"agent":"floor","scenario":"init_chain_3_s","n":50,"p50":1.2}
 `
 
-func TestTheTableShowsMediansRatiosAndGoals(t *testing.T) {
+func TestTableShowsMediansRatiosAndGoals(t *testing.T) {
 	table, cells := tableOf(t, agents, threeAgents)
 	wantCells(t, table, cells["figure"], "journalet", "floor", "kubelet", "/ floor", "/ kubelet", "goal", "met")
-	wantCells(t, table, cells["burst: last pod running, s"], "5.30 (5 to 5.40)", "4", "8", "1.32", "0.66", "≤ 5.20 (1.3 × floor)", "MISSED")
-	wantCells(t, table, cells["burst: p50 pod running, s"], "2 (2 to 2)", "2", "4", "1.00", "0.50", "≤ 2.60 (1.3 × floor)", "yes")
+	wantCells(t, table, cells["burst: last pod running, s"], "5.30 (5 to 5.40)", "4", "8", "1.32", "0.66",
+		"≤ 5.20 (1.3 × floor)", "MISSED")
+	wantCells(t, table, cells["burst: p50 pod running, s"], "2 (2 to 2)", "2", "4", "1.00", "0.50", "≤ 2.60 (1.3 × floor)",
+		"yes")
 	wantCells(t, table, cells["RSS, MiB"], "71", "", "110", "", "0.65", "≤ 70", "MISSED")
 }
 
-func TestWhatAnAgentCausesIsWhatTheRuntimeUsesBeyondTheFloor(t *testing.T) {
+func TestCausedCPUIsTheRuntimesBeyondTheFloor(t *testing.T) {
 	table, cells := tableOf(t, agents, threeAgents)
 	wantCells(t, table, cells["idle, runtime, millicores"], "12", "10", "17", "1.20", "0.71", "", "")
-	wantCells(t, table, cells["idle, runtime and shims, caused, millicores"], "2.50", "0", "7.50", "", "0.33", "≤ 3.75 (0.5 × kubelet)", "yes")
+	wantCells(t, table, cells["idle, runtime and shims, caused, millicores"], "2.50", "0", "7.50", "", "0.33",
+		"≤ 3.75 (0.5 × kubelet)", "yes")
 }
 
-func TestARowThatOursHasNoValueForIsLeftOut(t *testing.T) {
+func TestRowWithoutOurValueIsLeftOut(t *testing.T) {
 	table, cells := tableOf(t, agents, threeAgents)
 	if cells["three inits in a row, p50, s"] != nil {
-		t.Errorf("the floor's chain stands alone in\n%s", table)
+		t.Errorf("only the floor has a chain of init containers in\n%s", table)
 	}
 }
 
-func TestAScenarioThatReachedItsLimitIsMarked(t *testing.T) {
+func TestScenarioThatReachedItsLimitIsMarked(t *testing.T) {
 	table, cells := tableOf(t, agents, `
 {"agent":"journalet","scenario":"burst_start_s","n":50,"max":1,"p50":1,"complete":false}
 {"agent":"floor","scenario":"burst_start_s","n":50,"max":4,"p50":2}`)
 	wantCells(t, table, cells["burst: last pod running, s"], "1 !", "4", "0.25", "≤ 5.20 (1.3 × floor)", "INCOMPLETE")
 }
 
-func TestEachNumberOfPodsHasATableAndGoalsOfItsOwn(t *testing.T) {
+func TestEachNumberOfPodsHasItsTableAndGoals(t *testing.T) {
 	table, cells := tableOf(t, agents, `
 {"agent":"journalet","scenario":"idle","n":50,"cpu_millicores":5,"rss_mib":60}
 {"agent":"journalet","scenario":"idle","n":150,"cpu_millicores":7,"rss_mib":81}`)
 	if strings.Count(table, "| figure") != 2 {
-		t.Errorf("two numbers of pods make\n%s", table)
+		t.Errorf("two numbers of pods print\n%s", table)
 	}
-	// The second table's cells are those that stay.
+	// cells holds those of the second table.
 	wantCells(t, table, cells["idle, agent, millicores"], "7", "≤ 8", "yes")
 	wantCells(t, table, cells["RSS, MiB"], "81", "≤ 80", "MISSED")
 }
 
-func TestProbesAreHeldToTheirGoalsWhateverTheNumberOfPods(t *testing.T) {
+func TestProbesHaveGoalsForEveryNumberOfPods(t *testing.T) {
 	table, cells := tableOf(t, agents, `
 {"agent":"journalet","scenario":"probes","n":200,"http_p99_ms":12,"http_missed":0,"exec_p99_ms":101,"exec_missed":1,"cpu_millicores":90,"complete":true}
 {"agent":"journalet","scenario":"ready_ms","n":200,"p50":9,"max":51,"complete":false}
@@ -96,13 +99,13 @@ func TestProbesAreHeldToTheirGoalsWhateverTheNumberOfPods(t *testing.T) {
 	wantCells(t, table, cells["exec probes: jitter p99, ms"], "101", "20", "5.05", "≤ 100", "MISSED")
 	wantCells(t, table, cells["exec probes: missed runs"], "1", "0", "", "≤ 0", "MISSED")
 	wantCells(t, table, cells["probing, agent, millicores"], "90", "200", "0.45", "≤ 100 (0.5 × kubelet)", "yes")
-	wantCells(t, table, cells["good answer to Ready visible, max, ms"], "51 !", "", "", "≤ 50", "INCOMPLETE")
+	wantCells(t, table, cells["good result to Ready visible, max, ms"], "51 !", "", "", "≤ 50", "INCOMPLETE")
 	if !strings.Contains(table, "200 pods; one run") {
-		t.Errorf("how many runs there were is not told in\n%s", table)
+		t.Errorf("the number of runs is not in\n%s", table)
 	}
 }
 
-func TestTheSyncTableComparesOnEachDisk(t *testing.T) {
+func TestSyncTableComparesOnEachDisk(t *testing.T) {
 	table, _ := tableOf(t, func(w *strings.Builder, b []*block) { writeSyncTable(w, b) }, `
 {"agent":"always fast","scenario":"burst_start_s","n":50,"max":5,"p50":2}
 {"agent":"interval:250ms fast","scenario":"burst_start_s","n":50,"max":5,"p50":2}

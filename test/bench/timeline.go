@@ -18,23 +18,23 @@ type record struct {
 	events []string
 }
 
-// podStart is one pod's way from its manifest to a running container.
+// podStart is one pod's start, from its manifest to a running container.
 type podStart struct {
 	written time.Time // the manifest was put into the directory
 	running time.Time // the runtime's startedAt of the container
 	records []record
 	calls   []criproxy.Call
-	// floor is how long the same pod takes by bare CRI calls, one after the other.
+	// floor is the time of the same pod by bare CRI calls, one after another.
 	floor time.Duration
 }
 
-// changes reports whether a call creates or starts something; the others read.
+// changes reports whether a call creates or starts something. The others read.
 func changes(method string) bool {
 	return method == "RunPodSandbox" || method == "CreateContainer" || method == "StartContainer"
 }
 
-// share splits a pod's start time: runtime while a call is under way that changes something, reads while one that only
-// reads is and none of those, ours while there is none.
+// share splits a pod's start time: runtime during calls that change something, reads during other calls, ours without a
+// call.
 func (s podStart) share() (runtime, reads, ours time.Duration) {
 	cuts := []time.Time{s.written, s.running}
 	for _, c := range s.calls {
@@ -61,7 +61,7 @@ func (s podStart) share() (runtime, reads, ours time.Duration) {
 	return runtime, reads, ours
 }
 
-// phases is where ours lies: before the manifest was read, before the first call, and between the calls.
+// phases splits ours into the time to the read of the manifest, to the first call, and between the calls.
 func (s podStart) phases() string {
 	_, _, ours := s.share()
 	read, first := s.written, s.running
@@ -82,16 +82,18 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// write prints the shares, and a line for each record and each call in the order of time.
+// write prints the shares, and a line for each record and each call, ordered by time.
 func (s podStart) write(w io.Writer) {
 	runtime, reads, ours := s.share()
-	fmt.Fprintf(w, "\none pod alone, ms: %.1f; calls that create %.1f, reads alone %.1f, ours %.1f; bare calls %.1f\n%s\n\n",
+	fmt.Fprintf(w,
+		"\none pod alone, ms: %.1f; calls that create %.1f, reads alone %.1f, ours %.1f; bare calls %.1f\n%s\n\n",
 		millis(s.running.Sub(s.written)), millis(runtime), millis(reads), millis(ours), millis(s.floor), s.phases())
 	type entry struct {
 		at    time.Time
 		cells []string // all but the time
 	}
-	entries := []entry{{s.written, []string{"", "", "manifest written"}}, {s.running, []string{"", "", "container running (startedAt)"}}}
+	entries := []entry{{s.written, []string{"", "", "manifest written"}},
+		{s.running, []string{"", "", "container running (startedAt)"}}}
 	for _, r := range s.records {
 		entries = append(entries, entry{r.time, []string{"", fmt.Sprintf("#%d", r.seq), strings.Join(r.events, ", ")}})
 	}
@@ -106,10 +108,10 @@ func (s podStart) write(w io.Writer) {
 	writeMarkdown(w, lines)
 }
 
-// sample is the CPU that was used since the machine's start, in seconds of one core.
+// sample holds the CPU time since the machine's start, in seconds of one core.
 type sample struct{ all, agent, runtime, measure float64 }
 
-// burst is many pods at once, by one agent or none.
+// burst is the start of many pods at once, by one agent or none.
 type burst struct {
 	name  string
 	begin time.Time
@@ -118,7 +120,7 @@ type burst struct {
 	used  sample
 }
 
-// busy is the sum of the time of the calls that create or start something, until the last pod ran.
+// busy returns the summed time of the calls that create or start something, until the last pod ran.
 func (b burst) busy() (sum time.Duration) {
 	end := b.begin.Add(b.last)
 	for _, c := range b.calls {

@@ -25,24 +25,29 @@ import (
 )
 
 const (
-	// proxied stands in an agent's command for the endpoint of the proxy that notes its calls.
+	// proxied is replaced in an agent's command by the endpoint of the proxy that records its calls.
 	proxied = "@CRI@"
-	// alone is how many pods are started alone, one after the other; the one in the middle is printed.
+	// alone counts the pods that start one after another; the median is printed.
 	alone = 5
-	// traceRest is how long the machine gets to come to rest between the parts of a trace.
+	// traceRest is the time for the machine to settle between the parts of a trace.
 	traceRest = 5 * time.Second
-	// execSpan is how much longer than a burst its execution trace is.
+	// execSpan is the length of an execution trace, in bursts.
 	execSpan = 1.3
 )
 
-// parts are the parts of the agent that an execution trace is cut into.
+// parts holds the parts of the agent that an execution trace is summed up by.
 var parts = []exectrace.Part{
 	{Name: "journal and bus, NATS", Prefixes: []string{"github.com/journalet/journalet/bus.", "github.com/nats-io/"}},
-	{Name: "actors and their host", Prefixes: []string{"github.com/journalet/journalet/runtime/host.", "github.com/asynkron/", "github.com/journalet/journalet/actors/"}},
-	{Name: "calls on the runtime", Prefixes: []string{"github.com/journalet/journalet/runtime/cri/calls.", "github.com/journalet/journalet/runtime/cri."}},
+	{Name: "actors and their host",
+		Prefixes: []string{"github.com/journalet/journalet/runtime/host.", "github.com/asynkron/",
+			"github.com/journalet/journalet/actors/"}},
+	{Name: "calls on the runtime",
+		Prefixes: []string{"github.com/journalet/journalet/runtime/cri/calls.",
+			"github.com/journalet/journalet/runtime/cri."}},
 	{Name: "gRPC transport", Prefixes: []string{"google.golang.org/grpc"}},
 	{Name: "PLEG", Prefixes: []string{"github.com/journalet/journalet/runtime/cri/pleg."}},
-	{Name: "manifest files", Prefixes: []string{"github.com/journalet/journalet/runtime/source/file.", "github.com/fsnotify/"}},
+	{Name: "manifest files",
+		Prefixes: []string{"github.com/journalet/journalet/runtime/source/file.", "github.com/fsnotify/"}},
 	{Name: "agent, the rest", Prefixes: []string{"github.com/journalet/journalet/", "main."}},
 	{Name: "Go runtime and its GC", Prefixes: []string{"runtime."}},
 	{Name: "this tracing, HTTP", Prefixes: []string{"net/http.", "runtime/trace."}},
@@ -54,7 +59,7 @@ func (c *client) trace() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a socket in a temporary folder
+	defer func() { _ = os.RemoveAll(dir) }() // a socket in a temporary directory
 	socket := filepath.Join(dir, "cri")
 	proxy, err := criproxy.Listen(socket, *endpoint)
 	if err != nil {
@@ -89,7 +94,7 @@ func (c *client) trace() error {
 		return err
 	}
 	ours := c.traceBurst(*name, "pb-", a.cmd.Process.Pid, proxy, putAll)
-	asked := proxy.LastCreate()
+	last := proxy.LastCreate()
 	if err := c.clear(); err != nil {
 		return err
 	}
@@ -101,7 +106,7 @@ func (c *client) trace() error {
 		return err
 	}
 	a.stop()
-	floor.like = &like{sandbox: asked.GetSandboxConfig(), container: asked.GetConfig(), dir: dir}
+	floor.like = &like{sandbox: last.GetSandboxConfig(), container: last.GetConfig(), dir: dir}
 	likeBurst := c.traceBurst("floor, "+*name+"'s requests", "raw-", 0, proxy, floor.rawStarts)
 	writeTrace(os.Stdout, one, profile, ours, floorBurst, likeBurst)
 	return nil
@@ -131,7 +136,7 @@ func putAll() {
 	}
 }
 
-// startAlone starts pods by bare calls, one after the other, and gives the median of their times.
+// startAlone starts pods by bare calls, one after another, and returns the median of their times.
 func (c *client) startAlone() (time.Duration, error) {
 	var took []time.Duration
 	for i := range alone {
@@ -152,7 +157,7 @@ func (c *client) startAlone() (time.Duration, error) {
 	return took[alone/2], nil
 }
 
-// traceAlone has the agent start pods one after the other and gives the one in the middle.
+// traceAlone has the agent start pods one after another, and returns the median.
 func (c *client) traceAlone(proxy *criproxy.Proxy, floor time.Duration) (podStart, error) {
 	var starts []podStart
 	for i := range alone {
@@ -165,7 +170,7 @@ func (c *client) traceAlone(proxy *criproxy.Proxy, floor time.Duration) (podStar
 			return s, fmt.Errorf("bench: pod %s did not run within %v", pod, *limit)
 		}
 		s.running = s.written.Add(time.Duration(xs[0] * float64(time.Second)))
-		time.Sleep(time.Second) // what follows a start is looks and a status
+		time.Sleep(time.Second) // a start is followed by inspections and a status
 		s.calls = proxy.Take()
 		records, err := recordsSince(s.written)
 		if err != nil {
@@ -179,7 +184,7 @@ func (c *client) traceAlone(proxy *criproxy.Proxy, floor time.Duration) (podStar
 	return starts[alone/2], c.clear()
 }
 
-// traceBurst runs do and collects the calls and the CPU use until its pods run; agent is the agent's process id, or 0.
+// traceBurst runs do and returns the calls and the CPU use until its pods run; agent is the agent's process id, or 0.
 func (c *client) traceBurst(name, prefix string, agent int, proxy *criproxy.Proxy, do func()) burst {
 	proxy.Take()
 	b := burst{name: name, begin: time.Now()}
@@ -198,16 +203,16 @@ func (c *client) traceBurst(name, prefix string, agent int, proxy *criproxy.Prox
 
 // traceExecution runs another burst, which takes about span, under an execution trace of the agent.
 func (c *client) traceExecution(span time.Duration) (p *exectrace.Profile, err error) {
-	type answer struct {
+	type response struct {
 		body []byte
 		err  error
 	}
-	traced := make(chan answer, 1)
+	traced := make(chan response, 1)
 	go func() {
 		body, err := get(fmt.Sprintf("%s/trace?seconds=%.0f", *profiles, math.Ceil(span.Seconds()*execSpan)))
-		traced <- answer{body, err}
+		traced <- response{body, err}
 	}()
-	time.Sleep(200 * time.Millisecond) // it begins with the burst, not behind it
+	time.Sleep(200 * time.Millisecond) // the trace begins before the burst
 	t0 := time.Now()
 	putAll()
 	xs, _ := c.collect("pb-", *n, t0, nil)
@@ -221,7 +226,7 @@ func (c *client) traceExecution(span time.Duration) (p *exectrace.Profile, err e
 	return p, nil
 }
 
-// get fetches what is at a URL.
+// get fetches a URL.
 func get(url string) ([]byte, error) {
 	resp, err := http.Get(url)
 	if err != nil {
@@ -230,22 +235,22 @@ func get(url string) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s: %.200s", url, resp.Status, body)
+		err = fmt.Errorf("%s returns %s: %.200s", url, resp.Status, body)
 	}
 	return body, err
 }
 
-// recordsSince asks the agent for the records of its journal from a time on.
+// recordsSince returns the records of the agent's journal from a time on.
 func recordsSince(t time.Time) ([]record, error) {
 	words := strings.Fields(*observe)
-	b, err := exec.Command(words[0], words[1:]...).Output() //nolint:gosec // who starts the bench gives the command
+	b, err := exec.Command(words[0], words[1:]...).Output() //nolint:gosec // the caller of the bench gives the command
 	if err != nil {
 		return nil, fmt.Errorf("bench: -observe %q: %w", *observe, err)
 	}
 	return parseRecords(b, t)
 }
 
-// parseRecords reads events, one JSON object a line, and puts those of one record together.
+// parseRecords reads events, one JSON object on each line, and groups them by record.
 func parseRecords(b []byte, since time.Time) ([]record, error) {
 	var out []record
 	lines := bufio.NewScanner(bytes.NewReader(b))
@@ -257,7 +262,7 @@ func parseRecords(b []byte, since time.Time) ([]record, error) {
 			Event string
 		}
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return nil, fmt.Errorf("bench: %q is no event: %w", lines.Text(), err)
+			return nil, fmt.Errorf("bench: %q is not an event: %w", lines.Text(), err)
 		}
 		if e.Time.Before(since) {
 			continue

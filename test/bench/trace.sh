@@ -3,10 +3,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source test/bench/common.sh
-port=${PORT:-10258} # not the agent's usual one: another may run
+port=${PORT:-10258} # not the agent's default, which another agent may use
 
 # The last --container-runtime-endpoint and --healthz-port count.
 bench -n "${N:-50}" -name journalet -trace -raw "$WORKERS" -manifests "$work/pods" -limit "${LIMIT:-90s}" \
 	-observe "$root/bin/journalet observe --from 1 --no-follow -o json --root-dir $work/root" \
 	-profiles "http://127.0.0.1:$port/debug/pprof" -log "$work/journalet.log" -- \
-	"${journalet[@]}" --root-dir "$work/root" --container-runtime-endpoint @CRI@ --healthz-port "$port" --profiling ${ARGS:-}
+	"${journalet[@]}" --root-dir "$work/root" --container-runtime-endpoint @CRI@ --healthz-port "$port" --profiling \
+	${ARGS:-}

@@ -17,20 +17,20 @@ type Part struct {
 	Prefixes []string
 }
 
-// Group is what the goroutines of a part did.
+// Group sums up the goroutines of a part.
 type Group struct {
 	Name       string
 	Goroutines int
 	Running    time.Duration // on a core
-	Runnable   time.Duration // wanting one
+	Runnable   time.Duration // waiting for one
 	Syscall    time.Duration // in a system call, on a core or waiting there
 }
 
-// Profile is a trace summed up.
+// Profile is the summary of a trace.
 type Profile struct {
 	Span   time.Duration
-	Groups []Group // the one that ran for longest first
-	// Collections are the garbage collections, Stopped is how long the world was stopped in all, for whatever reason.
+	Groups []Group // by running time, longest first
+	// Collections counts the garbage collections. Stopped is the total time of all stops of the world.
 	Collections int
 	Stopped     time.Duration
 }
@@ -38,7 +38,7 @@ type Profile struct {
 // Other is the group of goroutines that no part claims.
 const Other = "other"
 
-// goroutine is one of the trace.
+// goroutine is the state of one goroutine of the trace.
 type goroutine struct {
 	root  string
 	state trace.GoState
@@ -108,13 +108,13 @@ func transition(all map[trace.GoID]*goroutine, now trace.Time, st trace.StateTra
 	_, g.state = st.Goroutine()
 }
 
-// until ends what the goroutine did so far.
+// until adds the time since the last transition to the goroutine's state.
 func (g *goroutine) until(now trace.Time) {
 	g.spent[g.state] += now.Sub(g.since)
 	g.since = now
 }
 
-// rootOf is the outermost function of a stack that says what the goroutine is for.
+// rootOf returns the outermost function of a stack outside the standard library; without one, the outermost.
 func rootOf(s trace.Stack) (root string) {
 	for f := range s.Frames() {
 		if root == "" || !isStandard(f.Func) || isStandard(root) {
@@ -124,11 +124,14 @@ func rootOf(s trace.Stack) (root string) {
 	return root
 }
 
-// isStandard tells whether a function is the standard library's: the first part of its path has no dot before the last
-// slash, or it has no slash at all.
+// isStandard reports whether a function is the standard library's: the first part of its path has no dot, or there is
+// no path.
 func isStandard(function string) bool {
-	path, _, _ := strings.Cut(function, "/")
-	return !strings.Contains(function, "/") && !strings.HasPrefix(function, "main.") || strings.Contains(function, "/") && !strings.Contains(path, ".")
+	first, _, isPath := strings.Cut(function, "/")
+	if isPath {
+		return !strings.Contains(first, ".")
+	}
+	return !strings.HasPrefix(function, "main.")
 }
 
 func (p *Profile) sum(all map[trace.GoID]*goroutine, last trace.Time, parts []Part) {
@@ -157,7 +160,7 @@ func (p *Profile) sum(all map[trace.GoID]*goroutine, last trace.Time, parts []Pa
 	})
 }
 
-// partOf finds the part with the longest prefix of a function's name.
+// partOf returns the part with the longest prefix of a function's name.
 func partOf(function string, parts []Part) string {
 	name, longest := Other, 0
 	for _, p := range parts {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// spin keeps a core for a while.
+// spin keeps a core busy.
 func spin(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 	}
@@ -20,15 +20,16 @@ func TestRunningTimeGoesToThePartOfTheOutermostFunction(t *testing.T) {
 	if err := trace.Start(&b); err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup // which has the goroutine begin in a function of its own
+	var wg sync.WaitGroup // its goroutine begins in a function of sync
 	wg.Go(func() {
 		spin(50 * time.Millisecond)
-		runtime.Gosched() // shows in the trace where it is
+		runtime.Gosched() // records a stack in the trace
 	})
 	wg.Wait()
 	trace.Stop()
 	p, err := Read(&b, []Part{
-		{"ours", []string{"github.com/journalet/journalet/test/bench/exectrace."}}, {"library", []string{"testing.", "runtime.", "sync."}},
+		{"ours", []string{"github.com/journalet/journalet/test/bench/exectrace."}},
+		{"library", []string{"testing.", "runtime.", "sync."}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -37,16 +38,16 @@ func TestRunningTimeGoesToThePartOfTheOutermostFunction(t *testing.T) {
 		if g.Name != "ours" {
 			continue
 		}
-		// On a crowded machine it gets less of a core than it spins for.
+		// On a busy machine it runs for less than it spins.
 		if g.Running < 10*time.Millisecond {
 			t.Errorf("it ran for %v", g.Running)
 		}
 		return
 	}
-	t.Fatalf("no group of ours in %+v", p.Groups)
+	t.Fatalf("no group \"ours\" in %+v", p.Groups)
 }
 
-func TestAPartIsTheOneWithTheLongestPrefix(t *testing.T) {
+func TestLongestPrefixDecidesThePart(t *testing.T) {
 	parts := []Part{{"agent", []string{"example.org/a/"}}, {"calls", []string{"example.org/a/calls."}}}
 	for function, want := range map[string]string{
 		"example.org/a/calls.Run": "calls", "example.org/a/host.Run": "agent", "example.org/b.Run": Other, "": Other,
@@ -57,7 +58,7 @@ func TestAPartIsTheOneWithTheLongestPrefix(t *testing.T) {
 	}
 }
 
-func TestTheStandardLibraryIsKnownByItsPath(t *testing.T) {
+func TestPathDecidesTheStandardLibrary(t *testing.T) {
 	for function, want := range map[string]bool{
 		"runtime.gopark": true, "net/http.(*conn).serve": true, "internal/poll.(*FD).Read": true, "main.main": false,
 		"github.com/nats-io/nats.go.(*Conn).readLoop": false, "google.golang.org/grpc.Dial": false,

@@ -12,16 +12,15 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Disk is a folder seen through a slower disk.
+// Disk is a directory on a slow disk.
 type Disk struct {
 	delay  time.Duration
 	syncs  atomic.Int64
 	server *fuse.Server
 }
 
-// Mount shows the folder from at the folder at, which must exist, with delay added to each sync. The two
-// are not the same folder: what is below a mount is out of its reach. Who serves a mount does not use it: a process that
-// opens files on its own mount can wait for itself.
+// Mount mounts the directory from at the directory at, with a delay of each sync. Both must exist, and differ: a mount
+// hides the directory below it. The process that serves a mount must not use it, because it can wait for itself.
 func Mount(from, at string, delay time.Duration) (*Disk, error) {
 	from, err := filepath.Abs(from)
 	if err != nil {
@@ -29,16 +28,16 @@ func Mount(from, at string, delay time.Duration) (*Disk, error) {
 	}
 	var st syscall.Stat_t
 	if err := syscall.Stat(from, &st); err != nil {
-		return nil, fmt.Errorf("slowdisk: look at %s, the folder to be shown: %w", from, err)
+		return nil, fmt.Errorf("slowdisk: stat %s, the directory to mount: %w", from, err)
 	}
 	d := &Disk{delay: delay}
 	root := &fs.LoopbackRoot{Path: from, Dev: st.Dev}
 	root.RootNode = &node{LoopbackNode: fs.LoopbackNode{RootData: root}, disk: d}
-	second := time.Second // how long the kernel may go on with what it knows: nobody else changes the folder
+	second := time.Second // the kernel may cache: nothing else changes the directory
 	d.server, err = fs.Mount(at, root.RootNode, &fs.Options{
 		AttrTimeout: &second, EntryTimeout: &second,
-		// Mounted by the kernel at once: fusermount is not there on every machine, and root has no need of it. What a
-		// container mounts from the folder is used by other users.
+		// A direct mount: not every machine has fusermount, and root does not need it. Processes of containers, which have
+		// other users, use mounts from the directory.
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, AllowOther: true, FsName: from, Name: "slowdisk"},
 	})
 	if err != nil {
@@ -47,15 +46,15 @@ func Mount(from, at string, delay time.Duration) (*Disk, error) {
 	return d, nil
 }
 
-// Syncs tells how many syncs were delayed so far.
+// Syncs returns how many syncs were delayed so far.
 func (d *Disk) Syncs() int64 { return d.syncs.Load() }
 
-// Close takes the mount away. Whatever still has files open there keeps it from being served on, not from ending.
+// Close unmounts the disk. It fails while a process has files open there.
 func (d *Disk) Close() error {
 	if d.server.Unmount() == nil {
 		return nil
 	}
-	return fmt.Errorf("slowdisk: something still uses the mount; end it, then `umount` the folder")
+	return fmt.Errorf("slowdisk: a process still uses the mount; end it, then `umount` the directory")
 }
 
 func (d *Disk) sync() {
@@ -63,19 +62,19 @@ func (d *Disk) sync() {
 	time.Sleep(d.delay)
 }
 
-// node is a file or folder whose syncs are delayed.
+// node is a file or directory whose syncs are delayed.
 type node struct {
 	fs.LoopbackNode
 	disk *Disk
 }
 
-// WrapChild implements fs.NodeWrapChilder: what lies below a node of ours is one, too.
+// WrapChild implements fs.NodeWrapChilder.
 func (n *node) WrapChild(_ context.Context, _ fs.InodeEmbedder) fs.InodeEmbedder {
 	return &node{LoopbackNode: fs.LoopbackNode{RootData: n.RootData}, disk: n.disk}
 }
 
-// handle is all that an open file of the loopback can do, but for handing its descriptor to the kernel, which would
-// then write past us.
+// handle has the methods of an open file of the loopback, except the one that gives its descriptor to the kernel, which
+// would then bypass the delay.
 type handle interface {
 	fs.FileReader
 	fs.FileWriter
@@ -91,8 +90,8 @@ type handle interface {
 	fs.FileSetlkwer
 }
 
-// folder is the same of an open folder.
-type folder interface {
+// dirHandle has the methods of an open directory of the loopback.
+type dirHandle interface {
 	fs.FileReaddirenter
 	fs.FileReleasedirer
 	fs.FileSeekdirer
@@ -104,8 +103,8 @@ type slowFile struct {
 	disk *Disk
 }
 
-type slowFolder struct {
-	folder
+type slowDir struct {
+	dirHandle
 	disk *Disk
 }
 
@@ -113,8 +112,8 @@ func (n *node) wrap(h fs.FileHandle) (fs.FileHandle, syscall.Errno) {
 	switch h := h.(type) {
 	case handle:
 		return &slowFile{h, n.disk}, 0
-	case folder:
-		return &slowFolder{h, n.disk}, 0
+	case dirHandle:
+		return &slowDir{h, n.disk}, 0
 	}
 	return nil, syscall.ENOTSUP
 }
@@ -140,7 +139,9 @@ func (n *node) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, 
 }
 
 // Create implements fs.NodeCreater.
-func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (n *node) Create(
+	ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut,
+) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	inode, h, fuseFlags, errno := n.LoopbackNode.Create(ctx, name, flags, mode, out)
 	if errno != 0 {
 		return nil, nil, 0, errno
@@ -149,14 +150,14 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	return inode, h, fuseFlags, errno
 }
 
-// Fsync implements fs.FileFsyncer. The kernel asks for it after a write to a file opened with O_SYNC or O_DSYNC, too.
+// Fsync implements fs.FileFsyncer. The kernel calls it after a write to a file opened with O_SYNC or O_DSYNC, too.
 func (f *slowFile) Fsync(ctx context.Context, flags uint32) syscall.Errno {
 	f.disk.sync()
 	return f.handle.Fsync(ctx, flags)
 }
 
 // Fsyncdir implements fs.FileFsyncdirer.
-func (f *slowFolder) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
+func (f *slowDir) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
 	f.disk.sync()
-	return f.folder.Fsyncdir(ctx, flags)
+	return f.dirHandle.Fsyncdir(ctx, flags)
 }

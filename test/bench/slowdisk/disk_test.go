@@ -14,7 +14,7 @@ import (
 
 const delay = 20 * time.Millisecond
 
-// slow is a folder on a slow disk and the folder that it shows.
+// slow returns a slow disk, its mount point and the mounted directory.
 func slow(t *testing.T) (disk *Disk, at, from string) {
 	t.Helper()
 	from, at = t.TempDir(), t.TempDir()
@@ -30,7 +30,7 @@ func slow(t *testing.T) (disk *Disk, at, from string) {
 	return disk, at, from
 }
 
-// counted runs do and tells how many syncs it was delayed by, having taken at least so long.
+// counted runs do and returns how many of its syncs were delayed. It checks that do took at least that long.
 func counted(t *testing.T, d *Disk, do func() error) int64 {
 	t.Helper()
 	before, began := d.Syncs(), time.Now()
@@ -44,7 +44,7 @@ func counted(t *testing.T, d *Disk, do func() error) int64 {
 	return n
 }
 
-func TestEachSyncIsDelayedOnceAndAWriteIsNot(t *testing.T) {
+func TestSyncIsDelayedOnceAndWriteIsNot(t *testing.T) {
 	d, at, from := slow(t)
 	f, err := os.Create(filepath.Join(at, "file"))
 	if err != nil {
@@ -65,11 +65,11 @@ func TestEachSyncIsDelayedOnceAndAWriteIsNot(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(filepath.Join(from, "file")); err != nil || !bytes.Equal(got, []byte("abc")) {
-		t.Errorf("below the mount lies %q, %v", got, err)
+		t.Errorf("the mounted directory holds %q, %v", got, err)
 	}
 }
 
-func TestAWriteToAFileOpenedToSyncIsDelayedOnce(t *testing.T) {
+func TestWriteToAFileOpenedToSyncIsDelayedOnce(t *testing.T) {
 	d, at, _ := slow(t)
 	for _, flag := range []int{os.O_SYNC, syscall.O_DSYNC} {
 		f, err := os.OpenFile(filepath.Join(at, "file"), os.O_CREATE|os.O_WRONLY|flag, 0o600)
@@ -85,7 +85,7 @@ func TestAWriteToAFileOpenedToSyncIsDelayedOnce(t *testing.T) {
 	}
 }
 
-func TestAFolderCanBeSynced(t *testing.T) {
+func TestSyncOfADirectoryIsDelayed(t *testing.T) {
 	d, at, _ := slow(t)
 	sub := filepath.Join(at, "sub")
 	if err := os.Mkdir(sub, 0o700); err != nil {
@@ -103,7 +103,7 @@ func TestAFolderCanBeSynced(t *testing.T) {
 	}
 }
 
-func TestASocketOnTheSlowDiskIsReached(t *testing.T) {
+func TestSocketOnTheSlowDiskWorks(t *testing.T) {
 	_, at, _ := slow(t)
 	path := filepath.Join(at, "s")
 	l, err := net.Listen("unix", path)

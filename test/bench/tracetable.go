@@ -37,12 +37,12 @@ func zeroed(x float64) float64 {
 	return x
 }
 
-// cpuOfAll gives the seconds that the machine's cores were not idle and not waiting for a disk, together.
+// cpuOfAll returns the busy time of all cores, in seconds: neither idle nor waiting for a disk.
 func cpuOfAll() (seconds float64) {
 	b, _ := os.ReadFile("/proc/stat")
 	line, _, _ := bytes.Cut(b, []byte("\n"))
 	for i, f := range bytes.Fields(line) {
-		// user nice system [idle iowait] irq softirq steal; what guests use is in user already.
+		// user nice system [idle iowait] irq softirq steal; user includes guests.
 		if i >= 1 && i <= 8 && i != 4 && i != 5 {
 			x, _ := strconv.ParseFloat(string(f), 64)
 			seconds += x / 100
@@ -51,7 +51,7 @@ func cpuOfAll() (seconds float64) {
 	return seconds
 }
 
-// crop leaves out what came long after the container ran: the next relist, the runtime's other calls.
+// crop removes records and calls from long after the container's start: the next relist, other calls.
 func crop(s *podStart) {
 	end := s.running.Add(40 * time.Millisecond)
 	s.records = slices.DeleteFunc(s.records, func(r record) bool { return r.time.After(end) })
@@ -63,7 +63,8 @@ func writeTrace(w io.Writer, one podStart, p *exectrace.Profile, bursts ...burst
 	one.write(w)
 	for _, b := range bursts {
 		used := b.used
-		fmt.Fprintf(w, "\n%s: %d pods, last after %.2f s; calls that create: %.2f under way on average; CPU s: all %.2f, agent %.2f, containerd %.2f, measuring %.2f, rest %.2f\n\n",
+		fmt.Fprintf(w, "\n%s: %d pods, last after %.2f s; calls that create: %.2f under way on average; CPU s: all %.2f, "+
+			"agent %.2f, containerd %.2f, measuring %.2f, rest %.2f\n\n",
 			b.name, *n, b.last.Seconds(), b.busy().Seconds()/b.last.Seconds(), used.all, used.agent, used.runtime, used.measure,
 			used.all-used.agent-used.runtime-used.measure)
 		lines := [][]string{{"call", "number", "a pod", "mean, ms", "sum, s", "failed"}}
@@ -86,7 +87,8 @@ func writeTrace(w io.Writer, one podStart, p *exectrace.Profile, bursts ...burst
 		}
 		writeMarkdown(w, lines)
 	}
-	fmt.Fprintf(w, "\nexecution trace of %.1f s: %d collections, stopped for %.1f ms\n\n", p.Span.Seconds(), p.Collections, millis(p.Stopped))
+	fmt.Fprintf(w, "\nexecution trace of %.1f s: %d collections, stopped for %.1f ms\n\n", p.Span.Seconds(), p.Collections,
+		millis(p.Stopped))
 	lines := [][]string{{"part of the agent", "goroutines", "ran, ms", "waited for a core, ms", "in syscalls, ms"}}
 	for _, g := range p.Groups {
 		lines = append(lines, []string{g.Name, strconv.Itoa(g.Goroutines), fmt.Sprintf("%.0f", millis(g.Running)),
