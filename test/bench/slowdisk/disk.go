@@ -73,68 +73,27 @@ func (n *node) WrapChild(_ context.Context, _ fs.InodeEmbedder) fs.InodeEmbedder
 	return &node{LoopbackNode: fs.LoopbackNode{RootData: n.RootData}, disk: n.disk}
 }
 
-// handle has the methods of an open file of the loopback, except the one that gives its descriptor to the kernel, which
-// would then bypass the delay.
-type handle interface {
-	fs.FileReader
-	fs.FileWriter
-	fs.FileFlusher
-	fs.FileReleaser
-	fs.FileGetattrer
-	fs.FileSetattrer
-	fs.FileAllocater
-	fs.FileLseeker
-	fs.FileFsyncer
-	fs.FileGetlker
-	fs.FileSetlker
-	fs.FileSetlkwer
-}
-
-// dirHandle has the methods of an open directory of the loopback.
-type dirHandle interface {
-	fs.FileReaddirenter
-	fs.FileReleasedirer
-	fs.FileSeekdirer
-	fs.FileFsyncdirer
-}
-
-type slowFile struct {
-	handle
+// file is an open file that does not hand its descriptor to the kernel, which would then write past the delay.
+type file struct {
+	*fs.LoopbackFile
 	disk *Disk
 }
 
-type slowDir struct {
-	dirHandle
-	disk *Disk
-}
+// PassthroughFd implements fs.FilePassthroughFder.
+func (*file) PassthroughFd() (int, bool) { return 0, false }
 
-func (n *node) wrap(h fs.FileHandle) (fs.FileHandle, syscall.Errno) {
-	switch h := h.(type) {
-	case handle:
-		return &slowFile{h, n.disk}, 0
-	case dirHandle:
-		return &slowDir{h, n.disk}, 0
-	}
-	return nil, syscall.ENOTSUP
+// Fsync implements fs.FileFsyncer. The kernel also sends it after a write to a file that was opened with O_SYNC or O_DSYNC.
+func (f *file) Fsync(ctx context.Context, flags uint32) syscall.Errno {
+	f.disk.sync()
+	return f.LoopbackFile.Fsync(ctx, flags)
 }
 
 // Open implements fs.NodeOpener.
 func (n *node) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	h, fuseFlags, errno := n.LoopbackNode.Open(ctx, flags)
-	if errno != 0 {
-		return nil, 0, errno
+	if f, ok := h.(*fs.LoopbackFile); ok {
+		h = &file{f, n.disk}
 	}
-	h, errno = n.wrap(h)
-	return h, fuseFlags, errno
-}
-
-// OpendirHandle implements fs.NodeOpendirHandler.
-func (n *node) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	h, fuseFlags, errno := n.LoopbackNode.OpendirHandle(ctx, flags)
-	if errno != 0 {
-		return nil, 0, errno
-	}
-	h, errno = n.wrap(h)
 	return h, fuseFlags, errno
 }
 
@@ -143,21 +102,36 @@ func (n *node) Create(
 	ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut,
 ) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
 	inode, h, fuseFlags, errno := n.LoopbackNode.Create(ctx, name, flags, mode, out)
-	if errno != 0 {
-		return nil, nil, 0, errno
+	if f, ok := h.(*fs.LoopbackFile); ok {
+		h = &file{f, n.disk}
 	}
-	h, errno = n.wrap(h)
 	return inode, h, fuseFlags, errno
 }
 
-// Fsync implements fs.FileFsyncer. The kernel calls it after a write to a file opened with O_SYNC or O_DSYNC, too.
-func (f *slowFile) Fsync(ctx context.Context, flags uint32) syscall.Errno {
-	f.disk.sync()
-	return f.handle.Fsync(ctx, flags)
+// loopbackDir is what an open directory of the loopback can do.
+type loopbackDir interface {
+	fs.FileReaddirenter
+	fs.FileReleasedirer
+	fs.FileSeekdirer
+	fs.FileFsyncdirer
+}
+
+type dir struct {
+	loopbackDir
+	disk *Disk
+}
+
+// OpendirHandle implements fs.NodeOpendirHandler.
+func (n *node) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	h, fuseFlags, errno := n.LoopbackNode.OpendirHandle(ctx, flags)
+	if d, ok := h.(loopbackDir); ok {
+		h = &dir{d, n.disk}
+	}
+	return h, fuseFlags, errno
 }
 
 // Fsyncdir implements fs.FileFsyncdirer.
-func (f *slowDir) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
-	f.disk.sync()
-	return f.dirHandle.Fsyncdir(ctx, flags)
+func (d *dir) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
+	d.disk.sync()
+	return d.loopbackDir.Fsyncdir(ctx, flags)
 }
