@@ -45,14 +45,12 @@ type rig struct {
 	pleg    *pleg.PLEG
 	// observed receives the reported observations.
 	observed chan *journaletv1.PodObserved
-	lists    chan struct{} // a relist has begun
 }
 
-// newRig returns a PLEG that relists only when the test advances the clock.
+// newRig returns a PLEG that does a step when the test calls relist or hint, or all by itself after run.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), observed: make(chan *journaletv1.PodObserved, 100)}
-	r.lists = make(chan struct{}, 1)
 	r.clock = clock{sim.NewManualClock(time.Unix(1_000_000, 0))}
 	r.runtime = sim.New(sim.Options{
 		Images: []string{busybox}, WriteMounts: true,
@@ -66,15 +64,6 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	r.runtime.Inject(sim.Fault{Method: "ListPodSandbox", Match: func(req any) bool {
-		if req.(*runtimeapi.ListPodSandboxRequest).GetFilter() == nil {
-			select {
-			case r.lists <- struct{}{}:
-			default:
-			}
-		}
-		return false
-	}})
 	r.conn, r.rt = conn, runtimeapi.NewRuntimeServiceClient(conn)
 	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.observed <- o; return nil })
 	return r
@@ -87,35 +76,60 @@ func (r *rig) newPLEG(sink func(context.Context, *journaletv1.PodObserved) error
 	})
 }
 
-func (r *rig) run() (stop func()) {
+func (r *rig) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = r.pleg.Run(ctx)
-	}()
-	stop = sync.OnceFunc(func() { cancel(); <-ended })
-	r.t.Cleanup(stop)
-	return stop
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.pleg.Run(ctx) })
+	r.t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// relist advances the clock until a relist begins. It advances it repeatedly, because no event signals that the timer
-// is set.
+// eventually polls, because no event signals what PLEG or the simulated runtime does by itself.
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	r.t.Fatal("never: " + what)
+}
+
+// relistsUntil advances the clock of a running PLEG until something is reported.
+func (r *rig) relistsUntil(what string) *journaletv1.PodObserved {
+	r.t.Helper()
+	r.eventually(what, func() bool { r.clock.Advance(pleg.RelistWithEvents); return len(r.observed) > 0 })
+	return r.next()
+}
+
+// relist relists once and inspects every pod that waits, in the test's goroutine.
 func (r *rig) relist() {
 	r.t.Helper()
-	select {
-	case <-r.lists:
-	default:
+	if err := r.pleg.Relist(context.Background()); err != nil {
+		r.t.Fatal(err)
 	}
-	for range 1000 {
-		r.clock.Advance(pleg.RelistWithEvents)
-		select {
-		case <-r.lists:
-			return
-		case <-time.After(10 * time.Millisecond):
+	r.inspect()
+}
+
+func (r *rig) inspect() {
+	for _, failed := range []bool{false, true} {
+		for inspect := r.pleg.Next(failed); inspect != nil; inspect = r.pleg.Next(failed) {
+			inspect(context.Background())
 		}
 	}
-	r.t.Fatal("no relist")
+}
+
+func (r *rig) hint(uid string) {
+	r.pleg.Hint(uid)
+	r.inspect()
+}
+
+// nothing checks that nothing more was reported.
+func (r *rig) nothing() {
+	r.t.Helper()
+	if len(r.observed) != 0 {
+		r.t.Errorf("reported %v", <-r.observed)
+	}
 }
 
 func (r *rig) next() *journaletv1.PodObserved {
@@ -190,7 +204,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	r := newRig(t)
 	r.start("foreign", "a kubelet", nil)
 	sandbox, container := r.start("u1", agent, nil)
-	r.run()
+	r.relist()
 	o := r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
 	s, c := o.GetSandboxes()[0], o.GetContainers()[0]
 	if o.GetPodNamespace() != "default" || o.GetPodName() != "name-of-u1" {
@@ -207,7 +221,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	if err := r.runtime.Kill(container, 7); err != nil {
 		t.Fatal(err)
 	}
-	r.pleg.Hint("u1")
+	r.hint("u1")
 	o = r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED))
 	c = o.GetContainers()[0]
 	if o.GetPodName() != "" {
@@ -218,7 +232,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	}
 	must[*runtimeapi.RemovePodSandboxResponse](t)(r.rt.RemovePodSandbox(context.Background(),
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}))
-	r.pleg.Hint("u1")
+	r.hint("u1")
 	last := r.until("gone",
 		func(o *journaletv1.PodObserved) bool { return len(o.GetSandboxes())+len(o.GetContainers()) == 0 })
 	if last.GetUid() != "u1" {
@@ -230,20 +244,13 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	if err := r.pleg.Healthy(); err != nil {
 		t.Error(err)
 	}
-	if len(r.observed) != 0 {
-		t.Errorf("reported %v", <-r.observed)
-	}
+	r.nothing()
 }
 
 func TestEventTriggersInspection(t *testing.T) {
 	r := newRig(t)
 	r.run() // the clock stands still: no second relist
-	for tries := 0; r.runtime.Subscribers() == 0; tries++ {
-		if tries == 1000 {
-			t.Fatal("no event stream")
-		}
-		<-time.After(time.Millisecond) // the simulated runtime does not signal an open stream
-	}
+	r.eventually("an event stream", func() bool { return r.runtime.Subscribers() > 0 })
 	_, container := r.start("u1", agent, nil)
 	r.pleg.Hint("u1") // as at the end of the agent's call; the event of a start does not trigger an inspection
 	r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
@@ -258,13 +265,12 @@ func TestRelistFindsChangeWithoutEvent(t *testing.T) {
 	r.runtime.Inject(sim.Fault{Method: "GetContainerEvents", Err: status.Error(codes.Unimplemented, "no events")})
 	r.run()
 	_, container := r.start("u1", agent, nil)
-	r.relist()
-	r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+	for !shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING)(r.relistsUntil("the start")) {
+	}
 	if err := r.runtime.KillOOM(container); err != nil {
 		t.Fatal(err)
 	}
-	r.relist()
-	c := r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED)).GetContainers()[0]
+	c := r.relistsUntil("the end").GetContainers()[0]
 	if c.GetReason() != "OOMKilled" || c.GetExitCode() != 137 {
 		t.Errorf("container %v", c)
 	}
@@ -273,9 +279,8 @@ func TestRelistFindsChangeWithoutEvent(t *testing.T) {
 func TestSeededObservationIsNotReportedAgain(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)
-	stop := r.run()
+	r.relist()
 	known := r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
-	stop()
 
 	gone := &journaletv1.PodObserved{Uid: "gone", ObservedAt: known.GetObservedAt(),
 		Containers: []*journaletv1.ContainerObservation{{Id: "c", Name: "main"}}}
@@ -283,18 +288,16 @@ func TestSeededObservationIsNotReportedAgain(t *testing.T) {
 	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.observed <- o; return nil })
 	r.pleg.Seed([]*journaletv1.PodObserved{proto.Clone(known).(*journaletv1.PodObserved), gone, buried})
 	r.runtime.ResetCalls()
-	r.run()
+	r.relist()
 	o := r.next()
 	if o.GetUid() != "gone" || len(o.GetContainers()) != 0 || o.GetObservedAt() == nil {
 		t.Errorf("reported %v", o)
 	}
-	r.pleg.Hint("u1") // its inspection finds nothing new
-	r.pleg.Hint("buried")
+	r.hint("u1") // its inspection finds nothing new
+	r.hint("buried")
 	r.relist()
 	r.relist()
-	if len(r.observed) != 0 {
-		t.Errorf("reported %v", <-r.observed)
-	}
+	r.nothing()
 	if n := r.runtime.Calls()["ContainerStatus"]; n != 0 {
 		t.Errorf("%d status calls for seeded objects", n)
 	}
@@ -303,11 +306,11 @@ func TestSeededObservationIsNotReportedAgain(t *testing.T) {
 func TestExpectedInspectionIsReportedUnchanged(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)
-	r.run()
+	r.relist()
 	first := r.next()
 	// As after a start whose container is gone at the inspection.
 	r.pleg.Expect("u1")
-	r.pleg.Hint("u1")
+	r.hint("u1")
 	again := r.next()
 	if !again.GetObservedAt().AsTime().After(first.GetObservedAt().AsTime()) {
 		t.Errorf("observed at %v, after %v", again.GetObservedAt().AsTime(), first.GetObservedAt().AsTime())
@@ -315,12 +318,10 @@ func TestExpectedInspectionIsReportedUnchanged(t *testing.T) {
 	if len(again.GetContainers()) != 1 || !proto.Equal(again.GetContainers()[0], first.GetContainers()[0]) {
 		t.Errorf("reported %v, after %v", again, first)
 	}
-	r.pleg.Hint("u1")
+	r.hint("u1")
 	r.relist()
 	r.relist()
-	if len(r.observed) != 0 {
-		t.Errorf("reported %v", <-r.observed)
-	}
+	r.nothing()
 }
 
 func TestExpectedEmptyInspectionIsReportedOnce(t *testing.T) {
@@ -328,7 +329,7 @@ func TestExpectedEmptyInspectionIsReportedOnce(t *testing.T) {
 	r.start("u1", agent, nil)
 	r.pleg.Expect("u1")
 	r.pleg.Expect("nothing")
-	r.run()
+	r.relist()
 	observed := map[string]*journaletv1.PodObserved{}
 	for len(observed) < 2 {
 		o := r.next()
@@ -341,12 +342,10 @@ func TestExpectedEmptyInspectionIsReportedOnce(t *testing.T) {
 	if o := observed["u1"]; len(o.GetContainers()) != 1 {
 		t.Errorf("reported %v", o)
 	}
-	r.pleg.Hint("nothing")
+	r.hint("nothing")
 	r.relist()
 	r.relist()
-	if len(r.observed) != 0 {
-		t.Errorf("reported again: %v", <-r.observed)
-	}
+	r.nothing()
 }
 
 func TestIdleRelistIsTwoCalls(t *testing.T) {
@@ -354,20 +353,15 @@ func TestIdleRelistIsTwoCalls(t *testing.T) {
 	for i := range 5 {
 		r.start(fmt.Sprintf("u%d", i), agent, nil)
 	}
-	r.run()
-	for range 5 {
-		r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
-	}
-	r.relist() // it has ended when the next one begins
 	r.relist()
+	for range 5 {
+		r.next()
+	}
 	r.runtime.ResetCalls()
 	for range 4 {
 		r.relist()
 	}
-	calls := r.runtime.Calls()
-	delete(calls, "GetContainerEvents")
-	if len(calls) > 2 || calls["ListPodSandbox"] < 4 || calls["ListContainers"]-calls["ListPodSandbox"] > 1 ||
-		calls["ListPodSandbox"]-calls["ListContainers"] > 1 {
+	if calls := r.runtime.Calls(); len(calls) != 2 || calls["ListPodSandbox"] != 4 || calls["ListContainers"] != 4 {
 		t.Errorf("calls %v", calls)
 	}
 }
@@ -396,16 +390,8 @@ func TestHangingPodDelaysNoOther(t *testing.T) {
 	remove()
 	seen := map[string]bool{}
 	for len(seen) < len(hung) {
-		r.relist()
-		for done := false; !done; {
-			select {
-			case o := <-r.observed:
-				if shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING)(o) {
-					seen[o.GetUid()] = true
-				}
-			case <-time.After(10 * time.Millisecond): // no event signals an inspection without a change
-				done = true
-			}
+		if o := r.relistsUntil("the pods that hung"); shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING)(o) {
+			seen[o.GetUid()] = true
 		}
 	}
 }
@@ -413,22 +399,18 @@ func TestHangingPodDelaysNoOther(t *testing.T) {
 func TestFailedReportIsRepeated(t *testing.T) {
 	r := newRig(t)
 	r.start("u1", agent, nil)
-	tries := make(chan *journaletv1.PodObserved, 10)
-	full := true
+	var tried []string
 	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error {
-		tries <- o
-		if full {
-			full = false
+		if tried = append(tried, o.GetUid()); len(tried) == 1 {
 			return fmt.Errorf("journal full")
 		}
 		return nil
 	})
-	r.run()
-	first := <-tries
-	r.relist()
-	second := <-tries
-	if first.GetUid() != "u1" || second.GetUid() != "u1" {
-		t.Errorf("reported %v, %v", first, second)
+	for range 3 {
+		r.relist()
+	}
+	if len(tried) != 2 || tried[0] != "u1" || tried[1] != "u1" {
+		t.Errorf("reported %v", tried)
 	}
 }
 
@@ -439,10 +421,7 @@ func TestFailingRelistIsUnhealthy(t *testing.T) {
 	}
 	r.runtime.Inject(sim.Fault{Method: "ListPodSandbox", Err: status.Error(codes.Unknown, "broken")})
 	r.run()
-	<-r.lists
-	if err := r.pleg.Healthy(); err != nil {
-		t.Error(err)
-	}
+	r.eventually("Run begins", func() bool { return r.pleg.Healthy() == nil })
 	r.clock.Advance(pleg.Threshold + 1)
 	if err := r.pleg.Healthy(); err == nil || !strings.Contains(err.Error(), "threshold is 3m0s") {
 		t.Errorf("got %v", err)
@@ -466,7 +445,6 @@ func TestTerminationMessages(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	r.run()
 	for i, c := range []struct{ path, want string }{
 		{file, strings.Repeat("m", 4096)}, {outside, ""}, {filepath.Join(dir, "link"), ""}, {filepath.Join(dir, "none"), ""},
 	} {
@@ -481,7 +459,7 @@ func TestTerminationMessages(t *testing.T) {
 		if err := r.runtime.Kill(id, 1); err != nil {
 			t.Fatal(err)
 		}
-		r.pleg.Hint(uid)
+		r.hint(uid)
 		o := r.until("exited", func(o *journaletv1.PodObserved) bool {
 			return o.GetUid() == uid && shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED)(o)
 		})
@@ -501,7 +479,7 @@ func TestResourcesAreReportedOfContainersOfUnknownIntents(t *testing.T) {
 	r.start("silent", agent, nil)
 	r.pleg.RegisterStart("known", "main", "i-known")
 	r.start("known", agent, limited)
-	r.run()
+	r.relist()
 	got := map[string]*journaletv1.Resources{}
 	for len(got) < 3 {
 		o := r.next()
