@@ -36,7 +36,7 @@ func TestBadManifestIsReportedWithItsLineAndChangesNoOtherPod(t *testing.T) {
 		{"unknown", head + "  containers:\n  - name: a\n    image: x\n    comand: [sh]\n", 9,
 			"spec.containers[0].comand", "unknown-field", "no such field"},
 		{"notyet", head + "  hostUsers: false\n  containers:\n  - name: b\n    image: x\n", 6,
-			"spec.hostUsers", "not-yet", "not carried out"},
+			"spec.hostUsers", "not-yet", "not supported"},
 		{"large", "apiVersion: v1\nkind: Pod\n# " + strings.Repeat("x", tooLarge) + "\n", 0, "", "too-large", ""},
 		{"empty", "", 0, "", "empty", ""},
 		{"binary", "\x00\xff\x7fELF", 0, "", "syntax", ""},

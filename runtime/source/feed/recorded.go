@@ -10,7 +10,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Recorded is the state of a source's actor after it has handled all emitted facts. The zero value is the initial state.
+// Recorded is the state of a source's actor after it has handled all emitted facts. The zero value is the initial
+// state.
 type Recorded struct {
 	// Files are by name, without those that have neither pods nor problems. Only the methods change them.
 	Files map[string]*journaletv1.ManifestFile

@@ -14,9 +14,9 @@ import (
 const accepted = "accepted are a v1 Pod, a v1 PodList and a v1 List of Pods"
 
 // Decode parses one manifest: YAML or JSON, one document or several, each a v1 Pod, a v1 PodList or a v1 List of pods.
-// path is the file's path or the URL, as the author knows it; it enters messages and, like the node's name, the UIDs of
-// pods that set none. Pods and problems are in the order of the manifest; a pod with a problem is left out, and leaves
-// the others alone. A syntax error fails the whole manifest, since nobody can tell where it ends.
+// path is the file's path or the URL, as the author knows it; messages have it and, like the node's name, it determines
+// the UIDs of pods that set none. Pods and problems are in the order of the manifest. A pod with a problem is omitted,
+// without an effect on the others. A syntax error fails the whole manifest, because its end is unknown.
 func Decode(path string, data []byte, opts Options) ([]Parsed, []Problem) {
 	whole := func(line int, code Code, message, remedy string) []Problem {
 		return []Problem{{Path: path, Line: line, Code: code, Message: message, Remedy: remedy}}
@@ -40,7 +40,7 @@ func Decode(path string, data []byte, opts Options) ([]Parsed, []Problem) {
 		return nil, whole(bad.line, bad.code, bad.message, bad.remedy)
 	}
 	if len(docs) == 0 {
-		return nil, whole(0, CodeEmpty, "holds no object", "write a v1 Pod into it, or remove the file")
+		return nil, whole(0, CodeEmpty, "has no object", "write a v1 Pod into it, or remove the file")
 	}
 	d := decoding{path: path, opts: opts, names: map[string]int{}, known: fieldTypes{}}
 	for _, doc := range docs {
@@ -53,18 +53,18 @@ func Decode(path string, data []byte, opts Options) ([]Parsed, []Problem) {
 	return d.pods, limit(path, d.problems)
 }
 
-// decoding is the work on one manifest.
+// decoding is the state of decoding one manifest.
 type decoding struct {
 	path     string
 	opts     Options
 	index    int            // of the next pod
-	names    map[string]int // full name of a pod to the line of the first one that has it
+	names    map[string]int // full name of a pod to the line of the first such pod
 	known    fieldTypes
 	pods     []Parsed
 	problems []Problem
 }
 
-// document takes one document, by what it says it is.
+// document decodes one document, by its kind.
 func (d *decoding) document(root *node) {
 	r := &report{path: d.path, root: root}
 	kind, version := typeOf(root)
@@ -99,14 +99,14 @@ func (d *decoding) unknownKind(r *report, kind, version string) {
 		r.addAt("", CodeUnknownKind, "no kind and no apiVersion; "+accepted, "begin with apiVersion: v1 and kind: Pod")
 	default:
 		r.addAt("kind", CodeUnknownKind, fmt.Sprintf("found kind %q of apiVersion %q; %s", kind, version, accepted),
-			"move the object elsewhere, or write the pod it stands for")
+			"move the object elsewhere, or write its pod")
 	}
 }
 
-// list takes the pods of a PodList, whose items need not name their kind, or of a List, whose items must.
+// list decodes the pods of a PodList, whose items may omit their kind, or of a List, whose items must have it.
 func (d *decoding) list(r *report, t reflect.Type, kindImplied bool) {
 	items := r.root.get("items")
-	// The items are checked one by one below, so that a broken one does not take the others along.
+	// The items are checked one by one below, so that an invalid one does not affect the others.
 	frame := &node{kind: mapNode, line: r.root.line, dups: r.root.dups}
 	for _, e := range r.root.entries {
 		if e.key != "items" {
@@ -139,7 +139,7 @@ func (d *decoding) item(item *node, prefix string, kindImplied bool) {
 	d.index++
 }
 
-// pod takes one pod through all steps; what it finds wrong in one does not keep it from looking further.
+// pod runs all steps for one pod. A problem in one step does not skip the later ones.
 func (d *decoding) pod(root *node, prefix string, kindImplied bool) {
 	r := &report{path: d.path, prefix: prefix, root: root}
 	index := d.index
@@ -152,12 +152,12 @@ func (d *decoding) pod(root *node, prefix string, kindImplied bool) {
 		meta := root.get("metadata")
 		name, _ := meta.get("name").text()
 		namespace, _ := meta.get("namespace").text()
-		d.checkTwin(r, namespace, name)
+		d.checkDuplicate(r, namespace, name)
 		return
 	}
 	pod := &corev1.Pod{}
 	if err := k8sjson.UnmarshalCaseSensitivePreserveInts(root.appendJSON(nil), pod); err != nil {
-		// The shape is right, so this is a disagreement between two decoders; its text may quote a value.
+		// The shape is valid, so the two decoders disagree. The error may quote a value.
 		r.addAt("", CodeWrongType, "cannot be decoded as a pod", "report this manifest as a bug of the agent")
 		return
 	}
@@ -168,7 +168,7 @@ func (d *decoding) pod(root *node, prefix string, kindImplied bool) {
 }
 
 func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
-	d.checkTwin(r, pod.Namespace, pod.Name)
+	d.checkDuplicate(r, pod.Namespace, pod.Name)
 	checkStatic(r, pod)
 	checkSupported(r, pod)
 	checkNodeName(r, pod, d.opts.NodeName)
@@ -191,9 +191,9 @@ func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
 		Warnings: r.warnings})
 }
 
-// checkTwin lets the first pod of a full name win. A broken one keeps its name too: mending it must not make the
-// other one's pod stop.
-func (d *decoding) checkTwin(r *report, namespace, name string) {
+// checkDuplicate refuses a pod whose full name an earlier pod has. An invalid pod keeps its name too: fixing it must
+// not stop the other pod.
+func (d *decoding) checkDuplicate(r *report, namespace, name string) {
 	if name == "" {
 		return
 	}

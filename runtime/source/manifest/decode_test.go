@@ -10,15 +10,15 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestStories runs the manifests in testdata. Commands, each with a manifest below it:
+// TestManifests runs the manifests in testdata. Commands, each with a manifest below it:
 //
-//	decode     pods with their place, then warnings, then problems
+//	decode     pods with their positions, then warnings, then problems
 //	canonical  the same, and each pod's canonical bytes, indented
-//	classes    runtime classes, for all that follows in the file, then problems
+//	classes    runtime classes for the rest of the file, then problems
 //
-// with the arguments path, node, source and max-bytes, for Options. <tab> in a manifest stands for a tab.
-func TestStories(t *testing.T) {
-	datadriven.Walk(t, "testdata/stories", func(t *testing.T, file string) {
+// with the arguments path, node, source and max-bytes, for Options. <tab> in a manifest means a tab.
+func TestManifests(t *testing.T) {
+	datadriven.Walk(t, "testdata/manifests", func(t *testing.T, file string) {
 		var classes *RuntimeClasses
 		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
 			path, node, source, maxBytes := "pod.yaml", "node1", "", 0

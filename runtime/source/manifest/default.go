@@ -10,11 +10,11 @@ import (
 // defaultGraceSeconds is the API server's default for terminationGracePeriodSeconds, in seconds.
 const defaultGraceSeconds int64 = corev1.DefaultTerminationGracePeriodSeconds
 
-// leastGraceSeconds is what the API server makes of a negative period.
+// leastGraceSeconds replaces a negative period, as in the API server.
 const leastGraceSeconds int64 = 1
 
-// applyDefaults fills in what the API server would for the fields that are carried out, so that nobody after this
-// package has to know a default, and the bytes that are hashed say all.
+// applyDefaults sets the API server's defaults of the supported fields, so that no other package needs them, and the
+// hashed bytes contain them.
 func applyDefaults(pod *corev1.Pod) {
 	spec := &pod.Spec
 	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
@@ -26,7 +26,7 @@ func applyDefaults(pod *corev1.Pod) {
 	}
 	setDefaultPointer(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	setDefaultPointer(&spec.SecurityContext, corev1.PodSecurityContext{})
-	priority, _ := priorityOf(spec.PriorityClassName) // an unknown class is a problem of its own
+	priority, _ := priorityOf(spec.PriorityClassName) // checkPriorityClass reports an unknown class
 	setDefaultPointer(&spec.Priority, priority)
 	for i := range spec.Volumes {
 		defaultVolume(&spec.Volumes[i])
@@ -75,7 +75,7 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 	defaultLifecycle(c.Lifecycle)
 }
 
-// roundResources rounds to whole thousandths, the finest the API server keeps.
+// roundResources rounds to whole thousandths, the precision of the API server.
 func roundResources(res *corev1.ResourceRequirements) {
 	for _, list := range []corev1.ResourceList{res.Limits, res.Requests} {
 		for name, quantity := range list {
@@ -85,7 +85,7 @@ func roundResources(res *corev1.ResourceRequirements) {
 	}
 }
 
-// defaultResources rounds, and requests what is limited.
+// defaultResources rounds, and sets missing requests to the limits.
 func defaultResources(res *corev1.ResourceRequirements) {
 	roundResources(res)
 	for name, quantity := range res.Limits {
@@ -98,7 +98,7 @@ func defaultResources(res *corev1.ResourceRequirements) {
 	}
 }
 
-// imageTag is the tag that decides on the pull policy: "latest" when the image names neither tag nor digest.
+// imageTag returns the tag that determines the pull policy: "latest" if the image has neither tag nor digest.
 func imageTag(image string) string {
 	name, _, digested := strings.Cut(image, "@")
 	repository := name[strings.LastIndex(name, "/")+1:] // a colon before it belongs to the registry's port

@@ -15,24 +15,24 @@ import (
 
 const fuzzNode = "node1"
 
-// lineBreak is what YAML takes for the end of a line.
+// lineBreak matches YAML's line breaks.
 var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
 
-var storyInput = regexp.MustCompile(`(?ms)^(?:decode|canonical)[^\n]*\n(.*?)^----$`)
+var manifestInput = regexp.MustCompile(`(?ms)^(?:decode|canonical)[^\n]*\n(.*?)^----$`)
 
-// FuzzDecode holds for any bytes: no panic, the same answer twice, every problem says where and what, and what is handed
-// out is canonical, by Load as well as by decoding it again.
+// FuzzDecode checks for any bytes that Decode does not panic, returns equal results twice, that every problem has a
+// place and a message, and that pods are canonical, by Load and by decoding them again.
 func FuzzDecode(f *testing.F) {
-	stories, err := filepath.Glob("testdata/stories/*")
-	if err != nil || len(stories) == 0 {
-		f.Fatal("no stories to begin with: ", err)
+	manifests, err := filepath.Glob("testdata/manifests/*")
+	if err != nil || len(manifests) == 0 {
+		f.Fatal("no manifests to begin with: ", err)
 	}
-	for _, story := range stories {
-		text, err := os.ReadFile(story)
+	for _, file := range manifests {
+		text, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)
 		}
-		for _, m := range storyInput.FindAllSubmatch(text, -1) {
+		for _, m := range manifestInput.FindAllSubmatch(text, -1) {
 			f.Add(m[1])
 		}
 	}
@@ -66,7 +66,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzTree compares what a document says with what kubectl and the API server would read from it.
+// FuzzTree compares the tree of a document with the result of kubectl's and the API server's decoder.
 func FuzzTree(f *testing.F) {
 	for _, text := range []string{
 		"a: yes", "a: [on, Off, n, Y, ~, null, Null, '', x]", "a: [0777, 0o7, 0x1F, 0b11, 1_000, +1, -0, 1e3, .5, 1., 1.0]",
@@ -77,7 +77,7 @@ func FuzzTree(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if bytes.Contains(data, []byte("---")) || bytes.ContainsAny(data, "!") {
-			return // several documents; and a lone "!", which the parser that keeps lines does not hand over
+			return // several documents, or a lone "!", which the parser that keeps lines does not return
 		}
 		docs, fault := parse(data)
 		theirs, err := k8syaml.YAMLToJSONStrict(data)
@@ -100,7 +100,7 @@ func checkCanonical(t *testing.T, p Parsed, opts Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Decoding adds the node's suffix again, as it must; everything else is already as it should be.
+	// Decoding adds the node's suffix again; everything else must be unchanged.
 	loaded.Name = strings.TrimSuffix(loaded.Name, "-"+opts.NodeName)
 	data, _, err := canonical(loaded)
 	if err != nil {
@@ -116,7 +116,8 @@ func checkCanonical(t *testing.T, p Parsed, opts Options) {
 }
 
 func TestProblemsAreBounded(t *testing.T) {
-	many := "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n" + strings.Repeat("  - {}\n", 2*maxProblems)
+	many := "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n" +
+		strings.Repeat("  - {}\n", 2*maxProblems)
 	_, problems := Decode("p", []byte(many), Options{NodeName: fuzzNode})
 	if len(problems) != maxProblems+1 || problems[maxProblems].Code != CodeTooMany {
 		t.Errorf("%d problems, the last %v", len(problems), problems[len(problems)-1])
@@ -127,12 +128,15 @@ func TestValuesNeverEnterProblemsOrWarnings(t *testing.T) {
 	const canary = "hunter2"
 	for _, env := range []string{
 		"{name: A, value: hunter2, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}",
-		"{name: A, value: {hunter2: x}}", "{name: A, value: [hunter2]}", "{name: A, value: hunter2}, {name: A, value: hunter2}",
+		"{name: A, value: {hunter2: x}}", "{name: A, value: [hunter2]}",
+		"{name: A, value: hunter2}, {name: A, value: hunter2}",
 		"{name: A=, value: hunter2}",
 	} {
 		pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: a, annotations: {a: hunter2, 'b ': hunter2}}\nspec:\n" +
 			"  containers:\n  - {name: c, command: [hunter2], args: hunter2, env: [" + env + "]}\n"
-		for _, doc := range []string{pod, strings.ReplaceAll(pod, ", args: hunter2", ""), strings.ReplaceAll(pod, "]}\n", "")} {
+		for _, doc := range []string{
+			pod, strings.ReplaceAll(pod, ", args: hunter2", ""), strings.ReplaceAll(pod, "]}\n", ""),
+		} {
 			_, problems := Decode("p", []byte(doc), Options{NodeName: fuzzNode})
 			if len(problems) == 0 {
 				t.Errorf("no problem in %s", doc)

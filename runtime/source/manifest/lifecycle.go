@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// hookFields are those of a lifecycle hook that are carried out. The API takes tcpSocket for the sake of old manifests,
-// and such a hook fails whenever it is run: so it does here.
+// hookFields are the supported fields of a lifecycle hook. The API allows tcpSocket for old manifests; as in the
+// kubelet, such a hook always fails.
 var hookFields = []string{
 	"exec.command", "httpGet.path", "httpGet.port", "httpGet.host", "httpGet.scheme", "httpGet.httpHeaders",
 	"sleep.seconds", "tcpSocket.port", "tcpSocket.host",
@@ -56,8 +56,8 @@ func (s *containerScope) lifecycle(c *corev1.Container, at *field.Path) {
 	s.report.invalid(errs)
 }
 
-// hook checks one hook: what it has in common with a probe's handler, and its sleep, which must not be longer than the
-// pod's grace period.
+// hook checks one hook: the fields that it shares with a probe's handler, and its sleep, which must not be longer than
+// the pod's grace period.
 func (s *containerScope) hook(h *corev1.LifecycleHandler, at *field.Path) field.ErrorList {
 	others := h.Exec != nil || h.HTTPGet != nil || h.TCPSocket != nil
 	if h.Sleep == nil || others {
@@ -84,7 +84,7 @@ func (s *containerScope) stopSignal(signal corev1.Signal, at *field.Path) field.
 	return nil
 }
 
-// stopSignals are the API's for Linux, sorted.
+// stopSignals are the API's stop signals for Linux, sorted.
 var stopSignals = func() []corev1.Signal {
 	names := []corev1.Signal{
 		"SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO",

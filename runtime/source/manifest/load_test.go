@@ -23,7 +23,7 @@ func TestLoadReadsOnlyCanonicalManifests(t *testing.T) {
 	if err != nil || string(again) != string(pods[0].Canonical) {
 		t.Errorf("loaded and written again (%v):\n%s\nwas\n%s", err, again, pods[0].Canonical)
 	}
-	// A field that only a later version knows does not keep an older one from reading its journal.
+	// An unknown field of a later version does not keep an older one from reading the manifest.
 	newer := strings.Replace(string(pods[0].Canonical), `"spec":{`, `"spec":{"fieldOfTheFuture":1,`, 1)
 	if _, err := Load([]byte(newer)); err != nil {
 		t.Error(err)

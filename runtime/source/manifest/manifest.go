@@ -10,83 +10,83 @@ const (
 	// DefaultMaxBytes bounds a manifest. The kubelet reads at most 10 MiB from a file or a URL.
 	DefaultMaxBytes int64 = 10 << 20
 
-	// maxNodes bounds the values (mappings, lists and scalars, aliases expanded) in one document, so that a few
+	// maxNodes bounds the values (mappings, lists and scalars, with aliases expanded) of one document, so that a few
 	// lines of nested YAML aliases cannot fill the memory. A large pod has about a thousand.
 	maxNodes = 1 << 20
 
-	// maxDepth bounds the nesting of one document. The deepest field of a pod lies about 12 levels deep.
+	// maxDepth bounds the nesting of one document. The deepest field of a pod is about 12 levels deep.
 	maxDepth = 64
 
-	// maxProblems bounds what one call of Decode reports; one more tells how many were left out.
+	// maxProblems bounds the problems of one call of Decode; one more reports that others are omitted.
 	maxProblems = 500
 )
 
-// Source is the kind of place a manifest comes from. Its value is what the annotation kubernetes.io/config.source says.
+// Source is the kind of source of a manifest, with the values of the annotation kubernetes.io/config.source.
 type Source string
 
-// The kinds of places.
+// The kinds of sources.
 const (
-	SourceFile Source = "file" // a static pod file: gets the toleration of NoExecute taints
-	SourceHTTP Source = "http" // a manifest URL: the kubelet adds no toleration here
+	SourceFile Source = "file" // a static pod file; its pods tolerate NoExecute taints
+	SourceHTTP Source = "http" // a manifest URL; as in the kubelet, its pods get no toleration
 )
 
-// Options say for whom a manifest is decoded.
+// Options configure Decode.
 type Options struct {
-	// NodeName is the node's name in lower case. Required: pods are bound to it and carry it as a suffix.
+	// NodeName is the node's name in lower case. Required: pods are bound to the node, and their names end in its name.
 	NodeName string
 	// Source is SourceFile when empty.
 	Source Source
-	// Classes are the runtime classes that pods may name; nil: there are none.
+	// Classes are the runtime classes that pods may name; nil: none.
 	Classes *RuntimeClasses
 	// MaxBytes bounds the manifest, in bytes. Zero or less means DefaultMaxBytes.
 	MaxBytes int64
 }
 
-// Parsed is one pod that can be run as it stands.
+// Parsed is one pod that is ready to run.
 type Parsed struct {
 	Pod *corev1.Pod
-	// Canonical is the pod in JSON with every default applied: what is stored, and what Load reads back.
+	// Canonical is the pod in JSON with every default applied. It is stored, and read by Load.
 	Canonical []byte
 	// Digest names Canonical: "sha256:" and 64 hexadecimal digits.
 	Digest string
 	// Line is where the pod begins in the manifest, counted from 1.
 	Line int
-	// Index is the pod's place among all pods of the manifest, broken ones included, counted from 0.
+	// Index is the pod's position among all pods of the manifest, including invalid ones, from 0.
 	Index int
-	// Warnings are remarks that keep nothing from running, each as "path:line: field: text".
+	// Warnings do not keep the pod from running. Each is "path:line: field: text".
 	Warnings []string
 }
 
-// Code says what kind of problem was found. Codes are stable: events and tests name them.
+// Code is the kind of a problem. Codes are stable: events and tests have them.
 type Code string
 
 // The kinds of problems.
 const (
-	CodeOptions        Code = "options"         // the caller's options are wrong, whatever the manifest says
+	CodeOptions        Code = "options"         // the caller's options are wrong, independent of the manifest
 	CodeTooLarge       Code = "too-large"       // more bytes, values or nesting than the limits allow
 	CodeSyntax         Code = "syntax"          // not YAML and not JSON
-	CodeEmpty          Code = "empty"           // no document in it, as in the moment between truncating and writing
+	CodeEmpty          Code = "empty"           // no document, as between truncating and writing a file
 	CodeUnknownKind    Code = "unknown-kind"    // an object other than a pod or a list of pods
 	CodeUnknownField   Code = "unknown-field"   // no such field in the type
 	CodeDuplicateField Code = "duplicate-field" // the same key twice in one mapping
 	CodeWrongType      Code = "wrong-type"      // a value that does not fit the field's type
 	CodeRequired       Code = "required"        // a value is missing
 	CodeInvalid        Code = "invalid"         // a value, or two together, break a rule
-	CodeDuplicate      Code = "duplicate"       // a value that must be unique is there twice
+	CodeDuplicate      Code = "duplicate"       // a value that must be unique is repeated
 	CodeUnsupported    Code = "unsupported"     // a value outside an enumeration
 	CodeNotFound       Code = "not-found"       // a reference to something the pod does not have
 	CodeStaticPod      Code = "static-pod"      // needs the API server, which a pod from a manifest cannot use
-	CodeNotYet         Code = "not-yet"         // a good field that this version does not carry out
-	CodeTooMany        Code = "too-many"        // further problems were left out
+	CodeNotYet         Code = "not-yet"         // a valid field that this version does not support
+	CodeTooMany        Code = "too-many"        // further problems are omitted
 )
 
 // Problem is one reason why a pod, or the whole manifest, is refused.
 type Problem struct {
 	Path    string // as given to Decode
-	Line    int    // of the field concerned or its nearest parent, from 1; 0 when the manifest as a whole is meant
-	Field   string // such as spec.containers[0].image; inside a list it begins with items[<n>]; may be empty
+	Line    int    // of the field or its nearest parent, from 1; 0 for the whole manifest
+	Field   string // such as spec.containers[0].image; in a list it begins with items[<n>]; may be empty
 	Code    Code
-	Message string // what is wrong; holds no value of an environment variable, command or annotation
+	Message string // what is wrong, without values of environment variables, commands or annotations
 	Remedy  string // what to do next
 }
 

@@ -26,17 +26,17 @@ type fault struct {
 
 func (f *fault) Error() string { return f.message }
 
-// document is one of the documents of a manifest: its tree, or what is wrong with it alone.
+// document is one document of a manifest: its tree, or a fault of this document only.
 type document struct {
 	root  *node
 	fault *fault
 }
 
-// parse splits a manifest into documents, empty ones left out. A fault means that nothing in it can be trusted.
+// parse splits a manifest into documents, without empty ones. A fault means that the whole manifest is unusable.
 func parse(data []byte) ([]document, *fault) {
 	trimmed := bytes.TrimLeft(data, " \t\r\n")
 	if len(trimmed) > 0 && trimmed[0] == '{' {
-		// JSON has escapes (surrogate pairs) and long keys that a YAML parser stumbles over.
+		// JSON has escapes (surrogate pairs) and long keys that a YAML parser refuses.
 		if docs, ok := parseJSON(data); ok {
 			return docs, nil
 		}
@@ -74,7 +74,7 @@ func parseYAML(data []byte) ([]document, *fault) {
 var (
 	yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
 
-	// countedFromZero are the complaints of the YAML parser, other than its scanner, which name the line before.
+	// countedFromZero matches errors of the YAML parser, not of its scanner, whose line is one too low.
 	countedFromZero = regexp.MustCompile(`^did not find expected (key|node content|<document start>|'-' indicator|',' or)`)
 )
 
@@ -92,11 +92,11 @@ func syntaxFault(err error, data []byte) *fault {
 		line = lineOfBadByte(data)
 	}
 	f := &fault{line: min(line, 1+bytes.Count(data, []byte("\n"))), code: CodeSyntax,
-		message: "not valid YAML: " + text, remedy: "mend the YAML; until then nothing in this file is read"}
+		message: "not valid YAML: " + text, remedy: "fix the YAML; until then nothing in this file is read"}
 	return f.hint(data)
 }
 
-// hint says more of a mistake that many make: tabs, and a template that nobody has filled in.
+// hint improves the message for two frequent mistakes: tabs, and a template without values.
 func (f *fault) hint(data []byte) *fault {
 	if f.code != CodeSyntax {
 		return f
@@ -108,14 +108,15 @@ func (f *fault) hint(data []byte) *fault {
 	line := lines[f.line-1]
 	switch {
 	case bytes.Contains(line, []byte("{{")):
-		f.message, f.remedy = "a template that has not been filled in: "+f.message, "put in the values first, and write what comes out"
+		f.message = "a template without values: " + f.message
+		f.remedy = "render the template, and write the result"
 	case bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("\t")):
 		f.remedy = "indent with spaces: this line begins with a tab"
 	}
 	return f
 }
 
-// lineOfBadByte is the line of the first byte that YAML cannot contain, or 1: complaints about line 1 name no line.
+// lineOfBadByte returns the line of the first byte that YAML does not allow, or 1: errors in line 1 have no line.
 func lineOfBadByte(data []byte) int {
 	line := 1
 	for len(data) > 0 {
@@ -142,10 +143,10 @@ func checkLimits(tree *node) document {
 	return document{root: tree}
 }
 
-// converter turns one YAML document into our tree. Each YAML node is converted once, however often it is aliased.
+// converter converts one YAML document into a tree. Each YAML node is converted once, even if it has several aliases.
 type converter struct {
 	done  map[*yaml.Node]*node // nil while a node is being converted
-	count int                  // values made, and mapping entries merged
+	count int                  // values converted, and mapping entries merged
 }
 
 func (c *converter) convert(y *yaml.Node) (*node, error) {
@@ -231,7 +232,7 @@ func (c *converter) mapping(y *yaml.Node) (*node, error) {
 	return n, nil
 }
 
-// merge adds what "<<" refers to. Written keys win, and of several mappings the first.
+// merge adds the mappings of "<<". Existing keys win, and of several mappings the first.
 func (c *converter) merge(n *node, from *yaml.Node, seen map[string]bool) error {
 	source, err := c.convert(from)
 	if err != nil {
@@ -258,7 +259,7 @@ func (c *converter) merge(n *node, from *yaml.Node, seen map[string]bool) error 
 	return nil
 }
 
-// key makes a mapping's key a string: JSON has no other, and the API server's decoder turns 80 and true into text too.
+// key converts a mapping's key to a string, as JSON requires; the API server's decoder also converts 80 and true.
 func (c *converter) key(y *yaml.Node) (string, error) {
 	n, err := c.convert(y)
 	if err != nil {
@@ -273,12 +274,13 @@ func (c *converter) key(y *yaml.Node) (string, error) {
 	return string(n.raw), nil
 }
 
-// resolvable are the plain scalars that may be something else than a string: null, the short words that mean true,
-// false or null, and what begins like a number. Asking the library about every other word would take most of the time.
-var resolvable = regexp.MustCompile(`^(~|[yYnNtTfFoO][A-Za-z]{0,4}|[-+]?\.?[0-9][-+.0-9A-Za-z_]{0,63}|[-+]?\.[A-Za-z]{3})$`)
+// resolvable matches the plain scalars that may be other than a string: null, the short words that mean true, false or
+// null, and those that begin like a number. Resolving every other word by the library would take most of the time.
+var resolvable = regexp.MustCompile(
+	`^(~|[yYnNtTfFoO][A-Za-z]{0,4}|[-+]?\.?[0-9][-+.0-9A-Za-z_]{0,63}|[-+]?\.[A-Za-z]{3})$`)
 
-// scalar gives the JSON of a scalar. What an unquoted word means (yes, 0777, 1e3) is left to the library through which
-// the API server and kubectl read YAML, which follows YAML 1.1 here; the parser that keeps lines follows 1.2.
+// scalar returns the JSON of a scalar. Unquoted words (yes, 0777, 1e3) are resolved by the library with which the API
+// server and kubectl read YAML, by YAML 1.1; the parser that keeps lines uses YAML 1.2.
 func scalar(y *yaml.Node) (json.RawMessage, error) {
 	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	tagged := y.Style&yaml.TaggedStyle != 0
@@ -330,7 +332,7 @@ type jsonParser struct {
 	breaks  []int64 // offsets of the newlines
 }
 
-// line is that of the token just read: its last byte, for the decoder tells where a token ends.
+// line returns the line of the last byte of the current token; the decoder reports only the end of a token.
 func (p *jsonParser) line() int {
 	end := p.decoder.InputOffset() - 1
 	return 1 + sort.Search(len(p.breaks), func(i int) bool { return p.breaks[i] >= end })
@@ -366,7 +368,7 @@ func (p *jsonParser) members(n *node) error {
 		if err != nil {
 			return err
 		}
-		e := entry{key: token.(string), line: p.line()} // the decoder gives nothing but strings for keys
+		e := entry{key: token.(string), line: p.line()} // the decoder returns only strings as keys
 		if token, err = p.decoder.Token(); err != nil {
 			return err
 		}

@@ -10,11 +10,12 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// podResourceNames are what a pod as a whole can have a request or limit of, beside huge pages (KEP-2837).
+// podResourceNames are the resources of pod-level requests and limits, beside huge pages (KEP-2837).
 var podResourceNames = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// defaultPodResources fills in what a pod as a whole does not say of its resources, as the API server does when a pod is created: a request is the
-// sum of the containers', or else the limit; a limit is the sum of the containers', where each has one, or the request if that is more.
+// defaultPodResources sets the defaults of pod-level resources, as the API server does when a pod is created: a request
+// defaults to the sum of the containers' requests, or else to the limit. A limit defaults to the sum of the containers'
+// limits, if each has one, or to the request if that is larger.
 func defaultPodResources(pod *corev1.Pod) {
 	res := pod.Spec.Resources
 	if res == nil {
@@ -25,22 +26,23 @@ func defaultPodResources(pod *corev1.Pod) {
 		return
 	}
 	all := resourcehelper.PodResourcesOptions{}
-	requests, limits := resourcehelper.AggregateContainerRequests(pod, all), resourcehelper.AggregateContainerLimits(pod, all)
+	requests := resourcehelper.AggregateContainerRequests(pod, all)
+	limits := resourcehelper.AggregateContainerLimits(pod, all)
 	for _, name := range podResourceNames {
-		request, asked := res.Requests[name]
+		request, requested := res.Requests[name]
 		limit, limited := res.Limits[name]
 		sum, summed := requests[name]
 		switch {
-		case asked:
+		case requested:
 		case summed:
-			request, asked = sum, true
+			request, requested = sum, true
 		case limited:
-			request, asked = limit, true
+			request, requested = limit, true
 		}
-		if asked {
+		if requested {
 			setResource(&res.Requests, name, request)
 		}
-		if asked && !limited && allLimited(pod, name) {
+		if requested && !limited && allLimited(pod, name) {
 			limit = limits[name]
 			if request.Cmp(limit) > 0 {
 				limit = request
@@ -57,11 +59,11 @@ func setResource(list *corev1.ResourceList, name corev1.ResourceName, to resourc
 	(*list)[name] = to.DeepCopy()
 }
 
-// allLimited tells whether every container says a limit of a resource, be it 0.
+// allLimited reports whether every container has a limit of a resource, even 0.
 func allLimited(pod *corev1.Pod, name corev1.ResourceName) bool {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
-			if _, said := list[i].Resources.Limits[name]; !said {
+			if _, ok := list[i].Resources.Limits[name]; !ok {
 				return false
 			}
 		}
@@ -69,7 +71,8 @@ func allLimited(pod *corev1.Pod, name corev1.ResourceName) bool {
 	return true
 }
 
-// validatePodResources checks the resources of a pod as a whole, and that those of its containers fit in. The pod has its defaults.
+// validatePodResources checks pod-level resources, and that the containers' resources fit into them. The pod has its
+// defaults.
 func validatePodResources(r *report, spec *corev1.PodSpec, at *field.Path) {
 	res := spec.Resources
 	if res == nil {
@@ -80,10 +83,10 @@ func validatePodResources(r *report, spec *corev1.PodSpec, at *field.Path) {
 	withinLimits(r, res, at)
 	sums := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{})
 	for _, name := range podResourceNames {
-		request, asked := res.Requests[name]
-		if sum := sums[name]; asked && request.Sign() >= 0 && sum.Cmp(request) > 0 {
+		request, requested := res.Requests[name]
+		if sum := sums[name]; requested && request.Sign() >= 0 && sum.Cmp(request) > 0 {
 			r.invalid(field.ErrorList{field.Invalid(at.Child("requests").Key(string(name)), request.String(),
-				fmt.Sprintf("must be at least what the containers request in sum, %s", sum.String()))})
+				fmt.Sprintf("must be at least the sum of the containers' requests, %s", sum.String()))})
 		}
 		limit, limited := res.Limits[name]
 		if !limited {
@@ -92,13 +95,14 @@ func validatePodResources(r *report, spec *corev1.PodSpec, at *field.Path) {
 		for i := range spec.Containers {
 			if own := spec.Containers[i].Resources.Limits[name]; own.Cmp(limit) > 0 {
 				p := field.NewPath("spec", "containers").Index(i).Child("resources", "limits").Key(string(name))
-				r.invalid(field.ErrorList{field.Invalid(p, own.String(), fmt.Sprintf("must be at most the pod's limit, %s", limit.String()))})
+				r.invalid(field.ErrorList{field.Invalid(p, own.String(),
+					fmt.Sprintf("must be at most the pod's limit, %s", limit.String()))})
 			}
 		}
 	}
 }
 
-// podResourceList checks a list, save for what is equal in reported.
+// podResourceList checks a list, except for values that are equal in reported.
 func podResourceList(r *report, list, reported corev1.ResourceList, at *field.Path) {
 	for _, name := range sortedNames(list) {
 		quantity := list[name]

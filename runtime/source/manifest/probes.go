@@ -17,7 +17,7 @@ const (
 	defaultProbeFailures  = 3
 )
 
-// probeFields are those of a probe that are carried out.
+// probeFields are the supported fields of a probe.
 var probeFields = []string{
 	"exec.command", "httpGet.path", "httpGet.port", "httpGet.host", "httpGet.scheme", "httpGet.httpHeaders",
 	"tcpSocket.port", "tcpSocket.host", "grpc.port", "grpc.service",
@@ -64,7 +64,7 @@ func (s *containerScope) probes(c *corev1.Container, at *field.Path) {
 	s.report.invalid(validateProbe(c.StartupProbe, at.Child("startupProbe"), true))
 }
 
-// validateProbe checks one probe; restarts: a failure of it restarts the container.
+// validateProbe checks one probe. restarts means that its failure restarts the container.
 func validateProbe(p *corev1.Probe, at *field.Path, restarts bool) field.ErrorList {
 	if p == nil {
 		return nil
@@ -74,7 +74,8 @@ func validateProbe(p *corev1.Probe, at *field.Path, restarts bool) field.ErrorLi
 		name string
 		n    int32
 	}{
-		{"initialDelaySeconds", p.InitialDelaySeconds}, {"timeoutSeconds", p.TimeoutSeconds}, {"periodSeconds", p.PeriodSeconds},
+		{"initialDelaySeconds", p.InitialDelaySeconds}, {"timeoutSeconds", p.TimeoutSeconds},
+		{"periodSeconds", p.PeriodSeconds},
 		{"successThreshold", p.SuccessThreshold}, {"failureThreshold", p.FailureThreshold},
 	} {
 		if f.n < 0 {
@@ -147,8 +148,8 @@ func validateHTTPGet(g *corev1.HTTPGetAction, at *field.Path) (errs field.ErrorL
 	return errs
 }
 
-// validatePort checks a port that is given by its number or by its name in the container. That a port of the name is
-// there is not checked, as in the API server: a probe of it cannot be run.
+// validatePort checks a port's number or its name. As in the API server, the container need not have a port of this
+// name; its probe cannot run then.
 func validatePort(port intstr.IntOrString, at *field.Path) (errs field.ErrorList) {
 	switch port.Type {
 	case intstr.Int:

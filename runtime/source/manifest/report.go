@@ -12,7 +12,7 @@ import (
 // report gathers the problems of one pod and finds their lines in its tree.
 type report struct {
 	path     string
-	prefix   string // of the field, such as items[2], for a pod in a list
+	prefix   string // of fields, such as items[2] for a pod in a list
 	root     *node
 	problems []Problem
 	warnings []string
@@ -40,19 +40,20 @@ func (r *report) warn(at, message string) {
 }
 
 const (
-	notYetMessage = "not carried out by this version"
-	notYetRemedy  = "remove it, or run this pod with an agent that carries it out"
+	notYetMessage = "not supported by this version"
+	notYetRemedy  = "remove it, or run this pod with an agent that supports it"
 )
 
-// serverFields are those that nobody but an API server makes something of: mostly of a pod that was read from one and written into a file.
+// serverFields are those that only an API server uses. They are mostly in pods that were exported from one.
 var serverFields = []string{
-	"metadata.generateName", "metadata.selfLink", "metadata.resourceVersion", "metadata.generation", "metadata.deletionTimestamp",
-	"metadata.deletionGracePeriodSeconds", "metadata.ownerReferences", "metadata.managedFields", "metadata.finalizers",
+	"metadata.generateName", "metadata.selfLink", "metadata.resourceVersion", "metadata.generation",
+	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.ownerReferences",
+	"metadata.managedFields", "metadata.finalizers",
 }
 
 func (r *report) notYet(at, what string) {
 	if slices.Contains(serverFields, at) {
-		r.addAt(at, CodeNotYet, "it means something to an API server only", "remove it")
+		r.addAt(at, CodeNotYet, "only an API server uses it", "remove it")
 		return
 	}
 	message := notYetMessage
@@ -62,7 +63,7 @@ func (r *report) notYet(at, what string) {
 	r.addAt(at, CodeNotYet, message, notYetRemedy)
 }
 
-// invalid takes over what the Kubernetes helpers and our own rules found.
+// invalid adds the errors of the Kubernetes helpers and of this package's rules.
 func (r *report) invalid(errs field.ErrorList) {
 	for _, e := range errs {
 		if r.full() {
@@ -87,9 +88,9 @@ func codeOf(t field.ErrorType) (Code, string) {
 	return CodeInvalid, "correct the value"
 }
 
-// sorted gives the problems in the order of the file, each field and code once.
+// sorted returns the problems in the order of the file, each field and code once.
 func (r *report) sorted() []Problem {
-	// Maps are validated in any order, so the order must not come from there.
+	// Maps are validated in random order.
 	slices.SortStableFunc(r.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Field, b.Field),
 			cmp.Compare(specificity(a.Code), specificity(b.Code)), cmp.Compare(a.Message, b.Message))
@@ -109,14 +110,17 @@ func (r *report) sorted() []Problem {
 	return kept
 }
 
-// insideRefused tells whether a problem is with the value of a field that has to go anyway.
+// insideRefused reports whether a problem is inside an unsupported field, which must be removed anyway.
 func (r *report) insideRefused(p Problem) bool {
-	return p.Code != CodeStaticPod && p.Code != CodeNotYet && p.Code != CodeUnknownField && slices.ContainsFunc(r.problems, func(q Problem) bool {
+	if p.Code == CodeStaticPod || p.Code == CodeNotYet || p.Code == CodeUnknownField {
+		return false
+	}
+	return slices.ContainsFunc(r.problems, func(q Problem) bool {
 		return q.Code == CodeNotYet && (strings.HasPrefix(p.Field, q.Field+"[") || strings.HasPrefix(p.Field, q.Field+"."))
 	})
 }
 
-// specificity puts the static pod rules first, for they say more than the list of what is carried out.
+// specificity orders the static pod rules before unsupported fields, because their messages are more specific.
 func specificity(c Code) int {
 	switch c {
 	case CodeStaticPod:
@@ -133,5 +137,5 @@ func limit(path string, problems []Problem) []Problem {
 		return problems
 	}
 	return append(problems[:maxProblems:maxProblems], Problem{Path: path, Code: CodeTooMany,
-		Message: fmt.Sprintf("more than %d problems; the rest is left out", maxProblems), Remedy: "mend these first"})
+		Message: fmt.Sprintf("more than %d problems; the rest is omitted", maxProblems), Remedy: "fix these first"})
 }

@@ -16,18 +16,18 @@ import (
 	k8sjson "sigs.k8s.io/json"
 )
 
-// RuntimeHandlerAnnotation is where a stored manifest says which handler of the runtime its sandboxes get.
+// RuntimeHandlerAnnotation has the runtime handler of the sandboxes of a stored manifest.
 const RuntimeHandlerAnnotation = "journalet.io/runtime-handler"
 
-// maxClasses bounds the classes of one file; a node has a handful.
+// maxClasses bounds the classes of one file; a node has few.
 const maxClasses = 256
 
-// RuntimeClasses are the runtime classes that pods may name. It does not change once it is made; nil holds none.
+// RuntimeClasses are the runtime classes that pods may name. It is immutable; nil has none.
 type RuntimeClasses struct {
 	byName map[string]*nodev1.RuntimeClass
 }
 
-// NewRuntimeClasses makes a set. Of several of one name the first counts; the names of the others are given back.
+// NewRuntimeClasses returns a set, and the names of duplicates, of which the first one wins.
 func NewRuntimeClasses(all []*nodev1.RuntimeClass) (set *RuntimeClasses, twice []string) {
 	set = &RuntimeClasses{byName: map[string]*nodev1.RuntimeClass{}}
 	for _, c := range all {
@@ -40,7 +40,7 @@ func NewRuntimeClasses(all []*nodev1.RuntimeClass) (set *RuntimeClasses, twice [
 	return set, twice
 }
 
-// Names are the classes' names, sorted.
+// Names returns the classes' names, sorted.
 func (c *RuntimeClasses) Names() []string {
 	if c == nil {
 		return nil
@@ -48,11 +48,14 @@ func (c *RuntimeClasses) Names() []string {
 	return slices.Sorted(maps.Keys(c.byName))
 }
 
-// DecodeRuntimeClasses parses one file: YAML or JSON, one document or several, each a RuntimeClass of node.k8s.io/v1. A class
-// with a problem is left out.
+// DecodeRuntimeClasses parses one file: YAML or JSON, one document or several, each a RuntimeClass of node.k8s.io/v1. A
+// class with a problem is omitted.
 func DecodeRuntimeClasses(path string, data []byte) (classes []*nodev1.RuntimeClass, problems []Problem) {
 	if int64(len(data)) > DefaultMaxBytes {
-		return nil, []Problem{{Path: path, Code: CodeTooLarge, Message: fmt.Sprintf("%d bytes, and a file may have %d", len(data), DefaultMaxBytes), Remedy: "is it a file of runtime classes?"}}
+		return nil, []Problem{{
+			Path: path, Code: CodeTooLarge, Message: fmt.Sprintf("%d bytes, and a file may have %d", len(data), DefaultMaxBytes),
+			Remedy: "is it a file of runtime classes?",
+		}}
 	}
 	docs, bad := parse(data)
 	if bad != nil {
@@ -62,9 +65,12 @@ func DecodeRuntimeClasses(path string, data []byte) (classes []*nodev1.RuntimeCl
 	for i, doc := range docs {
 		switch {
 		case i == maxClasses:
-			return classes, append(problems, Problem{Path: path, Code: CodeTooMany, Message: fmt.Sprintf("more than %d documents", maxClasses), Remedy: "split it"})
+			return classes, append(problems, Problem{
+				Path: path, Code: CodeTooMany, Message: fmt.Sprintf("more than %d documents", maxClasses), Remedy: "split it",
+			})
 		case doc.fault != nil:
-			problems = append(problems, Problem{Path: path, Line: doc.fault.line, Code: doc.fault.code, Message: doc.fault.message, Remedy: doc.fault.remedy})
+			f := doc.fault
+			problems = append(problems, Problem{Path: path, Line: f.line, Code: f.code, Message: f.message, Remedy: f.remedy})
 			continue
 		}
 		r := &report{path: path, root: doc.root}
@@ -79,8 +85,8 @@ func DecodeRuntimeClasses(path string, data []byte) (classes []*nodev1.RuntimeCl
 func decodeClass(r *report, known fieldTypes) *nodev1.RuntimeClass {
 	kind, version := typeOf(r.root)
 	if kind != "RuntimeClass" || version != nodev1.SchemeGroupVersion.String() {
-		r.addAt("kind", CodeUnknownKind, fmt.Sprintf("found kind %q of apiVersion %q; accepted is a RuntimeClass of %s", kind, version, nodev1.SchemeGroupVersion),
-			"move the object elsewhere")
+		r.addAt("kind", CodeUnknownKind, fmt.Sprintf("found kind %q of apiVersion %q; accepted is a RuntimeClass of %s",
+			kind, version, nodev1.SchemeGroupVersion), "move the object elsewhere")
 		return nil
 	}
 	s := shape{report: r, known: known}
@@ -100,7 +106,7 @@ func decodeClass(r *report, known fieldTypes) *nodev1.RuntimeClass {
 	return c
 }
 
-// validateClass holds a class to the API's rules, as far as anything follows from them here.
+// validateClass checks the API's rules for the fields of a class that the agent uses.
 func validateClass(r *report, c *nodev1.RuntimeClass) {
 	var errs field.ErrorList
 	if c.Name == "" {
@@ -130,15 +136,18 @@ func validateClass(r *report, c *nodev1.RuntimeClass) {
 		}
 	}
 	if c.Scheduling != nil {
-		errs = append(errs, validation.ValidateLabels(c.Scheduling.NodeSelector, field.NewPath("scheduling", "nodeSelector"))...)
+		at := field.NewPath("scheduling", "nodeSelector")
+		errs = append(errs, validation.ValidateLabels(c.Scheduling.NodeSelector, at)...)
 	}
 	r.invalid(errs)
 }
 
-// applyRuntimeClass does to a pod what the API server's admission does when a pod is created, and notes the handler.
+// applyRuntimeClass changes a pod as the API server's admission does when a pod is created, and adds the handler's
+// annotation.
 func applyRuntimeClass(r *report, pod *corev1.Pod, classes *RuntimeClasses) {
 	if _, set := pod.Annotations[RuntimeHandlerAnnotation]; set {
-		r.addAt("metadata.annotations["+RuntimeHandlerAnnotation+"]", CodeInvalid, "is the agent's own", "remove it, and name a class in spec.runtimeClassName")
+		r.addAt("metadata.annotations["+RuntimeHandlerAnnotation+"]", CodeInvalid, "is reserved for the agent",
+			"remove it, and name a class in spec.runtimeClassName")
 	}
 	var class *nodev1.RuntimeClass
 	if name := pod.Spec.RuntimeClassName; name != nil {
@@ -147,7 +156,7 @@ func applyRuntimeClass(r *report, pod *corev1.Pod, classes *RuntimeClasses) {
 		}
 		if class == nil {
 			r.addAt("spec.runtimeClassName", CodeNotFound, fmt.Sprintf("there is no RuntimeClass %q on this node", *name),
-				"write it into a file of the folder that --runtime-class-path names, or remove the field")
+				"write it into a file of the directory --runtime-class-path, or remove the field")
 			return
 		}
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, RuntimeHandlerAnnotation, class.Handler)
@@ -159,7 +168,8 @@ func applyRuntimeClass(r *report, pod *corev1.Pod, classes *RuntimeClasses) {
 	for _, key := range slices.Sorted(maps.Keys(class.Scheduling.NodeSelector)) {
 		want := class.Scheduling.NodeSelector[key]
 		if have, set := pod.Spec.NodeSelector[key]; set && have != want {
-			r.addAt("spec.nodeSelector["+key+"]", CodeInvalid, fmt.Sprintf("is %q, and pods of RuntimeClass %q need %q", have, class.Name, want), "make the two agree")
+			r.addAt("spec.nodeSelector["+key+"]", CodeInvalid,
+				fmt.Sprintf("is %q, and pods of RuntimeClass %q need %q", have, class.Name, want), "make the two agree")
 			continue
 		}
 		if pod.Spec.NodeSelector == nil {
@@ -168,20 +178,22 @@ func applyRuntimeClass(r *report, pod *corev1.Pod, classes *RuntimeClasses) {
 		pod.Spec.NodeSelector[key] = want
 	}
 	for _, t := range class.Scheduling.Tolerations {
-		if !slices.ContainsFunc(pod.Spec.Tolerations, func(have corev1.Toleration) bool { return equality.Semantic.DeepEqual(have, t) }) {
+		same := func(have corev1.Toleration) bool { return equality.Semantic.DeepEqual(have, t) }
+		if !slices.ContainsFunc(pod.Spec.Tolerations, same) {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, t)
 		}
 	}
 }
 
 func applyOverhead(r *report, pod *corev1.Pod, class *nodev1.RuntimeClass) {
+	const remedy = "remove it: the class sets it"
 	switch {
 	case class == nil || class.Overhead == nil:
 		if pod.Spec.Overhead != nil {
-			r.addAt("spec.overhead", CodeInvalid, "is set, and no RuntimeClass with an overhead is named", "remove it: it is filled in from the class")
+			r.addAt("spec.overhead", CodeInvalid, "is set, and the pod has no RuntimeClass with an overhead", remedy)
 		}
 	case len(pod.Spec.Overhead) > 0 && !equality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed):
-		r.addAt("spec.overhead", CodeInvalid, fmt.Sprintf("is not the one of RuntimeClass %q", class.Name), "remove it: it is filled in from the class")
+		r.addAt("spec.overhead", CodeInvalid, fmt.Sprintf("is not the one of RuntimeClass %q", class.Name), remedy)
 	default:
 		pod.Spec.Overhead = class.Overhead.PodFixed.DeepCopy()
 	}

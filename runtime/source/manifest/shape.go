@@ -14,21 +14,21 @@ var (
 	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
 	quantityType    = reflect.TypeFor[resource.Quantity]()
 
-	// hugeExponent is refused before the quantity parser sees it: to compare 1e999999999 it would compute it.
+	// hugeExponent is refused before parsing: the quantity parser would compute 1e999999999 to compare it.
 	hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3,}`)
 )
 
 // maxQuantityBytes bounds the text of a quantity; a useful one has about ten.
 const maxQuantityBytes = 64
 
-// shape checks a tree against the Go type it will be decoded into, and says for every misfit where it is.
+// shape checks a tree against the Go type into which it will be decoded, and reports the line of every mismatch.
 type shape struct {
 	report *report
 	known  fieldTypes
-	broken bool // something does not fit its type, so that decoding would fail
+	broken bool // a value does not fit its type, so decoding would fail
 }
 
-// fieldTypes remembers the fields of the struct types met in one call of Decode.
+// fieldTypes caches the fields of struct types during one call of Decode.
 type fieldTypes map[reflect.Type]map[string]reflect.Type
 
 func (f fieldTypes) of(t reflect.Type) map[string]reflect.Type {
@@ -123,7 +123,8 @@ func (s *shape) scalar(n *node, t reflect.Type, path string) {
 	case reflect.Bool:
 		want, remedy = "true or false", "write it without quotes"
 	case reflect.Int32, reflect.Int64, reflect.Int:
-		want, remedy = "a whole number of "+fmt.Sprint(t.Bits())+" bits", "write a bare number, without quotes, unit or fraction"
+		want = "a whole number of " + fmt.Sprint(t.Bits()) + " bits"
+		remedy = "write a bare number, without quotes, unit or fraction"
 	}
 	if n.kind != scalarNode {
 		s.misfit(n, path, "wants "+want+", found "+n.typeName(), "write one value, on the same line")
@@ -134,7 +135,7 @@ func (s *shape) scalar(n *node, t reflect.Type, path string) {
 	}
 }
 
-// opaque checks a type that reads its own JSON, such as a quantity or a time, by letting it.
+// opaque checks a type with its own JSON decoder, such as a quantity or a time, by decoding it.
 func (s *shape) opaque(n *node, t reflect.Type, path string) {
 	raw := n.appendJSON(nil)
 	if t == quantityType {
@@ -149,7 +150,7 @@ func (s *shape) opaque(n *node, t reflect.Type, path string) {
 	}
 }
 
-// jsonFields adds to into the JSON names of a struct's fields with their types; embedded structs without a name are inlined.
+// jsonFields adds the JSON names and types of a struct's fields to into; embedded structs without a name are inlined.
 func jsonFields(t reflect.Type, into map[string]reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -163,7 +164,7 @@ func jsonFields(t reflect.Type, into map[string]reflect.Type) {
 	}
 }
 
-// jsonName is a field's name in JSON, or "" when it has none of its own.
+// jsonName returns a field's name in JSON; "" if it has none.
 func jsonName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	switch {

@@ -1,7 +1,7 @@
 package manifest
 
 import (
-	"crypto/md5" //nolint:gosec // names a pod, as in the kubelet; guards nothing
+	"crypto/md5" //nolint:gosec // for a UID, as in the kubelet, not for security
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -19,11 +19,11 @@ import (
 const (
 	ConfigHashAnnotation   = "kubernetes.io/config.hash"   // the pod's UID
 	ConfigSourceAnnotation = "kubernetes.io/config.source" // "file" or "http"
-	ConfigSeenAnnotation   = "kubernetes.io/config.seen"   // a time: whoever reports the pod adds it, never this package
+	ConfigSeenAnnotation   = "kubernetes.io/config.seen"   // a time; never set by this package
 	ConfigMirrorAnnotation = "kubernetes.io/config.mirror" // on the API server's copy of a static pod
 )
 
-// Priorities of the two classes that exist in every cluster, from Kubernetes' scheduling API.
+// Priorities of the two classes of every cluster, from Kubernetes' scheduling API.
 const (
 	priorityClusterCritical = "system-cluster-critical"
 	priorityNodeCritical    = "system-node-critical"
@@ -32,7 +32,7 @@ const (
 	valueNodeCritical    int32 = 2_000_001_000
 )
 
-// checkStatic refuses what only a pod from the API server can have, by the kubelet's rule for static pods.
+// checkStatic refuses fields that only a pod from the API server can have, by the kubelet's rule for static pods.
 func checkStatic(r *report, pod *corev1.Pod) {
 	spec := field.NewPath("spec")
 	if pod.Spec.ServiceAccountName != "" {
@@ -161,8 +161,8 @@ func checkNodeName(r *report, pod *corev1.Pod, node string) {
 	}
 }
 
-// applyStatic makes the pod this node's own: UID, name with the node's suffix, namespace, node, annotations and the
-// toleration that keeps static pods when the node has problems.
+// applyStatic binds the pod to this node: it sets the UID, the name with the node's suffix, namespace, node,
+// annotations and the toleration that keeps static pods when the node has problems.
 func applyStatic(r *report, pod *corev1.Pod, path string, opts Options) {
 	pod.Kind, pod.APIVersion = "Pod", "v1"
 	if pod.UID == "" {
@@ -184,13 +184,14 @@ func applyStatic(r *report, pod *corev1.Pod, path string, opts Options) {
 	}
 }
 
-// stableUID is the same as long as the author's content, the node and the path are: comments, formatting, defaults that
-// a later version adds and the pod's place among others do not enter it. Two pods of one manifest differ at least in
-// their full name. 32 hexadecimal digits, like the kubelet's; the value differs, since its internal types are hashed there.
+// stableUID returns a UID of the author's content, the node and the path. Comments, formatting, defaults that a later
+// version adds and the pod's position in the manifest do not change it. Two pods of one manifest differ at least in
+// their full name. It has 32 hexadecimal digits, as the kubelet's; the value differs, because the kubelet hashes its
+// internal types.
 func stableUID(r *report, pod *corev1.Pod, path string, opts Options) types.UID {
 	qos := ""
 	if resources.Resizable(pod) {
-		// What is resized in place makes no other pod; another QoS class does (ADR 014).
+		// A resize in place keeps the UID; another QoS class changes it (ADR 014).
 		qos = "qos:" + string(actor.QOS(pod))
 		pod = resources.Unsized(pod)
 	}
@@ -217,7 +218,7 @@ func tolerateNoExecute(spec *corev1.PodSpec) {
 	found := false
 	for i := range spec.Tolerations {
 		if spec.Tolerations[i].MatchToleration(&all) {
-			spec.Tolerations[i], found = all, true // each with a time limit loses the limit
+			spec.Tolerations[i], found = all, true // removes a time limit
 		}
 	}
 	if !found {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// maxTypos is how many letters of a field's name may be wrong, missing or too many for it to be recognized.
+// maxTypos is the maximum distance of a misspelled field's name.
 const maxTypos = 2
 
-// suggest is the remedy for a field that does not exist: the one that is spelt almost so, or the place to which it belongs.
+// suggest returns the remedy for an unknown field: a field with a similar name, or the parent to which it belongs.
 func (s *shape) suggest(key string, known map[string]reflect.Type) string {
 	names := slices.Sorted(maps.Keys(known))
 	for _, name := range names {
@@ -28,13 +28,13 @@ func (s *shape) suggest(key string, known map[string]reflect.Type) string {
 		}
 	}
 	if best != "" {
-		return "write " + best + " if that is meant, or remove it"
+		return "write " + best + " if you meant it, or remove it"
 	}
 	return "remove it, or check its spelling and its indentation"
 }
 
-// parentOf is the one field beside a misplaced one that has it, "" if there is none or several. Of the lists of containers the main
-// one is meant.
+// parentOf returns the only sibling of a misplaced field that has it as a child; "" if there is none or several. Of the
+// lists of containers it returns the main one.
 func (s *shape) parentOf(key string, known map[string]reflect.Type, names []string) string {
 	var all []string
 	for _, name := range names {
@@ -58,7 +58,7 @@ func (s *shape) parentOf(key string, known map[string]reflect.Type, names []stri
 	return ""
 }
 
-// distance is how many letters have to be put in, left out or changed to make one word of the other, case aside.
+// distance returns the edit distance of two words, ignoring case.
 func distance(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	row := make([]int, len(b)+1)

@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// supportedFields lists the fields that this version carries out, "[]" for the elements of a list. A listed path includes
-// everything below it; single values that are still refused are named in the validate files. What is set and not
-// listed is refused, fields that a later Kubernetes adds among it: nothing is ever silently ignored.
+// supportedFields lists the fields that this version supports, with "[]" for the elements of a list. A listed path
+// includes all fields below it; the validate files refuse single values of them. Every other field that is set is
+// refused, also those that a later Kubernetes adds: no field is silently ignored.
 //
-// What holds for containers holds for init containers, too: what the API has for sidecars only is refused where the rest
-// is validated.
+// Fields of containers are supported for init containers, too. The validate files refuse fields that the API allows
+// only for sidecars.
 var supportedFields = newFieldSet(alsoForInit(withHooks(withProbes(
 	"apiVersion", "kind",
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
@@ -59,7 +59,7 @@ var supportedFields = newFieldSet(alsoForInit(withHooks(withProbes(
 	"spec.containers[].securityContext.procMount",
 )...)...)...)
 
-// alsoForInit adds to the fields of a container those of an init container.
+// alsoForInit adds the same fields of init containers.
 func alsoForInit(paths ...string) []string {
 	all := paths
 	for _, path := range paths {
@@ -70,8 +70,8 @@ func alsoForInit(paths ...string) []string {
 	return all
 }
 
-// fieldSet tells for a path whether it is listed, or lies above a listed one.
-type fieldSet map[string]bool // true: listed; false: above a listed one
+// fieldSet maps a path to true if it is listed, and to false if it is a parent of a listed one.
+type fieldSet map[string]bool
 
 func newFieldSet(paths ...string) fieldSet {
 	set := fieldSet{}
@@ -91,17 +91,17 @@ func newFieldSet(paths ...string) fieldSet {
 	return set
 }
 
-// checkSupported refuses every field of the pod that is set and not carried out.
+// checkSupported refuses every field of the pod that is set and not supported.
 func checkSupported(r *report, pod *corev1.Pod) {
 	status := pod.Status
-	pod.Status = corev1.PodStatus{} // what somebody once observed; dropped with a warning, not refused
+	pod.Status = corev1.PodStatus{} // dropped with a warning, not refused
 	if !reflect.ValueOf(status).IsZero() {
-		r.warn("status", "is not read; the agent observes it")
+		r.warn("status", "is ignored; the agent observes it")
 	}
 	walkFields(r, reflect.ValueOf(*pod), "", "")
 }
 
-// walkFields visits what is set below v. at is its path with list indexes, pattern the same with "[]".
+// walkFields visits the fields that are set below v. at is the path with list indexes, pattern the same with "[]".
 func walkFields(r *report, v reflect.Value, at, pattern string) {
 	if !isSet(v) {
 		return
@@ -131,12 +131,12 @@ func walkFields(r *report, v reflect.Value, at, pattern string) {
 			walkFields(r, v.Index(i), fmt.Sprintf("%s[%d]", at, i), pattern+"[]")
 		}
 	default:
-		// The list names a path below something that has no fields: it no longer fits the Kubernetes types.
+		// supportedFields has a path below a type without fields: it does not fit the Kubernetes types.
 		r.notYet(strings.TrimSuffix(at, "."), "")
 	}
 }
 
-// isSet tells whether somebody gave the field a value. An empty object behind a pointer counts, as in "lifecycle: {}".
+// isSet reports whether the field has a value. An empty object behind a pointer counts, as in "lifecycle: {}".
 func isSet(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Map:

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestEveryFieldIsSupportedOrRefused sets each field of the Pod type, one at a time: those that Kubernetes has today and
-// that the next version of its types brings.
+// TestEveryFieldIsSupportedOrRefused sets each field of the Pod type, one at a time, including fields that the next
+// version of the Kubernetes types adds.
 func TestEveryFieldIsSupportedOrRefused(t *testing.T) {
 	used := map[string]bool{}
 	visited := 0
@@ -24,14 +24,14 @@ func TestEveryFieldIsSupportedOrRefused(t *testing.T) {
 		}
 		r := &report{path: "p", root: &node{kind: mapNode, line: 1}}
 		checkSupported(r, pod)
-		want := carried(path, used)
+		want := listedLeaf(path, used)
 		if got := len(r.problems) == 0; got != want {
-			t.Errorf("%s: carried out %v, want %v: %v", path, got, want, r.problems)
+			t.Errorf("%s: supported %v, want %v: %v", path, got, want, r.problems)
 		}
 	}, nil)
 	for path, listed := range supportedFields {
 		if listed && !used[path] {
-			t.Errorf("%s is listed and is no field of a pod", path)
+			t.Errorf("%s is listed, but is not a field of a pod", path)
 		}
 	}
 	if visited < 500 {
@@ -39,8 +39,8 @@ func TestEveryFieldIsSupportedOrRefused(t *testing.T) {
 	}
 }
 
-// carried says by the list alone, without the walk under test, whether a set leaf is carried out.
-func carried(path string, used map[string]bool) bool {
+// listedLeaf reports by supportedFields alone, without the tested walk, whether a leaf is supported.
+func listedLeaf(path string, used map[string]bool) bool {
 	for listed, isListed := range supportedFields {
 		if isListed && (path == listed || strings.HasPrefix(path, listed+".") || strings.HasPrefix(path, listed+"[")) {
 			used[listed] = true
@@ -50,7 +50,7 @@ func carried(path string, used map[string]bool) bool {
 	return false
 }
 
-// eachField calls leaf with the path of every field that has no fields of its own, and the way to it.
+// eachField calls leaf with the path of every field without fields, and the steps to it.
 func eachField(t reflect.Type, path string, leaf func(string, []int), steps []int) {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -65,7 +65,8 @@ func eachField(t reflect.Type, path string, leaf func(string, []int), steps []in
 		fields := 0
 		for i := range t.NumField() {
 			f := t.Field(i)
-			if name := jsonName(f); name != "" || f.Anonymous && f.IsExported() && f.Type.Kind() == reflect.Struct && f.Tag != "" {
+			embedded := f.Anonymous && f.IsExported() && f.Type.Kind() == reflect.Struct && f.Tag != ""
+			if name := jsonName(f); name != "" || embedded {
 				fields++
 				eachField(f.Type, join(path, name), leaf, append(steps[:len(steps):len(steps)], i))
 			}
@@ -77,7 +78,7 @@ func eachField(t reflect.Type, path string, leaf func(string, []int), steps []in
 	leaf(path, steps)
 }
 
-// setField makes the way to a field and sets it to something.
+// setField sets a field, and creates its parents.
 func setField(v reflect.Value, steps []int) bool {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -109,7 +110,7 @@ func setField(v reflect.Value, steps []int) bool {
 	return true
 }
 
-// setOpaque sets a struct that keeps its content to itself, such as a time or a quantity.
+// setOpaque sets a struct with private fields, such as a time or a quantity.
 func setOpaque(v reflect.Value) bool {
 	unmarshaler, ok := v.Addr().Interface().(interface{ UnmarshalJSON([]byte) error })
 	if !ok {

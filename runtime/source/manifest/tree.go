@@ -14,8 +14,8 @@ const (
 	listNode
 )
 
-// node is one value of a manifest with the line it stands on. YAML and JSON both become this tree, so that checking
-// against the types, decoding and finding the line of a field all look at the same thing. Aliases share nodes.
+// node is one value of a manifest with its line. YAML and JSON both become this tree, which is used to check types, to
+// decode and to find the line of a field. Aliases share nodes.
 type node struct {
 	kind    nodeKind
 	line    int
@@ -24,7 +24,7 @@ type node struct {
 	items   []*node         // of a list
 	dups    []entry         // of a mapping: repeated keys, which are reported and not decoded
 
-	size   int // values in this tree with aliases expanded, held at maxNodes+1
+	size   int // values in this tree with aliases expanded, at most maxNodes+1
 	height int // levels of nesting, 1 for a scalar
 }
 
@@ -55,7 +55,7 @@ func (n *node) measure() *node {
 
 func (n *node) isNull() bool { return n.kind == scalarNode && string(n.raw) == "null" }
 
-// text is the value of a string scalar.
+// text returns the value of a string scalar.
 func (n *node) text() (string, bool) {
 	if n == nil || n.kind != scalarNode || len(n.raw) == 0 || n.raw[0] != '"' {
 		return "", false
@@ -67,7 +67,7 @@ func (n *node) text() (string, bool) {
 	return s, true
 }
 
-// typeName is the word for the node's type in messages; it never shows the value, which may be a secret.
+// typeName returns the node's type for messages, without its value, which may be a secret.
 func (n *node) typeName() string {
 	switch {
 	case n.kind == mapNode:
@@ -84,7 +84,7 @@ func (n *node) typeName() string {
 	return "a number"
 }
 
-// get is the value of a key, or nil; so it is of a nil node, for looking further down at once.
+// get returns the value of a key; nil if there is none or n is nil, so that calls can be chained.
 func (n *node) get(key string) *node {
 	if n == nil {
 		return nil
@@ -124,8 +124,8 @@ func (n *node) appendJSON(out []byte) []byte {
 	return append(out, n.raw...)
 }
 
-// lineOf is the line of a field path such as spec.containers[0].image, or of its nearest parent that is written. Where
-// the path ends in a mapping and the bad value is one of its keys or values (labels are reported so), that line is meant.
+// lineOf returns the line of a field path such as spec.containers[0].image, or of its nearest existing parent. If the
+// path ends in a mapping and the bad value is one of its keys or values, as for labels, it returns that line.
 func (n *node) lineOf(path string, bad any) int {
 	line := n.line
 	for path != "" && n != nil {
@@ -163,7 +163,7 @@ func (n *node) step(step string) (*node, int) {
 	return nil, 0
 }
 
-// nextStep cuts the first name or bracketed index off a field path. A key in brackets may hold dots.
+// nextStep splits off the first name or bracketed index of a field path. A key in brackets may contain dots.
 func nextStep(path string) (step, rest string) {
 	if path[0] == '[' {
 		for i := 1; i < len(path); i++ {

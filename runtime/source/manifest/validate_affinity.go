@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxAffinityWeight is the API's bound of the weight of a preference.
+// maxAffinityWeight is the API's maximum weight of a preference.
 const maxAffinityWeight = 100
 
-// validateNodeChoice checks the form only: whether this node is the one is for admission to say, also of a term that is
-// well formed and can match no node.
+// validateNodeChoice checks only the form. Admission decides whether this node matches, also for a valid term that can
+// match no node.
 func validateNodeChoice(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabels(s.NodeSelector, spec.Child("nodeSelector"))
 	if s.Affinity == nil || s.Affinity.NodeAffinity == nil {
@@ -41,8 +41,7 @@ func validateNodeChoice(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateTerm checks one term. With values, what it compares with must be such as a label can have: a preference may ask
-// for what no node has.
+// validateTerm checks one term. With values, its values must be valid label values; a preference may have others.
 func validateTerm(term *corev1.NodeSelectorTerm, values bool, at *field.Path) (errs field.ErrorList) {
 	for i := range term.MatchExpressions {
 		q, p := &term.MatchExpressions[i], at.Child("matchExpressions").Index(i)
@@ -96,7 +95,8 @@ func wantValues(q *corev1.NodeSelectorRequirement, n int, at *field.Path) field.
 	case len(q.Values) == 0:
 		return field.ErrorList{field.Required(at.Child("values"), "operator "+string(q.Operator)+" needs a value")}
 	case len(q.Values) != n:
-		return field.ErrorList{field.Invalid(at.Child("values"), len(q.Values), "operator "+string(q.Operator)+" takes one value")}
+		return field.ErrorList{field.Invalid(at.Child("values"), len(q.Values),
+			"operator "+string(q.Operator)+" takes one value")}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// containerScope is what a container's rules look at beside the container itself.
+// containerScope is the context of a container's rules.
 type containerScope struct {
 	report      *report
 	spec        *corev1.PodSpec
@@ -31,18 +31,18 @@ func validateContainers(r *report, s *corev1.PodSpec, volumes map[string]bool, s
 		scope.container(&s.Containers[i], volumes, at.Index(i))
 	}
 	at = spec.Child("initContainers")
-	scope.hostNetwork = false // the API server asks only main containers for equal ports
+	scope.hostNetwork = false // the API server requires equal ports only of main containers
 	for i := range s.InitContainers {
 		c := &s.InitContainers[i]
 		r.invalid(uniqueLabel(c.Name, at.Index(i).Child("name"), names))
-		// They run one by one, so that each has the host's ports to itself, as the API server sees it.
+		// As in the API server, init containers run one by one, so they may use the same host ports.
 		scope.hostPorts = map[string]bool{}
 		scope.container(c, volumes, at.Index(i))
 		r.invalid(validateInit(c, at.Index(i)))
 	}
 }
 
-// container checks what holds for containers of both kinds.
+// container checks the rules for main and init containers.
 func (s *containerScope) container(c *corev1.Container, volumes map[string]bool, p *field.Path) {
 	errs := validateImage(c.Image, p.Child("image"))
 	errs = append(errs, oneOf(c.ImagePullPolicy, p.Child("imagePullPolicy"),
@@ -97,7 +97,7 @@ func (s *containerScope) ports(ports []corev1.ContainerPort, at *field.Path) (er
 			errs = append(errs, field.Invalid(p.Child("hostIP"), port.HostIP, "must be an IP address"))
 		}
 		if s.hostNetwork && port.HostPort == port.ContainerPort && len(portNumber(p, port.HostPort)) > 0 {
-			continue // the default copied a bad containerPort, which is reported above
+			continue // copied from an invalid containerPort, which is reported above
 		}
 		errs = append(errs, s.hostPort(port, p.Child("hostPort"))...)
 	}
@@ -133,8 +133,8 @@ func (s *containerScope) resources(res *corev1.ResourceRequirements, at *field.P
 	withinLimits(s.report, res, at)
 }
 
-// resourceList checks a list, save for what is equal in reported: requests are copied from limits by default, and what
-// is wrong there should not be told twice.
+// resourceList checks a list, except for values that are equal in reported: requests default to limits, and their
+// problems should not be reported twice.
 func (s *containerScope) resourceList(list, reported corev1.ResourceList, at *field.Path) {
 	for _, resourceName := range sortedNames(list) {
 		quantity := list[resourceName]
@@ -188,7 +188,7 @@ func (s *containerScope) security(sc *corev1.SecurityContext, at *field.Path) {
 			errs = append(errs, field.Invalid(escalation, false, "a privileged container can always escalate"))
 		}
 		if sc.Capabilities != nil && slices.ContainsFunc(sc.Capabilities.Add, func(c corev1.Capability) bool {
-			return c == "CAP_SYS_ADMIN" // so spelt only, as the API server has it
+			return c == "CAP_SYS_ADMIN" // only with this spelling, as in the API server
 		}) {
 			errs = append(errs, field.Invalid(escalation, false, "a container with CAP_SYS_ADMIN can always escalate"))
 		}
@@ -224,7 +224,7 @@ func validateSeccomp(profile *corev1.SeccompProfile, at *field.Path) field.Error
 	case profile.LocalhostProfile == nil || *profile.LocalhostProfile == "":
 		errs = append(errs, field.Required(local, "type Localhost needs it"))
 	case strings.HasPrefix(*profile.LocalhostProfile, "/"):
-		errs = append(errs, field.Invalid(local, *profile.LocalhostProfile, "must be relative to the seccomp folder"))
+		errs = append(errs, field.Invalid(local, *profile.LocalhostProfile, "must be relative to the seccomp directory"))
 	default:
 		errs = append(errs, withoutBacksteps(local, *profile.LocalhostProfile)...)
 	}

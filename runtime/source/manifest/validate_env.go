@@ -104,7 +104,8 @@ func (s *containerScope) resourceRef(ref *corev1.ResourceFieldSelector, at *fiel
 	}
 	errs = append(errs, oneOf(ref.Divisor.String(), at.Child("divisor"), divisors...)...)
 	named := func(c corev1.Container) bool { return c.Name == ref.ContainerName }
-	if ref.ContainerName != "" && !slices.ContainsFunc(s.spec.Containers, named) && !slices.ContainsFunc(s.spec.InitContainers, named) {
+	if ref.ContainerName != "" && !slices.ContainsFunc(s.spec.Containers, named) &&
+		!slices.ContainsFunc(s.spec.InitContainers, named) {
 		errs = append(errs, field.NotFound(at.Child("containerName"), ref.ContainerName))
 	}
 	return errs

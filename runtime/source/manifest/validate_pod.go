@@ -18,23 +18,23 @@ import (
 	podactor "github.com/journalet/journalet/actors/pod"
 )
 
-// Bounds of the API server's validation, where nothing else is said.
+// Bounds of the API server's validation, except where noted.
 const (
 	maxNameservers = 3
 	maxSearches    = 32
-	maxSearchBytes = 2048 // of all search domains, joined by one byte each
+	maxSearchBytes = 2048 // of all search domains, with one byte between them
 	maxSysctlBytes = 253
 
-	// maxGraceSeconds is ours, 68 years: the API server has no bound, and beyond 292 years a time.Duration turns negative.
+	// maxGraceSeconds is 68 years. The API server has no bound, and a time.Duration overflows after 292 years.
 	maxGraceSeconds = math.MaxInt32
 )
 
-// uidSyntax keeps a UID usable as a folder's name and as a token of a subject. The API server makes UUIDs.
+// uidSyntax makes a UID valid as the name of a directory and as a token of a NATS subject. The API server uses UUIDs.
 var uidSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
 var sysctlSyntax = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
-// validatePod checks the rules of the API server for what is carried out. The pod has its defaults.
+// validatePod checks the API server's rules for the supported fields. The pod has its defaults.
 func validatePod(r *report, pod *corev1.Pod) {
 	r.invalid(validateMeta(pod))
 	spec := field.NewPath("spec")
@@ -47,7 +47,8 @@ func validatePod(r *report, pod *corev1.Pod) {
 			fmt.Sprintf("must be at most %d", maxGraceSeconds)))
 	}
 	if d := s.ActiveDeadlineSeconds; d != nil && (*d < 1 || *d > math.MaxInt32) {
-		errs = append(errs, field.Invalid(spec.Child("activeDeadlineSeconds"), *d, validation.InclusiveRangeError(1, math.MaxInt32)))
+		errs = append(errs, field.Invalid(spec.Child("activeDeadlineSeconds"), *d,
+			validation.InclusiveRangeError(1, math.MaxInt32)))
 	}
 	if s.Hostname != "" {
 		errs = append(errs, syntax(spec.Child("hostname"), s.Hostname, validation.IsDNS1123Label)...)
@@ -62,7 +63,8 @@ func validatePod(r *report, pod *corev1.Pod) {
 		errs = append(errs, field.Invalid(spec.Child("shareProcessNamespace"), true, "cannot be used together with hostPID"))
 	}
 	for i, gate := range s.ReadinessGates {
-		errs = append(errs, syntax(spec.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType), validation.IsQualifiedName)...)
+		at := spec.Child("readinessGates").Index(i).Child("conditionType")
+		errs = append(errs, syntax(at, string(gate.ConditionType), validation.IsQualifiedName)...)
 	}
 	errs = append(errs, validateHostAliases(s.HostAliases, spec.Child("hostAliases"))...)
 	errs = append(errs, validateTolerations(s.Tolerations, spec.Child("tolerations"))...)
@@ -78,7 +80,7 @@ func validatePod(r *report, pod *corev1.Pod) {
 func validateMeta(pod *corev1.Pod) field.ErrorList {
 	meta := field.NewPath("metadata")
 	if pod.Name == "" {
-		// Without a name nothing was added, so the rules on names below would only repeat this.
+		// Without a name nothing was added to it, so the rules for names below would only repeat this.
 		errs := field.ErrorList{field.Required(meta.Child("name"), "a pod needs a name")}
 		errs = append(errs, metavalidation.ValidateLabels(pod.Labels, meta.Child("labels"))...)
 		return append(errs, apivalidation.ValidateAnnotations(pod.Annotations, meta.Child("annotations"))...)
@@ -88,8 +90,10 @@ func validateMeta(pod *corev1.Pod) field.ErrorList {
 		errs = append(errs, field.Invalid(meta.Child("uid"), string(pod.UID),
 			"must be 1 to 128 letters, digits, '-' and '_', and begin with a letter or digit"))
 	}
-	if value, said := pod.Annotations[podactor.AnnotationStartGuarantee]; said && value != podactor.AtMostOnce && value != podactor.AtLeastOnce {
-		errs = append(errs, field.Invalid(meta.Child("annotations").Key(podactor.AnnotationStartGuarantee), field.OmitValueType{},
+	guarantee, set := pod.Annotations[podactor.AnnotationStartGuarantee]
+	if set && guarantee != podactor.AtMostOnce && guarantee != podactor.AtLeastOnce {
+		at := meta.Child("annotations").Key(podactor.AnnotationStartGuarantee)
+		errs = append(errs, field.Invalid(at, field.OmitValueType{},
 			"must be "+podactor.AtMostOnce+" or "+podactor.AtLeastOnce))
 	}
 	return errs
@@ -106,7 +110,7 @@ func oneOf[T ~string](value T, at *field.Path, values ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(at, value, values)}
 }
 
-// syntax applies one of the rules of apimachinery, which answer with a list of complaints.
+// syntax applies one of the rules of apimachinery, which return a list of messages.
 func syntax(at *field.Path, value string, rule func(string) []string) (errs field.ErrorList) {
 	for _, message := range rule(value) {
 		errs = append(errs, field.Invalid(at, value, message))
@@ -125,7 +129,8 @@ func validateDNS(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 		return errs
 	}
 	if n := len(s.DNSConfig.Nameservers); n > maxNameservers {
-		errs = append(errs, field.Invalid(at.Child("nameservers"), n, fmt.Sprintf("must not be more than %d", maxNameservers)))
+		errs = append(errs, field.Invalid(at.Child("nameservers"), n,
+			fmt.Sprintf("must not be more than %d", maxNameservers)))
 	}
 	for i, server := range s.DNSConfig.Nameservers {
 		errs = append(errs, validation.IsValidIP(at.Child("nameservers").Index(i), server)...)
@@ -135,7 +140,8 @@ func validateDNS(s *corev1.PodSpec, spec *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(searches, n, fmt.Sprintf("must not be more than %d", maxSearches)))
 	}
 	if n := len(strings.Join(s.DNSConfig.Searches, " ")); n > maxSearchBytes {
-		errs = append(errs, field.Invalid(searches, n, fmt.Sprintf("must not have more than %d characters in all", maxSearchBytes)))
+		errs = append(errs, field.Invalid(searches, n,
+			fmt.Sprintf("must not have more than %d characters in total", maxSearchBytes)))
 	}
 	for i, domain := range s.DNSConfig.Searches {
 		if domain != "." {
@@ -251,7 +257,7 @@ func validateOS(r *report, os *corev1.PodOS) {
 	}
 }
 
-// validHostIP also takes the unspecified addresses, which mean every address of the host.
+// validHostIP also accepts the unspecified addresses, which mean all addresses of the host.
 func validHostIP(ip string) bool {
 	addr, err := netip.ParseAddr(ip)
 	return err == nil && addr.Zone() == ""

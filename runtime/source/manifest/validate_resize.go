@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// resizes checks how a container is to be resized, as the API server does (validateResizePolicy).
+// resizes checks a container's resize policy, as the API server does (validateResizePolicy).
 func (s *containerScope) resizes(c *corev1.Container, at *field.Path) {
 	var errs field.ErrorList
 	seen := map[corev1.ResourceName]bool{}
@@ -18,15 +18,16 @@ func (s *containerScope) resizes(c *corev1.Container, at *field.Path) {
 		if p.ResourceName == "" {
 			errs = append(errs, field.Required(name, ""))
 		} else {
-			errs = append(errs, supported(p.ResourceName, name, corev1.ResourceCPU, corev1.ResourceMemory)...)
+			errs = append(errs, oneOfSupported(p.ResourceName, name, corev1.ResourceCPU, corev1.ResourceMemory)...)
 		}
 		if p.RestartPolicy == "" {
 			errs = append(errs, field.Required(policy, ""))
 		} else {
-			errs = append(errs, supported(p.RestartPolicy, policy, corev1.NotRequired, corev1.RestartContainer)...)
+			errs = append(errs, oneOfSupported(p.RestartPolicy, policy, corev1.NotRequired, corev1.RestartContainer)...)
 		}
 		if s.spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
-			errs = append(errs, field.Invalid(policy, p.RestartPolicy, "must be NotRequired when the pod's restartPolicy is Never"))
+			errs = append(errs, field.Invalid(policy, p.RestartPolicy,
+				"must be NotRequired when the pod's restartPolicy is Never"))
 		}
 	}
 	s.report.invalid(errs)

@@ -13,10 +13,10 @@ const (
 	maxExitCodes    = 255 // of one rule
 )
 
-// onlySidecars is the API server's word on what an init container can have only if it stays.
+// onlySidecars is the API server's message for a field that only a sidecar may have.
 const onlySidecars = "may not be set for init containers without restartPolicy=Always"
 
-// validateInit refuses what only a sidecar can have.
+// validateInit refuses fields that only a sidecar may have.
 func validateInit(c *corev1.Container, at *field.Path) (errs field.ErrorList) {
 	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 		return nil
@@ -47,7 +47,7 @@ func (s *containerScope) restarts(c *corev1.Container, at *field.Path) {
 	var errs field.ErrorList
 	policy, rules := at.Child("restartPolicy"), at.Child("restartPolicyRules")
 	if c.RestartPolicy != nil {
-		errs = supported(*c.RestartPolicy, policy, corev1.ContainerRestartPolicyAlways,
+		errs = oneOfSupported(*c.RestartPolicy, policy, corev1.ContainerRestartPolicyAlways,
 			corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
 	} else if len(c.RestartPolicyRules) > 0 {
 		errs = field.ErrorList{field.Required(policy, "must specify restartPolicy when restart rules are used")}
@@ -56,14 +56,14 @@ func (s *containerScope) restarts(c *corev1.Container, at *field.Path) {
 		errs = append(errs, field.TooMany(rules, n, maxRestartRules))
 	}
 	for i, rule := range c.RestartPolicyRules {
-		errs = append(errs, supported(rule.Action, rules.Index(i).Child("action"),
+		errs = append(errs, oneOfSupported(rule.Action, rules.Index(i).Child("action"),
 			corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		codes := rules.Index(i).Child("exitCodes")
 		if rule.ExitCodes == nil {
 			errs = append(errs, field.Required(codes, "must be specified"))
 			continue
 		}
-		errs = append(errs, supported(rule.ExitCodes.Operator, codes.Child("operator"),
+		errs = append(errs, oneOfSupported(rule.ExitCodes.Operator, codes.Child("operator"),
 			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 		if n := len(rule.ExitCodes.Values); n > maxExitCodes {
 			errs = append(errs, field.TooMany(codes.Child("values"), n, maxExitCodes))
@@ -72,8 +72,8 @@ func (s *containerScope) restarts(c *corev1.Container, at *field.Path) {
 	s.report.invalid(errs)
 }
 
-// supported is oneOf for what the API server does not call missing when it is empty.
-func supported[T ~string](value T, at *field.Path, values ...T) field.ErrorList {
+// oneOfSupported is oneOf for a field whose empty value the API server reports as unsupported, not as missing.
+func oneOfSupported[T ~string](value T, at *field.Path, values ...T) field.ErrorList {
 	if slices.Contains(values, value) {
 		return nil
 	}

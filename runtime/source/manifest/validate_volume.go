@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateVolumes checks the pod's volumes and gives the set of their names.
+// validateVolumes checks the pod's volumes and returns the set of their names.
 func validateVolumes(r *report, volumes []corev1.Volume, at *field.Path) map[string]bool {
 	names := map[string]bool{}
 	var errs field.ErrorList

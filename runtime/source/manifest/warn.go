@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// warn remarks on what is valid and most likely not meant.
+// warn adds warnings about valid values that are probably mistakes.
 func warn(r *report, pod *corev1.Pod) {
 	if pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
 		r.warn("spec.schedulerName", "has no effect: a pod from a manifest is not scheduled")
@@ -32,11 +32,13 @@ func warnContainer(r *report, c *corev1.Container, at string) {
 		}
 		seen[e.Name] = true
 	}
-	if memory := c.Resources.Limits.Memory(); memory.MilliValue()%1000 != 0 {
-		r.warn(at+".resources.limits[memory]", fmt.Sprintf("%s has a fraction of a byte; m means thousandths, Mi mebibytes", memory))
+	const fraction = "%s has a fraction of a byte; m means thousandths, Mi mebibytes"
+	limit, request := c.Resources.Limits.Memory(), c.Resources.Requests.Memory()
+	if limit.MilliValue()%1000 != 0 {
+		r.warn(at+".resources.limits[memory]", fmt.Sprintf(fraction, limit))
 	}
-	if memory := c.Resources.Requests.Memory(); memory.MilliValue()%1000 != 0 && !memory.Equal(*c.Resources.Limits.Memory()) {
-		r.warn(at+".resources.requests[memory]", fmt.Sprintf("%s has a fraction of a byte; m means thousandths, Mi mebibytes", memory))
+	if request.MilliValue()%1000 != 0 && !request.Equal(*limit) {
+		r.warn(at+".resources.requests[memory]", fmt.Sprintf(fraction, request))
 	}
 	if c.StdinOnce && !c.Stdin {
 		r.warn(at+".stdinOnce", "has no effect without stdin")
