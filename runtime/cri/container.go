@@ -89,7 +89,8 @@ func isCanceledStart(why string) bool {
 	return strings.Contains(why, canceledText) || strings.Contains(why, killedText)
 }
 
-func containerSpec(pod *corev1.Pod, name string) *corev1.Container {
+// ContainerOf returns the main or init container with this name; nil if there is none.
+func ContainerOf(pod *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
 			if list[i].Name == name {

@@ -110,7 +110,7 @@ func retry[Req, Resp any](
 	return retryFunc(ctx, c, name, timeout, func(ctx context.Context) (*Resp, error) { return method(ctx, req) })
 }
 
-// retryFunc is retry for what is not one method of a client.
+// retryFunc is retry for a function.
 func retryFunc[T any](
 	ctx context.Context, c *call, name string, timeout time.Duration, f func(context.Context) (T, error),
 ) (T, error) {

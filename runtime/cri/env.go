@@ -110,7 +110,7 @@ func first(list []string) string {
 func (d *Driver) resourceValue(in containerInput, ref *corev1.ResourceFieldSelector) (string, error) {
 	container := in.container
 	if ref.ContainerName != "" && ref.ContainerName != container.Name {
-		if container = containerSpec(in.pod, ref.ContainerName); container == nil {
+		if container = ContainerOf(in.pod, ref.ContainerName); container == nil {
 			return "", fmt.Errorf("resourceFieldRef names container %q, which the pod does not have", ref.ContainerName)
 		}
 	}

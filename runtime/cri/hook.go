@@ -25,7 +25,7 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	if err != nil {
 		return res, err
 	}
-	container := containerSpec(pod, req.GetContainer())
+	container := ContainerOf(pod, req.GetContainer())
 	handler := handlerOf(container, req.GetKind())
 	if handler == nil {
 		return res, fail(journaletv1.CallError_CALL_ERROR_CONFIG,

@@ -48,7 +48,7 @@ func (c *call) allocatedContainer(
 	if err != nil {
 		return nil, nil, err
 	}
-	container := containerSpec(pod, req.GetContainer())
+	container := ContainerOf(pod, req.GetContainer())
 	if container == nil {
 		return nil, nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("the manifest %s has no container %q", req.GetDigest(), req.GetContainer()))

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 )
 
 // probe is one probe of one instance.
@@ -131,7 +132,7 @@ func (d *Driver) loadPending(ctx context.Context) time.Duration {
 
 // setProbes replaces the probes of a container by those of a setting; d.mu is held. Unchanged ones continue.
 func (d *Driver) setProbes(at containerKey, s *setting, pod *corev1.Pod) {
-	c := containerOf(pod, at.container)
+	c := cri.ContainerOf(pod, at.container)
 	if c == nil {
 		d.end(at)
 		return
@@ -287,17 +288,6 @@ func (d *Driver) onGrid(t time.Time) time.Time {
 		return t.Add(slot - past)
 	}
 	return t
-}
-
-// containerOf returns the container with this name; nil if there is none. Sidecars, which are init containers, have
-// probes too.
-func containerOf(pod *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
-			return &list[i]
-		}
-	}
-	return nil
 }
 
 func specOf(c *corev1.Container, kind journaletv1.ProbeKind) *corev1.Probe {

@@ -192,7 +192,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// read asks once and takes in the answer.
+// read sends one request and handles the response.
 func (d *Driver) read(ctx context.Context) {
 	classes := d.opts.Classes()
 	if classes != d.classes {
