@@ -108,9 +108,9 @@ func SetTimer(t *journaletv1.Timers, name string, after time.Duration) *journale
 	if t.GetSet()[name] != nil {
 		return nil
 	}
-	return &journaletv1.Event{Kind: &journaletv1.Event_TimerSet{TimerSet: &journaletv1.TimerSet{
+	return messages.NewEvent(&journaletv1.TimerSet{
 		Name: name, Generation: t.GetGeneration() + 1, Duration: durationpb.New(after),
-	}}}
+	})
 }
 
 // ClearTimer returns the decision to clear a timer; nil if none with this name is set.
@@ -118,5 +118,5 @@ func ClearTimer(t *journaletv1.Timers, name string) *journaletv1.Event {
 	if t.GetSet()[name] == nil {
 		return nil
 	}
-	return &journaletv1.Event{Kind: &journaletv1.Event_TimerCleared{TimerCleared: &journaletv1.TimerCleared{Name: name}}}
+	return messages.NewEvent(&journaletv1.TimerCleared{Name: name})
 }

@@ -70,8 +70,7 @@ func at(sec int64) *timestamppb.Timestamp {
 func fact(actor messages.Ref, n int64) *journaletv1.Record {
 	return &journaletv1.Record{
 		Time: at(n), Actor: actor.Proto(),
-		Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
-			Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: actor.ID}}}},
+		Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(&journaletv1.PodObserved{Uid: actor.ID})},
 	}
 }
 

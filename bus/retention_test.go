@@ -218,10 +218,7 @@ func TestUnreferencedManifestsAreFound(t *testing.T) {
 	}
 	for _, what := range []string{"in a record that is cut", "in a record"} {
 		b.Journal().Append(&journaletv1.Record{Time: at(0), Actor: messages.Node.Proto(),
-			Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
-				Kind: &journaletv1.Event_AdmissionRequested{
-					AdmissionRequested: &journaletv1.AdmissionRequested{Digest: names[what]}},
-			}}})
+			Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(&journaletv1.AdmissionRequested{Digest: names[what]})}})
 	}
 	appendFacts(t, b, 1)
 	states := []*journaletv1.Snapshot{{State: []byte("x" + names["in a state"] + "sha256:short")}}

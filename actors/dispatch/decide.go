@@ -4,6 +4,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -58,11 +59,9 @@ func (a *Actor) drop(id string, emit actors.Emit) error {
 	if c.GetStage() != journaletv1.CallStage_CALL_STAGE_QUEUED {
 		return nil
 	}
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_CallDropped{
-		CallDropped: &journaletv1.CallDropped{IntentId: id, Requester: c.GetRequester()},
-	}})
+	return emit(messages.NewEvent(&journaletv1.CallDropped{IntentId: id, Requester: c.GetRequester()}))
 }
 
 func dispatched(d *journaletv1.CallDispatched) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallDispatched{CallDispatched: d}}
+	return messages.NewEvent(d)
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -59,9 +60,7 @@ func (a *Actor) pull(uid, image string, emit actors.Emit) error {
 	if w == nil || !w.GetWaiting() || w.GetBackingOff() || a.state.Pulls[image] != nil {
 		return nil
 	}
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
-		Work: &journaletv1.CallRequested_PullImage{PullImage: &journaletv1.PullImage{Image: image}},
-	}}})
+	return emit(messages.NewEvent(messages.NewCall(&journaletv1.PullImage{Image: image})))
 }
 
 // decidePulls emits the outcome of a finished pull for every pod that waits for it, in order of UID.
@@ -79,7 +78,7 @@ func (a *Actor) decidePulls(in actors.Input, f *journaletv1.CallFinished, emit a
 		} else {
 			r.RetryAfter = nextBackOff(w)
 		}
-		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_ImagePullDecided{ImagePullDecided: r}}); err != nil {
+		if err := emit(messages.NewEvent(r)); err != nil {
 			return err
 		}
 		if r.GetRetryAfter() == nil {

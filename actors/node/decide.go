@@ -2,6 +2,7 @@ package node
 
 import (
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -78,9 +79,7 @@ func (a *Actor) admitNext(emit actors.Emit) error {
 }
 
 func deferred(q *journaletv1.AdmissionRequested, holder string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDeferred{
-		AdmissionDeferred: &journaletv1.AdmissionDeferred{Uid: q.GetUid(), HolderUid: holder},
-	}}
+	return messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), HolderUid: holder})
 }
 
 func decided(q *journaletv1.AdmissionRequested, r *rejection) *journaletv1.Event {
@@ -88,5 +87,5 @@ func decided(q *journaletv1.AdmissionRequested, r *rejection) *journaletv1.Event
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message
 	}
-	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{AdmissionDecided: d}}
+	return messages.NewEvent(d)
 }

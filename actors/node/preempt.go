@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -132,7 +133,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 		for _, v := range victims {
 			h.Victims = append(h.Victims, v.UID)
 		}
-		return emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionPendingPreemption{AdmissionPendingPreemption: h}})
+		return emit(messages.NewEvent(h))
 	}
 	return emit(decided(q, nil))
 }

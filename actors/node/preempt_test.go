@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -53,9 +54,9 @@ func expect(t *testing.T, a *Actor, want string, events ...*journaletv1.Event) {
 }
 
 func started(milliCPU int64) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
+	return messages.NewEvent(&journaletv1.AgentStarted{
 		Config: &journaletv1.AgentConfig{Allocatable: &journaletv1.NodeCapacity{MilliCpu: milliCPU, MemoryBytes: 1 << 30}},
-	}}}
+	})
 }
 
 func admission(uid string, priority int32, milliCPU int64) *journaletv1.Event {
@@ -63,15 +64,15 @@ func admission(uid string, priority int32, milliCPU int64) *journaletv1.Event {
 		Uid: uid, Name: uid, Priority: priority, Qos: journaletv1.QosClass_QOS_CLASS_BURSTABLE,
 		Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
 	}
-	return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: q}}
+	return messages.NewEvent(q)
 }
 
 func terminated(uid string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{Uid: uid}}}
+	return messages.NewEvent(&journaletv1.PodTerminated{Uid: uid})
 }
 
 func finished(uid string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{Uid: uid}}}
+	return messages.NewEvent(&journaletv1.PodFinished{Uid: uid})
 }
 
 func TestPendingPodIsRejectedWhenNodeShrinks(t *testing.T) {
@@ -103,9 +104,9 @@ func TestFinishedPendingPodFreesItsPlace(t *testing.T) {
 }
 
 func resize(uid string, priority int32, milliCPU int64) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeRequested{ResizeRequested: &journaletv1.ResizeRequested{
+	return messages.NewEvent(&journaletv1.ResizeRequested{
 		Uid: uid, Digest: fmt.Sprint(milliCPU), Priority: priority, Demand: &journaletv1.PodDemand{MilliCpu: milliCPU},
-	}}}
+	})
 }
 
 func TestPendingResizeKeepsItsPlaceAndTakesNoOther(t *testing.T) {

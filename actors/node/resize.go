@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -152,7 +153,7 @@ func (a *Actor) decideResize(uid string) *journaletv1.Event {
 			for _, v := range victims {
 				h.Victims = append(h.Victims, v.UID)
 			}
-			return &journaletv1.Event{Kind: &journaletv1.Event_ResizePendingPreemption{ResizePendingPreemption: h}}
+			return messages.NewEvent(h)
 		}
 	}
 	if w.GetMessage() == r.message && !w.GetPendingPreemption() {
@@ -168,7 +169,7 @@ func (a *Actor) resizeDecided(uid string, r *rejection) *journaletv1.Event {
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message
 	}
-	return &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{ResizeDecided: d}}
+	return messages.NewEvent(d)
 }
 
 // waitingResizes returns the pods with a waiting resize in the kubelet's order (sortPendingResizes): first those that

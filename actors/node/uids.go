@@ -98,9 +98,7 @@ func (a *Actor) grant(uid string, emit actors.Emit) error {
 		return nil
 	}
 	q := c.GetWaiting()[0]
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidGranted{
-		UidGranted: &journaletv1.UidGranted{Uid: uid, Source: q.GetSource(), RequestId: q.GetRequestId()},
-	}})
+	return emit(messages.NewEvent(&journaletv1.UidGranted{Uid: uid, Source: q.GetSource(), RequestId: q.GetRequestId()}))
 }
 
 // decideUID answers a source's request for a UID.
@@ -109,9 +107,9 @@ func (a *Actor) decideUID(q *journaletv1.UidRequested, emit actors.Emit) error {
 	if holder == nil {
 		return a.grant(q.GetUid(), emit)
 	}
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidDeferred{UidDeferred: &journaletv1.UidDeferred{
+	return emit(messages.NewEvent(&journaletv1.UidDeferred{
 		Uid: q.GetUid(), Source: q.GetSource(), RequestId: q.GetRequestId(), Holder: holder.GetSource(),
-	}}})
+	}))
 }
 
 // confirmOrphans confirms the orphans once every source is synced, so that they are garbage-collected.
@@ -124,9 +122,7 @@ func (a *Actor) confirmOrphans(emit actors.Emit) error {
 			// A source has requested it, and adds it next.
 			continue
 		}
-		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanConfirmed{
-			OrphanConfirmed: &journaletv1.OrphanConfirmed{Uid: uid},
-		}}); err != nil {
+		if err := emit(messages.NewEvent(&journaletv1.OrphanConfirmed{Uid: uid})); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -33,15 +34,15 @@ func handle(t *testing.T, a *Actor, e *journaletv1.Event) []string {
 }
 
 func uidRequested(source string, requestID uint64) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_UidRequested{UidRequested: &journaletv1.UidRequested{
+	return messages.NewEvent(&journaletv1.UidRequested{
 		Uid: "u", Source: source, RequestId: requestID,
-	}}}
+	})
 }
 
 func uidWithdrawn(source string, requestID uint64) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_UidWithdrawn{UidWithdrawn: &journaletv1.UidWithdrawn{
+	return messages.NewEvent(&journaletv1.UidWithdrawn{
 		Uid: "u", Source: source, RequestId: requestID,
-	}}}
+	})
 }
 
 func TestUIDIsGrantedToOneSourceAtATimeInOrder(t *testing.T) {

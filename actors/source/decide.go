@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -39,7 +40,7 @@ func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 	s := a.state
 	for _, key := range ignored {
 		if i := s.Ignored[key]; i != nil && !i.GetReported() {
-			e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestIgnored{ManifestIgnored: i.GetIgnored()}}
+			e := messages.NewEvent(i.GetIgnored())
 			if err := emit(e); err != nil {
 				return err
 			}
@@ -53,9 +54,7 @@ func (a *Actor) decide(uids, ignored []string, emit actors.Emit) error {
 	if !s.Synced || s.SyncedReported {
 		return nil
 	}
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_SourceSynced{
-		SourceSynced: &journaletv1.SourceSynced{Source: s.GetName()},
-	}})
+	return emit(messages.NewEvent(&journaletv1.SourceSynced{Source: s.GetName()}))
 }
 
 // order sorts removals before additions, since they free names and resources. Additions are sorted by creation time,
@@ -109,7 +108,7 @@ func (a *Actor) decidePod(uid string, emit actors.Emit) error {
 	if op == journaletv1.PodOperation_POD_OPERATION_UNSPECIFIED {
 		return nil
 	}
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+	return emit(messages.NewEvent(&journaletv1.PodUpdated{
 		Operation: op, Pod: p.GetPod(), Source: a.state.GetName(),
-	}}})
+	}))
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -90,9 +91,9 @@ func TestPartialReadEqualsCompleteRead(t *testing.T) {
 				}
 			}
 			if uids := slices.Sorted(maps.Keys(a.state.Pods)); len(uids) > 0 && r.IntN(3) == 0 {
-				step(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: &journaletv1.PodFinished{
+				step(messages.NewEvent(&journaletv1.PodFinished{
 					Uid: uids[r.IntN(len(uids))], Source: "file",
-				}}})
+				}))
 			}
 			read := &journaletv1.ManifestsRead{Source: "file"}
 			for range 1 + r.IntN(3) {
@@ -103,7 +104,7 @@ func TestPartialReadEqualsCompleteRead(t *testing.T) {
 				keepFile(want, f)
 			}
 			desiredOfAll(want)
-			e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: read}}
+			e := messages.NewEvent(read)
 			if err := a.Evolve(actors.Event{Body: e}); err != nil {
 				t.Fatal(err)
 			}

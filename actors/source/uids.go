@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -26,9 +27,7 @@ func (a *Actor) evolveStarted(sources []string) {
 
 // forget ends the actor of a pod and then withdraws its UID, so that the next holder of the UID finds no actor.
 func (a *Actor) forget(uid string, requestID uint64, emit actors.Emit) error {
-	if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_PodForgotten{
-		PodForgotten: &journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()},
-	}}); err != nil || !a.state.GetSeveralSources() {
+	if err := emit(messages.NewEvent(&journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()})); err != nil || !a.state.GetSeveralSources() {
 		return err
 	}
 	return a.withdrawUID(uid, requestID, emit)
@@ -36,15 +35,13 @@ func (a *Actor) forget(uid string, requestID uint64, emit actors.Emit) error {
 
 // requestUID requests a UID from the node, since another source may have it.
 func (a *Actor) requestUID(uid string, emit actors.Emit) error {
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidRequested{UidRequested: &journaletv1.UidRequested{
+	return emit(messages.NewEvent(&journaletv1.UidRequested{
 		Uid: uid, Source: a.state.GetName(), RequestId: a.state.GetLastUidRequest() + 1,
-	}}})
+	}))
 }
 
 func (a *Actor) withdrawUID(uid string, requestID uint64, emit actors.Emit) error {
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_UidWithdrawn{
-		UidWithdrawn: &journaletv1.UidWithdrawn{Uid: uid, Source: a.state.GetName(), RequestId: requestID},
-	}})
+	return emit(messages.NewEvent(&journaletv1.UidWithdrawn{Uid: uid, Source: a.state.GetName(), RequestId: requestID}))
 }
 
 func (a *Actor) evolveUID(e actors.Event) {
@@ -87,9 +84,9 @@ func (a *Actor) decideDeferred(d *journaletv1.UidDeferred, emit actors.Emit) err
 		return nil
 	}
 	p := a.state.Pods[d.GetUid()]
-	return emit(&journaletv1.Event{Kind: &journaletv1.Event_ManifestIgnored{ManifestIgnored: &journaletv1.ManifestIgnored{
+	return emit(messages.NewEvent(&journaletv1.ManifestIgnored{
 		Path: p.GetPath(), Pod: p.GetPod(), Reason: "DuplicateUID",
 		Message: "the UID " + d.GetUid() + " is taken by source " + d.GetHolder() +
 			": it runs when that pod has gone; give one of the two another UID",
-	}}})
+	}))
 }

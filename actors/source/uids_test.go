@@ -25,22 +25,22 @@ func TestAnswerToWithdrawnUIDRequestIsIgnored(t *testing.T) {
 		return decisions
 	}
 	read := func(pods ...*journaletv1.PodRef) *journaletv1.Event {
-		return &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: &journaletv1.ManifestsRead{
+		return messages.NewEvent(&journaletv1.ManifestsRead{
 			Source: messages.HTTPSource, Changed: []*journaletv1.ManifestFile{{Path: "f", Pods: pods}}, Synced: true,
-		}}}
+		})
 	}
 	granted := func(requestID uint64) *journaletv1.Event {
-		return &journaletv1.Event{Kind: &journaletv1.Event_UidGranted{UidGranted: &journaletv1.UidGranted{
+		return messages.NewEvent(&journaletv1.UidGranted{
 			Uid: "u", Source: messages.HTTPSource, RequestId: requestID,
-		}}}
+		})
 	}
-	deferred := &journaletv1.Event{Kind: &journaletv1.Event_UidDeferred{UidDeferred: &journaletv1.UidDeferred{
+	deferred := messages.NewEvent(&journaletv1.UidDeferred{
 		Uid: "u", Source: messages.HTTPSource, RequestId: 1, Holder: "file",
-	}}}
+	})
 	pod := &journaletv1.PodRef{Uid: "u", Namespace: "d", Name: "n", Digest: "g"}
-	handle(&journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
+	handle(messages.NewEvent(&journaletv1.AgentStarted{
 		Config: &journaletv1.AgentConfig{Sources: []string{messages.FileSource, messages.HTTPSource}},
-	}}})
+	}))
 	if d := handle(read(pod)); d[0].GetUidRequested().GetRequestId() != 1 {
 		t.Fatalf("the added pod leads to %v, want request 1", d)
 	}
@@ -66,11 +66,11 @@ func TestAnswerToWithdrawnUIDRequestIsIgnored(t *testing.T) {
 	}
 	// An orphan with this UID was garbage-collected at the same time.
 	end := &journaletv1.PodFinished{Uid: "u", Orphan: true}
-	if d := handle(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(d) > 0 {
+	if d := handle(messages.NewEvent(end)); len(d) > 0 {
 		t.Errorf("the end of the orphan leads to %v", d)
 	}
 	end.Orphan = false
-	if d := handle(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{PodFinished: end}}); len(d) != 1 {
+	if d := handle(messages.NewEvent(end)); len(d) != 1 {
 		t.Errorf("the end of the pod itself leads to %v, want one decision", d)
 	}
 }

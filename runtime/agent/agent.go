@@ -226,7 +226,7 @@ func (a *agent) recordDamage() {
 	}
 	a.log.Warn("the journal is damaged; continuing with the last good record and the state of the runtime",
 		"damage", damage.GetMessage())
-	a.host.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_JournalDamaged{JournalDamaged: damage}})
+	a.host.Outcome(messages.Agent, messages.NewEvent(damage))
 }
 
 // serve runs the drivers until ctx ends or one of them fails.
@@ -269,9 +269,7 @@ func (a *agent) stop() error {
 	defer cancel()
 	a.calls.Close()
 	a.timers.Close()
-	a.host.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStopped{
-		AgentStopped: &journaletv1.AgentStopped{Reason: "stop requested"},
-	}})
+	a.host.Outcome(messages.Agent, messages.NewEvent(&journaletv1.AgentStopped{Reason: "stop requested"}))
 	if err := a.bus.Journal().Flush(ctx); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func TestOutcomeOfACallIsRecordedInOrderWithInspections(t *testing.T) {
 	for _, at := range []int64{1000, 400} {
 		clock.now = time.Unix(at, 0)
 		finished := &journaletv1.CallFinished{IntentId: "1.1.image/0.0", Requester: messages.Image.String()}
-		a.callFinished(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: finished}})
+		a.callFinished(messages.Image, messages.NewEvent(finished))
 	}
 	if err := a.bus.Journal().Flush(t.Context()); err != nil {
 		t.Fatal(err)

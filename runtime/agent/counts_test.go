@@ -48,9 +48,7 @@ func TestQueuedRecordsAreCounted(t *testing.T) {
 	if n := a.counts().Queued; n != 0 {
 		t.Fatalf("%d queued, but nothing was appended", n)
 	}
-	health := &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{
-		RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{},
-	}}
+	health := messages.NewEvent(&journaletv1.RuntimeHealthChanged{})
 	a.host.Outcome(messages.Runtime, health)
 	<-g.blocked
 	for range 20 {

@@ -142,7 +142,7 @@ func (a *agent) newDrivers() error {
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
 		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
 		Progress: func(p *journaletv1.PullProgressed) {
-			a.host.Outcome(messages.Image, &journaletv1.Event{Kind: &journaletv1.Event_PullProgressed{PullProgressed: p}})
+			a.host.Outcome(messages.Image, messages.NewEvent(p))
 		},
 		Log: a.log,
 	})
@@ -151,7 +151,7 @@ func (a *agent) newDrivers() error {
 		Relisted: a.metrics.Relisted,
 		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
 			return a.host.Fact(ctx, messages.Pod(o.GetUid()),
-				&journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
+				messages.NewEvent(o))
 		},
 	})
 	a.probes, a.gates = a.newProbes(), a.newGates()
@@ -207,9 +207,7 @@ func (a *agent) healthOptions(last *journaletv1.RuntimeHealthChanged) health.Opt
 	return health.Options{
 		Conn: a.conn, Last: last, Log: a.log,
 		Sink: func(ctx context.Context, c *journaletv1.RuntimeHealthChanged) error {
-			return a.host.Fact(ctx, messages.Runtime, &journaletv1.Event{
-				Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: c},
-			})
+			return a.host.Fact(ctx, messages.Runtime, messages.NewEvent(c))
 		},
 	}
 }

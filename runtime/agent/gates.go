@@ -15,7 +15,7 @@ func (a *agent) newGates() *gate.Driver {
 	return gate.New(gate.Options{
 		RootDir: a.cfg.RootDir, Log: a.log,
 		Sink: func(ctx context.Context, r *journaletv1.ReadinessGatesRead) error {
-			e := &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: r}}
+			e := messages.NewEvent(r)
 			return a.host.Fact(ctx, messages.Pod(r.GetUid()), e)
 		},
 	})

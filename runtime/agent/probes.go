@@ -16,7 +16,7 @@ func (a *agent) newProbes() *probe.Driver {
 	return probe.New(probe.Options{
 		Conn: a.conn, Manifest: a.manifests.get, HostIPs: a.facts.HostIPs, Log: a.log,
 		Sink: func(ctx context.Context, r *journaletv1.ProbeResult) error {
-			e := &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: r}}
+			e := messages.NewEvent(r)
 			return a.host.Fact(ctx, messages.Pod(r.GetUid()), e)
 		},
 		Observe: a.countProbe, Forget: a.metrics.ForgetProbes,

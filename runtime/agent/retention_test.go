@@ -58,9 +58,7 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 		}
 	}
 	health := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, RuntimeName: "kept " + digest(referenced)}
-	a.host.Outcome(messages.Runtime, &journaletv1.Event{
-		Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: health},
-	})
+	a.host.Outcome(messages.Runtime, messages.NewEvent(health))
 	// Observations of no existing pod: they only need space.
 	observed := &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: strings.Repeat("x", 512<<10)}}
 	for range 60 { // 30 MiB

@@ -24,7 +24,7 @@ func (a *agent) sources() []string {
 // newSources creates the drivers of the sources.
 func (a *agent) newSources() (err error) {
 	sink := func(ctx context.Context, m *journaletv1.ManifestsRead) error {
-		e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}}
+		e := messages.NewEvent(m)
 		return a.host.Fact(ctx, messages.Source(m.GetSource()), e)
 	}
 	var known func() *manifest.RuntimeClasses

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/sim"
 )
@@ -36,7 +37,7 @@ func hooked(t *testing.T, handler corev1.LifecycleHandler) (*rig, *journaletv1.R
 
 func (r *rig) hook(h *journaletv1.RunHook) *journaletv1.CallFinished {
 	r.t.Helper()
-	return r.perform("h", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunHook{RunHook: h}}, false)
+	return r.perform("h", messages.NewCall(h), false)
 }
 
 func execHook(command ...string) corev1.LifecycleHandler {

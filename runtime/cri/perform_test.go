@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/pod/volume"
@@ -145,49 +146,40 @@ func (r *rig) fails(
 }
 
 func runSandbox(attempt uint32) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
-		RunSandbox: &journaletv1.RunSandbox{Attempt: attempt, Digest: digest}}}
+	return messages.NewCall(&journaletv1.RunSandbox{Attempt: attempt, Digest: digest})
 }
 
 func setUpVolumes() *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_SetUpVolumes{
-		SetUpVolumes: &journaletv1.SetUpVolumes{Digest: digest}}}
+	return messages.NewCall(&journaletv1.SetUpVolumes{Digest: digest})
 }
 
 func startContainer(sandbox string, attempt uint32) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{
-		StartContainer: &journaletv1.StartContainer{Container: "main", Attempt: attempt, Digest: digest, SandboxId: sandbox,
-			PodIps: []string{"10.0.0.7"}}}}
+	return messages.NewCall(&journaletv1.StartContainer{Container: "main", Attempt: attempt, Digest: digest, SandboxId: sandbox,
+		PodIps: []string{"10.0.0.7"}})
 }
 
 func stopContainer(id string, grace time.Duration) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopContainer{
-		StopContainer: &journaletv1.StopContainer{ContainerId: id, Grace: durationpb.New(grace)}}}
+	return messages.NewCall(&journaletv1.StopContainer{ContainerId: id, Grace: durationpb.New(grace)})
 }
 
 func removeContainer(id string) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{
-		RemoveContainer: &journaletv1.RemoveContainer{Container: "main", ContainerId: id}}}
+	return messages.NewCall(&journaletv1.RemoveContainer{Container: "main", ContainerId: id})
 }
 
 func stopSandbox(id string) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{
-		StopSandbox: &journaletv1.StopSandbox{SandboxId: id}}}
+	return messages.NewCall(&journaletv1.StopSandbox{SandboxId: id})
 }
 
 func removeSandbox(id string) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveSandbox{
-		RemoveSandbox: &journaletv1.RemoveSandbox{SandboxId: id}}}
+	return messages.NewCall(&journaletv1.RemoveSandbox{SandboxId: id})
 }
 
 func cleanPod(name string) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_CleanPod{
-		CleanPod: &journaletv1.CleanPod{Namespace: "default", Name: name, All: true}}}
+	return messages.NewCall(&journaletv1.CleanPod{Namespace: "default", Name: name, All: true})
 }
 
 func pullImage(image string) *journaletv1.CallRequested {
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_PullImage{
-		PullImage: &journaletv1.PullImage{Image: image}}}
+	return messages.NewCall(&journaletv1.PullImage{Image: image})
 }
 
 func (r *rig) containers() []*runtimeapi.Container {

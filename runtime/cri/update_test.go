@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/sim"
@@ -57,7 +58,7 @@ func update(sandbox, container string, size *journaletv1.Resources, falls bool) 
 			{Container: "main", ContainerId: container, Bytes: size.GetMemoryLimitBytes()},
 		}
 	}
-	return &journaletv1.CallRequested{Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: u}}
+	return messages.NewCall(u)
 }
 
 func TestUpdateChangesResourcesAndReturnsReportedOnes(t *testing.T) {
@@ -118,9 +119,7 @@ func TestResizeWorksWithoutSandboxUpdates(t *testing.T) {
 
 func TestContainerIsCreatedWithAllocatedResources(t *testing.T) {
 	r, sandbox, first := sizedRig(t)
-	r.done("stop", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopContainer{
-		StopContainer: &journaletv1.StopContainer{Container: "main", ContainerId: first},
-	}}, false)
+	r.done("stop", messages.NewCall(&journaletv1.StopContainer{Container: "main", ContainerId: first}), false)
 	again := startContainer(sandbox, 1)
 	again.GetStartContainer().AllocatedDigest = allocatedDigest
 	id := r.done("again", again, false).GetContainerId()

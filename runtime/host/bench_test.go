@@ -53,13 +53,11 @@ func newBusyNode(tb testing.TB, n int) *busyNode {
 		seen: map[string]*journaletv1.PodObserved{},
 	}
 	d.core = NewCore(AllDeciders, func(digest string) (*corev1.Pod, error) { return d.manifest(digest), nil }, 1)
-	d.put(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
+	d.put(messages.Agent, messages.NewEvent(&journaletv1.AgentStarted{
 		Epoch:  1,
 		Config: &journaletv1.AgentConfig{NodeName: "n", StartConcurrency: 8, StopConcurrency: 8, PullConcurrency: 8},
-	}}})
-	d.put(messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{
-		RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{RuntimeReady: true, NetworkReady: true},
-	}})
+	}))
+	d.put(messages.Runtime, messages.NewEvent(&journaletv1.RuntimeHealthChanged{RuntimeReady: true, NetworkReady: true}))
 	for i := range n {
 		d.add(fmt.Sprintf("uid-%05d", i))
 	}
@@ -108,10 +106,8 @@ func (d *busyNode) putOnly(about messages.Ref, e *journaletv1.Event) {
 }
 
 func (d *busyNode) read(f *journaletv1.ManifestFile) {
-	d.put(messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
-		ManifestsRead: &journaletv1.ManifestsRead{Source: messages.FileSource,
-			Changed: []*journaletv1.ManifestFile{f}, Synced: true},
-	}})
+	d.put(messages.Source(messages.FileSource), messages.NewEvent(&journaletv1.ManifestsRead{Source: messages.FileSource,
+		Changed: []*journaletv1.ManifestFile{f}, Synced: true}))
 }
 
 func (d *busyNode) add(uid string) {
@@ -163,7 +159,7 @@ func (d *busyNode) changed(uid string, f func(*journaletv1.PodObserved)) *journa
 	d.now = d.now.Add(time.Millisecond)
 	o.ObservedAt = timestamppb.New(d.now)
 	d.seen[uid] = o
-	return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}}
+	return messages.NewEvent(o)
 }
 
 // perform performs a call and records its outcome, then the observation.
@@ -206,7 +202,7 @@ func (d *busyNode) perform(id string) {
 	case *journaletv1.CallRequested_RemoveSandbox:
 		f = func(o *journaletv1.PodObserved) { o.Sandboxes, o.Containers = nil, nil }
 	}
-	d.putOnly(c.requester, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
+	d.putOnly(c.requester, messages.NewEvent(out))
 	if f != nil {
 		d.putOnly(messages.Pod(c.req.GetPodUid()), d.changed(c.req.GetPodUid(), f))
 	}

@@ -72,9 +72,7 @@ func (c *Core) Resume(at time.Time, started *journaletv1.AgentStarted) error {
 	if started != nil {
 		rec := &journaletv1.Record{
 			Seq: uint64(len(c.records)) + 1, Epoch: c.cells.epoch, Time: timestamppb.New(at), Actor: messages.Agent.Proto(),
-			Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
-				Kind: &journaletv1.Event_AgentStarted{AgentStarted: started},
-			}},
+			Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(started)},
 		}
 		c.records = append(c.records, rec)
 		c.cells.Stored(rec)

@@ -214,9 +214,7 @@ func (c *counter) Decide(in actors.Input, emit actors.Emit) error {
 		if e.Body.GetPodObserved() == nil {
 			continue
 		}
-		if err := emit(&journaletv1.Event{Kind: &journaletv1.Event_PodStatusChanged{
-			PodStatusChanged: &journaletv1.PodStatusChanged{Restarts: uint32(c.state.Generation)},
-		}}); err != nil {
+		if err := emit(messages.NewEvent(&journaletv1.PodStatusChanged{Restarts: uint32(c.state.Generation)})); err != nil {
 			return err
 		}
 	}
@@ -232,9 +230,9 @@ func (c *counter) Digests() []string           { return nil }
 func (c *counter) Resolve(string, *corev1.Pod) {}
 func (c *counter) Timers() *journaletv1.Timers { return nil }
 func observed(uid string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
+	return messages.NewEvent(&journaletv1.PodObserved{
 		Uid: uid, ObservedAt: timestamppb.New(time.Unix(1, 0)), Sandboxes: []*journaletv1.SandboxObservation{{Id: "s"}},
-	}}}
+	})
 }
 
 func counters(change func(*counter)) Deciders {

@@ -27,7 +27,7 @@ func newerEvent() *journaletv1.Event {
 func newerCall() *journaletv1.Event {
 	call := &journaletv1.CallRequested{PodUid: "p"}
 	call.ProtoReflect().SetUnknown(unknownField())
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: call}}
+	return messages.NewEvent(call)
 }
 
 func TestRecordsOfANewerVersionAreRejected(t *testing.T) {

@@ -98,7 +98,7 @@ func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
 	// Route no record before all actors are spawned.
 	h.routing.Lock()
 	defer h.routing.Unlock()
-	h.Outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: started}})
+	h.Outcome(messages.Agent, messages.NewEvent(started))
 	var quarantined []messages.Ref
 	for _, ref := range order {
 		c := r.fold.cells[ref]

@@ -43,7 +43,7 @@ func (h *Host) quarantine(ref messages.Ref, m *member, c *cell, fail *failure) {
 	m.replace(c)
 	h.opts.Log.Error("quarantined an actor; the others keep running", "actor", ref.String(), "seq", fail.cause,
 		"code", fail.code.String(), "err", firstLine(fail.err.Error()))
-	h.Outcome(ref, &journaletv1.Event{Kind: &journaletv1.Event_Quarantined{Quarantined: c.quarantined}})
+	h.Outcome(ref, messages.NewEvent(c.quarantined))
 }
 
 // handlePending makes a cell handle pending records and appends its steps.
@@ -92,9 +92,7 @@ func (h *Host) LiftQuarantine(ref messages.Ref) error {
 	// New records must wait: a quarantined actor skips them.
 	m.box.pause()
 	defer m.box.resume()
-	h.Outcome(ref, &journaletv1.Event{Kind: &journaletv1.Event_QuarantineLifted{
-		QuarantineLifted: &journaletv1.QuarantineLifted{Kind: ref.KindName(), Id: ref.ID},
-	}})
+	h.Outcome(ref, messages.NewEvent(&journaletv1.QuarantineLifted{Kind: ref.KindName(), Id: ref.ID}))
 	c, pending, err := h.rebuild(ref)
 	if err != nil {
 		return err

@@ -126,9 +126,7 @@ func (d *Driver) arm(ref messages.Ref, name string, generation uint64, from time
 		stop()
 	}
 	d.timers[k] = d.clock.AfterFunc(left, func() {
-		d.fire(ref, &journaletv1.Event{Kind: &journaletv1.Event_TimerFired{
-			TimerFired: &journaletv1.TimerFired{Name: name, Generation: generation},
-		}})
+		d.fire(ref, messages.NewEvent(&journaletv1.TimerFired{Name: name, Generation: generation}))
 	})
 }
 

@@ -34,9 +34,9 @@ func (h *fakeClock) AfterFunc(d time.Duration, f func()) func() bool {
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func set(at time.Time, name string, generation uint64, d time.Duration) *journaletv1.Record {
-	return record(at, &journaletv1.Event{Kind: &journaletv1.Event_TimerSet{TimerSet: &journaletv1.TimerSet{
+	return record(at, messages.NewEvent(&journaletv1.TimerSet{
 		Name: name, Generation: generation, Duration: durationpb.New(d),
-	}}})
+	}))
 }
 
 func record(at time.Time, e *journaletv1.Event) *journaletv1.Record {
@@ -128,9 +128,7 @@ func TestSeedThatFiredInThePendingRecordsDoesNotFireAgain(t *testing.T) {
 	}})
 	for name, generation := range map[string]uint64{"fired": 1, "set since": 2} {
 		d.SeedPending(&journaletv1.Record{Actor: messages.Pod("a").Proto(),
-			Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{
-				Kind: &journaletv1.Event_TimerFired{TimerFired: &journaletv1.TimerFired{Name: name, Generation: generation}},
-			}}})
+			Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(&journaletv1.TimerFired{Name: name, Generation: generation})}})
 	}
 	d.Begin()
 	if len(clock.arms) != 1 || clock.arms[0].after != time.Minute {
@@ -142,9 +140,7 @@ func TestClearedReplacedAndForgottenTimersDoNotFire(t *testing.T) {
 	clock := &fakeClock{now: noon}
 	d := New(clock, func(messages.Ref, *journaletv1.Event) {})
 	d.Stored(set(noon, "cleared", 1, time.Second))
-	d.Stored(record(noon, &journaletv1.Event{Kind: &journaletv1.Event_TimerCleared{
-		TimerCleared: &journaletv1.TimerCleared{Name: "cleared"},
-	}}))
+	d.Stored(record(noon, messages.NewEvent(&journaletv1.TimerCleared{Name: "cleared"})))
 	d.Stored(set(noon, "replaced", 2, time.Second))
 	d.Stored(set(noon, "replaced", 3, time.Minute))
 	d.Stored(set(noon, "forgotten", 4, time.Second))

@@ -106,9 +106,9 @@ func (h *fakeHost) addPod(t testing.TB, uid, namespace, name string, notes ...st
 }
 
 func added(uid, namespace, name string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
+	return messages.NewEvent(&journaletv1.PodUpdated{
 		Operation: journaletv1.PodOperation_POD_OPERATION_ADD, Pod: podRef(uid, namespace, name), Source: messages.FileSource,
-	}}}
+	})
 }
 
 // testAgent is an agent without its deciders: a real bus with the services on it.
@@ -206,8 +206,7 @@ func (w *testAgent) flush(t testing.TB) {
 }
 
 func observed(uid string, containers ...*journaletv1.ContainerObservation) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{
-		PodObserved: &journaletv1.PodObserved{Uid: uid, Containers: containers}}}
+	return messages.NewEvent(&journaletv1.PodObserved{Uid: uid, Containers: containers})
 }
 
 func container(id string, attempt uint32, state journaletv1.ContainerState, exit int32,
@@ -217,37 +216,32 @@ func container(id string, attempt uint32, state journaletv1.ContainerState, exit
 }
 
 func startCall(attempt uint32) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{
-		Work: &journaletv1.CallRequested_StartContainer{
-			StartContainer: &journaletv1.StartContainer{Container: "main", Attempt: attempt}},
-	}}}
+	return messages.NewEvent(messages.NewCall(&journaletv1.StartContainer{Container: "main", Attempt: attempt}))
 }
 
 func callResult(intent, requester string, err journaletv1.CallError, message string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: &journaletv1.CallFinished{
+	return messages.NewEvent(&journaletv1.CallFinished{
 		IntentId: intent, Requester: requester, Error: err, Message: message,
-	}}}
+	})
 }
 
 func timerSet(name string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_TimerSet{
-		TimerSet: &journaletv1.TimerSet{Name: name, Generation: 1, Duration: durationpb.New(time.Second)}}}
+	return messages.NewEvent(&journaletv1.TimerSet{Name: name, Generation: 1, Duration: durationpb.New(time.Second)})
 }
 
 func backOff(d time.Duration) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_BackOffStarted{
-		BackOffStarted: &journaletv1.BackOffStarted{Container: "main", Delay: durationpb.New(d)}}}
+	return messages.NewEvent(&journaletv1.BackOffStarted{Container: "main", Delay: durationpb.New(d)})
 }
 
 func crashLoop(message string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_PodStatusChanged{PodStatusChanged: &journaletv1.PodStatusChanged{
+	return messages.NewEvent(&journaletv1.PodStatusChanged{
 		Phase:   journaletv1.PodPhase_POD_PHASE_RUNNING,
 		Waiting: map[string]*journaletv1.ContainerWaiting{"main": {Reason: "CrashLoopBackOff", Message: message}},
-	}}}
+	})
 }
 
 func imagePullDecided(uid string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_ImagePullDecided{ImagePullDecided: &journaletv1.ImagePullDecided{
+	return messages.NewEvent(&journaletv1.ImagePullDecided{
 		Uid: uid, Image: "busybox:1.36", Duration: durationpb.New(1234 * time.Millisecond), Bytes: 3 << 20,
-	}}}
+	})
 }

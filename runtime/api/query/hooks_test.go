@@ -18,25 +18,23 @@ func hookCall(kind journaletv1.HookKind, id string) *journaletv1.Event {
 	if kind == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
 		h.Timeout, h.Reason = durationpb.New(30*time.Second), "pod removed"
 	}
-	return callRequested(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunHook{RunHook: h}})
+	return callRequested(messages.NewCall(h))
 }
 
 func callRequested(c *journaletv1.CallRequested) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: c}}
+	return messages.NewEvent(c)
 }
 
 func callFinished(id string, code journaletv1.CallError, message string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{
-		CallFinished: &journaletv1.CallFinished{IntentId: id, Error: code, Message: message}}}
+	return messages.NewEvent(&journaletv1.CallFinished{IntentId: id, Error: code, Message: message})
 }
 
 func TestHooksEmitTheKubeletsEvents(t *testing.T) {
 	const failed, cut = journaletv1.CallError_CALL_ERROR_HOOK, journaletv1.CallError_CALL_ERROR_WITHDRAWN
 	post, pre := journaletv1.HookKind_HOOK_KIND_POST_START, journaletv1.HookKind_HOOK_KIND_PRE_STOP
-	stop := callRequested(&journaletv1.CallRequested{
-		Work: &journaletv1.CallRequested_StopContainer{StopContainer: &journaletv1.StopContainer{
-			Container: "main", ContainerId: "c", Grace: durationpb.New(10 * time.Second), Reason: "pod removed",
-		}}})
+	stop := callRequested(messages.NewCall(&journaletv1.StopContainer{
+		Container: "main", ContainerId: "c", Grace: durationpb.New(10 * time.Second), Reason: "pod removed",
+	}))
 	p := newPodEvents(messages.Pod("a"))
 	for i, e := range []struct {
 		id string

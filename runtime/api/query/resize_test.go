@@ -22,11 +22,10 @@ func TestResizeEmitsTheKubeletsEvents(t *testing.T) {
 			ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Allocated: allocated, Reason: "OutOfcpu",
 				Message: "too little"}}}
 	}
-	call := callRequested(&journaletv1.CallRequested{
-		Work: &journaletv1.CallRequested_UpdateContainer{UpdateContainer: &journaletv1.UpdateContainer{
-			Container: "main", Resources: &journaletv1.Resources{CpuRequestMillis: 100, MemoryRequestBytes: 64 << 20,
-				MemoryLimitBytes: 128 << 20},
-		}}})
+	call := callRequested(messages.NewCall(&journaletv1.UpdateContainer{
+		Container: "main", Resources: &journaletv1.Resources{CpuRequestMillis: 100, MemoryRequestBytes: 64 << 20,
+			MemoryLimitBytes: 128 << 20},
+	}))
 	p := newPodEvents(messages.Pod("a"))
 	for i, e := range []struct {
 		id string

@@ -93,9 +93,7 @@ func TestHangingActorIsReportedAndDelaysNoOtherPod(t *testing.T) {
 func recordRestart(w *testAgent) string {
 	p := messages.Pod("u1")
 	w.step(messages.Source(messages.FileSource), 1, 0, added("u1", "default", "web")) // 1, without a cause
-	w.step(p, 2, 1, &journaletv1.Event{Kind: &journaletv1.Event_ImagePullRequested{
-		ImagePullRequested: &journaletv1.ImagePullRequested{Uid: "u1", Image: "busybox:1.36"},
-	}})
+	w.step(p, 2, 1, messages.NewEvent(&journaletv1.ImagePullRequested{Uid: "u1", Image: "busybox:1.36"}))
 	w.step(messages.Image, 3, 2, imagePullDecided("u1"), imagePullDecided("u9"))
 	w.step(p, 4, 3, startCall(0), timerSet("back-off main"))
 	w.fact(p, 5, callResult(messages.DecisionID(1, 3, p, 0), "pod/u1", 0, ""))

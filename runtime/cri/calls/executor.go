@@ -179,7 +179,7 @@ func (x *Executor) perform(in *intent, d *journaletv1.CallDispatched) {
 	if x.opts.Observe != nil {
 		x.opts.Observe(Operation(in.req), time.Since(began), failed)
 	}
-	x.opts.Outcome(in.requester, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
+	x.opts.Outcome(in.requester, messages.NewEvent(out))
 	if in.req.GetPodUid() != "" {
 		x.opts.Finished(in.req)
 	}

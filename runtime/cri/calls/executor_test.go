@@ -63,7 +63,7 @@ func step(seq, cause uint64, author messages.Ref, decisions ...*journaletv1.Even
 }
 
 func callRequested(req *journaletv1.CallRequested) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: req}}
+	return messages.NewEvent(req)
 }
 
 func stopRequested(uid string) *journaletv1.Event {
@@ -79,11 +79,11 @@ func dispatched(id string, elapsed time.Duration) *journaletv1.Event {
 	if elapsed > 0 {
 		d.InDoubt, d.Elapsed = true, durationpb.New(elapsed)
 	}
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallDispatched{CallDispatched: d}}
+	return messages.NewEvent(d)
 }
 
 func dropped(id string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallDropped{CallDropped: &journaletv1.CallDropped{IntentId: id}}}
+	return messages.NewEvent(&journaletv1.CallDropped{IntentId: id})
 }
 
 func TestCallBeginsAtDispatchAndHasOneOutcome(t *testing.T) {
@@ -149,9 +149,7 @@ func TestCallUnderWayAtStopHasNoOutcome(t *testing.T) {
 }
 
 func withdrawn(id string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_CallWithdrawn{
-		CallWithdrawn: &journaletv1.CallWithdrawn{IntentId: id},
-	}}
+	return messages.NewEvent(&journaletv1.CallWithdrawn{IntentId: id})
 }
 
 func hookRequested(uid string, timeout time.Duration) *journaletv1.Event {
@@ -243,9 +241,7 @@ func TestSlowCallIsOverdueUntilItsOutcome(t *testing.T) {
 		t.Errorf("before its dispatch: %v", all)
 	}
 	for i := range 3 {
-		x.Stored(step(uint64(3+i), 2, messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_CallDispatched{
-			CallDispatched: &journaletv1.CallDispatched{IntentId: messages.DecisionID(1, 1, p, i)},
-		}}))
+		x.Stored(step(uint64(3+i), 2, messages.Runtime, messages.NewEvent(&journaletv1.CallDispatched{IntentId: messages.DecisionID(1, 1, p, i)})))
 		<-f.began
 	}
 	if all := x.Overdue(0); len(all) != 1 || all[0].Request.GetSetUpVolumes() == nil || all[0].Since.IsZero() {

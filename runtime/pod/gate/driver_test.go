@@ -40,9 +40,7 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) set(uid string, types ...string) {
-	r.stored(uid, &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesSet{
-		ReadinessGatesSet: &journaletv1.ReadinessGatesSet{Types: types},
-	}})
+	r.stored(uid, messages.NewEvent(&journaletv1.ReadinessGatesSet{Types: types}))
 }
 
 func (r *rig) stored(uid string, decision *journaletv1.Event) {
@@ -131,9 +129,7 @@ func TestPodWithGatesAgainIsAlwaysReported(t *testing.T) {
 	r.reports()
 	// Its next incarnation has no conditions.
 	r.set("u")
-	r.stored("u", &journaletv1.Event{Kind: &journaletv1.Event_PodFinished{
-		PodFinished: &journaletv1.PodFinished{Uid: "u"},
-	}})
+	r.stored("u", messages.NewEvent(&journaletv1.PodFinished{Uid: "u"}))
 	r.set("u", "a")
 	r.reports()
 	// The agent was restarted meanwhile.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -438,9 +439,7 @@ func TestTerminatedPodIsForgotten(t *testing.T) {
 		start(t, d)
 		d.Stored(stored("a", probesSet("a", readiness)))
 		pass(1500 * time.Millisecond)
-		d.Stored(decided("a", &journaletv1.Event{Kind: &journaletv1.Event_PodTerminated{
-			PodTerminated: &journaletv1.PodTerminated{Uid: "a"},
-		}}))
+		d.Stored(decided("a", messages.NewEvent(&journaletv1.PodTerminated{Uid: "a"})))
 		pass(5 * time.Second)
 		same(t, "observed", len(w.observed), 2)
 		same(t, "forgot", w.forgot, []string{"a"})

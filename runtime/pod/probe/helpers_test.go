@@ -142,7 +142,7 @@ func probesSet(pod string, kinds ...journaletv1.ProbeKind) *journaletv1.ProbesSe
 }
 
 func stored(pod string, s *journaletv1.ProbesSet) *journaletv1.Record {
-	return decided(pod, &journaletv1.Event{Kind: &journaletv1.Event_ProbesSet{ProbesSet: s}})
+	return decided(pod, messages.NewEvent(s))
 }
 
 func decided(pod string, e *journaletv1.Event) *journaletv1.Record {
