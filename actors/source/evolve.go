@@ -87,8 +87,8 @@ func keepFile(s *journaletv1.SourceState, f *journaletv1.ManifestFile) {
 }
 
 // KeepFile returns what the source keeps of a file whose content was before and is now; nil for a file that is gone. A
-// file that is unreadable, or partly invalid, removes no pod: the pods that it held before stay desired until the file is
-// valid again or gone, because a typo must not stop a running pod.
+// file that is unreadable, or partly invalid, removes no pod: the pods that it held before stay desired until the file
+// is valid again or gone, because a typo must not stop a running pod.
 func KeepFile(before, now *journaletv1.ManifestFile) *journaletv1.ManifestFile {
 	if len(now.GetPods()) == 0 && len(now.GetProblems()) == 0 && !now.GetUnreadable() {
 		return nil

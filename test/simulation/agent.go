@@ -25,7 +25,8 @@ const nodeName = "n1"
 
 func podRef(uid string) messages.Ref { return messages.Pod(uid) }
 
-// run is one run of the agent, from a start to a crash: runtime/agent and runtime/host put together around the real cells.
+// run is one run of the agent, from a start to a crash: runtime/agent and runtime/host put together around the real
+// cells.
 type run struct {
 	*sim
 	epoch uint64
@@ -59,7 +60,8 @@ type runClock struct {
 	run *run
 }
 
-// start begins a run, unless one goes on: it folds what is stored, gives the drivers what the journal knows, and goes on.
+// start begins a run, unless one goes on: it folds what is stored, gives the drivers what the journal knows, and goes
+// on.
 func (s *sim) start() {
 	if s.agent != nil {
 		return
@@ -100,8 +102,8 @@ func (s *sim) start() {
 	monitor := health.New(health.Options{
 		Conn: criConn{r}, Last: last, Clock: driverClock{r.clock, r},
 		Sink: func(_ context.Context, h *journaletv1.RuntimeHealthChanged) error {
-			r.fact(r.clock.current, messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: h}})
-			return nil
+			e := &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: h}}
+			return r.emit(messages.Runtime, e)
 		},
 	})
 	s.clock.start(r.life, func(*proc) { _ = monitor.Run(context.Background()) }) // it ends with its run
@@ -236,6 +238,12 @@ func (r *run) outcome(about messages.Ref, e *journaletv1.Event) {
 // fact appends something learnt from outside; it waits while the journal is behind.
 func (r *run) fact(p *proc, about messages.Ref, e *journaletv1.Event) {
 	r.journal.appendFact(p, r.epoch, func() *journaletv1.Record { return r.record(about, e) })
+}
+
+// emit is fact for a driver that runs on a coroutine.
+func (r *run) emit(about messages.Ref, e *journaletv1.Event) error {
+	r.fact(r.clock.current, about, e)
+	return nil
 }
 
 func (r *run) record(about messages.Ref, e *journaletv1.Event) *journaletv1.Record {

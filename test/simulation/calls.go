@@ -13,8 +13,8 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// performer has runtime/cri make the calls. What the agent writes to the node's disk is a model, and so are pulls, which that driver makes
-// beside reports of them.
+// performer has runtime/cri make the calls. What the agent writes to the node's disk is a model, and so are pulls,
+// which that driver makes beside reports of them.
 type performer struct {
 	*cri.Driver
 	run *run
@@ -49,7 +49,9 @@ func newPerformer(r *run) *performer {
 func (f *performer) current() *call { return f.under[f.run.clock.current] }
 
 // Perform is calls.Performer.
-func (f *performer) Perform(ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool) *journaletv1.CallFinished {
+func (f *performer) Perform(
+	ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool,
+) *journaletv1.CallFinished {
 	p, r := f.run.clock.current, f.run
 	c := &call{req: req, intent: intentID, once: r.runsOnce(req.GetStartContainer()), listed: r.clock.uptime}
 	f.under[p] = c

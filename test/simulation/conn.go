@@ -149,8 +149,9 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 			if w.mishap() {
 				return failedCall("failed to set up the sandbox's network")
 			}
-			m, host := req.GetConfig().GetMetadata(), req.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
-			reply.(*runtimeapi.RunPodSandboxResponse).PodSandboxId, err = w.runSandbox(m.GetUid(), c.intent, m.GetAttempt(), host, gone, c.listed)
+			m, network := req.GetConfig().GetMetadata(), req.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions()
+			out, host := reply.(*runtimeapi.RunPodSandboxResponse), network.GetNetwork() == runtimeapi.NamespaceMode_NODE
+			out.PodSandboxId, err = w.runSandbox(m.GetUid(), c.intent, m.GetAttempt(), host, gone, c.listed)
 			return err
 		}
 	case *runtimeapi.CreateContainerRequest:
@@ -158,9 +159,10 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 		m, spec := r.sized(c.req.GetStartContainer())
 		return tookMaking, func(gone bool) (err error) {
 			if w.mishap() {
-				return failedCall("failed to make the container's snapshot")
+				return failedCall("failed to prepare the container's snapshot")
 			}
-			reply.(*runtimeapi.CreateContainerResponse).ContainerId, err = w.createContainer(req.GetConfig(), req.GetPodSandboxId(), c, m, spec, gone)
+			out := reply.(*runtimeapi.CreateContainerResponse)
+			out.ContainerId, err = w.createContainer(req.GetConfig(), req.GetPodSandboxId(), c, m, spec, gone)
 			r.at(c, onceDone)
 			return err
 		}
@@ -176,7 +178,10 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 	case *runtimeapi.StopPodSandboxRequest:
 		return tookMaking, unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()) })
 	case *runtimeapi.RemovePodSandboxRequest:
-		return tookRemoval, unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()); w.removeSandbox(req.GetPodSandboxId()) })
+		return tookRemoval, unlessMishap(func() {
+			w.stopSandbox(req.GetPodSandboxId())
+			w.removeSandbox(req.GetPodSandboxId())
+		})
 	case *runtimeapi.UpdatePodSandboxResourcesRequest:
 		return tookRead, unlessMishap(func() {})
 	case *runtimeapi.UpdateContainerResourcesRequest:
@@ -274,8 +279,9 @@ func (w *world) selected(labels map[string]string) []*objects {
 
 func (x *sandbox) listed() *runtimeapi.PodSandbox {
 	return &runtimeapi.PodSandbox{
-		Id: x.id, Metadata: &runtimeapi.PodSandboxMetadata{Uid: x.uid, Attempt: x.attempt}, State: x.state(), CreatedAt: x.created.UnixNano(),
-		Labels: map[string]string{cri.LabelPodUID: x.uid}, Annotations: map[string]string{cri.AnnotationAgent: agentID, cri.AnnotationIntent: x.intent},
+		Id: x.id, Metadata: &runtimeapi.PodSandboxMetadata{Uid: x.uid, Attempt: x.attempt}, State: x.state(),
+		CreatedAt: x.created.UnixNano(), Labels: map[string]string{cri.LabelPodUID: x.uid},
+		Annotations: map[string]string{cri.AnnotationAgent: agentID, cri.AnnotationIntent: x.intent},
 	}
 }
 
@@ -296,7 +302,9 @@ func (x *sandbox) status() *runtimeapi.PodSandboxStatus {
 	}
 	return &runtimeapi.PodSandboxStatus{
 		Id: x.id, State: x.state(), Network: network,
-		Linux: &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: mode}}},
+		Linux: &runtimeapi.LinuxPodSandboxStatus{
+			Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: mode}},
+		},
 	}
 }
 
@@ -307,8 +315,9 @@ var criStates = map[journaletv1.ContainerState]runtimeapi.ContainerState{
 
 func (c *container) listed() *runtimeapi.Container {
 	return &runtimeapi.Container{
-		Id: c.id, PodSandboxId: c.sandbox, Metadata: &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt}, State: criStates[c.state],
-		Image: &runtimeapi.ImageSpec{Image: c.image}, ImageRef: "sha256:" + c.image, CreatedAt: c.created.UnixNano(),
+		Id: c.id, PodSandboxId: c.sandbox, State: criStates[c.state],
+		Metadata: &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
+		Image:    &runtimeapi.ImageSpec{Image: c.image}, ImageRef: "sha256:" + c.image, CreatedAt: c.created.UnixNano(),
 		Labels: map[string]string{cri.LabelPodUID: c.uid},
 		Annotations: map[string]string{
 			cri.AnnotationAgent: agentID, cri.AnnotationIntent: c.intent, cri.AnnotationHash: c.hash,
@@ -330,16 +339,19 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 	return out
 }
 
-// cfsPeriod is the kernel's default, in microseconds, and leastCPULimit the least CPU that a cgroup can be held to, in thousandths.
+// cfsPeriod is the kernel's default, in microseconds, and leastCPULimit the least CPU that a cgroup can be held to, in
+// thousandths.
 const (
 	cfsPeriod     = 100_000
 	leastCPULimit = 10
 )
 
-// linuxResources are what a runtime gives for resources: shares of CPU, the quota of a cgroup, and nothing for a memory request.
+// linuxResources are what a runtime gives for resources: shares of CPU, the quota of a cgroup, and nothing for a memory
+// request.
 func linuxResources(r *journaletv1.Resources) *runtimeapi.LinuxContainerResources {
 	out := &runtimeapi.LinuxContainerResources{
-		CpuShares: max(r.GetCpuRequestMillis()*1024/1000, 2), CpuPeriod: cfsPeriod, MemoryLimitInBytes: r.GetMemoryLimitBytes(),
+		CpuShares: max(r.GetCpuRequestMillis()*1024/1000, 2), CpuPeriod: cfsPeriod,
+		MemoryLimitInBytes: r.GetMemoryLimitBytes(),
 	}
 	if limit := r.GetCpuLimitMillis(); limit > 0 {
 		out.CpuQuota = max(limit, leastCPULimit) * cfsPeriod / 1000

@@ -30,7 +30,8 @@ type site struct {
 	changedAt time.Duration
 	// etags: its answers carry one.
 	etags bool
-	// Until a moment of uptime it gives no answer in time, none at all, one with another status, or the body of something else.
+	// Until a moment of uptime it gives no answer in time, none at all, one with another status, or the body of something
+	// else.
 	hangsUntil, downUntil, brokenUntil, wrongUntil time.Duration
 	wrong                                          []byte
 	// wrongAt is when it gave that last, 0 for never.
@@ -99,13 +100,13 @@ func newFetcher(r *run) *fetcher {
 		URL: r.config.url, Node: nodeName, Transport: f, Clock: driverClock{r.clock, r}, Prime: r.manifests.prime,
 		Store: func(_ context.Context, digest string, canonical []byte) error {
 			// Manifests are on disk before a fact names them.
-			r.clock.current.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, r.journal.stalledUntil-r.clock.uptime))
+			r.store(r.clock.current, f.noise)
 			r.manifests.canonical[digest] = canonical
 			return nil
 		},
 		Sink: func(_ context.Context, m *journaletv1.ManifestsRead) error {
-			r.fact(r.clock.current, messages.Source(messages.HTTPSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}})
-			return nil
+			e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}}
+			return r.emit(messages.Source(messages.HTTPSource), e)
 		},
 	}); err != nil {
 		panic(err) // a URL of places
@@ -139,8 +140,8 @@ func (j *judge) takesNothing(rec *journaletv1.Record, u *journaletv1.PodUpdated)
 	}
 }
 
-// judgeSources holds the sources against what files and URL say, and gives the digests of the pods that are to be, by UID. Where
-// both name a UID, it is for the one that was given it.
+// judgeSources holds the sources against what files and URL say, and gives the digests of the pods that are to be, by
+// UID. Where both name a UID, it is for the one that was given it.
 func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]string {
 	wanted := s.filed()
 	for _, name := range []string{messages.FileSource, messages.HTTPSource} {

@@ -79,8 +79,13 @@ func (f *folder) remove(path string) {
 
 func (f *folder) names() []string { return slices.Sorted(maps.Keys(f.files)) }
 
-// reader stands for runtime/source/file: it reads the folder when told to and every 20 s, and hands over what differs from what it
-// told before.
+// store takes as long as it takes to store a manifest.
+func (r *run) store(p *proc, noise *rand.Rand) {
+	p.sleep(between(noise, time.Millisecond, 10*time.Millisecond) + max(0, r.journal.stalledUntil-r.clock.uptime))
+}
+
+// reader stands for runtime/source/file: it reads the folder when told to and every 20 s, and hands over what differs
+// from what it told before.
 type reader struct {
 	run   *run
 	noise *rand.Rand
@@ -137,7 +142,7 @@ func (f *reader) read(p *proc) {
 		return
 	}
 	// Manifests are on disk before a fact names them.
-	p.sleep(between(f.noise, time.Millisecond, 10*time.Millisecond) + max(0, f.run.journal.stalledUntil-f.run.clock.uptime))
+	f.run.store(p, f.noise)
 	f.run.fact(p, messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
 	f.Apply(fact)
 }

@@ -92,8 +92,8 @@ func newGates(r *run) *gates {
 			}
 		},
 		Sink: func(_ context.Context, k *journaletv1.ReadinessGatesRead) error {
-			r.fact(r.clock.current, messages.Pod(k.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: k}})
-			return nil
+			e := &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: k}}
+			return r.emit(messages.Pod(k.GetUid()), e)
 		},
 	})}
 }
@@ -115,7 +115,8 @@ func (g *gates) stored(rec *journaletv1.Record) {
 	}
 }
 
-// judgeGates: in the end the status shows what is said of the conditions, and the pod is ready only if all of them are true.
+// judgeGates: in the end the status shows what is said of the conditions, and the pod is ready only if all of them are
+// true.
 func (s *sim) judgeGates(uid string, v *corev1.Pod, say func(string, ...any)) {
 	file, open := s.world.said[uid], true
 	if file == nil {

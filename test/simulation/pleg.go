@@ -9,15 +9,15 @@ import (
 	"github.com/journalet/journalet/runtime/cri/pleg"
 )
 
-// watcher runs runtime/cri/pleg on coroutines instead of its own goroutines: it inspects pods when something hints at them, and relists. The
-// runtime's stream of events is a model.
+// watcher runs runtime/cri/pleg on coroutines instead of its own goroutines: it inspects pods when something hints at
+// them, and relists. The runtime's stream of events is a model.
 type watcher struct {
 	*pleg.PLEG
 	run   *run
 	noise *rand.Rand
-	// looking and doubting are the inspections under way, by queue.
-	looking, doubting int
-	events            bool
+	// inspecting and retrying are the inspections under way, by queue.
+	inspecting, retrying int
+	events               bool
 }
 
 func newWatcher(r *run) *watcher {
@@ -25,8 +25,7 @@ func newWatcher(r *run) *watcher {
 	w.PLEG = pleg.New(pleg.Options{
 		Conn: criConn{r}, AgentID: agentID, Clock: driverClock{r.clock, r},
 		Sink: func(_ context.Context, o *journaletv1.PodObserved) error {
-			r.fact(r.clock.current, podRef(o.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
-			return nil
+			return r.emit(podRef(o.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
 		},
 	})
 	return w
@@ -45,8 +44,8 @@ func (w *watcher) hint(uid string) {
 }
 
 func (w *watcher) serveQueues() {
-	w.serveQueue(false, pleg.Inspectors, &w.looking)
-	w.serveQueue(true, pleg.RetryWorkers, &w.doubting)
+	w.serveQueue(false, pleg.Inspectors, &w.inspecting)
+	w.serveQueue(true, pleg.RetryWorkers, &w.retrying)
 }
 
 func (w *watcher) serveQueue(failed bool, most int, under *int) {

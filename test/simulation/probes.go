@@ -24,8 +24,7 @@ func newProber(r *run) *prober {
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
 		Go:       func(work func()) { r.clock.start(r.life, func(*proc) { work(); b.rouse() }) },
 		Sink: func(_ context.Context, k *journaletv1.ProbeResult) error {
-			r.fact(r.clock.current, messages.Pod(k.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: k}})
-			return nil
+			return r.emit(messages.Pod(k.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: k}})
 		},
 	})
 	return b
@@ -56,7 +55,8 @@ func (b *prober) stored(rec *journaletv1.Record) {
 	}
 }
 
-// attempt is one attempt at a probe. The runtime is asked to run a command; of an instance that has ended nothing is learned then.
+// attempt is one attempt at a probe. The runtime is asked to run a command; of an instance that has ended nothing is
+// learned then.
 func (w *world) attempt(_ context.Context, a probe.Attempt) (ok, known bool) {
 	c, exec := w.container(a.ContainerID), a.Probe.Exec != nil
 	switch {

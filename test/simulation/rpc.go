@@ -36,8 +36,8 @@ const (
 	slowness = 40
 )
 
-// rpc makes one request of the runtime and waits for its answer. do is the work; gone says that who asked died meanwhile.
-// A runtime that died, hangs or loses the answer leaves it open whether the work was done.
+// rpc makes one request of the runtime and waits for its answer. do is the work; gone says that who asked died
+// meanwhile. A runtime that died, hangs or loses the answer leaves it open whether the work was done.
 func (r *run) rpc(ctx context.Context, took time.Duration, do func(gone bool) error) error {
 	w, p, timeout := r.world, r.clock.current, timeoutOf(ctx)
 	r.waits[p] = ctx

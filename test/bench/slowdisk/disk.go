@@ -82,7 +82,8 @@ type file struct {
 // PassthroughFd implements fs.FilePassthroughFder.
 func (*file) PassthroughFd() (int, bool) { return 0, false }
 
-// Fsync implements fs.FileFsyncer. The kernel also sends it after a write to a file that was opened with O_SYNC or O_DSYNC.
+// Fsync implements fs.FileFsyncer. The kernel also sends it after a write to a file that was opened with O_SYNC or
+// O_DSYNC.
 func (f *file) Fsync(ctx context.Context, flags uint32) syscall.Errno {
 	f.disk.sync()
 	return f.LoopbackFile.Fsync(ctx, flags)
