@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"go/ast"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,10 +96,9 @@ func audiences() map[messages.Ref][]string {
 
 // fillIn sets every field that Audience may take an actor from.
 func fillIn(m protoreflect.Message, requester string) {
-	values := map[protoreflect.Name]string{"uid": "u", "source": "s", "requester": requester}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
+	for name, value := range map[protoreflect.Name]string{"uid": "u", "source": "s", "requester": requester} {
 		if f := m.Descriptor().Fields().ByName(name); f != nil && f.Kind() == protoreflect.StringKind {
-			m.Set(f, protoreflect.ValueOfString(values[name]))
+			m.Set(f, protoreflect.ValueOfString(value))
 		}
 	}
 	if f := m.Descriptor().Fields().ByName("pod"); f != nil && f.Kind() == protoreflect.MessageKind {
@@ -111,8 +109,8 @@ func fillIn(m protoreflect.Message, requester string) {
 // builders are functions that build an event, by its name.
 var builders = map[string]string{"SetTimer": "TimerSet", "ClearTimer": "TimerCleared", "NewCall": "CallRequested"}
 
-// decisionsOf returns the names of the events that a package of actors/ builds, in the order of the contract. It leaves out
-// those that the actor receives: of these it keeps copies.
+// decisionsOf returns the names of the events that a package of actors/ builds, in the order of the contract. It leaves
+// out those that the actor receives: of these it keeps copies.
 func decisionsOf(t *testing.T, name string, received []string) []string {
 	t.Helper()
 	built := map[string]bool{}

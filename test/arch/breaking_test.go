@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,14 +14,6 @@ type repository struct {
 	dir string
 }
 
-func (r repository) write(name, text string) {
-	r.Helper()
-	path := filepath.Join(r.dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		r.Fatal(err)
-	}
-}
-
 func (r repository) git(args ...string) {
 	r.Helper()
 	identity := []string{"-C", r.dir, "-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"}
@@ -33,7 +24,7 @@ func (r repository) git(args ...string) {
 
 func (r repository) format(n string) {
 	r.Helper()
-	r.write("messages/encoding.go", "package messages\n\nconst JournalFormat = "+n+"\n")
+	write(r.T, r.dir, "messages/encoding.go", "package messages\n\nconst JournalFormat = "+n+"\n")
 }
 
 func TestABreakingChangeIsAllowedWithAnotherFormatAndBeforeTheFirstReleaseOnly(t *testing.T) {
@@ -58,9 +49,9 @@ func TestABreakingChangeIsAllowedWithAnotherFormatAndBeforeTheFirstReleaseOnly(t
 		t.Run(c.name, func(t *testing.T) {
 			r := repository{t, t.TempDir()}
 			r.git("init", "-q", "-b", "main")
-			r.write("test/tools/breaking.sh", string(script))
-			r.write("proto/a.proto", "syntax = \"proto3\";\n")
-			r.write("buf.yaml", "version: v2\n")
+			write(r.T, r.dir, "test/tools/breaking.sh", string(script))
+			write(r.T, r.dir, "proto/a.proto", "syntax = \"proto3\";\n")
+			write(r.T, r.dir, "buf.yaml", "version: v2\n")
 			r.format("2")
 			r.git("add", ".")
 			r.git("commit", "-q", "-m", "base")
@@ -69,7 +60,7 @@ func TestABreakingChangeIsAllowedWithAnotherFormatAndBeforeTheFirstReleaseOnly(t
 			}
 			r.git("switch", "-q", "-c", "change")
 			r.format(c.format)
-			r.write("proto/a.proto", "syntax = \"proto3\";\n// changed\n")
+			write(r.T, r.dir, "proto/a.proto", "syntax = \"proto3\";\n// changed\n")
 			r.git("commit", "-q", "-a", "-m", "change")
 			cmd := exec.Command("bash", filepath.Join(r.dir, "test/tools/breaking.sh"))
 			cmd.Env = append(os.Environ(), "BUF="+c.buf, "BREAKING_BASE=")

@@ -10,32 +10,28 @@ import (
 // checkComments wants the comment of an exported top-level name or method to be there and to begin with the name, and
 // no comment to begin with the name of another declaration of the package: it was left behind by one that moved. In a
 // group of constants or variables the group's comment is enough. Tests are held to the second half.
-func checkComments(t *tree) []finding {
+func checkComments(t *tree) {
 	known := map[string]map[string]bool{} // by directory
+	each := func(f *file, do func(topName)) {
+		for _, d := range f.ast.Decls {
+			for _, n := range topNames(d) {
+				do(n)
+			}
+		}
+	}
 	for _, f := range t.gos {
 		if known[f.dir()] == nil {
 			known[f.dir()] = map[string]bool{}
 		}
-		for _, d := range f.ast.Decls {
-			for _, n := range topNames(d) {
-				known[f.dir()][n.id.Name] = true
-			}
-		}
+		each(f, func(n topName) { known[f.dir()][n.id.Name] = true })
 	}
-	var out []finding
 	for _, f := range t.gos {
-		if f.generated {
-			continue
-		}
-		for _, d := range f.ast.Decls {
-			for _, n := range topNames(d) {
-				if why := n.complain(f, known[f.dir()]); why != "" {
-					out = append(out, t.at(f, n.id, why))
-				}
+		each(f, func(n topName) {
+			if why := n.complain(f, known[f.dir()]); why != "" && !f.generated {
+				t.report(f.path, t.line(n.id.Pos()), "%s", why)
 			}
-		}
+		})
 	}
-	return out
 }
 
 // topName is a declared name with its comment.
@@ -78,29 +74,22 @@ func receiver(d *ast.FuncDecl) *ast.Ident {
 		return nil
 	}
 	e := d.Recv.List[0].Type
-	for {
-		switch x := e.(type) {
-		case *ast.StarExpr:
-			e = x.X
-		case *ast.IndexExpr:
-			e = x.X
-		case *ast.IndexListExpr:
-			e = x.X
-		case *ast.Ident:
-			return x
-		default:
-			return nil
-		}
+	if star, ok := e.(*ast.StarExpr); ok {
+		e = star.X
 	}
+	switch x := e.(type) { // of a generic type
+	case *ast.IndexExpr:
+		e = x.X
+	case *ast.IndexListExpr:
+		e = x.X
+	}
+	id, _ := e.(*ast.Ident)
+	return id
 }
 
 // complain returns what is wrong with the name's comment, in a package that declares the known names.
-func (n topName) complain(f *sourceFile, known map[string]bool) string {
-	name, text := n.id.Name, ""
-	if n.doc != nil {
-		text = n.doc.Text()
-	}
-	words := strings.Fields(text)
+func (n topName) complain(f *file, known map[string]bool) string {
+	name, words := n.id.Name, strings.Fields(n.doc.Text())
 	if n.typ && len(words) > 1 && slices.Contains([]string{"A", "An", "The"}, words[0]) {
 		words = words[1:]
 	}

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -37,92 +36,54 @@ type ban struct {
 }
 
 var bans = []ban{
-	{
-		in: "actors",
-		pkgs: []string{
-			"os", "net$", "net/http", "net/rpc", "net/smtp", "syscall", "plugin", "unsafe", "path/filepath", "io/ioutil",
-			"golang.org/x/sys", "google.golang.org/grpc", "github.com/nats-io", "k8s.io/client-go",
-		},
-		why: "a decider performs no I/O: emit an intent, a driver performs it",
-	},
-	{
-		in:   "actors",
-		pkgs: []string{"log", "k8s.io/klog", "github.com/sirupsen/logrus"},
-		why:  "a decider logs nothing: what it has to say is a decision",
-	},
-	{
-		in:   "actors",
-		pkgs: []string{"sync", "context", "runtime", "golang.org/x/sync", "k8s.io/apimachinery/pkg/util/wait"},
-		why:  "a decider neither waits nor shares: concurrency is the host's",
-	},
-	{
-		in: "actors",
-		pkgs: []string{
-			"math/rand", "crypto/rand", "hash/maphash", "k8s.io/apimachinery/pkg/util/rand",
-			"k8s.io/apimachinery/pkg/util/uuid",
-		},
-		why: "replay must decide the same again: take what was recorded",
-	},
-	{
-		in: "actors",
-		pkgs: []string{
-			"reflect", "google.golang.org/protobuf/reflect", "google.golang.org/protobuf/encoding/prototext",
-			"google.golang.org/protobuf/encoding/protojson",
-		},
-		why: "what reflection walks over and what a message looks like as text differ from build to build",
-	},
-	{
-		in:   "messages",
-		pkgs: []string{"os", "net$", "net/http", "github.com/nats-io", "google.golang.org/grpc"},
-		why:  "messages are data: what reads or sends them is in bus or runtime",
-	},
-	{
-		pkgs:  []string{"github.com/asynkron/protoactor-go"},
-		but:   []string{"runtime/host"},
-		tests: true,
-		why:   "only runtime/host knows protoactor",
-	},
-	{
-		pkgs: []string{"github.com/nats-io"},
-		but:  []string{"bus", "cmd/journalet", "runtime/api/query", "test"},
-		why:  "NATS is the bus's: take what you need from package bus",
-	},
-	{
-		pkgs: []string{module + "/runtime/sim"},
-		in:   "runtime",
-		but:  []string{"runtime/sim", "runtime/agent"},
-		why:  "only the assembly in runtime/agent chooses the simulation over the world",
-	},
-	{
-		pkgs:  []string{"k8s.io/kubernetes"},
-		tests: true,
-		why:   "its replaces would break go install of ours: compare with it in test/oracle",
-	},
+	{in: "actors", why: "a decider performs no I/O: emit an intent, a driver performs it", pkgs: []string{
+		"os", "net$", "net/http", "net/rpc", "net/smtp", "syscall", "plugin", "unsafe", "path/filepath", "io/ioutil",
+		"golang.org/x/sys", "google.golang.org/grpc", "github.com/nats-io", "k8s.io/client-go",
+	}},
+	{in: "actors", why: "a decider logs nothing: what it has to say is a decision", pkgs: []string{
+		"log", "k8s.io/klog", "github.com/sirupsen/logrus",
+	}},
+	{in: "actors", why: "a decider neither waits nor shares: concurrency is the host's", pkgs: []string{
+		"sync", "context", "runtime", "golang.org/x/sync", "k8s.io/apimachinery/pkg/util/wait",
+	}},
+	{in: "actors", why: "replay must decide the same again: take what was recorded", pkgs: []string{
+		"math/rand", "crypto/rand", "hash/maphash", "k8s.io/apimachinery/pkg/util/rand",
+		"k8s.io/apimachinery/pkg/util/uuid",
+	}},
+	{in: "actors", why: "what reflection walks over, and a message's text, differ from build to build", pkgs: []string{
+		"reflect", "google.golang.org/protobuf/reflect", "google.golang.org/protobuf/encoding/prototext",
+		"google.golang.org/protobuf/encoding/protojson",
+	}},
+	{in: "messages", why: "messages are data: what reads or sends them is in bus or runtime", pkgs: []string{
+		"os", "net$", "net/http", "github.com/nats-io", "google.golang.org/grpc",
+	}},
+	{pkgs: []string{"github.com/asynkron/protoactor-go"}, but: []string{"runtime/host"}, tests: true,
+		why: "only runtime/host knows protoactor"},
+	{pkgs: []string{"github.com/nats-io"}, but: []string{"bus", "cmd/journalet", "runtime/api/query", "test"},
+		why: "NATS is the bus's: take what you need from package bus"},
+	{pkgs: []string{module + "/runtime/sim"}, in: "runtime", but: []string{"runtime/sim", "runtime/agent"},
+		why: "only the assembly in runtime/agent chooses the simulation over the world"},
+	{pkgs: []string{"k8s.io/kubernetes"}, tests: true,
+		why: "its replaces would break go install of ours: compare with it in test/oracle"},
 }
 
 // actorPackage is all of protoactor that runtime/host may use; its other packages lose or reorder messages.
 const actorPackage = "github.com/asynkron/protoactor-go/actor"
 
 // checkImports holds every file of the main module to layers and bans.
-func checkImports(t *tree) []finding {
-	var out []finding
+func checkImports(t *tree) {
 	for _, f := range t.own() {
 		for _, spec := range f.ast.Imports {
-			pkg, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				out = append(out, t.at(f, spec, err.Error()))
-				continue
-			}
+			pkg, _ := strconv.Unquote(spec.Path.Value) // of what the parser accepted
 			for _, why := range refuse(f, pkg) {
-				out = append(out, t.at(f, spec, fmt.Sprintf("imports %s: %s", pkg, why)))
+				t.report(f.path, t.line(spec.Pos()), "imports %s: %s", pkg, why)
 			}
 		}
 	}
-	return out
 }
 
 // refuse returns why f may not import pkg, nothing if it may.
-func refuse(f *sourceFile, pkg string) []string {
+func refuse(f *file, pkg string) []string {
 	var why []string
 	if dir, ours := strings.CutPrefix(pkg, module+"/"); ours {
 		i := slices.IndexFunc(layers, func(l layer) bool { return within(f.path, l.in) })
@@ -142,7 +103,7 @@ func refuse(f *sourceFile, pkg string) []string {
 	return why
 }
 
-func (b ban) holds(f *sourceFile) bool {
+func (b ban) holds(f *file) bool {
 	return (b.in == "" || within(f.path, b.in)) && (!f.test || b.tests) &&
 		!slices.ContainsFunc(b.but, func(dir string) bool { return within(f.path, dir) })
 }

@@ -3,14 +3,13 @@ package arch
 import (
 	"go/ast"
 	"go/token"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // kind says what a passage is, so that a word can be banned as a name and allowed in a sentence.
@@ -33,7 +32,26 @@ type passage struct {
 
 type lineStart struct{ offset, line int }
 
-func (p *passage) add(line int, text string) {
+// lineAt returns the line of the file that the byte at offset is from.
+func (p *passage) lineAt(offset int) int {
+	i := sort.Search(len(p.lines), func(i int) bool { return p.lines[i].offset > offset })
+	return p.lines[max(i-1, 0)].line
+}
+
+// reader cuts a file into passages.
+type reader struct {
+	path string
+	read []passage
+	open bool // whether the next line may be of the last passage
+}
+
+// more adds a line to the passage that is open, or begins one.
+func (r *reader) more(k kind, line int, text string) {
+	if !r.open {
+		r.read = append(r.read, passage{path: r.path, kind: k})
+	}
+	r.open = true
+	p := &r.read[len(r.read)-1]
 	if p.text != "" {
 		p.text += " "
 	}
@@ -41,44 +59,33 @@ func (p *passage) add(line int, text string) {
 	p.text += strings.TrimSpace(text)
 }
 
-// lineAt returns the line of the file that the byte at offset is from.
-func (p *passage) lineAt(offset int) int {
-	i := sort.Search(len(p.lines), func(i int) bool { return p.lines[i].offset > offset })
-	return p.lines[max(i-1, 0)].line
+// one adds a passage of one line.
+func (r *reader) one(k kind, line int, text string) {
+	r.open = false
+	r.more(k, line, text)
+	r.open = false
 }
 
-// passages returns everything of the tree that is written for a reader, generated code left out.
-func (t *tree) passages() ([]passage, error) {
+// passages returns everything of these kinds that is written for a reader, generated code left out.
+func (t *tree) passages(kinds kind) []passage {
 	var out []passage
-	for _, f := range t.gos {
-		out = append(out, one(f.path, names, 0, pathWords(f.path)))
-		if !f.generated {
-			out = append(out, t.goPassages(f)...)
-		}
-	}
-	for _, name := range slices.Concat(t.text, t.data) {
-		raw, err := os.ReadFile(filepath.Join(t.root, name))
-		if err != nil {
-			return nil, err
-		}
-		lines := strings.Split(string(raw), "\n")
-		out = append(out, one(name, names, 0, pathWords(name)))
-		switch path.Ext(name) {
-		case ".md":
-			out = append(out, markdownPassages(name, lines)...)
-		case ".proto":
-			out = append(out, protoPassages(name, lines)...)
+	for _, f := range slices.Concat(t.gos, t.texts) {
+		r := &reader{path: f.path}
+		r.one(names, 0, pathWords(f.path))
+		switch {
+		case f.generated:
+		case f.ast != nil:
+			r.golang(t, f.ast)
+		case path.Ext(f.path) == ".md":
+			r.markdown(f.lines())
+		case path.Ext(f.path) == ".proto":
+			r.proto(f.lines())
 		default:
-			out = append(out, scriptPassages(name, lines)...)
+			r.script(f.lines())
 		}
+		out = append(out, r.read...)
 	}
-	return out, nil
-}
-
-func one(name string, k kind, line int, text string) passage {
-	p := passage{path: name, kind: k}
-	p.add(line, text)
-	return p
+	return slices.DeleteFunc(out, func(p passage) bool { return p.kind&kinds == 0 })
 }
 
 // pathWords returns the words of a file's name, and of its directory's where the file stands for it.
@@ -90,73 +97,61 @@ func pathWords(name string) string {
 	return strings.NewReplacer("_", " ", "-", " ", ".", " ").Replace(base)
 }
 
-func (t *tree) goPassages(f *sourceFile) []passage {
-	var out []passage
-	for _, group := range f.ast.Comments {
-		p := passage{path: f.path, kind: comments}
+func (r *reader) golang(t *tree, f *ast.File) {
+	for _, group := range f.Comments {
+		r.open = false
 		for _, c := range group.List {
-			line := t.fset.Position(c.Pos()).Line
 			for i, text := range strings.Split(c.Text, "\n") {
-				p.add(line+i, strings.TrimPrefix(strings.TrimSpace(text), "//"))
+				r.more(comments, t.line(c.Pos())+i, strings.TrimPrefix(strings.TrimSpace(text), "//"))
 			}
 		}
-		out = append(out, p)
 	}
-	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if _, ok := n.(*ast.ImportSpec); ok {
-			return false
-		}
+	ast.Inspect(f, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-			if value, err := strconv.Unquote(lit.Value); err == nil && value != "" {
-				p := passage{path: f.path, kind: literals}
-				line := t.fset.Position(lit.Pos()).Line
-				for i, text := range strings.Split(value, "\n") {
-					if lit.Value[0] == '"' {
-						i = 0
-					}
-					p.add(line+i, text)
+			r.open = false
+			value, _ := strconv.Unquote(lit.Value)
+			for i, text := range strings.Split(value, "\n") {
+				if lit.Value[0] == '"' {
+					i = 0
 				}
-				out = append(out, p)
+				r.more(literals, t.line(lit.Pos())+i, text)
 			}
 		}
-		for _, id := range declared(n) {
-			if id.Name != "_" {
-				out = append(out, one(f.path, names, t.fset.Position(id.Pos()).Line, split(id.Name)))
+		for _, e := range declared(n) {
+			if id, ok := e.(*ast.Ident); ok && id.Name != "_" {
+				r.one(names, t.line(id.Pos()), split(id.Name))
 			}
 		}
-		return true
+		_, isImport := n.(*ast.ImportSpec)
+		return !isImport
 	})
-	return out
 }
 
-// declared returns the names that n itself declares.
-func declared(n ast.Node) []*ast.Ident {
-	var exprs []ast.Expr
+// declared returns the names that n itself declares; what else it returns is no identifier.
+func declared(n ast.Node) (out []ast.Expr) {
+	var ids []*ast.Ident
 	switch n := n.(type) {
 	case *ast.FuncDecl:
-		return []*ast.Ident{n.Name}
+		return []ast.Expr{n.Name}
 	case *ast.TypeSpec:
-		return []*ast.Ident{n.Name}
-	case *ast.ValueSpec:
-		return n.Names
-	case *ast.Field:
-		return n.Names
+		return []ast.Expr{n.Name}
 	case *ast.LabeledStmt:
-		return []*ast.Ident{n.Label}
+		return []ast.Expr{n.Label}
+	case *ast.ValueSpec:
+		ids = n.Names
+	case *ast.Field:
+		ids = n.Names
 	case *ast.AssignStmt:
 		if n.Tok == token.DEFINE {
-			exprs = n.Lhs
+			return n.Lhs
 		}
 	case *ast.RangeStmt:
 		if n.Tok == token.DEFINE {
-			exprs = []ast.Expr{n.Key, n.Value}
+			return []ast.Expr{n.Key, n.Value}
 		}
 	}
-	var out []*ast.Ident
-	for _, e := range exprs {
-		if id, ok := e.(*ast.Ident); ok {
-			out = append(out, id)
-		}
+	for _, id := range ids {
+		out = append(out, id)
 	}
 	return out
 }
@@ -166,7 +161,7 @@ var (
 	protoNames = regexp.MustCompile(`^\s*(?:message|enum|service|rpc|oneof)\s+(\w+)|(\w+)\s*=\s*\d+`)
 )
 
-// split writes an identifier as words: sourceFile and SOURCE_FILE as "source file".
+// split writes an identifier as words: startLost and START_LOST as "start lost".
 func split(name string) string {
 	for range 2 { // matches do not overlap
 		name = camel.ReplaceAllString(name, "$1$3 $2$4")
@@ -174,78 +169,99 @@ func split(name string) string {
 	return strings.TrimSpace(strings.ReplaceAll(name, "_", " "))
 }
 
-// markdownPassages reads a paragraph as one, and the lines of a code block as what a program prints.
-func markdownPassages(name string, lines []string) []passage {
-	var out []passage
-	var paragraph passage
-	end := func() {
-		if paragraph.text != "" {
-			out = append(out, paragraph)
-		}
-		paragraph = passage{path: name, kind: docs}
-	}
+// markdown reads a paragraph as one, and the lines of a code block as what a program prints.
+func (r *reader) markdown(lines []string) {
 	code := false
 	for i, text := range lines {
 		trimmed := strings.TrimSpace(text)
 		switch {
 		case strings.HasPrefix(trimmed, "```"):
-			code = !code
-			end()
+			code, r.open = !code, false
 		case code:
-			out = append(out, one(name, literals, i+1, text))
+			r.one(literals, i+1, text)
 		case trimmed == "":
-			end()
-		case strings.HasPrefix(trimmed, "|"):
-			end()
-			out = append(out, one(name, docs, i+1, text))
+			r.open = false
+		case trimmed[0] == '|':
+			r.one(docs, i+1, text)
 		default:
-			if paragraph.path == "" {
-				end()
-			}
-			paragraph.add(i+1, text)
+			r.more(docs, i+1, text)
 		}
 	}
-	end()
-	return out
 }
 
-func protoPassages(name string, lines []string) []passage {
-	var out []passage
-	var comment passage
-	for i, text := range append(slices.Clone(lines), "") {
-		code, text, isComment := strings.Cut(text, "//")
-		if comment.text != "" && (!isComment || strings.TrimSpace(code) != "") {
-			out, comment = append(out, comment), passage{}
-		}
-		if isComment {
-			comment.path, comment.kind = name, comments
-			comment.add(i+1, text)
-		}
+func (r *reader) proto(lines []string) {
+	for i, text := range lines {
+		code, comment, isComment := strings.Cut(text, "//")
+		r.open = r.open && isComment && strings.TrimSpace(code) == ""
 		for _, m := range protoNames.FindAllStringSubmatch(code, -1) {
-			out = append(out, one(name, names, i+1, split(m[1]+m[2])))
+			r.one(names, i+1, split(m[1]+m[2]))
+		}
+		if isComment {
+			r.more(comments, i+1, comment)
 		}
 	}
-	return out
 }
 
-// scriptPassages reads what begins with a # as comments, the rest as what a program prints: of scripts, configuration
-// and scenarios.
-func scriptPassages(name string, lines []string) []passage {
-	var out []passage
-	var comment passage
-	for i, text := range append(slices.Clone(lines), "") {
-		rest, isComment := strings.CutPrefix(strings.TrimSpace(text), "#")
-		if isComment {
-			comment.path, comment.kind = name, comments
-			comment.add(i+1, rest)
+// script reads what begins with a # as comments, the rest as what a program prints: of scripts, configuration and
+// scenarios.
+func (r *reader) script(lines []string) {
+	for i, text := range lines {
+		if rest, isComment := strings.CutPrefix(strings.TrimSpace(text), "#"); isComment {
+			r.more(comments, i+1, rest)
+		} else {
+			r.one(literals, i+1, text)
+		}
+	}
+}
+
+// Limits of width, in characters; a tab is one.
+const (
+	maxColumns    = 120
+	maxRowColumns = 600 // of a Markdown table, whose rows cannot be wrapped
+)
+
+// urls finds what cannot be wrapped.
+var urls = regexp.MustCompile(`(?:https?://|\]\()\S+`)
+
+// checkColumns holds Go, protobuf, scripts and documents to the limits.
+func checkColumns(t *tree) {
+	for _, f := range slices.Concat(t.gos, t.texts) {
+		if f.generated || !slices.Contains([]string{".go", ".md", ".proto", ".sh"}, path.Ext(f.path)) {
 			continue
 		}
-		if comment.text != "" {
-			out, comment = append(out, comment), passage{}
-		}
-		if rest != "" {
-			out = append(out, one(name, literals, i+1, text))
+		raw := t.rawLines(f.ast)
+		for i, text := range f.lines() {
+			limit := maxColumns
+			if path.Ext(f.path) == ".md" && strings.HasPrefix(strings.TrimSpace(text), "|") {
+				limit = maxRowColumns
+			}
+			width := utf8.RuneCountInString(text)
+			if width > limit && !raw[i+1] && (limit == maxRowColumns || !urls.MatchString(text)) {
+				t.report(f.path, i+1, "%d columns, at most %d", width, limit)
+			}
 		}
 	}
-	return out
+}
+
+// rawLines are the lines of f that begin within a raw string: data, which keeps its own lines. Compiler directives are
+// one line too.
+func (t *tree) rawLines(f *ast.File) map[int]bool {
+	lines := map[int]bool{}
+	if f == nil {
+		return nil
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Value[0] == '`' {
+			for l := t.line(lit.Pos()) + 1; l <= t.line(lit.End()); l++ {
+				lines[l] = true
+			}
+		}
+		return true
+	})
+	for _, group := range f.Comments {
+		for _, c := range group.List {
+			lines[t.line(c.Pos())] = strings.HasPrefix(c.Text, "//go:")
+		}
+	}
+	return lines
 }

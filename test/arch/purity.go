@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -12,8 +10,8 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
+	"strings"
 )
 
 // clockFuncs of package time read or wait for the clock. Any package's Now is refused besides: timestamppb.Now and
@@ -31,70 +29,53 @@ var sorters = []string{"Sorted", "SortedFunc", "SortedStableFunc"}
 
 // checkPurity refuses in actors/ what would make a replay decide otherwise: the clock, goroutines and channels, and the
 // order of a map. It needs types to know a map, so the packages must compile; a type error is a finding.
-func checkPurity(t *tree) ([]finding, error) {
-	packages := map[string][]*sourceFile{}
-	var dirs []string
+func checkPurity(t *tree) {
+	packages := map[string][]*file{}
 	for _, f := range t.own() {
 		if within(f.path, "actors") && !f.test {
-			if packages[f.dir()] == nil {
-				dirs = append(dirs, f.dir())
-			}
 			packages[f.dir()] = append(packages[f.dir()], f)
 		}
 	}
-	if len(dirs) == 0 {
-		return nil, nil
+	if len(packages) == 0 {
+		return
 	}
 	deps, err := actorDeps(t)
 	if err != nil {
-		return nil, err
+		t.report("actors", 0, "go list: %v", err)
+		return
 	}
-	out := checkReach(deps)
-	imp := exportImporter(t.fset, deps)
-	for _, dir := range dirs {
-		p := &purity{tree: t, info: &types.Info{
-			Types: map[ast.Expr]types.TypeAndValue{},
-			Uses:  map[*ast.Ident]types.Object{},
-		}}
-		conf := types.Config{Importer: imp, Error: p.typeError}
+	checkReach(t, deps)
+	conf := types.Config{Importer: exportImporter(t.fset, deps), Error: func(err error) {
+		if te := (types.Error{}); errors.As(err, &te) {
+			t.report(t.fset.Position(te.Pos).Filename, t.line(te.Pos), "does not compile: %s", te.Msg)
+		}
+	}}
+	for _, dir := range slices.Sorted(maps.Keys(packages)) {
 		var asts []*ast.File
 		for _, f := range packages[dir] {
 			asts = append(asts, f.ast)
 		}
-		_, _ = conf.Check(module+"/"+dir, t.fset, asts, p.info) // its error is the first of those typeError was given
+		p := purity{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
+		_, _ = conf.Check(module+"/"+dir, t.fset, asts, (*types.Info)(&p)) // conf.Error is given its errors
 		for _, f := range packages[dir] {
 			if !f.generated {
-				p.file(f)
+				t.inspect(f, p.impure())
 			}
 		}
-		out = append(out, p.out...)
 	}
-	return out, nil
 }
 
 // actorDeps maps every package that actors/ is built from, the standard library's too, to its compiled export data in
 // the build cache ("" where it does not compile).
 func actorDeps(t *tree) (map[string]string, error) {
-	cmd := exec.Command("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Export", "./actors/...")
-	cmd.Dir = t.root
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list of actors/: %w: %s", err, stderr.Bytes())
-	}
+	const format = "{{.ImportPath}} {{.Export}}"
+	stdout, err := t.command("go", "list", "-e", "-export", "-deps", "-f", format, "./actors/...")
 	deps := map[string]string{}
-	dec := json.NewDecoder(bytes.NewReader(stdout))
-	for {
-		var p struct{ ImportPath, Export string }
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return deps, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("go list of actors/: %w", err)
-		}
-		deps[p.ImportPath] = p.Export
+	for line := range strings.Lines(string(stdout)) {
+		pkg, export, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		deps[pkg] = export
 	}
+	return deps, err
 }
 
 // outOfReach may not be built into a decider even by way of somebody else's package. The standard library is not in
@@ -104,15 +85,12 @@ var outOfReach = []string{
 	"k8s.io/client-go", "k8s.io/kubernetes", module + "/bus", module + "/runtime",
 }
 
-func checkReach(deps map[string]string) []finding {
-	var out []finding
+func checkReach(t *tree, deps map[string]string) {
 	for _, pkg := range slices.Sorted(maps.Keys(deps)) {
 		if slices.ContainsFunc(outOfReach, func(p string) bool { return within(pkg, p) }) {
-			out = append(out, finding{path: "actors", text: "is built from " + pkg +
-				", by way of another package: `go mod why` and `go list -deps` name it"})
+			t.report("actors", 0, "is built from %s, by way of another package: `go mod why` and `go list -deps` name it", pkg)
 		}
 	}
-	return out
 }
 
 func exportImporter(fset *token.FileSet, exports map[string]string) types.Importer {
@@ -124,70 +102,50 @@ func exportImporter(fset *token.FileSet, exports map[string]string) types.Import
 	})
 }
 
-// purity checks one package.
-type purity struct {
-	tree *tree
-	info *types.Info
-	out  []finding
-}
+// purity is what is known of the types of one package.
+type purity types.Info
 
-func (p *purity) typeError(err error) {
-	f := finding{path: "actors", text: err.Error()}
-	if te := (types.Error{}); errors.As(err, &te) {
-		f = finding{path: p.relative(te.Pos), line: te.Fset.Position(te.Pos).Line, text: "does not compile: " + te.Msg}
-	}
-	p.out = append(p.out, f)
-}
+const (
+	noChannels = "a decider has no channels: it is handed one event and returns its decisions"
+	noText     = "the text of a message differs from build to build: print its fields"
+)
 
-func (p *purity) relative(pos token.Pos) string {
-	name := p.tree.fset.Position(pos).Filename
-	for _, f := range p.tree.gos {
-		if p.tree.fset.Position(f.ast.Pos()).Filename == name {
-			return f.path
-		}
-	}
-	return name
-}
-
-func (p *purity) file(f *sourceFile) {
+// impure returns a function that returns what is wrong with a node of a file, "" where nothing is.
+func (p *purity) impure() func(ast.Node) string {
 	sorted := map[ast.Node]bool{} // map walks that are sorted at once
-	ast.Inspect(f.ast, func(n ast.Node) bool {
-		why := ""
+	return func(n ast.Node) string {
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			why = "a decider starts no goroutine: emit an intent"
+			return "a decider starts no goroutine: emit an intent"
 		case *ast.SelectStmt, *ast.ChanType, *ast.SendStmt:
-			why = "a decider has no channels: it is handed one event and returns its decisions"
+			return noChannels
 		case *ast.UnaryExpr:
 			if n.Op == token.ARROW {
-				why = "a decider has no channels: it is handed one event and returns its decisions"
+				return noChannels
 			}
 		case *ast.RangeStmt:
 			if p.isMap(n.X) {
-				why = "ranges over a map, whose order differs from run to run: range over slices.Sorted(maps.Keys(m))"
+				return "ranges over a map, whose order differs from run to run: range over slices.Sorted(maps.Keys(m))"
 			}
 		case *ast.CallExpr:
 			if pkg, name := p.callee(n.Fun); pkg == "slices" && slices.Contains(sorters, name) && len(n.Args) > 0 {
 				sorted[n.Args[0]] = true
 			} else if pkg == "maps" && slices.Contains(mapWalks, name) && !sorted[n] {
-				why = "maps." + name + " has no order: wrap it in slices.Sorted"
+				return "maps." + name + " has no order: wrap it in slices.Sorted"
 			} else if pkg == "fmt" && slices.ContainsFunc(n.Args, p.isMessage) {
-				why = "the text of a message differs from build to build: print its fields"
+				return noText
 			}
 		case *ast.SelectorExpr:
 			if pkg, name := p.callee(n); pkg != "" && (name == "Now" || pkg == "time" && slices.Contains(clockFuncs, name)) {
-				why = name + " of " + pkg + " reads the clock: take the event's time, or decide a TimerSet"
+				return name + " of " + pkg + " reads the clock: take the event's time, or decide a TimerSet"
 			} else if pkg == "time" && slices.Contains(zoneFuncs, name) {
-				why = name + " of time is of the machine's zone: take AsTime of the event's time"
+				return name + " of time is of the machine's zone: take AsTime of the event's time"
 			} else if n.Sel.Name == "String" && p.isMessage(n.X) {
-				why = "the text of a message differs from build to build: print its fields"
+				return noText
 			}
 		}
-		if why != "" {
-			p.out = append(p.out, p.tree.at(f, n, why))
-		}
-		return true
-	})
+		return ""
+	}
 }
 
 // callee names the package and the function that e selects, "" where e is anything else, such as a method.
@@ -199,11 +157,8 @@ func (p *purity) callee(e ast.Expr) (pkg, name string) {
 	if !ok {
 		return "", ""
 	}
-	id, ok := sel.X.(*ast.Ident)
-	if !ok {
-		return "", ""
-	}
-	imported, ok := p.info.Uses[id].(*types.PkgName)
+	id, _ := sel.X.(*ast.Ident)
+	imported, ok := p.Uses[id].(*types.PkgName)
 	if !ok {
 		return "", ""
 	}
@@ -212,39 +167,30 @@ func (p *purity) callee(e ast.Expr) (pkg, name string) {
 
 // isMessage reports whether e is a protobuf message.
 func (p *purity) isMessage(e ast.Expr) bool {
-	tv, ok := p.info.Types[e]
-	if !ok || tv.Type == nil {
+	t := p.Types[e].Type
+	if t == nil {
 		return false
 	}
-	method, _, _ := types.LookupFieldOrMethod(tv.Type, true, nil, "ProtoReflect")
-	_, ok = method.(*types.Func)
+	method, _, _ := types.LookupFieldOrMethod(t, true, nil, "ProtoReflect")
+	_, ok := method.(*types.Func)
 	return ok
 }
 
+// isMap reports whether e is a map, or of a type parameter that may be one.
 func (p *purity) isMap(e ast.Expr) bool {
-	tv, ok := p.info.Types[e]
-	if !ok || tv.Type == nil {
-		return false
+	t := p.Types[e].Type
+	return t != nil && anyMap(t)
+}
+
+func anyMap(t types.Type) bool {
+	if union, ok := t.(*types.Union); ok {
+		return slices.ContainsFunc(slices.Collect(union.Terms()), func(t *types.Term) bool { return anyMap(t.Type()) })
 	}
-	under := tv.Type.Underlying()
-	if _, ok := under.(*types.Map); ok {
+	switch t := t.Underlying().(type) {
+	case *types.Map:
 		return true
-	}
-	// A type parameter: refused where any of its types is a map.
-	iface, ok := under.(*types.Interface)
-	if !ok {
-		return false
-	}
-	for t := range iface.EmbeddedTypes() {
-		if union, ok := t.(*types.Union); ok {
-			for term := range union.Terms() {
-				if _, ok := term.Type().Underlying().(*types.Map); ok {
-					return true
-				}
-			}
-		} else if _, ok := t.Underlying().(*types.Map); ok {
-			return true
-		}
+	case *types.Interface:
+		return slices.ContainsFunc(slices.Collect(t.EmbeddedTypes()), anyMap)
 	}
 	return false
 }

@@ -1,19 +1,13 @@
 package arch
 
 import (
-	"fmt"
 	"go/ast"
 	"go/token"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 )
-
-// scenarioDir holds the scenarios, which documents name without their directory.
-const scenarioDir = "test/scenario/testdata"
 
 var (
 	adrs     = regexp.MustCompile(`\bADRs? \d{3}(?:(?:, | and |, and )\d{3})*`)
@@ -21,10 +15,12 @@ var (
 	making   = regexp.MustCompile("`make ([a-z][a-z-]*)")
 	targets  = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
 	files    = regexp.MustCompile(`[\w./-]*\w\.(?:go|md|proto|sh)\b`)
-	members  = regexp.MustCompile(`\b([A-Za-z]\w*)\.([A-Z]\w*)\b`)
+	members  = regexp.MustCompile(`\b[A-Za-z]\w*\.[A-Z]\w*\b`)
 	compound = regexp.MustCompile(`\b(?:[a-z]+[a-z0-9]*[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Za-z0-9]+_)\w*`)
 	remarks  = regexp.MustCompile(`(?m)(?:^\s*#|//).*$`)
 	anyWord  = regexp.MustCompile(`[A-Za-z_]\w*`)
+	spans    = regexp.MustCompile("`([^`]+)`")                 // what is set as code within a line
+	testName = regexp.MustCompile(`^(?:Test|Fuzz)[A-Z]\w*$`)   // what `go test` runs
 	patterns = regexp.MustCompile(`\S*(?:[*<>{}…$]|\.{3})\S*`) // names of many files, or of none in particular
 )
 
@@ -37,59 +33,64 @@ type index struct {
 	members map[string]map[string]bool // of our packages and types, by their names
 }
 
-// checkReferences wants every file, decision record, make target, test and function that a comment or a document names
-// to be there. What others own, as the kubelet's functions, is in the table theirs, and systemd's settings are its own.
-func checkReferences(t *tree) ([]finding, error) {
-	ix, err := t.index()
-	if err != nil {
-		return nil, err
-	}
-	passages, err := t.passages()
-	if err != nil {
-		return nil, err
-	}
-	var out []finding
-	for _, p := range passages {
-		if (p.kind == comments || p.kind == docs) && path.Ext(p.path) != ".service" {
-			out = append(out, ix.references(&p)...)
-		}
-	}
-	return out, nil
-}
+// theirs are the names in comments and documents that no code of the repository has.
+var theirs = strings.Fields(`
+	Kubelet:    computeInitContainerActions computePodActions computePodResizeAction containerBackOffPeriod getPhase
+	            imageBackOff maxMsgSize maxProbeRetries maxRespBodyLength minimumGracePeriodInSeconds
+	            podContainerManagerImpl qosContainerManagerImpl sortPendingResizes validateMemoryResizeAction
+	            validateResizePolicy ErrPostStartHook HandlePodRemoves HandlePodUpdates MaxPerPodContainerCount
+	            MaxPodTerminationMessageLogLength MaxShares MilliCPUToCPU MinMilliCPULimit MinQuotaPeriod MinShares
+	            RestartingAllContainers SyncTerminatingPod SystemCriticalPriority UnexpectedAdmissionError
+	            ValidatePodResize ValidatePodUpdate
+	Kubernetes: allocatedResources hostnameOverride nodeStatus AppArmor ConfigMaps
+	Runtimes:   image_id stats_collect_period restrict_oom_score_adj Container.Delete ImageService
+	            K8sContainerdNamespace SystemdCgroup
+	Modules:    encoding.CodecV2 nats.go CodecV2 FileFsyncer FilePassthroughFder NodeCreater NodeOpendirHandler
+	            NodeOpener NodeWrapChilder
+	Linux:      io_uring oom_score_adj sockaddr_un CAP_SYS_RESOURCE eMMC GiB
+	Examples:   camelCase snake_case namespace_name_uid pod1_2 SandboxGone SOURCE_FILE TestName TestStop2
+	            TestStopIsRepeatedWithTheRemainingGracePeriod
+	Run time:   runtime/0 bus/credentials
+`)
 
-func (t *tree) index() (*index, error) {
+// checkReferences wants every file, decision record, make target, test and function that a comment or a document names
+// to be there: a claim of docs/SCOPE.md or docs/EVIDENCE.md must be shown. What others own, as the kubelet's functions,
+// is in the table theirs, and systemd's settings are its own.
+func checkReferences(t *tree) {
 	ix := &index{tree: t, bases: map[string]bool{}, targets: map[string]bool{}, words: map[string]bool{}}
 	ix.members = map[string]map[string]bool{}
-	for _, name := range t.files {
+	for _, name := range t.names {
 		ix.bases[path.Base(name)] = true
-		for _, w := range anyWord.FindAllString(name, -1) {
-			ix.words[w] = true
-		}
+		ix.add(name)
 	}
 	for _, f := range t.gos {
 		ix.addGo(f)
 	}
-	for _, name := range slices.Concat(t.text, t.data) {
-		if path.Ext(name) == ".md" {
-			continue
-		}
-		raw, err := os.ReadFile(filepath.Join(t.root, name))
-		if err != nil {
-			return nil, err
-		}
-		if name == "Makefile" {
-			for _, m := range targets.FindAllSubmatch(raw, -1) {
-				ix.targets[string(m[1])] = true
+	for _, f := range t.texts {
+		if f.path == "Makefile" {
+			for _, m := range targets.FindAllStringSubmatch(f.text, -1) {
+				ix.targets[m[1]] = true
 			}
 		}
-		for _, w := range anyWord.FindAll(remarks.ReplaceAll(raw, nil), -1) {
-			ix.words[string(w)] = true
+		if path.Ext(f.path) != ".md" {
+			ix.add(remarks.ReplaceAllString(f.text, ""))
 		}
 	}
-	return ix, nil
+	for _, p := range t.passages(comments | docs) {
+		if path.Ext(p.path) != ".service" {
+			ix.references(&p)
+		}
+	}
 }
 
-func (ix *index) addGo(f *sourceFile) {
+// add makes the words of a text known as names.
+func (ix *index) add(text string) {
+	for _, w := range anyWord.FindAllString(text, -1) {
+		ix.words[w] = true
+	}
+}
+
+func (ix *index) addGo(f *file) {
 	declare := func(of, name string) {
 		if ix.members[of] == nil {
 			ix.members[of] = map[string]bool{}
@@ -102,9 +103,7 @@ func (ix *index) addGo(f *sourceFile) {
 			ix.words[n.Name] = true
 		case *ast.BasicLit:
 			if n.Kind == token.STRING && f.dir() != "test/arch" {
-				for _, w := range anyWord.FindAllString(n.Value, -1) {
-					ix.words[w] = true
-				}
+				ix.add(n.Value)
 			}
 		case *ast.TypeSpec:
 			for _, name := range fields(n.Type) {
@@ -146,69 +145,58 @@ func fields(e ast.Expr) []string {
 	return out
 }
 
-func (ix *index) references(p *passage) []finding {
-	var out []finding
+// references reports what p names that is not there. What is found to be a file is not read as a member, nor that as a
+// word.
+func (ix *index) references(p *passage) {
 	text := []byte(p.text)
 	blank(text, urls.FindAllIndex(text, -1))
-	report := func(at int, name, why string) {
-		if why != "" {
-			out = append(out, finding{path: p.path, line: p.lineAt(at), text: fmt.Sprintf("names %s: %s", name, why)})
-		}
-	}
-	for _, m := range adrs.FindAllIndex(text, -1) {
-		for _, n := range number.FindAll(text[m[0]:m[1]], -1) {
-			report(m[0], "ADR "+string(n), ix.adr(string(n)))
-		}
-	}
-	for _, m := range making.FindAllSubmatchIndex(text, -1) {
-		if target := string(text[m[2]:m[3]]); !ix.targets[target] {
-			report(m[0], "make "+target, "no such target in the Makefile")
-		}
-	}
-	if p.kind == docs {
-		for _, m := range spans.FindAllSubmatchIndex(text, -1) {
-			name := string(text[m[2]:m[3]])
-			if why := ix.span(name); why != "" {
-				report(m[0], name, why)
-				blank(text, [][]int{m[2:]})
+	each := func(names *regexp.Regexp, what string, problem func(name string) string) {
+		for _, m := range names.FindAllSubmatchIndex(text, -1) {
+			name := string(text[m[len(m)-2]:m[len(m)-1]])
+			if why := problem(name); why != "" {
+				ix.tree.report(p.path, p.lineAt(m[0]), "names %s%s: %s", what, name, why)
+				blank(text, [][]int{m[len(m)-2:]})
 			}
 		}
 	}
+	each(adrs, "", ix.adrs)
+	each(making, "make ", func(target string) string {
+		if ix.targets[target] {
+			return ""
+		}
+		return "no such target in the Makefile"
+	})
+	if p.kind == docs {
+		each(spans, "", ix.span)
+	}
 	blank(text, patterns.FindAllIndex(text, -1))
-	found := files.FindAllIndex(text, -1)
-	for _, m := range found {
-		name := string(text[m[0]:m[1]])
-		report(m[0], name, ix.file(p.path, name))
-	}
-	blank(text, found)
-	for _, m := range members.FindAllSubmatchIndex(text, -1) {
-		of, name := string(text[m[2]:m[3]]), string(text[m[4]:m[5]])
-		report(m[0], of+"."+name, ix.member(of, name))
-	}
-	for _, m := range compound.FindAllIndex(text, -1) {
-		name := string(text[m[0]:m[1]])
-		report(m[0], name, ix.name(name))
-	}
-	return out
+	each(files, "", func(name string) string { return ix.file(p.path, name) })
+	blank(text, files.FindAllIndex(text, -1))
+	each(members, "", ix.member)
+	each(compound, "", ix.name)
 }
 
-func (ix *index) adr(number string) string {
-	if slices.ContainsFunc(ix.tree.files, func(f string) bool { return strings.HasPrefix(f, "docs/adr/"+number+"-") }) {
-		return ""
+// adrs returns what is wrong with the numbers of decision records, "" where nothing is.
+func (ix *index) adrs(list string) string {
+	for _, n := range number.FindAllString(list, -1) {
+		isIt := func(f string) bool { return strings.HasPrefix(f, "docs/adr/"+n+"-") }
+		if !slices.ContainsFunc(ix.tree.names, isIt) {
+			return "no such decision record in docs/adr: " + n
+		}
 	}
-	return "no such decision record in docs/adr"
+	return ""
 }
 
 // span returns what is wrong with a name that a document sets as code, "" where nothing is.
 func (ix *index) span(name string) string {
 	top, _, isPath := strings.Cut(name, "/")
 	switch {
-	case theirs[name] || theirs[path.Dir(name)] || patterns.MatchString(name):
+	case slices.Contains(theirs, name) || slices.Contains(theirs, path.Dir(name)) || patterns.MatchString(name):
 		return ""
 	case testName.MatchString(name) && !ix.words[name]:
 		return "no such test: it was renamed, or the claim has lost its proof"
 	case !isPath && path.Ext(name) == ".txt" && !ix.bases[name]:
-		return "no such scenario in " + scenarioDir
+		return "no such scenario in test/scenario/testdata"
 	case isPath && slices.Contains(topDirs, top) && !ix.tree.exists(name):
 		return "no such file or directory"
 	}
@@ -218,14 +206,10 @@ func (ix *index) span(name string) string {
 // file returns what is wrong with the name of a file in a comment or document, "" where nothing is.
 func (ix *index) file(from, name string) string {
 	clean := strings.TrimPrefix(path.Clean(name), "/")
-	switch {
-	case theirs[name], strings.HasPrefix(name, "pkg/"), name[0] == '.', name == "_test.go":
-		return "" // of Kubernetes, or an ending
-	case !strings.Contains(clean, "/") && ix.bases[clean]:
-		return ""
-	case slices.ContainsFunc(ix.tree.files, func(f string) bool { return strings.HasSuffix("/"+f, "/"+clean) }):
-		return ""
-	case ix.tree.exists(path.Join(path.Dir(from), name)):
+	isIt := func(f string) bool { return strings.HasSuffix("/"+f, "/"+clean) }
+	others := slices.Contains(theirs, name) || strings.HasPrefix(name, "pkg/") // of Kubernetes
+	ending := name[0] == '.' || name == "_test.go"
+	if others || ending || slices.ContainsFunc(ix.tree.names, isIt) || ix.tree.exists(path.Join(path.Dir(from), name)) {
 		return ""
 	}
 	return "no such file"
@@ -234,7 +218,7 @@ func (ix *index) file(from, name string) string {
 // name returns what is wrong with an identifier, "" where nothing is. A part of a longer one will do, as START_LOST of
 // an enum's value, and so will a prefix as of evolve_calls.go.
 func (ix *index) name(name string) string {
-	if ix.words[name] || theirs[name] || len(name) < 4 {
+	if ix.words[name] || slices.Contains(theirs, name) || len(name) < 4 {
 		return ""
 	}
 	for w := range ix.words {
@@ -247,10 +231,11 @@ func (ix *index) name(name string) string {
 }
 
 // member returns what is wrong with a name of a package or type of ours, "" where nothing is.
-func (ix *index) member(of, name string) string {
+func (ix *index) member(name string) string {
+	of, member, _ := strings.Cut(name, ".")
 	known := ix.members[of]
-	if known == nil || known[name] || known["*"] || theirs[of+"."+name] {
+	if known == nil || known[member] || known["*"] || slices.Contains(theirs, name) {
 		return ""
 	}
-	return of + " of ours has no " + name
+	return of + " of ours has no " + member
 }

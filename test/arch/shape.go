@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"go/ast"
-	"go/token"
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,28 +23,24 @@ const (
 // topDirs are all there are: a new one is a decision about the architecture, not a convenience.
 var topDirs = []string{"actors", "bus", "cmd", "deploy", "docs", "messages", "proto", "runtime", "test"}
 
-func checkTopDirs(t *tree) []finding {
-	var out []finding
+func checkTopDirs(t *tree) {
 	for _, dir := range t.top {
 		if !slices.Contains(topDirs, dir) {
-			out = append(out, finding{path: dir, text: "no such directory in the architecture: put it below " + list(topDirs)})
+			t.report(dir, 0, "no such directory in the architecture: put it below %s", list(topDirs))
 		}
 	}
-	return out
 }
 
 // checkSizes holds the Go files of every module of the repository to the limits.
-func checkSizes(t *tree) []finding {
-	var out []finding
+func checkSizes(t *tree) {
 	for _, f := range t.gos {
 		if f.generated || f.test {
 			continue
 		}
-		if f.lines > maxFileLines {
-			text := fmt.Sprintf("%d lines, at most %d: one idea a file", f.lines, maxFileLines)
-			out = append(out, finding{path: f.path, text: text})
+		if n := strings.Count(f.text, "\n"); n > maxFileLines {
+			t.report(f.path, 0, "%d lines, at most %d: one idea a file", n, maxFileLines)
 		}
-		ast.Inspect(f.ast, func(n ast.Node) bool {
+		t.inspect(f, func(n ast.Node) string {
 			var body *ast.BlockStmt
 			name := "a function literal"
 			switch n := n.(type) {
@@ -56,23 +50,24 @@ func checkSizes(t *tree) []finding {
 				body = n.Body
 			}
 			if body == nil {
-				return true
+				return ""
 			}
-			lines := t.fset.Position(body.Rbrace).Line - t.fset.Position(body.Lbrace).Line - 1
-			if lines > maxFunctionLines && !t.dispatches(body, lines) {
-				text := fmt.Sprintf("%s has %d lines, at most %d: name its parts", name, lines, maxFunctionLines)
-				out = append(out, t.at(f, n, text))
+			lines := t.line(body.Rbrace) - t.line(body.Lbrace) - 1
+			if lines <= maxFunctionLines || t.dispatches(body, lines) {
+				return ""
 			}
-			return true
+			return fmt.Sprintf("%s has %d lines, at most %d: name its parts", name, lines, maxFunctionLines)
 		})
 	}
-	return out
 }
 
 // dispatches reports whether body, which has so many lines, is little more than one switch whose cases are short. Such
 // a table reads well at any length, and to cut it in two would hide cases.
 func (t *tree) dispatches(body *ast.BlockStmt, lines int) bool {
-	line := func(pos token.Pos) int { return t.fset.Position(pos).Line }
+	long := func(s ast.Stmt) bool {
+		c, ok := s.(*ast.CaseClause)
+		return !ok || t.line(c.End())-t.line(c.Colon) > maxCaseLines
+	}
 	return slices.ContainsFunc(body.List, func(s ast.Stmt) bool {
 		var cases *ast.BlockStmt
 		switch s := s.(type) {
@@ -83,17 +78,13 @@ func (t *tree) dispatches(body *ast.BlockStmt, lines int) bool {
 		default:
 			return false
 		}
-		long := func(s ast.Stmt) bool {
-			c, ok := s.(*ast.CaseClause)
-			return !ok || line(c.End())-line(c.Colon) > maxCaseLines
-		}
-		around := lines - (line(s.End()) - line(s.Pos()) + 1)
+		around := lines - (t.line(s.End()) - t.line(s.Pos()) + 1)
 		return around <= maxAroundLines && !slices.ContainsFunc(cases.List, long)
 	})
 }
 
 // checkDocs wants a doc.go with a package comment in every package of the main module but the purely generated ones.
-func checkDocs(t *tree) []finding {
+func checkDocs(t *tree) {
 	var dirs []string
 	documented := map[string]bool{}
 	for _, f := range t.own() {
@@ -104,89 +95,87 @@ func checkDocs(t *tree) []finding {
 			documented[f.dir()] = true
 		}
 	}
-	var out []finding
 	for _, dir := range dirs {
 		if !documented[dir] {
-			text := "has no doc.go with a package comment: what it is for, what it may not do, where to start reading"
-			out = append(out, finding{path: dir, text: text})
+			t.report(dir, 0, "has no doc.go with a package comment: what it is for, what it may not do, where to start reading")
 		}
 	}
-	return out
 }
-
-var skips = []string{"Skip", "Skipf", "SkipNow"}
 
 // checkTests refuses what lets a test pass without having tested: a missing part of the machine is a failure. A suite
 // that others run, in files not named _test.go, is known by its import of package testing.
-func checkTests(t *tree) []finding {
-	var out []finding
+func checkTests(t *tree) {
 	for _, f := range t.gos {
 		isSuite := slices.ContainsFunc(f.ast.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == `"testing"` })
 		if !f.test && !isSuite {
 			continue
 		}
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
+		t.inspect(f, func(n ast.Node) string {
+			call, _ := n.(*ast.CallExpr)
+			if call == nil {
+				return ""
 			}
-			sel, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok {
-				return true
+			sel, _ := call.Fun.(*ast.SelectorExpr)
+			if sel == nil {
+				return ""
 			}
-			id, ok := sel.X.(*ast.Ident)
-			if !ok {
-				return true
-			}
+			id, _ := sel.X.(*ast.Ident)
 			switch {
-			case slices.Contains(skips, sel.Sel.Name) && slices.Contains([]string{"t", "b", "f", "tb"}, id.Name):
-				out = append(out, t.at(f, n, "a test is not skipped: what it needs and does not find is a failure"))
+			case id == nil:
+			case slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) &&
+				slices.Contains([]string{"t", "b", "f", "tb"}, id.Name):
+				return "a test is not skipped: what it needs and does not find is a failure"
 			case id.Name == "testing" && sel.Sel.Name == "Short":
-				out = append(out, t.at(f, n, "there are no short runs: put slow tests behind the integration tag"))
+				return "there are no short runs: put slow tests behind the integration tag"
 			case id.Name == "time" && sel.Sel.Name == "Sleep":
-				out = append(out, t.at(f, n, "a test does not sleep: wait for the event, or poll a condition with a deadline"))
+				return "a test does not sleep: wait for the event, or poll a condition with a deadline"
 			}
-			return true
+			return ""
 		})
 	}
-	return out
 }
 
 // checkGoMod keeps the main module installable by `go install`, which refuses replace and exclude.
-func checkGoMod(t *tree) ([]finding, error) {
-	cmd := exec.Command("go", "mod", "edit", "-json")
-	cmd.Dir = t.root
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	raw, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go mod edit -json: %w", err)
-	}
+func checkGoMod(t *tree) {
+	type named struct{ Path string }
 	var mod struct {
-		Module  struct{ Path string }
-		Require []struct{ Path string }
-		Replace []struct{ Old struct{ Path string } }
-		Exclude []struct{ Path string }
+		Module  named
+		Require []named
+		Replace []struct{ Old named }
+		Exclude []named
 	}
-	if err := json.Unmarshal(raw, &mod); err != nil {
-		return nil, fmt.Errorf("go mod edit -json: %w", err)
+	raw, err := t.command("go", "mod", "edit", "-json")
+	if err == nil {
+		err = json.Unmarshal(raw, &mod)
 	}
-	var out []finding
-	add := func(text string) { out = append(out, finding{path: "go.mod", text: text}) }
-	if mod.Module.Path != module {
-		add("the module is " + mod.Module.Path + ", these rules are about " + module)
+	if err != nil {
+		t.report("go.mod", 0, "go mod edit -json: %v", err)
+	} else if mod.Module.Path != module {
+		t.report("go.mod", 0, "the module is %s, these rules are about %s", mod.Module.Path, module)
 	}
 	for _, r := range mod.Replace {
-		add("replaces " + r.Old.Path + ": go install of the agent would refuse it")
+		t.report("go.mod", 0, "replaces %s: go install of the agent would refuse it", r.Old.Path)
 	}
 	for _, e := range mod.Exclude {
-		add("excludes " + e.Path + ": go install of the agent would refuse it")
+		t.report("go.mod", 0, "excludes %s: go install of the agent would refuse it", e.Path)
 	}
-	for _, r := range mod.Require {
-		if r.Path == "k8s.io/kubernetes" {
-			add("requires k8s.io/kubernetes: it belongs in a module of its own below test/")
-		}
+	if slices.Contains(mod.Require, named{"k8s.io/kubernetes"}) {
+		t.report("go.mod", 0, "requires k8s.io/kubernetes: it belongs in a module of its own below test/")
 	}
-	return out, nil
+}
+
+// command runs a command at the root and returns what it prints.
+func (t *tree) command(name string, args ...string) ([]byte, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = t.root
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, stderr.String())
+	}
+	return out, err
 }
 
 var (
@@ -194,35 +183,44 @@ var (
 	homes = regexp.MustCompile(`(?:^|[^\w./~$}-])(/(?:home|root|Users|work|workspaces?)/[\w.-]+)`)
 	// upward finds relative paths that go up.
 	upward = regexp.MustCompile(`(?:^|[\s"'(\x60=:])((?:\.\./)+[\w./-]*)`)
+	// links finds the target of a Markdown link or picture.
+	links = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	// elsewhere finds targets that are no file: another site, or a heading of the same page.
+	elsewhere = regexp.MustCompile(`^(?:[a-z][a-z+.-]*:|#)`)
 )
 
 // checkPaths wants documents, scripts and configuration to name nothing that only one machine has, and documents
 // nothing above their own checkout, where another reader has something else.
-func checkPaths(t *tree) ([]finding, error) {
-	var out []finding
-	for _, name := range t.text {
-		raw, err := os.ReadFile(filepath.Join(t.root, name))
-		if err != nil {
-			return nil, err
+func checkPaths(t *tree) {
+	for _, f := range t.texts {
+		if f.data {
+			continue
 		}
-		for i, line := range strings.Split(string(raw), "\n") {
+		for i, line := range f.lines() {
 			for _, m := range homes.FindAllStringSubmatch(line, -1) {
-				out = append(out, finding{path: name, line: i + 1, text: "names " + m[1] + ", a path of one machine"})
+				t.report(f.path, i+1, "names %s, a path of one machine", m[1])
 			}
-			if path.Ext(name) != ".md" {
+			if path.Ext(f.path) != ".md" {
 				continue
 			}
 			for _, m := range upward.FindAllStringSubmatch(line, -1) {
-				if target := path.Join(path.Dir(name), m[1]); within(target, "..") || !t.exists(target) {
-					out = append(out, finding{path: name, line: i + 1, text: "names " + m[1] + ", which is not in the repository"})
+				if target := path.Join(f.dir(), m[1]); within(target, "..") || !t.exists(target) {
+					t.report(f.path, i+1, "names %s, which is not in the repository", m[1])
 				}
 			}
 		}
 	}
-	return out, nil
 }
 
-func (t *tree) exists(rel string) bool {
-	_, err := os.Stat(filepath.Join(t.root, filepath.FromSlash(rel)))
-	return err == nil
+// checkLinks wants every link of every document to lead to something that is in the repository.
+func checkLinks(t *tree) {
+	for _, p := range t.passages(docs) {
+		for _, m := range links.FindAllStringSubmatchIndex(p.text, -1) {
+			link := p.text[m[2]:m[3]]
+			target, _, _ := strings.Cut(link, "#")
+			if !elsewhere.MatchString(link) && !t.exists(path.Join(path.Dir(p.path), target)) {
+				t.report(p.path, p.lineAt(m[2]), "links to %s, which is not in the repository", link)
+			}
+		}
+	}
 }

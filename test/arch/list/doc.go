@@ -1,3 +1,3 @@
-// List prints what breaks the rules of package arch: `go run ./test/arch/list [-rule WORDS] [-count] [DIR...]`, run at
+// List prints what breaks the rules of package arch: `go run ./test/arch/list [-rule WORDS] [DIR...]`, run at
 // the root of a checkout. It changes nothing. What has to hold is tested by package arch.
 package main

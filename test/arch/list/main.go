@@ -10,9 +10,8 @@ import (
 
 func main() {
 	rule := flag.String("rule", "", "list only the rules whose name contains this")
-	counts := flag.Bool("count", false, "print the number of findings in each directory")
 	flag.Parse()
-	if err := arch.List(os.Stdout, ".", *rule, flag.Args(), *counts); err != nil {
+	if err := arch.List(os.Stdout, ".", *rule, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "list:", err)
 		os.Exit(1)
 	}
