@@ -30,7 +30,7 @@ func podRef(uid string) messages.Ref { return messages.Pod(uid) }
 type run struct {
 	*sim
 	epoch uint64
-	life  *life
+	scope  *scope
 	cells *host.Cells
 	// turns is who of the actors waits how long for its turn.
 	turns *rand.Rand
@@ -68,7 +68,7 @@ func (s *sim) start() {
 	}
 	s.epoch++
 	r := &run{
-		sim: s, epoch: s.epoch, life: &life{}, turns: stream(s.seed, "turns", fmt.Sprint(s.epoch)),
+		sim: s, epoch: s.epoch, scope: &scope{}, turns: stream(s.seed, "turns", fmt.Sprint(s.epoch)),
 		late: stream(s.seed, "late timers", fmt.Sprint(s.epoch)), scheduled: map[messages.Ref]bool{},
 		wedged: map[messages.Ref]time.Duration{}, waits: map[*proc]context.Context{},
 	}
@@ -79,9 +79,9 @@ func (s *sim) start() {
 	}
 	s.agent = r
 	s.judge.recovered(r.cells)
-	r.makeDrivers()
+	r.newDrivers()
 	r.seedDrivers()
-	s.journal.of, s.journal.onStored = r.life, r.stored
+	s.journal.of, s.journal.onStored = r.scope, r.stored
 	if s.damage != nil {
 		r.outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_JournalDamaged{JournalDamaged: s.damage}})
 		s.damage = nil
@@ -91,8 +91,8 @@ func (s *sim) start() {
 	for _, ref := range r.cells.Refs() {
 		r.schedule(ref)
 	}
-	s.world.tell = r.watcher.event
-	s.folder.changed = r.reader.notify
+	s.world.emit = r.watcher.event
+	s.directory.changed = r.reader.notify
 	last := r.cells.Decider(messages.Runtime).(*dispatch.Actor).Runtime().GetHealth()
 	r.cells.Pending(messages.Runtime, func(rec *journaletv1.Record) {
 		if fact := rec.GetFact().GetRuntimeHealthChanged(); fact != nil {
@@ -106,13 +106,13 @@ func (s *sim) start() {
 			return r.emit(messages.Runtime, e)
 		},
 	})
-	s.clock.start(r.life, func(*proc) { _ = monitor.Run(context.Background()) }) // it ends with its run
-	s.clock.start(r.life, r.watcher.relist)
-	s.clock.start(r.life, r.reader.loop)
-	s.clock.start(r.life, r.gates.loop)
-	s.clock.start(r.life, r.prober.loop)
+	s.clock.start(r.scope, func(*proc) { _ = monitor.Run(context.Background()) }) // it ends with its run
+	s.clock.start(r.scope, r.watcher.relist)
+	s.clock.start(r.scope, r.reader.loop)
+	s.clock.start(r.scope, r.gates.loop)
+	s.clock.start(r.scope, r.prober.loop)
 	if r.fetcher != nil {
-		s.clock.start(r.life, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
+		s.clock.start(r.scope, func(*proc) { _ = r.fetcher.Run(context.Background()) }) // it ends with its run
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *sim) sources() []string {
 	return []string{messages.FileSource, messages.HTTPSource}
 }
 
-func (r *run) makeDrivers() {
+func (r *run) newDrivers() {
 	r.performer = newPerformer(r)
 	r.watcher, r.reader, r.prober = newWatcher(r), newReader(r), newProber(r)
 	r.gates = newGates(r)
@@ -146,7 +146,7 @@ func (r *run) makeDrivers() {
 	r.timers = timer.New(runClock{r.clock, r}, r.outcome)
 	r.calls = calls.New(calls.Options{
 		Performer: r.performer, Outcome: r.ended, Finished: r.finished,
-		Go: func(f func()) { r.clock.start(r.life, func(*proc) { f() }) },
+		Go: func(f func()) { r.clock.start(r.scope, func(*proc) { f() }) },
 	})
 }
 
@@ -212,7 +212,7 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 		r.watcher.Seed([]*journaletv1.PodObserved{last})
 	}
 	for id, c := range d.Pod().GetCalls() {
-		r.watcher.starts(id, c.GetRequest())
+		r.watcher.registerStart(id, c.GetRequest())
 	}
 }
 
@@ -268,10 +268,10 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		r.gates.stored(rec)
 		for i, e := range rec.GetStep().GetDecisions() {
 			if k := e.GetCallRequested(); k != nil {
-				r.watcher.starts(messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()), i), k)
+				r.watcher.registerStart(messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()), i), k)
 			}
 			if e.GetCallWithdrawn() != nil {
-				r.rouseEnded()
+				r.interruptEnded()
 			}
 			if k := e.GetPodForgotten(); k != nil {
 				r.watcher.Forget(k.GetUid())
@@ -281,7 +281,7 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 			}
 		}
 	}
-	r.life.tidy()
+	r.scope.dropEnded()
 }
 
 func decides(rec *journaletv1.Record, what func(*journaletv1.Event) bool) bool {
@@ -299,7 +299,7 @@ func (r *run) schedule(ref messages.Ref) {
 		wait = between(r.turns, time.Millisecond, 500*time.Millisecond)
 	}
 	wait = max(wait, r.wedged[ref]-r.clock.uptime)
-	r.clock.after(r.life, wait, func() {
+	r.clock.after(r.scope, wait, func() {
 		r.scheduled[ref] = false
 		r.handle(ref)
 		r.schedule(ref)
@@ -323,9 +323,9 @@ func (s *sim) crash() {
 	if s.agent == nil {
 		return
 	}
-	s.agent.life.end()
+	s.agent.scope.end()
 	s.agent = nil
-	s.world.tell, s.folder.changed = func(string) {}, func() {}
+	s.world.emit, s.directory.changed = func(string) {}, func() {}
 	lost := s.journal.crash()
 	for i, rec := range lost.records {
 		s.judge.record(rec, lost.encoded[i])
@@ -340,7 +340,7 @@ func (s *sim) stop() {
 		s.crash()
 		return
 	}
-	r.life.end()
+	r.scope.end()
 	r.outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "told to stop"}}})
 	for len(s.journal.pending) > 0 && s.judge.first == nil {
 		done := s.journal.commit(len(s.journal.pending))

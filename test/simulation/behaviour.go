@@ -70,13 +70,13 @@ func (w *world) behaviourOf(c *container) behaviour {
 		}
 	}
 	if w.calm {
-		b.pacify(c)
+		b.heal(c)
 	}
 	return b
 }
 
-// pacify makes a program do well: it works, or comes to its end.
-func (b *behaviour) pacify(c *container) {
+// heal makes a program do well: it works, or comes to its end.
+func (b *behaviour) heal(c *container) {
 	b.code, b.reason, b.up, b.sickFrom, b.flaps, b.ignoresTerm = 0, "Completed", 0, 0, 0, false
 	b.postStart, b.preStop = max(b.postStart, -b.postStart), max(b.preStop, -b.preStop)
 	b.runs, b.uses = 0, 0
@@ -85,15 +85,15 @@ func (b *behaviour) pacify(c *container) {
 	}
 }
 
-// pacify lets all that runs do well from now on.
-func (w *world) pacify() {
+// heal lets all that runs do well from now on.
+func (w *world) heal() {
 	w.calm = true
 	for _, o := range w.objects {
 		for _, c := range o.containers {
 			if !c.alive() {
 				continue
 			}
-			c.does.pacify(c)
+			c.does.heal(c)
 			if c.end != nil {
 				c.end.do = nil
 			}

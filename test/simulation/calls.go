@@ -18,8 +18,8 @@ import (
 type performer struct {
 	*cri.Driver
 	run *run
-	// under are the calls under way, by the coroutine that makes them.
-	under map[*proc]*call
+	// calls are the calls under way, by the coroutine that makes them.
+	calls map[*proc]*call
 }
 
 // call is one intent under way.
@@ -33,7 +33,7 @@ type call struct {
 }
 
 func newPerformer(r *run) *performer {
-	f := &performer{run: r, under: map[*proc]*call{}}
+	f := &performer{run: r, calls: map[*proc]*call{}}
 	f.Driver = cri.New(cri.Options{
 		Conn: criConn{r}, AgentID: agentID, Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
 		Manifest:        func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
@@ -46,7 +46,7 @@ func newPerformer(r *run) *performer {
 	return f
 }
 
-func (f *performer) current() *call { return f.under[f.run.clock.current] }
+func (f *performer) current() *call { return f.calls[f.run.clock.current] }
 
 // Perform is calls.Performer.
 func (f *performer) Perform(
@@ -54,10 +54,10 @@ func (f *performer) Perform(
 ) *journaletv1.CallFinished {
 	p, r := f.run.clock.current, f.run
 	c := &call{req: req, intent: intentID, once: r.runsOnce(req.GetStartContainer()), listed: r.clock.uptime}
-	f.under[p] = c
-	defer delete(f.under, p)
-	r.judge.begins(intentID)
-	defer r.judge.isOver(intentID)
+	f.calls[p] = c
+	defer delete(f.calls, p)
+	r.judge.callBegins(intentID)
+	defer r.judge.callEnds(intentID)
 	r.at(c, onceBegins)
 	defer r.at(c, onceUnrecorded)
 	if k := req.GetPullImage(); k != nil {
@@ -109,7 +109,7 @@ func (d disk) SetUp(context.Context, *corev1.Pod) error { return d.work() }
 func (d disk) TearDown(context.Context, string) error { return d.work() }
 
 func (d disk) Clean(_ context.Context, uid, _, _ string) error {
-	d.run.world.say(uid, nil)
+	d.run.world.setConditions(uid, nil)
 	return nil
 }
 
@@ -119,15 +119,15 @@ func (disk) CreateLogDir(_, _, _, _ string) (string, error)              { retur
 func (disk) CreateTerminationFile(_, _ string, _ uint32) (string, error) { return "/", nil }
 func (disk) WriteHosts(string, []byte) (string, error)                   { return "/", nil }
 
-// ofContainer are the intents about one container of a pod.
-type ofContainer interface {
+// containerWork are the intents about one container of a pod.
+type containerWork interface {
 	GetDigest() string
 	GetAllocatedDigest() string
 	GetContainer() string
 }
 
-// sized is a container's spec with what is allocated to its pod.
-func (r *run) sized(k ofContainer) (*corev1.Pod, *corev1.Container) {
+// specOf is a container's spec with what is allocated to its pod.
+func (r *run) specOf(k containerWork) (*corev1.Pod, *corev1.Container) {
 	m := r.manifests.byDigest[k.GetDigest()]
 	if allocated := k.GetAllocatedDigest(); allocated != "" {
 		m = resources.Allocated(m, r.manifests.byDigest[allocated])

@@ -14,7 +14,7 @@ type clock struct {
 	// wall is the time of day at uptime 0; who sets the clock changes it.
 	wall time.Time
 	due  dueHeap
-	made uint64
+	seq uint64
 	ties *rand.Rand
 	// current is the coroutine that runs, nil for none.
 	current *proc
@@ -42,21 +42,21 @@ func (c *clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 // event is something that is due. One without anything to do was taken back.
 type event struct {
 	at        time.Duration
-	tie, made uint64
+	tie, seq uint64
 	// of is the run of the agent that it belongs to; what belongs to a run that is over does not happen.
-	of *life
+	of *scope
 	do func()
 }
 
-// life is one run of something that may be killed: what it has under way dies with it.
-type life struct {
+// scope is one run of something that may be killed: what it has under way dies with it.
+type scope struct {
 	over  bool
 	procs []*proc
 }
 
-func (c *clock) after(of *life, d time.Duration, do func()) *event {
-	c.made++
-	e := &event{at: c.uptime + max(d, 0), tie: c.ties.Uint64(), made: c.made, of: of, do: do}
+func (c *clock) after(of *scope, d time.Duration, do func()) *event {
+	c.seq++
+	e := &event{at: c.uptime + max(d, 0), tie: c.ties.Uint64(), seq: c.seq, of: of, do: do}
 	heap.Push(&c.due, e)
 	return e
 }
@@ -89,7 +89,7 @@ func (h dueHeap) Less(i, j int) bool {
 	case a.tie != b.tie:
 		return a.tie < b.tie
 	default:
-		return a.made < b.made
+		return a.seq < b.seq
 	}
 }
 func (h dueHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
@@ -105,7 +105,7 @@ func (h *dueHeap) Pop() any {
 // proc is a coroutine: something that does one thing after the other and waits in between. One runs at a time.
 type proc struct {
 	clock *clock
-	of    *life
+	of    *scope
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
@@ -113,16 +113,16 @@ type proc struct {
 	ended bool
 }
 
-// killed unwinds a coroutine whose life is over.
-type killed struct{}
+// unwound unwinds a coroutine whose life is over.
+type unwound struct{}
 
 // start runs f as a coroutine, from now on.
-func (c *clock) start(of *life, f func(*proc)) {
+func (c *clock) start(of *scope, f func(*proc)) {
 	p := &proc{clock: c, of: of}
 	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
 			if r := recover(); r != nil {
-				if _, ok := r.(killed); !ok {
+				if _, ok := r.(unwound); !ok {
 					panic(r)
 				}
 			}
@@ -148,12 +148,12 @@ func (p *proc) resume() {
 func (p *proc) sleep(d time.Duration) {
 	p.wake = p.clock.after(p.of, d, p.resume)
 	if !p.yield(struct{}{}) {
-		panic(killed{})
+		panic(unwound{})
 	}
 }
 
-// rouse ends a sleep before its time.
-func (p *proc) rouse() {
+// interrupt ends a sleep before its time.
+func (p *proc) interrupt() {
 	if p.ended || p.of.over || p.wake == nil || p.wake.do == nil {
 		return
 	}
@@ -162,7 +162,7 @@ func (p *proc) rouse() {
 }
 
 // end kills a life. It may be called by one of its own coroutines only through the clock.
-func (l *life) end() {
+func (l *scope) end() {
 	if l.over {
 		return
 	}
@@ -173,8 +173,8 @@ func (l *life) end() {
 	l.procs = nil
 }
 
-// tidy forgets the coroutines that have ended.
-func (l *life) tidy() {
+// dropEnded forgets the coroutines that have ended.
+func (l *scope) dropEnded() {
 	alive := l.procs[:0]
 	for _, p := range l.procs {
 		if !p.ended {

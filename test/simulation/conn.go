@@ -51,7 +51,7 @@ func (c criConn) Invoke(ctx context.Context, method string, request, reply any, 
 func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool) error) {
 	switch req := request.(type) {
 	case *runtimeapi.ListPodSandboxRequest:
-		return tookToList(req.GetFilter() == nil), func(bool) error {
+		return tookList(req.GetFilter() == nil), func(bool) error {
 			out := reply.(*runtimeapi.ListPodSandboxResponse)
 			for _, o := range w.selected(req.GetFilter().GetLabelSelector()) {
 				for _, x := range o.sandboxes {
@@ -62,7 +62,7 @@ func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool
 		}
 	case *runtimeapi.ListContainersRequest:
 		f := req.GetFilter()
-		return tookToList(f == nil), func(bool) error {
+		return tookList(f == nil), func(bool) error {
 			out := reply.(*runtimeapi.ListContainersResponse)
 			for _, o := range w.selected(f.GetLabelSelector()) {
 				for _, x := range o.containers {
@@ -83,12 +83,12 @@ func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool
 			return nil
 		}
 	case *runtimeapi.ContainerStatusRequest:
-		return tookRead, w.of1(req.GetContainerId(), func(c *container) error {
+		return tookRead, w.withContainer(req.GetContainerId(), func(c *container) error {
 			reply.(*runtimeapi.ContainerStatusResponse).Status = c.status()
 			return nil
 		})
 	case *runtimeapi.ContainerStatsRequest:
-		return tookRead, w.of1(req.GetContainerId(), func(c *container) error {
+		return tookRead, w.withContainer(req.GetContainerId(), func(c *container) error {
 			used := uint64(0)
 			if c.alive() {
 				used = uint64(c.does.uses)
@@ -121,8 +121,8 @@ func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool
 	return 0, nil
 }
 
-// of1 is work on a container, by its id.
-func (w *world) of1(id string, do func(*container) error) func(bool) error {
+// withContainer is work on a container, by its id.
+func (w *world) withContainer(id string, do func(*container) error) func(bool) error {
 	return func(bool) error {
 		if c := w.container(id); c != nil {
 			return do(c)
@@ -156,8 +156,8 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 		}
 	case *runtimeapi.CreateContainerRequest:
 		r.at(c, onceUnderWay)
-		m, spec := r.sized(c.req.GetStartContainer())
-		return tookMaking, func(gone bool) (err error) {
+		m, spec := r.specOf(c.req.GetStartContainer())
+		return tookContainer, func(gone bool) (err error) {
 			if w.mishap() {
 				return failedCall("failed to prepare the container's snapshot")
 			}
@@ -168,7 +168,7 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 		}
 	case *runtimeapi.StartContainerRequest:
 		r.at(c, onceUnderWay)
-		return tookMaking, func(gone bool) error {
+		return tookContainer, func(gone bool) error {
 			err := w.startContainer(req.GetContainerId(), gone)
 			r.at(c, onceDone)
 			return err
@@ -176,7 +176,7 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 	case *runtimeapi.RemoveContainerRequest:
 		return tookRemoval, unlessMishap(func() { w.removeContainer(req.GetContainerId()) })
 	case *runtimeapi.StopPodSandboxRequest:
-		return tookMaking, unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()) })
+		return tookContainer, unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()) })
 	case *runtimeapi.RemovePodSandboxRequest:
 		return tookRemoval, unlessMishap(func() {
 			w.stopSandbox(req.GetPodSandboxId())
@@ -186,14 +186,14 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 		return tookRead, unlessMishap(func() {})
 	case *runtimeapi.UpdateContainerResourcesRequest:
 		to := c.req.GetUpdateContainer().GetResources()
-		return tookMaking, w.of1(req.GetContainerId(), func(c *container) error {
+		return tookContainer, w.withContainer(req.GetContainerId(), func(c *container) error {
 			switch {
 			case c.state != running && c.state != created:
 				return failedCall("container is in state " + c.state.String())
 			case w.mishap():
 				return failedCall("runc update: device or resource busy")
 			}
-			w.judge.given(c, to)
+			w.judge.resourcesApplied(c, to)
 			c.has = proto.CloneOf(to)
 			return nil
 		})
@@ -208,7 +208,7 @@ func (r *run) stopContainer(ctx context.Context, id string, grace time.Duration)
 	defer func() { waiting = false }()
 	began, of := w.clock.uptime, w.run
 	var x *container
-	if err := r.rpc(ctx, tookMaking, w.of1(id, func(c *container) error {
+	if err := r.rpc(ctx, tookContainer, w.withContainer(id, func(c *container) error {
 		if w.mishap() {
 			return failedCall("ttrpc: closed")
 		}
@@ -262,7 +262,7 @@ func (r *run) execute(ctx context.Context, x *container, k *journaletv1.RunHook)
 	return nil
 }
 
-func tookToList(all bool) time.Duration {
+func tookList(all bool) time.Duration {
 	if all {
 		return 4 * tookRead
 	}
@@ -272,7 +272,7 @@ func tookToList(all bool) time.Duration {
 // selected are the objects of the pods that a selector names: of one by its UID, or of all.
 func (w *world) selected(labels map[string]string) []*objects {
 	if uid, one := labels[cri.LabelPodUID]; one {
-		return []*objects{w.of(uid)}
+		return []*objects{w.objectsOf(uid)}
 	}
 	return w.objects
 }
@@ -372,7 +372,7 @@ type driverClock struct {
 
 // AfterFunc implements cri.Clock.
 func (c driverClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
-	e := c.after(c.run.life, d, func() { f(); c.run.rouseEnded() })
+	e := c.after(c.run.scope, d, func() { f(); c.run.interruptEnded() })
 	return func() bool {
 		was := e.do != nil
 		e.do = nil
@@ -411,11 +411,11 @@ func newSteadyClock(r *run) steadyClock { return steadyClock{driverClock{r.clock
 // Now implements cri.Clock.
 func (c steadyClock) Now() time.Time { return c.wall.Add(c.uptime) }
 
-// rouseEnded wakes the coroutines that wait for something which ends with a context that has ended.
-func (r *run) rouseEnded() {
-	for _, p := range r.life.procs {
+// interruptEnded wakes the coroutines that wait for something which ends with a context that has ended.
+func (r *run) interruptEnded() {
+	for _, p := range r.scope.procs {
 		if ctx := r.waits[p]; ctx != nil && ctx.Err() != nil {
-			p.rouse()
+			p.interrupt()
 		}
 	}
 }

@@ -47,11 +47,11 @@ func (s *sim) converge(crashAfter uint64) {
 			return
 		}
 		s.play(s.clock.uptime+convergeStep, crashAfter)
-		s.missesWhatIsGone(from)
+		s.noticesLost(from)
 		if s.judge.first != nil {
 			return
 		}
-		uid, wrong = s.unsatisfied()
+		uid, wrong = s.deviations()
 	}
 	// Looks that are under way, or that a relist still makes, may tell details.
 	s.play(s.clock.uptime+2*pleg.RelistWithEvents, 0)
@@ -60,7 +60,7 @@ func (s *sim) converge(crashAfter uint64) {
 	if s.judge.first != nil {
 		return
 	}
-	if uid, wrong = s.unsatisfied(); len(wrong) > 0 && !s.deadlines() {
+	if uid, wrong = s.deviations(); len(wrong) > 0 && !s.deadlines() {
 		s.judge.broken(rest, uid, "it was as it should be, and no longer is:\n%s", strings.Join(wrong, "\n"))
 	}
 	for _, rec := range s.journal.stored[records:] {
@@ -71,8 +71,8 @@ func (s *sim) converge(crashAfter uint64) {
 	}
 }
 
-// missesWhatIsGone: what ran, and was forgotten by the runtime before or after faults were over, counts as running no longer.
-func (s *sim) missesWhatIsGone(faultless time.Duration) {
+// noticesLost: what ran, and was forgotten by the runtime before or after faults were over, counts as running no longer.
+func (s *sim) noticesLost(faultless time.Duration) {
 	if s.agent == nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (s *sim) deadlines() bool {
 // endFaults makes the world a good place.
 func (s *sim) endFaults() {
 	w := s.world
-	w.pacify()
+	w.heal()
 	// A hang ends at its own time: what waits for an answer waits until then. So does a stall of the disk.
 	w.slowUntil, w.eventsBadUntil, w.networkReady, w.registryUp = 0, 0, true, true
 	s.journal.failing, s.trap, w.atStart = 0, noMoment, nil
@@ -127,17 +127,17 @@ func (s *sim) endFaults() {
 	if s.agent == nil {
 		s.start()
 	}
-	for _, path := range s.folder.names() {
-		if len(s.folder.files[path].GetProblems()) > 0 {
-			s.folder.remove(path)
+	for _, path := range s.directory.names() {
+		if len(s.directory.files[path].GetProblems()) > 0 {
+			s.directory.remove(path)
 		}
 	}
-	s.site.mend()
-	w.mendConditions()
+	s.site.fix()
+	w.fixConditions()
 }
 
-// unsatisfied tells what is not as it should be, and of which pod the first of it is.
-func (s *sim) unsatisfied() (uid string, wrong []string) {
+// deviations tells what is not as it should be, and of which pod the first of it is.
+func (s *sim) deviations() (uid string, wrong []string) {
 	say := func(of, format string, args ...any) {
 		if len(wrong) == 0 {
 			uid = of
@@ -178,11 +178,11 @@ func (s *sim) unsatisfied() (uid string, wrong []string) {
 	return uid, wrong
 }
 
-// filed is what the files say: the digest by UID. Of two pods with one name or one UID the first by path has it.
-func (s *sim) filed() map[string]string {
+// fromFiles is what the files say: the digest by UID. Of two pods with one name or one UID the first by path has it.
+func (s *sim) fromFiles() map[string]string {
 	all, names := map[string]string{}, map[string]bool{}
-	for _, path := range s.folder.names() {
-		for _, p := range s.folder.files[path].GetPods() {
+	for _, path := range s.directory.names() {
+		for _, p := range s.directory.files[path].GetPods() {
 			name := p.GetNamespace() + "/" + p.GetName()
 			if names[name] || all[p.GetUid()] != "" {
 				continue
@@ -195,7 +195,7 @@ func (s *sim) filed() map[string]string {
 
 // judgePod tells what is wrong with a wanted pod in a world that does well.
 func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string, ...any)) {
-	st, o := a.Pod(), s.world.of(uid)
+	st, o := a.Pod(), s.world.objectsOf(uid)
 	if st.GetPod().GetDigest() != digest && st.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATING {
 		say("an old manifest is carried out")
 	}
@@ -253,7 +253,7 @@ const deadlineTolerance = time.Minute
 // nobody can tell.
 func (s *sim) pastDeadline(uid string, v *corev1.Pod) time.Duration {
 	h, seconds := s.judge.history(uid), v.Spec.ActiveDeadlineSeconds
-	if seconds == nil || !h.holds || s.judge.clockSet >= h.admittedAt {
+	if seconds == nil || !h.holdsShare || s.judge.clockSet >= h.admittedAt {
 		return 0
 	}
 	return s.clock.uptime - h.admittedAt - time.Duration(*seconds)*time.Second

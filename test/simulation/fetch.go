@@ -38,18 +38,18 @@ type site struct {
 	wrongAt time.Duration
 }
 
-// places are the URLs that the agent may be given.
-var places = []string{"http://manifests.example/a", "http://manifests.example/b"}
+// manifestURLs are the URLs that the agent may be given.
+var manifestURLs = []string{"http://manifests.example/a", "http://manifests.example/b"}
 
 // emptyList is the content that names no pod, and says so.
 const emptyList = `{"apiVersion":"v1","kind":"PodList","items":[]}`
 
 func newSite() *site { return &site{body: []byte(emptyList)} }
 
-// mend ends everything that is wrong with the server, and with what it gives.
-func (s *site) mend() {
+// fix ends everything that is wrong with the server, and with what it gives.
+func (s *site) fix() {
 	s.hangsUntil, s.downUntil, s.brokenUntil, s.wrongUntil = 0, 0, 0, 0
-	if file, _ := decodeURL(places[0], s.body); len(file.GetProblems()) > 0 {
+	if file, _ := decodeURL(manifestURLs[0], s.body); len(file.GetProblems()) > 0 {
 		s.body = []byte(emptyList)
 	}
 }
@@ -114,8 +114,8 @@ func newFetcher(r *run) *fetcher {
 	return f
 }
 
-// served is what the configured URL says: the digest by UID.
-func (s *sim) served() map[string]string {
+// fromURL is what the configured URL says: the digest by UID.
+func (s *sim) fromURL() map[string]string {
 	all := map[string]string{}
 	if s.config.url != "" {
 		file, _ := decodeURL(s.config.url, s.site.body)
@@ -126,8 +126,8 @@ func (s *sim) served() map[string]string {
 	return all
 }
 
-// takesNothing: a reading that found nothing but problems removes no pod.
-func (j *judge) takesNothing(rec *journaletv1.Record, u *journaletv1.PodUpdated) {
+// noRemovalInDoubt: a reading that found nothing but problems removes no pod.
+func (j *judge) noRemovalInDoubt(rec *journaletv1.Record, u *journaletv1.PodUpdated) {
 	cause := int(rec.GetStep().GetCause())
 	if u.GetOperation() != journaletv1.PodOperation_POD_OPERATION_REMOVE || cause < 1 || cause > len(j.sim.journal.stored) {
 		return
@@ -143,11 +143,11 @@ func (j *judge) takesNothing(rec *journaletv1.Record, u *journaletv1.PodUpdated)
 // judgeSources holds the sources against what files and URL say, and gives the digests of the pods that are to be, by
 // UID. Where both name a UID, it is for the one that was given it.
 func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]string {
-	wanted := s.filed()
+	wanted := s.fromFiles()
 	for _, name := range []string{messages.FileSource, messages.HTTPSource} {
-		says := s.filed()
+		says := s.fromFiles()
 		if name == messages.HTTPSource {
-			says = s.served()
+			says = s.fromURL()
 		}
 		a, _ := s.agent.cells.Decider(messages.Source(name)).(*source.Actor)
 		if a == nil {
@@ -189,7 +189,7 @@ func (p *Plan) urlWorkload(r *rand.Rand) {
 	if !chance(r, 3) {
 		return
 	}
-	p.config.urls, p.config.url, p.config.etags = true, places[0], chance(r, 2)
+	p.config.urls, p.config.url, p.config.etags = true, manifestURLs[0], chance(r, 2)
 	pods := 1 + r.IntN(4)
 	serve := func(at time.Duration) {
 		var items []string
@@ -207,7 +207,7 @@ func (p *Plan) urlWorkload(r *rand.Rand) {
 				uid = fmt.Sprintf("uid-h%d", i)
 			}
 			body := manifestOf(r, name, uid)
-			if file, _ := decodeURL(places[0], body); len(file.GetProblems()) > 0 && !chance(r, 10) {
+			if file, _ := decodeURL(manifestURLs[0], body); len(file.GetProblems()) > 0 && !chance(r, 10) {
 				continue // one of them spoils the whole list
 			}
 			items = append(items, string(body))
@@ -246,6 +246,6 @@ func (s *sim) otherURL(o Op) {
 	if !s.config.urls {
 		return
 	}
-	s.config.url = slices.Concat([]string{""}, places, places)[o.pick%5]
+	s.config.url = slices.Concat([]string{""}, manifestURLs, manifestURLs)[o.pick%5]
 	s.restartAgent(o)
 }

@@ -35,8 +35,8 @@ func (l *library) get(digest string) (*corev1.Pod, error) {
 	return nil, failedCall("no such manifest: " + digest)
 }
 
-// folder is the folder of manifests: what stands in it now, whoever reads it.
-type folder struct {
+// directory is the folder of manifests: what stands in it now, whoever reads it.
+type directory struct {
 	files map[string]*journaletv1.ManifestFile
 	// bodies is what was written.
 	bodies map[string][]byte
@@ -46,8 +46,8 @@ type folder struct {
 	changedAt time.Duration
 }
 
-func newFolder(c *clock) *folder {
-	return &folder{clock: c, files: map[string]*journaletv1.ManifestFile{}, bodies: map[string][]byte{}, changed: func() {}}
+func newDirectory(c *clock) *directory {
+	return &directory{clock: c, files: map[string]*journaletv1.ManifestFile{}, bodies: map[string][]byte{}, changed: func() {}}
 }
 
 // put keeps manifests.
@@ -63,21 +63,21 @@ func (l *library) prime(digest string, pod *corev1.Pod) {
 }
 
 // write puts a manifest into the folder. A body without pods is a file that cannot be read.
-func (f *folder) write(l *library, path string, body []byte) {
+func (f *directory) write(l *library, path string, body []byte) {
 	m, pods := feed.Decode(path, "/pods/"+path, body, manifest.Options{NodeName: nodeName})
 	l.put(pods)
 	f.files[path], f.bodies[path], f.changedAt = m, body, f.clock.uptime
 	f.changed()
 }
 
-func (f *folder) remove(path string) {
+func (f *directory) remove(path string) {
 	delete(f.files, path)
 	delete(f.bodies, path)
 	f.changedAt = f.clock.uptime
 	f.changed()
 }
 
-func (f *folder) names() []string { return slices.Sorted(maps.Keys(f.files)) }
+func (f *directory) names() []string { return slices.Sorted(maps.Keys(f.files)) }
 
 // store takes as long as it takes to store a manifest.
 func (r *run) store(p *proc, noise *rand.Rand) {
@@ -105,7 +105,7 @@ func newReader(r *run) *reader {
 func (f *reader) notify() {
 	if f.p != nil && !chance(f.noise, 8) {
 		p := f.p
-		f.run.clock.after(f.run.life, between(f.noise, 10*time.Millisecond, 200*time.Millisecond), p.rouse)
+		f.run.clock.after(f.run.scope, between(f.noise, 10*time.Millisecond, 200*time.Millisecond), p.interrupt)
 	}
 }
 
@@ -124,11 +124,11 @@ func (f *reader) read(p *proc) {
 	for path := range f.Files {
 		paths[path] = true
 	}
-	for path := range f.run.folder.files {
+	for path := range f.run.directory.files {
 		paths[path] = true
 	}
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		now := f.run.folder.files[path]
+		now := f.run.directory.files[path]
 		if now == nil {
 			now = &journaletv1.ManifestFile{Path: path}
 		}

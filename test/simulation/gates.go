@@ -18,16 +18,16 @@ import (
 // conditions is what stands in the file of conditions in a pod's folder; nil: no file.
 type conditions struct {
 	broken bool
-	said   map[string]string
+	status   map[string]string
 }
 
 // gateTypes are the conditions that readiness gates may name.
 var gateTypes = []string{"example.com/lb", "example.com/warm"}
 
-// say writes a pod's file of conditions, or removes it, for whoever looks at it.
-func (w *world) say(uid string, c *conditions) {
-	if w.said[uid] = c; c == nil {
-		delete(w.said, uid)
+// setConditions writes a pod's file of conditions, or removes it, for whoever looks at it.
+func (w *world) setConditions(uid string, c *conditions) {
+	if w.conditions[uid] = c; c == nil {
+		delete(w.conditions, uid)
 	}
 }
 
@@ -49,10 +49,10 @@ func (s *sim) otherConditions(o Op) {
 	}
 	uid := uids[o.pick%uint64(len(uids))]
 	r := stream(s.seed, "conditions", uid, o.String())
-	c := &conditions{said: map[string]string{}}
+	c := &conditions{status: map[string]string{}}
 	for _, kind := range gateTypes {
 		if status := pick(r, "True", "True", "True", "False", "Unknown", ""); status != "" {
-			c.said[kind] = status
+			c.status[kind] = status
 		}
 	}
 	switch r.IntN(6) {
@@ -61,14 +61,14 @@ func (s *sim) otherConditions(o Op) {
 	case 1:
 		c.broken = true
 	}
-	s.world.say(uid, c)
+	s.world.setConditions(uid, c)
 }
 
-// mendConditions removes the files that cannot be read.
-func (w *world) mendConditions() {
-	for _, uid := range slices.Sorted(maps.Keys(w.said)) {
-		if w.said[uid].broken {
-			w.say(uid, nil)
+// fixConditions removes the files that cannot be read.
+func (w *world) fixConditions() {
+	for _, uid := range slices.Sorted(maps.Keys(w.conditions)) {
+		if w.conditions[uid].broken {
+			w.setConditions(uid, nil)
 		}
 	}
 }
@@ -82,13 +82,13 @@ type gates struct {
 func newGates(r *run) *gates {
 	return &gates{Driver: gate.New(gate.Options{
 		Read: func(uid string) (map[string]string, error) {
-			switch c := r.world.said[uid]; {
+			switch c := r.world.conditions[uid]; {
 			case c == nil:
 				return nil, nil
 			case c.broken:
 				return nil, errors.New("no map of condition types")
 			default:
-				return c.said, nil
+				return c.status, nil
 			}
 		},
 		Sink: func(_ context.Context, k *journaletv1.ReadinessGatesRead) error {
@@ -111,14 +111,14 @@ func (g *gates) loop(p *proc) {
 func (g *gates) stored(rec *journaletv1.Record) {
 	g.Stored(rec)
 	if g.p != nil && decides(rec, func(e *journaletv1.Event) bool { return e.GetReadinessGatesSet() != nil }) {
-		g.p.rouse()
+		g.p.interrupt()
 	}
 }
 
 // judgeGates: in the end the status shows what is said of the conditions, and the pod is ready only if all of them are
 // true.
 func (s *sim) judgeGates(uid string, v *corev1.Pod, say func(string, ...any)) {
-	file, open := s.world.said[uid], true
+	file, open := s.world.conditions[uid], true
 	if file == nil {
 		file = &conditions{}
 	}
@@ -128,10 +128,10 @@ func (s *sim) judgeGates(uid string, v *corev1.Pod, say func(string, ...any)) {
 	}
 	for _, g := range v.Spec.ReadinessGates {
 		kind := string(g.ConditionType)
-		if told[kind] != file.said[kind] {
-			say("condition %s is said to be %q, and %q is told", kind, file.said[kind], told[kind])
+		if told[kind] != file.status[kind] {
+			say("condition %s is said to be %q, and %q is told", kind, file.status[kind], told[kind])
 		}
-		open = open && file.said[kind] == "True"
+		open = open && file.status[kind] == "True"
 	}
 	for _, c := range v.Status.Conditions {
 		closed := c.Reason == "ReadinessGatesNotReady"

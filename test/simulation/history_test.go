@@ -111,7 +111,7 @@ func record(t *testing.T) {
 		r := Run(PlanOf(seed), Options{})
 		mu.Lock()
 		defer mu.Unlock()
-		if found[seed], sizes[seed] = map[string]bool{}, r.Records; r.Broken == nil {
+		if found[seed], sizes[seed] = map[string]bool{}, r.Records; r.Violation == nil {
 			eventsIn(r.sim.journal.stored, found[seed])
 		}
 	})

@@ -11,20 +11,20 @@ import (
 // What must hold of incarnations of a pod under one UID (ADR 024): a manifest is an update of the pod that runs, or it is carried out
 // by another incarnation, when nothing runs of the one before.
 
-// updates reports whether a manifest is an update of a pod that runs as another one says. It goes by the manifests as JSON, and takes
+// isUpdate reports whether a manifest is an update of a pod that runs as another one says. It goes by the manifests as JSON, and takes
 // out of both what an update may change.
-func updates(old, to *corev1.Pod) bool {
+func isUpdate(old, to *corev1.Pod) bool {
 	if old == nil || to == nil || old.Name != to.Name || !sameSized(old, to) {
 		return false
 	}
 	if was, is := old.Spec.ActiveDeadlineSeconds, to.Spec.ActiveDeadlineSeconds; was != nil && (is == nil || *is > *was) {
 		return false
 	}
-	return reflect.DeepEqual(fixed(old), fixed(to))
+	return reflect.DeepEqual(immutable(old), immutable(to))
 }
 
-// fixed is what no update may change of a spec.
-func fixed(m *corev1.Pod) map[string]any {
+// immutable is what no update may change of a spec.
+func immutable(m *corev1.Pod) map[string]any {
 	b, err := json.Marshal(m.Spec)
 	var spec map[string]any
 	if err != nil || json.Unmarshal(b, &spec) != nil {
@@ -84,21 +84,21 @@ func qosOf(all []corev1.Container) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// alone: nothing runs of an earlier incarnation when the node admits another one. What was made for a journal that is lost is taken over.
-func (j *judge) alone(uid string) {
-	if j.forgiving || j.rebuilding {
+// onlyIncarnation: nothing runs of an earlier incarnation when the node admits another one. What was made for a journal that is lost is taken over.
+func (j *judge) onlyIncarnation(uid string) {
+	if j.journalLost || j.rebuilding {
 		return
 	}
-	for _, c := range j.sim.world.of(uid).containers {
+	for _, c := range j.sim.world.objectsOf(uid).containers {
 		if c.alive() && j.intents[c.intent] != nil {
 			j.broken(apart, uid, "it is admitted anew, and %s runs", c.id)
 		}
 	}
 }
 
-// ofItsIncarnation: a container is created as its incarnation was admitted, or updated since.
-func (j *judge) ofItsIncarnation(c *container) {
-	if m := j.history(c.uid).admittedAs; m != nil && !updates(m, c.manifest) && !j.forgiving {
+// createdAsAdmitted: a container is created as its incarnation was admitted, or updated since.
+func (j *judge) createdAsAdmitted(c *container) {
+	if m := j.history(c.uid).admittedAs; m != nil && !isUpdate(m, c.manifest) && !j.journalLost {
 		j.broken(apart, c.uid, "%s is created from a manifest that is no update of the one that was admitted", c.id)
 	}
 }

@@ -30,7 +30,7 @@ type journal struct {
 	last []byte
 	sum  hash.Hash
 	// of is the run that may write, and hears of what is stored.
-	of       *life
+	of       *scope
 	onStored func(recs []*journaletv1.Record, encoded [][]byte)
 	writing  bool
 	// stalledUntil is the moment until which nothing reaches the disk, failing in how many batches one fails in the middle.
@@ -92,7 +92,7 @@ func (j *journal) synced(n int) {
 	j.onStored(recs.records, recs.encoded)
 	if len(j.pending) < bus.MaxQueued {
 		for _, p := range j.waiters {
-			p.rouse()
+			p.interrupt()
 		}
 		j.waiters = nil
 	}

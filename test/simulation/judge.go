@@ -26,7 +26,7 @@ const (
 	startsWhileRuns = "nothing is started for a pod that ends"
 	intentFirst     = "no effect before its intent is durable"
 	oneAtATime      = "calls that exclude each other are not made at once"
-	takenBack       = "what was taken back in time is not done"
+	withdrawnCalls       = "what was taken back in time is not done"
 	oneOutcome      = "one outcome of an intent at most"
 	withinLimits    = "no more calls at once than the configuration allows"
 	onePull         = "an image is pulled once at a time"
@@ -48,7 +48,7 @@ const (
 	oneShare        = "what runs has together no more than the node"
 	onePort         = "no two pods that run have one host port"
 	lowerEnds       = "a pod ends only for one of higher priority"
-	letIn           = "nothing is made for a pod that the node has not let in"
+	admittedFirst           = "nothing is made for a pod that the node has not let in"
 	roomKept        = "a pod for which others end is let in"
 	timerTime       = "no timer counts before its time"
 	timerLate       = "no timer fires late"
@@ -62,8 +62,8 @@ const (
 // secret stands in every place of a manifest that may hold one.
 const secret = "hunter2-do-not-tell"
 
-// Broken is the first thing of a run that must not have happened.
-type Broken struct {
+// Violation is the first thing of a run that must not have happened.
+type Violation struct {
 	Invariant string
 	// UID is the pod concerned, empty for none.
 	UID  string
@@ -73,12 +73,12 @@ type Broken struct {
 	Record int
 }
 
-func (b *Broken) Error() string { return fmt.Sprintf("%s: %s", b.Invariant, b.Text) }
+func (b *Violation) Error() string { return fmt.Sprintf("%s: %s", b.Invariant, b.Text) }
 
 // judge watches a run. It knows what was recorded and what really happened, and believes no state.
 type judge struct {
 	sim   *sim
-	first *Broken
+	first *Violation
 	// fold folds the journal beside the agent; states is what the agent's state was after each step that is not stored yet.
 	fold    *host.Fold
 	states  map[decided][]byte
@@ -100,12 +100,12 @@ type judge struct {
 	pods     map[string]*podHistory
 	// lostAt is when the runtime forgot a container that ran, by id.
 	lostAt map[string]time.Duration
-	// under are the calls that are being made.
-	under []string
+	// underWay are the calls that are being made.
+	underWay []string
 	// clockSet is when the clock was last set.
 	clockSet time.Duration
-	// forgiving is set where the journal lost what it had acknowledged: what was counted there is counted anew.
-	forgiving bool
+	// journalLost is set where the journal lost what it had acknowledged: what was counted there is counted anew.
+	journalLost bool
 	// rebuilding is set while records are booked again: they have been judged.
 	rebuilding bool
 	// steps, ran and instances are counted for reports.
@@ -142,7 +142,7 @@ func (j *judge) forgetRecords() {
 // broken notes the first thing that must not have happened.
 func (j *judge) broken(invariant, uid, format string, args ...any) {
 	if j.first == nil && !j.rebuilding {
-		j.first = &Broken{
+		j.first = &Violation{
 			Invariant: invariant, UID: uid, Text: fmt.Sprintf(format, args...), At: j.sim.clock.uptime, Record: len(j.sim.journal.stored),
 		}
 	}
@@ -159,7 +159,7 @@ func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 	if rec.GetStep() != nil {
 		author := messages.RefOf(rec.GetActor())
 		j.replayed(author, rec)
-		j.statusTold(author, rec)
+		j.statusReported(author, rec)
 	}
 }
 
@@ -196,21 +196,21 @@ func (j *judge) secrets(rec *journaletv1.Record, encoded []byte) {
 func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec *journaletv1.Record) {
 	seq, cause, at := rec.GetSeq(), rec.GetStep().GetCause(), j.uptimeOf(rec)
 	j.covered[messages.EventName(e)]++
-	j.booked(seq, e)
+	j.bookShares(seq, e)
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_CallRequested:
 		h := j.history(author.ID)
 		in := &intent{req: k.CallRequested}
 		j.intents[id] = in
 		j.onePull(h, in)
-		j.letInFirst(author.ID, h, in)
-		h.open = append(h.open, in)
-		h.asked(at, k.CallRequested)
+		j.admittedBefore(author.ID, h, in)
+		h.openCalls = append(h.openCalls, in)
+		h.onCallRequested(at, k.CallRequested)
 	case *journaletv1.Event_CallDispatched:
 		if in := j.intents[k.CallDispatched.GetIntentId()]; in != nil {
 			j.dispatched(cause, in, k.CallDispatched)
 			if in.withdrawn > 0 && cause >= in.withdrawn && !k.CallDispatched.GetInDoubt() {
-				j.broken(takenBack, in.req.GetPodUid(), "taken back by record %d, and begun for record %d: %v", in.withdrawn, cause, in.req)
+				j.broken(withdrawnCalls, in.req.GetPodUid(), "taken back by record %d, and begun for record %d: %v", in.withdrawn, cause, in.req)
 			}
 		}
 	case *journaletv1.Event_CallWithdrawn:
@@ -218,15 +218,15 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 			in.withdrawn = seq
 		}
 	case *journaletv1.Event_AgentStarted:
-		j.began(seq, k.AgentStarted.GetConfig())
+		j.onAgentStarted(seq, k.AgentStarted.GetConfig())
 	case *journaletv1.Event_AllContainersRestarting:
 		if k.AllContainersRestarting.GetAllStopped() && !j.rebuilding {
-			j.history(author.ID).beginAnew()
+			j.history(author.ID).onAllRestarting()
 		}
 	case *journaletv1.Event_SourceSynced:
 		j.read[k.SourceSynced.GetSource()] = j.sim.journal.storedAt[seq-1]
 	case *journaletv1.Event_OrphanConfirmed:
-		j.disowned(cause, k.OrphanConfirmed.GetUid())
+		j.orphanConfirmed(cause, k.OrphanConfirmed.GetUid())
 	case *journaletv1.Event_CallDropped:
 		j.outcome(k.CallDropped.GetIntentId())
 	case *journaletv1.Event_CallFinished:
@@ -239,9 +239,9 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 			j.history(k.PodObserved.GetUid()).shown[c.GetId()] = true
 		}
 	case *journaletv1.Event_PodUpdated:
-		j.takesNothing(rec, k.PodUpdated)
+		j.noRemovalInDoubt(rec, k.PodUpdated)
 		j.ofOneSource(author, k.PodUpdated.GetPod().GetUid(), j.history(k.PodUpdated.GetPod().GetUid()))
-		j.history(k.PodUpdated.GetPod().GetUid()).updated(j.sim, at, k.PodUpdated)
+		j.history(k.PodUpdated.GetPod().GetUid()).onUpdate(j.sim, at, k.PodUpdated)
 	case *journaletv1.Event_TimerSet:
 		j.timerSet(author, rec, k.TimerSet)
 	case *journaletv1.Event_TimerFired:
@@ -253,16 +253,16 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_PodForgotten:
 		j.history(k.PodForgotten.GetUid()).source = ""
 	case *journaletv1.Event_AdmissionPendingPreemption:
-		j.held(at, cause, k.AdmissionPendingPreemption)
+		j.pendingPreemption(at, cause, k.AdmissionPendingPreemption)
 	case *journaletv1.Event_ResizePendingPreemption:
 		j.preempted(at, k.ResizePendingPreemption.GetUid(), k.ResizePendingPreemption.GetDigest(), k.ResizePendingPreemption.GetVictims())
 	case *journaletv1.Event_PodTerminating:
-		j.history(author.ID).ends(at)
+		j.history(author.ID).terminates(at)
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
-		h.gone, h.told = true, told{}
+		h.gone, h.reported = true, reportedStatus{}
 	case *journaletv1.Event_PodStatusChanged:
-		j.history(author.ID).told.fold(k.PodStatusChanged)
+		j.history(author.ID).reported.fold(k.PodStatusChanged)
 	}
 }
 
@@ -282,14 +282,14 @@ func (j *judge) outcome(id string) {
 			return
 		}
 		h := j.history(d.Author.ID)
-		h.open = slices.DeleteFunc(h.open, func(x *intent) bool { return x == in })
+		h.openCalls = slices.DeleteFunc(h.openCalls, func(x *intent) bool { return x == in })
 	}
 }
 
-// performs: a call is made only when its request and its dispatch are stored.
-func (j *judge) performs(id string) {
+// intentDurable: a call is made only when its request and its dispatch are stored.
+func (j *judge) intentDurable(id string) {
 	switch in := j.intents[id]; {
-	case in == nil && j.forgiving:
+	case in == nil && j.journalLost:
 		// The record that asked for it was lost after it was acknowledged.
 	case in == nil:
 		j.broken(intentFirst, "", "call %s is made, and no record asks for it", id)
@@ -347,7 +347,7 @@ func (j *judge) recovered(cells *host.Cells) {
 // rebuild keeps the books again from the records that are left after some were lost that had been acknowledged. What really
 // happened did happen; counts may be lower than before.
 func (j *judge) rebuild() {
-	j.forgiving, j.rebuilding = true, true
+	j.journalLost, j.rebuilding = true, true
 	defer func() { j.rebuilding = false }()
 	j.forgetRecords()
 	for _, h := range j.pods {
@@ -358,7 +358,7 @@ func (j *judge) rebuild() {
 		j.fold.Record(rec)
 	}
 	for _, h := range j.pods {
-		j.unlearn(h)
+		j.forgetStart(h)
 	}
 }
 
@@ -378,26 +378,26 @@ func difference(a, b proto.Message) string {
 func (j *judge) crashed() {
 	clear(j.states)
 	clear(j.onTheirWay)
-	j.under = nil
+	j.underWay = nil
 }
 
-// begins: a call is made for what is stored, and beside none that it excludes, or that excludes it.
-func (j *judge) begins(id string) {
-	j.performs(id)
+// callBegins: a call is made for what is stored, and beside none that it excludes, or that excludes it.
+func (j *judge) callBegins(id string) {
+	j.intentDurable(id)
 	in := j.intents[id]
 	if in == nil {
 		return
 	}
-	for _, other := range j.under {
+	for _, other := range j.underWay {
 		if o := j.intents[other]; o != nil && o.req.GetPodUid() == in.req.GetPodUid() && (excludes(in.req, o.req) || excludes(o.req, in.req)) {
 			j.broken(oneAtATime, in.req.GetPodUid(), "%v beside %v", in.req, o.req)
 		}
 	}
-	j.under = append(j.under, id)
+	j.underWay = append(j.underWay, id)
 }
 
-func (j *judge) isOver(id string) {
-	j.under = slices.DeleteFunc(j.under, func(other string) bool { return other == id })
+func (j *judge) callEnds(id string) {
+	j.underWay = slices.DeleteFunc(j.underWay, func(other string) bool { return other == id })
 }
 
 // excludes tells whether a call wants a container for itself, or, for a sandbox, all of its pod but its volumes.
@@ -469,14 +469,14 @@ func (j *judge) startsOnlyWhileItRuns(ref messages.Ref, d *pod.Actor, step *jour
 func (j *judge) counts(ref messages.Ref, d *pod.Actor) {
 	h := j.history(ref.ID)
 	s := d.Pod()
-	if born := s.GetCreatedAt().AsTime(); !born.Equal(h.born) || s.GetCreatedAt() == nil {
-		h.born, h.counts = born, map[string]uint32{}
+	if born := s.GetCreatedAt().AsTime(); !born.Equal(h.createdAt) || s.GetCreatedAt() == nil {
+		h.createdAt, h.restarts = born, map[string]uint32{}
 	}
 	for name, c := range s.GetContainers() {
 		n := max(c.GetCurrent().GetAttempt(), c.GetReportedRestarts())
-		if n < h.counts[name] && !j.forgiving {
-			j.broken(countsGrow, ref.ID, "%s: from %d to %d", name, h.counts[name], n)
+		if n < h.restarts[name] && !j.journalLost {
+			j.broken(countsGrow, ref.ID, "%s: from %d to %d", name, h.restarts[name], n)
 		}
-		h.counts[name] = n
+		h.restarts[name] = n
 	}
 }

@@ -44,7 +44,7 @@ func (j *judge) dispatched(cause uint64, in *intent, d *journaletv1.CallDispatch
 	most := map[bound]uint32{
 		startConcurrency: c.GetStartConcurrency(), stopConcurrency: c.GetStopConcurrency(), pullConcurrency: c.GetPullConcurrency(),
 	}
-	if n := j.busy[of]; of != unbounded && !d.GetInDoubt() && n > int(most[of]) && !j.forgiving {
+	if n := j.busy[of]; of != unbounded && !d.GetInDoubt() && n > int(most[of]) && !j.journalLost {
 		j.broken(withinLimits, in.req.GetPodUid(), "%d calls at once, and %d may be: %v", n, most[of], in.req)
 	}
 }
@@ -68,14 +68,14 @@ func (j *judge) configAt(seq uint64) *journaletv1.AgentConfig {
 // onePull: pods that want the same image wait for the same pull.
 func (j *judge) onePull(requester *podHistory, in *intent) {
 	image := in.req.GetPullImage().GetImage()
-	if image != "" && slices.ContainsFunc(requester.open, func(other *intent) bool { return other.req.GetPullImage().GetImage() == image }) {
+	if image != "" && slices.ContainsFunc(requester.openCalls, func(other *intent) bool { return other.req.GetPullImage().GetImage() == image }) {
 		j.broken(onePull, "", "%s is being pulled", image)
 	}
 }
 
-// letInFirst: no sandbox is asked for before the node has let the pod in, in this life.
-func (j *judge) letInFirst(uid string, h *podHistory, in *intent) {
-	if in.req.GetRunSandbox() != nil && h.letIn != h.question && !j.forgiving {
-		j.broken(letIn, uid, "it asked with record %d, and was let in for %d", h.question, h.letIn)
+// admittedBefore: no sandbox is asked for before the node has let the pod in, in this life.
+func (j *judge) admittedBefore(uid string, h *podHistory, in *intent) {
+	if in.req.GetRunSandbox() != nil && h.admittedIncarnation != h.incarnation && !j.journalLost {
+		j.broken(admittedFirst, uid, "it asked with record %d, and was let in for %d", h.incarnation, h.admittedIncarnation)
 	}
 }

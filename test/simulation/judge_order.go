@@ -11,15 +11,15 @@ import (
 // inOrder: what stands before a container in its manifest has ended well, or, as a sidecar, was started. One behind which
 // another has been started is no longer asked about.
 func (j *judge) inOrder(h *podHistory, c *container) {
-	if in := j.intents[c.intent]; in == nil || h.anew && j.forgiving {
+	if in := j.intents[c.intent]; in == nil || h.restartedAll && j.journalLost {
 		return
 	}
 	m := c.manifest
 	begun := func(name string) bool {
-		return h.begun[c.inSandbox(name)] && name != c.name || h.first[c.inSandbox(name)]
+		return h.created[c.inSandbox(name)] && name != c.name || h.started[c.inSandbox(name)]
 	}
-	mains := slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return begun(x.Name) }) || h.earlier(c)
-	if c.once && slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return h.first[c.inSandbox(x.Name)] && j.mayKnow(c, x.Name) }) {
+	mains := slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return begun(x.Name) }) || h.hadEarlierInstance(c)
+	if c.once && slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return h.started[c.inSandbox(x.Name)] && j.mayKnow(c, x.Name) }) {
 		j.broken(initOrder, c.uid, "init container %s starts after a main container", c.name)
 	}
 	for i := range m.Spec.InitContainers {
@@ -28,7 +28,7 @@ func (j *judge) inOrder(h *podHistory, c *container) {
 			return
 		}
 		behind := slices.ContainsFunc(m.Spec.InitContainers[i+1:], func(x corev1.Container) bool { return begun(x.Name) })
-		through := h.doneWell[c.inSandbox(spec.Name)] || isSidecar(spec) && h.first[c.inSandbox(spec.Name)]
+		through := h.succeeded[c.inSandbox(spec.Name)] || isSidecar(spec) && h.started[c.inSandbox(spec.Name)]
 		if !through && !mains && !behind {
 			j.broken(initOrder, c.uid, "%s starts before init container %s was through", c.name, spec.Name)
 		}
@@ -38,13 +38,13 @@ func (j *judge) inOrder(h *podHistory, c *container) {
 // mayKnow tells whether an agent can know that another container was started in the sandbox of one. That of one which is gone, and which the
 // lost part of the journal told of, it cannot.
 func (j *judge) mayKnow(c *container, name string) bool {
-	return !j.forgiving || slices.ContainsFunc(j.sim.world.of(c.uid).containers, func(x *container) bool {
+	return !j.journalLost || slices.ContainsFunc(j.sim.world.objectsOf(c.uid).containers, func(x *container) bool {
 		return x.inSandbox(x.name) == c.inSandbox(name)
 	})
 }
 
-// earlier tells whether an instance of a main container was made before it in the same sandbox, even if it never ran: with
+// hadEarlierInstance tells whether an instance of a main container was made before it in the same sandbox, even if it never ran: with
 // it the pod was initialized, as with the kubelet.
-func (h *podHistory) earlier(c *container) bool {
+func (h *podHistory) hadEarlierInstance(c *container) bool {
 	return !isInit(c.manifest, c.name) && h.instances[c.inSandbox(c.name)] > 1
 }

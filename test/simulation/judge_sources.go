@@ -9,21 +9,21 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// began takes note of what a run is configured with. A source that it leaves out is as new when it comes back.
-func (j *judge) began(seq uint64, c *journaletv1.AgentConfig) {
+// onAgentStarted takes note of what a run is configured with. A source that it leaves out is as new when it comes back.
+func (j *judge) onAgentStarted(seq uint64, c *journaletv1.AgentConfig) {
 	j.configs = append(j.configs, configured{seq, c})
 	maps.DeleteFunc(j.read, func(source string, _ time.Duration) bool {
 		return !slices.Contains(c.GetSources(), source)
 	})
 }
 
-// disowned: what the agent finds and no source names is cleared away when every source that is configured has been read.
-func (j *judge) disowned(cause uint64, uid string) {
+// orphanConfirmed: what the agent finds and no source names is cleared away when every source that is configured has been read.
+func (j *judge) orphanConfirmed(cause uint64, uid string) {
 	s := j.sim
-	named := s.filed()[uid] != "" && s.folder.changedAt < j.mustKnow(messages.FileSource)
+	named := s.fromFiles()[uid] != "" && s.directory.changedAt < j.mustKnow(messages.FileSource)
 	if slices.Contains(j.configAt(cause).GetSources(), messages.HTTPSource) {
 		// Who has read something else from the URL knows nothing of it.
-		named = named || s.served()[uid] != "" && s.site.changedAt < j.mustKnow(messages.HTTPSource) && s.site.wrongAt == 0
+		named = named || s.fromURL()[uid] != "" && s.site.changedAt < j.mustKnow(messages.HTTPSource) && s.site.wrongAt == 0
 	}
 	if named {
 		j.broken(namedStays, uid, "it is taken for nobody's")

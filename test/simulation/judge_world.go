@@ -22,64 +22,64 @@ type podHistory struct {
 	gone bool
 	// source is the one that added it and has not forgotten it, empty for none.
 	source string
-	// runs is the manifest that it is to run: of this incarnation, as its source updated it last.
-	runs *corev1.Pod
-	born time.Time
-	// counts are restart counts by container.
-	counts map[string]uint32
-	// made are the containers that ran, by name and attempt; began counts runs of those that may run but once.
-	made, began map[string]int
+	// manifest is the manifest that it is to run: of this incarnation, as its source updated it last.
+	manifest *corev1.Pod
+	createdAt time.Time
+	// restarts are restart counts by container.
+	restarts map[string]uint32
+	// ran are the containers that ran, by name and attempt; began counts runs of those that may run but once.
+	ran, onceRuns map[string]int
 	// once are the instances, by id, that are to run but once, with the key of began; counted are those that began counts.
 	once    map[string]string
 	counted map[string]bool
 	// instances counts what was made, by sandbox and name.
 	instances map[string]int
-	// first and doneWell hold, by sandbox and name, what was started and what ended with 0.
-	first, doneWell map[string]bool
-	// begun holds, in the same form, what was made, whether it ever ran or not.
-	begun map[string]bool
-	// anew: all its containers began again in a sandbox once.
-	anew bool
+	// started and doneWell hold, by sandbox and name, what was started and what ended with 0.
+	started, succeeded map[string]bool
+	// created holds, in the same form, what was made, whether it ever ran or not.
+	created map[string]bool
+	// restartedAll: all its containers began again in a sandbox once.
+	restartedAll bool
 	// shown are the containers, by id, that the journal tells of; forgotten what the runtime forgot.
 	shown     map[string]bool
 	forgotten []*container
-	// endAsked is when the end of an instance was asked for, by id; endsAt when that of the pod was; -1: not.
-	endAsked map[string]time.Duration
+	// endRequested is when the end of an instance was asked for, by id; endsAt when that of the pod was; -1: not.
+	endRequested map[string]time.Duration
 	endsAt   time.Duration
 	// grace is the least that any manifest or reason gave its containers to end.
 	grace time.Duration
-	told  told
-	// starts are the last moments at which each container was started.
-	starts map[string][]time.Duration
+	reported  reportedStatus
+	// recentStarts are the last moments at which each container was started.
+	recentStarts map[string][]time.Duration
 	// share is what the node gave it, and asks what it asked for; holds tells whether it is still counted.
-	share, asks share
-	holds       bool
+	share, requestedShare share
+	holdsShare       bool
 	// ports are the host ports that it was given, and portsAsked those that it asked for.
-	ports, portsAsked []hostPort
+	ports, requestedPorts []hostPort
 	// admittedAs is the manifest that it was admitted with.
 	admittedAs *corev1.Pod
 	// admittedAt is when the node let it in.
 	admittedAt time.Duration
-	// askedFirst are the manifests of its incarnations' questions, by AdmissionRequested.question.
-	askedFirst map[uint64]*corev1.Pod
-	// question is AdmissionRequested.question of its newest life, letIn that of the last admission.
-	question, letIn uint64
-	// madeRoom is the question for which others end, 0 for none.
-	madeRoom uint64
-	// questions are the manifests that it was put before the node with, in order.
-	questions []question
-	// open are its calls that have no outcome yet.
-	open []*intent
+	// requestedAs are the manifests of its incarnations' questions, by AdmissionRequested.question.
+	requestedAs map[uint64]*corev1.Pod
+	// incarnation is AdmissionRequested.question of its newest life, letIn that of the last admission.
+	incarnation, admittedIncarnation uint64
+	// preempting is the question for which others end, 0 for none.
+	preempting uint64
+	// requests are the manifests that it was put before the node with, in order.
+	requests []admissionRequest
+	// openCalls are its calls that have no outcome yet.
+	openCalls []*intent
 }
 
 func (j *judge) history(uid string) *podHistory {
 	h := j.pods[uid]
 	if h == nil {
 		h = &podHistory{
-			counts: map[string]uint32{}, made: map[string]int{}, began: map[string]int{}, first: map[string]bool{}, doneWell: map[string]bool{},
-			once: map[string]string{}, counted: map[string]bool{}, askedFirst: map[uint64]*corev1.Pod{},
-			begun: map[string]bool{}, instances: map[string]int{}, starts: map[string][]time.Duration{},
-			endAsked: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
+			restarts: map[string]uint32{}, ran: map[string]int{}, onceRuns: map[string]int{}, started: map[string]bool{}, succeeded: map[string]bool{},
+			once: map[string]string{}, counted: map[string]bool{}, requestedAs: map[uint64]*corev1.Pod{},
+			created: map[string]bool{}, instances: map[string]int{}, recentStarts: map[string][]time.Duration{},
+			endRequested: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
 		}
 		j.pods[uid] = h
 	}
@@ -89,9 +89,9 @@ func (j *judge) history(uid string) *podHistory {
 // forgetRecords forgets what was read off records.
 func (h *podHistory) forgetRecords() {
 	h.source = ""
-	h.gone, h.runs, h.endsAt, h.grace, h.told, h.open = false, nil, -1, time.Hour, told{}, nil
-	h.questions = nil
-	clear(h.endAsked)
+	h.gone, h.manifest, h.endsAt, h.grace, h.reported, h.openCalls = false, nil, -1, time.Hour, reportedStatus{}, nil
+	h.requests = nil
+	clear(h.endRequested)
 	clear(h.shown)
 }
 
@@ -103,22 +103,22 @@ func (j *judge) ofOneSource(author messages.Ref, uid string, h *podHistory) {
 	h.source = author.ID
 }
 
-// updated takes note of what the source wants.
-func (h *podHistory) updated(s *sim, at time.Duration, u *journaletv1.PodUpdated) {
+// onUpdate takes note of what the source wants.
+func (h *podHistory) onUpdate(s *sim, at time.Duration, u *journaletv1.PodUpdated) {
 	m := s.manifests.byDigest[u.GetPod().GetDigest()]
 	switch {
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD:
-		h.gone, h.endsAt, h.grace, h.told = false, -1, time.Hour, told{}
-		for _, counted := range []map[string]int{h.made, h.began} {
+		h.gone, h.endsAt, h.grace, h.reported = false, -1, time.Hour, reportedStatus{}
+		for _, counted := range []map[string]int{h.ran, h.onceRuns} {
 			clear(counted)
 		}
 		clear(h.once)
-		h.runs = m
-	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE, !h.holds, !updates(h.runs, m):
-		h.ends(at)
+		h.manifest = m
+	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE, !h.holdsShare, !isUpdate(h.manifest, m):
+		h.terminates(at)
 		return
 	default:
-		h.runs = m
+		h.manifest = m
 	}
 	if m == nil {
 		return
@@ -137,24 +137,24 @@ func (h *podHistory) updated(s *sim, at time.Duration, u *journaletv1.PodUpdated
 	}
 }
 
-// ends takes note that the pod ends.
-func (h *podHistory) ends(at time.Duration) {
+// terminates takes note that the pod ends.
+func (h *podHistory) terminates(at time.Duration) {
 	if h.endsAt < 0 {
 		h.endsAt = max(at, 0) // the clock may have been set forward since
 	}
 }
 
-// asked takes note of when the end of an instance was first asked for.
-func (h *podHistory) asked(at time.Duration, c *journaletv1.CallRequested) {
+// onCallRequested takes note of when the end of an instance was first asked for.
+func (h *podHistory) onCallRequested(at time.Duration, c *journaletv1.CallRequested) {
 	id := c.GetStopContainer().GetContainerId()
 	if k := c.GetRunHook(); k.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
 		id = k.GetContainerId()
 	}
-	if _, ok := h.endAsked[id]; id != "" && !ok {
-		h.endAsked[id] = at
+	if _, ok := h.endRequested[id]; id != "" && !ok {
+		h.endRequested[id] = at
 	}
 	if k := c.GetStopContainer(); k.GetReason() == string(corev1.ContainerRestartRuleActionRestartAllContainers) {
-		h.endAsked[id] = at - time.Hour // it has no grace
+		h.endRequested[id] = at - time.Hour // it has no grace
 	}
 	switch k := c.GetWork().(type) {
 	case *journaletv1.CallRequested_StopContainer:
@@ -168,28 +168,28 @@ func (h *podHistory) asked(at time.Duration, c *journaletv1.CallRequested) {
 	}
 }
 
-// beginAnew: all containers begin again in the sandbox that is there, as if it were a new one. What was lost of the journal may have told
+// onAllRestarting: all containers begin again in the sandbox that is there, as if it were a new one. What was lost of the journal may have told
 // more than is left.
-func (h *podHistory) beginAnew() {
-	for _, facts := range []map[string]bool{h.first, h.doneWell, h.begun} {
+func (h *podHistory) onAllRestarting() {
+	for _, facts := range []map[string]bool{h.started, h.succeeded, h.created} {
 		clear(facts)
 	}
 	clear(h.instances)
-	clear(h.began)
+	clear(h.onceRuns)
 	clear(h.once)
-	h.anew = true
+	h.restartedAll = true
 }
 
 // mayRunAgain forgets how often a container ran that is to run but once.
 func (h *podHistory) mayRunAgain(container string) {
-	maps.DeleteFunc(h.began, func(key string, _ int) bool { return strings.HasPrefix(key, container+" ") })
+	maps.DeleteFunc(h.onceRuns, func(key string, _ int) bool { return strings.HasPrefix(key, container+" ") })
 	maps.DeleteFunc(h.once, func(_, key string) bool { return strings.HasPrefix(key, container+" ") })
 }
 
-// sandboxMade: one sandbox at a time, and its intent first. What a runtime does for an agent that is dead, or has given up
+// sandboxCreated: one sandbox at a time, and its intent first. What a runtime does for an agent that is dead, or has given up
 // waiting, comes at its own time, and nobody can keep it from it; nor can who looked before it came.
-func (j *judge) sandboxMade(o *objects, x *sandbox, gone bool, looked time.Duration) {
-	j.performs(x.intent)
+func (j *judge) sandboxCreated(o *objects, x *sandbox, gone bool, looked time.Duration) {
+	j.intentDurable(x.intent)
 	if gone {
 		return
 	}
@@ -203,47 +203,47 @@ func (j *judge) sandboxMade(o *objects, x *sandbox, gone bool, looked time.Durat
 	}
 }
 
-// containerMade: an instance is made once, for an intent that is stored and a pod that is there.
-func (j *judge) containerMade(c *container, gone bool) {
-	j.performs(c.intent)
-	j.ofItsIncarnation(c)
+// containerCreated: an instance is made once, for an intent that is stored and a pod that is there.
+func (j *judge) containerCreated(c *container, gone bool) {
+	j.intentDurable(c.intent)
+	j.createdAsAdmitted(c)
 	h := j.history(c.uid)
-	h.begun[c.inSandbox(c.name)] = true
+	h.created[c.inSandbox(c.name)] = true
 	h.instances[c.inSandbox(c.name)]++
-	if neverAgain(c.manifest, c.spec) {
+	if runsOnceOnly(c.manifest, c.spec) {
 		h.once[c.id] = c.onceKey()
 	}
 	if h.gone && !gone {
 		j.broken(noneOfGonePods, c.uid, "container %s is made", c.id)
 	}
-	if h.made[fmt.Sprint(c.name, " ", c.attempt)] > 0 && !j.forgiving {
+	if h.ran[fmt.Sprint(c.name, " ", c.attempt)] > 0 && !j.journalLost {
 		j.broken(newAttempts, c.uid, "%s attempt %d", c.name, c.attempt)
 	}
 }
 
 // cutShort: the runtime gave a start up whose process was there for a moment. The next instance may have the same number.
 func (j *judge) cutShort(c *container) {
-	delete(j.history(c.uid).made, fmt.Sprint(c.name, " ", c.attempt))
+	delete(j.history(c.uid).ran, fmt.Sprint(c.name, " ", c.attempt))
 }
 
 // containerStarted: never two instances at once, in order, and not again what runs once.
 func (j *judge) containerStarted(o *objects, c *container) {
 	j.instances++
 	h := j.history(c.uid)
-	h.made[fmt.Sprint(c.name, " ", c.attempt)]++
+	h.ran[fmt.Sprint(c.name, " ", c.attempt)]++
 	for _, other := range o.containers {
 		if other != c && other.name == c.name && other.alive() {
 			j.broken(oneInstance, c.uid, "%s starts beside %s", c.id, other.id)
 		}
 	}
-	if n := h.begins(c); n > 1 && !j.forgiving {
+	if n := h.countRun(c); n > 1 && !j.journalLost {
 		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
 	}
-	j.oneShareEach(o)
-	j.onePortEach(o)
+	j.sharesFit(o)
+	j.portsDistinct(o)
 	j.spaced(h, c)
 	j.inOrder(h, c)
-	h.first[c.inSandbox(c.name)] = true
+	h.started[c.inSandbox(c.name)] = true
 }
 
 // maxStarts is how often a container may start within a minute: at once, and then with waits of 5 s at least, but for what
@@ -252,28 +252,28 @@ const maxStarts = 20
 
 // spaced: a container that crashes is not started again without end.
 func (j *judge) spaced(h *podHistory, c *container) {
-	all := append(h.starts[c.name], j.sim.clock.uptime)
+	all := append(h.recentStarts[c.name], j.sim.clock.uptime)
 	if len(all) > maxStarts {
 		if all = all[1:]; all[len(all)-1]-all[0] < time.Minute {
 			j.broken(backOffKept, c.uid, "%s was started %d times within %s", c.name, maxStarts, all[len(all)-1]-all[0])
 		}
 	}
-	h.starts[c.name] = all
+	h.recentStarts[c.name] = all
 }
 
 func (c *container) inSandbox(name string) string { return c.sandbox + " " + name }
 
-// never tells whether the policy of a container does not start it again.
-func never(m *corev1.Pod, c *corev1.Container) bool {
+// neverRestarts tells whether the policy of a container does not start it again.
+func neverRestarts(m *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy == corev1.ContainerRestartPolicyNever
 	}
 	return m.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
-// neverAgain tells whether a container is to run but once. One with rules may run again, and one whose pod prefers a second run to none.
-func neverAgain(m *corev1.Pod, c *corev1.Container) bool {
-	return never(m, c) && len(c.RestartPolicyRules) == 0 && m.Annotations[pod.AnnotationStartGuarantee] != pod.AtLeastOnce
+// runsOnceOnly tells whether a container is to run but once. One with rules may run again, and one whose pod prefers a second run to none.
+func runsOnceOnly(m *corev1.Pod, c *corev1.Container) bool {
+	return neverRestarts(m, c) && len(c.RestartPolicyRules) == 0 && m.Annotations[pod.AnnotationStartGuarantee] != pod.AtLeastOnce
 }
 
 // onceKey is what a container may run but once of: an init container in each sandbox.
@@ -285,19 +285,19 @@ func (c *container) onceKey() string {
 	return key
 }
 
-// begins counts the runs of a container that is to run but once.
-func (h *podHistory) begins(c *container) int {
-	if !neverAgain(c.manifest, c.spec) {
+// countRun counts the runs of a container that is to run but once.
+func (h *podHistory) countRun(c *container) int {
+	if !runsOnceOnly(c.manifest, c.spec) {
 		return 0
 	}
 	h.count(c.id, c.onceKey())
-	return h.began[c.onceKey()]
+	return h.onceRuns[c.onceKey()]
 }
 
 func (h *podHistory) count(id, key string) {
 	if !h.counted[id] {
 		h.counted[id] = true
-		h.began[key]++
+		h.onceRuns[key]++
 	}
 }
 
@@ -310,30 +310,30 @@ func (h *podHistory) startLost(id string) {
 
 func (j *judge) containerEnded(c *container) {
 	if c.code == 0 {
-		j.history(c.uid).doneWell[c.inSandbox(c.name)] = true
+		j.history(c.uid).succeeded[c.inSandbox(c.name)] = true
 	}
 }
 
 // vanished: what the runtime forgot has run all the same. Its number may be given again, since the agent may not have seen it.
 func (j *judge) vanished(c *container) {
 	h := j.history(c.uid)
-	delete(h.made, fmt.Sprint(c.name, " ", c.attempt))
+	delete(h.ran, fmt.Sprint(c.name, " ", c.attempt))
 	h.forgotten = append(h.forgotten, c)
 	j.lostAt[c.id] = j.sim.clock.uptime
-	if j.forgiving {
-		j.unlearn(h)
+	if j.journalLost {
+		j.forgetStart(h)
 	}
 }
 
-// unlearn forgets of what the runtime forgot, and of which no record is left, that it was started: its pod's init containers may
+// forgetStart forgets of what the runtime forgot, and of which no record is left, that it was started: its pod's init containers may
 // run behind it. Where a later instance was started it tells of that, too.
-func (j *judge) unlearn(h *podHistory) {
+func (j *judge) forgetStart(h *podHistory) {
 	for _, c := range h.forgotten {
-		later := slices.ContainsFunc(j.sim.world.of(c.uid).containers, func(x *container) bool {
+		later := slices.ContainsFunc(j.sim.world.objectsOf(c.uid).containers, func(x *container) bool {
 			return x.inSandbox(x.name) == c.inSandbox(c.name) && x.startedAt > 0
 		})
 		if j.intents[c.intent] == nil && !h.shown[c.id] && !later {
-			delete(h.first, c.inSandbox(c.name))
+			delete(h.started, c.inSandbox(c.name))
 		}
 	}
 }
@@ -345,12 +345,12 @@ const graceTolerance = 100 * time.Millisecond
 // makes it shorter.
 func (j *judge) killed(w *world, c *container) {
 	h := j.history(c.uid)
-	begin, ok := h.endAsked[c.id]
+	begin, ok := h.endRequested[c.id]
 	if h.endsAt >= 0 && (!ok || h.endsAt < begin) {
 		begin, ok = h.endsAt, true
 	}
 	took := w.clock.uptime - begin
-	if !ok || j.clockSet >= begin || took < 0 || h.grace == time.Hour || j.forgiving {
+	if !ok || j.clockSet >= begin || took < 0 || h.grace == time.Hour || j.journalLost {
 		return
 	}
 	if took < h.grace-graceTolerance {
@@ -381,14 +381,14 @@ func (j *judge) fits(d actors.Decider) {
 	}
 }
 
-// told is what an observer knows of a pod who heard nothing but its PodStatusChanged.
-type told struct {
+// reportedStatus is what an observer knows of a pod who heard nothing but its PodStatusChanged.
+type reportedStatus struct {
 	changed    *journaletv1.PodStatusChanged
 	conditions map[string]*journaletv1.Condition
 	waiting    map[string]*journaletv1.ContainerWaiting
 }
 
-func (t *told) fold(c *journaletv1.PodStatusChanged) {
+func (t *reportedStatus) fold(c *journaletv1.PodStatusChanged) {
 	if t.conditions == nil {
 		t.conditions, t.waiting = map[string]*journaletv1.Condition{}, map[string]*journaletv1.ContainerWaiting{}
 	}
@@ -401,14 +401,14 @@ func (t *told) fold(c *journaletv1.PodStatusChanged) {
 	}
 }
 
-// statusTold: what was told adds up to what the state shows.
-func (j *judge) statusTold(author messages.Ref, rec *journaletv1.Record) {
+// statusReported: what was told adds up to what the state shows.
+func (j *judge) statusReported(author messages.Ref, rec *journaletv1.Record) {
 	if author.Kind != journaletv1.ActorKind_ACTOR_KIND_POD {
 		return
 	}
 	d, _ := j.fold.Decider(author)
 	a, ok := d.(*pod.Actor)
-	t := j.history(author.ID).told
+	t := j.history(author.ID).reported
 	if !ok || t.changed == nil || a.Pod().GetRejected() || a.Pod().GetStage() == journaletv1.PodStage_POD_STAGE_FINISHED {
 		return
 	}

@@ -12,8 +12,8 @@ import (
 
 var everyCrash = flag.Bool("sim.everycrash", false, "kill the agent after every single thing that happens, not after some")
 
-// timely are the parts of a manifest that make its fate depend on who is first, or on how long something took.
-var timely = []string{"activeDeadlineSeconds", "hostPort", "resources"}
+// timeDependent are the parts of a manifest that make its fate depend on who is first, or on how long something took.
+var timeDependent = []string{"activeDeadlineSeconds", "hostPort", "resources"}
 
 // quietPlan is a short history without faults: pods come, change and go, and their programs do well.
 func quietPlan(seed uint64) *Plan {
@@ -21,7 +21,7 @@ func quietPlan(seed uint64) *Plan {
 	p.end, p.config.maxPods, p.config.url, p.config.urls = 2*time.Minute, 110, "", false
 	var ops []Op
 	for _, o := range p.Ops {
-		depends := slices.ContainsFunc(timely, func(part string) bool { return bytes.Contains(o.body, []byte(part)) })
+		depends := slices.ContainsFunc(timeDependent, func(part string) bool { return bytes.Contains(o.body, []byte(part)) })
 		if (o.Kind == "write" || o.Kind == "remove") && !depends {
 			o.At = o.At * p.end / (20 * time.Minute)
 			ops = append(ops, o)
@@ -36,7 +36,7 @@ func finalOf(t *testing.T, p *Plan, o Options) (string, uint64) {
 	t.Helper()
 	o.Quiet = true
 	r := Run(p, o)
-	if r.Broken != nil {
+	if r.Violation != nil {
 		t.Errorf("with %+v: %s", o, r.Report())
 	}
 	return r.Final, r.Events
@@ -83,7 +83,7 @@ func TestHintsAreOnlyHints(t *testing.T) {
 	each(seeds, func(seed uint64) {
 		p := quietPlan(seed)
 		want, _ := finalOf(t, p, Options{Concurrency: 8})
-		for _, o := range []Options{{Concurrency: 8, AstrayHints: true}, {Concurrency: 1}, {Concurrency: 1, AstrayHints: true}} {
+		for _, o := range []Options{{Concurrency: 8, UnreliableHints: true}, {Concurrency: 1}, {Concurrency: 1, UnreliableHints: true}} {
 			if got, _ := finalOf(t, p, o); got != want {
 				t.Errorf("seed %d: with %s it comes to\n%s\nand without to\n%s", seed, fmt.Sprintf("%+v", o), got, want)
 			}

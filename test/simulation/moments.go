@@ -44,7 +44,7 @@ func (s *sim) reached(m moment) {
 	}
 	s.trap = noMoment
 	of := s.agent
-	s.clock.after(of.life, 0, func() {
+	s.clock.after(of.scope, 0, func() {
 		s.crash()
 		s.later(s.trapLasts, s.start)
 	})
@@ -56,9 +56,9 @@ const lateness = 3 * time.Second
 // AfterFunc is clock.AfterFunc for what dies with a run. Now and then what fires is late to tell, and can be stopped no more.
 func (c runClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	fired := func() { f(); c.run.reached(timerFired) }
-	e := c.after(c.run.life, d, func() {
+	e := c.after(c.run.scope, d, func() {
 		if chance(c.run.late, 10) {
-			c.after(c.run.life, between(c.run.late, 0, lateness), fired)
+			c.after(c.run.scope, between(c.run.late, 0, lateness), fired)
 			return
 		}
 		fired()
@@ -108,7 +108,7 @@ func (j *judge) timerSet(ref messages.Ref, rec *journaletv1.Record, t *journalet
 // can tell.
 func (j *judge) timerFired(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerFired) {
 	d, known := j.due[ref.String()+" "+t.GetName()]
-	if !known || d.generation != t.GetGeneration() || j.clockSet >= min(d.set, d.stored) || j.forgiving {
+	if !known || d.generation != t.GetGeneration() || j.clockSet >= min(d.set, d.stored) || j.journalLost {
 		return
 	}
 	fired := j.sim.clock.uptime - j.sim.clock.Now().Sub(rec.GetTime().AsTime())
@@ -136,7 +136,7 @@ func (j *judge) isNews(p *journaletv1.ProbeResult) {
 		j.onTheirWay[key]--
 		return
 	}
-	if was, told := j.results[key]; told && was == p.GetSuccess() && !j.forgiving {
+	if was, told := j.results[key]; told && was == p.GetSuccess() && !j.journalLost {
 		j.broken(newsOnly, p.GetUid(), "%s of %s was told before: success %t", p.GetKind(), p.GetContainerId(), was)
 	}
 	j.results[key] = p.GetSuccess()
@@ -148,8 +148,8 @@ func resultKey(p *journaletv1.ProbeResult) string {
 
 // runsOnce reports whether a call creates or starts a container that is to run but once.
 func (r *run) runsOnce(k *journaletv1.StartContainer) bool {
-	m, spec := r.sized(k)
-	return spec != nil && neverAgain(m, spec)
+	m, spec := r.specOf(k)
+	return spec != nil && runsOnceOnly(m, spec)
 }
 
 // at is reached where the call is about a container that is to run but once.

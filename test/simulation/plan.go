@@ -138,8 +138,8 @@ func (p *Plan) workload(r *rand.Rand) {
 	}
 }
 
-// mischief is what may go wrong, with how often and for how long.
-var mischief = map[string]struct {
+// faultKinds is what may go wrong, with how often and for how long.
+var faultKinds = map[string]struct {
 	weight   int
 	min, max time.Duration
 	do       func(*sim, Op)
@@ -181,14 +181,14 @@ var mischief = map[string]struct {
 
 func (p *Plan) faults(r *rand.Rand) {
 	var bag []string
-	for _, kind := range slices.Sorted(maps.Keys(mischief)) {
-		for range mischief[kind].weight {
+	for _, kind := range slices.Sorted(maps.Keys(faultKinds)) {
+		for range faultKinds[kind].weight {
 			bag = append(bag, kind)
 		}
 	}
 	for at := between(r, 0, 30*time.Second); at < p.end; at += between(r, time.Second, pick(r, 5*time.Second, time.Minute)) {
 		kind := pick(r, bag...)
-		m := mischief[kind]
+		m := faultKinds[kind]
 		lasts := between(r, m.min, m.max)
 		if chance(r, 2) {
 			lasts = between(r, m.min, min(m.max, m.min*10))
@@ -243,15 +243,15 @@ func (p *Plan) lostJournalAndURL(r *rand.Rand) {
 func (s *sim) do(o Op) {
 	switch o.Kind {
 	case "write":
-		s.folder.write(s.manifests, o.file, o.body)
+		s.directory.write(s.manifests, o.file, o.body)
 	case "remove":
-		s.folder.remove(o.file)
+		s.directory.remove(o.file)
 	case "resize":
 		s.resizeSome(o)
 	case "serve":
 		s.serve(o.body)
 	default:
-		mischief[o.Kind].do(s, o)
+		faultKinds[o.Kind].do(s, o)
 	}
 }
 
@@ -261,7 +261,7 @@ func (s *sim) later(d time.Duration, do func()) { s.clock.after(nil, d, do) }
 // loseNextStart has the runtime die in the next start of a container that is to run but once, and forget that: nobody is left who knows
 // whether it ran.
 func (s *sim) loseNextStart(o Op) {
-	s.atNextStart(func(c *container) bool { return neverAgain(c.manifest, c.spec) && s.world.up }, func(c *container) {
+	s.atNextStart(func(c *container) bool { return runsOnceOnly(c.manifest, c.spec) && s.world.up }, func(c *container) {
 		s.world.vanish(c)
 		s.killRuntime(o)
 	})
@@ -269,7 +269,7 @@ func (s *sim) loseNextStart(o Op) {
 
 // vanishReplacement has the runtime forget a container that is to run but once when it starts in the place of another one.
 func (s *sim) vanishReplacement(Op) {
-	s.atNextStart(func(c *container) bool { return neverAgain(c.manifest, c.spec) && c.attempt > 0 }, s.world.vanish)
+	s.atNextStart(func(c *container) bool { return runsOnceOnly(c.manifest, c.spec) && c.attempt > 0 }, s.world.vanish)
 }
 
 // atNextStart does something to the next container of a kind that is started, before its start is answered.

@@ -53,10 +53,10 @@ func (p hostPort) collides(q hostPort) bool {
 	return p.protocol == q.protocol && p.port == q.port && (p.ip == q.ip || p.ip == everyIP || q.ip == everyIP)
 }
 
-// onePortEach: no two pods that run were given the same host port, whatever the node's actor believes.
-func (j *judge) onePortEach(o *objects) {
+// portsDistinct: no two pods that run were given the same host port, whatever the node's actor believes.
+func (j *judge) portsDistinct(o *objects) {
 	mine := j.history(o.uid).ports
-	if len(mine) == 0 || j.forgiving {
+	if len(mine) == 0 || j.journalLost {
 		return
 	}
 	for _, x := range j.sim.world.objects {

@@ -22,7 +22,7 @@ func newProber(r *run) *prober {
 	b.Driver = probe.New(probe.Options{
 		Conn: criConn{r}, Attempt: r.world.attempt, Clock: newSteadyClock(r),
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
-		Go:       func(work func()) { r.clock.start(r.life, func(*proc) { work(); b.rouse() }) },
+		Go:       func(work func()) { r.clock.start(r.scope, func(*proc) { work(); b.interrupt() }) },
 		Sink: func(_ context.Context, k *journaletv1.ProbeResult) error {
 			return r.emit(messages.Pod(k.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: k}})
 		},
@@ -36,9 +36,9 @@ func (b *prober) loop(p *proc) {
 	}
 }
 
-func (b *prober) rouse() {
+func (b *prober) interrupt() {
 	if b.p != nil {
-		b.p.rouse()
+		b.p.interrupt()
 	}
 }
 
@@ -51,7 +51,7 @@ func (b *prober) seed(uid string, probed []pod.Probed) {
 func (b *prober) stored(rec *journaletv1.Record) {
 	b.Stored(rec)
 	if decides(rec, func(e *journaletv1.Event) bool { return e.GetProbesSet() != nil }) {
-		b.rouse()
+		b.interrupt()
 	}
 }
 

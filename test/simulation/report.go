@@ -14,21 +14,21 @@ const lastEvents = 40
 
 // Report tells what was broken, and how to see it again.
 func (r *Result) Report() string {
-	if r.Broken == nil {
+	if r.Violation == nil {
 		return fmt.Sprintf("seed %d: all holds; %d records of %d runs in %s, hash %s", r.Plan.Seed, r.Records, r.Runs, r.Virtual, r.Hash)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s\n  %s\n  at %s, after record %d\n", r.Plan.Seed, r.Broken.Invariant,
-		strings.ReplaceAll(r.Broken.Text, "\n", "\n  "), r.Broken.At, r.Broken.Record)
+	fmt.Fprintf(&b, "seed %d: %s\n  %s\n  at %s, after record %d\n", r.Plan.Seed, r.Violation.Invariant,
+		strings.ReplaceAll(r.Violation.Text, "\n", "\n  "), r.Violation.At, r.Violation.Record)
 	fmt.Fprintf(&b, "again: make sim SEED=%d%s\nthe plan:\n", r.Plan.Seed, r.Plan.keep())
 	for _, o := range r.Plan.Ops {
 		fmt.Fprintf(&b, "  %s\n", o)
 	}
 	what := "the journal"
-	if r.Broken.UID != "" {
-		what = "pod " + r.sim.manifests.names[r.Broken.UID] + " (" + r.Broken.UID + ")"
+	if r.Violation.UID != "" {
+		what = "pod " + r.sim.manifests.names[r.Violation.UID] + " (" + r.Violation.UID + ")"
 	}
-	fmt.Fprintf(&b, "the last events of %s:\n%s", what, r.Text(r.Broken.UID, lastEvents))
+	fmt.Fprintf(&b, "the last events of %s:\n%s", what, r.Text(r.Violation.UID, lastEvents))
 	return b.String()
 }
 

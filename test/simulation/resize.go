@@ -33,16 +33,16 @@ func resizePolicyOf(r *rand.Rand) string {
 // the URL gives.
 func (s *sim) resizeSome(o Op) {
 	r := stream(s.seed, "resize", fmt.Sprint(o.pick))
-	files := s.folder.names()
+	files := s.directory.names()
 	if n := len(files); n > 0 && (s.config.url == "" || !chance(r, 4)) {
 		path := files[r.IntN(n)]
-		now := s.folder.bodies[path]
+		now := s.directory.bodies[path]
 		body := resized(r, now)
 		if before := s.beforeResize[path]; bytes.Equal(before.to, now) && chance(r, 2) {
 			body = before.from // as it was: a resize that waits is withdrawn
 		}
 		if body != nil {
-			s.folder.write(s.manifests, path, body)
+			s.directory.write(s.manifests, path, body)
 			s.beforeResize[path] = edit{now, body}
 		}
 		return
@@ -116,8 +116,8 @@ func otherResources(r *rand.Rand, res map[string]any) map[string]any {
 	return out
 }
 
-// given: a container gets what the agent's records say, and its memory limit not below what it uses.
-func (j *judge) given(c *container, to *journaletv1.Resources) {
+// resourcesApplied: a container gets what the agent's records say, and its memory limit not below what it uses.
+func (j *judge) resourcesApplied(c *container, to *journaletv1.Resources) {
 	limit, had := to.GetMemoryLimitBytes(), c.has.GetMemoryLimitBytes()
 	if c.alive() && limit != 0 && (had == 0 || limit < had) && limit <= c.does.uses {
 		j.broken(aboveUse, c.uid, "%s uses %d, and its limit becomes %d", c.id, c.does.uses, limit)
@@ -162,7 +162,7 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 	case has:
 		say("it has the resources of its manifest, and its status says that it waits for them: %v", v.Status.Conditions[i])
 	case v.Status.Conditions[i].Reason == corev1.PodReasonDeferred:
-		if have, need := s.allocatable(), s.taken(uid).plus(demandOf(wanted)); need.within(have) {
+		if have, need := s.allocatable(), s.takenBesides(uid).plus(demandOf(wanted)); need.within(have) {
 			say("its resize is deferred, and would fit: %v of %v", need, have)
 		}
 	default:

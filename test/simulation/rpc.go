@@ -29,7 +29,7 @@ func isAway(err error) bool {
 // What the runtime takes for its work when nothing slows it.
 const (
 	tookSandbox = 220 * time.Millisecond
-	tookMaking  = 30 * time.Millisecond
+	tookContainer  = 30 * time.Millisecond
 	tookRemoval = 25 * time.Millisecond
 	tookRead    = 3 * time.Millisecond
 	// slowness is how much longer everything takes while the runtime is slow.

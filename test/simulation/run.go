@@ -14,7 +14,7 @@ type sim struct {
 	world     *world
 	journal   *journal
 	manifests *library
-	folder    *folder
+	directory    *directory
 	site      *site
 	judge     *judge
 	// beforeResize is the last resize of each file, by path.
@@ -36,8 +36,8 @@ type sim struct {
 // Result is what became of a run.
 type Result struct {
 	Plan *Plan
-	// Broken is what must not have happened, nil for nothing.
-	Broken *Broken
+	// Violation is what must not have happened, nil for nothing.
+	Violation *Violation
 	// Hash is that of every record in order.
 	Hash string
 	// Records, Runs, Instances, Events and Virtual say how much was simulated.
@@ -59,8 +59,8 @@ type Options struct {
 	Concurrency uint32
 	// Quiet leaves out everything that the world does by itself: no mishaps, programs that do well.
 	Quiet bool
-	// AstrayHints has all hints of the runtime late, doubled or lost.
-	AstrayHints bool
+	// UnreliableHints has all hints of the runtime late, doubled or lost.
+	UnreliableHints bool
 	// Defect, if any, is built into the agent to see whether it is found.
 	Defect func(*sim)
 }
@@ -68,7 +68,7 @@ type Options struct {
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
 	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite(), beforeResize: map[string]edit{}}
-	s.folder = newFolder(s.clock)
+	s.directory = newDirectory(s.clock)
 	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)
 	s.judge = newJudge(s)
@@ -80,7 +80,7 @@ func Run(p *Plan, o Options) *Result {
 	if o.Concurrency > 0 {
 		s.config.concurrency = o.Concurrency
 	}
-	if o.AstrayHints {
+	if o.UnreliableHints {
 		s.world.eventsBadUntil = 1 << 62
 	}
 	for _, op := range p.Ops {
@@ -95,12 +95,12 @@ func Run(p *Plan, o Options) *Result {
 		s.converge(o.CrashAfter)
 	}
 	r := &Result{
-		Plan: p, Broken: s.judge.first, Hash: s.journal.digest(), Records: len(s.journal.stored), Runs: int(s.epoch),
+		Plan: p, Violation: s.judge.first, Hash: s.journal.digest(), Records: len(s.journal.stored), Runs: int(s.epoch),
 		Instances: s.judge.instances, Events: s.clock.happened, Virtual: s.clock.uptime, Final: s.final(), Covered: s.judge.covered, sim: s,
 	}
 	if s.agent != nil {
 		// What waits for ever would keep the whole world in memory.
-		s.agent.life.end()
+		s.agent.scope.end()
 	}
 	return r
 }

@@ -45,55 +45,55 @@ func (s *sim) allocatable() share {
 	return share{s.config.cpu, s.config.memory, int64(s.config.maxPods)}
 }
 
-// booked takes note of what the node gives to pods, or takes back.
-func (j *judge) booked(seq uint64, e *journaletv1.Event) {
+// bookShares takes note of what the node gives to pods, or takes back.
+func (j *judge) bookShares(seq uint64, e *journaletv1.Event) {
 	manifests := j.sim.manifests.byDigest
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionRequested:
 		h := j.history(k.AdmissionRequested.GetUid())
 		digest := k.AdmissionRequested.GetDigest()
-		h.questions = append(h.questions, question{seq, digest})
-		h.madeRoom, h.question = 0, k.AdmissionRequested.GetIncarnation()
-		h.asks, h.portsAsked, h.askedFirst[h.question] = demandOf(manifests[digest]), portsOf(manifests[digest]), manifests[digest]
+		h.requests = append(h.requests, admissionRequest{seq, digest})
+		h.preempting, h.incarnation = 0, k.AdmissionRequested.GetIncarnation()
+		h.requestedShare, h.requestedPorts, h.requestedAs[h.incarnation] = demandOf(manifests[digest]), portsOf(manifests[digest]), manifests[digest]
 	case *journaletv1.Event_AdmissionDecided:
 		h := j.history(k.AdmissionDecided.GetUid())
 		if !k.AdmissionDecided.GetAdmitted() {
-			if h.madeRoom == k.AdmissionDecided.GetIncarnation() && h.madeRoom != 0 && !j.forgiving {
+			if h.preempting == k.AdmissionDecided.GetIncarnation() && h.preempting != 0 && !j.journalLost {
 				j.broken(roomKept, k.AdmissionDecided.GetUid(), "it is rejected: %s", k.AdmissionDecided.GetMessage())
 			}
 			return
 		}
-		h.admittedAt, h.letIn = j.sim.clock.uptime, k.AdmissionDecided.GetIncarnation()
-		h.admittedAs = h.askedFirst[k.AdmissionDecided.GetIncarnation()]
-		if k.AdmissionDecided.GetIncarnation() != h.question {
+		h.admittedAt, h.admittedIncarnation = j.sim.clock.uptime, k.AdmissionDecided.GetIncarnation()
+		h.admittedAs = h.requestedAs[k.AdmissionDecided.GetIncarnation()]
+		if k.AdmissionDecided.GetIncarnation() != h.incarnation {
 			return
 		}
-		h.share, h.ports, h.holds = h.asks, h.portsAsked, true
-		j.alone(k.AdmissionDecided.GetUid())
+		h.share, h.ports, h.holdsShare = h.requestedShare, h.requestedPorts, true
+		j.onlyIncarnation(k.AdmissionDecided.GetUid())
 	case *journaletv1.Event_ResizeDecided:
 		if k.ResizeDecided.GetAllocated() {
 			j.history(k.ResizeDecided.GetUid()).share = demandOf(manifests[k.ResizeDecided.GetDigest()])
 		}
 	case *journaletv1.Event_PodTerminated:
-		j.history(k.PodTerminated.GetUid()).holds = false
+		j.history(k.PodTerminated.GetUid()).holdsShare = false
 	case *journaletv1.Event_PodFinished:
-		j.history(k.PodFinished.GetUid()).holds = false
+		j.history(k.PodFinished.GetUid()).holdsShare = false
 	}
 }
 
-// question is a manifest that a pod was put before the node with, and the record of that.
-type question struct {
+// admissionRequest is a manifest that a pod was put before the node with, and the record of that.
+type admissionRequest struct {
 	seq    uint64
 	digest string
 }
 
-// held: pods end for one that is to be admitted. The node decided on record cause: what that one asked behind that it did not know yet.
-func (j *judge) held(at time.Duration, cause uint64, k *journaletv1.AdmissionPendingPreemption) {
-	for _, q := range slices.Backward(j.history(k.GetUid()).questions) {
+// pendingPreemption: pods end for one that is to be admitted. The node decided on record cause: what that one asked behind that it did not know yet.
+func (j *judge) pendingPreemption(at time.Duration, cause uint64, k *journaletv1.AdmissionPendingPreemption) {
+	for _, q := range slices.Backward(j.history(k.GetUid()).requests) {
 		if q.seq <= cause {
 			j.preempted(at, k.GetUid(), q.digest, k.GetVictims())
-			if h := j.history(k.GetUid()); len(k.GetVictims()) > 0 && q == h.questions[len(h.questions)-1] {
-				h.madeRoom = h.question
+			if h := j.history(k.GetUid()); len(k.GetVictims()) > 0 && q == h.requests[len(h.requests)-1] {
+				h.preempting = h.incarnation
 			}
 			return
 		}
@@ -105,7 +105,7 @@ func (j *judge) preempted(at time.Duration, by, digest string, uids []string) {
 	mine := priorityOf(j.sim.manifests.byDigest[digest])
 	for _, uid := range uids {
 		h := j.history(uid)
-		h.ends(at)
+		h.terminates(at)
 		if its := priorityOf(h.admittedAs); its >= mine {
 			j.broken(lowerEnds, uid, "it ends for %s: %d and %d", j.sim.manifests.names[by], its, mine)
 		}
@@ -119,19 +119,19 @@ func priorityOf(m *corev1.Pod) int32 {
 	return *m.Spec.Priority
 }
 
-// taken is what all pods but one hold of the node, by the judge's books.
-func (s *sim) taken(but string) share {
+// takenBesides is what all pods but one hold of the node, by the judge's books.
+func (s *sim) takenBesides(but string) share {
 	var sum share
 	for uid, h := range s.judge.pods {
-		if h.holds && uid != but {
+		if h.holdsShare && uid != but {
 			sum = sum.plus(h.share)
 		}
 	}
 	return sum
 }
 
-// oneShareEach: what runs has together no more than the node, whatever the node's actor believes.
-func (j *judge) oneShareEach(o *objects) {
+// sharesFit: what runs has together no more than the node, whatever the node's actor believes.
+func (j *judge) sharesFit(o *objects) {
 	var sum share
 	for _, x := range j.sim.world.objects {
 		for _, c := range x.containers {
@@ -141,7 +141,7 @@ func (j *judge) oneShareEach(o *objects) {
 			}
 		}
 	}
-	if have := j.sim.allocatable(); !sum.within(have) && !j.forgiving {
+	if have := j.sim.allocatable(); !sum.within(have) && !j.journalLost {
 		j.broken(oneShare, o.uid, "with it what runs has %+v of %+v", sum, have)
 	}
 }

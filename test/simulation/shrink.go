@@ -16,7 +16,7 @@ func Shrink(broken *Result, o Options) *Result {
 			shrunk = false
 			for at := 0; at < len(best.Plan.Ops) && runs < maxShrinkRuns; {
 				runs++
-				if r := Run(best.Plan.without(at, size), o); r.Broken != nil && r.Broken.Invariant == broken.Broken.Invariant {
+				if r := Run(best.Plan.without(at, size), o); r.Violation != nil && r.Violation.Invariant == broken.Violation.Invariant {
 					best, shrunk = r, true
 					continue // what stood behind it stands here now
 				}

@@ -103,13 +103,13 @@ func TestNothingBreaksUnderFaults(t *testing.T) {
 		if *oneSeed >= 0 {
 			t.Log(r.Report())
 		}
-		if r.Broken != nil {
+		if r.Violation != nil {
 			if *keepOps == "" && *shrink {
 				r = Shrink(r, Options{})
 			}
 			t.Error(r.Report())
 		}
-		if *outDir != "" && (*oneSeed >= 0 || r.Broken != nil) {
+		if *outDir != "" && (*oneSeed >= 0 || r.Violation != nil) {
 			if err := r.Write(*outDir, fmt.Sprintf("seed-%d", seed)); err != nil {
 				t.Error(err)
 			}

@@ -51,10 +51,10 @@ type world struct {
 	eventsBadUntil time.Duration
 	// atStart is what happens to the container that is started next, before its start is answered; nil: nothing.
 	atStart func(c *container)
-	// said is what the files of conditions hold, by UID.
-	said map[string]*conditions
-	// tell hears that something of a pod has ended.
-	tell func(uid string)
+	// conditions is what the files of conditions hold, by UID.
+	conditions map[string]*conditions
+	// emit hears that something of a pod has ended.
+	emit func(uid string)
 }
 
 // objects are what the runtime holds of one pod.
@@ -98,12 +98,12 @@ type container struct {
 func newWorld(c *clock, seed uint64, j *judge) *world {
 	return &world{
 		clock: c, seed: seed, noise: stream(seed, "noise"), judge: j, byUID: map[string]*objects{}, images: map[string]bool{},
-		up: true, networkReady: true, registryUp: true, tell: func(string) {},
-		said: map[string]*conditions{},
+		up: true, networkReady: true, registryUp: true, emit: func(string) {},
+		conditions: map[string]*conditions{},
 	}
 }
 
-func (w *world) of(uid string) *objects {
+func (w *world) objectsOf(uid string) *objects {
 	if o := w.byUID[uid]; o != nil {
 		return o
 	}
@@ -148,7 +148,7 @@ func (w *world) container(id string) *container {
 
 // runSandbox is RunPodSandbox. gone: nobody waits for it any more. listed is when the client listed the pod's sandboxes last.
 func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone bool, listed time.Duration) (string, error) {
-	o := w.of(uid)
+	o := w.objectsOf(uid)
 	for _, x := range o.sandboxes {
 		if x.attempt == attempt {
 			return "", reserved("sandbox", x.id)
@@ -167,7 +167,7 @@ func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone
 		// containerd makes it all the same, or gives it up and keeps what it has of it.
 		x.late, x.ready = w.clock.uptime, !chance(w.noise, 2)
 	}
-	w.judge.sandboxMade(o, x, gone, listed)
+	w.judge.sandboxCreated(o, x, gone, listed)
 	o.sandboxes = append(o.sandboxes, x)
 	slices.SortStableFunc(o.sandboxes, func(a, b *sandbox) int { return cmp.Compare(a.attempt, b.attempt) })
 	return x.id, nil
@@ -179,7 +179,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, b
 	if x == nil || !x.ready {
 		return "", failedCall("sandbox is not running")
 	}
-	o := w.of(x.uid)
+	o := w.objectsOf(x.uid)
 	for _, c := range o.containers {
 		if c.name == spec.Name && c.attempt == k.GetMetadata().GetAttempt() {
 			return "", reserved("container", c.id)
@@ -190,7 +190,7 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, b
 		attempt: k.GetMetadata().GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec, has: resources.Of(&spec.Resources),
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
-	w.judge.containerMade(c, gone)
+	w.judge.containerCreated(c, gone)
 	o.containers = append(o.containers, c)
 	return c.id, nil
 }
@@ -224,14 +224,14 @@ func (w *world) startContainer(id string, clientGone bool) error {
 	}
 	if clientGone && chance(w.noise, 2) {
 		// Its process was there for a moment.
-		w.judge.containerStarted(w.of(c.uid), c)
+		w.judge.containerStarted(w.objectsOf(c.uid), c)
 		w.judge.cutShort(c)
 		w.fail(c, "failed to start containerd task: "+cutShort)
 		return nil
 	}
 	c.state, c.started, c.startedAt = running, w.clock.Now(), w.clock.uptime
 	c.does = w.behaviourOf(c)
-	w.judge.containerStarted(w.of(c.uid), c)
+	w.judge.containerStarted(w.objectsOf(c.uid), c)
 	w.scheduleEnd(c)
 	if do := w.atStart; do != nil {
 		w.atStart = nil
@@ -243,7 +243,7 @@ func (w *world) startContainer(id string, clientGone bool) error {
 // fail leaves a container that was never started.
 func (w *world) fail(c *container, why string) {
 	c.state, c.code, c.reason, c.finished = exited, 128, "StartError: "+why, w.clock.Now()
-	w.tell(c.uid)
+	w.emit(c.uid)
 }
 
 func (w *world) scheduleEnd(c *container) {
@@ -269,10 +269,10 @@ func (w *world) exit(c *container, code int32, reason string) {
 	}
 	w.judge.containerEnded(c)
 	for _, p := range c.stoppers {
-		p.rouse()
+		p.interrupt()
 	}
 	c.stoppers = nil
-	w.tell(c.uid)
+	w.emit(c.uid)
 }
 
 // term sends SIGTERM.
@@ -300,13 +300,13 @@ func (w *world) stopSandbox(id string) {
 func (w *world) killSandbox(x *sandbox) {
 	was := x.ready
 	x.ready = false
-	for _, c := range w.of(x.uid).containers {
+	for _, c := range w.objectsOf(x.uid).containers {
 		if c.sandbox == x.id {
 			w.exit(c, 137, "Error")
 		}
 	}
 	if was {
-		w.tell(x.uid)
+		w.emit(x.uid)
 	}
 }
 
@@ -316,9 +316,9 @@ func (w *world) removeContainer(id string) {
 		return
 	}
 	w.exit(c, 137, "Error")
-	o := w.of(c.uid)
+	o := w.objectsOf(c.uid)
 	o.containers = slices.DeleteFunc(o.containers, func(x *container) bool { return x == c })
-	w.tell(c.uid)
+	w.emit(c.uid)
 }
 
 func (w *world) removeSandbox(id string) {
@@ -326,14 +326,14 @@ func (w *world) removeSandbox(id string) {
 	if x == nil {
 		return
 	}
-	o := w.of(x.uid)
+	o := w.objectsOf(x.uid)
 	for _, c := range slices.Clone(o.containers) {
 		if c.sandbox == id {
 			w.removeContainer(c.id)
 		}
 	}
 	o.sandboxes = slices.DeleteFunc(o.sandboxes, func(y *sandbox) bool { return y == x })
-	w.tell(x.uid)
+	w.emit(x.uid)
 }
 
 // vanish is the runtime forgetting a container, process and all.
@@ -356,17 +356,17 @@ func (w *world) reboot() {
 func (w *world) killRuntime() {
 	w.up = false
 	w.run++
-	w.rouseAll()
+	w.interruptAll()
 }
 
 func (w *world) startRuntime() { w.up = true }
 
-// rouseAll wakes those who wait for an answer of the runtime.
-func (w *world) rouseAll() {
+// interruptAll wakes those who wait for an answer of the runtime.
+func (w *world) interruptAll() {
 	for _, o := range w.objects {
 		for _, c := range o.containers {
 			for _, p := range c.stoppers {
-				p.rouse()
+				p.interrupt()
 			}
 		}
 	}
