@@ -185,7 +185,7 @@ func (b *sizes) resize(ctx context.Context, to *corev1.Pod) bool {
 	if err != nil {
 		panic(fmt.Sprintf("the kubelet has no status: %v", err))
 	}
-	b.differs(b.class+"resources told", told(b.decider.View().Status), told(theirs))
+	b.differs(b.class+"reported resources", told(b.decider.View().Status), told(theirs))
 	return true
 }
 

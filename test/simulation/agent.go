@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -23,23 +24,21 @@ import (
 
 const nodeName = "n1"
 
-func podRef(uid string) messages.Ref { return messages.Pod(uid) }
-
-// run is one run of the agent, from a start to a crash: runtime/agent and runtime/host put together around the real
-// cells.
+// run is one run of the agent, from a start to a crash. It does what runtime/agent and runtime/host do around the
+// real cells.
 type run struct {
 	*sim
 	epoch uint64
-	scope  *scope
+	scope *scope
 	cells *host.Cells
-	// turns is who of the actors waits how long for its turn.
+	// turns decides how long each actor waits before it handles its next record.
 	turns *rand.Rand
-	// late is which timers are late to tell.
+	// late decides which timers fire late.
 	late      *rand.Rand
 	scheduled map[messages.Ref]bool
-	// wedged actors handle nothing until a moment of uptime.
+	// wedged actors handle nothing until this uptime.
 	wedged map[messages.Ref]time.Duration
-	// waits are the coroutines that wait for something which ends with a context.
+	// waits holds the coroutines that wait until a context ends.
 	waits map[*proc]context.Context
 
 	timers    *timer.Driver
@@ -54,14 +53,14 @@ type run struct {
 
 func (r *run) name() string { return fmt.Sprint(r.epoch) }
 
-// runClock is time for what dies with a run.
+// runClock is the timer driver's clock. Its timers end with the run.
 type runClock struct {
 	*clock
 	run *run
 }
 
-// start begins a run, unless one goes on: it folds what is stored, gives the drivers what the journal knows, and goes
-// on.
+// start begins a run, unless one is under way: it folds what is stored, seeds the drivers from the recovered state
+// and starts them.
 func (s *sim) start() {
 	if s.agent != nil {
 		return
@@ -73,7 +72,8 @@ func (s *sim) start() {
 		wedged: map[messages.Ref]time.Duration{}, waits: map[*proc]context.Context{},
 	}
 	var err error
-	if r.cells, err = host.RecoverCells(host.AllDeciders, s.manifests.get, s.epoch, s.snapshots, s.journal.stored[s.barrier:]); err != nil {
+	if r.cells, err = host.RecoverCells(host.AllDeciders, s.manifests.get, s.epoch, s.snapshots,
+		s.journal.stored[s.barrier:]); err != nil {
 		s.judge.broken(noActorFails, "", "the agent does not start: %v", err)
 		return
 	}
@@ -83,10 +83,10 @@ func (s *sim) start() {
 	r.seedDrivers()
 	s.journal.of, s.journal.onStored = r.scope, r.stored
 	if s.damage != nil {
-		r.outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_JournalDamaged{JournalDamaged: s.damage}})
+		r.outcome(messages.Agent, messages.NewEvent(s.damage))
 		s.damage = nil
 	}
-	r.outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: s.started()}})
+	r.outcome(messages.Agent, messages.NewEvent(s.started()))
 	r.timers.Begin()
 	for _, ref := range r.cells.Refs() {
 		r.schedule(ref)
@@ -102,8 +102,7 @@ func (s *sim) start() {
 	monitor := health.New(health.Options{
 		Conn: criConn{r}, Last: last, Clock: driverClock{r.clock, r},
 		Sink: func(_ context.Context, h *journaletv1.RuntimeHealthChanged) error {
-			e := &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{RuntimeHealthChanged: h}}
-			return r.emit(messages.Runtime, e)
+			return r.emit(messages.Runtime, h)
 		},
 	})
 	s.clock.start(r.scope, func(*proc) { _ = monitor.Run(context.Background()) }) // it ends with its run
@@ -121,14 +120,16 @@ func (s *sim) started() *journaletv1.AgentStarted {
 		Epoch: s.epoch, Version: "simulation", BootId: fmt.Sprintf("boot-%d", s.boots), AgentId: "agent",
 		Config: &journaletv1.AgentConfig{
 			NodeName: nodeName, NodeLabels: map[string]string{"kubernetes.io/hostname": nodeName},
-			Allocatable: &journaletv1.NodeCapacity{MilliCpu: s.config.cpu, MemoryBytes: s.config.memory, EphemeralStorageBytes: 1 << 40},
-			Sources:     s.sources(), MaxPods: s.config.maxPods, StartConcurrency: s.config.concurrency, StopConcurrency: s.config.concurrency,
+			Allocatable: &journaletv1.NodeCapacity{MilliCpu: s.config.cpu, MemoryBytes: s.config.memory,
+				EphemeralStorageBytes: 1 << 40},
+			Sources: s.sources(), MaxPods: s.config.maxPods, StartConcurrency: s.config.concurrency,
+			StopConcurrency: s.config.concurrency,
 			PullConcurrency: s.config.pulls, MaxContainerBackOff: durationpb.New(s.config.maxBackOff),
 		},
 	}
 }
 
-// sources is that of runtime/agent.
+// sources does what runtime/agent does.
 func (s *sim) sources() []string {
 	if s.config.url == "" {
 		return []string{messages.FileSource}
@@ -150,7 +151,7 @@ func (r *run) newDrivers() {
 	})
 }
 
-// seedDrivers is runtime/agent's seed.
+// seedDrivers does what runtime/agent does.
 func (r *run) seedDrivers() {
 	for _, ref := range r.cells.Refs() {
 		d := r.cells.Decider(ref)
@@ -216,13 +217,13 @@ func (r *run) seedPod(ref messages.Ref, d *pod.Actor) {
 	}
 }
 
-// ended is that of runtime/agent.
+// ended does what runtime/agent does.
 func (r *run) ended(about messages.Ref, e *journaletv1.Event) {
-	_, e.GetCallFinished().EndedAt = r.watcher.CallEnded() // no time passes here: the record has the time that this was read at
+	_, e.GetCallFinished().EndedAt = r.watcher.CallEnded() // no virtual time passes before the record gets its own time
 	r.outcome(about, e)
 }
 
-// finished is that of runtime/agent.
+// finished does what runtime/agent does.
 func (r *run) finished(req *journaletv1.CallRequested) {
 	if req.GetStartContainer() != nil {
 		r.watcher.Expect(req.GetPodUid())
@@ -230,19 +231,19 @@ func (r *run) finished(req *journaletv1.CallRequested) {
 	r.watcher.hint(req.GetPodUid())
 }
 
-// outcome appends a fact that must never be refused.
+// outcome appends a fact that must not be refused.
 func (r *run) outcome(about messages.Ref, e *journaletv1.Event) {
 	r.journal.append(r.epoch, r.record(about, e))
 }
 
-// fact appends something learnt from outside; it waits while the journal is behind.
+// fact appends something learned from outside. It waits while the journal is behind.
 func (r *run) fact(p *proc, about messages.Ref, e *journaletv1.Event) {
 	r.journal.appendFact(p, r.epoch, func() *journaletv1.Record { return r.record(about, e) })
 }
 
-// emit is fact for a driver that runs on a coroutine.
-func (r *run) emit(about messages.Ref, e *journaletv1.Event) error {
-	r.fact(r.clock.current, about, e)
+// emit appends a fact of a driver that runs on the present coroutine. It does not fail.
+func (r *run) emit(about messages.Ref, kind proto.Message) error {
+	r.fact(r.clock.current, about, messages.NewEvent(kind))
 	return nil
 }
 
@@ -252,7 +253,8 @@ func (r *run) record(about messages.Ref, e *journaletv1.Event) *journaletv1.Reco
 	}
 }
 
-// stored is host.Stored and agent.Stored: it gives records to the actors concerned, then to the drivers, in order.
+// stored does what host.Stored and agent.Stored do: it delivers records to the actors concerned, then to the drivers,
+// in order.
 func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 	for i, rec := range recs {
 		r.judge.record(rec, encoded[i])
@@ -268,7 +270,8 @@ func (r *run) stored(recs []*journaletv1.Record, encoded [][]byte) {
 		r.gates.stored(rec)
 		for i, e := range rec.GetStep().GetDecisions() {
 			if k := e.GetCallRequested(); k != nil {
-				r.watcher.registerStart(messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()), i), k)
+				r.watcher.registerStart(
+					messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), messages.RefOf(rec.GetActor()), i), k)
 			}
 			if e.GetCallWithdrawn() != nil {
 				r.interruptEnded()
@@ -288,7 +291,7 @@ func decides(rec *journaletv1.Record, what func(*journaletv1.Event) bool) bool {
 	return slices.ContainsFunc(rec.GetStep().GetDecisions(), what)
 }
 
-// schedule sees that an actor gets its turn. Most get it at once; now and then one has to wait.
+// schedule has an actor handle its next record: mostly at once, now and then late.
 func (r *run) schedule(ref messages.Ref) {
 	if r.scheduled[ref] || r.cells.Waiting(ref) == 0 {
 		return
@@ -318,7 +321,7 @@ func (r *run) handle(ref messages.Ref) {
 	}
 }
 
-// crash ends the run without a word, at whatever point it is.
+// crash kills the agent, at whatever point it is.
 func (s *sim) crash() {
 	if s.agent == nil {
 		return
@@ -333,7 +336,7 @@ func (s *sim) crash() {
 	s.judge.crashed()
 }
 
-// stop ends the run cleanly: its last record is stored and snapshots are taken.
+// stop ends the run cleanly: it stores a last record and takes snapshots.
 func (s *sim) stop() {
 	r := s.agent
 	if r == nil || s.clock.uptime < s.journal.stalledUntil {
@@ -341,7 +344,7 @@ func (s *sim) stop() {
 		return
 	}
 	r.scope.end()
-	r.outcome(messages.Agent, &journaletv1.Event{Kind: &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "told to stop"}}})
+	r.outcome(messages.Agent, messages.NewEvent(&journaletv1.AgentStopped{Reason: "restart"}))
 	for len(s.journal.pending) > 0 && s.judge.first == nil {
 		done := s.journal.commit(len(s.journal.pending))
 		for i, rec := range done.records {
@@ -358,7 +361,7 @@ func (s *sim) stop() {
 	s.crash()
 }
 
-// snapshot stores the states of all actors, if nothing waits for anybody.
+// snapshot stores the states of all actors, unless a record is pending.
 func (s *sim) snapshot() {
 	if s.agent == nil || len(s.journal.pending) > 0 {
 		return

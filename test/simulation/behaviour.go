@@ -27,10 +27,11 @@ type behaviour struct {
 	postStart, preStop time.Duration
 }
 
-// behaviourOf makes up what an instance does.
+// behaviourOf draws what an instance does.
 func (w *world) behaviourOf(c *container) behaviour {
 	r := stream(w.seed, "behaviour", c.manifest.Name, c.name, strconv.Itoa(int(c.attempt)))
-	b := behaviour{code: pick[int32](r, 0, 0, 1, 1, 2, 42), ends: between(r, time.Millisecond, 4*time.Second), termCode: pick[int32](r, 143, 0, 1)}
+	b := behaviour{code: pick[int32](r, 0, 0, 1, 1, 2, 42), ends: between(r, time.Millisecond, 4*time.Second),
+		termCode: pick[int32](r, 143, 0, 1)}
 	b.reason = "Error"
 	if b.code == 0 {
 		b.reason = "Completed"
@@ -75,7 +76,7 @@ func (w *world) behaviourOf(c *container) behaviour {
 	return b
 }
 
-// heal makes a program do well: it works, or comes to its end.
+// heal makes a program succeed: it runs on without failing, or exits with 0 if it is to end.
 func (b *behaviour) heal(c *container) {
 	b.code, b.reason, b.up, b.sickFrom, b.flaps, b.ignoresTerm = 0, "Completed", 0, 0, 0, false
 	b.postStart, b.preStop = max(b.postStart, -b.postStart), max(b.preStop, -b.preStop)
@@ -85,7 +86,7 @@ func (b *behaviour) heal(c *container) {
 	}
 }
 
-// heal lets all that runs do well from now on.
+// heal makes all programs succeed from now on.
 func (w *world) heal() {
 	w.calm = true
 	for _, o := range w.objects {
@@ -94,9 +95,6 @@ func (w *world) heal() {
 				continue
 			}
 			c.does.heal(c)
-			if c.end != nil {
-				c.end.do = nil
-			}
 			w.scheduleEnd(c)
 			if c.termed {
 				w.clock.after(nil, time.Second, func() { w.exit(c, 143, "Error") })
@@ -105,7 +103,7 @@ func (w *world) heal() {
 	}
 }
 
-// probe is what one run of a probe finds.
+// probe returns whether one attempt at a probe succeeds.
 func (w *world) probe(c *container, kind journaletv1.ProbeKind) bool {
 	age := w.clock.uptime - c.startedAt
 	switch kind {
@@ -117,7 +115,7 @@ func (w *world) probe(c *container, kind journaletv1.ProbeKind) bool {
 	return age >= c.does.up && (c.does.flaps == 0 || age/c.does.flaps%2 == 0)
 }
 
-// hook is how long a hook by command or request takes, and whether it succeeds.
+// hook returns how long an exec or HTTP hook takes, and whether it succeeds.
 func (c *container) hook(kind journaletv1.HookKind) (time.Duration, bool) {
 	d := c.does.postStart
 	if kind == journaletv1.HookKind_HOOK_KIND_PRE_STOP {

@@ -13,12 +13,12 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 )
 
-// performer has runtime/cri make the calls. What the agent writes to the node's disk is a model, and so are pulls,
-// which that driver makes beside reports of them.
+// performer performs calls with runtime/cri. Two parts are models: what the agent writes to the node's disk, and
+// pulls, which that driver makes on goroutines that report progress.
 type performer struct {
 	*cri.Driver
 	run *run
-	// calls are the calls under way, by the coroutine that makes them.
+	// calls holds the calls under way, by their coroutine.
 	calls map[*proc]*call
 }
 
@@ -26,9 +26,9 @@ type performer struct {
 type call struct {
 	req    *journaletv1.CallRequested
 	intent string
-	// once: it creates or starts a container that is to run but once.
+	// once is set if it creates or starts a container that may run only once.
 	once bool
-	// listed is when it listed the pod's sandboxes last, or when it began.
+	// listed is the uptime at which it listed the pod's sandboxes last, or at which it began.
 	listed time.Duration
 }
 
@@ -48,10 +48,9 @@ func newPerformer(r *run) *performer {
 
 func (f *performer) current() *call { return f.calls[f.run.clock.current] }
 
-// Perform is calls.Performer.
-func (f *performer) Perform(
-	ctx context.Context, intentID, requester string, req *journaletv1.CallRequested, inDoubt bool,
-) *journaletv1.CallFinished {
+// Perform implements calls.Performer.
+func (f *performer) Perform(ctx context.Context, intentID, requester string, req *journaletv1.CallRequested,
+	inDoubt bool) *journaletv1.CallFinished {
 	p, r := f.run.clock.current, f.run
 	c := &call{req: req, intent: intentID, once: r.runsOnce(req.GetStartContainer()), listed: r.clock.uptime}
 	f.calls[p] = c
@@ -66,7 +65,7 @@ func (f *performer) Perform(
 	return f.Driver.Perform(ctx, intentID, requester, req, inDoubt)
 }
 
-// pull pulls an image: it takes its time, and asks again while the runtime is away.
+// pull pulls an image. It tries again while the runtime is unavailable.
 func (f *performer) pull(ctx context.Context, out *journaletv1.CallFinished, image string) *journaletv1.CallFinished {
 	r := f.run
 	for {
@@ -91,7 +90,7 @@ func (f *performer) pull(ctx context.Context, out *journaletv1.CallFinished, ima
 	}
 }
 
-// disk is what pods have on the node's disk: it takes its time, and fails now and then.
+// disk models pods' files on the node: each operation takes some time and fails now and then.
 type disk struct{ *performer }
 
 func (d disk) work() error {
@@ -103,7 +102,7 @@ func (d disk) work() error {
 	return nil
 }
 
-// SetUp implements cri.Volumes, as the others below do.
+// SetUp implements cri.Volumes, as do the methods below.
 func (d disk) SetUp(context.Context, *corev1.Pod) error { return d.work() }
 
 func (d disk) TearDown(context.Context, string) error { return d.work() }
@@ -119,14 +118,14 @@ func (disk) CreateLogDir(_, _, _, _ string) (string, error)              { retur
 func (disk) CreateTerminationFile(_, _ string, _ uint32) (string, error) { return "/", nil }
 func (disk) WriteHosts(string, []byte) (string, error)                   { return "/", nil }
 
-// containerWork are the intents about one container of a pod.
+// containerWork is a call on one container of a pod.
 type containerWork interface {
 	GetDigest() string
 	GetAllocatedDigest() string
 	GetContainer() string
 }
 
-// specOf is a container's spec with what is allocated to its pod.
+// specOf returns the manifest of a call's pod with its allocated resources, and the container's spec in it.
 func (r *run) specOf(k containerWork) (*corev1.Pod, *corev1.Container) {
 	m := r.manifests.byDigest[k.GetDigest()]
 	if allocated := k.GetAllocatedDigest(); allocated != "" {

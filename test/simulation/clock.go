@@ -4,21 +4,22 @@ import (
 	"container/heap"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
-// clock is virtual time and what is due. Two things that are due at one moment happen in an order that the seed decides.
+// clock is virtual time and the queue of events. The seed decides the order of events that are due at one moment.
 type clock struct {
 	// uptime never goes back.
 	uptime time.Duration
-	// wall is the time of day at uptime 0; who sets the clock changes it.
+	// wall is the time of day at uptime 0. Setting the clock changes it.
 	wall time.Time
 	due  dueHeap
-	seq uint64
+	seq  uint64
 	ties *rand.Rand
 	// current is the coroutine that runs, nil for none.
 	current *proc
-	// happened counts what was due and has happened.
+	// happened counts the events that took place.
 	happened uint64
 }
 
@@ -26,29 +27,28 @@ func newClock(seed uint64) *clock {
 	return &clock{wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), ties: stream(seed, "order of events")}
 }
 
-// Now is the time of day.
+// Now returns the time of day.
 func (c *clock) Now() time.Time { return c.wall.Add(c.uptime) }
 
-// AfterFunc has f called once after d, unless stop is called before.
-func (c *clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
-	e := c.after(nil, d, f)
-	return func() bool {
-		was := e.do != nil
-		e.do = nil
-		return was
-	}
-}
-
-// event is something that is due. One without anything to do was taken back.
+// event is something that is due. A cancelled one has nothing to do.
 type event struct {
-	at        time.Duration
+	at       time.Duration
 	tie, seq uint64
-	// of is the run of the agent that it belongs to; what belongs to a run that is over does not happen.
+	// of is the scope that the event belongs to, nil for the world. An event of an ended scope does not take place.
 	of *scope
 	do func()
 }
 
-// scope is one run of something that may be killed: what it has under way dies with it.
+// cancel keeps an event from taking place, and reports whether it was still due. nil is no event.
+func (e *event) cancel() bool {
+	due := e != nil && e.do != nil
+	if due {
+		e.do = nil
+	}
+	return due
+}
+
+// scope groups coroutines and events that end together: those of one run of the agent.
 type scope struct {
 	over  bool
 	procs []*proc
@@ -61,7 +61,7 @@ func (c *clock) after(of *scope, d time.Duration, do func()) *event {
 	return e
 }
 
-// next makes the next thing happen that is due by end; false if there is none.
+// next has the next event take place that is due by end. It returns false if there is none.
 func (c *clock) next(end time.Duration) bool {
 	for len(c.due) > 0 && c.due[0].at <= end {
 		e := heap.Pop(&c.due).(*event)
@@ -102,7 +102,7 @@ func (h *dueHeap) Pop() any {
 	return e
 }
 
-// proc is a coroutine: something that does one thing after the other and waits in between. One runs at a time.
+// proc is a coroutine. It waits in virtual time; one runs at a time.
 type proc struct {
 	clock *clock
 	of    *scope
@@ -113,7 +113,7 @@ type proc struct {
 	ended bool
 }
 
-// unwound unwinds a coroutine whose life is over.
+// unwound is the panic that unwinds a coroutine whose scope has ended.
 type unwound struct{}
 
 // start runs f as a coroutine, from now on.
@@ -144,7 +144,7 @@ func (p *proc) resume() {
 	}
 }
 
-// sleep lets d pass, or less if somebody wakes it.
+// sleep waits for d, or until interrupt.
 func (p *proc) sleep(d time.Duration) {
 	p.wake = p.clock.after(p.of, d, p.resume)
 	if !p.yield(struct{}{}) {
@@ -152,16 +152,15 @@ func (p *proc) sleep(d time.Duration) {
 	}
 }
 
-// interrupt ends a sleep before its time.
+// interrupt ends a sleep early.
 func (p *proc) interrupt() {
-	if p.ended || p.of.over || p.wake == nil || p.wake.do == nil {
-		return
+	if !p.ended && !p.of.over && p.wake.cancel() {
+		p.wake = p.clock.after(p.of, 0, p.resume)
 	}
-	p.wake.do = nil
-	p.wake = p.clock.after(p.of, 0, p.resume)
 }
 
-// end kills a life. It may be called by one of its own coroutines only through the clock.
+// end ends all coroutines and events of a scope. A coroutine of the scope itself must not call it, but schedule it on
+// the clock.
 func (l *scope) end() {
 	if l.over {
 		return
@@ -173,14 +172,7 @@ func (l *scope) end() {
 	l.procs = nil
 }
 
-// dropEnded forgets the coroutines that have ended.
+// dropEnded drops the coroutines that have ended.
 func (l *scope) dropEnded() {
-	alive := l.procs[:0]
-	for _, p := range l.procs {
-		if !p.ended {
-			alive = append(alive, p)
-		}
-	}
-	clear(l.procs[len(alive):])
-	l.procs = alive
+	l.procs = slices.DeleteFunc(l.procs, func(p *proc) bool { return p.ended })
 }

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// agentID is what the objects of the world's runtime carry.
+	// agentID is the agent mark on the objects of the runtime.
 	agentID     = "agent"
 	runtimeName = "world"
 )
 
-// criConn is the world's container runtime behind CRI. A call runs on the coroutine that makes it.
+// criConn is a gRPC connection to the world's container runtime. A request runs on its caller's coroutine.
 type criConn struct{ run *run }
 
-// NewStream implements grpc.ClientConnInterface. The stream of events is watcher.event.
+// NewStream implements grpc.ClientConnInterface. watcher.event models the event stream instead.
 func (criConn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
 	return nil, status.Error(codes.Unimplemented, "no streams")
 }
@@ -47,7 +47,8 @@ func (c criConn) Invoke(ctx context.Context, method string, request, reply any, 
 	return c.run.rpc(ctx, took, do)
 }
 
-// reads is a request that changes nothing: how long it takes, and what fills its answer.
+// reads returns how long a request takes that changes nothing, and the function that fills its reply; nil for another
+// request.
 func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool) error) {
 	switch req := request.(type) {
 	case *runtimeapi.ListPodSandboxRequest:
@@ -121,7 +122,7 @@ func (w *world) reads(request, reply any) (took time.Duration, do func(gone bool
 	return 0, nil
 }
 
-// withContainer is work on a container, by its id.
+// withContainer does something with a container, by its id.
 func (w *world) withContainer(id string, do func(*container) error) func(bool) error {
 	return func(bool) error {
 		if c := w.container(id); c != nil {
@@ -131,7 +132,8 @@ func (w *world) withContainer(id string, do func(*container) error) func(bool) e
 	}
 }
 
-// changes is a request of a call: how long it takes, and what it does.
+// changes returns how long a request takes that changes something, and the function that does it; nil for another
+// request.
 func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool) error) {
 	w, c := r.world, r.performer.current()
 	unlessMishap := func(do func()) func(bool) error {
@@ -149,9 +151,10 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 			if w.mishap() {
 				return failedCall("failed to set up the sandbox's network")
 			}
-			m, network := req.GetConfig().GetMetadata(), req.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions()
-			out, host := reply.(*runtimeapi.RunPodSandboxResponse), network.GetNetwork() == runtimeapi.NamespaceMode_NODE
-			out.PodSandboxId, err = w.runSandbox(m.GetUid(), c.intent, m.GetAttempt(), host, gone, c.listed)
+			m, host := req.GetConfig().GetMetadata(),
+				req.GetConfig().GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
+			reply.(*runtimeapi.RunPodSandboxResponse).PodSandboxId, err = w.runSandbox(m.GetUid(), c.intent, m.GetAttempt(),
+				host, gone, c.listed)
 			return err
 		}
 	case *runtimeapi.CreateContainerRequest:
@@ -161,8 +164,8 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 			if w.mishap() {
 				return failedCall("failed to prepare the container's snapshot")
 			}
-			out := reply.(*runtimeapi.CreateContainerResponse)
-			out.ContainerId, err = w.createContainer(req.GetConfig(), req.GetPodSandboxId(), c, m, spec, gone)
+			reply.(*runtimeapi.CreateContainerResponse).ContainerId, err = w.createContainer(req.GetConfig(),
+				req.GetPodSandboxId(), c, m, spec, gone)
 			r.at(c, onceDone)
 			return err
 		}
@@ -178,10 +181,8 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 	case *runtimeapi.StopPodSandboxRequest:
 		return tookContainer, unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()) })
 	case *runtimeapi.RemovePodSandboxRequest:
-		return tookRemoval, unlessMishap(func() {
-			w.stopSandbox(req.GetPodSandboxId())
-			w.removeSandbox(req.GetPodSandboxId())
-		})
+		return tookRemoval,
+			unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()); w.removeSandbox(req.GetPodSandboxId()) })
 	case *runtimeapi.UpdatePodSandboxResourcesRequest:
 		return tookRead, unlessMishap(func() {})
 	case *runtimeapi.UpdateContainerResourcesRequest:
@@ -201,7 +202,8 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 	return 0, nil
 }
 
-// stopContainer is StopContainer: SIGTERM, the grace, SIGKILL. A runtime whose client goes away may leave out the kill.
+// stopContainer is StopContainer: SIGTERM, the grace period, SIGKILL. If the client goes away, the runtime may omit
+// the kill.
 func (r *run) stopContainer(ctx context.Context, id string, grace time.Duration) error {
 	w, p := r.world, r.clock.current
 	waiting := true
@@ -227,7 +229,7 @@ func (r *run) stopContainer(ctx context.Context, id string, grace time.Duration)
 	return r.waitForEnd(ctx, x, began+timeoutOf(ctx))
 }
 
-// waitForEnd waits until a container has ended, its runtime has, ctx has, or a moment of uptime comes.
+// waitForEnd waits until a container has ended, the runtime has died, ctx has ended, or an uptime is reached.
 func (r *run) waitForEnd(ctx context.Context, x *container, end time.Duration) error {
 	w, p, of := r.world, r.clock.current, r.world.run
 	r.waits[p] = ctx
@@ -247,7 +249,7 @@ func (r *run) waitForEnd(ctx context.Context, x *container, end time.Duration) e
 	return nil
 }
 
-// execute runs a hook in a container, by command or by request, for as long as it takes.
+// execute runs an exec or HTTP hook in a container.
 func (r *run) execute(ctx context.Context, x *container, k *journaletv1.RunHook) error {
 	if x == nil || !x.alive() {
 		return errNotFound
@@ -269,7 +271,7 @@ func tookList(all bool) time.Duration {
 	return tookRead
 }
 
-// selected are the objects of the pods that a selector names: of one by its UID, or of all.
+// selected returns the objects of the pod whose UID a label selector names, or of all pods.
 func (w *world) selected(labels map[string]string) []*objects {
 	if uid, one := labels[cri.LabelPodUID]; one {
 		return []*objects{w.objectsOf(uid)}
@@ -280,7 +282,8 @@ func (w *world) selected(labels map[string]string) []*objects {
 func (x *sandbox) listed() *runtimeapi.PodSandbox {
 	return &runtimeapi.PodSandbox{
 		Id: x.id, Metadata: &runtimeapi.PodSandboxMetadata{Uid: x.uid, Attempt: x.attempt}, State: x.state(),
-		CreatedAt: x.created.UnixNano(), Labels: map[string]string{cri.LabelPodUID: x.uid},
+		CreatedAt:   x.created.UnixNano(),
+		Labels:      map[string]string{cri.LabelPodUID: x.uid},
 		Annotations: map[string]string{cri.AnnotationAgent: agentID, cri.AnnotationIntent: x.intent},
 	}
 }
@@ -303,8 +306,7 @@ func (x *sandbox) status() *runtimeapi.PodSandboxStatus {
 	return &runtimeapi.PodSandboxStatus{
 		Id: x.id, State: x.state(), Network: network,
 		Linux: &runtimeapi.LinuxPodSandboxStatus{
-			Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: mode}},
-		},
+			Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{Network: mode}}},
 	}
 }
 
@@ -315,9 +317,9 @@ var criStates = map[journaletv1.ContainerState]runtimeapi.ContainerState{
 
 func (c *container) listed() *runtimeapi.Container {
 	return &runtimeapi.Container{
-		Id: c.id, PodSandboxId: c.sandbox, State: criStates[c.state],
-		Metadata: &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
-		Image:    &runtimeapi.ImageSpec{Image: c.image}, ImageRef: "sha256:" + c.image, CreatedAt: c.created.UnixNano(),
+		Id: c.id, PodSandboxId: c.sandbox, Metadata: &runtimeapi.ContainerMetadata{Name: c.name, Attempt: c.attempt},
+		State: criStates[c.state],
+		Image: &runtimeapi.ImageSpec{Image: c.image}, ImageRef: "sha256:" + c.image, CreatedAt: c.created.UnixNano(),
 		Labels: map[string]string{cri.LabelPodUID: c.uid},
 		Annotations: map[string]string{
 			cri.AnnotationAgent: agentID, cri.AnnotationIntent: c.intent, cri.AnnotationHash: c.hash,
@@ -339,14 +341,13 @@ func (c *container) status() *runtimeapi.ContainerStatus {
 	return out
 }
 
-// cfsPeriod is the kernel's default, in microseconds, and leastCPULimit the least CPU that a cgroup can be held to, in
-// thousandths.
+// cfsPeriod is the kernel's default, in microseconds; leastCPULimit is the least CPU limit of a cgroup, in millicores.
 const (
 	cfsPeriod     = 100_000
 	leastCPULimit = 10
 )
 
-// linuxResources are what a runtime gives for resources: shares of CPU, the quota of a cgroup, and nothing for a memory
+// linuxResources returns what a runtime shows for resources: CPU shares, a quota, a memory limit, and no memory
 // request.
 func linuxResources(r *journaletv1.Resources) *runtimeapi.LinuxContainerResources {
 	out := &runtimeapi.LinuxContainerResources{
@@ -359,12 +360,12 @@ func linuxResources(r *journaletv1.Resources) *runtimeapi.LinuxContainerResource
 	return out
 }
 
-// shownResources are what the agent reads of a container that has been given r.
+// shownResources returns what the agent reads of a container that has r.
 func shownResources(r *journaletv1.Resources) *journaletv1.Resources {
 	return cri.ReportedResources(linuxResources(r))
 }
 
-// driverClock is virtual time for a driver that runs on coroutines.
+// driverClock is the virtual time of a driver that runs on coroutines.
 type driverClock struct {
 	*clock
 	run *run
@@ -373,11 +374,7 @@ type driverClock struct {
 // AfterFunc implements cri.Clock.
 func (c driverClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	e := c.after(c.run.scope, d, func() { f(); c.run.interruptEnded() })
-	return func() bool {
-		was := e.do != nil
-		e.do = nil
-		return was
-	}
+	return e.cancel
 }
 
 // Wait implements cri.VirtualClock.
@@ -390,7 +387,7 @@ func (c driverClock) Wait(ctx context.Context, d time.Duration) error {
 
 type timeoutKey struct{}
 
-// WithTimeout implements cri.VirtualClock: criConn keeps to it.
+// WithTimeout implements cri.VirtualClock. criConn enforces the timeout.
 func (driverClock) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithValue(ctx, timeoutKey{}, d), func() {}
 }
@@ -400,7 +397,7 @@ func timeoutOf(ctx context.Context) time.Duration {
 	return d
 }
 
-// steadyClock is virtual time that nobody sets after the run began, as what drivers measure waits with is.
+// steadyClock is virtual time that setting the clock does not change, as monotonic time is.
 type steadyClock struct {
 	driverClock
 	wall time.Time
@@ -411,7 +408,7 @@ func newSteadyClock(r *run) steadyClock { return steadyClock{driverClock{r.clock
 // Now implements cri.Clock.
 func (c steadyClock) Now() time.Time { return c.wall.Add(c.uptime) }
 
-// interruptEnded wakes the coroutines that wait for something which ends with a context that has ended.
+// interruptEnded wakes the coroutines whose context has ended.
 func (r *run) interruptEnded() {
 	for _, p := range r.scope.procs {
 		if ctx := r.waits[p]; ctx != nil && ctx.Err() != nil {

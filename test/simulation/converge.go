@@ -18,27 +18,28 @@ import (
 )
 
 const (
-	// convergeWithin bounds the way back once faults have stopped: the longest waits are back-offs of 300 s of an image, then of
-	// an init container, then of a container, and what was under way when the runtime hung.
+	// convergeWithin bounds how long convergence takes without faults. The longest waits are back-offs of 300 s of an
+	// image, then of an init container, then of a container, and what was under way when the runtime hung.
 	convergeWithin = 40 * time.Minute
-	// convergeStep is how often it is looked whether everything is as it should be.
+	// convergeStep is how often convergence is checked.
 	convergeStep = 5 * time.Second
-	// missedWithin bounds how long a container counts as running that the runtime has forgotten: some relists, an actor that gets no
-	// turn, and a look that fails.
+	// missedWithin bounds how long a container counts as running that has vanished from the runtime: some relists, a
+	// slow actor, and a failed inspection.
 	missedWithin = 2 * time.Minute
-	// restFor is how long it then has to stay so.
+	// restFor is how long nothing may change after convergence.
 	restFor = 2 * time.Minute
 )
 
+// lost marks a container in Result.Final whose start was in doubt and that may not run twice (ADR 015).
 const lost = "=lost"
 
-// converge stops the faults and waits for everything to become as the files say.
+// converge stops the faults and waits until every pod is as its manifest says.
 func (s *sim) converge(crashAfter uint64) {
 	s.endFaults()
 	from := max(s.clock.uptime, s.world.hungUntil, s.journal.stalledUntil)
 	end := from + convergeWithin
-	wrong := []string{"nothing was looked at"}
-	// What the last fault did is seen by a relist at the latest.
+	wrong := []string{"nothing was checked"}
+	// A relist shows the last fault's effects at the latest.
 	s.play(from+2*pleg.RelistWithEvents, crashAfter)
 	uid := ""
 	for len(wrong) > 0 {
@@ -53,7 +54,7 @@ func (s *sim) converge(crashAfter uint64) {
 		}
 		uid, wrong = s.deviations()
 	}
-	// Looks that are under way, or that a relist still makes, may tell details.
+	// Inspections under way, or of the next relist, may show details.
 	s.play(s.clock.uptime+2*pleg.RelistWithEvents, 0)
 	records := len(s.journal.stored)
 	s.play(s.clock.uptime+restFor, 0)
@@ -61,17 +62,17 @@ func (s *sim) converge(crashAfter uint64) {
 		return
 	}
 	if uid, wrong = s.deviations(); len(wrong) > 0 && !s.deadlines() {
-		s.judge.broken(rest, uid, "it was as it should be, and no longer is:\n%s", strings.Join(wrong, "\n"))
+		s.judge.broken(rest, uid, "pods had converged, and then:\n%s", strings.Join(wrong, "\n"))
 	}
 	for _, rec := range s.journal.stored[records:] {
 		if !s.mayStillHappen(rec) {
-			s.judge.broken(rest, rec.GetActor().GetId(), "record %d has no reason: %v", rec.GetSeq(), rec)
+			s.judge.broken(rest, rec.GetActor().GetId(), "record %d follows convergence without a reason: %v", rec.GetSeq(), rec)
 			return
 		}
 	}
 }
 
-// noticesLost: what ran, and was forgotten by the runtime before or after faults were over, counts as running no longer.
+// noticesLost: a container that vanished from the runtime stops counting as running, once faults have ended.
 func (s *sim) noticesLost(faultless time.Duration) {
 	if s.agent == nil {
 		return
@@ -85,18 +86,19 @@ func (s *sim) noticesLost(faultless time.Duration) {
 			c := a.Pod().GetContainers()[name].GetCurrent()
 			at, gone := s.judge.lostAt[c.GetId()]
 			if since := s.clock.uptime - max(at, faultless); gone && c.GetState() == running && since > missedWithin {
-				s.judge.broken(missed, ref.ID, "%s was forgotten by the runtime, and counts as running for %s", c.GetId(), since)
+				s.judge.broken(vanishedEnds, ref.ID, "%s vanished from the runtime, and counts as running for %s since", c.GetId(),
+					since)
 			}
 		}
 	}
 }
 
-// mayStillHappen: deadlines of pods go on passing, and what follows from one does so too.
+// mayStillHappen: deadlines of pods still pass after convergence, with what follows from that.
 func (s *sim) mayStillHappen(rec *journaletv1.Record) bool {
 	a, _ := s.agent.cells.Decider(messages.RefOf(rec.GetActor())).(*pod.Actor)
 	switch {
 	case s.config.cpu < largeCPU && s.deadlines():
-		// On a small node what one pod gives back may be what another one waits for.
+		// On a small node another pod may wait for the resources of one that ends.
 		return true
 	case a != nil:
 		return a.Manifest() != nil && a.Manifest().Spec.ActiveDeadlineSeconds != nil
@@ -106,7 +108,7 @@ func (s *sim) mayStillHappen(rec *journaletv1.Record) bool {
 	return false
 }
 
-// deadlines tells whether the deadline of a pod may pass at any time.
+// deadlines reports whether the deadline of a pod may pass at any time.
 func (s *sim) deadlines() bool {
 	return slices.ContainsFunc(s.agent.cells.Refs(), func(ref messages.Ref) bool {
 		a, _ := s.agent.cells.Decider(ref).(*pod.Actor)
@@ -114,11 +116,11 @@ func (s *sim) deadlines() bool {
 	})
 }
 
-// endFaults makes the world a good place.
+// endFaults ends all faults.
 func (s *sim) endFaults() {
 	w := s.world
 	w.heal()
-	// A hang ends at its own time: what waits for an answer waits until then. So does a stall of the disk.
+	// A hang of the runtime and a stall of the disk end at their own time: requests under way wait for it.
 	w.slowUntil, w.eventsBadUntil, w.networkReady, w.registryUp = 0, 0, true, true
 	s.journal.failing, s.trap, w.atStart = 0, noMoment, nil
 	if !w.up {
@@ -136,7 +138,7 @@ func (s *sim) endFaults() {
 	w.fixConditions()
 }
 
-// deviations tells what is not as it should be, and of which pod the first of it is.
+// deviations returns how the agent and the world differ from the manifests, and the pod of the first difference.
 func (s *sim) deviations() (uid string, wrong []string) {
 	say := func(of, format string, args ...any) {
 		if len(wrong) == 0 {
@@ -148,37 +150,40 @@ func (s *sim) deviations() (uid string, wrong []string) {
 		return "", []string{"the agent is down"}
 	}
 	if n := len(s.agent.cells.Decider(messages.Runtime).(*dispatch.Actor).Runtime().GetCalls()); n > 0 {
-		say("", "%d calls are in the runtime actor's books", n)
+		say("", "the runtime actor has %d calls", n)
 	}
 	if n := len(s.agent.cells.Decider(messages.Image).Timers().GetSet()); n > 0 {
-		say("", "%d pulls wait for their next try", n)
+		say("", "%d pulls wait for their next attempt", n)
 	}
-	wanted := s.judgeSources(say)
-	for _, uid := range slices.Sorted(maps.Keys(wanted)) {
+	desired := s.judgeSources(say)
+	for _, uid := range slices.Sorted(maps.Keys(desired)) {
 		a, _ := s.agent.cells.Decider(messages.Pod(uid)).(*pod.Actor)
 		if a == nil {
-			say(uid, "%s is wanted and has no actor", s.manifests.names[uid])
+			say(uid, "%s is desired and has no actor", s.manifests.names[uid])
 			continue
 		}
-		if s.waitsForNamesake(uid, a, wanted) {
+		if s.waitsForNamesake(uid, a, desired) {
 			continue
 		}
-		s.judgePod(uid, a, wanted[uid], func(format string, args ...any) { say(uid, s.manifests.names[uid]+": "+format, args...) })
+		s.judgePod(uid, a, desired[uid],
+			func(format string, args ...any) { say(uid, s.manifests.names[uid]+": "+format, args...) })
 	}
 	for _, ref := range s.agent.cells.Refs() {
-		if ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD && wanted[ref.ID] == "" {
-			say(ref.ID, "%s is wanted by nobody and has an actor", s.manifests.names[ref.ID])
+		if ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD && desired[ref.ID] == "" {
+			say(ref.ID, "no source names %s, and it has an actor", s.manifests.names[ref.ID])
 		}
 	}
 	for _, o := range s.world.objects {
-		if wanted[o.uid] == "" && !o.empty() {
-			say(o.uid, "%s is wanted by nobody and left %d sandboxes and %d containers", s.manifests.names[o.uid], len(o.sandboxes), len(o.containers))
+		if desired[o.uid] == "" && !o.empty() {
+			say(o.uid, "no source names %s, and it left %d sandboxes and %d containers", s.manifests.names[o.uid],
+				len(o.sandboxes), len(o.containers))
 		}
 	}
 	return uid, wrong
 }
 
-// fromFiles is what the files say: the digest by UID. Of two pods with one name or one UID the first by path has it.
+// fromFiles returns the digests of the pods in files, by UID. Of two pods with one name or one UID the first by path
+// counts.
 func (s *sim) fromFiles() map[string]string {
 	all, names := map[string]string{}, map[string]bool{}
 	for _, path := range s.directory.names() {
@@ -193,11 +198,11 @@ func (s *sim) fromFiles() map[string]string {
 	return all
 }
 
-// judgePod tells what is wrong with a wanted pod in a world that does well.
+// judgePod reports how a desired pod differs from its manifest when there are no faults.
 func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string, ...any)) {
 	st, o := a.Pod(), s.world.objectsOf(uid)
 	if st.GetPod().GetDigest() != digest && st.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATING {
-		say("an old manifest is carried out")
+		say("it runs an old manifest")
 	}
 	if n := len(st.GetCalls()); n > 0 {
 		say("%d calls are under way", n)
@@ -223,11 +228,11 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 			say("it has succeeded, and %s has failed with %d", name, code)
 		}
 		if ready > 0 {
-			say("it has ended and keeps a ready sandbox")
+			say("it has terminated and keeps a ready sandbox")
 		}
 		for _, c := range o.containers {
 			if c.alive() {
-				say("it has ended, and %s runs", c.name)
+				say("it has terminated, and %s runs", c.name)
 			}
 		}
 	case journaletv1.PodStage_POD_STAGE_RUNNING:
@@ -246,11 +251,11 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 	s.judgeDead(o, say)
 }
 
-// deadlineTolerance is what an actor may take to end a pod whose deadline has passed.
+// deadlineTolerance bounds how long an actor takes to end a pod whose deadline has passed.
 const deadlineTolerance = time.Minute
 
-// pastDeadline is for how long a pod should have ended that may be active only for some time. Where the clock was set since it was admitted,
-// nobody can tell.
+// pastDeadline returns for how long a pod has run beyond its active deadline, 0 if the clock was set since its
+// admission.
 func (s *sim) pastDeadline(uid string, v *corev1.Pod) time.Duration {
 	h, seconds := s.judge.history(uid), v.Spec.ActiveDeadlineSeconds
 	if seconds == nil || !h.holdsShare || s.judge.clockSet >= h.admittedAt {
@@ -259,7 +264,7 @@ func (s *sim) pastDeadline(uid string, v *corev1.Pod) time.Duration {
 	return s.clock.uptime - h.admittedAt - time.Duration(*seconds)*time.Second
 }
 
-// failed is a main container whose newest instance, as the world has it, ended with another code than 0; "" for none.
+// failed returns a main container whose newest instance in the world ended with another code than 0, "" for none.
 func failed(o *objects, v *corev1.Pod) (name string, code int32) {
 	for i := range v.Spec.Containers {
 		var newest *container
@@ -275,7 +280,7 @@ func failed(o *objects, v *corev1.Pod) (name string, code int32) {
 	return "", 0
 }
 
-// judgeContainers holds what runs against the manifest and against what is told of it.
+// judgeContainers compares what runs with the manifest, and checks the status of each container.
 func (s *sim) judgeContainers(o *objects, v *corev1.Pod, say func(string, ...any)) {
 	alive := map[string]*container{}
 	for _, c := range o.containers {
@@ -312,7 +317,7 @@ func (s *sim) judgeContainers(o *objects, v *corev1.Pod, say func(string, ...any
 	}
 }
 
-// judgeDead: of each container the newest dead instance is kept, and one before it.
+// judgeDead: of each container at most two dead instances are kept.
 func (s *sim) judgeDead(o *objects, say func(string, ...any)) {
 	dead := map[string]int{}
 	for _, c := range o.containers {
@@ -324,8 +329,7 @@ func (s *sim) judgeDead(o *objects, say func(string, ...any)) {
 	}
 }
 
-// final is what every pod came to, without what depends on when.
-// lost is said in it of a container that is not to run twice and whose start was in doubt (ADR 015).
+// final returns what each pod has become, without times.
 func (s *sim) final() string {
 	if s.agent == nil {
 		return "the agent is down"

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// crowd has, in some plans, more pods come to a small node than it has room for, of many priorities, each asking for a good part of it:
-// who ends for whom, and who waits for which end, is most of what happens there.
+// crowd gives some plans a small node and more pods than fit, of many priorities, each with large requests.
+// Preemption and waiting for it are most of what happens there.
 func (p *Plan) crowd(r *rand.Rand) {
 	if !chance(r, 6) {
 		return
@@ -17,7 +17,8 @@ func (p *Plan) crowd(r *rand.Rand) {
 		p.smallNode(r)
 	}
 	write := func(at time.Duration, i int) {
-		p.Ops = append(p.Ops, Op{At: min(at, p.end), Kind: "write", file: fmt.Sprintf("c%d.json", i), body: crowdingPod(r, i)})
+		p.Ops = append(p.Ops,
+			Op{At: min(at, p.end), Kind: "write", file: fmt.Sprintf("c%d.json", i), body: crowdingPod(r, i)})
 	}
 	n := 6 + r.IntN(14)
 	for i := range n {
@@ -27,17 +28,19 @@ func (p *Plan) crowd(r *rand.Rand) {
 		at, i := between(r, 20*time.Second, p.end), r.IntN(n)
 		switch r.IntN(6) {
 		case 5:
-			// One comes, goes and comes again as another one before the node has said a word.
+			// A pod comes, goes and comes again as another one before the node has decided.
 			p.Ops = append(p.Ops, Op{At: at, Kind: "the node's actor is slow", lasts: between(r, time.Second, 4*time.Second)})
 			write(at, i)
-			p.Ops = append(p.Ops, Op{At: min(at+between(r, 100*time.Millisecond, 500*time.Millisecond), p.end), Kind: "remove", file: fmt.Sprintf("c%d.json", i)})
+			p.Ops = append(p.Ops,
+				Op{At: min(at+between(r, 100*time.Millisecond, 500*time.Millisecond), p.end), Kind: "remove",
+					file: fmt.Sprintf("c%d.json", i)})
 			write(at+between(r, 500*time.Millisecond, time.Second), i)
 		case 0, 1:
 			p.Ops = append(p.Ops, Op{At: at, Kind: "remove", file: fmt.Sprintf("c%d.json", i)})
 		case 2:
 			p.Ops = append(p.Ops, Op{At: at, Kind: "resize", pick: r.Uint64()})
 		default:
-			// Now and then it changes while it is asked about.
+			// Now and then it changes while its admission is pending.
 			write(at, i)
 			if chance(r, 3) {
 				write(at+between(r, 0, 20*time.Millisecond), i)
@@ -46,7 +49,8 @@ func (p *Plan) crowd(r *rand.Rand) {
 	}
 }
 
-// crowdingPod has one container, or two, of any class of service, and often a UID of its own, so that it changes without a new life.
+// crowdingPod returns a pod of one or two containers and any QoS class, often with a UID of its own, so that it can
+// be updated.
 func crowdingPod(r *rand.Rand, i int) []byte {
 	meta := fmt.Sprintf(`"name":"c%d"`, i)
 	if i%3 > 0 {
@@ -74,5 +78,5 @@ func crowdingPod(r *rand.Rand, i int) []byte {
 	return []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{` + meta + `},"spec":{` + strings.Join(spec, ",") + `}}`)
 }
 
-// critical is the priority from which on others end for a resize, too (API: SystemCriticalPriority).
+// critical is the least priority for which others are preempted for a resize, too (API: SystemCriticalPriority).
 const critical = 2_000_000_000

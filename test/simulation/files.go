@@ -18,9 +18,9 @@ import (
 // library holds every manifest that was ever stored, by digest.
 type library struct {
 	byDigest map[string]*corev1.Pod
-	// canonical is what is stored of each, for a journal that is written out.
+	// canonical is what is stored of each, for a recorded journal.
 	canonical map[string][]byte
-	// names are the pods' names by UID, for people.
+	// names are the pods' names by UID, for reports.
 	names map[string]string
 }
 
@@ -35,22 +35,23 @@ func (l *library) get(digest string) (*corev1.Pod, error) {
 	return nil, failedCall("no such manifest: " + digest)
 }
 
-// directory is the folder of manifests: what stands in it now, whoever reads it.
+// directory is the directory of manifests.
 type directory struct {
 	files map[string]*journaletv1.ManifestFile
-	// bodies is what was written.
+	// bodies are the files' contents.
 	bodies map[string][]byte
-	// changed hears of a write; notifications may be lost. changedAt is when there was one last.
+	// changed is called at each write; the reader may lose it. changedAt is the uptime of the last write.
 	changed   func()
 	clock     *clock
 	changedAt time.Duration
 }
 
 func newDirectory(c *clock) *directory {
-	return &directory{clock: c, files: map[string]*journaletv1.ManifestFile{}, bodies: map[string][]byte{}, changed: func() {}}
+	return &directory{clock: c, files: map[string]*journaletv1.ManifestFile{}, bodies: map[string][]byte{},
+		changed: func() {}}
 }
 
-// put keeps manifests.
+// put stores manifests.
 func (l *library) put(pods []manifest.Parsed) {
 	for _, p := range pods {
 		l.canonical[p.Digest] = p.Canonical
@@ -62,7 +63,7 @@ func (l *library) prime(digest string, pod *corev1.Pod) {
 	l.byDigest[digest], l.names[string(pod.UID)] = pod, pod.Name
 }
 
-// write puts a manifest into the folder. A body without pods is a file that cannot be read.
+// write writes a file. A body without pods is a file that cannot be read.
 func (f *directory) write(l *library, path string, body []byte) {
 	m, pods := feed.Decode(path, "/pods/"+path, body, manifest.Options{NodeName: nodeName})
 	l.put(pods)
@@ -79,13 +80,8 @@ func (f *directory) remove(path string) {
 
 func (f *directory) names() []string { return slices.Sorted(maps.Keys(f.files)) }
 
-// store takes as long as it takes to store a manifest.
-func (r *run) store(p *proc, noise *rand.Rand) {
-	p.sleep(between(noise, time.Millisecond, 10*time.Millisecond) + max(0, r.journal.stalledUntil-r.clock.uptime))
-}
-
-// reader stands for runtime/source/file: it reads the folder when told to and every 20 s, and hands over what differs
-// from what it told before.
+// reader models runtime/source/file: it reads the directory on a notification and every 20 s, and records what
+// differs from what it recorded before.
 type reader struct {
 	run   *run
 	noise *rand.Rand
@@ -94,14 +90,14 @@ type reader struct {
 	p     *proc
 }
 
-// SeedPending adds a fact that the journal holds and the source's state does not have yet.
+// SeedPending adds a fact that the journal holds and the source's state does not hold yet.
 func (f *reader) SeedPending(fact *journaletv1.ManifestsRead) { f.Apply(fact) }
 
 func newReader(r *run) *reader {
 	return &reader{run: r, noise: stream(r.seed, "files", r.name()), first: true}
 }
 
-// notify is inotify: now and then what it says is lost, and the reread finds it.
+// notify models inotify. Some notifications are lost; the periodic reread finds those changes.
 func (f *reader) notify() {
 	if f.p != nil && !chance(f.noise, 8) {
 		p := f.p
@@ -116,6 +112,11 @@ func (f *reader) loop(p *proc) {
 		f.read(p)
 		p.sleep(file.DefaultReread)
 	}
+}
+
+// store takes the time of writing manifests to disk, which precedes the fact that names them.
+func (r *run) store(p *proc, noise *rand.Rand) {
+	p.sleep(between(noise, time.Millisecond, 10*time.Millisecond) + max(0, r.journal.stalledUntil-r.clock.uptime))
 }
 
 func (f *reader) read(p *proc) {
@@ -141,8 +142,7 @@ func (f *reader) read(p *proc) {
 	if !fact.Synced && len(fact.Changed) == 0 {
 		return
 	}
-	// Manifests are on disk before a fact names them.
 	f.run.store(p, f.noise)
-	f.run.fact(p, messages.Source(messages.FileSource), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}})
+	f.run.fact(p, messages.Source(messages.FileSource), messages.NewEvent(fact))
 	f.Apply(fact)
 }

@@ -15,23 +15,23 @@ import (
 	"github.com/journalet/journalet/runtime/pod/gate"
 )
 
-// conditions is what stands in the file of conditions in a pod's folder; nil: no file.
+// conditions is the file of conditions in a pod's directory: the status of each condition. nil is no file.
 type conditions struct {
 	broken bool
-	status   map[string]string
+	status map[string]string
 }
 
 // gateTypes are the conditions that readiness gates may name.
 var gateTypes = []string{"example.com/lb", "example.com/warm"}
 
-// setConditions writes a pod's file of conditions, or removes it, for whoever looks at it.
+// setConditions writes a pod's file of conditions, or removes it for nil.
 func (w *world) setConditions(uid string, c *conditions) {
 	if w.conditions[uid] = c; c == nil {
 		delete(w.conditions, uid)
 	}
 }
 
-// otherConditions has somebody write other statuses of a pod's conditions: a new file, a broken one, or none.
+// otherConditions changes the file of conditions of a pod: new statuses, a broken file, or none.
 func (s *sim) otherConditions(o Op) {
 	if s.agent == nil {
 		return
@@ -64,7 +64,7 @@ func (s *sim) otherConditions(o Op) {
 	s.world.setConditions(uid, c)
 }
 
-// fixConditions removes the files that cannot be read.
+// fixConditions removes the broken files of conditions.
 func (w *world) fixConditions() {
 	for _, uid := range slices.Sorted(maps.Keys(w.conditions)) {
 		if w.conditions[uid].broken {
@@ -92,8 +92,7 @@ func newGates(r *run) *gates {
 			}
 		},
 		Sink: func(_ context.Context, k *journaletv1.ReadinessGatesRead) error {
-			e := &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: k}}
-			return r.emit(messages.Pod(k.GetUid()), e)
+			return r.emit(messages.Pod(k.GetUid()), k)
 		},
 	})}
 }
@@ -115,36 +114,36 @@ func (g *gates) stored(rec *journaletv1.Record) {
 	}
 }
 
-// judgeGates: in the end the status shows what is said of the conditions, and the pod is ready only if all of them are
-// true.
+// judgeGates: in the end the status shows the conditions of the file, and the pod is ready only if all its gates are
+// True.
 func (s *sim) judgeGates(uid string, v *corev1.Pod, say func(string, ...any)) {
 	file, open := s.world.conditions[uid], true
 	if file == nil {
 		file = &conditions{}
 	}
-	told := map[string]string{}
+	shown := map[string]string{}
 	for _, c := range v.Status.Conditions {
-		told[string(c.Type)] = string(c.Status)
+		shown[string(c.Type)] = string(c.Status)
 	}
 	for _, g := range v.Spec.ReadinessGates {
 		kind := string(g.ConditionType)
-		if told[kind] != file.status[kind] {
-			say("condition %s is said to be %q, and %q is told", kind, file.status[kind], told[kind])
+		if shown[kind] != file.status[kind] {
+			say("condition %s is %q in the file and %q in the status", kind, file.status[kind], shown[kind])
 		}
 		open = open && file.status[kind] == "True"
 	}
 	for _, c := range v.Status.Conditions {
 		closed := c.Reason == "ReadinessGatesNotReady"
 		if c.Type == corev1.PodReady && (open && closed || !open && c.Status == corev1.ConditionTrue) {
-			say("its readiness gates are open: %t, and it is told as %s %s", open, c.Status, c.Reason)
+			say("its readiness gates are all True: %t, and its status is Ready=%s %s", open, c.Status, c.Reason)
 		}
 	}
 }
 
-// isGate tells whether a condition is one that somebody outside says.
+// isGate reports whether a condition comes from a pod's file of conditions.
 func isGate(kind corev1.PodConditionType) bool { return slices.Contains(gateTypes, string(kind)) }
 
-// seedGates is that of runtime/agent.
+// seedGates does what runtime/agent does.
 func (r *run) seedGates(ref messages.Ref, d *pod.Actor) {
 	types, conditions := d.Gates()
 	r.gates.Seed(ref.ID, types, conditions)

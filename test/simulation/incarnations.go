@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What must hold of incarnations of a pod under one UID (ADR 024): a manifest is an update of the pod that runs, or it is carried out
-// by another incarnation, when nothing runs of the one before.
+// Invariants of incarnations under one UID (ADR 024): a manifest is an update of the running pod, or another
+// incarnation carries it out when nothing runs of the one before.
 
-// isUpdate reports whether a manifest is an update of a pod that runs as another one says. It goes by the manifests as JSON, and takes
-// out of both what an update may change.
+// isUpdate reports whether a manifest is an update of a running pod. It compares the manifests as JSON, without the
+// fields that an update may change. The rule is written here a second time, independent of actors/pod.
 func isUpdate(old, to *corev1.Pod) bool {
 	if old == nil || to == nil || old.Name != to.Name || !sameSized(old, to) {
 		return false
@@ -23,7 +23,7 @@ func isUpdate(old, to *corev1.Pod) bool {
 	return reflect.DeepEqual(immutable(old), immutable(to))
 }
 
-// immutable is what no update may change of a spec.
+// immutable returns the fields of a spec that no update may change.
 func immutable(m *corev1.Pod) map[string]any {
 	b, err := json.Marshal(m.Spec)
 	var spec map[string]any
@@ -36,17 +36,18 @@ func immutable(m *corev1.Pod) map[string]any {
 		for _, c := range all {
 			c := c.(map[string]any)
 			delete(c, "image")
-			delete(c, "imagePullPolicy") // its default follows from the image; plans change it together with that
+			delete(c, "imagePullPolicy") // its default follows from the image's tag; plans change both together
 			delete(c, "resources")
 		}
 	}
 	return spec
 }
 
-// sameSized reports whether the containers of two pods have the same requests and limits, whatever their values, and the pods the same
-// QoS class.
+// sameSized reports whether two pods' containers have the same kinds of requests and limits, whatever their values,
+// and the pods the same QoS class. New requests and limits may come.
 func sameSized(old, to *corev1.Pod) bool {
-	was, is := slices.Concat(old.Spec.InitContainers, old.Spec.Containers), slices.Concat(to.Spec.InitContainers, to.Spec.Containers)
+	was, is := slices.Concat(old.Spec.InitContainers, old.Spec.Containers),
+		slices.Concat(to.Spec.InitContainers, to.Spec.Containers)
 	if len(was) != len(is) {
 		return false
 	}
@@ -65,7 +66,7 @@ func sameSized(old, to *corev1.Pod) bool {
 	return qosOf(was) == qosOf(is)
 }
 
-// qosOf is the QoS class of a pod with these containers.
+// qosOf returns the QoS class of a pod with these containers.
 func qosOf(all []corev1.Container) corev1.PodQOSClass {
 	some, guaranteed := false, true
 	for _, c := range all {
@@ -84,21 +85,23 @@ func qosOf(all []corev1.Container) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// onlyIncarnation: nothing runs of an earlier incarnation when the node admits another one. What was made for a journal that is lost is taken over.
+// onlyIncarnation: nothing runs of an earlier incarnation when the node admits another one. An agent whose journal
+// was lost takes over what it finds.
 func (j *judge) onlyIncarnation(uid string) {
 	if j.journalLost || j.rebuilding {
 		return
 	}
 	for _, c := range j.sim.world.objectsOf(uid).containers {
 		if c.alive() && j.intents[c.intent] != nil {
-			j.broken(apart, uid, "it is admitted anew, and %s runs", c.id)
+			j.broken(oneIncarnation, uid, "another incarnation is admitted, and %s runs", c.id)
 		}
 	}
 }
 
-// createdAsAdmitted: a container is created as its incarnation was admitted, or updated since.
+// createdAsAdmitted: a container is created from the manifest that its incarnation was admitted with, or an update of
+// that.
 func (j *judge) createdAsAdmitted(c *container) {
 	if m := j.history(c.uid).admittedAs; m != nil && !isUpdate(m, c.manifest) && !j.journalLost {
-		j.broken(apart, c.uid, "%s is created from a manifest that is no update of the one that was admitted", c.id)
+		j.broken(oneIncarnation, c.uid, "%s is created from a manifest that is no update of the admitted one", c.id)
 	}
 }

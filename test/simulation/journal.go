@@ -12,33 +12,29 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// maxBatch is how many records one sync may cover (bus: maxInFlight).
+// maxBatch bounds how many records one sync covers (bus: maxInFlight).
 const maxBatch = 512
 
-// journal stands for bus.Journal: one order, records that wait together share a sync, and a crash costs what waits, from
-// some place on.
+// journal models bus.Journal: one order, and one sync for the records that wait together. A crash loses a tail of
+// what waits.
 type journal struct {
 	clock *clock
 	noise *rand.Rand
-	// stored are the records that were acknowledged, pending those appended since, in order.
+	// stored are the acknowledged records, pending those appended since, in order.
 	stored, pending []*journaletv1.Record
-	// storedAt is when each was acknowledged.
+	// storedAt is when each was acknowledged, in uptime.
 	storedAt []time.Duration
-	// encoded is the size of the journal as stored, for reports.
-	size int
-	// last is the hash of the last stored record, sum that of all.
+	// last is the hash of the last stored record, sum the hash of all.
 	last []byte
 	sum  hash.Hash
-	// of is the run that may write, and hears of what is stored.
+	// of is the scope of the run that may write; onStored receives what was stored.
 	of       *scope
 	onStored func(recs []*journaletv1.Record, encoded [][]byte)
 	writing  bool
-	// stalledUntil is the moment until which nothing reaches the disk, failing in how many batches one fails in the middle.
+	// Until stalledUntil (uptime) nothing reaches the disk. One in failing batches fails in the middle, 0: none.
 	stalledUntil time.Duration
 	failing      int
-	// deepest is the most records that ever waited.
-	deepest int
-	// waiters are facts that wait for room.
+	// waiters are the coroutines that wait for room in the queue.
 	waiters []*proc
 	err     error
 }
@@ -47,15 +43,14 @@ func newJournal(c *clock, seed uint64) *journal {
 	return &journal{clock: c, noise: stream(seed, "disk"), sum: sha256.New()}
 }
 
-// append takes a record that must not be refused.
+// append appends a record that must not be refused.
 func (j *journal) append(epoch uint64, rec *journaletv1.Record) {
 	rec.Seq, rec.Epoch = uint64(len(j.stored)+len(j.pending))+1, epoch
 	j.pending = append(j.pending, rec)
-	j.deepest = max(j.deepest, len(j.pending))
 	j.write()
 }
 
-// appendFact takes a fact from outside; it waits while too much is waiting to be stored.
+// appendFact appends a fact from outside. It waits while the queue is full.
 func (j *journal) appendFact(p *proc, epoch uint64, rec func() *journaletv1.Record) {
 	for len(j.pending) >= bus.MaxQueued {
 		j.waiters = append(j.waiters, p)
@@ -78,7 +73,7 @@ func (j *journal) write() {
 	j.clock.after(j.of, took, func() { j.synced(n) })
 }
 
-// synced acknowledges a batch, or, where the disk fails, the front of it.
+// synced acknowledges a batch, or its first records where the disk fails.
 func (j *journal) synced(n int) {
 	j.writing = false
 	if j.clock.uptime < j.stalledUntil {
@@ -104,7 +99,7 @@ type committed struct {
 	encoded [][]byte
 }
 
-// commit makes the first n records that wait part of the journal.
+// commit stores the first n pending records.
 func (j *journal) commit(n int) committed {
 	out := committed{records: j.pending[:n:n]}
 	for _, rec := range out.records {
@@ -115,7 +110,6 @@ func (j *journal) commit(n int) committed {
 		}
 		j.last = messages.Hash(b)
 		j.sum.Write(b)
-		j.size += len(b)
 		out.encoded = append(out.encoded, b)
 		j.stored, j.storedAt = append(j.stored, rec), append(j.storedAt, j.clock.uptime)
 	}
@@ -123,7 +117,8 @@ func (j *journal) commit(n int) committed {
 	return out
 }
 
-// crash ends the run that writes. Of what waited, some may have reached the disk, from the front; nobody was told.
+// crash ends the run that writes. Some of the pending records, from the first on, may have reached the disk without
+// an acknowledgement.
 func (j *journal) crash() committed {
 	n := 0
 	if len(j.pending) > 0 && chance(j.noise, 2) {
@@ -134,7 +129,8 @@ func (j *journal) crash() committed {
 	return out
 }
 
-// lose takes the end of what was acknowledged, as a power cut does where syncs are put off: all from a moment of uptime on.
+// lose removes acknowledged records, all from an uptime on, as a power cut does where syncs are delayed. It returns
+// how many.
 func (j *journal) lose(from time.Duration) (lost int) {
 	n := len(j.stored)
 	for n > 0 && j.storedAt[n-1] > from {
@@ -151,5 +147,5 @@ func (j *journal) lose(from time.Duration) (lost int) {
 	return lost
 }
 
-// digest is the hash of everything that was ever stored.
+// digest returns the hash of all records that were ever stored.
 func (j *journal) digest() string { return hex.EncodeToString(j.sum.Sum(nil)) }

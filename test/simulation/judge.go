@@ -17,100 +17,101 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 )
 
-// What must hold, by name. Each has a function that says when it is broken.
+// The invariants. Each has a function that calls broken. docs/SIMULATION.md lists them by subject.
 const (
-	oneInstance     = "one running instance of a container"
-	oneSandbox      = "one ready sandbox of a pod, and none beside one that was not stopped"
-	noneOfGonePods  = "nothing of a pod that is gone"
-	initOrder       = "init containers in their order"
-	startsWhileRuns = "nothing is started for a pod that ends"
-	intentFirst     = "no effect before its intent is durable"
-	oneAtATime      = "calls that exclude each other are not made at once"
-	withdrawnCalls       = "what was taken back in time is not done"
-	oneOutcome      = "one outcome of an intent at most"
-	withinLimits    = "no more calls at once than the configuration allows"
+	oneInstance     = "a container runs in one instance at a time"
+	oneSandbox      = "a pod gets a sandbox after every earlier one was stopped"
+	noneOfGonePods  = "nothing is created for a pod that has finished"
+	initOrder       = "init containers start in their order"
+	startsWhileRuns = "only a running pod requests sandboxes and starts"
+	intentFirst     = "a call begins after its intent and its dispatch are stored"
+	oneAtATime      = "calls that exclude each other do not overlap"
+	withdrawnCalls  = "a call that was withdrawn in time does not begin"
+	oneOutcome      = "an intent has at most one outcome"
+	withinLimits    = "no more calls run at once than configured"
 	onePull         = "an image is pulled once at a time"
-	namedStays      = "no pod is cleared away that a source names"
-	graceKept       = "no container is killed before its grace is over"
-	countsGrow      = "restart counts never go down"
+	namedStays      = "no pod that a source names is removed as an orphan"
+	graceKept       = "no container is killed before its grace period is over"
+	countsGrow      = "restart counts never decrease"
 	newAttempts     = "an attempt number is used once"
 	onceMeansOnce   = "a container that is never restarted runs once"
-	backOffKept     = "what crashes again and again waits in between"
-	statusIsFold    = "the status told is the status that follows from the state"
-	noSecrets       = "no secret in the journal"
-	withinBounds    = "queues within their bounds"
-	replayIsLive    = "the replayed state is the live state"
+	backOffKept     = "a container that crashes again and again waits in between"
+	statusIsFold    = "the reported status follows from the state"
+	noSecrets       = "the journal holds no secret"
+	withinBounds    = "queues stay within their bounds"
+	replayIsLive    = "the replayed state equals the live state"
 	noActorFails    = "no actor fails"
-	doubtKeeps      = "what cannot be read takes no pod away"
+	unreadableKeeps = "an unreadable manifest removes no pod"
 	oneSource       = "a pod has one source at a time"
-	aboveUse        = "no memory limit falls to what is used, or below"
-	apart           = "incarnations of a pod are apart"
-	oneShare        = "what runs has together no more than the node"
-	onePort         = "no two pods that run have one host port"
-	lowerEnds       = "a pod ends only for one of higher priority"
-	admittedFirst           = "nothing is made for a pod that the node has not let in"
-	roomKept        = "a pod for which others end is let in"
-	timerTime       = "no timer counts before its time"
+	aboveUse        = "no memory limit falls to the usage or below"
+	oneIncarnation  = "incarnations of a pod do not overlap"
+	sharesFitNode   = "running pods together fit the node"
+	onePort         = "no two running pods have the same host port"
+	preemptsLower   = "a pod is preempted only for one of higher priority"
+	admittedFirst   = "a pod requests its sandbox after its admission"
+	preemptorStays  = "a pod that others are preempted for is admitted"
+	timerTime       = "no timer counts as fired before it is due"
 	timerLate       = "no timer fires late"
-	newsOnly        = "a probe's result is told when it has changed"
-	withinNode      = "admitted pods fit the node"
-	convergence     = "without faults everything becomes as the files say"
-	rest            = "what has come to rest stays so"
-	missed          = "what ran and is gone is missed"
+	newsOnly        = "a probe result is recorded only when it changes"
+	withinNode      = "the node admits no more than it has, and a name once"
+	convergence     = "without faults every pod becomes as its manifest says"
+	rest            = "nothing happens after convergence"
+	vanishedEnds    = "a container that vanished stops counting as running"
 )
 
-// secret stands in every place of a manifest that may hold one.
-const secret = "hunter2-do-not-tell"
+// secret is in every place of a manifest that may hold one.
+const secret = "hunter2-do-not-leak"
 
-// Violation is the first thing of a run that must not have happened.
+// Violation is the first invariant that a run broke.
 type Violation struct {
 	Invariant string
 	// UID is the pod concerned, empty for none.
 	UID  string
 	Text string
-	// At is virtual time since the run began, Record the last one stored by then.
+	// At is virtual time since the run began, Record the last record stored by then.
 	At     time.Duration
 	Record int
 }
 
 func (b *Violation) Error() string { return fmt.Sprintf("%s: %s", b.Invariant, b.Text) }
 
-// judge watches a run. It knows what was recorded and what really happened, and believes no state.
+// judge checks the invariants of a run. It keeps its own books of what was recorded and of what happened in the
+// world, and trusts no actor's state.
 type judge struct {
 	sim   *sim
 	first *Violation
-	// fold folds the journal beside the agent; states is what the agent's state was after each step that is not stored yet.
+	// fold folds the journal beside the agent. states are the agent's states after each step that is not stored yet.
 	fold    *host.Fold
 	states  map[decided][]byte
 	intents map[string]*intent
-	// configs are those of the runs that began, busy counts the calls under way by what bounds them.
+	// configs are the configurations of the agent's runs; busy counts the calls under way by the limit that applies.
 	configs []configured
 	busy    map[bound]int
-	// read is when each source was first read as a whole.
+	// read is when each source was first read completely.
 	read map[string]time.Duration
-	// timers are those that each actor had set after what it handled last.
+	// timers are the timers of each actor after the record that it handled last.
 	timers map[messages.Ref]map[string]*journaletv1.Timer
-	// due is when what is set has to fire, and results are what probes were told to find last; onTheirWay counts what those found that
-	// were set before, as long as it is not stored.
+	// due is when each timer has to fire. results are the last recorded probe results. onTheirWay counts pending results
+	// of probes that were replaced.
 	due        map[string]due
 	results    map[string]bool
 	onTheirWay map[string]int
-	// runSince is when the run of the agent began that goes on.
+	// runSince is when the present run of the agent began.
 	runSince time.Duration
 	pods     map[string]*podHistory
-	// lostAt is when the runtime forgot a container that ran, by id.
+	// lostAt is when a container vanished from the runtime, by id.
 	lostAt map[string]time.Duration
-	// underWay are the calls that are being made.
+	// underWay are the intents of the calls under way.
 	underWay []string
 	// clockSet is when the clock was last set.
 	clockSet time.Duration
-	// journalLost is set where the journal lost what it had acknowledged: what was counted there is counted anew.
+	// journalLost is set once acknowledged records were lost: counts that they held begin again.
 	journalLost bool
-	// rebuilding is set while records are booked again: they have been judged.
+	// rebuilding is set while rebuild folds records that were judged before.
 	rebuilding bool
-	// steps, ran and instances are counted for reports.
-	steps, instances int
-	covered          map[string]int
+	// instances and covered are counted for reports.
+	instances int
+	covered   map[string]int
 }
 
 type decided struct {
@@ -118,16 +119,17 @@ type decided struct {
 	cause uint64
 }
 
-// intent is one call that was asked for.
+// intent is one requested call.
 type intent struct {
 	req                  *journaletv1.CallRequested
 	dispatched, finished bool
-	// withdrawn is the record that took it back before its turn, 0 for none.
+	// withdrawn is the record that withdrew it before its dispatch, 0 for none.
 	withdrawn uint64
 }
 
 func newJudge(s *sim) *judge {
-	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, lostAt: map[string]time.Duration{}, clockSet: -time.Hour}
+	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, lostAt: map[string]time.Duration{},
+		clockSet: -time.Hour}
 	j.forgetRecords()
 	return j
 }
@@ -139,20 +141,21 @@ func (j *judge) forgetRecords() {
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
-// broken notes the first thing that must not have happened.
+// broken notes the first violation.
 func (j *judge) broken(invariant, uid, format string, args ...any) {
 	if j.first == nil && !j.rebuilding {
 		j.first = &Violation{
-			Invariant: invariant, UID: uid, Text: fmt.Sprintf(format, args...), At: j.sim.clock.uptime, Record: len(j.sim.journal.stored),
+			Invariant: invariant, UID: uid, Text: fmt.Sprintf(format, args...), At: j.sim.clock.uptime,
+			Record: len(j.sim.journal.stored),
 		}
 	}
 }
 
-// record judges a record that has just become part of the journal.
+// record judges a record that was just stored.
 func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 	j.secrets(rec, encoded)
 	if rec.GetSeq() == maxRecords {
-		j.broken(withinBounds, rec.GetActor().GetId(), "%d records: something goes round and round", maxRecords)
+		j.broken(withinBounds, rec.GetActor().GetId(), "%d records: the agent repeats something without end", maxRecords)
 	}
 	j.events(rec)
 	j.fold.Record(rec)
@@ -163,7 +166,7 @@ func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 	}
 }
 
-// events keeps the books of what a record tells.
+// events keeps the books of a record's events.
 func (j *judge) events(rec *journaletv1.Record) {
 	author := messages.RefOf(rec.GetActor())
 	for i, e := range messages.Events(rec) {
@@ -175,24 +178,26 @@ func (j *judge) events(rec *journaletv1.Record) {
 	}
 }
 
-// uptimeOf is when what a record tells counts from, as actors count: a fact from its own time, a decision from that of
-// its cause. The disk may have taken its time since. It is wrong where the clock was set since then.
+// uptimeOf returns the uptime of a record as actors see it: a fact at its own time, a decision at the time of its
+// cause. The disk may have taken a while since. It is wrong if the clock was set since then.
 func (j *judge) uptimeOf(rec *journaletv1.Record) time.Duration {
 	at := rec.GetTime()
-	if cause := int(rec.GetStep().GetCause()); cause > 0 && cause <= len(j.sim.journal.stored) && rec.GetActor().GetKind() == journaletv1.ActorKind_ACTOR_KIND_POD {
+	if cause := int(rec.GetStep().GetCause()); cause > 0 && cause <= len(j.sim.journal.stored) &&
+		rec.GetActor().GetKind() == journaletv1.ActorKind_ACTOR_KIND_POD {
 		at = j.sim.journal.stored[cause-1].GetTime()
 	}
-	return min(j.sim.clock.uptime, j.sim.clock.uptime-j.sim.clock.Now().Sub(at.AsTime())) // the clock may have been set back since
+	// the clock may have been set back since
+	return min(j.sim.clock.uptime, j.sim.clock.uptime-j.sim.clock.Now().Sub(at.AsTime()))
 }
 
-// secrets: what a manifest holds in its environment never gets into a record.
+// secrets: no record holds what a manifest has in its environment.
 func (j *judge) secrets(rec *journaletv1.Record, encoded []byte) {
 	if bytes.Contains(encoded, []byte(secret)) {
 		j.broken(noSecrets, "", "record %d holds one: %v", rec.GetSeq(), rec)
 	}
 }
 
-// event keeps the books of intents and of pods' lives.
+// event keeps the books of intents and pods.
 func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec *journaletv1.Record) {
 	seq, cause, at := rec.GetSeq(), rec.GetStep().GetCause(), j.uptimeOf(rec)
 	j.covered[messages.EventName(e)]++
@@ -207,12 +212,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		h.openCalls = append(h.openCalls, in)
 		h.onCallRequested(at, k.CallRequested)
 	case *journaletv1.Event_CallDispatched:
-		if in := j.intents[k.CallDispatched.GetIntentId()]; in != nil {
-			j.dispatched(cause, in, k.CallDispatched)
-			if in.withdrawn > 0 && cause >= in.withdrawn && !k.CallDispatched.GetInDoubt() {
-				j.broken(withdrawnCalls, in.req.GetPodUid(), "taken back by record %d, and begun for record %d: %v", in.withdrawn, cause, in.req)
-			}
-		}
+		j.dispatched(cause, k.CallDispatched)
 	case *journaletv1.Event_CallWithdrawn:
 		if in := j.intents[k.CallWithdrawn.GetIntentId()]; in != nil && !in.dispatched && in.withdrawn == 0 {
 			in.withdrawn = seq
@@ -231,7 +231,8 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.outcome(k.CallDropped.GetIntentId())
 	case *journaletv1.Event_CallFinished:
 		j.outcome(k.CallFinished.GetIntentId())
-		if in := j.intents[k.CallFinished.GetIntentId()]; in != nil && k.CallFinished.GetError() == journaletv1.CallError_CALL_ERROR_START_LOST {
+		if in := j.intents[k.CallFinished.GetIntentId()]; in != nil &&
+			k.CallFinished.GetError() == journaletv1.CallError_CALL_ERROR_START_LOST {
 			j.history(in.req.GetPodUid()).startLost(in.req.GetStartContainer().GetContainerId())
 		}
 	case *journaletv1.Event_PodObserved:
@@ -255,7 +256,8 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_AdmissionPendingPreemption:
 		j.pendingPreemption(at, cause, k.AdmissionPendingPreemption)
 	case *journaletv1.Event_ResizePendingPreemption:
-		j.preempted(at, k.ResizePendingPreemption.GetUid(), k.ResizePendingPreemption.GetDigest(), k.ResizePendingPreemption.GetVictims())
+		j.preempted(at, k.ResizePendingPreemption.GetUid(), k.ResizePendingPreemption.GetDigest(),
+			k.ResizePendingPreemption.GetVictims())
 	case *journaletv1.Event_PodTerminating:
 		j.history(author.ID).terminates(at)
 	case *journaletv1.Event_PodFinished:
@@ -269,7 +271,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 func (j *judge) outcome(id string) {
 	switch in := j.intents[id]; {
 	case in == nil:
-		j.broken(oneOutcome, "", "an outcome of %s, which nobody asked for", id)
+		j.broken(oneOutcome, "", "an outcome of %s, which no record requests", id)
 	case in.finished:
 		j.broken(oneOutcome, in.req.GetPodUid(), "a second outcome of %s: %v", id, in.req)
 	default:
@@ -286,19 +288,19 @@ func (j *judge) outcome(id string) {
 	}
 }
 
-// intentDurable: a call is made only when its request and its dispatch are stored.
+// intentDurable: a call begins only when its request and its dispatch are stored.
 func (j *judge) intentDurable(id string) {
 	switch in := j.intents[id]; {
 	case in == nil && j.journalLost:
-		// The record that asked for it was lost after it was acknowledged.
+		// The record that requested it was acknowledged and then lost.
 	case in == nil:
-		j.broken(intentFirst, "", "call %s is made, and no record asks for it", id)
+		j.broken(intentFirst, "", "call %s begins, and no record requests it", id)
 	case !in.dispatched:
-		j.broken(intentFirst, in.req.GetPodUid(), "call %s is made before its dispatch is stored: %v", id, in.req)
+		j.broken(intentFirst, in.req.GetPodUid(), "call %s begins before its dispatch is stored: %v", id, in.req)
 	}
 }
 
-// replayed: folding what is stored gives the state that the actor had when it took the step.
+// replayed: the stored records fold to the state that the actor had when it took the step.
 func (j *judge) replayed(author messages.Ref, rec *journaletv1.Record) {
 	key := decided{author, rec.GetStep().GetCause()}
 	want, ok := j.states[key]
@@ -311,7 +313,7 @@ func (j *judge) replayed(author messages.Ref, rec *journaletv1.Record) {
 	case err != nil:
 		j.broken(replayIsLive, author.ID, "record %d: %v", rec.GetSeq(), err)
 	case !ok || d == nil:
-		return // the actor is no more, or its run
+		return // the actor or its run has ended
 	case !bytes.Equal(want, stateBytes(d.State())):
 		j.broken(replayIsLive, author.ID, "%s differs after record %d", author, rec.GetSeq())
 	}
@@ -325,18 +327,18 @@ func stateBytes(m proto.Message) []byte {
 	return b
 }
 
-// recovered: what a start folds from snapshots and the records behind them is what the whole journal folds to.
+// recovered: a start folds snapshots and the records after them to the same states as the whole journal.
 func (j *judge) recovered(cells *host.Cells) {
 	j.timers, j.runSince = map[messages.Ref]map[string]*journaletv1.Timer{}, j.sim.clock.uptime
 	for _, ref := range cells.Refs() {
 		j.timers[ref] = maps.Clone(cells.Decider(ref).Timers().GetSet())
-		// A snapshot holds records that led to no step, too: none is handled again.
+		// A snapshot also counts records that led to no step: none is handled again.
 		err := j.fold.CatchUp(ref, cells.Handled(ref))
 		d, failed := j.fold.Decider(ref)
 		err = errors.Join(err, failed)
 		switch {
 		case err != nil || d == nil:
-			j.broken(replayIsLive, ref.ID, "%s is there after a start, and not in the whole journal: %v", ref, err)
+			j.broken(replayIsLive, ref.ID, "%s exists after a start, and not in the fold of the whole journal: %v", ref, err)
 		case !bytes.Equal(stateBytes(cells.Decider(ref).State()), stateBytes(d.State())):
 			j.broken(replayIsLive, ref.ID, "%s after a start differs from the fold of the whole journal: %s", ref,
 				difference(cells.Decider(ref).State(), d.State()))
@@ -344,8 +346,8 @@ func (j *judge) recovered(cells *host.Cells) {
 	}
 }
 
-// rebuild keeps the books again from the records that are left after some were lost that had been acknowledged. What really
-// happened did happen; counts may be lower than before.
+// rebuild keeps the books again, from the records that are left after acknowledged ones were lost. What happened in
+// the world did happen; counts may fall.
 func (j *judge) rebuild() {
 	j.journalLost, j.rebuilding = true, true
 	defer func() { j.rebuilding = false }()
@@ -362,7 +364,7 @@ func (j *judge) rebuild() {
 	}
 }
 
-// difference shows where the texts of two states part.
+// difference returns the texts of two states around their first difference.
 func difference(a, b proto.Message) string {
 	const around = 200
 	x, y := prototext.Format(a), prototext.Format(b)
@@ -374,14 +376,14 @@ func difference(a, b proto.Message) string {
 	return "\n" + cut(x) + "\nand\n" + cut(y)
 }
 
-// crashed forgets what was decided and never stored, and the calls that nobody waits for any more.
+// crashed forgets steps that were never stored, and the calls of the run.
 func (j *judge) crashed() {
 	clear(j.states)
 	clear(j.onTheirWay)
 	j.underWay = nil
 }
 
-// callBegins: a call is made for what is stored, and beside none that it excludes, or that excludes it.
+// callBegins: a call begins for a stored intent, and overlaps no call that excludes it or that it excludes.
 func (j *judge) callBegins(id string) {
 	j.intentDurable(id)
 	in := j.intents[id]
@@ -389,8 +391,9 @@ func (j *judge) callBegins(id string) {
 		return
 	}
 	for _, other := range j.underWay {
-		if o := j.intents[other]; o != nil && o.req.GetPodUid() == in.req.GetPodUid() && (excludes(in.req, o.req) || excludes(o.req, in.req)) {
-			j.broken(oneAtATime, in.req.GetPodUid(), "%v beside %v", in.req, o.req)
+		if o := j.intents[other]; o != nil && o.req.GetPodUid() == in.req.GetPodUid() &&
+			(excludes(in.req, o.req) || excludes(o.req, in.req)) {
+			j.broken(oneAtATime, in.req.GetPodUid(), "%v during %v", in.req, o.req)
 		}
 	}
 	j.underWay = append(j.underWay, id)
@@ -400,7 +403,8 @@ func (j *judge) callEnds(id string) {
 	j.underWay = slices.DeleteFunc(j.underWay, func(other string) bool { return other == id })
 }
 
-// excludes tells whether a call wants a container for itself, or, for a sandbox, all of its pod but its volumes.
+// excludes reports whether a call must have a container to itself, or, for a sandbox, the whole pod but the set-up of
+// its volumes.
 func excludes(a, b *journaletv1.CallRequested) bool {
 	name := func(r *journaletv1.CallRequested) string {
 		return r.GetStartContainer().GetContainer() + r.GetStopContainer().GetContainer()
@@ -416,7 +420,7 @@ func excludes(a, b *journaletv1.CallRequested) bool {
 	return name(a) != "" && name(a) == name(b)
 }
 
-// handled judges an actor that has just handled a record.
+// handled judges an actor that has handled a record.
 func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
 	j.bounds(r, ref)
 	if d := r.cells.Decider(ref); d != nil {
@@ -425,7 +429,6 @@ func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
 	if step == nil {
 		return
 	}
-	j.steps++
 	d := r.cells.Decider(ref)
 	j.states[decided{ref, step.GetStep().GetCause()}] = stateBytes(d.State())
 	switch d := d.(type) {
@@ -436,13 +439,13 @@ func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
 	}
 }
 
-// maxRecords bounds those of a run; the longest have some 20,000.
+// maxRecords bounds the records of a run; the longest runs have some 20,000.
 const maxRecords = 200_000
 
 // maxMailbox bounds the records that may wait for one actor (host: mailboxSize).
 const maxMailbox = 1024
 
-// bounds: nothing that waits grows without end.
+// bounds: no queue grows without end.
 func (j *judge) bounds(r *run, ref messages.Ref) {
 	if n := r.cells.Waiting(ref); n > maxMailbox {
 		j.broken(withinBounds, ref.ID, "%d records wait for %s", n, ref)
@@ -452,7 +455,7 @@ func (j *judge) bounds(r *run, ref messages.Ref) {
 	}
 }
 
-// startsOnlyWhileItRuns: a pod that ends, or is not admitted, asks for no sandbox and no start.
+// startsOnlyWhileItRuns: a pod that is not admitted, or ends, requests no sandbox and no start.
 func (j *judge) startsOnlyWhileItRuns(ref messages.Ref, d *pod.Actor, step *journaletv1.Record) {
 	if d.Pod().GetStage() == journaletv1.PodStage_POD_STAGE_RUNNING {
 		return
@@ -464,13 +467,13 @@ func (j *judge) startsOnlyWhileItRuns(ref messages.Ref, d *pod.Actor, step *jour
 	}
 }
 
-// counts: the restart count of a container never goes down within a life of its pod. It is what a stored step leads to: an actor
-// whose step is lost takes it again, from where it stood before, and nobody has heard of it.
+// counts: the restart count of a container never decreases within an incarnation. Only stored steps count: an actor
+// whose step was lost takes it again, and nothing has seen the lost one.
 func (j *judge) counts(ref messages.Ref, d *pod.Actor) {
 	h := j.history(ref.ID)
 	s := d.Pod()
-	if born := s.GetCreatedAt().AsTime(); !born.Equal(h.createdAt) || s.GetCreatedAt() == nil {
-		h.createdAt, h.restarts = born, map[string]uint32{}
+	if at := s.GetCreatedAt().AsTime(); !at.Equal(h.createdAt) || s.GetCreatedAt() == nil {
+		h.createdAt, h.restarts = at, map[string]uint32{}
 	}
 	for name, c := range s.GetContainers() {
 		n := max(c.GetCurrent().GetAttempt(), c.GetReportedRestarts())

@@ -6,9 +6,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// What must hold of calls together: how many there are at once, and of which kind.
+// Invariants of calls: how many of which kind run at once.
 
-// bound is what bounds how many calls are made at once.
+// bound is the limit that applies to a call.
 type bound int
 
 const (
@@ -20,21 +20,32 @@ const (
 
 func boundOf(req *journaletv1.CallRequested) bound {
 	switch req.GetWork().(type) {
-	case *journaletv1.CallRequested_RunSandbox, *journaletv1.CallRequested_StartContainer, *journaletv1.CallRequested_UpdateContainer,
+	case *journaletv1.CallRequested_RunSandbox, *journaletv1.CallRequested_StartContainer,
+		*journaletv1.CallRequested_UpdateContainer,
 		*journaletv1.CallRequested_SetUpVolumes:
 		return startConcurrency
-	case *journaletv1.CallRequested_StopSandbox, *journaletv1.CallRequested_RemoveSandbox, *journaletv1.CallRequested_RemoveContainer,
+	case *journaletv1.CallRequested_StopSandbox, *journaletv1.CallRequested_RemoveSandbox,
+		*journaletv1.CallRequested_RemoveContainer,
 		*journaletv1.CallRequested_CleanPod:
 		return stopConcurrency
 	case *journaletv1.CallRequested_PullImage:
 		return pullConcurrency
 	}
-	return unbounded // stops that wait for their grace, and hooks: their bounds are too high to be reached here
+	return unbounded // stops that wait for a grace period, and hooks: no plan reaches their limits
 }
 
-// dispatched: with each call that begins there are no more of its kind than the configuration allows that the agent had when it decided so, on
-// record cause. Those that a run before began go on, though it may have allowed more.
-func (j *judge) dispatched(cause uint64, in *intent, d *journaletv1.CallDispatched) {
+// dispatched: when a call begins, no more of its kind run than the configuration allowed when the agent decided so,
+// on record cause. Calls of an earlier run continue even if there are more of them than that.
+// One that was withdrawn before that record does not begin, unless it is in doubt.
+func (j *judge) dispatched(cause uint64, d *journaletv1.CallDispatched) {
+	in := j.intents[d.GetIntentId()]
+	if in == nil {
+		return
+	}
+	if in.withdrawn > 0 && cause >= in.withdrawn && !d.GetInDoubt() {
+		j.broken(withdrawnCalls, in.req.GetPodUid(), "withdrawn by record %d, and dispatched for record %d: %v",
+			in.withdrawn, cause, in.req)
+	}
 	of := boundOf(in.req)
 	if !in.dispatched {
 		j.busy[of]++
@@ -42,20 +53,21 @@ func (j *judge) dispatched(cause uint64, in *intent, d *journaletv1.CallDispatch
 	in.dispatched = true
 	c := j.configAt(cause)
 	most := map[bound]uint32{
-		startConcurrency: c.GetStartConcurrency(), stopConcurrency: c.GetStopConcurrency(), pullConcurrency: c.GetPullConcurrency(),
+		startConcurrency: c.GetStartConcurrency(), stopConcurrency: c.GetStopConcurrency(),
+		pullConcurrency: c.GetPullConcurrency(),
 	}
 	if n := j.busy[of]; of != unbounded && !d.GetInDoubt() && n > int(most[of]) && !j.journalLost {
-		j.broken(withinLimits, in.req.GetPodUid(), "%d calls at once, and %d may be: %v", n, most[of], in.req)
+		j.broken(withinLimits, in.req.GetPodUid(), "%d calls at once, and the limit is %d: %v", n, most[of], in.req)
 	}
 }
 
-// configured is what a run of the agent began with, and the record of that.
+// configured is the configuration that a run of the agent began with, and its record.
 type configured struct {
 	seq uint64
 	*journaletv1.AgentConfig
 }
 
-// configAt is the configuration as of a record.
+// configAt returns the configuration as of a record.
 func (j *judge) configAt(seq uint64) *journaletv1.AgentConfig {
 	for _, c := range slices.Backward(j.configs) {
 		if c.seq <= seq {
@@ -65,17 +77,20 @@ func (j *judge) configAt(seq uint64) *journaletv1.AgentConfig {
 	return nil
 }
 
-// onePull: pods that want the same image wait for the same pull.
+// onePull: pods that need the same image wait for the same pull.
 func (j *judge) onePull(requester *podHistory, in *intent) {
 	image := in.req.GetPullImage().GetImage()
-	if image != "" && slices.ContainsFunc(requester.openCalls, func(other *intent) bool { return other.req.GetPullImage().GetImage() == image }) {
-		j.broken(onePull, "", "%s is being pulled", image)
+	if image != "" &&
+		slices.ContainsFunc(requester.openCalls,
+			func(other *intent) bool { return other.req.GetPullImage().GetImage() == image }) {
+		j.broken(onePull, "", "a second pull of %s at once", image)
 	}
 }
 
-// admittedBefore: no sandbox is asked for before the node has let the pod in, in this life.
+// admittedBefore: an incarnation requests its sandbox after its own admission.
 func (j *judge) admittedBefore(uid string, h *podHistory, in *intent) {
 	if in.req.GetRunSandbox() != nil && h.admittedIncarnation != h.incarnation && !j.journalLost {
-		j.broken(admittedFirst, uid, "it asked with record %d, and was let in for %d", h.incarnation, h.admittedIncarnation)
+		j.broken(admittedFirst, uid, "it is incarnation %d, and the last admitted one is %d", h.incarnation,
+			h.admittedIncarnation)
 	}
 }

@@ -6,20 +6,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What must hold of init containers: each in its turn, sidecars among them, and main ones behind them.
+// Invariants of init containers: each in its order, sidecars among them, main containers after them.
 
-// inOrder: what stands before a container in its manifest has ended well, or, as a sidecar, was started. One behind which
-// another has been started is no longer asked about.
+// inOrder: the init containers before a container in its manifest have succeeded or, as sidecars, were started. An
+// init container does not count if one after it was started.
 func (j *judge) inOrder(h *podHistory, c *container) {
 	if in := j.intents[c.intent]; in == nil || h.restartedAll && j.journalLost {
 		return
 	}
 	m := c.manifest
-	begun := func(name string) bool {
+	created := func(name string) bool {
 		return h.created[c.inSandbox(name)] && name != c.name || h.started[c.inSandbox(name)]
 	}
-	mains := slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return begun(x.Name) }) || h.hadEarlierInstance(c)
-	if c.once && slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return h.started[c.inSandbox(x.Name)] && j.mayKnow(c, x.Name) }) {
+	mains := slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return created(x.Name) }) ||
+		h.hadEarlierInstance(c)
+	if c.once && slices.ContainsFunc(m.Spec.Containers,
+		func(x corev1.Container) bool { return h.started[c.inSandbox(x.Name)] && j.mayKnow(c, x.Name) }) {
 		j.broken(initOrder, c.uid, "init container %s starts after a main container", c.name)
 	}
 	for i := range m.Spec.InitContainers {
@@ -27,24 +29,24 @@ func (j *judge) inOrder(h *podHistory, c *container) {
 		if spec.Name == c.name {
 			return
 		}
-		behind := slices.ContainsFunc(m.Spec.InitContainers[i+1:], func(x corev1.Container) bool { return begun(x.Name) })
-		through := h.succeeded[c.inSandbox(spec.Name)] || isSidecar(spec) && h.started[c.inSandbox(spec.Name)]
-		if !through && !mains && !behind {
-			j.broken(initOrder, c.uid, "%s starts before init container %s was through", c.name, spec.Name)
+		later := slices.ContainsFunc(m.Spec.InitContainers[i+1:], func(x corev1.Container) bool { return created(x.Name) })
+		done := h.succeeded[c.inSandbox(spec.Name)] || isSidecar(spec) && h.started[c.inSandbox(spec.Name)]
+		if !done && !mains && !later {
+			j.broken(initOrder, c.uid, "%s starts before init container %s is done", c.name, spec.Name)
 		}
 	}
 }
 
-// mayKnow tells whether an agent can know that another container was started in the sandbox of one. That of one which is gone, and which the
-// lost part of the journal told of, it cannot.
+// mayKnow reports whether the agent can know that another container was started in a container's sandbox. If that one
+// vanished and its records were lost, it cannot.
 func (j *judge) mayKnow(c *container, name string) bool {
 	return !j.journalLost || slices.ContainsFunc(j.sim.world.objectsOf(c.uid).containers, func(x *container) bool {
 		return x.inSandbox(x.name) == c.inSandbox(name)
 	})
 }
 
-// hadEarlierInstance tells whether an instance of a main container was made before it in the same sandbox, even if it never ran: with
-// it the pod was initialized, as with the kubelet.
+// hadEarlierInstance reports whether a main container had an instance before this one in its sandbox, even if it
+// never ran: the pod was initialized then, as with the kubelet.
 func (h *podHistory) hadEarlierInstance(c *container) bool {
 	return !isInit(c.manifest, c.name) && h.instances[c.inSandbox(c.name)] > 1
 }

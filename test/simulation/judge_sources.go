@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// onAgentStarted takes note of what a run is configured with. A source that it leaves out is as new when it comes back.
+// onAgentStarted notes the configuration of a run. A source that it leaves out counts as unread when it returns.
 func (j *judge) onAgentStarted(seq uint64, c *journaletv1.AgentConfig) {
 	j.configs = append(j.configs, configured{seq, c})
 	maps.DeleteFunc(j.read, func(source string, _ time.Duration) bool {
@@ -17,21 +17,21 @@ func (j *judge) onAgentStarted(seq uint64, c *journaletv1.AgentConfig) {
 	})
 }
 
-// orphanConfirmed: what the agent finds and no source names is cleared away when every source that is configured has been read.
+// orphanConfirmed: a pod of the runtime that no source names is removed after every configured source was read.
 func (j *judge) orphanConfirmed(cause uint64, uid string) {
 	s := j.sim
 	named := s.fromFiles()[uid] != "" && s.directory.changedAt < j.mustKnow(messages.FileSource)
 	if slices.Contains(j.configAt(cause).GetSources(), messages.HTTPSource) {
-		// Who has read something else from the URL knows nothing of it.
+		// An agent that read a wrong body from the URL does not know the pod.
 		named = named || s.fromURL()[uid] != "" && s.site.changedAt < j.mustKnow(messages.HTTPSource) && s.site.wrongAt == 0
 	}
 	if named {
-		j.broken(namedStays, uid, "it is taken for nobody's")
+		j.broken(namedStays, uid, "it counts as an orphan")
 	}
 }
 
-// mustKnow is the moment of which the agent must know what a source said then before it clears away what that does not name: when it was
-// read first as a whole, and, as long as it was not, the beginning of the run.
+// mustKnow returns an uptime. The agent must know what the source named then before it removes orphans: the time of
+// the first complete read, or the beginning of the run until there is one.
 func (j *judge) mustKnow(source string) time.Duration {
 	if at, ok := j.read[source]; ok {
 		return at

@@ -18,57 +18,58 @@ import (
 
 // podHistory is what the judge knows of one pod by UID, whatever the agent's state says.
 type podHistory struct {
-	// gone: nothing of it may be made any more, until its source adds it again.
+	// gone is set after PodFinished, until a source adds the pod again.
 	gone bool
-	// source is the one that added it and has not forgotten it, empty for none.
+	// source is the source that added it and has not forgotten it, empty for none.
 	source string
 	// manifest is the manifest that it is to run: of this incarnation, as its source updated it last.
-	manifest *corev1.Pod
+	manifest  *corev1.Pod
 	createdAt time.Time
 	// restarts are restart counts by container.
 	restarts map[string]uint32
-	// ran are the containers that ran, by name and attempt; began counts runs of those that may run but once.
+	// ran counts starts by name and attempt. onceRuns counts the runs of containers that may run only once, by onceKey.
 	ran, onceRuns map[string]int
-	// once are the instances, by id, that are to run but once, with the key of began; counted are those that began counts.
+	// once are the instances that may run only once, by id, with their onceKey. counted are the ids in onceRuns.
 	once    map[string]string
 	counted map[string]bool
-	// instances counts what was made, by sandbox and name.
+	// instances counts what was created, by sandbox and name.
 	instances map[string]int
-	// started and doneWell hold, by sandbox and name, what was started and what ended with 0.
+	// started and succeeded hold, by sandbox and name, what was started and what exited with 0.
 	started, succeeded map[string]bool
-	// created holds, in the same form, what was made, whether it ever ran or not.
+	// created holds, in the same form, what was created, even if it never ran.
 	created map[string]bool
-	// restartedAll: all its containers began again in a sandbox once.
+	// restartedAll is set once RestartAllContainers has restarted its containers in their sandbox.
 	restartedAll bool
-	// shown are the containers, by id, that the journal tells of; forgotten what the runtime forgot.
+	// shown are the containers that a recorded observation has, by id. forgotten are those that vanished from the runtime.
 	shown     map[string]bool
 	forgotten []*container
-	// endRequested is when the end of an instance was asked for, by id; endsAt when that of the pod was; -1: not.
+	// endRequested is when the end of an instance was first requested, by id. endsAt is when the pod's end was, -1 for
+	// not yet.
 	endRequested map[string]time.Duration
-	endsAt   time.Duration
-	// grace is the least that any manifest or reason gave its containers to end.
-	grace time.Duration
-	reported  reportedStatus
-	// recentStarts are the last moments at which each container was started.
+	endsAt       time.Duration
+	// grace is the shortest grace period that any manifest or reason gave its containers.
+	grace    time.Duration
+	reported reportedStatus
+	// recentStarts are the uptimes at which each container was started last.
 	recentStarts map[string][]time.Duration
-	// share is what the node gave it, and asks what it asked for; holds tells whether it is still counted.
+	// share is what the node gave it, requestedShare what it requested. holdsShare is set while the share counts.
 	share, requestedShare share
-	holdsShare       bool
-	// ports are the host ports that it was given, and portsAsked those that it asked for.
+	holdsShare            bool
+	// ports are the host ports that it was given, requestedPorts those that it requested.
 	ports, requestedPorts []hostPort
 	// admittedAs is the manifest that it was admitted with.
 	admittedAs *corev1.Pod
-	// admittedAt is when the node let it in.
+	// admittedAt is when the node admitted it, in uptime.
 	admittedAt time.Duration
-	// requestedAs are the manifests of its incarnations' questions, by AdmissionRequested.question.
+	// requestedAs are the manifests of its admission requests, by incarnation.
 	requestedAs map[uint64]*corev1.Pod
-	// incarnation is AdmissionRequested.question of its newest life, letIn that of the last admission.
+	// incarnation is that of its last admission request, admittedIncarnation that of its last admission.
 	incarnation, admittedIncarnation uint64
-	// preempting is the question for which others end, 0 for none.
+	// preempting is the incarnation for which others are preempted, 0 for none.
 	preempting uint64
-	// requests are the manifests that it was put before the node with, in order.
+	// requests are its admission requests, in order.
 	requests []admissionRequest
-	// openCalls are its calls that have no outcome yet.
+	// openCalls are its calls without an outcome.
 	openCalls []*intent
 }
 
@@ -76,8 +77,9 @@ func (j *judge) history(uid string) *podHistory {
 	h := j.pods[uid]
 	if h == nil {
 		h = &podHistory{
-			restarts: map[string]uint32{}, ran: map[string]int{}, onceRuns: map[string]int{}, started: map[string]bool{}, succeeded: map[string]bool{},
-			once: map[string]string{}, counted: map[string]bool{}, requestedAs: map[uint64]*corev1.Pod{},
+			restarts: map[string]uint32{}, ran: map[string]int{}, onceRuns: map[string]int{}, started: map[string]bool{},
+			succeeded: map[string]bool{},
+			once:      map[string]string{}, counted: map[string]bool{}, requestedAs: map[uint64]*corev1.Pod{},
 			created: map[string]bool{}, instances: map[string]int{}, recentStarts: map[string][]time.Duration{},
 			endRequested: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
 		}
@@ -86,7 +88,7 @@ func (j *judge) history(uid string) *podHistory {
 	return h
 }
 
-// forgetRecords forgets what was read off records.
+// forgetRecords forgets what was read from records.
 func (h *podHistory) forgetRecords() {
 	h.source = ""
 	h.gone, h.manifest, h.endsAt, h.grace, h.reported, h.openCalls = false, nil, -1, time.Hour, reportedStatus{}, nil
@@ -98,12 +100,12 @@ func (h *podHistory) forgetRecords() {
 // ofOneSource: no two sources have a pod of one UID at once.
 func (j *judge) ofOneSource(author messages.Ref, uid string, h *podHistory) {
 	if h.source != "" && h.source != author.ID {
-		j.broken(oneSource, uid, "source %s tells of it, and source %s has it", author.ID, h.source)
+		j.broken(oneSource, uid, "source %s updates it, and source %s has it", author.ID, h.source)
 	}
 	h.source = author.ID
 }
 
-// onUpdate takes note of what the source wants.
+// onUpdate notes what the source wants of the pod.
 func (h *podHistory) onUpdate(s *sim, at time.Duration, u *journaletv1.PodUpdated) {
 	m := s.manifests.byDigest[u.GetPod().GetDigest()]
 	switch {
@@ -137,14 +139,14 @@ func (h *podHistory) onUpdate(s *sim, at time.Duration, u *journaletv1.PodUpdate
 	}
 }
 
-// terminates takes note that the pod ends.
+// terminates notes that the pod ends.
 func (h *podHistory) terminates(at time.Duration) {
 	if h.endsAt < 0 {
 		h.endsAt = max(at, 0) // the clock may have been set forward since
 	}
 }
 
-// onCallRequested takes note of when the end of an instance was first asked for.
+// onCallRequested notes when the end of an instance was first requested.
 func (h *podHistory) onCallRequested(at time.Duration, c *journaletv1.CallRequested) {
 	id := c.GetStopContainer().GetContainerId()
 	if k := c.GetRunHook(); k.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
@@ -158,18 +160,18 @@ func (h *podHistory) onCallRequested(at time.Duration, c *journaletv1.CallReques
 	}
 	switch k := c.GetWork().(type) {
 	case *journaletv1.CallRequested_StopContainer:
-		// What the agent ended by itself may run again.
+		// A container that the agent stops may run again.
 		h.mayRunAgain(k.StopContainer.GetContainer())
 	case *journaletv1.CallRequested_RunHook:
 		if k.RunHook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
-			// Its end begins with the hook (ADR 011), and is the agent's although it may die by itself before the stop.
+			// A container's end begins with the preStop hook (ADR 011), and is the agent's even if the container exits before
+			// the stop.
 			h.mayRunAgain(k.RunHook.GetContainer())
 		}
 	}
 }
 
-// onAllRestarting: all containers begin again in the sandbox that is there, as if it were a new one. What was lost of the journal may have told
-// more than is left.
+// onAllRestarting: all containers start again in the same sandbox, as in a new one.
 func (h *podHistory) onAllRestarting() {
 	for _, facts := range []map[string]bool{h.started, h.succeeded, h.created} {
 		clear(facts)
@@ -180,30 +182,31 @@ func (h *podHistory) onAllRestarting() {
 	h.restartedAll = true
 }
 
-// mayRunAgain forgets how often a container ran that is to run but once.
+// mayRunAgain forgets how often a container ran that may run only once.
 func (h *podHistory) mayRunAgain(container string) {
 	maps.DeleteFunc(h.onceRuns, func(key string, _ int) bool { return strings.HasPrefix(key, container+" ") })
 	maps.DeleteFunc(h.once, func(_, key string) bool { return strings.HasPrefix(key, container+" ") })
 }
 
-// sandboxCreated: one sandbox at a time, and its intent first. What a runtime does for an agent that is dead, or has given up
-// waiting, comes at its own time, and nobody can keep it from it; nor can who looked before it came.
-func (j *judge) sandboxCreated(o *objects, x *sandbox, gone bool, looked time.Duration) {
+// sandboxCreated: one sandbox at a time, after its intent. A runtime may create one late, for an agent that died or
+// gave up waiting (gone); the agent cannot prevent that, and an agent that listed sandboxes before cannot know of it.
+func (j *judge) sandboxCreated(o *objects, x *sandbox, gone bool, listed time.Duration) {
 	j.intentDurable(x.intent)
 	if gone {
 		return
 	}
 	if h := j.history(x.uid); h.gone {
-		j.broken(noneOfGonePods, x.uid, "sandbox %s is made", x.id)
+		j.broken(noneOfGonePods, x.uid, "sandbox %s is created", x.id)
 	}
 	for _, other := range o.sandboxes {
-		if late := other.late > 0 && other.late >= looked; !late && (other.ready || !other.stopped) {
-			j.broken(oneSandbox, x.uid, "sandbox %s is made beside %s (ready %t, stopped %t)", x.id, other.id, other.ready, other.stopped)
+		if late := other.late > 0 && other.late >= listed; !late && (other.ready || !other.stopped) {
+			j.broken(oneSandbox, x.uid, "sandbox %s is created beside %s (ready %t, stopped %t)", x.id, other.id, other.ready,
+				other.stopped)
 		}
 	}
 }
 
-// containerCreated: an instance is made once, for an intent that is stored and a pod that is there.
+// containerCreated: an instance is created once, for a stored intent and a pod that has not finished.
 func (j *judge) containerCreated(c *container, gone bool) {
 	j.intentDurable(c.intent)
 	j.createdAsAdmitted(c)
@@ -214,19 +217,20 @@ func (j *judge) containerCreated(c *container, gone bool) {
 		h.once[c.id] = c.onceKey()
 	}
 	if h.gone && !gone {
-		j.broken(noneOfGonePods, c.uid, "container %s is made", c.id)
+		j.broken(noneOfGonePods, c.uid, "container %s is created", c.id)
 	}
 	if h.ran[fmt.Sprint(c.name, " ", c.attempt)] > 0 && !j.journalLost {
 		j.broken(newAttempts, c.uid, "%s attempt %d", c.name, c.attempt)
 	}
 }
 
-// cutShort: the runtime gave a start up whose process was there for a moment. The next instance may have the same number.
+// cutShort: the runtime gave up a start whose process had existed for a moment. The next instance may have the same
+// attempt number.
 func (j *judge) cutShort(c *container) {
 	delete(j.history(c.uid).ran, fmt.Sprint(c.name, " ", c.attempt))
 }
 
-// containerStarted: never two instances at once, in order, and not again what runs once.
+// containerStarted: never two instances at once, in order, and only once what may run only once.
 func (j *judge) containerStarted(o *objects, c *container) {
 	j.instances++
 	h := j.history(c.uid)
@@ -246,8 +250,8 @@ func (j *judge) containerStarted(o *objects, c *container) {
 	h.started[c.inSandbox(c.name)] = true
 }
 
-// maxStarts is how often a container may start within a minute: at once, and then with waits of 5 s at least, but for what
-// takes a new sandbox or another definition.
+// maxStarts bounds the starts of a container within a minute: the first at once, the others after at least 5 s of
+// back-off, except in a new sandbox or with another definition.
 const maxStarts = 20
 
 // spaced: a container that crashes is not started again without end.
@@ -263,7 +267,7 @@ func (j *judge) spaced(h *podHistory, c *container) {
 
 func (c *container) inSandbox(name string) string { return c.sandbox + " " + name }
 
-// neverRestarts tells whether the policy of a container does not start it again.
+// neverRestarts reports whether the restart policy of a container is Never.
 func neverRestarts(m *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy == corev1.ContainerRestartPolicyNever
@@ -271,12 +275,14 @@ func neverRestarts(m *corev1.Pod, c *corev1.Container) bool {
 	return m.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
-// runsOnceOnly tells whether a container is to run but once. One with rules may run again, and one whose pod prefers a second run to none.
+// runsOnceOnly reports whether a container may run only once. One with restart rules may run again, and so may one
+// whose pod prefers a second run to none.
 func runsOnceOnly(m *corev1.Pod, c *corev1.Container) bool {
-	return neverRestarts(m, c) && len(c.RestartPolicyRules) == 0 && m.Annotations[pod.AnnotationStartGuarantee] != pod.AtLeastOnce
+	return neverRestarts(m, c) && len(c.RestartPolicyRules) == 0 &&
+		m.Annotations[pod.AnnotationStartGuarantee] != pod.AtLeastOnce
 }
 
-// onceKey is what a container may run but once of: an init container in each sandbox.
+// onceKey identifies what may run only once: a container with its definition, and an init container in each sandbox.
 func (c *container) onceKey() string {
 	key := c.name + " " + c.hash
 	if isInit(c.manifest, c.name) {
@@ -285,7 +291,7 @@ func (c *container) onceKey() string {
 	return key
 }
 
-// countRun counts the runs of a container that is to run but once.
+// countRun counts a run of a container that may run only once, and returns the count.
 func (h *podHistory) countRun(c *container) int {
 	if !runsOnceOnly(c.manifest, c.spec) {
 		return 0
@@ -301,7 +307,7 @@ func (h *podHistory) count(id, key string) {
 	}
 }
 
-// startLost: a start of which nobody can tell whether it ran counts as a run.
+// startLost: a start counts as a run if it cannot be found out whether it ran.
 func (h *podHistory) startLost(id string) {
 	if key, ok := h.once[id]; ok {
 		h.count(id, key)
@@ -314,7 +320,8 @@ func (j *judge) containerEnded(c *container) {
 	}
 }
 
-// vanished: what the runtime forgot has run all the same. Its number may be given again, since the agent may not have seen it.
+// vanished: a container that vanished has run all the same. Its attempt number may be used again, since the agent may
+// not have seen it.
 func (j *judge) vanished(c *container) {
 	h := j.history(c.uid)
 	delete(h.ran, fmt.Sprint(c.name, " ", c.attempt))
@@ -325,8 +332,8 @@ func (j *judge) vanished(c *container) {
 	}
 }
 
-// forgetStart forgets of what the runtime forgot, and of which no record is left, that it was started: its pod's init containers may
-// run behind it. Where a later instance was started it tells of that, too.
+// forgetStart drops starts of containers that vanished and of which no record is left: init containers may run after
+// them. A later instance that was started is evidence of them, too.
 func (j *judge) forgetStart(h *podHistory) {
 	for _, c := range h.forgotten {
 		later := slices.ContainsFunc(j.sim.world.objectsOf(c.uid).containers, func(x *container) bool {
@@ -338,11 +345,10 @@ func (j *judge) forgetStart(h *podHistory) {
 	}
 }
 
-// graceTolerance is what a kill may come too early: hints of time are rounded.
+// graceTolerance is how much too early a kill may come: timestamps are rounded.
 const graceTolerance = 100 * time.Millisecond
 
-// killed: SIGKILL comes when what its pod gives a container to end is over, and not before. A clock that is set forward
-// makes it shorter.
+// killed: SIGKILL comes after the grace period. If the clock was set during it, that cannot be judged.
 func (j *judge) killed(w *world, c *container) {
 	h := j.history(c.uid)
 	begin, ok := h.endRequested[c.id]
@@ -354,11 +360,11 @@ func (j *judge) killed(w *world, c *container) {
 		return
 	}
 	if took < h.grace-graceTolerance {
-		j.broken(graceKept, c.uid, "%s is killed %s after its end began, and has %s", c.id, took, h.grace)
+		j.broken(graceKept, c.uid, "%s is killed %s after its end began, and its grace period is %s", c.id, took, h.grace)
 	}
 }
 
-// fits: what is admitted is no more than the node has, and no port or name is given twice.
+// fits: the admitted pods need no more than the node has, and no name is admitted twice.
 func (j *judge) fits(d actors.Decider) {
 	a, ok := d.(*node.Actor)
 	if !ok {
@@ -381,7 +387,7 @@ func (j *judge) fits(d actors.Decider) {
 	}
 }
 
-// reportedStatus is what an observer knows of a pod who heard nothing but its PodStatusChanged.
+// reportedStatus is what an observer knows of a pod from PodStatusChanged alone.
 type reportedStatus struct {
 	changed    *journaletv1.PodStatusChanged
 	conditions map[string]*journaletv1.Condition
@@ -401,7 +407,7 @@ func (t *reportedStatus) fold(c *journaletv1.PodStatusChanged) {
 	}
 }
 
-// statusReported: what was told adds up to what the state shows.
+// statusReported: the reported changes add up to the status that the state shows.
 func (j *judge) statusReported(author messages.Ref, rec *journaletv1.Record) {
 	if author.Kind != journaletv1.ActorKind_ACTOR_KIND_POD {
 		return
@@ -414,14 +420,16 @@ func (j *judge) statusReported(author messages.Ref, rec *journaletv1.Record) {
 	}
 	v := a.View(pod.Node{RuntimeName: "sim"})
 	if got := podPhases[t.changed.GetPhase()]; got != v.Status.Phase {
-		j.broken(statusIsFold, author.ID, "record %d: phase %s was told, and is %s", rec.GetSeq(), got, v.Status.Phase)
+		j.broken(statusIsFold, author.ID, "record %d: phase %s was reported, and is %s", rec.GetSeq(), got, v.Status.Phase)
 	}
 	for _, c := range v.Status.Conditions {
 		if isGate(c.Type) {
-			continue // somebody else's word, which is told as it is read
+			continue // it is reported as it is read from the file of conditions
 		}
-		if was := t.conditions[string(c.Type)]; was == nil || was.GetStatus() != (c.Status == corev1.ConditionTrue) || was.GetReason() != c.Reason {
-			j.broken(statusIsFold, author.ID, "record %d: condition %s was told as %v, and is %s %s", rec.GetSeq(), c.Type, was, c.Status, c.Reason)
+		if was := t.conditions[string(c.Type)]; was == nil || was.GetStatus() != (c.Status == corev1.ConditionTrue) ||
+			was.GetReason() != c.Reason {
+			j.broken(statusIsFold, author.ID, "record %d: condition %s was reported as %v, and is %s %s", rec.GetSeq(), c.Type,
+				was, c.Status, c.Reason)
 		}
 	}
 	for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
@@ -429,11 +437,12 @@ func (j *judge) statusReported(author messages.Ref, rec *journaletv1.Record) {
 		if c.State.Waiting != nil {
 			reason = c.State.Waiting.Reason
 		}
-		// A restart that needs no waiting is told as none, from terminated straight to running. What is told stays told when the runtime
-		// forgets the instance before.
+		// A restart without a back-off is reported from terminated straight to running, without waiting. That stays
+		// reported when the instance before vanishes.
 		again := c.LastTerminationState.Terminated != nil && (reason == "ContainerCreating" || reason == "PodInitializing")
 		if was := t.waiting[c.Name].GetReason(); was != reason && !(again && was == "") {
-			j.broken(statusIsFold, author.ID, "record %d: %s was told to wait for %q, and waits for %q", rec.GetSeq(), c.Name, was, reason)
+			j.broken(statusIsFold, author.ID, "record %d: %s was reported waiting with %q, and waits with %q", rec.GetSeq(),
+				c.Name, was, reason)
 		}
 	}
 }

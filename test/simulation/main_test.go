@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// gcPercent is how much garbage may pile up before it is collected: most of what a run makes lives as long as the run, and looking through
-// it more often is a third of the time.
+// gcPercent is how much garbage may pile up before it is collected. Most of what a run allocates lives as long as the
+// run, and collecting more often takes a third of the time.
 const gcPercent = 400
 
 func TestMain(m *testing.M) {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-var everyCrash = flag.Bool("sim.everycrash", false, "kill the agent after every single thing that happens, not after some")
+var everyCrash = flag.Bool("sim.everycrash", false, "kill the agent after every single event, not after some")
 
-// timeDependent are the parts of a manifest that make its fate depend on who is first, or on how long something took.
+// timeDependent are the parts of a manifest whose outcome depends on order or durations.
 var timeDependent = []string{"activeDeadlineSeconds", "hostPort", "resources"}
 
-// quietPlan is a short history without faults: pods come, change and go, and their programs do well.
+// quietPlan returns a short plan without faults: pods come, change and go, and their programs succeed.
 func quietPlan(seed uint64) *Plan {
 	p := PlanOf(seed)
 	p.end, p.config.maxPods, p.config.url, p.config.urls = 2*time.Minute, 110, "", false
@@ -31,7 +31,7 @@ func quietPlan(seed uint64) *Plan {
 	return p
 }
 
-// finalOf carries out a plan without faults and tells what every pod came to.
+// finalOf carries out a plan without faults, and returns what each pod has become and how many events took place.
 func finalOf(t *testing.T, p *Plan, o Options) (string, uint64) {
 	t.Helper()
 	o.Quiet = true
@@ -42,8 +42,8 @@ func finalOf(t *testing.T, p *Plan, o Options) (string, uint64) {
 	return r.Final, r.Events
 }
 
-// TestACrashAtAnyMomentChangesNothingInTheEnd kills the agent after each thing that happens in a history, in turn.
-func TestACrashAtAnyMomentChangesNothingInTheEnd(t *testing.T) {
+// TestCrashAtAnyMomentChangesNoOutcome kills the agent after each of some events of a history, in turn.
+func TestCrashAtAnyMomentChangesNoOutcome(t *testing.T) {
 	const some = 30
 	var seeds []uint64
 	for seed := range uint64(4) {
@@ -58,14 +58,14 @@ func TestACrashAtAnyMomentChangesNothingInTheEnd(t *testing.T) {
 		}
 		for at := 1 + seed; at < events && !t.Failed(); at += step {
 			if got, _ := finalOf(t, p, Options{CrashAfter: at}); !sameButLost(got, want) {
-				t.Errorf("seed %d: a crash after %d of %d things leads to\n%s\nand without it to\n%s", seed, at, events, got, want)
+				t.Errorf("seed %d: a crash after %d of %d events leads to\n%s\nand without it to\n%s", seed, at, events, got, want)
 			}
 		}
 	})
 }
 
-// sameButLost compares two ends, but for pods whose container was lost in the first: a crash within its start may do that, and
-// then nothing else.
+// sameButLost compares two outcomes. A pod whose container was lost in the first counts as the same: a crash during
+// its start may do that.
 func sameButLost(got, want string) bool {
 	of, to := strings.Split(got, "\n"), strings.Split(want, "\n")
 	return slices.EqualFunc(of, to, func(got, want string) bool {
@@ -73,9 +73,9 @@ func sameButLost(got, want string) bool {
 	})
 }
 
-// TestHintsAreOnlyHints: whether the runtime tells events at once, late, twice or never, and whether one call is made at a
-// time or eight, the end is the same.
-func TestHintsAreOnlyHints(t *testing.T) {
+// TestLostAndLateHintsChangeNoOutcome has the runtime's events late, doubled or lost, and one call at a time instead
+// of eight.
+func TestLostAndLateHintsChangeNoOutcome(t *testing.T) {
 	var seeds []uint64
 	for seed := range uint64(12) {
 		seeds = append(seeds, seed+1)
@@ -83,9 +83,10 @@ func TestHintsAreOnlyHints(t *testing.T) {
 	each(seeds, func(seed uint64) {
 		p := quietPlan(seed)
 		want, _ := finalOf(t, p, Options{Concurrency: 8})
-		for _, o := range []Options{{Concurrency: 8, UnreliableHints: true}, {Concurrency: 1}, {Concurrency: 1, UnreliableHints: true}} {
+		for _, o := range []Options{{Concurrency: 8, UnreliableHints: true}, {Concurrency: 1},
+			{Concurrency: 1, UnreliableHints: true}} {
 			if got, _ := finalOf(t, p, o); got != want {
-				t.Errorf("seed %d: with %s it comes to\n%s\nand without to\n%s", seed, fmt.Sprintf("%+v", o), got, want)
+				t.Errorf("seed %d: with %s the outcome is\n%s\nand without\n%s", seed, fmt.Sprintf("%+v", o), got, want)
 			}
 		}
 	})

@@ -11,33 +11,33 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Moments at which a crash tells most: around the start of a container that runs once, and around a timer that fires. An op waits for
-// one, and has the agent killed there.
+// Moments at which a crash is most likely to show a defect: around the start of a container that may run only once,
+// and around a timer. An op waits for one of them and kills the agent there.
 
 // moment is a point in the work of the agent.
 type moment int
 
 const (
 	noMoment moment = iota
-	// A call that makes or starts a container of restartPolicy Never: dispatched and not begun, on its way to the runtime, just
-	// carried out, or answered without a record of it.
+	// A call that creates or starts a container of restartPolicy Never: before it begins, on its way to the runtime,
+	// just carried out, or before its outcome is recorded.
 	onceBegins
 	onceUnderWay
 	onceDone
 	onceUnrecorded
-	// A timer: it has fired and no record says so, or that is recorded and nothing has followed from it.
+	// A timer: it has fired and is not recorded, or it is recorded and nothing has followed from it.
 	timerFired
 	timerRecorded
 )
 
-// killAt has the agent killed at the next moment of a kind.
+// killAt returns an op that kills the agent at the next moment of a kind.
 func killAt(kinds ...moment) func(*sim, Op) {
 	return func(s *sim, o Op) {
 		s.trap, s.trapLasts = kinds[o.pick%uint64(len(kinds))], o.lasts
 	}
 }
 
-// reached is called at a moment. The agent dies before anything else that takes time.
+// reached is called at a moment. It kills the agent before virtual time passes.
 func (s *sim) reached(m moment) {
 	if s.trap != m || s.agent == nil {
 		return
@@ -50,10 +50,10 @@ func (s *sim) reached(m moment) {
 	})
 }
 
-// lateness is how long at most it may take until a timer that has fired is told: its goroutine has to run first.
+// lateness bounds how late a timer may be recorded after it fired: its goroutine has to run first.
 const lateness = 3 * time.Second
 
-// AfterFunc is clock.AfterFunc for what dies with a run. Now and then what fires is late to tell, and can be stopped no more.
+// AfterFunc implements timer.Clock. Now and then a timer fires late, and cannot be stopped any more.
 func (c runClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	fired := func() { f(); c.run.reached(timerFired) }
 	e := c.after(c.run.scope, d, func() {
@@ -63,21 +63,18 @@ func (c runClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 		}
 		fired()
 	})
-	return func() bool {
-		was := e.do != nil
-		e.do = nil
-		return was
-	}
+	return e.cancel
 }
 
-// timersKept: a timer that counts as fired has had its time.
+// timersKept: a timer that counts as fired was due.
 func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider) {
 	last, was := int(r.cells.Handled(ref)), j.timers[ref]
 	set := d.Timers().GetSet()
 	if last > 0 && last <= len(j.sim.journal.stored) {
 		rec := j.sim.journal.stored[last-1]
 		name := rec.GetFact().GetTimerFired().GetName()
-		if t := was[name]; t != nil && messages.RefOf(rec.GetActor()) == ref && set[name] != t && j.clockSet < j.sim.clock.uptime-time.Hour {
+		if t := was[name]; t != nil && messages.RefOf(rec.GetActor()) == ref && set[name] != t &&
+			j.clockSet < j.sim.clock.uptime-time.Hour {
 			if due := t.GetSetAt().AsTime().Add(t.GetDuration().AsDuration()); rec.GetTime().AsTime().Before(due) {
 				j.broken(timerTime, ref.ID, "timer %q counts as fired at %s, and is due at %s", name, rec.GetTime().AsTime(), due)
 			}
@@ -89,23 +86,23 @@ func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider) {
 // due is when a timer has to fire.
 type due struct {
 	generation uint64
-	// set is when it was set, at when its time is over, and stored when the driver heard of it, in uptime.
+	// set is when it was set, at when it is due, and stored when the driver learned of it, in uptime.
 	set, at, stored time.Duration
 }
 
-// timerSet: one that was set by the clock of before, when that had been set back by the time that its step was taken, is due when nobody
-// can tell.
+// timerSet notes when a timer is due. That is unknown if the clock was set back between the cause and the step.
 func (j *judge) timerSet(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerSet) {
 	if cause := j.sim.journal.stored[rec.GetStep().GetCause()-1]; rec.GetTime().AsTime().Before(cause.GetTime().AsTime()) {
 		delete(j.due, ref.String()+" "+t.GetName())
 		return
 	}
 	set := j.sim.clock.uptime - j.sim.clock.Now().Sub(rec.GetTime().AsTime())
-	j.due[ref.String()+" "+t.GetName()] = due{t.GetGeneration(), set, set + t.GetDuration().AsDuration(), j.sim.clock.uptime}
+	j.due[ref.String()+" "+t.GetName()] = due{t.GetGeneration(), set, set + t.GetDuration().AsDuration(),
+		j.sim.clock.uptime}
 }
 
-// timerFired: what was set fires when its time is over, or when the next run of the agent begins. Where the clock was set since, nobody
-// can tell.
+// timerFired: a timer fires when it is due, or when the next run of the agent begins. If the clock was set since, the
+// judge cannot know.
 func (j *judge) timerFired(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerFired) {
 	d, known := j.due[ref.String()+" "+t.GetName()]
 	if !known || d.generation != t.GetGeneration() || j.clockSet >= min(d.set, d.stored) || j.journalLost {
@@ -117,7 +114,8 @@ func (j *judge) timerFired(ref messages.Ref, rec *journaletv1.Record, t *journal
 	}
 }
 
-// probesSet: what is told of other probes, or of the same in another form, is news. What those of before found may be on its way.
+// probesSet: other probes, or the same ones in another form, may report the same results again. Results of those
+// before may be pending.
 func (j *judge) probesSet(seq uint64, uid string, set *journaletv1.ProbesSet) {
 	of := uid + " " + set.GetContainer() + " "
 	maps.DeleteFunc(j.results, func(key string, _ bool) bool { return strings.HasPrefix(key, of) })
@@ -129,15 +127,16 @@ func (j *judge) probesSet(seq uint64, uid string, set *journaletv1.ProbesSet) {
 	}
 }
 
-// isNews: a result is told when it differs from the one before of that probe and instance, whichever run of the agent told that.
+// isNews: a probe result is recorded when it differs from the last one of that probe and instance, whichever run of
+// the agent recorded that.
 func (j *judge) isNews(p *journaletv1.ProbeResult) {
 	key := resultKey(p)
 	if j.onTheirWay[key] > 0 {
 		j.onTheirWay[key]--
 		return
 	}
-	if was, told := j.results[key]; told && was == p.GetSuccess() && !j.journalLost {
-		j.broken(newsOnly, p.GetUid(), "%s of %s was told before: success %t", p.GetKind(), p.GetContainerId(), was)
+	if was, known := j.results[key]; known && was == p.GetSuccess() && !j.journalLost {
+		j.broken(newsOnly, p.GetUid(), "%s of %s was recorded before: success %t", p.GetKind(), p.GetContainerId(), was)
 	}
 	j.results[key] = p.GetSuccess()
 }
@@ -146,13 +145,13 @@ func resultKey(p *journaletv1.ProbeResult) string {
 	return p.GetUid() + " " + p.GetContainer() + " " + p.GetContainerId() + " " + p.GetKind().String()
 }
 
-// runsOnce reports whether a call creates or starts a container that is to run but once.
+// runsOnce reports whether a call creates or starts a container that may run only once.
 func (r *run) runsOnce(k *journaletv1.StartContainer) bool {
 	m, spec := r.specOf(k)
 	return spec != nil && runsOnceOnly(m, spec)
 }
 
-// at is reached where the call is about a container that is to run but once.
+// at calls reached if the call is about a container that may run only once.
 func (r *run) at(c *call, m moment) {
 	if c.once {
 		r.reached(m)

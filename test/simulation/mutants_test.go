@@ -17,18 +17,18 @@ import (
 )
 
 var (
-	someMutants = flag.Int("mutants", 0, "try only so many of the mutants; 0: all")
+	someMutants = flag.Int("mutants", 0, "try only this many of the mutants; 0: all")
 	mutantSeeds = flag.Int("mutants.seeds", 500, "how many seeds a mutant has to be found within")
-	oneMutant   = flag.String("mutant", "", "try only the mutants whose name holds this")
+	oneMutant   = flag.String("mutant", "", "try only the mutants whose name contains this")
 )
 
-// mutant is a deliberate defect: a piece of code that is replaced.
+// mutant is a deliberate defect: lines of code that are replaced.
 type mutant struct {
 	name, file, old, new string
 }
 
-// TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it within 500
-// seeds. It ends with a table of all: the defect, how many seeds were carried out until it was found, and by what.
+// TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it
+// within 500 seeds. It ends with a table: the defect, how many seeds it took, and the invariant that was broken.
 func TestEveryMutantIsFound(t *testing.T) {
 	all := readMutants(t)
 	if *someMutants > 0 {
@@ -83,7 +83,7 @@ var (
 	seedsDone = regexp.MustCompile(`(\d+) seeds, `)
 )
 
-// find tells how many seeds it took to find the defect, and which one found it by which invariant.
+// find returns how many seeds it took to find the defect, and the seed and invariant that found it.
 func (m mutant) find(t *testing.T) (seeds, by string) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -95,7 +95,7 @@ func (m mutant) find(t *testing.T) (seeds, by string) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(code), m.old); n != 1 {
-		t.Fatalf("%s: what is to be replaced stands there %d times: bring testdata/mutants.txt up to date:\n%s", m.file, n, m.old)
+		t.Fatalf("%s: the lines to replace occur %d times, want 1: update testdata/mutants.txt:\n%s", m.file, n, m.old)
 	}
 	dir := t.TempDir()
 	changed := filepath.Join(dir, "changed.go")
@@ -109,7 +109,8 @@ func (m mutant) find(t *testing.T) (seeds, by string) {
 	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-count=1", "-run", "^TestNothingBreaksUnderFaults$",
+	cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-count=1", "-run",
+		"^TestNothingBreaksUnderFaults$",
 		".", fmt.Sprintf("-sim.seeds=%d", *mutantSeeds), "-sim.first=1", "-sim.stop", "-sim.shrink=false")
 	out, err := cmd.CombinedOutput()
 	found, done := foundBy.FindSubmatch(out), seedsDone.FindSubmatch(out)

@@ -12,8 +12,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Plan is everything that is done to the agent and its world in a run, in order of time. It follows from the seed; leaving
-// out a part of it changes no other part.
+// Plan is everything that is done to the agent and its world in a run, ordered by time. It follows from the seed.
+// Leaving out one op changes no other.
 type Plan struct {
 	Seed   uint64
 	Ops    []Op
@@ -22,13 +22,13 @@ type Plan struct {
 	end time.Duration
 }
 
-// Op is one thing that happens.
+// Op is one action.
 type Op struct {
-	// N is its place in the whole plan.
+	// N is its index in the whole plan.
 	N    int
 	At   time.Duration
 	Kind string
-	// what the kind needs: a file, its content, a length of time, and randomness of its own.
+	// What the kind needs: a file, its content, a duration, and its own randomness.
 	file  string
 	body  []byte
 	lasts time.Duration
@@ -55,24 +55,26 @@ type config struct {
 	maxBackOff  time.Duration
 	mishaps     int
 	failing     int
-	// syncs is how late the journal may be forced to disk (--journal-sync=interval), 0 for at once.
+	// syncs bounds how late a sync of the journal may be (--journal-sync=interval), 0 for at once.
 	syncs time.Duration
-	// cpu, in thousandths, and memory, in bytes, are what the node has for pods.
+	// cpu, in millicores, and memory, in bytes, are allocatable on the node.
 	cpu, memory int64
-	// url is the manifest URL that is configured, empty for none; urls tells whether it is ever one, etags whether it gives ETags.
+	// url is the configured manifest URL, empty for none. urls is set if the plan ever configures one, etags if the
+	// server sends ETags.
 	url         string
 	urls, etags bool
 }
 
-// PlanOf makes the plan of a seed.
+// PlanOf returns the plan of a seed.
 func PlanOf(seed uint64) *Plan { return planWith(seed, 0) }
 
-// planWith is a plan for so many pods in files; 0: as many as the seed says.
+// planWith returns the plan of a seed with this many files of pods; 0: as the seed says.
 func planWith(seed uint64, pods int) *Plan {
 	r := stream(seed, "plan")
 	p := &Plan{Seed: seed, end: between(r, 5*time.Minute, 20*time.Minute)}
 	p.config = config{
-		files: 2 + r.IntN(8), concurrency: pick[uint32](r, 1, 2, 4, 8), pulls: 1 + r.Uint32N(4), maxPods: pick[uint32](r, 4, 110, 110, 110),
+		files: 2 + r.IntN(8), concurrency: pick[uint32](r, 1, 2, 4, 8), pulls: 1 + r.Uint32N(4),
+		maxPods:    pick[uint32](r, 4, 110, 110, 110),
 		maxBackOff: pick(r, 10*time.Second, time.Minute, 300*time.Second), mishaps: pick(r, 0, 30, 100, 300),
 		failing: pick(r, 0, 0, 20), syncs: pick(r, 0, 0, 0, time.Second, 5*time.Second),
 	}
@@ -98,7 +100,7 @@ func planWith(seed uint64, pods int) *Plan {
 	return p
 }
 
-// workload plans what is written into the folder: pods that come, change, quarrel over names and go.
+// workload plans the files: pods that come, change, have names and UIDs in common, and go.
 func (p *Plan) workload(r *rand.Rand) {
 	write := func(at time.Duration, i int) {
 		name, uid := fmt.Sprintf("p%d", i), ""
@@ -128,7 +130,7 @@ func (p *Plan) workload(r *rand.Rand) {
 		case 0:
 			p.Ops = append(p.Ops, Op{At: at, Kind: "remove", file: fmt.Sprintf("f%d.json", i)})
 		case 1:
-			// Several changes in a row, faster than anything can follow.
+			// Several changes in a row, faster than the agent can follow.
 			for range 2 + r.IntN(6) {
 				write(at+between(r, 0, 3*time.Second), i)
 			}
@@ -138,45 +140,52 @@ func (p *Plan) workload(r *rand.Rand) {
 	}
 }
 
-// faultKinds is what may go wrong, with how often and for how long.
+// faultKinds are the faults: how often each is drawn, how long it lasts, and what it does. The sorted names are drawn
+// from, so a new name changes the plans.
 var faultKinds = map[string]struct {
 	weight   int
 	min, max time.Duration
 	do       func(*sim, Op)
 }{
-	"kill the agent":            {12, time.Millisecond, time.Minute, (*sim).killAgent},
-	"restart the agent":         {4, 10 * time.Millisecond, 10 * time.Second, (*sim).restartAgent},
-	"other settings":            {2, 10 * time.Millisecond, time.Second, (*sim).otherSettings},
-	"snapshot":                  {4, 0, 0, func(s *sim, _ Op) { s.snapshot() }},
-	"kill the runtime":          {5, 100 * time.Millisecond, 2 * time.Minute, (*sim).killRuntime},
-	"the runtime hangs":         {4, time.Second, 4 * time.Minute, func(s *sim, o Op) { s.world.hungUntil = max(s.world.hungUntil, s.clock.uptime+o.lasts) }},
-	"the runtime is slow":       {4, 10 * time.Second, 3 * time.Minute, func(s *sim, o Op) { s.world.slowUntil = s.clock.uptime + o.lasts }},
-	"no network":                {2, time.Second, 2 * time.Minute, (*sim).noNetwork},
-	"no registry":               {3, time.Second, 5 * time.Minute, (*sim).noRegistry},
-	"images are gone":           {2, 0, 0, func(s *sim, _ Op) { clear(s.world.images) }},
-	"events go astray":          {4, 10 * time.Second, 5 * time.Minute, func(s *sim, o Op) { s.world.eventsBadUntil = s.clock.uptime + o.lasts }},
-	"a container is forgotten":  {3, 0, 0, (*sim).forgetContainer},
-	"a pod is forgotten":        {2, 0, 0, (*sim).forgetPod},
-	"a container dies":          {5, 0, 0, (*sim).containerDies},
-	"a sandbox dies":            {4, 0, 0, (*sim).sandboxDies},
-	"track of one is lost":      {2, 0, 0, (*sim).loseTrack},
-	"reboot":                    {2, time.Second, time.Minute, (*sim).rebootNode},
-	"the power is cut":          {2, time.Second, time.Minute, (*sim).cutPower},
-	"the journal is lost":       {1, time.Millisecond, time.Minute, (*sim).loseJournal},
-	"the clock is set forward":  {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(o.lasts) }},
-	"the clock is set back":     {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(-o.lasts) }},
-	"the disk stalls":           {3, 100 * time.Millisecond, time.Minute, func(s *sim, o Op) { s.journal.stalledUntil = max(s.journal.stalledUntil, s.clock.uptime+o.lasts) }},
-	"an actor is slow":          {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
-	"the next start vanishes":   {0, 0, 0, func(s *sim, _ Op) { s.world.atStart = s.world.vanish }},
-	"a replacement vanishes":    {0, 0, 0, (*sim).vanishReplacement},
-	"the node's actor is slow":  {0, 0, 0, func(s *sim, o Op) { s.wedge(messages.Node, o.lasts) }},
-	"the next start is lost":    {2, 10 * time.Millisecond, 30 * time.Second, (*sim).loseNextStart},
-	"the clock goes at a start": {0, 0, 0, func(s *sim, o Op) { s.world.atStart = func(*container) { s.setClock(-o.lasts) } }},
-	"other conditions":          {5, 0, 0, (*sim).otherConditions},
-	"kill around a start":       {8, time.Millisecond, 10 * time.Second, killAt(onceBegins, onceUnderWay, onceDone, onceUnrecorded)},
-	"kill around a timer":       {3, time.Millisecond, 10 * time.Second, killAt(timerFired, timerRecorded)},
-	"the URL fails":             {3, time.Second, 4 * time.Minute, (*sim).urlFails},
-	"another URL":               {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
+	"kill the agent":    {12, time.Millisecond, time.Minute, (*sim).killAgent},
+	"restart the agent": {4, 10 * time.Millisecond, 10 * time.Second, (*sim).restartAgent},
+	"other settings":    {2, 10 * time.Millisecond, time.Second, (*sim).otherSettings},
+	"snapshot":          {4, 0, 0, func(s *sim, _ Op) { s.snapshot() }},
+	"kill the runtime":  {5, 100 * time.Millisecond, 2 * time.Minute, (*sim).killRuntime},
+	"the runtime hangs": {4, time.Second, 4 * time.Minute,
+		func(s *sim, o Op) { s.world.hungUntil = max(s.world.hungUntil, s.clock.uptime+o.lasts) }},
+	"the runtime is slow": {4, 10 * time.Second, 3 * time.Minute,
+		func(s *sim, o Op) { s.world.slowUntil = s.clock.uptime + o.lasts }},
+	"no network":      {2, time.Second, 2 * time.Minute, (*sim).noNetwork},
+	"no registry":     {3, time.Second, 5 * time.Minute, (*sim).noRegistry},
+	"images are gone": {2, 0, 0, func(s *sim, _ Op) { clear(s.world.images) }},
+	"events are unreliable": {4, 10 * time.Second, 5 * time.Minute,
+		func(s *sim, o Op) { s.world.eventsBadUntil = s.clock.uptime + o.lasts }},
+	"a container is forgotten": {3, 0, 0, (*sim).forgetContainer},
+	"a pod is forgotten":       {2, 0, 0, (*sim).forgetPod},
+	"a container dies":         {5, 0, 0, (*sim).containerDies},
+	"a sandbox dies":           {4, 0, 0, (*sim).sandboxDies},
+	"the state of one is lost": {2, 0, 0, (*sim).loseTrack},
+	"reboot":                   {2, time.Second, time.Minute, (*sim).rebootNode},
+	"the power is cut":         {2, time.Second, time.Minute, (*sim).cutPower},
+	"the journal is lost":      {1, time.Millisecond, time.Minute, (*sim).loseJournal},
+	"the clock is set forward": {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(o.lasts) }},
+	"the clock is set back":    {1, time.Second, 2 * time.Hour, func(s *sim, o Op) { s.setClock(-o.lasts) }},
+	"the disk stalls": {3, 100 * time.Millisecond, time.Minute,
+		func(s *sim, o Op) { s.journal.stalledUntil = max(s.journal.stalledUntil, s.clock.uptime+o.lasts) }},
+	"an actor is slow":         {3, time.Second, 20 * time.Second, (*sim).wedgeActor},
+	"the next start vanishes":  {0, 0, 0, func(s *sim, _ Op) { s.world.atStart = s.world.vanish }},
+	"a replacement vanishes":   {0, 0, 0, (*sim).vanishReplacement},
+	"the node's actor is slow": {0, 0, 0, func(s *sim, o Op) { s.wedge(messages.Node, o.lasts) }},
+	"the next start is lost":   {2, 10 * time.Millisecond, 30 * time.Second, (*sim).loseNextStart},
+	"the clock is set at a start": {0, 0, 0,
+		func(s *sim, o Op) { s.world.atStart = func(*container) { s.setClock(-o.lasts) } }},
+	"other conditions": {5, 0, 0, (*sim).otherConditions},
+	"kill around a start": {8, time.Millisecond, 10 * time.Second,
+		killAt(onceBegins, onceUnderWay, onceDone, onceUnrecorded)},
+	"kill around a timer": {3, time.Millisecond, 10 * time.Second, killAt(timerFired, timerRecorded)},
+	"the URL fails":       {3, time.Second, 4 * time.Minute, (*sim).urlFails},
+	"another URL":         {1, 10 * time.Millisecond, time.Second, (*sim).otherURL},
 }
 
 func (p *Plan) faults(r *rand.Rand) {
@@ -186,7 +195,8 @@ func (p *Plan) faults(r *rand.Rand) {
 			bag = append(bag, kind)
 		}
 	}
-	for at := between(r, 0, 30*time.Second); at < p.end; at += between(r, time.Second, pick(r, 5*time.Second, time.Minute)) {
+	for at := between(r, 0, 30*time.Second); at < p.end; at += between(r, time.Second,
+		pick(r, 5*time.Second, time.Minute)) {
 		kind := pick(r, bag...)
 		m := faultKinds[kind]
 		lasts := between(r, m.min, m.max)
@@ -197,47 +207,54 @@ func (p *Plan) faults(r *rand.Rand) {
 	}
 }
 
-// clockAndStarts has, in some plans, what is started while the clock is behind vanish before it is seen, and in others the
-// clock set back between a start and its answer.
+// clockAndStarts has containers of some plans vanish, unobserved, that start while the clock is behind. In others the
+// clock is set back between a start and its response.
 func (p *Plan) clockAndStarts(r *rand.Rand) {
 	switch r.IntN(6) {
 	case 0, 1:
 	case 2:
 		for range 2 + r.IntN(8) {
-			p.Ops = append(p.Ops, Op{At: between(r, 0, p.end), Kind: "the clock goes at a start", lasts: between(r, time.Millisecond, pick(r, 50*time.Millisecond, 10*time.Second))})
+			p.Ops = append(p.Ops,
+				Op{At: between(r, 0, p.end), Kind: "the clock is set at a start",
+					lasts: between(r, time.Millisecond, pick(r, 50*time.Millisecond, 10*time.Second))})
 		}
 		return
 	default:
 		return
 	}
 	at := between(r, time.Minute, p.end)
-	p.Ops = append(p.Ops, Op{At: at, Kind: "the clock is set back", lasts: between(r, time.Second, pick(r, time.Minute, 2*time.Hour))})
+	p.Ops = append(p.Ops,
+		Op{At: at, Kind: "the clock is set back", lasts: between(r, time.Second, pick(r, time.Minute, 2*time.Hour))})
 	for range 1 + r.IntN(3) {
 		at += between(r, 0, 30*time.Second)
 		p.Ops = append(p.Ops, Op{At: min(at, p.end), Kind: "the next start vanishes"})
 	}
 }
 
-// lostStarts has, in some plans, several starts lost of containers that are to run but once, or what they started.
+// lostStarts has several starts of containers that may run only once fail in some plans, with their outcome unknown.
 func (p *Plan) lostStarts(r *rand.Rand) {
 	if !chance(r, 4) {
 		return
 	}
 	for range 2 + r.IntN(8) {
 		p.Ops = append(p.Ops, Op{
-			At: between(r, 0, p.end), Kind: pick(r, "the next start is lost", "a replacement vanishes"), lasts: between(r, 10*time.Millisecond, 10*time.Second),
+			At: between(r, 0, p.end), Kind: pick(r, "the next start is lost", "a replacement vanishes"),
+			lasts: between(r, 10*time.Millisecond, 10*time.Second),
 		})
 	}
 }
 
-// lostJournalAndURL has, in some plans, the agent begin without its journal while the URL gives nothing: what it named is nobody's until then.
+// lostJournalAndURL has the agent of some plans lose its journal while the URL fails: the pods of the URL are not
+// named by any source until it works again.
 func (p *Plan) lostJournalAndURL(r *rand.Rand) {
 	if !p.config.urls || !chance(r, 4) {
 		return
 	}
 	at := between(r, time.Minute, p.end)
-	p.Ops = append(p.Ops, Op{At: at, Kind: "the URL fails", lasts: between(r, 10*time.Second, 4*time.Minute), pick: r.Uint64()},
-		Op{At: min(at+between(r, 0, 10*time.Second), p.end), Kind: "the journal is lost", lasts: between(r, time.Millisecond, 10*time.Second)})
+	p.Ops = append(p.Ops,
+		Op{At: at, Kind: "the URL fails", lasts: between(r, 10*time.Second, 4*time.Minute), pick: r.Uint64()},
+		Op{At: min(at+between(r, 0, 10*time.Second), p.end), Kind: "the journal is lost",
+			lasts: between(r, time.Millisecond, 10*time.Second)})
 }
 
 func (s *sim) do(o Op) {
@@ -255,11 +272,11 @@ func (s *sim) do(o Op) {
 	}
 }
 
-// later does something when an op is over, unless the faults are over before.
+// later does something after d, also when the faults have ended.
 func (s *sim) later(d time.Duration, do func()) { s.clock.after(nil, d, do) }
 
-// loseNextStart has the runtime die in the next start of a container that is to run but once, and forget that: nobody is left who knows
-// whether it ran.
+// loseNextStart has the runtime die during the next start of a container that may run only once, and forget the
+// container: whether it ran cannot be found out.
 func (s *sim) loseNextStart(o Op) {
 	s.atNextStart(func(c *container) bool { return runsOnceOnly(c.manifest, c.spec) && s.world.up }, func(c *container) {
 		s.world.vanish(c)
@@ -267,12 +284,12 @@ func (s *sim) loseNextStart(o Op) {
 	})
 }
 
-// vanishReplacement has the runtime forget a container that is to run but once when it starts in the place of another one.
+// vanishReplacement has a container that may run only once vanish when it starts in place of another one.
 func (s *sim) vanishReplacement(Op) {
 	s.atNextStart(func(c *container) bool { return runsOnceOnly(c.manifest, c.spec) && c.attempt > 0 }, s.world.vanish)
 }
 
-// atNextStart does something to the next container of a kind that is started, before its start is answered.
+// atNextStart does something to the next started container that matches, before its start is answered.
 func (s *sim) atNextStart(match func(*container) bool, do func(*container)) {
 	s.world.atStart = func(c *container) {
 		switch {
@@ -323,7 +340,7 @@ func (s *sim) noRegistry(o Op) {
 	s.later(o.lasts, func() { s.world.registryUp = true })
 }
 
-// some is one of the pods of which the runtime holds something, nil if there is none.
+// some returns one of the pods that the runtime has, nil if there is none.
 func (s *sim) some(o Op) *objects {
 	var all []*objects
 	for _, x := range s.world.objects {
@@ -382,7 +399,7 @@ func (s *sim) loseTrack(o Op) {
 	}
 }
 
-// rebootNode ends agent, runtime and everything that runs.
+// rebootNode ends the agent, the runtime and everything that runs.
 func (s *sim) rebootNode(o Op) {
 	s.crash()
 	s.boots++
@@ -392,7 +409,7 @@ func (s *sim) rebootNode(o Op) {
 	s.later(o.lasts, s.start)
 }
 
-// cutPower is a reboot that costs what was not forced to disk, acknowledged or not.
+// cutPower is a reboot that also loses what was not synced, acknowledged or not.
 func (s *sim) cutPower(o Op) {
 	s.rebootNode(o)
 	if s.config.syncs == 0 {
@@ -405,11 +422,12 @@ func (s *sim) cutPower(o Op) {
 	if s.barrier > len(s.journal.stored) {
 		s.snapshots, s.barrier = nil, 0
 	}
-	s.damage = &journaletv1.JournalDamaged{ExpectedSeq: uint64(before), FoundSeq: uint64(len(s.journal.stored)), Message: "the end is missing"}
+	s.damage = &journaletv1.JournalDamaged{ExpectedSeq: uint64(before), FoundSeq: uint64(len(s.journal.stored)),
+		Message: "the end is missing"}
 	s.judge.rebuild()
 }
 
-// loseJournal has the agent begin with an empty journal beside the pods that run.
+// loseJournal starts the agent with an empty journal beside the pods that run.
 func (s *sim) loseJournal(o Op) {
 	if s.config.syncs == 0 || s.agent == nil {
 		return
@@ -436,7 +454,7 @@ func (s *sim) wedgeActor(o Op) {
 	}
 }
 
-// wedge has an actor handle nothing for a while.
+// wedge keeps an actor from handling records for a while.
 func (s *sim) wedge(ref messages.Ref, lasts time.Duration) {
 	if s.agent != nil {
 		s.agent.wedged[ref] = s.clock.uptime + lasts

@@ -5,34 +5,36 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 )
 
-// watcher runs runtime/cri/pleg on coroutines instead of its own goroutines: it inspects pods when something hints at
-// them, and relists. The runtime's stream of events is a model.
+// watcher runs runtime/cri/pleg on coroutines instead of goroutines: it inspects pods on hints, and relists. The
+// runtime's event stream is a model.
 type watcher struct {
 	*pleg.PLEG
 	run   *run
 	noise *rand.Rand
-	// inspecting and retrying are the inspections under way, by queue.
+	// inspecting and retrying count the inspections under way, by queue.
 	inspecting, retrying int
-	events               bool
+	// events is set while the event stream is open.
+	events bool
 }
 
 func newWatcher(r *run) *watcher {
-	w := &watcher{run: r, noise: stream(r.seed, "looks", r.name())}
+	w := &watcher{run: r, noise: stream(r.seed, "runtime events", r.name())}
 	w.PLEG = pleg.New(pleg.Options{
 		Conn: criConn{r}, AgentID: agentID, Clock: driverClock{r.clock, r},
 		Sink: func(_ context.Context, o *journaletv1.PodObserved) error {
-			return r.emit(podRef(o.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}})
+			return r.emit(messages.Pod(o.GetUid()), o)
 		},
 	})
 	return w
 }
 
-// starts registers a call that creates a container.
-func (w *watcher) starts(intent string, req *journaletv1.CallRequested) {
+// registerStart registers a call that creates a container.
+func (w *watcher) registerStart(intent string, req *journaletv1.CallRequested) {
 	if k := req.GetStartContainer(); k != nil && k.GetPart() != journaletv1.StartPart_START_PART_START {
 		w.RegisterStart(req.GetPodUid(), k.GetContainer(), intent)
 	}
@@ -55,7 +57,7 @@ func (w *watcher) serveQueue(failed bool, most int, under *int) {
 			return
 		}
 		*under++
-		w.run.clock.start(w.run.life, func(*proc) {
+		w.run.clock.start(w.run.scope, func(*proc) {
 			serve(context.Background())
 			*under--
 			w.serveQueues()
@@ -63,7 +65,7 @@ func (w *watcher) serveQueue(failed bool, most int, under *int) {
 	}
 }
 
-// event is an event of the runtime's stream on its way here: most arrive at once, some late, twice or never.
+// event sends an event on the stream: most arrive at once, some late, twice or never.
 func (w *watcher) event(uid string) {
 	world := w.run.world
 	if !w.events || !world.up {
@@ -80,15 +82,15 @@ func (w *watcher) event(uid string) {
 		case 0:
 			return
 		case 1:
-			w.run.clock.after(w.run.life, between(w.noise, time.Second, time.Minute), hear)
+			w.run.clock.after(w.run.scope, between(w.noise, time.Second, time.Minute), hear)
 		case 2:
-			w.run.clock.after(w.run.life, between(w.noise, 0, 5*time.Second), hear)
+			w.run.clock.after(w.run.scope, between(w.noise, 0, 5*time.Second), hear)
 		}
 	}
-	w.run.clock.after(w.run.life, between(w.noise, 100*time.Microsecond, 5*time.Millisecond), hear)
+	w.run.clock.after(w.run.scope, between(w.noise, 100*time.Microsecond, 5*time.Millisecond), hear)
 }
 
-// relist lists everything by the period, and keeps the stream of events open.
+// relist relists periodically, and keeps the event stream open.
 func (w *watcher) relist(p *proc) {
 	downSince, stream := time.Duration(-1), w.run.world.run
 	for {
@@ -100,7 +102,7 @@ func (w *watcher) relist(p *proc) {
 		} else if !w.events && world.clock.uptime-downSince > time.Second {
 			w.events, downSince = true, -1
 		}
-		_ = w.Relist(context.Background()) // one that fails is made again by the period
+		_ = w.Relist(context.Background()) // a failed relist is repeated after the period
 		w.serveQueues()
 		period := pleg.RelistWithoutEvents
 		if w.events {

@@ -9,18 +9,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hostPort is a port of the node that a pod is given: at one of the node's addresses, or at all.
+// hostPort is a port of the node that a pod has: at one of the node's addresses, or at all.
 type hostPort struct {
 	protocol corev1.Protocol
 	ip       string
 	port     int32
 }
 
-// everyIP is every address, as the scheduler's and so the kubelet's node ports have it.
+// everyIP stands for every address, as in the scheduler's and the kubelet's node ports.
 const everyIP = "0.0.0.0"
 
-// portsOf are the host ports that a pod holds while it runs: those of its main containers and sidecars. Other init containers have ended
-// when the main ones run.
+// portsOf returns the host ports that a pod holds while it runs: those of its main containers and sidecars. Other
+// init containers have ended when the main ones run.
 func portsOf(m *corev1.Pod) []hostPort {
 	if m == nil {
 		return nil
@@ -53,7 +53,7 @@ func (p hostPort) collides(q hostPort) bool {
 	return p.protocol == q.protocol && p.port == q.port && (p.ip == q.ip || p.ip == everyIP || q.ip == everyIP)
 }
 
-// portsDistinct: no two pods that run were given the same host port, whatever the node's actor believes.
+// portsDistinct: no two running pods have the same host port.
 func (j *judge) portsDistinct(o *objects) {
 	mine := j.history(o.uid).ports
 	if len(mine) == 0 || j.journalLost {
@@ -71,7 +71,7 @@ func (j *judge) portsDistinct(o *objects) {
 	}
 }
 
-// hostPorts gives, in some plans, pods host ports of a handful, so that they collide or nearly do.
+// hostPorts gives pods of some plans host ports of a few, so that they collide or nearly do.
 func (p *Plan) hostPorts(r *rand.Rand) {
 	if !chance(r, 4) {
 		return

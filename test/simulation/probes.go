@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/runtime/pod/probe"
 )
 
-// prober runs runtime/pod/probe on coroutines. What an attempt finds is a model.
+// prober runs runtime/pod/probe on coroutines. The outcome of each attempt is a model.
 type prober struct {
 	*probe.Driver
 	p *proc
@@ -24,7 +24,7 @@ func newProber(r *run) *prober {
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
 		Go:       func(work func()) { r.clock.start(r.scope, func(*proc) { work(); b.interrupt() }) },
 		Sink: func(_ context.Context, k *journaletv1.ProbeResult) error {
-			return r.emit(messages.Pod(k.GetUid()), &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: k}})
+			return r.emit(messages.Pod(k.GetUid()), k)
 		},
 	})
 	return b
@@ -55,8 +55,7 @@ func (b *prober) stored(rec *journaletv1.Record) {
 	}
 }
 
-// attempt is one attempt at a probe. The runtime is asked to run a command; of an instance that has ended nothing is
-// learned then.
+// attempt is one attempt at a probe. An exec probe asks the runtime; it learns nothing of an instance that has ended.
 func (w *world) attempt(_ context.Context, a probe.Attempt) (ok, known bool) {
 	c, exec := w.container(a.ContainerID), a.Probe.Exec != nil
 	switch {

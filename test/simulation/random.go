@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// stream is the randomness of one concern: it does not depend on what any other concern draws. What says more makes it the
-// randomness of one thing within the concern.
+// stream returns the randomness of one concern, independent of what other concerns draw. what narrows it to one thing
+// within the concern.
 func stream(seed uint64, concern string, what ...string) *rand.Rand {
 	h := sha256.New()
 	h.Write([]byte(strconv.FormatUint(seed, 10) + "\x00" + concern))
@@ -20,7 +20,7 @@ func stream(seed uint64, concern string, what ...string) *rand.Rand {
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])))
 }
 
-// between is a duration from a to b.
+// between returns a duration from a to b.
 func between(r *rand.Rand, a, b time.Duration) time.Duration {
 	if b <= a {
 		return a
@@ -28,7 +28,7 @@ func between(r *rand.Rand, a, b time.Duration) time.Duration {
 	return a + time.Duration(r.Int64N(int64(b-a)))
 }
 
-// chance is true once in n times; never for n below 1.
+// chance returns true once in n times; never for n below 1.
 func chance(r *rand.Rand, n int) bool { return n > 0 && r.IntN(n) == 0 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }

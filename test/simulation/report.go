@@ -12,15 +12,16 @@ import (
 // lastEvents is how many events of the pod concerned a failure shows.
 const lastEvents = 40
 
-// Report tells what was broken, and how to see it again.
+// Report returns what was broken, and how to reproduce it.
 func (r *Result) Report() string {
 	if r.Violation == nil {
-		return fmt.Sprintf("seed %d: all holds; %d records of %d runs in %s, hash %s", r.Plan.Seed, r.Records, r.Runs, r.Virtual, r.Hash)
+		return fmt.Sprintf("seed %d: all holds; %d records of %d runs in %s, hash %s", r.Plan.Seed, r.Records, r.Runs,
+			r.Virtual, r.Hash)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s\n  %s\n  at %s, after record %d\n", r.Plan.Seed, r.Violation.Invariant,
 		strings.ReplaceAll(r.Violation.Text, "\n", "\n  "), r.Violation.At, r.Violation.Record)
-	fmt.Fprintf(&b, "again: make sim SEED=%d%s\nthe plan:\n", r.Plan.Seed, r.Plan.keep())
+	fmt.Fprintf(&b, "reproduce: make sim SEED=%d%s\nthe plan:\n", r.Plan.Seed, r.Plan.keep())
 	for _, o := range r.Plan.Ops {
 		fmt.Fprintf(&b, "  %s\n", o)
 	}
@@ -32,7 +33,7 @@ func (r *Result) Report() string {
 	return b.String()
 }
 
-// Text tells the last events of a pod, or of all for an empty UID; most below 1 is all of them.
+// Text returns the last events of a pod, or of all for an empty UID; most below 1 means all of them.
 func (r *Result) Text(uid string, most int) string {
 	d := query.NewDescriber()
 	var lines []string
@@ -45,7 +46,8 @@ func (r *Result) Text(uid string, most int) string {
 			}
 			text := d.Describe(id, author, e)
 			if uid == "" || concerns(author, e, uid) {
-				lines = append(lines, fmt.Sprintf("  %5d %s %s %s", rec.GetSeq(), rec.GetTime().AsTime().Format("15:04:05.000"), d.Actor(author), text))
+				lines = append(lines,
+					fmt.Sprintf("  %5d %s %s %s", rec.GetSeq(), rec.GetTime().AsTime().Format("15:04:05.000"), d.Actor(author), text))
 			}
 		}
 	}
@@ -55,7 +57,7 @@ func (r *Result) Text(uid string, most int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// concerns tells whether an event is about a pod, or about the agent as a whole.
+// concerns reports whether an event is about a pod, or about the agent as a whole.
 func concerns(author messages.Ref, e *journaletv1.Event, uid string) bool {
 	if author == messages.Pod(uid) || e.GetAgentStarted() != nil {
 		return true
@@ -75,7 +77,7 @@ func concerns(author messages.Ref, e *journaletv1.Event, uid string) bool {
 	return false
 }
 
-// keep names what is left of a plan that was shrunk.
+// keep returns the KEEP argument for a plan that was shrunk.
 func (p *Plan) keep() string {
 	whole := PlanOf(p.Seed)
 	if len(whole.Ops) == len(p.Ops) {

@@ -14,13 +14,15 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// CPU and memory: what manifests say and what must hold of both.
+// CPU and memory: what manifests have, and the invariants.
 
-// resourcesOf makes up what a container asks for and may use.
+// resourcesOf draws a container's requests and limits.
 func resourcesOf(r *rand.Rand) string {
 	cpu, memory := 1+r.IntN(4000), 1+r.IntN(8000)
-	asks, bounds := fmt.Sprintf(`{"cpu":"%dm","memory":"%dMi"}`, cpu, memory), fmt.Sprintf(`{"cpu":"%dm","memory":"%dMi"}`, cpu+r.IntN(1000), memory+r.IntN(1000))
-	return pick(r, `{"requests":`+asks+`}`, `{"requests":`+asks+`,"limits":`+bounds+`}`, `{"limits":`+bounds+`}`, `{"requests":{"cpu":"100m"}}`)
+	requests := fmt.Sprintf(`{"cpu":"%dm","memory":"%dMi"}`, cpu, memory)
+	limits := fmt.Sprintf(`{"cpu":"%dm","memory":"%dMi"}`, cpu+r.IntN(1000), memory+r.IntN(1000))
+	return pick(r, `{"requests":`+requests+`}`, `{"requests":`+requests+`,"limits":`+limits+`}`,
+		`{"limits":`+limits+`}`, `{"requests":{"cpu":"100m"}}`)
 }
 
 func resizePolicyOf(r *rand.Rand) string {
@@ -29,8 +31,7 @@ func resizePolicyOf(r *rand.Rand) string {
 		`[{"resourceName":"cpu","restartPolicy":"NotRequired"},{"resourceName":"memory","restartPolicy":"RestartContainer"}]`)
 }
 
-// resizeSome writes a manifest again with other CPU and memory, other images now and then, and nothing else changed: of a file, or of what
-// the URL gives.
+// resizeSome changes nothing but CPU, memory and now and then images of a manifest: of a file, or of the URL.
 func (s *sim) resizeSome(o Op) {
 	r := stream(s.seed, "resize", fmt.Sprint(o.pick))
 	files := s.directory.names()
@@ -39,7 +40,7 @@ func (s *sim) resizeSome(o Op) {
 		now := s.directory.bodies[path]
 		body := resized(r, now)
 		if before := s.beforeResize[path]; bytes.Equal(before.to, now) && chance(r, 2) {
-			body = before.from // as it was: a resize that waits is withdrawn
+			body = before.from // back to what it was: a deferred resize is withdrawn
 		}
 		if body != nil {
 			s.directory.write(s.manifests, path, body)
@@ -52,10 +53,10 @@ func (s *sim) resizeSome(o Op) {
 	}
 }
 
-// edit is what a file held before it was resized, and since.
+// edit is a resize of a file: its content before and after.
 type edit struct{ from, to []byte }
 
-// resized is a manifest with other values of CPU and memory and other images, nil if nothing has changed.
+// resized returns a manifest with other values of CPU and memory and other images, nil if nothing changed.
 func resized(r *rand.Rand, body []byte) []byte {
 	var m any
 	if json.Unmarshal(body, &m) != nil {
@@ -90,7 +91,7 @@ func resized(r *rand.Rand, body []byte) []byte {
 	return out
 }
 
-// otherResources has other values where there are some. Requests stay below limits most of the time.
+// otherResources returns other values for those that exist. Requests stay below limits most of the time.
 func otherResources(r *rand.Rand, res map[string]any) map[string]any {
 	out := map[string]any{}
 	cpu, memory := 1+r.IntN(6000), 1+r.IntN(8000)
@@ -116,7 +117,7 @@ func otherResources(r *rand.Rand, res map[string]any) map[string]any {
 	return out
 }
 
-// resourcesApplied: a container gets what the agent's records say, and its memory limit not below what it uses.
+// resourcesApplied: a running container's memory limit does not fall to what it uses, or below.
 func (j *judge) resourcesApplied(c *container, to *journaletv1.Resources) {
 	limit, had := to.GetMemoryLimitBytes(), c.has.GetMemoryLimitBytes()
 	if c.alive() && limit != 0 && (had == 0 || limit < had) && limit <= c.does.uses {
@@ -124,12 +125,13 @@ func (j *judge) resourcesApplied(c *container, to *journaletv1.Resources) {
 	}
 }
 
-// judgeResources: in a world that does well what runs has what is allocated to its pod, which is what its manifest says unless its status says why not.
+// judgeResources: without faults a container has its allocated resources. The allocated ones are those of the
+// manifest unless the status says why not.
 func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod, say func(string, ...any)) {
 	st := a.Pod()
-	wanted, allocated := s.manifests.byDigest[st.GetPod().GetDigest()], s.manifests.byDigest[st.GetPod().GetDigest()]
+	desired, allocated := s.manifests.byDigest[st.GetPod().GetDigest()], s.manifests.byDigest[st.GetPod().GetDigest()]
 	if d := st.GetAllocatedDigest(); d != "" {
-		allocated = resources.Allocated(wanted, s.manifests.byDigest[d])
+		allocated = resources.Allocated(desired, s.manifests.byDigest[d])
 	}
 	var runs share
 	for _, c := range o.containers {
@@ -139,7 +141,7 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 		}
 		has, want := c.has, resources.Of(&spec.Resources)
 		if s.judge.intents[c.intent] == nil {
-			// The journal that told what it was given is lost, and a runtime shows no memory request.
+			// The record of what it was given is lost, and a runtime shows no memory request.
 			has, want = shownResources(has), shownResources(want)
 		}
 		if !resources.Equal(has, want) {
@@ -151,24 +153,26 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 	}
 	// A runtime shows a request of 2 where there is none.
 	if has := s.judge.history(uid).share.plus(share{cpu: 2 * int64(len(o.containers))}); !runs.within(has) {
-		say("what of it runs asks for %+v, and the node gave it %+v", runs, s.judge.history(uid).share)
+		say("its running containers request %+v, and the node gave it %+v", runs, s.judge.history(uid).share)
 	}
-	has := resources.Same(wanted, allocated)
-	i := slices.IndexFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
+	has := resources.Same(desired, allocated)
+	i := slices.IndexFunc(v.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 	switch {
 	case has && i < 0:
 	case i < 0:
-		say("it does not have the resources of its manifest, and its status does not say why")
+		say("it does not have the resources of its manifest, and no condition says why")
 	case has:
-		say("it has the resources of its manifest, and its status says that it waits for them: %v", v.Status.Conditions[i])
+		say("it has the resources of its manifest, and a condition says that it waits for them: %v", v.Status.Conditions[i])
 	case v.Status.Conditions[i].Reason == corev1.PodReasonDeferred:
-		if have, need := s.allocatable(), s.takenBesides(uid).plus(demandOf(wanted)); need.within(have) {
+		if have, need := s.allocatable(), s.takenBesides(uid).plus(demandOf(desired)); need.within(have) {
 			say("its resize is deferred, and would fit: %v of %v", need, have)
 		}
 	default:
-		say("it waits for its resources, and may not: %v", v.Status.Conditions[i])
+		say("it waits for resources for a reason that must not occur: %v", v.Status.Conditions[i])
 	}
-	if slices.ContainsFunc(v.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress }) {
+	if slices.ContainsFunc(v.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizeInProgress }) {
 		say("its resize does not end")
 	}
 }

@@ -8,36 +8,36 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// failedCall is an error of the runtime's: its words, which drivers read.
+// failedCall is an error of the runtime with a text that drivers match.
 func failedCall(text string) error { return status.Error(codes.Unknown, text) }
 
 var (
-	// errAway: there was nobody to answer, or the connection was lost.
+	// errAway: the runtime does not run, or the connection was lost.
 	errAway = status.Error(codes.Unavailable, "unavailable")
-	// errLate: no answer came in time.
+	// errLate: no response came in time.
 	errLate     = status.Error(codes.DeadlineExceeded, "deadline exceeded")
 	errNotFound = status.Error(codes.NotFound, "not found")
 )
 
-// reserved: the runtime holds the name of what was to be created.
+// reserved: the runtime has an object of this name already.
 func reserved(what, by string) error { return failedCall(what + " name is reserved for " + by) }
 
 func isAway(err error) bool {
 	return status.Code(err) == codes.Unavailable || status.Code(err) == codes.DeadlineExceeded
 }
 
-// What the runtime takes for its work when nothing slows it.
+// How long the runtime takes when nothing slows it.
 const (
-	tookSandbox = 220 * time.Millisecond
-	tookContainer  = 30 * time.Millisecond
-	tookRemoval = 25 * time.Millisecond
-	tookRead    = 3 * time.Millisecond
-	// slowness is how much longer everything takes while the runtime is slow.
+	tookSandbox   = 220 * time.Millisecond
+	tookContainer = 30 * time.Millisecond
+	tookRemoval   = 25 * time.Millisecond
+	tookRead      = 3 * time.Millisecond
+	// slowness is the factor while the runtime is slow.
 	slowness = 40
 )
 
-// rpc makes one request of the runtime and waits for its answer. do is the work; gone says that who asked died
-// meanwhile. A runtime that died, hangs or loses the answer leaves it open whether the work was done.
+// rpc performs one request of the runtime and waits for the response. do is the work; gone says that the client died
+// or gave up meanwhile. If the runtime died, hangs or the response is lost, the work may have been done or not.
 func (r *run) rpc(ctx context.Context, took time.Duration, do func(gone bool) error) error {
 	w, p, timeout := r.world, r.clock.current, timeoutOf(ctx)
 	r.waits[p] = ctx

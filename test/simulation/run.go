@@ -6,7 +6,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// sim is one simulation: a world, a journal, and an agent that comes and goes.
+// sim is one simulation: a world, a journal, and the runs of an agent.
 type sim struct {
 	seed      uint64
 	config    config
@@ -14,52 +14,52 @@ type sim struct {
 	world     *world
 	journal   *journal
 	manifests *library
-	directory    *directory
+	directory *directory
 	site      *site
 	judge     *judge
 	// beforeResize is the last resize of each file, by path.
 	beforeResize map[string]edit
-	// agent is the run that goes on, nil while it is down.
+	// agent is the present run, nil while the agent is down.
 	agent *run
 	epoch uint64
 	boots int
-	// snapshots are the newest set stored; they hold the first barrier records.
+	// snapshots are the newest stored set; they cover the first barrier records.
 	snapshots []*journaletv1.Snapshot
 	barrier   int
-	// damage is what the next opening of the journal finds wrong, nil for nothing.
+	// damage is what the next start finds wrong with the journal, nil for nothing.
 	damage *journaletv1.JournalDamaged
-	// trap is the moment at which the agent is killed next, and for how long.
+	// trap is the moment at which the agent is killed next, trapLasts how long it stays down.
 	trap      moment
 	trapLasts time.Duration
 }
 
-// Result is what became of a run.
+// Result is the outcome of a run.
 type Result struct {
 	Plan *Plan
-	// Violation is what must not have happened, nil for nothing.
+	// Violation is nil if every invariant held.
 	Violation *Violation
-	// Hash is that of every record in order.
+	// Hash is the hash of all records.
 	Hash string
-	// Records, Runs, Instances, Events and Virtual say how much was simulated.
+	// These figures say how much was simulated: runs of the agent, started containers, events of the clock.
 	Records, Runs, Instances int
 	Events                   uint64
 	Virtual                  time.Duration
-	// Final is what every pod came to, without what depends on when.
+	// Final is what each pod has become, without times.
 	Final string
-	// Covered counts the events of the journal by name.
+	// Covered counts the journal's events by name.
 	Covered map[string]int
 	sim     *sim
 }
 
 // Options change how a plan is carried out.
 type Options struct {
-	// CrashAfter has the agent killed once so many things have happened, 0 for never.
+	// CrashAfter kills the agent after this many events of the clock, 0 for never.
 	CrashAfter uint64
-	// Concurrency replaces the one of the plan, 0 for none.
+	// Concurrency replaces that of the plan, 0 for none.
 	Concurrency uint32
-	// Quiet leaves out everything that the world does by itself: no mishaps, programs that do well.
+	// Quiet leaves out faults of the world: no mishaps, programs that succeed.
 	Quiet bool
-	// UnreliableHints has all hints of the runtime late, doubled or lost.
+	// UnreliableHints makes all events of the runtime late, doubled or lost.
 	UnreliableHints bool
 	// Defect, if any, is built into the agent to see whether it is found.
 	Defect func(*sim)
@@ -67,7 +67,8 @@ type Options struct {
 
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
-	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite(), beforeResize: map[string]edit{}}
+	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite(),
+		beforeResize: map[string]edit{}}
 	s.directory = newDirectory(s.clock)
 	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)
@@ -96,16 +97,17 @@ func Run(p *Plan, o Options) *Result {
 	}
 	r := &Result{
 		Plan: p, Violation: s.judge.first, Hash: s.journal.digest(), Records: len(s.journal.stored), Runs: int(s.epoch),
-		Instances: s.judge.instances, Events: s.clock.happened, Virtual: s.clock.uptime, Final: s.final(), Covered: s.judge.covered, sim: s,
+		Instances: s.judge.instances, Events: s.clock.happened, Virtual: s.clock.uptime, Final: s.final(),
+		Covered: s.judge.covered, sim: s,
 	}
 	if s.agent != nil {
-		// What waits for ever would keep the whole world in memory.
+		// A coroutine that waits for ever would keep the whole world in memory.
 		s.agent.scope.end()
 	}
 	return r
 }
 
-// play lets things happen until a moment, or until something must not have happened.
+// play has events take place until an uptime, or a violation.
 func (s *sim) play(end time.Duration, crashAfter uint64) {
 	for s.judge.first == nil && s.clock.next(end) {
 		if s.clock.happened == crashAfter {

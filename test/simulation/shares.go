@@ -11,7 +11,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// share is a part of the node: CPU in thousandths, memory in bytes, pods.
+// share is a part of the node: CPU in millicores, memory in bytes, pods.
 type share struct{ cpu, memory, pods int64 }
 
 func demandOf(m *corev1.Pod) share {
@@ -25,10 +25,10 @@ func (x share) within(y share) bool {
 	return x.cpu <= y.cpu && x.memory <= y.memory && x.pods <= y.pods
 }
 
-// largeCPU, in thousandths, is more than most plans' pods ask for.
+// largeCPU, in millicores, is more than most plans' pods request.
 const largeCPU = 64_000
 
-// nodeSize makes the node a small one now and then, on which pods have to make room for those of higher priority.
+// nodeSize gives some plans a small node, on which pods are preempted for those of higher priority.
 func (p *Plan) nodeSize(r *rand.Rand) {
 	p.config.cpu, p.config.memory = largeCPU, 128<<30
 	if chance(r, 4) {
@@ -45,7 +45,7 @@ func (s *sim) allocatable() share {
 	return share{s.config.cpu, s.config.memory, int64(s.config.maxPods)}
 }
 
-// bookShares takes note of what the node gives to pods, or takes back.
+// bookShares notes what the node gives to pods, and when it is free again.
 func (j *judge) bookShares(seq uint64, e *journaletv1.Event) {
 	manifests := j.sim.manifests.byDigest
 	switch k := e.GetKind().(type) {
@@ -54,12 +54,13 @@ func (j *judge) bookShares(seq uint64, e *journaletv1.Event) {
 		digest := k.AdmissionRequested.GetDigest()
 		h.requests = append(h.requests, admissionRequest{seq, digest})
 		h.preempting, h.incarnation = 0, k.AdmissionRequested.GetIncarnation()
-		h.requestedShare, h.requestedPorts, h.requestedAs[h.incarnation] = demandOf(manifests[digest]), portsOf(manifests[digest]), manifests[digest]
+		h.requestedShare, h.requestedPorts, h.requestedAs[h.incarnation] = demandOf(manifests[digest]),
+			portsOf(manifests[digest]), manifests[digest]
 	case *journaletv1.Event_AdmissionDecided:
 		h := j.history(k.AdmissionDecided.GetUid())
 		if !k.AdmissionDecided.GetAdmitted() {
 			if h.preempting == k.AdmissionDecided.GetIncarnation() && h.preempting != 0 && !j.journalLost {
-				j.broken(roomKept, k.AdmissionDecided.GetUid(), "it is rejected: %s", k.AdmissionDecided.GetMessage())
+				j.broken(preemptorStays, k.AdmissionDecided.GetUid(), "it is rejected: %s", k.AdmissionDecided.GetMessage())
 			}
 			return
 		}
@@ -81,13 +82,14 @@ func (j *judge) bookShares(seq uint64, e *journaletv1.Event) {
 	}
 }
 
-// admissionRequest is a manifest that a pod was put before the node with, and the record of that.
+// admissionRequest is the manifest of an admission request, and its record.
 type admissionRequest struct {
 	seq    uint64
 	digest string
 }
 
-// pendingPreemption: pods end for one that is to be admitted. The node decided on record cause: what that one asked behind that it did not know yet.
+// pendingPreemption: pods are preempted for the admission of one. The node decided on record cause: it did not know
+// later requests yet.
 func (j *judge) pendingPreemption(at time.Duration, cause uint64, k *journaletv1.AdmissionPendingPreemption) {
 	for _, q := range slices.Backward(j.history(k.GetUid()).requests) {
 		if q.seq <= cause {
@@ -100,14 +102,14 @@ func (j *judge) pendingPreemption(at time.Duration, cause uint64, k *journaletv1
 	}
 }
 
-// preempted: the priority of those that end for another one is lower, as they were admitted.
+// preempted: the victims, as admitted, have a lower priority.
 func (j *judge) preempted(at time.Duration, by, digest string, uids []string) {
 	mine := priorityOf(j.sim.manifests.byDigest[digest])
 	for _, uid := range uids {
 		h := j.history(uid)
 		h.terminates(at)
 		if its := priorityOf(h.admittedAs); its >= mine {
-			j.broken(lowerEnds, uid, "it ends for %s: %d and %d", j.sim.manifests.names[by], its, mine)
+			j.broken(preemptsLower, uid, "it is preempted for %s: priorities %d and %d", j.sim.manifests.names[by], its, mine)
 		}
 	}
 }
@@ -119,7 +121,7 @@ func priorityOf(m *corev1.Pod) int32 {
 	return *m.Spec.Priority
 }
 
-// takenBesides is what all pods but one hold of the node, by the judge's books.
+// takenBesides returns what all pods but one hold of the node.
 func (s *sim) takenBesides(but string) share {
 	var sum share
 	for uid, h := range s.judge.pods {
@@ -130,7 +132,7 @@ func (s *sim) takenBesides(but string) share {
 	return sum
 }
 
-// sharesFit: what runs has together no more than the node, whatever the node's actor believes.
+// sharesFit: running pods together fit the node.
 func (j *judge) sharesFit(o *objects) {
 	var sum share
 	for _, x := range j.sim.world.objects {
@@ -142,6 +144,6 @@ func (j *judge) sharesFit(o *objects) {
 		}
 	}
 	if have := j.sim.allocatable(); !sum.within(have) && !j.journalLost {
-		j.broken(oneShare, o.uid, "with it what runs has %+v of %+v", sum, have)
+		j.broken(sharesFitNode, o.uid, "with it running pods hold %+v of %+v", sum, have)
 	}
 }

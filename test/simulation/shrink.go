@@ -4,11 +4,11 @@ import (
 	"slices"
 )
 
-// maxShrinkRuns bounds how often a plan is carried out again to make it smaller.
+// maxShrinkRuns bounds how often a plan is carried out to shrink it.
 const maxShrinkRuns = 400
 
-// Shrink leaves out of a plan that breaks something whatever it can be left out without: what is left breaks the same
-// invariant. It takes away halves, quarters and so on, down to single things.
+// Shrink returns a failed run with every op left out that the same violation does not need. It tries halves, quarters
+// and so on, down to single ops.
 func Shrink(broken *Result, o Options) *Result {
 	best, runs := broken, 0
 	for size := max(1, len(best.Plan.Ops)/2); ; size /= 2 {
@@ -16,9 +16,10 @@ func Shrink(broken *Result, o Options) *Result {
 			shrunk = false
 			for at := 0; at < len(best.Plan.Ops) && runs < maxShrinkRuns; {
 				runs++
-				if r := Run(best.Plan.without(at, size), o); r.Violation != nil && r.Violation.Invariant == broken.Violation.Invariant {
+				if r := Run(best.Plan.without(at, size), o); r.Violation != nil &&
+					r.Violation.Invariant == broken.Violation.Invariant {
 					best, shrunk = r, true
-					continue // what stood behind it stands here now
+					continue // the next ops are at this index now
 				}
 				at += size
 			}
@@ -29,14 +30,14 @@ func Shrink(broken *Result, o Options) *Result {
 	}
 }
 
-// without is the plan without some of its ops.
+// without returns the plan without n ops from index at on.
 func (p *Plan) without(at, n int) *Plan {
 	q := *p
 	q.Ops = slices.Delete(slices.Clone(p.Ops), at, min(at+n, len(p.Ops)))
 	return &q
 }
 
-// Keep is the plan with nothing but the ops of these numbers.
+// Keep returns the plan with only the ops of these numbers.
 func (p *Plan) Keep(numbers []int) *Plan {
 	q := *p
 	q.Ops = slices.DeleteFunc(slices.Clone(p.Ops), func(o Op) bool { return !slices.Contains(numbers, o.N) })

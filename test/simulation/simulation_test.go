@@ -15,17 +15,17 @@ import (
 
 var (
 	oneSeed  = flag.Int64("sim.seed", -1, "carry out the plan of this seed alone, and print the hash of its journal")
-	keepOps  = flag.String("sim.keep", "", "of that plan, nothing but the ops with these numbers, as a failure names them")
-	outDir   = flag.String("sim.out", "", "folder to write the journals of that seed, and of failures, to")
-	fresh    = flag.Uint64("sim.seeds", 10, "how many fresh seeds are tried after those that are kept")
-	first    = flag.Uint64("sim.first", 0, "the first fresh seed; 0: another one each time")
+	keepOps  = flag.String("sim.keep", "", "of that plan, only the ops with these numbers, as a failure prints them")
+	outDir   = flag.String("sim.out", "", "directory to write the journals of that seed, and of failures, to")
+	fresh    = flag.Uint64("sim.seeds", 10, "how many fresh seeds are tried after the kept ones")
+	first    = flag.Uint64("sim.first", 0, "the first fresh seed; 0: the present time in microseconds")
 	stop     = flag.Bool("sim.stop", false, "begin no further seed after a failure")
 	shrink   = flag.Bool("sim.shrink", true, "leave out of a plan that fails whatever can be left out")
 	pods     = flag.Int("sim.pods", 0, "how many files of pods each plan has; 0: as the seed says")
-	duration = flag.Duration("sim.for", 0, "begin no further seed after so long; 0: no bound")
+	duration = flag.Duration("sim.for", 0, "begin no further seed after this time; 0: no bound")
 )
 
-// keptSeeds are the seeds of testdata/seeds.txt: each found something once.
+// keptSeeds returns the seeds of testdata/seeds.txt: each found a defect once.
 func keptSeeds(t *testing.T) []uint64 {
 	t.Helper()
 	f, err := os.Open("testdata/seeds.txt")
@@ -80,8 +80,8 @@ func planOf(t *testing.T, seed uint64) *Plan {
 	return p.Keep(numbers)
 }
 
-// TestNothingBreaksUnderFaults carries out the plans of kept and of fresh seeds. A failure is shrunk, and says how to see it
-// again.
+// TestNothingBreaksUnderFaults carries out the plans of kept and of fresh seeds. A failure is shrunk, and printed
+// with the command that reproduces it.
 func TestNothingBreaksUnderFaults(t *testing.T) {
 	began := time.Now()
 	var mu sync.Mutex
@@ -116,12 +116,13 @@ func TestNothingBreaksUnderFaults(t *testing.T) {
 		}
 	})
 	took := time.Since(began)
-	t.Logf("%d seeds, %s of virtual time in %s, %.0f times as fast; %d records, %d runs of the agent, %d containers started",
+	t.Logf(
+		"%d seeds, %s of virtual time in %s, %.0f times as fast; %d records, %d runs of the agent, %d containers started",
 		done, virtual.Round(time.Minute), took.Round(time.Second), virtual.Seconds()/took.Seconds(), records, runs, instances)
 	t.Logf("events: %v", covered)
 }
 
-// each does something for every seed, on all cores.
+// each calls do for every seed, on all cores.
 func each(seeds []uint64, do func(seed uint64)) {
 	var wg sync.WaitGroup
 	work := make(chan uint64)
@@ -139,8 +140,8 @@ func each(seeds []uint64, do func(seed uint64)) {
 	wg.Wait()
 }
 
-// TestARunLeavesNothingBehind: thousands of runs follow each other in one process.
-func TestARunLeavesNothingBehind(t *testing.T) {
+// TestRunLeavesNoGoroutines: thousands of runs follow each other in one process.
+func TestRunLeavesNoGoroutines(t *testing.T) {
 	before := runtime.NumGoroutine()
 	Run(PlanOf(1), Options{})
 	if after := runtime.NumGoroutine(); after > before {
@@ -148,8 +149,8 @@ func TestARunLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestTheSameSeedGivesTheSameJournal: every seed again, beside others, gives the same bytes.
-func TestTheSameSeedGivesTheSameJournal(t *testing.T) {
+// TestSameSeedGivesSameJournal runs every seed several times, in parallel with others.
+func TestSameSeedGivesSameJournal(t *testing.T) {
 	const seeds, times = 4, 3
 	var mu sync.Mutex
 	hashes := map[uint64]string{}

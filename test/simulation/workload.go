@@ -8,7 +8,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 )
 
-// manifestOf makes up a pod: any shape that the agent takes. The text is JSON, which the decoder reads fastest.
+// manifestOf draws a pod of any shape that the agent accepts. The text is JSON, which the decoder reads fastest.
 func manifestOf(r *rand.Rand, name, uid string) []byte {
 	notes := fmt.Sprintf(`"note":%q`, secret)
 	if chance(r, 8) {
@@ -74,7 +74,8 @@ func initsOf(r *rand.Rand, volumes bool) []string {
 }
 
 func containerOf(r *rand.Rand, name string, volumes bool, k kind) string {
-	c := []string{fmt.Sprintf(`"name":%q,"image":%q`, name, pick(r, "app:1", "app:1", "app:2", "app:3", "lib/tool:1", "gone:1"))}
+	c := []string{
+		fmt.Sprintf(`"name":%q,"image":%q`, name, pick(r, "app:1", "app:1", "app:2", "app:3", "lib/tool:1", "gone:1"))}
 	c = append(c, fmt.Sprintf(`"command":["run","--token",%q],"env":[{"name":"TOKEN","value":%q}]`, secret, secret))
 	if chance(r, 3) {
 		c = append(c, fmt.Sprintf(`"imagePullPolicy":%q`, pick(r, "Always", "IfNotPresent", "IfNotPresent")))
@@ -95,9 +96,8 @@ func containerOf(r *rand.Rand, name string, volumes bool, k kind) string {
 		c = append(c, `"restartPolicy":"Always"`)
 	} else if chance(r, 6) {
 		c = append(c, pick(r, `"restartPolicy":"OnFailure"`, `"restartPolicy":"Never"`,
-			`"restartPolicy":"Never","restartPolicyRules":[{"action":"RestartAllContainers","exitCodes":{"operator":"In","values":[1,42]}}]`,
-			`"restartPolicy":"Never","restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"In","values":[42]}}]`,
-			`"restartPolicy":"OnFailure","restartPolicyRules":[{"action":"Restart","exitCodes":{"operator":"NotIn","values":[1]}}]`))
+			ruled("Never", "RestartAllContainers", "In", "1,42"), ruled("Never", "Restart", "In", "42"),
+			ruled("OnFailure", "Restart", "NotIn", "1")))
 	}
 	if k != initial {
 		c = append(c, probesOf(r)...)
@@ -106,6 +106,12 @@ func containerOf(r *rand.Rand, name string, volumes bool, k kind) string {
 		}
 	}
 	return "{" + strings.Join(c, ",") + "}"
+}
+
+// ruled is a container's restart policy with a rule for exit codes.
+func ruled(policy, action, operator, codes string) string {
+	return fmt.Sprintf(`"restartPolicy":%q,"restartPolicyRules":[{"action":%q,"exitCodes":{"operator":%q,"values":[%s]}}]`,
+		policy, action, operator, codes)
 }
 
 func probesOf(r *rand.Rand) []string {
@@ -132,7 +138,8 @@ func probesOf(r *rand.Rand) []string {
 
 func hooksOf(r *rand.Rand) string {
 	handler := func() string {
-		return pick(r, `{"sleep":{"seconds":2}}`, `{"exec":{"command":["true"]}}`, `{"httpGet":{"port":80,"path":"/"}}`, `{"sleep":{"seconds":20}}`)
+		return pick(r, `{"sleep":{"seconds":2}}`, `{"exec":{"command":["true"]}}`, `{"httpGet":{"port":80,"path":"/"}}`,
+			`{"sleep":{"seconds":20}}`)
 	}
 	var hooks []string
 	if chance(r, 2) {

@@ -23,12 +23,12 @@ const (
 	unknown = journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
 )
 
-// world is a node without the agent: a container runtime with what runs in it, images and their registry. The agent may die
-// beside it, and it beside the agent.
+// world is a node without the agent: a container runtime with its objects, images and their registry. Agent and
+// runtime may die independently.
 type world struct {
 	clock *clock
 	seed  uint64
-	// noise are latencies and small mishaps, order is who of several comes first.
+	// noise draws latencies and mishaps.
 	noise *rand.Rand
 	judge *judge
 
@@ -37,27 +37,27 @@ type world struct {
 	images  map[string]bool
 	ids     int
 
-	// up tells whether the runtime's process runs, run counts its starts.
+	// up is set while the runtime's process runs; run counts its starts.
 	up  bool
 	run int
-	// hungUntil and slowUntil are moments of uptime; until the first no request is answered.
+	// Until hungUntil (uptime) the runtime does not respond; until slowUntil it is slow.
 	hungUntil, slowUntil time.Duration
 	networkReady         bool
 	registryUp           bool
-	// mishaps is in how many calls one fails without a cause, 0 for none; calm ends all of it.
+	// One in mishaps calls fails without a cause, 0: none. calm ends all mishaps.
 	mishaps int
 	calm    bool
-	// events are lost, late or doubled until then.
+	// Until eventsBadUntil (uptime) events are lost, late or doubled.
 	eventsBadUntil time.Duration
-	// atStart is what happens to the container that is started next, before its start is answered; nil: nothing.
+	// atStart is done to the next started container, before its start is answered; nil: nothing.
 	atStart func(c *container)
-	// conditions is what the files of conditions hold, by UID.
+	// conditions are the files of conditions, by UID.
 	conditions map[string]*conditions
-	// emit hears that something of a pod has ended.
+	// emit sends an event about a pod.
 	emit func(uid string)
 }
 
-// objects are what the runtime holds of one pod.
+// objects are what the runtime has of one pod.
 type objects struct {
 	uid        string
 	sandboxes  []*sandbox
@@ -71,7 +71,7 @@ type sandbox struct {
 	hostNetwork     bool
 	created         time.Time
 	ips             []string
-	// late is when it was made for an agent that was gone, 0 for one made while its requester waited.
+	// late is when it was created for a client that was gone, in uptime; 0: the client waited.
 	late time.Duration
 }
 
@@ -85,13 +85,13 @@ type container struct {
 	reason                                              string
 	manifest                                            *corev1.Pod
 	spec                                                *corev1.Container
-	once                                                bool // an init container that is to end
+	once                                                bool // an init container other than a sidecar
 	has                                                 *journaletv1.Resources
 	does                                                behaviour
-	// end is its own end, kill the SIGKILL of a stop under way.
+	// end is its own exit, kill the SIGKILL of a stop under way.
 	end, kill *event
 	termed    bool
-	// stoppers wait for its end.
+	// stoppers wait for its exit.
 	stoppers []*proc
 }
 
@@ -122,7 +122,7 @@ func (w *world) id(prefix string) string {
 
 func (c *container) alive() bool { return c.state == running || c.state == unknown }
 
-// sandbox finds a sandbox by its id, nil if it is not there.
+// sandbox returns a sandbox by its id, nil if there is none.
 func (w *world) sandbox(id string) *sandbox {
 	for _, o := range w.objects {
 		for _, x := range o.sandboxes {
@@ -134,7 +134,7 @@ func (w *world) sandbox(id string) *sandbox {
 	return nil
 }
 
-// container finds a container by its id, nil if it is not there.
+// container returns a container by its id, nil if there is none.
 func (w *world) container(id string) *container {
 	for _, o := range w.objects {
 		for _, c := range o.containers {
@@ -146,8 +146,10 @@ func (w *world) container(id string) *container {
 	return nil
 }
 
-// runSandbox is RunPodSandbox. gone: nobody waits for it any more. listed is when the client listed the pod's sandboxes last.
-func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone bool, listed time.Duration) (string, error) {
+// runSandbox is RunPodSandbox. gone: the client does not wait any more. listed is when the client listed the pod's
+// sandboxes last.
+func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone bool, listed time.Duration) (string,
+	error) {
 	o := w.objectsOf(uid)
 	for _, x := range o.sandboxes {
 		if x.attempt == attempt {
@@ -158,13 +160,14 @@ func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone
 		return "", failedCall("cni plugin not initialized")
 	}
 	x := &sandbox{
-		id: w.id("s"), uid: uid, intent: intent, attempt: attempt, ready: true, hostNetwork: hostNetwork, created: w.clock.Now(),
+		id: w.id("s"), uid: uid, intent: intent, attempt: attempt, ready: true, hostNetwork: hostNetwork,
+		created: w.clock.Now(),
 	}
 	if !x.hostNetwork {
 		x.ips = []string{fmt.Sprintf("10.0.%d.%d", w.ids/250, w.ids%250+1)}
 	}
 	if gone {
-		// containerd makes it all the same, or gives it up and keeps what it has of it.
+		// containerd completes it all the same, or gives it up and keeps a sandbox that is not ready.
 		x.late, x.ready = w.clock.uptime, !chance(w.noise, 2)
 	}
 	w.judge.sandboxCreated(o, x, gone, listed)
@@ -173,8 +176,9 @@ func (w *world) runSandbox(uid, intent string, attempt uint32, hostNetwork, gone
 	return x.id, nil
 }
 
-// createContainer is CreateContainer of a container that the manifest m has as spec.
-func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, by *call, m *corev1.Pod, spec *corev1.Container, gone bool) (string, error) {
+// createContainer is CreateContainer. spec is the container in the manifest m.
+func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, by *call, m *corev1.Pod,
+	spec *corev1.Container, gone bool) (string, error) {
 	x := w.sandbox(sandbox)
 	if x == nil || !x.ready {
 		return "", failedCall("sandbox is not running")
@@ -186,8 +190,10 @@ func (w *world) createContainer(k *runtimeapi.ContainerConfig, sandbox string, b
 		}
 	}
 	c := &container{
-		id: w.id("c"), uid: x.uid, name: spec.Name, intent: by.intent, sandbox: sandbox, hash: k.GetAnnotations()[cri.AnnotationHash], image: spec.Image, digest: by.req.GetStartContainer().GetDigest(),
-		attempt: k.GetMetadata().GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec, has: resources.Of(&spec.Resources),
+		id: w.id("c"), uid: x.uid, name: spec.Name, intent: by.intent, sandbox: sandbox,
+		hash: k.GetAnnotations()[cri.AnnotationHash], image: spec.Image, digest: by.req.GetStartContainer().GetDigest(),
+		attempt: k.GetMetadata().GetAttempt(), state: created, created: w.clock.Now(), manifest: m, spec: spec,
+		has: resources.Of(&spec.Resources),
 	}
 	c.once = isInit(m, c.name) && !isSidecar(spec)
 	w.judge.containerCreated(c, gone)
@@ -201,7 +207,7 @@ const (
 	notYetRun = "failed to create containerd task"
 )
 
-// startContainer is StartContainer. Who asked may be gone: containerd then finishes, gives up, or counts it as failed.
+// startContainer is StartContainer. If the client is gone, containerd finishes, gives up, or records a failed start.
 func (w *world) startContainer(id string, clientGone bool) error {
 	c := w.container(id)
 	switch {
@@ -223,7 +229,7 @@ func (w *world) startContainer(id string, clientGone bool) error {
 		return failedCall("OCI runtime create failed")
 	}
 	if clientGone && chance(w.noise, 2) {
-		// Its process was there for a moment.
+		// Its process existed for a moment.
 		w.judge.containerStarted(w.objectsOf(c.uid), c)
 		w.judge.cutShort(c)
 		w.fail(c, "failed to start containerd task: "+cutShort)
@@ -240,16 +246,14 @@ func (w *world) startContainer(id string, clientGone bool) error {
 	return nil
 }
 
-// fail leaves a container that was never started.
+// fail marks a container as never started.
 func (w *world) fail(c *container, why string) {
 	c.state, c.code, c.reason, c.finished = exited, 128, "StartError: "+why, w.clock.Now()
 	w.emit(c.uid)
 }
 
 func (w *world) scheduleEnd(c *container) {
-	if c.end != nil {
-		c.end.do = nil
-	}
+	c.end.cancel()
 	if c.does.runs == 0 {
 		return
 	}
@@ -262,11 +266,8 @@ func (w *world) exit(c *container, code int32, reason string) {
 		return
 	}
 	c.state, c.code, c.reason, c.finished = exited, code, reason, w.clock.Now()
-	for _, e := range []*event{c.end, c.kill} {
-		if e != nil {
-			e.do = nil
-		}
-	}
+	c.end.cancel()
+	c.kill.cancel()
 	w.judge.containerEnded(c)
 	for _, p := range c.stoppers {
 		p.interrupt()
@@ -336,14 +337,14 @@ func (w *world) removeSandbox(id string) {
 	w.emit(x.uid)
 }
 
-// vanish is the runtime forgetting a container, process and all.
+// vanish removes a container from the runtime without a call, process and all.
 func (w *world) vanish(c *container) {
 	w.exit(c, 137, "Error")
 	w.judge.vanished(c)
 	w.removeContainer(c.id)
 }
 
-// reboot ends everything that runs. What was there stays listed.
+// reboot ends everything that runs. Its objects stay listed.
 func (w *world) reboot() {
 	for _, o := range w.objects {
 		for _, x := range o.sandboxes {
@@ -352,7 +353,7 @@ func (w *world) reboot() {
 	}
 }
 
-// killRuntime ends the runtime's process; containers go on.
+// killRuntime ends the runtime's process. Containers keep running.
 func (w *world) killRuntime() {
 	w.up = false
 	w.run++
@@ -361,7 +362,7 @@ func (w *world) killRuntime() {
 
 func (w *world) startRuntime() { w.up = true }
 
-// interruptAll wakes those who wait for an answer of the runtime.
+// interruptAll wakes the coroutines that wait for a response of the runtime.
 func (w *world) interruptAll() {
 	for _, o := range w.objects {
 		for _, c := range o.containers {
@@ -372,7 +373,7 @@ func (w *world) interruptAll() {
 	}
 }
 
-// mishap is true now and then, where something fails without a cause.
+// mishap reports whether something fails now without a cause.
 func (w *world) mishap() bool { return !w.calm && chance(w.noise, w.mishaps) }
 
 func isSidecar(c *corev1.Container) bool {

@@ -17,7 +17,7 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 )
 
-// Write puts a run into a directory: what Record does, and all of its events for people (.txt).
+// Write writes a run into a directory: what Record writes, and all of its events as text (.txt).
 func (r *Result) Write(dir, name string) error {
 	if err := r.Record(dir, name); err != nil {
 		return err
@@ -28,8 +28,8 @@ func (r *Result) Write(dir, name string) error {
 	return nil
 }
 
-// Record puts a run into a directory: its journal as stored (.records, each behind its length), the manifests that it
-// names (.manifests, JSON by digest) and what it folds to (.state).
+// Record writes a run into a directory: its journal as stored (.records, each behind its length), the manifests that
+// it names (.manifests, JSON by digest) and the state that it folds to (.state).
 func (r *Result) Record(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("write the run: %w", err)
@@ -84,7 +84,7 @@ func Difference(want, got string) string {
 	return ""
 }
 
-// StateText is what a journal folds to: every actor's state after its last step, as JSON with sorted keys.
+// StateText returns what a journal folds to: every actor's state after its last step, as JSON with sorted keys.
 func StateText(recs []*journaletv1.Record, manifest func(digest string) (*corev1.Pod, error)) ([]byte, error) {
 	cells, err := host.RecoverCells(host.AllDeciders, manifest, 0, nil, recs)
 	if err != nil {
@@ -96,7 +96,7 @@ func StateText(recs []*journaletv1.Record, manifest func(digest string) (*corev1
 		if err != nil {
 			return nil, fmt.Errorf("state of %s: %w", ref, err)
 		}
-		// By way of any, so that spaces and the order of keys are ours.
+		// Through any, so that spaces and the order of keys do not depend on protojson.
 		var v any
 		if err := json.Unmarshal(b, &v); err != nil {
 			return nil, fmt.Errorf("state of %s: %w", ref, err)

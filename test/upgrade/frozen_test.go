@@ -27,7 +27,7 @@ type server interface {
 	cri.ImageServiceServer
 }
 
-// frozen is a runtime that shows what another one showed, and refuses whatever would change that.
+// frozen is a runtime that shows what another one showed, and refuses every call that would change that.
 type frozen struct {
 	cri.UnimplementedRuntimeServiceServer
 	cri.UnimplementedImageServiceServer
@@ -41,14 +41,14 @@ type frozen struct {
 	listed     int      // relists of everything
 }
 
-// markOf is what the agent with this root directory writes on all that it makes. An agent that computed another one
-// would take the recorded pods for a stranger's.
+// markOf returns the mark of the agent with this root directory on all that it creates. An agent that computed another
+// one would take the recorded pods for those of another agent.
 func markOf(root string) string {
 	sum := sha256.Sum256([]byte(nodeName + "\n" + root))
 	return hex.EncodeToString(sum[:8])
 }
 
-// show shows what was recorded, as if the agent that marks with mark had created it.
+// show shows what was recorded, as if the agent with this mark had created it.
 func (f *frozen) show(t *testing.T, r *recorded, mark string) {
 	t.Helper()
 	f.mu.Lock()
@@ -70,28 +70,28 @@ func (f *frozen) show(t *testing.T, r *recorded, mark string) {
 	}
 }
 
-// forget shows nothing any more: the agent that could end these pods is gone.
+// forget shows no objects any more: the agent that could stop these pods is gone.
 func (f *frozen) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sandboxes, f.containers = nil, nil
 }
 
-// asked returns the calls that would have changed something, and how many relists of everything there were.
-func (f *frozen) asked() ([]string, int) {
+// received returns the calls that would have changed something, and how many relists of everything there were.
+func (f *frozen) received() ([]string, int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.calls...), f.listed
 }
 
-// refuse notes a call that would change something.
+// refuse records and refuses a call that would change something.
 func (f *frozen) refuse(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	about := ""
 	switch q := req.(type) {
 	case *cri.StopPodSandboxRequest:
 		about = q.GetPodSandboxId()
 		if f.boxes[about].GetState() == cri.PodSandboxState_SANDBOX_NOTREADY {
-			return &cri.StopPodSandboxResponse{}, nil // changes nothing; an agent with a new journal makes sure
+			return &cri.StopPodSandboxResponse{}, nil // changes nothing; an agent with a new journal repeats it
 		}
 	case *cri.RunPodSandboxRequest:
 		about = q.GetConfig().GetMetadata().GetName()
@@ -190,13 +190,13 @@ func (f *frozen) ContainerStatus(
 	return nil, status.Error(codes.NotFound, "no such container")
 }
 
-// ImageStatus has every image.
+// ImageStatus reports every image as present.
 func (f *frozen) ImageStatus(_ context.Context, q *cri.ImageStatusRequest) (*cri.ImageStatusResponse, error) {
 	image := &cri.Image{Id: "sha256:recorded", RepoTags: []string{q.GetImage().GetImage()}}
 	return &cri.ImageStatusResponse{Image: image}, nil
 }
 
-// serve gives the endpoint of a runtime.
+// serve returns the endpoint of a runtime.
 func serve(t *testing.T, rt server) string {
 	t.Helper()
 	// Not TempDir: its paths are longer than a socket's may be.

@@ -29,11 +29,11 @@ import (
 	"github.com/journalet/journalet/test/node"
 )
 
-// `make corpus` makes the recording when JournalFormat is raised, and else never: if the agent does not adopt it, the
-// code is wrong.
+// `make corpus` makes the recording when JournalFormat is raised, and at no other time: if the agent does not adopt it,
+// the code is wrong.
 var record = flag.Bool("upgrade.record", false, "record the root directory again, by the agent of this checkout")
 
-// recorded is what the recording holds besides the bus's directory and the manifests: what the runtime showed, what the
+// recorded is what the recording holds beside the bus's directory and the manifests: what the runtime showed, what the
 // agent reported of its pods, and what its journal folds to.
 type recorded struct {
 	Views                         map[string]string
@@ -47,11 +47,12 @@ const (
 	stateFile = "state.json"
 	// maxUnpacked bounds what is read of one file of the recording.
 	maxUnpacked = 64 << 20
-	// onceMore is a script that ends its first run and goes on with its second; the runtime's behaviour knows it by name.
+	// onceMore is a script that exits in its first run and keeps running in its second; the runtime's behaviour matches
+	// its name.
 	onceMore = "once-more"
 )
 
-// left are the files of the bus's directory that the recording does without: the agent creates them; some are secret.
+// left are the files of the bus's directory that the recording omits: the agent creates them; some are secret.
 var left = []string{"LOCK", "RESERVE", "SEEN", "bus.sock", "credentials"}
 
 func (r *recorded) decode(t *testing.T, b json.RawMessage, into proto.Message) {
@@ -61,7 +62,7 @@ func (r *recorded) decode(t *testing.T, b json.RawMessage, into proto.Message) {
 	}
 }
 
-// running is the name of its pod, for each container that runs, by the container's id.
+// running returns the pod names of the running containers, by container id.
 func (r *recorded) running(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -75,7 +76,7 @@ func (r *recorded) running(t *testing.T) map[string]string {
 	return out
 }
 
-// recordings are the files of all recordings: the present one, and from 0.1.0 on one of each release.
+// recordings returns the files of all recordings: the present one, and from 0.1.0 on one of each release.
 func recordings(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Dir(recording) + "/*.tar.gz")
@@ -85,7 +86,7 @@ func recordings(t *testing.T) []string {
 	return all
 }
 
-// unpack puts a recording's directories into dir.
+// unpack writes a recording's directories into dir.
 func unpack(t *testing.T, recording, dir string) *recorded {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(readFile(t, recording)))
@@ -117,8 +118,8 @@ func unpack(t *testing.T, recording, dir string) *recorded {
 	}
 }
 
-// recordRoot records two runs of the agent. The first ends well, so that there is a snapshot; the second does not, so
-// that there are records after it.
+// recordRoot records two runs of the agent. The first stops cleanly, so that there is a snapshot; the second is
+// killed, so that there are records after it.
 func recordRoot(t *testing.T, program string) {
 	behaviour := func(c *cri.ContainerConfig) (sim.Behaviour, bool) {
 		if !slices.Contains(c.GetCommand(), onceMore) {
@@ -163,7 +164,7 @@ func recordRoot(t *testing.T, program string) {
 	pack(t, a, r)
 }
 
-// settled waits until so many pods are as they stay, and nothing is to be done for them.
+// settled waits until there are n pods, each is in its final state, and the journal does not grow.
 func settled(a *node.Agent, n int) {
 	a.T.Helper()
 	before := ""
@@ -182,7 +183,7 @@ func settled(a *node.Agent, n int) {
 		info, err := a.Client.Info(context.Background())
 		if now := fmt.Sprint(info.JournalLast); err != nil || now != before {
 			before = now
-			return fmt.Errorf("the journal goes on, to %s (%w)", now, err)
+			return fmt.Errorf("the journal still grows, to record %s (%w)", now, err)
 		}
 		return nil
 	})
@@ -241,7 +242,7 @@ func inspect(t *testing.T, rt *sim.Runtime) *recorded {
 	return r
 }
 
-// pack writes the recording. Times and owners are left out: the same content gives the same file.
+// pack writes the recording, without times and owners: the same content gives the same file.
 func pack(t *testing.T, a *node.Agent, r *recorded) {
 	t.Helper()
 	var out bytes.Buffer

@@ -32,10 +32,10 @@ const (
 	nodeName = "upgrade"
 	// settle bounds what the agent does on a runtime that answers at once.
 	settle = time.Minute
-	// manifests is the directory of manifests, by a path that is the same in the recording and for each reader: it is part
-	// of the pods' UIDs.
+	// manifests is the directory of manifests. Its path is part of the pods' UIDs, so it is the same in the recording
+	// and for each reader.
 	manifests = "/proc/self/cwd/pods"
-	// relists is how many times the agent must have listed the whole runtime before nothing more is expected of it.
+	// relists is how often the agent must have listed the whole runtime before nothing more is expected of it.
 	relists = 3
 )
 
@@ -48,7 +48,7 @@ func build(t *testing.T) (program string) {
 	return program
 }
 
-// adopting prepares an agent with the recorded root directory, on the runtime as it was recorded.
+// adopting prepares an agent with the recorded root directory, on the recorded runtime.
 func adopting(t *testing.T, program, recording string) (*node.Agent, *frozen, *recorded) {
 	t.Helper()
 	rt := &frozen{}
@@ -58,7 +58,7 @@ func adopting(t *testing.T, program, recording string) (*node.Agent, *frozen, *r
 	return a, rt, past
 }
 
-func TestARecordedRootIsAdoptedUntouched(t *testing.T) {
+func TestAgentAdoptsRecordedRootUnchanged(t *testing.T) {
 	program := build(t)
 	if *record {
 		t.Run("record", func(t *testing.T) { recordRoot(t, program) })
@@ -75,10 +75,10 @@ func adopted(t *testing.T, program, recording string) {
 	}
 	a.Start()
 	node.Eventually(t, settle, "every pod as it was reported", func() error { return reported(a, past.Views, views) })
-	// A pod that comes shows that the agent is at work; what it does to the others would stand before that.
+	// A new pod shows that the agent works; what it does to the others would come before that.
 	a.Put("new.yaml", node.Manifest(node.Pod("new", node.Image, node.Idle)))
 	node.Eventually(t, settle, "the new pod's sandbox, and more relists", func() error {
-		calls, listed := rt.asked()
+		calls, listed := rt.received()
 		created := func(c string) bool { return strings.HasPrefix(c, "RunPodSandbox new-"+nodeName) }
 		if listed < relists || !slices.ContainsFunc(calls, created) {
 			return fmt.Errorf("%d relists, calls: %v", listed, calls)
@@ -91,7 +91,7 @@ func adopted(t *testing.T, program, recording string) {
 	}
 	a.Verified()
 
-	// What the recorded run began, this one ends: the right container of the right pod.
+	// This run stops what the recorded run started: the right container of the right pod.
 	a.Remove("web.yaml")
 	var want string
 	for id, pod := range past.running(t) {
@@ -100,7 +100,7 @@ func adopted(t *testing.T, program, recording string) {
 		}
 	}
 	node.Eventually(t, settle, want, func() error {
-		if calls, _ := rt.asked(); !slices.Contains(calls, want) {
+		if calls, _ := rt.received(); !slices.Contains(calls, want) {
 			return fmt.Errorf("calls: %v", calls)
 		}
 		return nil
@@ -109,9 +109,9 @@ func adopted(t *testing.T, program, recording string) {
 	rt.forget()
 }
 
-// A root directory of another format is refused before anything in it is touched. The way out that the error names
-// leaves the pods running.
-func TestARootOfAnotherFormatIsRefusedUntouched(t *testing.T) {
+// TestAgentRefusesRootOfAnotherFormatUnchanged refuses before anything in the root directory is touched. The way out
+// that the error names leaves the pods running.
+func TestAgentRefusesRootOfAnotherFormatUnchanged(t *testing.T) {
 	a, rt, past := adopting(t, build(t), recording)
 	for _, format := range []int{messages.JournalFormat - 1, messages.JournalFormat + 1} {
 		setFormat(t, a.Root, format)
@@ -126,25 +126,25 @@ func TestARootOfAnotherFormatIsRefusedUntouched(t *testing.T) {
 				"Nothing was changed", "move " + a.Root + "/bus aside",
 			} {
 				if !strings.Contains(a.Process.Text(), words) {
-					t.Errorf("no word of %q in:\n%s", words, a.Process.Text())
+					t.Errorf("%q is missing in:\n%s", words, a.Process.Text())
 				}
 			}
 		}
 		if after := contents(t, a.Root); !maps.Equal(before, after) {
-			t.Errorf("the files of the root directory changed: they are %v, and were %v",
+			t.Errorf("the files of the root directory changed: now %v, before %v",
 				slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
 		}
 	}
-	if calls, listed := rt.asked(); len(calls) > 0 || listed > 0 {
-		t.Errorf("a refused agent asked the runtime: %d relists, %v", listed, calls)
+	if calls, listed := rt.received(); len(calls) > 0 || listed > 0 {
+		t.Errorf("an agent that refused its root called the runtime: %d relists, %v", listed, calls)
 	}
 
 	if err := os.Rename(filepath.Join(a.Root, "bus"), filepath.Join(a.Dir, "aside")); err != nil {
 		t.Fatal(err)
 	}
 	a.Start()
-	node.Eventually(t, settle, "every container that runs as its pod's", func() error {
-		if _, listed := rt.asked(); listed < relists {
+	node.Eventually(t, settle, "every running container in its pod's status", func() error {
+		if _, listed := rt.received(); listed < relists {
 			return fmt.Errorf("%d relists", listed)
 		}
 		return reported(a, past.running(t), running)
@@ -154,28 +154,28 @@ func TestARootOfAnotherFormatIsRefusedUntouched(t *testing.T) {
 	rt.forget()
 }
 
-// untouched fails if the runtime was to be changed for another pod than this one; empty: for any.
+// untouched fails if the runtime was to be changed for a pod other than this one; empty: for any.
 func untouched(t *testing.T, rt *frozen, but string) {
 	t.Helper()
-	calls, _ := rt.asked()
+	calls, _ := rt.received()
 	for _, c := range calls {
 		if but == "" || !strings.Contains(c, but) {
-			t.Errorf("the runtime was to be changed: %s", c)
+			t.Errorf("the agent tried to change the runtime: %s", c)
 		}
 	}
 }
 
-// reported compares what the agent reports, seen by f, with what is wanted; the new pod is left out.
+// reported compares what the agent reports, as f shows it, with want; the new pod is left out.
 func reported(a *node.Agent, want map[string]string, f func(*node.Agent) (map[string]string, error)) error {
 	now, err := f(a)
 	delete(now, "new-"+nodeName)
 	if err == nil && !maps.Equal(now, want) {
-		err = fmt.Errorf("the pods are\n%s\nand were\n%s", lines(now), lines(want))
+		err = fmt.Errorf("the pods are\n%s\nwant\n%s", lines(now), lines(want))
 	}
 	return err
 }
 
-// running is the name of its pod, for each container that runs, by the container's id.
+// running returns the pod names of the running containers, by container id.
 func running(a *node.Agent) (map[string]string, error) {
 	pods, err := a.Pods()
 	out := map[string]string{}
@@ -189,7 +189,7 @@ func running(a *node.Agent) (map[string]string, error) {
 	return out, err
 }
 
-// contents are all files below dir and what is in them.
+// contents returns all files below dir with their contents.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -205,10 +205,10 @@ func contents(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// headSlot is the room of each of the two heads in the head's file: length, CRC-32C, and the message.
+// headSlot is the size of each of the two heads in the file HEAD: length, CRC-32C, and the message.
 const headSlot = 512
 
-// setFormat makes the journal below root one of another format.
+// setFormat writes another format into the head of the journal below root.
 func setFormat(t *testing.T, root string, format int) {
 	t.Helper()
 	path := filepath.Join(root, "bus", "HEAD")
@@ -234,7 +234,7 @@ func setFormat(t *testing.T, root string, format int) {
 	}
 }
 
-// folded is what the journal of an agent that does not run folds to. It leaves the files as they are.
+// folded returns what the journal of a stopped agent folds to. It does not change the files.
 func folded(t *testing.T, a *node.Agent) string {
 	t.Helper()
 	b, err := bus.Prepare(t.Context(), bus.Options{
@@ -264,7 +264,7 @@ func folded(t *testing.T, a *node.Agent) string {
 	return string(state)
 }
 
-// newAgent prepares an agent on a runtime that is no real one.
+// newAgent prepares an agent on a runtime that is not a real one.
 func newAgent(t *testing.T, program string, rt server) *node.Agent {
 	t.Helper()
 	endpoint := serve(t, rt)
@@ -279,7 +279,7 @@ func newAgent(t *testing.T, program string, rt server) *node.Agent {
 	return a
 }
 
-// views is what pods report, by name.
+// views returns what pods report, by name.
 func views(a *node.Agent) (map[string]string, error) {
 	pods, err := a.Pods()
 	out := map[string]string{}

@@ -23,30 +23,29 @@ import (
 	"github.com/journalet/journalet/runtime/source/url"
 )
 
-// site is the server behind the manifest URLs: all of them give what it holds.
+// site is the server behind the manifest URLs: all of them serve its body.
 type site struct {
 	body []byte
-	// changedAt is when it got another body last.
+	// changedAt is when its body changed last, in uptime.
 	changedAt time.Duration
-	// etags: its answers carry one.
+	// etags is set if its responses carry an ETag.
 	etags bool
-	// Until a moment of uptime it gives no answer in time, none at all, one with another status, or the body of something
-	// else.
+	// Until these uptimes it does not respond in time, refuses connections, responds with 502, or serves a wrong body.
 	hangsUntil, downUntil, brokenUntil, wrongUntil time.Duration
 	wrong                                          []byte
-	// wrongAt is when it gave that last, 0 for never.
+	// wrongAt is when it served a wrong body last, 0 for never.
 	wrongAt time.Duration
 }
 
-// manifestURLs are the URLs that the agent may be given.
+// manifestURLs are the URLs that the agent may be started with.
 var manifestURLs = []string{"http://manifests.example/a", "http://manifests.example/b"}
 
-// emptyList is the content that names no pod, and says so.
+// emptyList is a body without pods.
 const emptyList = `{"apiVersion":"v1","kind":"PodList","items":[]}`
 
 func newSite() *site { return &site{body: []byte(emptyList)} }
 
-// fix ends everything that is wrong with the server, and with what it gives.
+// fix ends all faults of the server, and replaces a body that does not decode.
 func (s *site) fix() {
 	s.hangsUntil, s.downUntil, s.brokenUntil, s.wrongUntil = 0, 0, 0, 0
 	if file, _ := decodeURL(manifestURLs[0], s.body); len(file.GetProblems()) > 0 {
@@ -58,7 +57,7 @@ func decodeURL(place string, body []byte) (*journaletv1.ManifestFile, []manifest
 	return feed.Decode(place, place, body, manifest.Options{NodeName: nodeName, Source: manifest.SourceHTTP})
 }
 
-// RoundTrip implements http.RoundTripper, on the coroutine that makes the request.
+// RoundTrip implements http.RoundTripper, on the caller's coroutine.
 func (f *fetcher) RoundTrip(req *http.Request) (*http.Response, error) {
 	s, p := f.run.site, f.run.clock.current
 	if p.clock.uptime < s.hangsUntil {
@@ -86,7 +85,7 @@ func (f *fetcher) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// fetcher runs runtime/source/url on a coroutine, before the site.
+// fetcher runs runtime/source/url on a coroutine.
 type fetcher struct {
 	*url.Driver
 	run   *run
@@ -99,22 +98,20 @@ func newFetcher(r *run) *fetcher {
 	if f.Driver, err = url.New(url.Options{
 		URL: r.config.url, Node: nodeName, Transport: f, Clock: driverClock{r.clock, r}, Prime: r.manifests.prime,
 		Store: func(_ context.Context, digest string, canonical []byte) error {
-			// Manifests are on disk before a fact names them.
 			r.store(r.clock.current, f.noise)
 			r.manifests.canonical[digest] = canonical
 			return nil
 		},
 		Sink: func(_ context.Context, m *journaletv1.ManifestsRead) error {
-			e := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: m}}
-			return r.emit(messages.Source(messages.HTTPSource), e)
+			return r.emit(messages.Source(messages.HTTPSource), m)
 		},
 	}); err != nil {
-		panic(err) // a URL of places
+		panic(err) // one of manifestURLs
 	}
 	return f
 }
 
-// fromURL is what the configured URL says: the digest by UID.
+// fromURL returns the digests of the pods that the configured URL serves, by UID.
 func (s *sim) fromURL() map[string]string {
 	all := map[string]string{}
 	if s.config.url != "" {
@@ -126,24 +123,25 @@ func (s *sim) fromURL() map[string]string {
 	return all
 }
 
-// noRemovalInDoubt: a reading that found nothing but problems removes no pod.
+// noRemovalInDoubt: a read that found nothing but problems removes no pod.
 func (j *judge) noRemovalInDoubt(rec *journaletv1.Record, u *journaletv1.PodUpdated) {
 	cause := int(rec.GetStep().GetCause())
-	if u.GetOperation() != journaletv1.PodOperation_POD_OPERATION_REMOVE || cause < 1 || cause > len(j.sim.journal.stored) {
+	if u.GetOperation() != journaletv1.PodOperation_POD_OPERATION_REMOVE || cause < 1 ||
+		cause > len(j.sim.journal.stored) {
 		return
 	}
 	changed := j.sim.journal.stored[cause-1].GetFact().GetManifestsRead().GetChanged()
 	if len(changed) > 0 && !slices.ContainsFunc(changed, func(f *journaletv1.ManifestFile) bool {
 		return len(f.GetPods()) > 0 || len(f.GetProblems()) == 0 && !f.GetUnreadable()
 	}) {
-		j.broken(doubtKeeps, u.GetPod().GetUid(), "%s is removed because of %v", u.GetPod().GetName(), changed)
+		j.broken(unreadableKeeps, u.GetPod().GetUid(), "%s is removed because of %v", u.GetPod().GetName(), changed)
 	}
 }
 
-// judgeSources holds the sources against what files and URL say, and gives the digests of the pods that are to be, by
-// UID. Where both name a UID, it is for the one that was given it.
+// judgeSources compares the sources' states with files and URL, and returns the digests of the desired pods by UID.
+// If both sources name a UID, the one that has it counts.
 func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]string {
-	wanted := s.fromFiles()
+	desired := s.fromFiles()
 	for _, name := range []string{messages.FileSource, messages.HTTPSource} {
 		says := s.fromFiles()
 		if name == messages.HTTPSource {
@@ -159,7 +157,8 @@ func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]
 		for _, uid := range slices.Sorted(maps.Keys(a.Source().GetPods())) {
 			p := a.Source().GetPods()[uid]
 			if p.GetDesired() != (says[uid] == p.GetPod().GetDigest()) {
-				say(uid, "%s: source %s wants %t of %s, and is told %s; %v", s.manifests.names[uid], name, p.GetDesired(), p.GetPod().GetDigest(), says[uid], a.Source().GetFiles())
+				say(uid, "%s: in source %s desired is %t for %s, and the source has %s; %v", s.manifests.names[uid], name,
+					p.GetDesired(), p.GetPod().GetDigest(), says[uid], a.Source().GetFiles())
 			}
 		}
 		for _, uid := range slices.Sorted(maps.Keys(says)) {
@@ -167,24 +166,24 @@ func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]
 			if p == nil {
 				say(uid, "%s: source %s does not have it", s.manifests.names[uid], name)
 			}
-			if wanted[uid] == "" || p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED {
-				wanted[uid] = says[uid]
+			if desired[uid] == "" || p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED {
+				desired[uid] = says[uid]
 			}
 		}
 	}
-	return wanted
+	return desired
 }
 
-// waitsForNamesake tells whether a pod waits for the end of a wanted one of the same name, of the other source.
-func (s *sim) waitsForNamesake(uid string, a *pod.Actor, wanted map[string]string) bool {
+// waitsForNamesake reports whether a pod waits for the end of a desired pod of the same name, of the other source.
+func (s *sim) waitsForNamesake(uid string, a *pod.Actor, desired map[string]string) bool {
 	holder := a.Pod().GetHolderUid()
-	if a.Pod().GetStage() != journaletv1.PodStage_POD_STAGE_ADMITTING || wanted[holder] == "" {
+	if a.Pod().GetStage() != journaletv1.PodStage_POD_STAGE_ADMITTING || desired[holder] == "" {
 		return false
 	}
-	return s.manifests.byDigest[wanted[uid]].Name == s.manifests.byDigest[wanted[holder]].Name
+	return s.manifests.byDigest[desired[uid]].Name == s.manifests.byDigest[desired[holder]].Name
 }
 
-// urlWorkload plans what the manifest URL gives: lists of pods, some of which have names or UIDs that files have too.
+// urlWorkload plans what the manifest URL serves: lists of pods, some with names or UIDs that files have too.
 func (p *Plan) urlWorkload(r *rand.Rand) {
 	if !chance(r, 3) {
 		return
@@ -200,20 +199,21 @@ func (p *Plan) urlWorkload(r *rand.Rand) {
 			name, uid := fmt.Sprintf("h%d", i), ""
 			switch {
 			case chance(r, 6):
-				name = fmt.Sprintf("p%d", i) // one of a file's
+				name = fmt.Sprintf("p%d", i) // the name of a file's pod
 			case chance(r, 3):
-				uid = fmt.Sprintf("uid-%d", 3*i) // the same
+				uid = fmt.Sprintf("uid-%d", 3*i) // the UID of a file's pod
 			case chance(r, 2):
 				uid = fmt.Sprintf("uid-h%d", i)
 			}
 			body := manifestOf(r, name, uid)
 			if file, _ := decodeURL(manifestURLs[0], body); len(file.GetProblems()) > 0 && !chance(r, 10) {
-				continue // one of them spoils the whole list
+				continue // one invalid pod makes the whole list invalid
 			}
 			items = append(items, string(body))
 		}
 		p.Ops = append(p.Ops, Op{
-			At: at, Kind: "serve", body: []byte(`{"apiVersion":"v1","kind":"PodList","items":[` + strings.Join(items, ",") + `]}`),
+			At: at, Kind: "serve",
+			body: []byte(`{"apiVersion":"v1","kind":"PodList","items":[` + strings.Join(items, ",") + `]}`),
 		})
 	}
 	serve(between(r, 0, time.Minute))
@@ -222,10 +222,10 @@ func (p *Plan) urlWorkload(r *rand.Rand) {
 	}
 }
 
-// serve has the URL give something else.
+// serve replaces the body.
 func (s *sim) serve(body []byte) { s.site.body, s.site.changedAt = body, s.clock.uptime }
 
-// urlFails is what goes wrong with the manifest URL for a while.
+// urlFails makes the manifest URL fail for a while.
 func (s *sim) urlFails(o Op) {
 	until := s.clock.uptime + o.lasts
 	switch o.pick % 4 {
@@ -237,11 +237,12 @@ func (s *sim) urlFails(o Op) {
 		s.site.brokenUntil = until
 	default:
 		s.site.wrongUntil = until
-		s.site.wrong = [][]byte{nil, []byte("{"), []byte("<html>welcome</html>"), []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{}}`)}[o.pick/4%4]
+		s.site.wrong = [][]byte{nil, []byte("{"), []byte("<html>welcome</html>"),
+			[]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{}}`)}[o.pick/4%4]
 	}
 }
 
-// otherURL has the agent started with another URL, or none.
+// otherURL restarts the agent with another URL, or none.
 func (s *sim) otherURL(o Op) {
 	if !s.config.urls {
 		return
