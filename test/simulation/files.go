@@ -1,6 +1,8 @@
 package simulation
 
 import (
+	"context"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -85,16 +87,23 @@ func (f *directory) names() []string { return slices.Sorted(maps.Keys(f.files)) 
 type reader struct {
 	run   *run
 	noise *rand.Rand
-	feed.Recorded
-	first bool
-	p     *proc
+	feed.Sender
+	p *proc
 }
 
 // SeedPending adds a fact that the journal holds and the source's state does not hold yet.
 func (f *reader) SeedPending(fact *journaletv1.ManifestsRead) { f.Apply(fact) }
 
 func newReader(r *run) *reader {
-	return &reader{run: r, noise: stream(r.seed, "files", r.name()), first: true}
+	f := &reader{run: r, noise: stream(r.seed, "files", r.name())}
+	f.Sender = feed.Sender{
+		Source: messages.FileSource, Log: slog.New(slog.DiscardHandler),
+		Sink: func(_ context.Context, m *journaletv1.ManifestsRead) error {
+			r.store(r.clock.current, f.noise) // manifests are on disk before a fact names them
+			return r.emit(messages.Source(messages.FileSource), messages.NewEvent(m))
+		},
+	}
+	return f
 }
 
 // notify models inotify. Some notifications are lost; the periodic reread finds those changes.
@@ -109,7 +118,7 @@ func (f *reader) loop(p *proc) {
 	f.p = p
 	for {
 		p.sleep(between(f.noise, time.Millisecond, 5*time.Millisecond))
-		f.read(p)
+		f.read()
 		p.sleep(file.DefaultReread)
 	}
 }
@@ -119,8 +128,7 @@ func (r *run) store(p *proc, noise *rand.Rand) {
 	p.sleep(between(noise, time.Millisecond, 10*time.Millisecond) + max(0, r.journal.stalledUntil-r.clock.uptime))
 }
 
-func (f *reader) read(p *proc) {
-	fact := &journaletv1.ManifestsRead{Source: messages.FileSource}
+func (f *reader) read() {
 	paths := map[string]bool{}
 	for path := range f.Files {
 		paths[path] = true
@@ -128,21 +136,13 @@ func (f *reader) read(p *proc) {
 	for path := range f.run.directory.files {
 		paths[path] = true
 	}
+	var files []feed.File
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		now := f.run.directory.files[path]
 		if now == nil {
 			now = &journaletv1.ManifestFile{Path: path}
 		}
-		if f.Differs(now) {
-			fact.Changed = append(fact.Changed, now)
-		}
+		files = append(files, feed.File{ManifestFile: now})
 	}
-	fact.Synced = !f.Synced || f.first && len(fact.Changed) > 0
-	f.first = false
-	if !fact.Synced && len(fact.Changed) == 0 {
-		return
-	}
-	f.run.store(p, f.noise)
-	f.run.fact(p, messages.Source(messages.FileSource), messages.NewEvent(fact))
-	f.Apply(fact)
+	_ = f.Send(context.Background(), files, true) // the sink does not fail
 }

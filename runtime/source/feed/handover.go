@@ -2,44 +2,125 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// Store stores the pods that the recorded file does not have, and primes all. It ends at the first failure.
-func Store(ctx context.Context, pods []manifest.Parsed, recorded *journaletv1.ManifestFile,
-	store func(ctx context.Context, digest string, canonical []byte) error, prime func(digest string, pod *corev1.Pod),
-) error {
-	known := map[string]bool{}
-	for _, p := range recorded.GetPods() {
-		known[p.GetDigest()] = true
-	}
-	for _, p := range pods {
-		if !known[p.Digest] {
-			if err := store(ctx, p.Digest, p.Canonical); err != nil {
-				return fmt.Errorf("store the manifest of %s/%s: %w", p.Pod.Namespace, p.Pod.Name, err)
-			}
+// maxFactBytes is the size at which changes are split into several facts. With the largest file added, a fact stays
+// below the size of a record (1 MiB).
+const maxFactBytes = 256 << 10
+
+// Sender emits the files of one source that differ from the recorded ones.
+type Sender struct {
+	Recorded
+	Source string
+	// Store stores a manifest by its digest, Prime receives what is stored, and Sink emits a fact.
+	Store func(ctx context.Context, digest string, canonical []byte) error
+	Prime func(digest string, pod *corev1.Pod)
+	Sink  func(context.Context, *journaletv1.ManifestsRead) error
+	Log   *slog.Logger
+	// AllOrNone: where a pod cannot be stored, nothing is emitted. Otherwise the other files are.
+	AllOrNone bool
+	// Settled is called with each file that is recorded as it is now. May be nil.
+	Settled func(name string)
+
+	sent bool // a complete read of this run has been emitted
+}
+
+// File is the current content of a file, without pods and problems if it is gone, and its pods as decoded.
+type File struct {
+	*journaletv1.ManifestFile
+	Pods []manifest.Parsed
+}
+
+// Send stores the pods of the files that differ, and emits these files in their order. complete means that the source
+// has no other files. The error names what could not be stored or emitted; Send again then.
+func (s *Sender) Send(ctx context.Context, files []File, complete bool) error {
+	var changed []File
+	var failed []error
+	for _, f := range files {
+		if !s.Differs(f.ManifestFile) {
+			s.settle(f)
+		} else if err := s.store(ctx, f); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", f.GetPath(), err))
+		} else {
+			changed = append(changed, f)
 		}
-		prime(p.Digest, p.Pod)
+	}
+	if s.AllOrNone && len(failed) > 0 {
+		return errors.Join(failed...)
+	}
+	// A read is complete only when all of it has been emitted.
+	complete = complete && len(failed) == 0
+	synced := complete && (!s.Synced || !s.sent && len(changed) > 0)
+	for synced || len(changed) > 0 {
+		fact, size, n := &journaletv1.ManifestsRead{Source: s.Source}, 0, 0
+		for ; n < len(changed) && size < maxFactBytes; n++ {
+			fact.Changed = append(fact.Changed, changed[n].ManifestFile)
+			size += proto.Size(changed[n].ManifestFile)
+		}
+		fact.Synced = synced && n == len(changed)
+		if err := s.emit(ctx, fact, changed[:n]); err != nil {
+			return err
+		}
+		changed, synced = changed[n:], synced && !fact.Synced
+	}
+	s.sent = s.sent || complete
+	return errors.Join(failed...)
+}
+
+func (s *Sender) emit(ctx context.Context, fact *journaletv1.ManifestsRead, files []File) error {
+	if err := s.Sink(ctx, fact); err != nil {
+		return fmt.Errorf("emit the fact: %w", err)
+	}
+	s.Apply(fact)
+	for _, f := range files {
+		s.log(f)
+		s.settle(f)
 	}
 	return nil
 }
 
-// Log logs an emitted file, for readers of the log.
-func Log(log *slog.Logger, f *journaletv1.ManifestFile, pods []manifest.Parsed) {
+func (s *Sender) settle(f File) {
+	if s.Settled != nil {
+		s.Settled(f.GetPath())
+	}
+}
+
+// store stores the pods that the recorded file does not have, and primes all. It ends at the first failure.
+func (s *Sender) store(ctx context.Context, f File) error {
+	known := map[string]bool{}
+	for _, p := range s.Files[f.GetPath()].GetPods() {
+		known[p.GetDigest()] = true
+	}
+	for _, p := range f.Pods {
+		if !known[p.Digest] {
+			if err := s.Store(ctx, p.Digest, p.Canonical); err != nil {
+				return fmt.Errorf("store the manifest of %s/%s: %w", p.Pod.Namespace, p.Pod.Name, err)
+			}
+		}
+		s.Prime(p.Digest, p.Pod)
+	}
+	return nil
+}
+
+// log logs an emitted file, for readers of the log.
+func (s *Sender) log(f File) {
 	for _, p := range f.GetProblems() {
-		log.Warn("manifest problem", "file", f.GetPath(), "line", p.GetLine(), "field", p.GetField(),
+		s.Log.Warn("manifest problem", "file", f.GetPath(), "line", p.GetLine(), "field", p.GetField(),
 			"code", p.GetCode(), "problem", p.GetMessage())
 	}
-	for _, p := range pods {
+	for _, p := range f.Pods {
 		for _, w := range p.Warnings {
-			log.Warn("manifest warning", "warning", w)
+			s.Log.Warn("manifest warning", "warning", w)
 		}
 	}
-	log.Info("manifest read", "file", f.GetPath(), "pods", len(f.GetPods()), "problems", len(f.GetProblems()))
+	s.Log.Info("manifest read", "file", f.GetPath(), "pods", len(f.GetPods()), "problems", len(f.GetProblems()))
 }

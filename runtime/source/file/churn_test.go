@@ -58,7 +58,7 @@ func TestSourceConvergesToFreshRead(t *testing.T) {
 			want := source.New(messages.FileSource)
 			fact := &journaletv1.ManifestsRead{Source: messages.FileSource, Synced: true}
 			for name := range fresh.files {
-				fact.Changed = append(fact.Changed, fresh.contentOf(name))
+				fact.Changed = append(fact.Changed, fresh.contentOf(name).ManifestFile)
 			}
 			body := &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{ManifestsRead: fact}}
 			if err := want.Evolve(actors.Event{Body: body}); err != nil {

@@ -64,17 +64,16 @@ type Driver struct {
 	clock cri.Clock
 
 	// Only Run uses the fields from here to mu.
-	watch     *watch
-	files     map[string]*file // by name, those in the directory now
-	recorded  feed.Recorded
-	pending   map[string]bool // names whose content may differ from the recorded one
-	dir       stamp           // of the directory at the last listing
-	classes   *manifest.RuntimeClasses
-	listed    bool            // files has the listing of dir
-	warned    map[string]bool // names with a logged warning
-	tooMany   bool            // an error about more than maxFiles was logged
-	scanned   bool            // a scan has been completed
-	firstRead bool            // the first complete read of this run has not been emitted
+	watch   *watch
+	files   map[string]*file // by name, those in the directory now
+	sender  feed.Sender
+	pending map[string]bool // names whose content may differ from the recorded one
+	dir     stamp           // of the directory at the last listing
+	classes *manifest.RuntimeClasses
+	listed  bool            // files has the listing of dir
+	warned  map[string]bool // names with a logged warning
+	tooMany bool            // an error about more than maxFiles was logged
+	scanned bool            // a scan has been completed
 
 	mu        sync.Mutex
 	lastAlive time.Time // last step of Run; zero: not running
@@ -107,16 +106,19 @@ func New(opts Options) *Driver {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{
+	d := &Driver{
 		opts: opts, log: opts.Log.With("source", opts.Source, "path", opts.Path), clock: opts.Clock,
-		files: map[string]*file{}, pending: map[string]bool{},
-		warned: map[string]bool{}, firstRead: true,
+		files: map[string]*file{}, pending: map[string]bool{}, warned: map[string]bool{},
 	}
+	d.sender = feed.Sender{
+		Source: opts.Source, Store: opts.Store, Prime: opts.Prime, Sink: opts.Sink, Log: d.log, Settled: d.clearPending,
+	}
+	return d
 }
 
 // Seed adds the source's state in the journal, so that only differences are emitted.
 func (d *Driver) Seed(state *journaletv1.SourceState) {
-	d.recorded.Seed(state)
+	d.sender.Seed(state)
 	for name := range state.GetFiles() {
 		d.pending[name] = true
 	}
@@ -124,7 +126,7 @@ func (d *Driver) Seed(state *journaletv1.SourceState) {
 
 // SeedPending adds a fact of the journal that the source's state does not have yet.
 func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
-	d.recorded.Apply(fact)
+	d.sender.Apply(fact)
 	for _, f := range fact.GetChanged() {
 		d.pending[f.GetPath()] = true
 	}

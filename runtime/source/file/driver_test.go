@@ -148,12 +148,12 @@ func (w *world) start() *world {
 // agrees checks that the driver's recorded state equals that of the source's actor.
 func (w *world) agrees() {
 	held := w.actor.Source().GetFiles()
-	if len(held) != len(w.recorded.Files) {
-		w.t.Errorf("the actor has %d files, the driver recorded %d", len(held), len(w.recorded.Files))
+	if len(held) != len(w.sender.Files) {
+		w.t.Errorf("the actor has %d files, the driver recorded %d", len(held), len(w.sender.Files))
 	}
 	for name, f := range held {
-		if !proto.Equal(f, w.recorded.Files[name]) {
-			w.t.Errorf("the actor has %v, the driver recorded %v", f, w.recorded.Files[name])
+		if !proto.Equal(f, w.sender.Files[name]) {
+			w.t.Errorf("the actor has %v, the driver recorded %v", f, w.sender.Files[name])
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (d *Driver) read(f *file, name, path string) {
 // forget removes a name that is gone.
 func (d *Driver) forget(name string) {
 	delete(d.warned, name)
-	if _, ok := d.files[name]; ok || d.recorded.Files[name] != nil {
+	if _, ok := d.files[name]; ok || d.sender.Files[name] != nil {
 		delete(d.files, name)
 		d.pending[name] = true
 	}

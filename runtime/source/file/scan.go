@@ -143,7 +143,7 @@ func (d *Driver) setNames(names map[string]bool) {
 			d.forget(name)
 		}
 	}
-	for name := range d.recorded.Files {
+	for name := range d.sender.Files {
 		if !names[name] {
 			d.forget(name)
 		}
@@ -158,7 +158,7 @@ func (d *Driver) setNames(names map[string]bool) {
 	}
 	// Files in the journal come first: many new files must not stop a running pod.
 	for name := range names {
-		if d.files[name] != nil || d.recorded.Files[name] != nil {
+		if d.files[name] != nil || d.sender.Files[name] != nil {
 			d.refresh(name, false)
 		}
 	}
@@ -175,7 +175,7 @@ func (d *Driver) hasRoom(name string) bool {
 		d.warnOnce(name, "its name is not UTF-8, ignored; rename it")
 		return false
 	}
-	if len(d.files) < maxFiles || d.recorded.Files[name] != nil {
+	if len(d.files) < maxFiles || d.sender.Files[name] != nil {
 		return true
 	}
 	if !d.tooMany {

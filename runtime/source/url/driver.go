@@ -68,8 +68,7 @@ type Driver struct {
 	shownURL string
 
 	// Only Run uses the fields from here to mu.
-	recorded   feed.Recorded             // by shown URL; others are of URLs that were configured before
-	firstRead  bool                      // no valid response has been emitted in this run
+	sender     feed.Sender               // its files are by shown URL; others are of URLs that were configured before
 	failures   int                       // in a row
 	etag       string                    // of the last decoded content; may be empty
 	contentSum [sha256.Size]byte         // of that content
@@ -116,10 +115,15 @@ func New(opts Options) (*Driver, error) {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	place := ShownURL(at)
-	return &Driver{
+	d := &Driver{
 		opts: opts, log: opts.Log.With("source", messages.HTTPSource, "url", place), clock: opts.Clock, shownURL: place,
-		client: &http.Client{Transport: opts.Transport, CheckRedirect: redirect}, firstRead: true,
-	}, nil
+		client: &http.Client{Transport: opts.Transport, CheckRedirect: redirect},
+	}
+	// Pods of another URL stay until this one has a valid response, with all of its pods.
+	d.sender = feed.Sender{
+		Source: messages.HTTPSource, Store: opts.Store, Prime: opts.Prime, Sink: opts.Sink, Log: d.log, AllOrNone: true,
+	}
+	return d, nil
 }
 
 // Parse parses a manifest URL. The error does not quote it.
@@ -160,12 +164,12 @@ func FetchOnce(
 
 // Seed adds the source's state in the journal, so that only differences are emitted.
 func (d *Driver) Seed(state *journaletv1.SourceState) {
-	d.recorded.Seed(state)
+	d.sender.Seed(state)
 }
 
 // SeedPending adds a fact of the journal that the source's state does not have yet.
 func (d *Driver) SeedPending(fact *journaletv1.ManifestsRead) {
-	d.recorded.Apply(fact)
+	d.sender.Apply(fact)
 }
 
 // Run polls the URL and emits facts until ctx ends, and returns its error. It may be called once.
@@ -190,6 +194,31 @@ func (d *Driver) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// handOver emits a fact if the content differs from the recorded one.
+func (d *Driver) handOver(ctx context.Context) error {
+	now, pods, valid := d.content, d.parsed, d.valid
+	if d.outage != nil {
+		now, pods, valid = d.outage, nil, false
+	}
+	if now == nil {
+		return nil
+	}
+	files := []feed.File{{ManifestFile: now, Pods: pods}}
+	if valid {
+		for _, gone := range d.sender.RemovedExcept(d.shownURL) {
+			files = append(files, feed.File{ManifestFile: gone})
+		}
+	}
+	err := d.sender.Send(ctx, files, valid)
+	if err == nil && d.outage == nil {
+		d.parsed = nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sendErr = err
+	return err
 }
 
 // read sends one request and handles the response.
@@ -239,7 +268,7 @@ func (d *Driver) noteFailure(err error) {
 	if d.failures < outageAfter || d.outage != nil {
 		return
 	}
-	if before := d.recorded.Files[d.shownURL]; isOutage(before) && d.content == nil {
+	if before := d.sender.Files[d.shownURL]; isOutage(before) && d.content == nil {
 		// It began in an earlier run, and is not emitted again.
 		d.outage = before
 		return
