@@ -60,8 +60,6 @@ var (
 	traceIt   = flag.Bool("trace", false, "print where the time goes instead of measuring")
 	observe   = flag.String("observe", "", "with -trace: command, its words separated by spaces, that prints the "+
 		"agent's journal as JSON lines")
-	profiles = flag.String("profiles", "", "with -trace: the agent's Go profiles, such as "+
-		"http://127.0.0.1:10248/debug/pprof")
 )
 
 // probesAlone is a scenario of its own, because the proxy before the runtime would change the figures of the others.

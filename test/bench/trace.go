@@ -5,10 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log"
-	"math"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +17,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/test/bench/exectrace"
 	"github.com/journalet/journalet/test/criproxy"
 )
 
@@ -31,29 +27,9 @@ const (
 	alone = 5
 	// traceRest is the time for the machine to settle between the parts of a trace.
 	traceRest = 5 * time.Second
-	// execSpan is the length of an execution trace, in bursts.
-	execSpan = 1.3
 )
 
-// parts holds the parts of the agent that an execution trace is summed up by.
-var parts = []exectrace.Part{
-	{Name: "journal and bus, NATS", Prefixes: []string{"github.com/journalet/journalet/bus.", "github.com/nats-io/"}},
-	{Name: "actors and their host",
-		Prefixes: []string{"github.com/journalet/journalet/runtime/host.", "github.com/asynkron/",
-			"github.com/journalet/journalet/actors/"}},
-	{Name: "calls on the runtime",
-		Prefixes: []string{"github.com/journalet/journalet/runtime/cri/calls.",
-			"github.com/journalet/journalet/runtime/cri."}},
-	{Name: "gRPC transport", Prefixes: []string{"google.golang.org/grpc"}},
-	{Name: "PLEG", Prefixes: []string{"github.com/journalet/journalet/runtime/cri/pleg."}},
-	{Name: "manifest files",
-		Prefixes: []string{"github.com/journalet/journalet/runtime/source/file.", "github.com/fsnotify/"}},
-	{Name: "agent, the rest", Prefixes: []string{"github.com/journalet/journalet/", "main."}},
-	{Name: "Go runtime and its GC", Prefixes: []string{"runtime."}},
-	{Name: "this tracing, HTTP", Prefixes: []string{"net/http.", "runtime/trace."}},
-}
-
-// trace prints where the time goes: of one pod alone, of a burst, and of the agent in it.
+// trace prints where the time goes: of one pod alone, and of a burst.
 func (c *client) trace() error {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -98,17 +74,10 @@ func (c *client) trace() error {
 	if err := c.clear(); err != nil {
 		return err
 	}
-	profile, err := c.traceExecution(ours.last)
-	if err != nil {
-		return err
-	}
-	if err := c.clear(); err != nil {
-		return err
-	}
 	a.stop()
 	floor.like = &like{sandbox: last.GetSandboxConfig(), container: last.GetConfig(), dir: dir}
 	likeBurst := c.traceBurst("floor, "+*name+"'s requests", "raw-", 0, proxy, floor.rawStarts)
-	writeTrace(os.Stdout, one, profile, ours, floorBurst, likeBurst)
+	writeTrace(os.Stdout, one, ours, floorBurst, likeBurst)
 	return nil
 }
 
@@ -199,45 +168,6 @@ func (c *client) traceBurst(name, prefix string, agent int, proxy *criproxy.Prox
 	}
 	b.calls = proxy.Take()
 	return b
-}
-
-// traceExecution runs another burst, which takes about span, under an execution trace of the agent.
-func (c *client) traceExecution(span time.Duration) (p *exectrace.Profile, err error) {
-	type response struct {
-		body []byte
-		err  error
-	}
-	traced := make(chan response, 1)
-	go func() {
-		body, err := get(fmt.Sprintf("%s/trace?seconds=%.0f", *profiles, math.Ceil(span.Seconds()*execSpan)))
-		traced <- response{body, err}
-	}()
-	time.Sleep(200 * time.Millisecond) // the trace begins before the burst
-	t0 := time.Now()
-	putAll()
-	xs, _ := c.collect("pb-", *n, t0, nil)
-	got := <-traced
-	if got.err == nil {
-		p, got.err = exectrace.Read(bytes.NewReader(got.body), parts)
-	}
-	if got.err != nil || len(xs) == 0 {
-		return nil, fmt.Errorf("bench: trace the agent in a burst in which %d pods ran: %w", len(xs), got.err)
-	}
-	return p, nil
-}
-
-// get fetches a URL.
-func get(url string) ([]byte, error) {
-	resp, err := http.Get(url)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s returns %s: %.200s", url, resp.Status, body)
-	}
-	return body, err
 }
 
 // recordsSince returns the records of the agent's journal from a time on.

@@ -3,11 +3,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source test/bench/common.sh
-port=${PORT:-10258} # not the agent's default, which another agent may use
 
-# The last --container-runtime-endpoint and --healthz-port count.
+# The last --container-runtime-endpoint counts.
 bench -n "${N:-50}" -name journalet -trace -raw "$WORKERS" -manifests "$work/pods" -limit "${LIMIT:-90s}" \
 	-observe "$root/bin/journalet observe --from 1 --no-follow -o json --root-dir $work/root" \
-	-profiles "http://127.0.0.1:$port/debug/pprof" -log "$work/journalet.log" -- \
-	"${journalet[@]}" --root-dir "$work/root" --container-runtime-endpoint @CRI@ --healthz-port "$port" --profiling \
-	${ARGS:-}
+	-log "$work/journalet.log" -- \
+	"${journalet[@]}" --root-dir "$work/root" --container-runtime-endpoint @CRI@ ${ARGS:-}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/journalet/journalet/test/bench/exectrace"
 	"github.com/journalet/journalet/test/criproxy"
 )
 
@@ -59,7 +58,7 @@ func crop(s *podStart) {
 }
 
 // writeTrace prints a trace as Markdown tables.
-func writeTrace(w io.Writer, one podStart, p *exectrace.Profile, bursts ...burst) {
+func writeTrace(w io.Writer, one podStart, bursts ...burst) {
 	one.write(w)
 	for _, b := range bursts {
 		used := b.used
@@ -87,14 +86,6 @@ func writeTrace(w io.Writer, one podStart, p *exectrace.Profile, bursts ...burst
 		}
 		writeMarkdown(w, lines)
 	}
-	fmt.Fprintf(w, "\nexecution trace of %.1f s: %d collections, stopped for %.1f ms\n\n", p.Span.Seconds(), p.Collections,
-		millis(p.Stopped))
-	lines := [][]string{{"part of the agent", "goroutines", "ran, ms", "waited for a core, ms", "in syscalls, ms"}}
-	for _, g := range p.Groups {
-		lines = append(lines, []string{g.Name, strconv.Itoa(g.Goroutines), fmt.Sprintf("%.0f", millis(g.Running)),
-			fmt.Sprintf("%.0f", millis(g.Runnable)), fmt.Sprintf("%.0f", millis(g.Syscall))})
-	}
-	writeMarkdown(w, lines)
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
