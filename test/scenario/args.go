@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// arg is the value of a command's argument. A value that cannot be read is a mistake in the story: it panics.
+// arg returns the value of a command's argument, or def. The functions below panic if a value is invalid: the scenario
+// is wrong.
 func arg(d *datadriven.TestData, key, def string) string {
 	if v := values(d, key); len(v) > 0 {
 		return v[0]

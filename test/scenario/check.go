@@ -18,8 +18,8 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 )
 
-// end is where a history comes to if nothing more goes wrong: every pod's status without times.
-func (g *engine) end() (string, error) {
+// finalState returns the state that a history reaches if nothing more goes wrong: every pod's status without times.
+func (g *engine) finalState() (string, error) {
 	if err := g.converge(); err != nil {
 		return "", err
 	}
@@ -32,31 +32,31 @@ func (g *engine) end() (string, error) {
 	return g.summary(), nil
 }
 
-// unsatisfied tells what is not as it should be once everything has come to rest.
+// unsatisfied returns everything that is wrong once nothing is left to happen; nil for nothing.
 func (g *engine) unsatisfied() error {
 	var wrong []string
-	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	wrong = append(wrong, g.world.sins...)
+	report := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	wrong = append(wrong, g.world.violations...)
 	if n := len(g.runtime().GetCalls()); n > 0 {
-		say("%d calls are left in the runtime actor's books", n)
+		report("the dispatcher still has %d calls", n)
 	}
 	if s := g.image(); len(s.GetPulls())+len(s.GetIntents()) > 0 {
-		say("the image actor keeps pulls: %v", s)
+		report("the image actor still has pulls: %v", s)
 	}
-	wanted := g.wanted(say)
+	desired := g.desired(report)
 	for _, uid := range g.names.uids {
 		a, name := g.pod(uid), g.names.of(uid)
 		switch {
-		case wanted[uid] == nil && a != nil:
-			say("pod/%s is wanted by nobody and still there: %s", name, a.Pod().GetStage())
-		case wanted[uid] != nil && a == nil:
-			say("pod/%s is wanted and has no actor", name)
+		case desired[uid] == nil && a != nil:
+			report("pod/%s is in no source and still there: %s", name, a.Pod().GetStage())
+		case desired[uid] != nil && a == nil:
+			report("pod/%s is in a source and has no actor", name)
 		case a != nil:
-			g.judge(a, name, say)
+			g.checkPod(a, name, report)
 		}
 	}
 	for _, uid := range g.world.uids() {
-		g.judgeWorld(uid, wanted[uid] != nil, say)
+		g.checkObjects(uid, desired[uid] != nil, report)
 	}
 	if len(wrong) == 0 {
 		return nil
@@ -64,32 +64,32 @@ func (g *engine) unsatisfied() error {
 	return errors.New(strings.Join(wrong, "\n"))
 }
 
-// judge tells what is wrong with a wanted pod that has come to rest.
-func (g *engine) judge(a *pod.Actor, name string, say func(string, ...any)) {
+// checkPod reports what is wrong with a desired pod when nothing is left to happen.
+func (g *engine) checkPod(a *pod.Actor, name string, report func(string, ...any)) {
 	s := a.Pod()
 	if len(s.GetCalls()) > 0 {
-		say("pod/%s waits for %d calls that nobody makes", name, len(s.GetCalls()))
+		report("pod/%s waits for %d calls that never run", name, len(s.GetCalls()))
 	}
 	if n := len(s.GetTimers().GetSet()); n > 0 {
-		say("pod/%s has %d timers that nobody fires", name, n)
+		report("pod/%s has %d timers that never fire", name, n)
 	}
 	v := a.View(pod.Node{RuntimeName: "fake"})
 	switch s.GetStage() {
 	case journaletv1.PodStage_POD_STAGE_TERMINATED:
 		if v.Status.Phase != corev1.PodSucceeded && v.Status.Phase != corev1.PodFailed {
-			say("pod/%s has terminated with phase %s", name, v.Status.Phase)
+			report("pod/%s has terminated with phase %s", name, v.Status.Phase)
 		}
 	case journaletv1.PodStage_POD_STAGE_RUNNING:
-		if v.Status.Phase != corev1.PodRunning && !waitsForShare(v) {
-			say("pod/%s runs with phase %s", name, v.Status.Phase)
+		if v.Status.Phase != corev1.PodRunning && !waitsForResources(v) {
+			report("pod/%s runs with phase %s", name, v.Status.Phase)
 		}
 		ended := 0
 		for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
-			if c.State.Waiting != nil && !waitsForShare(v) {
-				say("pod/%s: container %s waits for nothing: %s", name, c.Name, c.State.Waiting.Reason)
+			if c.State.Waiting != nil && !waitsForResources(v) {
+				report("pod/%s: container %s waits forever: %s", name, c.Name, c.State.Waiting.Reason)
 			}
 			if c.State.Running != nil && !c.Ready {
-				say("pod/%s: container %s runs and is not ready", name, c.Name)
+				report("pod/%s: container %s runs and is not ready", name, c.Name)
 			}
 		}
 		for _, c := range v.Status.ContainerStatuses {
@@ -98,23 +98,23 @@ func (g *engine) judge(a *pod.Actor, name string, say func(string, ...any)) {
 			}
 		}
 		if ended == len(v.Status.ContainerStatuses) {
-			say("pod/%s: its main containers have ended, and it goes on", name)
+			report("pod/%s: its main containers have exited, and it keeps running", name)
 		}
 	case journaletv1.PodStage_POD_STAGE_ADMITTING:
-		// Within one source there is one pod of a name.
+		// Within one source, a name has one pod.
 		if holder := g.pod(s.GetHolderUid()); holder == nil || holder.Pod().GetSource() == s.GetSource() {
-			say("pod/%s waits for a name that it could have", name)
+			report("pod/%s waits for a name that is free", name)
 		}
 	default:
-		say("pod/%s is stuck in %s", name, s.GetStage())
+		report("pod/%s is stuck in %s", name, s.GetStage())
 	}
 }
 
-// judgeWorld compares what is on the node with what should be.
-func (g *engine) judgeWorld(uid string, wanted bool, say func(string, ...any)) {
+// checkObjects compares a pod's objects in the runtime with its desired state.
+func (g *engine) checkObjects(uid string, desired bool, report func(string, ...any)) {
 	o, name := g.world.of(uid), g.names.of(uid)
-	if !wanted && len(o.sandboxes)+len(o.containers) > 0 {
-		say("pod/%s left %d sandboxes and %d containers on the node", name, len(o.sandboxes), len(o.containers))
+	if !desired && len(o.sandboxes)+len(o.containers) > 0 {
+		report("pod/%s left %d sandboxes and %d containers on the node", name, len(o.sandboxes), len(o.containers))
 	}
 	ready := 0
 	for _, x := range o.sandboxes {
@@ -123,35 +123,35 @@ func (g *engine) judgeWorld(uid string, wanted bool, say func(string, ...any)) {
 		}
 	}
 	if ready > 1 {
-		say("pod/%s has %d ready sandboxes", name, ready)
+		report("pod/%s has %d ready sandboxes", name, ready)
 	}
 	a := g.pod(uid)
-	if !wanted || a == nil {
+	if !desired || a == nil {
 		return
 	}
 	over := a.Pod().GetStage() == journaletv1.PodStage_POD_STAGE_TERMINATED
 	if over && ready > 0 {
-		say("pod/%s has ended and keeps a ready sandbox", name)
+		report("pod/%s has ended and keeps a ready sandbox", name)
 	}
 	dead := map[string]int{}
 	for _, c := range o.containers {
 		if alive(c) && (over || a.Manifest() == nil) {
-			say("pod/%s has ended and container %s runs", name, c.GetId())
+			report("pod/%s has ended and container %s runs", name, c.GetId())
 		}
 		if !alive(c) {
 			dead[c.GetName()]++
 		}
-		g.judgeSize(a, c, say)
+		g.checkResources(a, c, report)
 	}
 	for _, c := range slices.Sorted(maps.Keys(dead)) {
-		// The newest dead instance is kept, and beside a dead current one the one before it.
+		// The newest dead instance is kept, and beside a dead current instance the one before it.
 		if dead[c] > 2 {
-			say("pod/%s keeps %d dead instances of %s", name, dead[c], c)
+			report("pod/%s keeps %d dead instances of %s", name, dead[c], c)
 		}
 	}
 }
 
-// summary is every pod's status without times.
+// summary returns every pod's status without times.
 func (g *engine) summary() string {
 	var out []string
 	for _, uid := range g.names.uids {
@@ -187,31 +187,31 @@ func shortState(c corev1.ContainerStatus) string {
 	return fmt.Sprintf("%s/%d", text, c.RestartCount)
 }
 
-// wanted are the pods that the sources have, by UID. One that waits for its UID must wait for another source.
-func (g *engine) wanted(say func(format string, args ...any)) map[string]*journaletv1.SourcePod {
+// desired returns the pods that the sources have, by UID. A pod that waits for its UID must wait for another source.
+func (g *engine) desired(report func(format string, args ...any)) map[string]*journaletv1.SourcePod {
 	all := map[string]*journaletv1.SourcePod{}
-	asks := map[string]string{}
+	waiting := map[string]string{}
 	for _, name := range allSources {
 		for uid, p := range g.source(name).GetPods() {
 			switch {
 			case p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_REQUESTING_UID:
-				asks[uid] = name
+				waiting[uid] = name
 			case all[uid] != nil:
-				say("pod/%s is of two sources at once", g.names.of(uid))
+				report("two sources have added pod/%s", g.names.of(uid))
 			default:
 				all[uid] = p
 			}
 		}
 	}
-	for uid, name := range asks {
+	for uid, name := range waiting {
 		if all[uid] == nil {
-			say("pod/%s waits for its UID, which nobody but source/%s wants", g.names.of(uid), name)
+			report("pod/%s waits for its UID, which only source/%s requested", g.names.of(uid), name)
 		}
 	}
 	return all
 }
 
-// restorable takes every state through its stored form, as a snapshot does.
+// restorable stores and restores every state, as a snapshot does, and compares the two.
 func (g *engine) restorable() error {
 	refs := []messages.Ref{messages.Runtime, messages.Node, messages.Image}
 	for _, name := range allSources {
@@ -245,17 +245,18 @@ func (g *engine) restorable() error {
 	return nil
 }
 
-// repeats tells the observation that was the last thing to happen again, and every pod's older ones late: neither may
+// repeatObservations repeats an observation that was the last fact, and sends each pod an older one late: neither may
 // change anything.
-func (g *engine) repeats() error {
+func (g *engine) repeatObservations() error {
 	for _, uid := range g.world.uids() {
-		told := g.world.told[uid]
-		if told == nil || g.pod(uid) == nil || g.pod(uid).Pod().GetObserved() != told {
+		last := g.world.observed[uid]
+		if last == nil || g.pod(uid) == nil || g.pod(uid).Pod().GetObserved() != last {
 			continue
 		}
-		late := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(told.GetObservedAt().AsTime().Add(-time.Nanosecond))}
-		for what, o := range map[string]*journaletv1.PodObserved{"again": told, "late": late} {
-			if what == "again" && !g.justSeen(told) {
+		before := last.GetObservedAt().AsTime().Add(-time.Nanosecond)
+		late := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(before)}
+		for what, o := range map[string]*journaletv1.PodObserved{"repeated": last, "late": late} {
+			if what == "repeated" && !g.justObserved(last) {
 				continue
 			}
 			f, err := g.fork(len(g.core.Records()), g.world, nil, false)
@@ -269,15 +270,16 @@ func (g *engine) repeats() error {
 				return err
 			}
 			if after := f.core.Records()[before+1:]; len(after) > 0 {
-				return fmt.Errorf("an observation of pod/%s, told %s, was decided upon: %s", g.names.of(uid), what, strings.Join(g.names.lines(after[0]), "; "))
+				decisions := strings.Join(g.names.lines(after[0]), "; ")
+				return fmt.Errorf("a %s observation of pod/%s led to decisions: %s", what, g.names.of(uid), decisions)
 			}
 		}
 	}
 	return nil
 }
 
-// justSeen tells whether nothing but decisions followed an observation.
-func (g *engine) justSeen(o *journaletv1.PodObserved) bool {
+// justObserved reports whether an observation is the last fact of the journal.
+func (g *engine) justObserved(o *journaletv1.PodObserved) bool {
 	records := g.core.Records()
 	for i := len(records) - 1; i >= 0; i-- {
 		if fact := records[i].GetFact(); fact != nil {
@@ -287,7 +289,7 @@ func (g *engine) justSeen(o *journaletv1.PodObserved) bool {
 	return false
 }
 
-// lastTime is when something was last recorded of an actor.
+// lastTime returns the time of an actor's last record.
 func lastTime(records []*journaletv1.Record, about messages.Ref) time.Time {
 	for i := len(records) - 1; i >= 0; i-- {
 		if messages.RefOf(records[i].GetActor()) == about {

@@ -8,19 +8,19 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// moment is the world as it was when the story recorded a fact, and where the history came to from there.
+// moment is the world when the scenario recorded a fact, and the final state that the history reaches from there.
 type moment struct {
-	first, last int // records from the fact to the last one that followed at once
+	first, last int // the record of the fact, and the last one that followed at once
 	g           engine
 	world       *world
 	started     *journaletv1.AgentStarted
-	end         string
+	finalState  string
 }
 
-// crashEverywhere kills the agent at every record of the story's journal, once with the calls under
-// way not yet made and once with them made and their outcomes lost. A world without faults must then
-// lead to where it would have led without the crash.
-func (s *Story) crashEverywhere() error {
+// crashEverywhere kills the agent at every record of the scenario's journal, once before the calls under way took
+// place and once after, with their outcomes lost. A world without faults must then lead to the same final state as
+// without the crash.
+func (s *Scenario) crashEverywhere() error {
 	for _, m := range s.moments {
 		for last := m.first; last <= m.last; last++ {
 			for _, ahead := range []bool{false, true} {
@@ -30,14 +30,15 @@ func (s *Story) crashEverywhere() error {
 				f, err := g.fork(last, m.world, m.started, ahead)
 				var end string
 				if err == nil {
-					end, err = f.end()
-					end = cmp.Or(end, nothing)
+					end, err = f.finalState()
+					end = cmp.Or(end, noPods)
 				}
-				if err == nil && end != m.end {
-					err = fmt.Errorf("it came to\n%s\nand without the crash to\n%s", end, m.end)
+				if err == nil && end != m.finalState {
+					err = fmt.Errorf("the final state is\n%s\nand without the crash\n%s", end, m.finalState)
 				}
 				if err != nil {
-					return fmt.Errorf("crash after record %d (calls made before it: %t): %w\nrecords from there:\n%s", last, ahead, err, tail(f, last-3))
+					return fmt.Errorf("crash after record %d (calls took place before it: %t): %w\nrecords from there:\n%s",
+						last, ahead, err, tail(f, last-3))
 				}
 			}
 		}
@@ -45,7 +46,7 @@ func (s *Story) crashEverywhere() error {
 	return nil
 }
 
-// tail prints a journal from a record on.
+// tail prints the first records of a journal from a record on.
 func tail(f *engine, from int) string {
 	if f == nil {
 		return ""

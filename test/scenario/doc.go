@@ -1,10 +1,10 @@
-// Package scenario runs the agent's deciders through stories written as text, on the host's plain
-// core: no bus, no protoactor, no runtime, no clock but the story's.
+// Package scenario runs the agent's deciders through scenarios written as text, on the host's core alone: no bus, no
+// protoactor, no runtime, and a clock that only the scenario moves.
 //
-// A story plays the world itself, command by command, and shows every decision that follows. After
-// each command the harness looks behind the story: the journal is replayed and must agree; nothing
-// may be stuck, spin or run twice, which is found out by letting a world without faults play on to
-// the end; every observation told again or late must change nothing. After the story the agent is
-// killed at every single record of its journal, and what it comes to must be the same each time.
-// The package decides nothing and is only for tests. Start with a file in testdata, then story.go.
+// A scenario plays the world, command by command, and shows every decision that follows. After each command the engine
+// checks that a replay of the journal gives the same states, and that nothing is stuck, loops or runs twice. To find
+// out, it plays a world without faults to the end. A repeated or late observation must change nothing. After the last
+// command the agent is killed at every single record of the journal, and must reach the same final state each time.
+//
+// The package decides nothing and is only for tests. Start with a file in testdata, then scenario.go.
 package scenario

@@ -24,22 +24,22 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 )
 
-// maxMoves bounds how many things may happen before a world without faults comes to rest.
-const maxMoves = 2000
+// maxSteps bounds the steps of a world without faults until nothing is left to happen.
+const maxSteps = 2000
 
-// engine is an agent's core in a world: it plays the drivers, one thing after the other.
+// engine is an agent's core in a world: it plays the drivers, one step after the other.
 type engine struct {
 	core  *host.Core
 	world *world
 	names *names
-	// now is the time of day; uptime never goes back.
+	// now is the time of day, which may be set back; uptime only grows.
 	now    time.Time
 	uptime time.Duration
 	epoch  uint64
 	armed  map[timerKey]armedTimer
 	probed map[place]probing
-	// taken is how many records the drivers have taken note of.
-	taken int
+	// absorbed is how many records the drivers have processed.
+	absorbed int
 }
 
 type timerKey struct {
@@ -52,7 +52,7 @@ type armedTimer struct {
 	due        time.Duration // by uptime
 }
 
-// names are what a story calls things by, and the manifests that digests name.
+// names are the scenario's names for pods, and the manifests by digest.
 type names struct {
 	manifests map[string]*corev1.Pod
 	alias     map[string]string // UID to alias
@@ -69,35 +69,36 @@ func (n *names) manifest(digest string) (*corev1.Pod, error) {
 
 func (n *names) of(uid string) string { return cmp.Or(n.alias[uid], uid) }
 
-// put records a fact and lets the drivers take note of all that follows from it.
+// put records a fact, and has the drivers process every record that follows from it.
 func (g *engine) put(about messages.Ref, e *journaletv1.Event) error {
 	err := g.core.Put(g.now, about, e)
 	g.absorb()
 	return err
 }
 
-// absorb takes note of new records as the timer driver and the PLEG do.
+// absorb processes new records as the timer driver, the probe driver and the PLEG do.
 func (g *engine) absorb() {
-	for _, rec := range g.core.Records()[g.taken:] {
-		g.noteProbes(rec)
+	for _, rec := range g.core.Records()[g.absorbed:] {
+		g.foldProbes(rec)
 		ref := messages.RefOf(rec.GetActor())
 		for i, e := range rec.GetStep().GetDecisions() {
 			switch k := e.GetKind().(type) {
 			case *journaletv1.Event_CallRequested:
 				g.names.intents[messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), ref, i)] = k.CallRequested
 			case *journaletv1.Event_TimerSet:
-				g.arm(ref, k.TimerSet.GetName(), k.TimerSet.GetGeneration(), rec.GetTime().AsTime(), k.TimerSet.GetDuration().AsDuration())
+				t := k.TimerSet
+				g.arm(ref, t.GetName(), t.GetGeneration(), rec.GetTime().AsTime(), t.GetDuration().AsDuration())
 			case *journaletv1.Event_TimerCleared:
 				delete(g.armed, timerKey{ref, k.TimerCleared.GetName()})
 			case *journaletv1.Event_PodForgotten:
 				gone := messages.Pod(k.PodForgotten.GetUid())
 				maps.DeleteFunc(g.armed, func(k timerKey, _ armedTimer) bool { return k.ref == gone })
-				delete(g.world.told, k.PodForgotten.GetUid())
-				delete(g.world.owed, k.PodForgotten.GetUid())
+				delete(g.world.observed, k.PodForgotten.GetUid())
+				delete(g.world.expected, k.PodForgotten.GetUid())
 			}
 		}
 	}
-	g.taken = len(g.core.Records())
+	g.absorbed = len(g.core.Records())
 }
 
 func (g *engine) arm(ref messages.Ref, name string, generation uint64, from time.Time, after time.Duration) {
@@ -105,15 +106,16 @@ func (g *engine) arm(ref messages.Ref, name string, generation uint64, from time
 	g.armed[timerKey{ref, name}] = armedTimer{generation, g.uptime + left}
 }
 
-// pass lets time go by, without firing anything.
+// pass lets time pass, without firing a timer.
 func (g *engine) pass(d time.Duration) {
 	g.now, g.uptime = g.now.Add(d), g.uptime+d
 }
 
-// fire fires the next timer that is due by uptime end; false if there is none.
+// fire fires the next timer that is due by uptime end. It returns false if there is none.
 func (g *engine) fire(end time.Duration) (bool, error) {
 	keys := slices.SortedFunc(maps.Keys(g.armed), func(a, b timerKey) int {
-		return cmp.Or(cmp.Compare(g.armed[a].due, g.armed[b].due), cmp.Compare(a.ref.String(), b.ref.String()), cmp.Compare(a.name, b.name))
+		due := cmp.Compare(g.armed[a].due, g.armed[b].due)
+		return cmp.Or(due, cmp.Compare(a.ref.String(), b.ref.String()), cmp.Compare(a.name, b.name))
 	})
 	if len(keys) == 0 || g.armed[keys[0]].due > end {
 		return false, nil
@@ -130,7 +132,7 @@ func (g *engine) runtime() *journaletv1.RuntimeState {
 	return g.core.Decider(messages.Runtime).(*dispatch.Actor).Runtime()
 }
 
-// source is a source's state, nil if it was never read.
+// source returns a source's state; nil if it was never read.
 func (g *engine) source(name string) *journaletv1.SourceState {
 	if a, ok := g.core.Decider(messages.Source(name)).(*source.Actor); ok {
 		return a.Source()
@@ -138,10 +140,11 @@ func (g *engine) source(name string) *journaletv1.SourceState {
 	return nil
 }
 
-// allSources are the names of all sources there are.
+// allSources are the names of all kinds of sources.
 var allSources = []string{messages.FileSource, messages.HTTPSource}
 
-// readSources reads the next configured source that was never read as a whole: it holds what it is known to hold.
+// readSources completes the first read of the next configured source that is not synced. Its content is what was read
+// of it so far.
 func (g *engine) readSources() (bool, error) {
 	for _, name := range allSources {
 		configured := g.core.Decider(messages.Node).(*node.Actor).Node().GetConfig().GetSources()
@@ -160,13 +163,13 @@ func (g *engine) image() *journaletv1.ImageState {
 	return g.core.Decider(messages.Image).(*image.Actor).State().(*journaletv1.ImageState)
 }
 
-// pod is a pod's actor, nil if there is none.
+// pod returns a pod's actor; nil for none.
 func (g *engine) pod(uid string) *pod.Actor {
 	a, _ := g.core.Decider(messages.Pod(uid)).(*pod.Actor)
 	return a
 }
 
-// dispatched lists the calls that this run's driver has, in order of arrival.
+// dispatched returns the calls that this run's driver has, in order of arrival.
 func (g *engine) dispatched() []*journaletv1.Call {
 	var calls []*journaletv1.Call
 	for _, c := range g.runtime().GetCalls() {
@@ -178,19 +181,20 @@ func (g *engine) dispatched() []*journaletv1.Call {
 	return calls
 }
 
-// perform does a call's work in the world; the outcome is not told yet.
+// perform carries out a call in the world. The caller records the outcome.
 func (g *engine) perform(c *journaletv1.Call) *journaletv1.CallFinished {
 	uid := c.GetRequest().GetPodUid()
 	if c.GetWithdrawn() {
 		// The driver cuts it short.
 		return &journaletv1.CallFinished{
-			IntentId: c.GetIntentId(), Requester: c.GetRequester(), Error: journaletv1.CallError_CALL_ERROR_WITHDRAWN, Message: "cut short",
+			IntentId: c.GetIntentId(), Requester: c.GetRequester(),
+			Error: journaletv1.CallError_CALL_ERROR_WITHDRAWN, Message: "cut short",
 		}
 	}
 	var m *corev1.Pod
 	if start := c.GetRequest().GetStartContainer(); start != nil {
 		m = resources.Allocated(g.names.manifests[start.GetDigest()], g.names.manifests[start.GetAllocatedDigest()])
-		g.world.of(uid).expect(g.dispatched(), start, uid)
+		g.world.of(uid).noteStarting(g.dispatched(), start, uid)
 	}
 	out := g.world.perform(g.names.of(uid), c.GetIntentId(), c.GetRequest(), m, g.now)
 	out.Requester = c.GetRequester()
@@ -203,20 +207,20 @@ func (g *engine) finish(out *journaletv1.CallFinished) error {
 		return err
 	}
 	if req := g.names.intents[out.GetIntentId()]; req.GetStartContainer() != nil {
-		g.world.owed[req.GetPodUid()] = true
+		g.world.expected[req.GetPodUid()] = true
 	}
 	out.EndedAt = timestamppb.New(g.world.stamp(g.now))
 	return g.put(about, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
 }
 
-// look looks at a pod and tells what is new; false if nothing is.
-func (g *engine) look(uid string) (bool, error) {
-	seen := g.world.look(uid, g.now)
-	if seen == nil {
+// inspect inspects a pod and records the observation. It returns false if nothing has changed.
+func (g *engine) inspect(uid string) (bool, error) {
+	o := g.world.inspect(uid, g.now)
+	if o == nil {
 		return false, nil
 	}
-	g.world.told[uid] = seen
-	return true, g.put(messages.Pod(uid), observed(seen))
+	g.world.observed[uid] = o
+	return true, g.put(messages.Pod(uid), observed(o))
 }
 
 func observed(o *journaletv1.PodObserved) *journaletv1.Event {
@@ -229,15 +233,15 @@ func (g *engine) health(runtimeReady, networkReady bool) error {
 	}})
 }
 
-// converge lets a world without faults play on until nothing is left to happen.
+// converge plays a world without faults until nothing is left to happen.
 func (g *engine) converge() error {
 	if h := g.runtime().GetHealth(); !h.GetRuntimeReady() || !h.GetNetworkReady() {
 		if err := g.health(true, true); err != nil {
 			return err
 		}
 	}
-	for range maxMoves {
-		moved, err := g.move()
+	for range maxSteps {
+		moved, err := g.step()
 		if err != nil || !moved {
 			return err
 		}
@@ -246,24 +250,25 @@ func (g *engine) converge() error {
 	for _, rec := range g.core.Records()[len(g.core.Records())-12:] {
 		last = append(last, g.names.lines(rec)...)
 	}
-	return fmt.Errorf("no rest after %d moves; the last decisions were\n%s", maxMoves, strings.Join(last, "\n"))
+	text := strings.Join(last, "\n")
+	return fmt.Errorf("after %d steps something still happens; the last decisions were\n%s", maxSteps, text)
 }
 
-// move makes one thing happen: an outcome, else a look, else the success of a probe, else the reading of a source, else the
-// end of an init container's work, else a timer.
-func (g *engine) move() (bool, error) {
+// step takes one step: the outcome of a call, else an observation, else a probe's success, else the read of a source,
+// else the exit of an init container, else a timer. It returns false if nothing is left to happen.
+func (g *engine) step() (bool, error) {
 	if calls := g.dispatched(); len(calls) > 0 {
 		return true, g.finish(g.perform(calls[0]))
 	}
 	for _, uid := range g.world.uids() {
-		if told, err := g.look(uid); told || err != nil {
+		if changed, err := g.inspect(uid); changed || err != nil {
 			return true, err
 		}
 	}
-	if told, err := g.succeed(); told || err != nil {
+	if changed, err := g.succeedProbe(); changed || err != nil {
 		return true, err
 	}
-	if told, err := g.readSources(); told || err != nil {
+	if changed, err := g.readSources(); changed || err != nil {
 		return true, err
 	}
 	if g.world.endInit(g.now) {
@@ -272,12 +277,12 @@ func (g *engine) move() (bool, error) {
 	return g.fire(1 << 62)
 }
 
-// fork is another run of the same history up to record last, in a world and at a time of its own. With started it is
-// one of a new run after a crash, else the same run going on.
+// fork returns an engine with the same history up to record last, in a copy of w. With started it is a new run after a
+// crash, else the same run continues.
 func (g *engine) fork(last int, w *world, started *journaletv1.AgentStarted, ahead bool) (*engine, error) {
 	f := &engine{
 		world: w.clone(), names: g.names, now: g.now, uptime: g.uptime, epoch: g.epoch, armed: maps.Clone(g.armed),
-		probed: maps.Clone(g.probed), taken: last,
+		probed: maps.Clone(g.probed), absorbed: last,
 	}
 	if started != nil {
 		f.epoch++
@@ -294,11 +299,11 @@ func (g *engine) fork(last int, w *world, started *journaletv1.AgentStarted, ahe
 	return f, err
 }
 
-// reseedLook gives the PLEG what the journal knows of a pod: what its state holds, and what is in the journal and in no
-// state yet. Where that is not certain the next look is told.
-func (g *engine) reseedLook(uid string, a *pod.Actor) {
+// reseedObservation gives the PLEG a pod's last observation, from its state and from the facts that are in no state
+// yet. If it is uncertain, the next observation is recorded whatever it shows.
+func (g *engine) reseedObservation(uid string, a *pod.Actor) {
 	last, certain := a.Pod().GetObserved(), a.Observed()
-	for _, rec := range g.open(messages.Pod(uid)) {
+	for _, rec := range g.unhandled(messages.Pod(uid)) {
 		if o := rec.GetFact().GetPodObserved(); o != nil {
 			last = o
 		}
@@ -306,14 +311,14 @@ func (g *engine) reseedLook(uid string, a *pod.Actor) {
 	}
 	switch {
 	case !certain:
-		g.world.owed[uid] = true
+		g.world.expected[uid] = true
 	case last != nil:
-		g.world.told[uid] = last
+		g.world.observed[uid] = last
 	}
 }
 
-// open are the facts about an actor that it has no step for yet, in order.
-func (g *engine) open(ref messages.Ref) []*journaletv1.Record {
+// unhandled returns the facts about an actor that it has not handled yet, in order.
+func (g *engine) unhandled(ref messages.Ref) []*journaletv1.Record {
 	var facts []*journaletv1.Record
 	for _, rec := range g.core.Records() {
 		if messages.RefOf(rec.GetActor()) == ref {
@@ -333,18 +338,18 @@ func (g *engine) open(ref messages.Ref) []*journaletv1.Record {
 	return facts
 }
 
-// reseed gives the drivers what the journal knows, as at a start. With ahead, calls under way at the crash had been
-// made by then.
+// reseed gives the drivers what they knew at the end of the last run, as at a start. With ahead, the calls that were
+// under way at the crash took place before it.
 func (g *engine) reseed(ahead bool) {
 	g.armed = map[timerKey]armedTimer{}
 	g.reseedProbes()
-	clear(g.world.told)
-	clear(g.world.owed)
+	clear(g.world.observed)
+	clear(g.world.expected)
 	refs := []messages.Ref{messages.Image}
 	for _, uid := range g.names.uids {
 		if a := g.pod(uid); a != nil {
 			refs = append(refs, messages.Pod(uid))
-			g.reseedLook(uid, a)
+			g.reseedObservation(uid, a)
 		}
 	}
 	for _, ref := range refs {
@@ -355,7 +360,7 @@ func (g *engine) reseed(ahead bool) {
 	if !ahead {
 		return
 	}
-	// The runtime actor may not have folded an outcome that is in the journal.
+	// An outcome may be in the journal that the dispatcher has not folded yet.
 	finished := map[string]bool{}
 	for _, rec := range g.core.Records() {
 		finished[rec.GetFact().GetCallFinished().GetIntentId()] = true

@@ -7,8 +7,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// gates tells what is said of the conditions of readiness gates: "gates pod=<alias> [<type>=<status> ...]".
-func (s *Story) gates(d *datadriven.TestData) (string, error) {
+// gates records the conditions of readiness gates: "gates pod=<alias> [<type>=<status> ...]".
+func (s *Scenario) gates(d *datadriven.TestData) (string, error) {
 	uid, err := s.uid(d)
 	if err != nil {
 		return "", err
@@ -19,5 +19,6 @@ func (s *Story) gates(d *datadriven.TestData) (string, error) {
 			r.Conditions = append(r.Conditions, &journaletv1.ReadinessGateCondition{Type: a.Key, Status: a.Vals[0]})
 		}
 	}
-	return "", s.put(messages.Pod(uid), &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: r}})
+	e := &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: r}}
+	return "", s.put(messages.Pod(uid), e)
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// What a node must never see of the order in which containers start, whatever the agent's state says.
+// The order of container starts that must hold on a node, whatever the agent's state is.
 
 func sidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// never tells whether a container is to run but once; rules are not looked at, so one with rules counts as restartable.
+// never reports whether a container may run only once. A container with restart rules counts as restartable.
 func never(m *corev1.Pod, c *corev1.Container) bool {
 	if restartsAll(m) {
 		return false
@@ -28,7 +28,7 @@ func never(m *corev1.Pod, c *corev1.Container) bool {
 	return m.Spec.RestartPolicy == corev1.RestartPolicyNever
 }
 
-// restartsAll tells whether a rule may have all containers of a pod started again, whatever their policies.
+// restartsAll reports whether a rule may restart all containers of a pod, whatever their policies.
 func restartsAll(m *corev1.Pod) bool {
 	for _, c := range slices.Concat(m.Spec.InitContainers, m.Spec.Containers) {
 		for _, r := range c.RestartPolicyRules {
@@ -44,27 +44,27 @@ func inSandbox(c *journaletv1.ContainerObservation, name string) string {
 	return c.GetSandboxId() + " " + name
 }
 
-// define gives a container what its manifest says of it when it is made. A later manifest changes nothing of that.
+// define sets the image and hash of a container that is created. A later manifest does not change them.
 func define(c *journaletv1.ContainerObservation, spec *corev1.Container) {
 	if c.GetHash() == "" {
 		c.Image, c.ImageRef, c.Hash = spec.Image, "sha256:"+spec.Image, pod.ContainerHash(spec)
 	}
 }
 
-// watchStart gives a container that starts what its manifest says of it, and judges its turn.
-func (w *world) watchStart(o *objects, alias string, c *journaletv1.ContainerObservation, m *corev1.Pod) {
+// checkStart sets the image and resources of a container that starts, and reports a start that violates the order.
+func (w *world) checkStart(o *objects, alias string, c *journaletv1.ContainerObservation, m *corev1.Pod) {
 	known := func(spec *corev1.Container, once string) {
 		define(c, spec)
-		o.sizes[c.GetId()] = resources.Of(&spec.Resources)
+		o.resources[c.GetId()] = resources.Of(&spec.Resources)
 		once += c.GetName() + " " + c.GetHash()
-		o.began[once]++
-		if never(m, spec) && o.began[once] > 1 {
-			w.sin("%s: container %s started again under restartPolicy Never", alias, c.GetName())
+		o.starts[once]++
+		if never(m, spec) && o.starts[once] > 1 {
+			w.violation("%s: container %s started again under restartPolicy Never", alias, c.GetName())
 		}
 	}
 	mainBefore := false
 	for i := range m.Spec.Containers {
-		mainBefore = mainBefore || o.first[inSandbox(c, m.Spec.Containers[i].Name)]
+		mainBefore = mainBefore || o.started[inSandbox(c, m.Spec.Containers[i].Name)]
 	}
 	for i := range m.Spec.InitContainers {
 		spec := &m.Spec.InitContainers[i]
@@ -73,52 +73,52 @@ func (w *world) watchStart(o *objects, alias string, c *journaletv1.ContainerObs
 			// It may run once in each sandbox.
 			known(spec, c.GetSandboxId()+" ")
 			if mainBefore && !sidecar(spec) && !restartsAll(m) {
-				w.sin("%s: init container %s started after a main container", alias, spec.Name)
+				w.violation("%s: init container %s started after a main container", alias, spec.Name)
 			}
 			break
 		}
-		if w.passed(o, c, m, i, mainBefore) {
+		if w.initDone(o, c, m, i, mainBefore) {
 			continue
 		}
-		w.sin("%s: container %s started before init container %s was through", alias, c.GetName(), spec.Name)
+		w.violation("%s: container %s started before init container %s was done", alias, c.GetName(), spec.Name)
 	}
 	for i := range m.Spec.Containers {
 		if spec := &m.Spec.Containers[i]; spec.Name == c.GetName() {
 			known(spec, "")
 		}
 	}
-	o.first[inSandbox(c, c.GetName())] = true
+	o.started[inSandbox(c, c.GetName())] = true
 }
 
-// expect notes the starts under way that an earlier manifest led to: what a later one puts before them comes too late to
-// hold up anything.
-func (o *objects) expect(calls []*journaletv1.Call, start *journaletv1.StartContainer, uid string) {
-	clear(o.expected)
+// noteStarting records the starts under way that an earlier manifest led to: init containers that a later manifest puts
+// before them come too late.
+func (o *objects) noteStarting(calls []*journaletv1.Call, start *journaletv1.StartContainer, uid string) {
+	clear(o.startingBefore)
 	for _, c := range calls {
 		other := c.GetRequest().GetStartContainer()
 		if other != nil && c.GetRequest().GetPodUid() == uid && other.GetDigest() != start.GetDigest() {
-			o.expected[other.GetSandboxId()+" "+other.GetContainer()] = true
+			o.startingBefore[other.GetSandboxId()+" "+other.GetContainer()] = true
 		}
 	}
 }
 
-// passed tells whether what stands behind an init container may start beside a container of the same sandbox. One behind
-// which another one has been started is no longer asked about.
-func (w *world) passed(o *objects, c *journaletv1.ContainerObservation, m *corev1.Pod, i int, mainBefore bool) bool {
+// initDone reports whether the containers after an init container may start in a sandbox: it is done, or a container
+// after it was started before.
+func (w *world) initDone(o *objects, c *journaletv1.ContainerObservation, m *corev1.Pod, i int, mainBefore bool) bool {
 	spec := &m.Spec.InitContainers[i]
 	for j := range m.Spec.Containers {
-		mainBefore = mainBefore || o.expected[inSandbox(c, m.Spec.Containers[j].Name)]
+		mainBefore = mainBefore || o.startingBefore[inSandbox(c, m.Spec.Containers[j].Name)]
 	}
 	for j := i + 1; j < len(m.Spec.InitContainers); j++ {
-		mainBefore = mainBefore || o.first[inSandbox(c, m.Spec.InitContainers[j].Name)]
+		mainBefore = mainBefore || o.started[inSandbox(c, m.Spec.InitContainers[j].Name)]
 	}
 	if sidecar(spec) {
-		return mainBefore || o.first[inSandbox(c, spec.Name)]
+		return mainBefore || o.started[inSandbox(c, spec.Name)]
 	}
-	return mainBefore || o.doneWell[inSandbox(c, spec.Name)]
+	return mainBefore || o.succeeded[inSandbox(c, spec.Name)]
 }
 
-// endInit ends an init container that runs, as its program would; false if there is none.
+// endInit ends a running init container with exit code 0. It returns false if there is none.
 func (w *world) endInit(now time.Time) bool {
 	for _, uid := range w.uids() {
 		o := w.pods[uid]

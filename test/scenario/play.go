@@ -15,30 +15,31 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// sourceOf is the source that a command means, the folder if it says nothing.
+// sourceOf returns the source that a command names, the static pod directory by default.
 func sourceOf(d *datadriven.TestData) string { return arg(d, "source", messages.FileSource) }
 
-// file is what a source's driver hands over after a file, or what a URL gives, was written. The body holds pods in YAML,
-// in which apiVersion and kind may be left out.
-func (s *Story) file(d *datadriven.TestData) (string, error) {
+// file records the read of a file, or of a URL's response, that has changed. The body holds pods in YAML; apiVersion
+// and kind may be omitted.
+func (s *Scenario) file(d *datadriven.TestData) (string, error) {
 	f, text := s.decode(d.CmdArgs[0].Key, d.Input, sourceOf(d))
 	return text, s.read(sourceOf(d), f)
 }
 
-// files is file for several files, which are told at once: a file a line, in YAML's flow style.
-func (s *Story) files(d *datadriven.TestData) (string, error) {
+// files is file for several files in one read: a file a line, in YAML's flow style.
+func (s *Scenario) files(d *datadriven.TestData) (string, error) {
 	var all []*journaletv1.ManifestFile
 	text := ""
 	for line := range strings.Lines(d.Input) {
 		path, pod, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		f, told := s.decode(path, strings.Replace(pod, "{metadata:", "{apiVersion: v1, kind: Pod, metadata:", 1), sourceOf(d))
-		all, text = append(all, f), text+told
+		pod = strings.Replace(pod, "{metadata:", "{apiVersion: v1, kind: Pod, metadata:", 1)
+		f, problems := s.decode(path, pod, sourceOf(d))
+		all, text = append(all, f), text+problems
 	}
 	return text, s.read(sourceOf(d), all...)
 }
 
-// setClasses gives the node other runtime classes. What is read from then on is decoded with them.
-func (s *Story) setClasses(d *datadriven.TestData) (string, error) {
+// setClasses sets the node's runtime classes. Later reads are decoded with them.
+func (s *Scenario) setClasses(d *datadriven.TestData) (string, error) {
 	all, problems := manifest.DecodeRuntimeClasses("classes.yaml", []byte(d.Input))
 	if len(problems) > 0 {
 		return "", problems[0]
@@ -47,8 +48,8 @@ func (s *Story) setClasses(d *datadriven.TestData) (string, error) {
 	return "", nil
 }
 
-// decode is what a file holds, and what is wrong with it.
-func (s *Story) decode(path, body, source string) (*journaletv1.ManifestFile, string) {
+// decode returns the content of a file, and its problems as text.
+func (s *Scenario) decode(path, body, source string) (*journaletv1.ManifestFile, string) {
 	body = strings.ReplaceAll("\n"+body, "\nmetadata:", "\napiVersion: v1\nkind: Pod\nmetadata:")
 	pods, problems := manifest.Decode("/pods/"+path, []byte(body), manifest.Options{
 		NodeName: s.started.GetConfig().GetNodeName(), Source: manifest.Source(source), Classes: s.classes,
@@ -58,20 +59,24 @@ func (s *Story) decode(path, body, source string) (*journaletv1.ManifestFile, st
 	for _, p := range pods {
 		s.name(string(p.Pod.UID), strings.TrimSuffix(p.Pod.Name, "-"+s.started.GetConfig().GetNodeName()))
 		s.g.names.manifests[p.Digest] = p.Pod
-		f.Pods = append(f.Pods, &journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest})
+		f.Pods = append(f.Pods, &journaletv1.PodRef{
+			Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest,
+		})
 		if at := p.Pod.CreationTimestamp; !at.IsZero() {
 			f.Pods[len(f.Pods)-1].CreatedAt = timestamppb.New(at.Time)
 		}
 	}
 	for _, p := range problems {
 		text += p.Error() + "\n"
-		f.Problems = append(f.Problems, &journaletv1.ManifestProblem{Line: uint32(p.Line), Field: p.Field, Code: string(p.Code), Message: p.Message})
+		f.Problems = append(f.Problems, &journaletv1.ManifestProblem{
+			Line: uint32(p.Line), Field: p.Field, Code: string(p.Code), Message: p.Message,
+		})
 	}
 	return f, text
 }
 
-// name gives a pod its alias: its name, with a number from the second pod of that name on.
-func (s *Story) name(uid, name string) {
+// name gives a pod its alias: its name, numbered from the second pod of that name on.
+func (s *Scenario) name(uid, name string) {
 	n := s.g.names
 	if n.alias[uid] != "" {
 		return
@@ -84,62 +89,66 @@ func (s *Story) name(uid, name string) {
 	n.uids = append(n.uids, uid)
 }
 
-func (s *Story) remove(d *datadriven.TestData) (string, error) {
+func (s *Scenario) remove(d *datadriven.TestData) (string, error) {
 	return "", s.read(sourceOf(d), &journaletv1.ManifestFile{Path: d.CmdArgs[0].Key})
 }
 
-// readWhole is the whole reading of a source in which nothing has changed.
-func (s *Story) readWhole(d *datadriven.TestData) (string, error) { return "", s.read(sourceOf(d)) }
+// readComplete records a complete read of a source in which nothing has changed.
+func (s *Scenario) readComplete(d *datadriven.TestData) (string, error) {
+	return "", s.read(sourceOf(d))
+}
 
-func (s *Story) read(source string, changed ...*journaletv1.ManifestFile) error {
+func (s *Scenario) read(source string, changed ...*journaletv1.ManifestFile) error {
 	return s.put(messages.Source(source), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
 		ManifestsRead: &journaletv1.ManifestsRead{Source: source, Changed: changed, Synced: true},
 	}})
 }
 
-// uid is the pod that a command names.
-func (s *Story) uid(d *datadriven.TestData) (string, error) {
+// uid returns the UID of the pod that a command names.
+func (s *Scenario) uid(d *datadriven.TestData) (string, error) {
 	alias := arg(d, "pod", "")
 	for uid, a := range s.g.names.alias {
 		if a == alias {
 			return uid, nil
 		}
 	}
-	return "", fmt.Errorf("no pod %q in this story", alias)
+	return "", fmt.Errorf("no pod %q in this scenario", alias)
 }
 
-// call is the one dispatched call that a command means.
-func (s *Story) call(d *datadriven.TestData) (*journaletv1.Call, error) {
+// call returns the one dispatched call that a command names.
+func (s *Scenario) call(d *datadriven.TestData) (*journaletv1.Call, error) {
 	var found []*journaletv1.Call
 	for _, c := range s.g.dispatched() {
-		op, container := opOf(c.GetRequest())
-		if op == d.CmdArgs[0].Key && s.g.names.of(c.GetRequest().GetPodUid()) == arg(d, "pod", "") &&
-			container == arg(d, "container", container) && idOf(c.GetRequest()) == arg(d, "id", idOf(c.GetRequest())) && c.GetRequest().GetPullImage().GetImage() == arg(d, "image", c.GetRequest().GetPullImage().GetImage()) {
+		r := c.GetRequest()
+		op, container := opOf(r)
+		id, image := idOf(r), r.GetPullImage().GetImage()
+		if op == d.CmdArgs[0].Key && s.g.names.of(r.GetPodUid()) == arg(d, "pod", "") &&
+			container == arg(d, "container", container) && id == arg(d, "id", id) && image == arg(d, "image", image) {
 			found = append(found, c)
 		}
 	}
 	if len(found) != 1 {
-		return nil, fmt.Errorf("%d calls under way are meant, not one", len(found))
+		return nil, fmt.Errorf("%d calls under way match, want one", len(found))
 	}
 	return found[0], nil
 }
 
-// idOf is the object that a call removes, or has run its hook, where there may be several such calls.
+// idOf returns the id of the object that a call removes or runs a hook in: a container may have several such calls.
 func idOf(r *journaletv1.CallRequested) string {
 	return r.GetRemoveContainer().GetContainerId() + r.GetRemoveSandbox().GetSandboxId() + r.GetRunHook().GetContainerId()
 }
 
-// done performs a call and tells its outcome; with seen, what a look then shows. "done all" does so
-// with all calls that are under way now.
-func (s *Story) done(d *datadriven.TestData) (string, error) {
+// done performs a call and records its outcome. With "seen" it then inspects the pod. "done all" does so with all calls
+// that are under way now.
+func (s *Scenario) done(d *datadriven.TestData) (string, error) {
 	var calls []*journaletv1.Call
 	if d.CmdArgs[0].Key == "all" {
-		if err := s.makeAll(); err != nil {
+		if err := s.createAll(); err != nil {
 			return "", err
 		}
 		calls = s.g.dispatched()
 	} else {
-		if err := s.makeFirst(d); err != nil {
+		if err := s.createFirst(d); err != nil {
 			return "", err
 		}
 		c, err := s.call(d)
@@ -150,12 +159,11 @@ func (s *Story) done(d *datadriven.TestData) (string, error) {
 	}
 	for _, c := range calls {
 		out := s.g.perform(c)
-		delete(s.lost, c.GetIntentId())
 		if err := s.moment(func() error { return s.g.finish(out) }); err != nil {
 			return "", err
 		}
 		if uid := c.GetRequest().GetPodUid(); d.HasArg("seen") && uid != "" {
-			if err := s.look(uid); err != nil {
+			if err := s.inspect(uid); err != nil {
 				return "", err
 			}
 		}
@@ -163,24 +171,25 @@ func (s *Story) done(d *datadriven.TestData) (string, error) {
 	return "", nil
 }
 
-// makeFirst ends the call that makes a container where a story tells of its start: most have no need to tell the two apart.
-func (s *Story) makeFirst(d *datadriven.TestData) error {
+// createFirst first performs the call that creates a container if a command names its start: most scenarios need not
+// distinguish the two.
+func (s *Scenario) createFirst(d *datadriven.TestData) error {
 	if d.CmdArgs[0].Key != "start-container" {
 		return nil
 	}
-	made := *d
-	made.CmdArgs = append([]datadriven.CmdArg{{Key: "make-container"}}, d.CmdArgs[1:]...)
-	c, err := s.call(&made)
+	created := *d
+	created.CmdArgs = append([]datadriven.CmdArg{{Key: "create-container"}}, d.CmdArgs[1:]...)
+	c, err := s.call(&created)
 	if err != nil {
-		return nil // it is made, or one call makes and starts it
+		return nil // it is created, or one call creates and starts it
 	}
 	return s.moment(func() error { return s.g.finish(s.g.perform(c)) })
 }
 
-// makeAll ends the calls that make containers, so that those are started with all else.
-func (s *Story) makeAll() error {
+// createAll performs the calls that create containers, so that "done all" also starts them.
+func (s *Scenario) createAll() error {
 	for _, c := range s.g.dispatched() {
-		if op, _ := opOf(c.GetRequest()); op != "make-container" {
+		if op, _ := opOf(c.GetRequest()); op != "create-container" {
 			continue
 		}
 		if err := s.moment(func() error { return s.g.finish(s.g.perform(c)) }); err != nil {
@@ -190,21 +199,20 @@ func (s *Story) makeAll() error {
 	return nil
 }
 
-// lose performs a call whose outcome nobody hears of.
-func (s *Story) lose(d *datadriven.TestData) (string, error) {
-	if err := s.makeFirst(d); err != nil {
+// lose performs a call whose outcome is lost.
+func (s *Scenario) lose(d *datadriven.TestData) (string, error) {
+	if err := s.createFirst(d); err != nil {
 		return "", err
 	}
 	c, err := s.call(d)
 	if err == nil {
 		s.g.perform(c)
-		s.lost[c.GetIntentId()] = true
 	}
 	return "", err
 }
 
-// fail tells a call's failure; the world stays as it is.
-func (s *Story) fail(d *datadriven.TestData) (string, error) {
+// fail records a call's failure. The world does not change.
+func (s *Scenario) fail(d *datadriven.TestData) (string, error) {
 	c, err := s.call(d)
 	if err != nil {
 		return "", err
@@ -215,34 +223,35 @@ func (s *Story) fail(d *datadriven.TestData) (string, error) {
 	}
 	return "", s.moment(func() error {
 		return s.g.finish(&journaletv1.CallFinished{
-			IntentId: c.GetIntentId(), Requester: c.GetRequester(), Error: journaletv1.CallError(code), Message: arg(d, "message", "it failed"),
+			IntentId: c.GetIntentId(), Requester: c.GetRequester(),
+			Error: journaletv1.CallError(code), Message: arg(d, "message", "it failed"),
 		})
 	})
 }
 
-func (s *Story) look(uid string) error {
-	return s.moment(func() error { _, err := s.g.look(uid); return err })
+func (s *Scenario) inspect(uid string) error {
+	return s.moment(func() error { _, err := s.g.inspect(uid); return err })
 }
 
-// observe looks at a pod. A look that only begins is told by "observe ends": what happens between the
-// two was not seen.
-func (s *Story) observe(d *datadriven.TestData) (string, error) {
+// observe inspects a pod. After "observe begins", "observe ends" records the observation: it does not show what happens
+// between the two.
+func (s *Scenario) observe(d *datadriven.TestData) (string, error) {
 	uid, err := s.uid(d)
 	switch {
 	case err != nil:
 		return "", err
 	case d.HasArg("begins"):
-		s.looking = s.g.world.look(uid, s.g.now)
+		s.inspecting = s.g.world.inspect(uid, s.g.now)
 		return "", nil
 	case d.HasArg("ends"):
-		s.g.world.told[uid] = s.looking
-		return "", s.put(messages.Pod(uid), observed(s.looking))
+		s.g.world.observed[uid] = s.inspecting
+		return "", s.put(messages.Pod(uid), observed(s.inspecting))
 	}
-	return "", s.look(uid)
+	return "", s.inspect(uid)
 }
 
-// exit lets a container end by itself, after a while, and looks at it.
-func (s *Story) exit(d *datadriven.TestData) (string, error) {
+// exit ends a container by itself, after a while, and inspects its pod.
+func (s *Scenario) exit(d *datadriven.TestData) (string, error) {
 	uid, err := s.uid(d)
 	if err != nil {
 		return "", err
@@ -252,11 +261,11 @@ func (s *Story) exit(d *datadriven.TestData) (string, error) {
 	}
 	o := s.g.world.of(uid)
 	o.end(o.newest(arg(d, "container", "main")).GetId(), int32(number(d, "code", 0)), s.g.now)
-	return "", s.look(uid)
+	return "", s.inspect(uid)
 }
 
-// disturb changes the world behind the agent's back; nothing is told of it.
-func (s *Story) disturb(d *datadriven.TestData) (string, error) {
+// disturb changes the world. The agent does not learn of it before the next inspection.
+func (s *Scenario) disturb(d *datadriven.TestData) (string, error) {
 	if d.CmdArgs[0].Key == "reboot" {
 		for _, o := range s.g.world.pods {
 			for _, x := range o.sandboxes {
@@ -288,17 +297,18 @@ func (s *Story) disturb(d *datadriven.TestData) (string, error) {
 		}
 		c.State = journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
 	case "gives-up":
-		c.State, c.StartedAt, c.FinishedAt, c.ExitCode, c.Reason = journaletv1.ContainerState_CONTAINER_STATE_EXITED, nil, timestamppb.New(s.g.now), 128, "StartError"
+		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_EXITED, nil
+		c.FinishedAt, c.ExitCode, c.Reason = timestamppb.New(s.g.now), 128, "StartError"
 	case "only-created":
 		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_CREATED, nil
 	default:
-		return "", fmt.Errorf("the world does no such thing")
+		return "", fmt.Errorf("no such change of the world")
 	}
 	return "", nil
 }
 
-// status is what kubectl would show.
-func (s *Story) status(d *datadriven.TestData) (string, error) {
+// status shows a pod as kubectl would.
+func (s *Scenario) status(d *datadriven.TestData) (string, error) {
 	uid, err := s.uid(d)
 	if err != nil {
 		return "", err
@@ -349,8 +359,8 @@ func (s *Story) status(d *datadriven.TestData) (string, error) {
 	return text, nil
 }
 
-// calls lists the calls in the runtime actor's books.
-func (s *Story) calls(*datadriven.TestData) (string, error) {
+// calls lists the dispatcher's calls.
+func (s *Scenario) calls(*datadriven.TestData) (string, error) {
 	var all []*journaletv1.Call
 	for _, c := range s.g.runtime().GetCalls() {
 		all = append(all, c)

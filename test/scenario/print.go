@@ -12,7 +12,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// lines tells the decisions of a record, one a line.
+// lines returns the decisions of a record, one a line.
 func (n *names) lines(rec *journaletv1.Record) []string {
 	author := messages.RefOf(rec.GetActor())
 	var out []string
@@ -51,26 +51,24 @@ func (n *names) event(e *journaletv1.Event) string {
 	case *journaletv1.Event_PodForgotten:
 		return "forget pod/" + n.of(k.PodForgotten.GetUid())
 	case *journaletv1.Event_AdmissionRequested:
-		return "ask for admission"
+		return "request admission"
 	case *journaletv1.Event_AdmissionDeferred:
-		return "defer pod/" + n.of(k.AdmissionDeferred.GetUid()) + " until the end of pod/" + n.of(k.AdmissionDeferred.GetHolderUid())
+		d := k.AdmissionDeferred
+		return "defer pod/" + n.of(d.GetUid()) + " until pod/" + n.of(d.GetHolderUid()) + " has finished"
 	case *journaletv1.Event_AdmissionPendingPreemption:
-		text := "hold pod/" + n.of(k.AdmissionPendingPreemption.GetUid())
-		for _, uid := range k.AdmissionPendingPreemption.GetVictims() {
-			text += ", end pod/" + n.of(uid)
-		}
-		return text
+		p := k.AdmissionPendingPreemption
+		return "keep pod/" + n.of(p.GetUid()) + " pending" + n.victims(p.GetVictims())
 	case *journaletv1.Event_AdmissionDecided:
 		if d := k.AdmissionDecided; !d.GetAdmitted() {
 			return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
 		}
 		return "admit pod/" + n.of(k.AdmissionDecided.GetUid())
 	case *journaletv1.Event_ImagePullRequested:
-		return "ask for image " + k.ImagePullRequested.GetImage()
+		return "request image " + k.ImagePullRequested.GetImage()
 	case *journaletv1.Event_ImagePullWithdrawn:
-		return "release image " + k.ImagePullWithdrawn.GetImage()
+		return "withdraw image " + k.ImagePullWithdrawn.GetImage()
 	case *journaletv1.Event_ImagePullDecided:
-		return n.answered(k.ImagePullDecided)
+		return n.pullDecided(k.ImagePullDecided)
 	case *journaletv1.Event_CallRequested:
 		return "call " + n.call(k.CallRequested)
 	case *journaletv1.Event_CallWithdrawn:
@@ -85,15 +83,15 @@ func (n *names) event(e *journaletv1.Event) string {
 		return probes(k.ProbesSet)
 	case *journaletv1.Event_AllContainersRestarting:
 		if k.AllContainersRestarting.GetAllStopped() {
-			return "all containers begin again"
+			return "start all containers again"
 		}
 		return "restart all containers for " + k.AllContainersRestarting.GetContainer()
 	case *journaletv1.Event_ReadinessGatesSet:
-		return "read conditions: " + strings.Join(k.ReadinessGatesSet.GetTypes(), " ")
+		return "set readiness gates: " + strings.Join(k.ReadinessGatesSet.GetTypes(), " ")
 	case *journaletv1.Event_PodStatusChanged:
-		return changed(k.PodStatusChanged)
+		return statusChanged(k.PodStatusChanged)
 	case *journaletv1.Event_PodTerminating:
-		return ending(k.PodTerminating)
+		return terminating(k.PodTerminating)
 	case *journaletv1.Event_PodTerminated:
 		return "terminated " + phase(k.PodTerminated.GetPhase())
 	case *journaletv1.Event_PodFinished:
@@ -102,21 +100,22 @@ func (n *names) event(e *journaletv1.Event) string {
 	return n.resize(e)
 }
 
-// claim is what sources and the node say of each other's UIDs and of pods that no source names.
-func (n *names) claim(e *journaletv1.Event) string {
+// claimOrOrphan describes decisions on UIDs and orphans.
+func (n *names) claimOrOrphan(e *journaletv1.Event) string {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_UidRequested:
-		return "ask for the UID of pod/" + n.of(k.UidRequested.GetUid())
+		return "request UID of pod/" + n.of(k.UidRequested.GetUid())
 	case *journaletv1.Event_UidWithdrawn:
-		return "give back the UID of pod/" + n.of(k.UidWithdrawn.GetUid())
+		return "withdraw UID of pod/" + n.of(k.UidWithdrawn.GetUid())
 	case *journaletv1.Event_UidGranted:
-		return "give the UID of pod/" + n.of(k.UidGranted.GetUid()) + " to source/" + k.UidGranted.GetSource()
+		return "grant UID of pod/" + n.of(k.UidGranted.GetUid()) + " to source/" + k.UidGranted.GetSource()
 	case *journaletv1.Event_UidDeferred:
-		return "the UID of pod/" + n.of(k.UidDeferred.GetUid()) + " for source/" + k.UidDeferred.GetSource() + " waits for source/" + k.UidDeferred.GetHolder()
+		d := k.UidDeferred
+		return "defer UID of pod/" + n.of(d.GetUid()) + " for source/" + d.GetSource() + ", held by source/" + d.GetHolder()
 	case *journaletv1.Event_OrphanFound:
-		return "found, and no source names it"
+		return "found as orphan"
 	case *journaletv1.Event_OrphanConfirmed:
-		return "no source names pod/" + n.of(k.OrphanConfirmed.GetUid())
+		return "confirm orphan pod/" + n.of(k.OrphanConfirmed.GetUid())
 	}
 	return ""
 }
@@ -127,7 +126,16 @@ var operations = map[journaletv1.PodOperation]string{
 	journaletv1.PodOperation_POD_OPERATION_REMOVE: "remove",
 }
 
-// timer replaces the UIDs in a timer's name.
+// victims names the pods that are preempted.
+func (n *names) victims(uids []string) string {
+	text := ""
+	for _, uid := range uids {
+		text += ", preempt pod/" + n.of(uid)
+	}
+	return text
+}
+
+// timer replaces the UIDs in a timer's name by aliases.
 func (n *names) timer(name string) string {
 	for uid, alias := range n.alias {
 		name = strings.ReplaceAll(name, uid, alias)
@@ -142,15 +150,15 @@ func dispatchNotes(d *journaletv1.CallDispatched) string {
 	return " again, in doubt, after " + d.GetElapsed().AsDuration().String()
 }
 
-func (n *names) answered(a *journaletv1.ImagePullDecided) string {
-	text := "answer pod/" + n.of(a.GetUid()) + " " + a.GetImage()
+func (n *names) pullDecided(a *journaletv1.ImagePullDecided) string {
+	text := "decide image " + a.GetImage() + " of pod/" + n.of(a.GetUid())
 	if a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
-		return text + " is there"
+		return text + ": pulled"
 	}
-	return text + " failed, again in " + a.GetRetryAfter().AsDuration().String()
+	return text + ": failed, retry in " + a.GetRetryAfter().AsDuration().String()
 }
 
-// intent names the work of a call by its id, shortly.
+// intent describes a call's work in short, by the call's id.
 func (n *names) intent(id string) string {
 	op, container := opOf(n.intents[id])
 	text := op
@@ -163,7 +171,7 @@ func (n *names) intent(id string) string {
 	return text + " of pod/" + n.of(n.intents[id].GetPodUid())
 }
 
-// call names a call's work as stories do.
+// call describes a call's work in full.
 func (n *names) call(r *journaletv1.CallRequested) string {
 	op, container := opOf(r)
 	text := op
@@ -179,9 +187,10 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		}
 		text += fmt.Sprintf(" attempt=%d in %s", k.StartContainer.GetAttempt(), k.StartContainer.GetSandboxId())
 	case *journaletv1.CallRequested_StopContainer:
-		text += fmt.Sprintf(" %s grace=%s (%s)", k.StopContainer.GetContainerId(), k.StopContainer.GetGrace().AsDuration(), k.StopContainer.GetReason())
+		stop := k.StopContainer
+		text += fmt.Sprintf(" %s grace=%s (%s)", stop.GetContainerId(), stop.GetGrace().AsDuration(), stop.GetReason())
 	case *journaletv1.CallRequested_UpdateContainer:
-		text += " " + sizes(k.UpdateContainer.GetResources())
+		text += " " + resourcesText(k.UpdateContainer.GetResources())
 	case *journaletv1.CallRequested_RunHook:
 		text += " " + k.RunHook.GetContainerId()
 		if k.RunHook.GetTimeout() != nil {
@@ -206,14 +215,14 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 	return text
 }
 
-// opOf is what stories call a call's work, and the container that it is for.
+// opOf returns a scenario's name for a call's work, and the container that it is for.
 func opOf(r *journaletv1.CallRequested) (op, container string) {
 	switch k := r.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
 		return "run-sandbox", ""
 	case *journaletv1.CallRequested_StartContainer:
 		if k.StartContainer.GetPart() == journaletv1.StartPart_START_PART_CREATE {
-			return "make-container", k.StartContainer.GetContainer()
+			return "create-container", k.StartContainer.GetContainer()
 		}
 		return "start-container", k.StartContainer.GetContainer()
 	case *journaletv1.CallRequested_StopContainer:
@@ -243,7 +252,7 @@ var hooks = map[journaletv1.HookKind]string{
 	journaletv1.HookKind_HOOK_KIND_PRE_STOP:   "pre-stop",
 }
 
-func changed(c *journaletv1.PodStatusChanged) string {
+func statusChanged(c *journaletv1.PodStatusChanged) string {
 	text := "status " + phase(c.GetPhase())
 	if c.GetReason() != "" {
 		text += " " + c.GetReason()
@@ -268,8 +277,8 @@ func changed(c *journaletv1.PodStatusChanged) string {
 	return text
 }
 
-func ending(e *journaletv1.PodTerminating) string {
-	text := "ends"
+func terminating(e *journaletv1.PodTerminating) string {
+	text := "terminating"
 	if e.GetReason() != "" {
 		text += " " + e.GetReason()
 	}
@@ -284,7 +293,7 @@ func phase(p journaletv1.PodPhase) string {
 	return s[:1] + strings.ToLower(s[1:])
 }
 
-// since is a moment as time since the story began.
+// since returns the time since the scenario began, as text.
 func since(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -16,21 +16,21 @@ import (
 // place is one container of one pod.
 type place struct{ uid, container string }
 
-// probing is what the driver of probes knows of one container. Its values are never changed, only replaced.
+// probing is what the probe driver knows of one container. A value is never changed, only replaced.
 type probing struct {
 	id    string
 	kinds []journaletv1.ProbeKind
-	// told are the last results.
-	told map[journaletv1.ProbeKind]bool
+	// results are the last recorded results.
+	results map[journaletv1.ProbeKind]bool
 }
 
-// noteProbes takes note of a record as the driver of probes does.
-func (g *engine) noteProbes(rec *journaletv1.Record) {
+// foldProbes processes a record as the probe driver does.
+func (g *engine) foldProbes(rec *journaletv1.Record) {
 	if r := rec.GetFact().GetProbeResult(); r != nil {
 		at := place{r.GetUid(), r.GetContainer()}
 		if p := g.probed[at]; p.id == r.GetContainerId() && slices.Contains(p.kinds, r.GetKind()) {
-			p.told = maps.Clone(p.told)
-			p.told[r.GetKind()] = r.GetSuccess()
+			p.results = maps.Clone(p.results)
+			p.results[r.GetKind()] = r.GetSuccess()
 			g.probed[at] = p
 		}
 	}
@@ -47,7 +47,7 @@ func (g *engine) noteProbes(rec *journaletv1.Record) {
 func (g *engine) setProbes(at place, s *journaletv1.ProbesSet) {
 	p := g.probed[at]
 	if p.id != s.GetContainerId() {
-		p = probing{id: s.GetContainerId(), told: map[journaletv1.ProbeKind]bool{}}
+		p = probing{id: s.GetContainerId(), results: map[journaletv1.ProbeKind]bool{}}
 	}
 	if p.kinds = s.GetKinds(); len(p.kinds) == 0 {
 		delete(g.probed, at)
@@ -56,12 +56,12 @@ func (g *engine) setProbes(at place, s *journaletv1.ProbesSet) {
 	g.probed[at] = p
 }
 
-// reseedProbes gives the driver what the journal knows, as at a start: what pods' states hold, and results that are in the
-// journal and in no state yet.
+// reseedProbes gives the probe driver what it knew at the end of the last run, as at a start: from the states of
+// pods, and from results that are in no state yet.
 func (g *engine) reseedProbes() {
 	g.probed = map[place]probing{}
 	for _, rec := range g.core.Records() {
-		g.noteProbes(rec)
+		g.foldProbes(rec)
 	}
 	open := g.probed
 	g.probed = map[place]probing{}
@@ -74,24 +74,25 @@ func (g *engine) reseedProbes() {
 			at := place{uid, p.Set.GetContainer()}
 			g.setProbes(at, p.Set)
 			for _, r := range p.Results {
-				g.probed[at].told[r.GetKind()] = r.GetSuccess()
+				g.probed[at].results[r.GetKind()] = r.GetSuccess()
 			}
 			if open[at].id == p.Set.GetContainerId() {
-				maps.Copy(g.probed[at].told, open[at].told)
+				maps.Copy(g.probed[at].results, open[at].results)
 			}
 		}
 	}
 }
 
-// succeed lets a probe succeed that has not yet, as in a world without faults; false if there is none.
-func (g *engine) succeed() (bool, error) {
+// succeedProbe records the success of a probe that has not succeeded yet, as in a world without faults. It returns
+// false if there is none.
+func (g *engine) succeedProbe() (bool, error) {
 	places := slices.SortedFunc(maps.Keys(g.probed), func(a, b place) int {
 		return cmp.Or(cmp.Compare(g.names.of(a.uid), g.names.of(b.uid)), cmp.Compare(a.container, b.container))
 	})
 	for _, at := range places {
 		p := g.probed[at]
 		for _, kind := range p.kinds {
-			if p.told[kind] || kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS {
+			if p.results[kind] || kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS {
 				continue
 			}
 			return true, g.put(messages.Pod(at.uid), probeResult(at, p.id, kind, ""))
@@ -100,16 +101,16 @@ func (g *engine) succeed() (bool, error) {
 	return false, nil
 }
 
-// probeResult is what the driver tells; without a message it is a success.
+// probeResult returns the driver's result of a probe; without a message it is a success.
 func probeResult(at place, id string, kind journaletv1.ProbeKind, message string) *journaletv1.Event {
 	return &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: &journaletv1.ProbeResult{
 		Uid: at.uid, Container: at.container, ContainerId: id, Kind: kind, Success: message == "", Message: message,
 	}}}
 }
 
-// probe tells a result of a probe: "probe startup|liveness|readiness pod=<alias> [container=<name>] [id=<instance>]
-// [fails=<why>]". Without an id it is one of the newest instance.
-func (s *Story) probe(d *datadriven.TestData) (string, error) {
+// probe records a result of a probe: "probe startup|liveness|readiness pod=<alias> [container=<name>] [id=<instance>]
+// [fails=<why>]". The default id is that of the newest instance.
+func (s *Scenario) probe(d *datadriven.TestData) (string, error) {
 	uid, err := s.uid(d)
 	if err != nil {
 		return "", err
@@ -132,7 +133,7 @@ func kindName(k journaletv1.ProbeKind) string {
 	return strings.ToLower(strings.TrimPrefix(k.String(), "PROBE_KIND_"))
 }
 
-// probes tells which probes of a container are run.
+// probes describes which probes of a container run.
 func probes(s *journaletv1.ProbesSet) string {
 	text := "probes of " + s.GetContainer() + ":"
 	for _, k := range s.GetKinds() {

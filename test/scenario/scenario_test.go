@@ -8,8 +8,8 @@ import (
 	"github.com/journalet/journalet/test/scenario"
 )
 
-// Every file in testdata is a story.
-func TestStoriesComeOutAsTold(t *testing.T) {
+// TestScenarios plays every file in testdata.
+func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := scenario.New()
 		datadriven.RunTest(t, path, func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })

@@ -15,54 +15,56 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// world is a container runtime that does at once what it is told. It is also the judge of what must
-// never happen on a node, whatever the agent's state says.
+// world is a container runtime that carries out every call at once. It also records what must never happen on a node,
+// whatever the agent's state is.
 type world struct {
 	pods map[string]*objects
-	// told is the last observation of each pod, as the PLEG remembers it.
-	told map[string]*journaletv1.PodObserved
-	// owed are the pods of which the next look is told whatever it shows, as by pleg.Expect.
-	owed map[string]bool
+	// observed is the last recorded observation of each pod.
+	observed map[string]*journaletv1.PodObserved
+	// expected are the pods whose next observation is recorded whatever it shows, as by pleg.Expect.
+	expected map[string]bool
 	// stamped is the newest stamp of this run of the agent.
 	stamped time.Time
-	// made counts objects by id: a runtime gives no id twice.
-	made map[string]int
-	// sins are broken rules: two instances of a container at once, a pod that must not start again.
-	sins []string
+	// created counts objects by id: a runtime uses no id twice.
+	created map[string]int
+	// violations are broken rules, such as two instances of a container at once.
+	violations []string
 }
 
-// objects are what a runtime holds of one pod.
+// objects are one pod's objects in the runtime.
 type objects struct {
 	sandboxes  []*journaletv1.SandboxObservation
 	containers []*journaletv1.ContainerObservation
-	// began counts starts of containers of a pod that is to be run but once.
-	began map[string]int
-	// inits are the instances, by id, whose program ends by itself, whatever later manifests say: init containers.
+	// starts counts the starts of each container, by name and hash.
+	starts map[string]int
+	// inits are the instances of init containers, by id, whose program ends by itself. Later manifests do not change it.
 	inits map[string]bool
-	// first holds, by sandbox and name, the containers that were ever started, and doneWell those that ended with 0.
-	first, doneWell map[string]bool
-	// expected are, in the same form, the starts under way that an earlier manifest led to.
-	expected map[string]bool
-	// madeFor are the manifests, by container id, for which containers were made that another call starts.
-	madeFor map[string]string
-	// ran are those of them, by id, that were started, there still or not.
+	// started are the containers that were ever started, by sandbox and name; succeeded are those that exited with 0.
+	started, succeeded map[string]bool
+	// startingBefore are, with the same keys, the starts under way that an earlier manifest led to.
+	startingBefore map[string]bool
+	// createdFor are the manifests of containers that one call creates and another starts, by container id.
+	createdFor map[string]string
+	// ran are those of them that were started, by id, whether they still exist or not.
 	ran map[string]bool
-	// sizes are the resources of containers, by id.
-	sizes map[string]*journaletv1.Resources
-	// stopped are the sandboxes, by id, that a call stopped: only these have given back their address and host ports.
+	// resources are the applied resources of containers, by id.
+	resources map[string]*journaletv1.Resources
+	// stopped are the sandboxes, by id, that a call stopped: only these have freed their address and host ports.
 	stopped map[string]bool
 }
 
 func newObjects() *objects {
 	return &objects{
-		began: map[string]int{}, inits: map[string]bool{}, first: map[string]bool{}, doneWell: map[string]bool{},
-		expected: map[string]bool{}, stopped: map[string]bool{}, sizes: map[string]*journaletv1.Resources{}, madeFor: map[string]string{}, ran: map[string]bool{},
+		starts: map[string]int{}, inits: map[string]bool{}, started: map[string]bool{}, succeeded: map[string]bool{},
+		startingBefore: map[string]bool{}, stopped: map[string]bool{}, resources: map[string]*journaletv1.Resources{},
+		createdFor: map[string]string{}, ran: map[string]bool{},
 	}
 }
 
 func newWorld() *world {
 	return &world{
-		pods: map[string]*objects{}, told: map[string]*journaletv1.PodObserved{}, owed: map[string]bool{}, made: map[string]int{},
+		pods: map[string]*objects{}, observed: map[string]*journaletv1.PodObserved{},
+		expected: map[string]bool{}, created: map[string]int{},
 	}
 }
 
@@ -70,8 +72,9 @@ func (w *world) clone() *world {
 	c := newWorld()
 	for uid, o := range w.pods {
 		n := &objects{
-			began: maps.Clone(o.began), inits: maps.Clone(o.inits), first: maps.Clone(o.first), doneWell: maps.Clone(o.doneWell),
-			expected: map[string]bool{}, stopped: maps.Clone(o.stopped), sizes: maps.Clone(o.sizes), madeFor: maps.Clone(o.madeFor), ran: maps.Clone(o.ran),
+			starts: maps.Clone(o.starts), inits: maps.Clone(o.inits), started: maps.Clone(o.started),
+			succeeded: maps.Clone(o.succeeded), startingBefore: map[string]bool{}, stopped: maps.Clone(o.stopped),
+			resources: maps.Clone(o.resources), createdFor: maps.Clone(o.createdFor), ran: maps.Clone(o.ran),
 		}
 		for _, x := range o.sandboxes {
 			n.sandboxes = append(n.sandboxes, proto.CloneOf(x))
@@ -81,9 +84,9 @@ func (w *world) clone() *world {
 		}
 		c.pods[uid] = n
 	}
-	maps.Copy(c.told, w.told)
-	maps.Copy(c.owed, w.owed)
-	maps.Copy(c.made, w.made)
+	maps.Copy(c.observed, w.observed)
+	maps.Copy(c.expected, w.expected)
+	maps.Copy(c.created, w.created)
 	c.stamped = w.stamped
 	return c
 }
@@ -95,22 +98,24 @@ func (w *world) of(uid string) *objects {
 	return w.pods[uid]
 }
 
-// id is an id for a new object.
+// id returns an id for a new object.
 func (w *world) id(format string, args ...any) string {
 	id := fmt.Sprintf(format, args...)
-	w.made[id]++
-	if n := w.made[id]; n > 1 {
+	w.created[id]++
+	if n := w.created[id]; n > 1 {
 		return fmt.Sprintf("%s~%d", id, n)
 	}
 	return id
 }
 
-func (w *world) sin(format string, args ...any) {
-	w.sins = append(w.sins, fmt.Sprintf(format, args...))
+func (w *world) violation(format string, args ...any) {
+	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
-// perform does the work of a call and gives its outcome. Done again, it finds what it did before.
-func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manifest *corev1.Pod, now time.Time) *journaletv1.CallFinished {
+// perform carries out a call and returns its outcome. A repeated call finds what it did before.
+func (w *world) perform(
+	alias, id string, req *journaletv1.CallRequested, manifest *corev1.Pod, now time.Time,
+) *journaletv1.CallFinished {
 	out := &journaletv1.CallFinished{IntentId: id}
 	o := w.of(req.GetPodUid())
 	switch k := req.GetWork().(type) {
@@ -120,14 +125,16 @@ func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manife
 		w.startContainer(o, alias, id, k.StartContainer, manifest, out, now)
 	case *journaletv1.CallRequested_StopContainer:
 		o.end(k.StopContainer.GetContainerId(), 137, now)
-		if !slices.ContainsFunc(o.containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == k.StopContainer.GetContainerId() }) {
-			// It has vanished, and its hash with it.
-			maps.DeleteFunc(o.began, func(what string, _ int) bool { return strings.HasPrefix(what, k.StopContainer.GetContainer()+" ") })
+		if o.index(k.StopContainer.GetContainerId()) < 0 {
+			// The container has vanished, and its hash with it.
+			maps.DeleteFunc(o.starts, func(key string, _ int) bool {
+				return strings.HasPrefix(key, k.StopContainer.GetContainer()+" ")
+			})
 		}
 		for _, c := range o.containers {
 			if c.GetId() == k.StopContainer.GetContainerId() {
-				// What the agent ended to replace it may run again.
-				delete(o.began, c.GetName()+" "+c.GetHash())
+				// The agent stopped it to replace it: it may run again.
+				delete(o.starts, c.GetName()+" "+c.GetHash())
 			}
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
@@ -142,10 +149,12 @@ func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manife
 	case *journaletv1.CallRequested_RemoveSandbox:
 		sid := k.RemoveSandbox.GetSandboxId()
 		o.sandboxes = slices.DeleteFunc(o.sandboxes, func(x *journaletv1.SandboxObservation) bool { return x.GetId() == sid })
-		o.containers = slices.DeleteFunc(o.containers, func(c *journaletv1.ContainerObservation) bool { return c.GetSandboxId() == sid })
+		o.containers = slices.DeleteFunc(o.containers, func(c *journaletv1.ContainerObservation) bool {
+			return c.GetSandboxId() == sid
+		})
 	case *journaletv1.CallRequested_CleanPod:
 		if k.CleanPod.GetAll() {
-			clear(o.began)
+			clear(o.starts)
 		}
 	case *journaletv1.CallRequested_RunHook:
 		if !slices.ContainsFunc(o.containers, func(c *journaletv1.ContainerObservation) bool {
@@ -159,24 +168,28 @@ func (w *world) perform(alias, id string, req *journaletv1.CallRequested, manife
 	return out
 }
 
-func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandbox, out *journaletv1.CallFinished, now time.Time) {
+func (w *world) runSandbox(
+	o *objects, alias, id string, k *journaletv1.RunSandbox, out *journaletv1.CallFinished, now time.Time,
+) {
 	for _, x := range o.sandboxes {
 		if x.GetIntentId() == id {
 			out.SandboxId = x.GetId()
 			if x.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY {
-				out.Error, out.Message = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE, "sandbox "+x.GetId()+" was canceled while the runtime created it, or has died since"
+				out.Error = journaletv1.CallError_CALL_ERROR_SANDBOX_GONE
+				out.Message = "sandbox " + x.GetId() + " was canceled while the runtime created it, or has died since"
 			}
 			return
 		}
 		if x.GetAttempt() >= k.GetAttempt() {
-			// The driver looks before it makes a sandbox: a journal that was lost knew of this one.
-			out.Error, out.Message = journaletv1.CallError_CALL_ERROR_RUNTIME, fmt.Sprintf("sandbox %s holds attempt %d", x.GetId(), x.GetAttempt())
+			// The driver inspects before it creates a sandbox: a lost journal knew of this one.
+			out.Error = journaletv1.CallError_CALL_ERROR_RUNTIME
+			out.Message = fmt.Sprintf("sandbox %s holds attempt %d", x.GetId(), x.GetAttempt())
 			return
 		}
 		if x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY {
-			w.sin("%s: a second sandbox beside a ready one", alias)
+			w.violation("%s: a second sandbox beside a ready one", alias)
 		} else if !o.stopped[x.GetId()] {
-			w.sin("%s: a second sandbox beside a dead one that was not stopped", alias)
+			w.violation("%s: a second sandbox beside a dead one that was not stopped", alias)
 		}
 	}
 	out.SandboxId = w.id("%s-s%d", alias, k.GetAttempt())
@@ -190,23 +203,27 @@ func (w *world) runSandbox(o *objects, alias, id string, k *journaletv1.RunSandb
 	o.sandboxes = append(o.sandboxes, x)
 }
 
-func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.StartContainer, manifest *corev1.Pod, out *journaletv1.CallFinished, now time.Time) {
+func (w *world) startContainer(
+	o *objects, alias, id string, k *journaletv1.StartContainer, manifest *corev1.Pod, out *journaletv1.CallFinished,
+	now time.Time,
+) {
 	if k.GetPart() == journaletv1.StartPart_START_PART_START {
-		w.startMade(o, alias, k, manifest, out, now)
+		w.startCreated(o, alias, k, manifest, out, now)
 		return
 	}
 	for _, c := range o.containers {
 		switch {
 		case c.GetIntentId() == id:
 			out.ContainerId = c.GetId()
-			if k.GetPart() != journaletv1.StartPart_START_PART_CREATE && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED {
+			createOnly := k.GetPart() == journaletv1.StartPart_START_PART_CREATE
+			if !createOnly && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED {
 				c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_RUNNING, timestamppb.New(now)
 			}
 			return
 		case c.GetName() == k.GetContainer() && alive(c):
-			w.sin("%s: container %s twice at once", alias, k.GetContainer())
+			w.violation("%s: container %s twice at once", alias, k.GetContainer())
 		case c.GetName() == k.GetContainer() && c.GetAttempt() == k.GetAttempt():
-			w.sin("%s: container %s attempt %d twice", alias, k.GetContainer(), k.GetAttempt())
+			w.violation("%s: container %s attempt %d twice", alias, k.GetContainer(), k.GetAttempt())
 		}
 	}
 	if !o.isReady(k.GetSandboxId()) {
@@ -220,29 +237,34 @@ func (w *world) startContainer(o *objects, alias, id string, k *journaletv1.Star
 	}
 	if k.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 		c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_CREATED, nil
-		o.madeFor[c.GetId()] = k.GetDigest()
+		o.createdFor[c.GetId()] = k.GetDigest()
 		specs := slices.Concat(manifest.Spec.InitContainers, manifest.Spec.Containers)
 		if i := slices.IndexFunc(specs, func(s corev1.Container) bool { return s.Name == c.GetName() }); i >= 0 {
 			define(c, &specs[i])
 		}
 	} else {
-		w.watchStart(o, alias, c, manifest)
+		w.checkStart(o, alias, c, manifest)
 	}
 	o.containers = append(o.containers, c)
 	out.ContainerId, out.ImageRef, out.SandboxId = c.GetId(), c.GetImageRef(), c.GetSandboxId()
 }
 
-// startMade starts a container that was made. The driver would give up one that it finds as created after a crash; here such
-// a start is taken to have been on its way, so that a crash at any moment leads to the same end. Stories tell of lost ones.
-func (w *world) startMade(o *objects, alias string, k *journaletv1.StartContainer, manifest *corev1.Pod, out *journaletv1.CallFinished, now time.Time) {
-	i := slices.IndexFunc(o.containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == k.GetContainerId() })
+// startCreated starts a created container. After a crash the driver would give up a container that it finds as
+// created. Here its start counts as still on its way, so that a crash at any moment leads to the same final state.
+// Scenarios cover lost starts.
+func (w *world) startCreated(
+	o *objects, alias string, k *journaletv1.StartContainer, manifest *corev1.Pod, out *journaletv1.CallFinished,
+	now time.Time,
+) {
+	i := o.index(k.GetContainerId())
 	switch {
 	case i < 0 && o.ran[k.GetContainerId()]:
-		// Its start was carried out, and the answer comes late.
+		// Its start was carried out, and the outcome comes late.
 		out.ContainerId, out.SandboxId = k.GetContainerId(), k.GetSandboxId()
 		return
 	case i < 0:
-		out.Error, out.Message = journaletv1.CallError_CALL_ERROR_NOT_DONE, "container "+k.GetContainerId()+" was removed before its start"
+		out.Error = journaletv1.CallError_CALL_ERROR_NOT_DONE
+		out.Message = "container " + k.GetContainerId() + " was removed before its start"
 		return
 	}
 	c := o.containers[i]
@@ -256,16 +278,16 @@ func (w *world) startMade(o *objects, alias string, k *journaletv1.StartContaine
 	}
 	for _, other := range o.containers {
 		if other.GetName() == c.GetName() && alive(other) {
-			w.sin("%s: container %s twice at once", alias, c.GetName())
+			w.violation("%s: container %s twice at once", alias, c.GetName())
 		}
 	}
 	c.State, c.StartedAt = journaletv1.ContainerState_CONTAINER_STATE_RUNNING, timestamppb.New(now)
 	o.ran[c.GetId()] = true
-	if o.madeFor[c.GetId()] != k.GetDigest() {
-		// With a main container that was made the pod is initialized, as with the kubelet: its manifest was changed since.
-		o.expected[inSandbox(c, c.GetName())] = true
+	if o.createdFor[c.GetId()] != k.GetDigest() {
+		// Its manifest has changed since. A created main container means that the pod is initialized, as in the kubelet.
+		o.startingBefore[inSandbox(c, c.GetName())] = true
 	}
-	w.watchStart(o, alias, c, manifest)
+	w.checkStart(o, alias, c, manifest)
 }
 
 func (o *objects) isReady(sandbox string) bool {
@@ -279,6 +301,11 @@ func alive(c *journaletv1.ContainerObservation) bool {
 		c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
 }
 
+// index returns the index of a container by its id; -1 for none.
+func (o *objects) index(id string) int {
+	return slices.IndexFunc(o.containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == id })
+}
+
 // end ends a container's process, if it has one.
 func (o *objects) end(id string, code int32, now time.Time) {
 	for _, c := range o.containers {
@@ -289,7 +316,7 @@ func (o *objects) end(id string, code int32, now time.Time) {
 		c.Reason = "Error"
 		if code == 0 {
 			c.Reason = "Completed"
-			o.doneWell[inSandbox(c, c.GetName())] = true
+			o.succeeded[inSandbox(c, c.GetName())] = true
 		}
 	}
 }
@@ -307,7 +334,7 @@ func (o *objects) stopSandbox(id string, now time.Time) {
 	}
 }
 
-// newest is the newest instance of a container, nil if there is none.
+// newest returns the newest instance of a container; nil for none.
 func (o *objects) newest(name string) *journaletv1.ContainerObservation {
 	var n *journaletv1.ContainerObservation
 	for _, c := range o.containers {
@@ -318,7 +345,7 @@ func (o *objects) newest(name string) *journaletv1.ContainerObservation {
 	return n
 }
 
-// stamp is the next place in the order of looks and ends of calls (pleg.Stamps).
+// stamp returns the next place in the order of inspections and finished calls (pleg.Stamps).
 func (w *world) stamp(now time.Time) time.Time {
 	if !now.After(w.stamped) {
 		now = w.stamped.Add(1)
@@ -327,9 +354,9 @@ func (w *world) stamp(now time.Time) time.Time {
 	return now
 }
 
-// look is what a look at a pod shows now; nil if that is what the last one showed.
-func (w *world) look(uid string, now time.Time) *journaletv1.PodObserved {
-	last := w.told[uid]
+// inspect returns an observation of a pod; nil if it equals the last one.
+func (w *world) inspect(uid string, now time.Time) *journaletv1.PodObserved {
+	last := w.observed[uid]
 	seen := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(w.stamp(now))}
 	if o := w.pods[uid]; o != nil {
 		for _, x := range o.sandboxes {
@@ -345,22 +372,22 @@ func (w *world) look(uid string, now time.Time) *journaletv1.PodObserved {
 	same := proto.CloneOf(seen)
 	same.ObservedAt, same.PodNamespace, same.PodName = last.GetObservedAt(), last.GetPodNamespace(), last.GetPodName()
 	if last == nil && len(seen.Sandboxes)+len(seen.Containers) > 0 {
-		seen.PodNamespace, seen.PodName = "default", "found" // what it is really called is the story's to know
+		seen.PodNamespace, seen.PodName = "default", "found" // only the scenario knows the pod's real name
 	}
-	if !w.owed[uid] && (proto.Equal(same, last) || last == nil && len(seen.Sandboxes)+len(seen.Containers) == 0) {
+	if !w.expected[uid] && (proto.Equal(same, last) || last == nil && len(seen.Sandboxes)+len(seen.Containers) == 0) {
 		return nil
 	}
-	delete(w.owed, uid)
+	delete(w.expected, uid)
 	return seen
 }
 
-// uids lists the pods of which the world holds something, or was seen to.
+// uids returns the UIDs of the pods that have objects, or that had some when they were last observed.
 func (w *world) uids() []string {
 	all := maps.Clone(w.pods)
-	for uid := range w.told {
+	for uid := range w.observed {
 		all[uid] = nil
 	}
-	for uid := range w.owed {
+	for uid := range w.expected {
 		all[uid] = nil
 	}
 	return slices.Sorted(maps.Keys(all))
