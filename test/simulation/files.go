@@ -100,7 +100,7 @@ func newReader(r *run) *reader {
 		Source: messages.FileSource, Log: slog.New(slog.DiscardHandler),
 		Sink: func(_ context.Context, m *journaletv1.ManifestsRead) error {
 			r.store(r.clock.current, f.noise) // manifests are on disk before a fact names them
-			return r.emit(messages.Source(messages.FileSource), messages.NewEvent(m))
+			return r.emit(messages.Source(messages.FileSource), m)
 		},
 	}
 	return f
