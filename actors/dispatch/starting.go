@@ -15,7 +15,7 @@ import (
 // init container or a pull takes its time, no longer counts (ADR 002).
 
 // startingPodTimer is set while a sandbox waits for an idle starting pod.
-const startingPodTimer = "opening"
+const startingPodTimer = "starting pods"
 
 // maxStartingIdle is how long a starting pod may request no call, and at most twice that: a pod counts as idle only
 // if it is idle when the timer is set. It is more than the runtime takes to report the exit of a container that exits

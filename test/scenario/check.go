@@ -253,8 +253,8 @@ func (g *engine) repeatObservations() error {
 		if last == nil || g.pod(uid) == nil || g.pod(uid).Pod().GetObserved() != last {
 			continue
 		}
-		before := last.GetObservedAt().AsTime().Add(-time.Nanosecond)
-		late := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(before)}
+		earlier := last.GetObservedAt().AsTime().Add(-time.Nanosecond)
+		late := &journaletv1.PodObserved{Uid: uid, ObservedAt: timestamppb.New(earlier)}
 		for what, o := range map[string]*journaletv1.PodObserved{"repeated": last, "late": late} {
 			if what == "repeated" && !g.justObserved(last) {
 				continue
@@ -266,7 +266,7 @@ func (g *engine) repeatObservations() error {
 			// No time passes, so that nothing else becomes due.
 			before := len(f.core.Records())
 			f.now = lastTime(f.core.Records(), messages.Pod(uid))
-			if err := f.put(messages.Pod(uid), observed(o)); err != nil {
+			if err := f.put(messages.Pod(uid), messages.NewEvent(o)); err != nil {
 				return err
 			}
 			if after := f.core.Records()[before+1:]; len(after) > 0 {

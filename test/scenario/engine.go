@@ -123,9 +123,7 @@ func (g *engine) fire(end time.Duration) (bool, error) {
 	k, t := keys[0], g.armed[keys[0]]
 	delete(g.armed, k)
 	g.pass(max(0, t.due-g.uptime))
-	return true, g.put(k.ref, &journaletv1.Event{Kind: &journaletv1.Event_TimerFired{
-		TimerFired: &journaletv1.TimerFired{Name: k.name, Generation: t.generation},
-	}})
+	return true, g.put(k.ref, messages.NewEvent(&journaletv1.TimerFired{Name: k.name, Generation: t.generation}))
 }
 
 func (g *engine) runtime() *journaletv1.RuntimeState {
@@ -148,12 +146,9 @@ var allSources = []string{messages.FileSource, messages.HTTPSource}
 func (g *engine) readSources() (bool, error) {
 	for _, name := range allSources {
 		configured := g.core.Decider(messages.Node).(*node.Actor).Node().GetConfig().GetSources()
-		if slices.Contains(configured, name) {
-			if !g.source(name).GetSynced() {
-				return true, g.put(messages.Source(name), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
-					ManifestsRead: &journaletv1.ManifestsRead{Source: name, Synced: true},
-				}})
-			}
+		if slices.Contains(configured, name) && !g.source(name).GetSynced() {
+			read := &journaletv1.ManifestsRead{Source: name, Synced: true}
+			return true, g.put(messages.Source(name), messages.NewEvent(read))
 		}
 	}
 	return false, nil
@@ -210,7 +205,7 @@ func (g *engine) finish(out *journaletv1.CallFinished) error {
 		g.world.expected[req.GetPodUid()] = true
 	}
 	out.EndedAt = timestamppb.New(g.world.stamp(g.now))
-	return g.put(about, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: out}})
+	return g.put(about, messages.NewEvent(out))
 }
 
 // inspect inspects a pod and records the observation. It returns false if nothing has changed.
@@ -220,17 +215,11 @@ func (g *engine) inspect(uid string) (bool, error) {
 		return false, nil
 	}
 	g.world.observed[uid] = o
-	return true, g.put(messages.Pod(uid), observed(o))
-}
-
-func observed(o *journaletv1.PodObserved) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: o}}
+	return true, g.put(messages.Pod(uid), messages.NewEvent(o))
 }
 
 func (g *engine) health(runtimeReady, networkReady bool) error {
-	return g.put(messages.Runtime, &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{
-		RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{RuntimeReady: runtimeReady, NetworkReady: networkReady},
-	}})
+	return g.put(messages.Runtime, healthEvent(runtimeReady, networkReady))
 }
 
 // converge plays a world without faults until nothing is left to happen.

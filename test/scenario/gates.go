@@ -19,6 +19,5 @@ func (s *Scenario) gates(d *datadriven.TestData) (string, error) {
 			r.Conditions = append(r.Conditions, &journaletv1.ReadinessGateCondition{Type: a.Key, Status: a.Vals[0]})
 		}
 	}
-	e := &journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesRead{ReadinessGatesRead: r}}
-	return "", s.put(messages.Pod(uid), e)
+	return "", s.put(messages.Pod(uid), messages.NewEvent(r))
 }

@@ -99,9 +99,8 @@ func (s *Scenario) readComplete(d *datadriven.TestData) (string, error) {
 }
 
 func (s *Scenario) read(source string, changed ...*journaletv1.ManifestFile) error {
-	return s.put(messages.Source(source), &journaletv1.Event{Kind: &journaletv1.Event_ManifestsRead{
-		ManifestsRead: &journaletv1.ManifestsRead{Source: source, Changed: changed, Synced: true},
-	}})
+	read := &journaletv1.ManifestsRead{Source: source, Changed: changed, Synced: true}
+	return s.put(messages.Source(source), messages.NewEvent(read))
 }
 
 // uid returns the UID of the pod that a command names.
@@ -245,7 +244,7 @@ func (s *Scenario) observe(d *datadriven.TestData) (string, error) {
 		return "", nil
 	case d.HasArg("ends"):
 		s.g.world.observed[uid] = s.inspecting
-		return "", s.put(messages.Pod(uid), observed(s.inspecting))
+		return "", s.put(messages.Pod(uid), messages.NewEvent(s.inspecting))
 	}
 	return "", s.inspect(uid)
 }

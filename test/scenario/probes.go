@@ -103,9 +103,9 @@ func (g *engine) succeedProbe() (bool, error) {
 
 // probeResult returns the driver's result of a probe; without a message it is a success.
 func probeResult(at place, id string, kind journaletv1.ProbeKind, message string) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: &journaletv1.ProbeResult{
+	return messages.NewEvent(&journaletv1.ProbeResult{
 		Uid: at.uid, Container: at.container, ContainerId: id, Kind: kind, Success: message == "", Message: message,
-	}}}
+	})
 }
 
 // probe records a result of a probe: "probe startup|liveness|readiness pod=<alias> [container=<name>] [id=<instance>]

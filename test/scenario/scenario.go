@@ -185,7 +185,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 	s.started = &journaletv1.AgentStarted{
 		Epoch: s.g.epoch, Version: "scenario", Config: c, BootId: "boot", AgentId: "agent",
 	}
-	if err := s.put(messages.Agent, startedEvent(s.started)); err != nil {
+	if err := s.put(messages.Agent, messages.NewEvent(proto.CloneOf(s.started))); err != nil {
 		return "", err
 	}
 	if d.HasArg("unready") {
@@ -202,14 +202,8 @@ func sources(d *datadriven.TestData, otherwise []string) []string {
 	return otherwise
 }
 
-func startedEvent(a *journaletv1.AgentStarted) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: proto.CloneOf(a)}}
-}
-
 func healthEvent(runtime, network bool) *journaletv1.Event {
-	return &journaletv1.Event{Kind: &journaletv1.Event_RuntimeHealthChanged{
-		RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{RuntimeReady: runtime, NetworkReady: network},
-	}}
+	return messages.NewEvent(&journaletv1.RuntimeHealthChanged{RuntimeReady: runtime, NetworkReady: network})
 }
 
 // restart kills the agent and starts it again after a while, with the sources that the command names. Its core is
