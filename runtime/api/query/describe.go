@@ -96,11 +96,6 @@ func (d *Describer) actorText(s string) string {
 	return d.Actor(r)
 }
 
-// Describe returns one event as a short line, without the detail of earlier events.
-func Describe(author messages.Ref, e *journaletv1.Event) string {
-	return NewDescriber().Describe("", author, e)
-}
-
 // Describe returns one event as a short line. id is the decision's id, empty for a fact.
 func (d *Describer) Describe(id string, author messages.Ref, e *journaletv1.Event) string {
 	for _, p := range namedPods(e) {

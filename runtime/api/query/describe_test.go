@@ -19,7 +19,7 @@ func TestEveryEventOfTheContractHasADescription(t *testing.T) {
 		fd := kinds.Get(i)
 		e := &journaletv1.Event{}
 		e.ProtoReflect().Mutable(fd)
-		text := Describe(messages.Pod("u1"), e)
+		text := NewDescriber().Describe("", messages.Pod("u1"), e)
 		own := ""
 		for _, describe := range NewDescriber().describers() {
 			own += describe("", e)
@@ -31,7 +31,7 @@ func TestEveryEventOfTheContractHasADescription(t *testing.T) {
 			t.Errorf("%s: %q", fd.Name(), text)
 		}
 	}
-	if got := Describe(messages.Pod("u1"), &journaletv1.Event{}); got != "event of a newer version" {
+	if got := NewDescriber().Describe("", messages.Pod("u1"), &journaletv1.Event{}); got != "event of a newer version" {
 		t.Errorf("an unknown event is described as %q", got)
 	}
 }

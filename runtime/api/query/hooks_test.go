@@ -68,7 +68,7 @@ func TestHooksAreDescribed(t *testing.T) {
 		"requested: run the preStop hook of container main, within 30s (pod removed)": hookCall(
 			journaletv1.HookKind_HOOK_KIND_PRE_STOP, "c"),
 	} {
-		if got := Describe(messages.Pod("a"), e); got != want {
+		if got := NewDescriber().Describe("", messages.Pod("a"), e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

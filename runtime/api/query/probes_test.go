@@ -24,7 +24,7 @@ func TestProbesAreDescribedInShortLines(t *testing.T) {
 		"container main: Readiness probe failed: HTTP probe failed with statuscode: 500": probeEvent(
 			journaletv1.ProbeKind_PROBE_KIND_READINESS, false, "Readiness probe failed: HTTP probe failed with statuscode: 500"),
 	} {
-		if got := Describe(messages.Pod("a"), e); got != want {
+		if got := NewDescriber().Describe("", messages.Pod("a"), e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

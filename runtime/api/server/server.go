@@ -106,8 +106,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	return fmt.Errorf("health server on %s failed: %w", s.Addr(), err)
 }
 
-// Close closes the port without having served.
-func (s *Server) Close() error { return s.http.Close() }
 
 func handler(o Options) http.Handler {
 	mux := http.NewServeMux()
