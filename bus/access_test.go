@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/test/must"
 )
 
 // observe connects as an observer; the channel receives what the server refuses.
@@ -36,9 +37,7 @@ func dialAs(t *testing.T, b *Bus, dial func(context.Context, string, ...nats.Opt
 	refused := make(chan error, 16)
 	nc, err := dial(testContext(t), b.opts.Dir,
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(nc.Close)
 	return nc, refused
 }
@@ -93,12 +92,8 @@ func mustBeDenied(t *testing.T, nc *nats.Conn, refused <-chan error, write, list
 		"$SYS.REQ.SERVER.PING",
 		"_INBOX.someone",
 	} {
-		if err := nc.Publish(subject, []byte("forged")); err != nil {
-			t.Fatal(err)
-		}
-		if err := nc.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, nc.Publish(subject, []byte("forged")))
+		must.OK(t, nc.Flush())
 		mustBeRefused(t, "publish on "+subject, refused)
 	}
 	for _, subject := range []string{listen, "node.>", "manifest.>", "snapshot.>", ">", "*.>", "$JS.>", "$SYS.>",
@@ -106,9 +101,7 @@ func mustBeDenied(t *testing.T, nc *nats.Conn, refused <-chan error, write, list
 		if _, err := nc.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
 		}
-		if err := nc.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, nc.Flush())
 		mustBeRefused(t, "subscribe to "+subject, refused)
 	}
 }
@@ -116,13 +109,9 @@ func mustBeDenied(t *testing.T, nc *nats.Conn, refused <-chan error, write, list
 func TestServerRejectsClientWithoutKnownKey(t *testing.T) {
 	b := openBus(t, busDir(t))
 	key, err := nkeys.CreateUser()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sign, err := signWith(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, opts := range map[string][]nats.Option{"another key": {sign}, "no key": nil} {
 		nc, err := nats.Connect("", append(opts, nats.InProcessServer(socketDialer(b.opts.Dir)))...)
 		if err == nil {
@@ -140,34 +129,24 @@ func TestObserversReceiveEventsOnlyWhileSubscribed(t *testing.T) {
 	}
 	nc, _ := observe(t, b)
 	sub, err := nc.SubscribeSync(messages.EventFilter(testNode))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, nc.Flush())
 	if !o.Connected() {
 		t.Fatal("not connected with an observer")
 	}
 	j := b.Journal()
 	j.Append(fact(messages.Pod("p"), 7))
 	j.Append(step(messages.Source("file"), 1, 0))
-	if err := j.Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Flush(testContext(t)))
 	recs, err := j.Tail(testContext(t), "", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, rec := range recs {
 		o.Publish(rec)
 	}
 	want := append(Flatten(testNode, recs[0]), Flatten(testNode, recs[1])...)
 	for i, subject := range []string{"pod.p.pod_observed", "source.file.pod_forgotten", "source.file.source_synced"} {
 		m, err := sub.NextMsgWithContext(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var got Flat
 		if err := json.Unmarshal(m.Data, &got); err != nil {
 			t.Fatalf("%s: %v", m.Data, err)
@@ -188,9 +167,7 @@ func TestObserversReceiveEventsOnlyWhileSubscribed(t *testing.T) {
 func TestSlowObserverIsDisconnectedAndDelaysNoAppend(t *testing.T) {
 	b := openBus(t, busDir(t), func(o *Options) { o.Sync = SyncPolicy{Interval: maxSyncInterval} })
 	slow, err := socketDialer(b.opts.Dir).InProcessConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer slow.Close()
 	signInAs(t, b, slow, ObserverKeyFile)
 	if _, err := slow.Write([]byte("SUB event.> 1\r\nPING\r\n")); err != nil {
@@ -204,9 +181,7 @@ func TestSlowObserverIsDisconnectedAndDelaysNoAppend(t *testing.T) {
 		begin := time.Now()
 		b.Observers().Publish(rec)
 		b.Journal().Append(fact(messages.Pod("q"), 0))
-		if err := b.Journal().Flush(testContext(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Journal().Flush(testContext(t)))
 		longest = max(longest, time.Since(begin))
 	}
 	t.Log("the longest append took", longest)
@@ -221,9 +196,7 @@ func signInAs(t *testing.T, b *Bus, c net.Conn, file string) {
 	t.Helper()
 	buf := make([]byte, 8192)
 	n, err := c.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := c.Write([]byte(connectLine(hello(t, b, file, buf[:n])))); err != nil {
 		t.Fatal(err)
 	}
@@ -246,9 +219,7 @@ func TestQueryClientsFindAndCallServices(t *testing.T) {
 func TestObserverConnectsByTCPWithItsKey(t *testing.T) {
 	b := openBus(t, busDir(t), func(o *Options) { o.Listen = "127.0.0.1:0" })
 	nc, err := DialURL(testContext(t), b.Addr(), keyPath(b.opts.Dir, ObserverKeyFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	nc.Close()
 	if nc, err = nats.Connect(b.Addr()); err == nil {
 		nc.Close()
@@ -281,9 +252,7 @@ func TestDialErrorsNameTheRemedy(t *testing.T) {
 	if _, err := Dial(ctx, dir); !errors.Is(err, context.Canceled) {
 		t.Fatalf("cancelled: %v", err)
 	}
-	if err := os.WriteFile(keyPath(dir, QueryKeyFile), []byte("SUAnonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(keyPath(dir, QueryKeyFile), []byte("SUAnonsense"), 0o600))
 	if _, err := Dial(testContext(t), dir); err == nil || strings.Contains(err.Error(), "nonsense") {
 		t.Fatalf("a broken key: %v", err)
 	}
@@ -300,9 +269,7 @@ func TestSocketOfDeepDirectoryIsUnderRun(t *testing.T) {
 		t.Fatal(path)
 	}
 	nc, _ := observe(t, b)
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, nc.Flush())
 	closeBus(t, b)
 	if _, err := os.Stat(filepath.Dir(path)); !os.IsNotExist(err) {
 		t.Fatalf("%s is left behind: %v", filepath.Dir(path), err)
@@ -322,8 +289,6 @@ func TestConnectionsBeyondTheLimitAreRefused(t *testing.T) {
 	}
 	conns[0].Close()
 	nc, _ := observe(t, b)
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, nc.Flush())
 	appendFacts(t, b, 1)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // faultyLink is a stream in memory that loses and delays publishes and acknowledgements, by a seed.
@@ -112,9 +113,7 @@ func (l *faultyLink) takeStoreError() string { return "" }
 func startAppender(t *testing.T, l link, onStored func([]*journaletv1.Record)) *appender {
 	dir := t.TempDir()
 	h, err := newHead(dir, &journaletv1.Head{Epoch: 1, Format: messages.JournalFormat})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a := newAppender(testNode, 1, 0, nil, l, h, quiet)
 	a.timeout = 20 * time.Millisecond
 	a.onStored = onStored
@@ -141,13 +140,9 @@ func TestFaultsNeitherLoseNorRepeatNorReorderRecords(t *testing.T) {
 			})
 			const n = 600
 			for i := range n {
-				if err := a.enqueue(fact(messages.Pod("p"), int64(i))); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, a.enqueue(fact(messages.Pod("p"), int64(i))))
 				if i%100 == 99 {
-					if err := a.flush(testContext(t)); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, a.flush(testContext(t)))
 				}
 			}
 			wantSeqs(t, h.seqs(), 1, n)
@@ -169,16 +164,12 @@ func TestAppenderReopensFailedStreamAndReportsStall(t *testing.T) {
 	l.down = true
 	var h received
 	a := startAppender(t, l, h.add)
-	if err := a.enqueue(fact(messages.Pod("p"), 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.enqueue(fact(messages.Pod("p"), 0)))
 	waitUntil(t, "the stall is reported", func() bool {
 		since, err := a.stalled()
 		return err != nil && !since.IsZero()
 	})
-	if err := a.flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.flush(testContext(t)))
 	if since, err := a.stalled(); err != nil || !since.IsZero() {
 		t.Fatalf("still stalled: %v since %v", err, since)
 	}
@@ -193,9 +184,7 @@ func TestFactsWaitWhileQueueIsFull(t *testing.T) {
 	l.mu.Lock() // nothing gets through
 	a := startAppender(t, l, nil)
 	for i := range MaxQueued {
-		if err := a.enqueue(fact(messages.Pod("p"), int64(i))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.enqueue(fact(messages.Pod("p"), int64(i))))
 	}
 	if n := a.queued(); n != MaxQueued {
 		t.Fatalf("%d are queued", n)
@@ -211,12 +200,8 @@ func TestFactsWaitWhileQueueIsFull(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- a.enqueueFact(testContext(t), fact(messages.Pod("p"), 1)) }()
 	l.mu.Unlock()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if err := a.flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-done)
+	must.OK(t, a.flush(testContext(t)))
 	if got := a.stored.Load(); got != MaxQueued+2 || a.queued() != 0 {
 		t.Fatalf("%d records are stored, %d are queued", got, a.queued())
 	}
@@ -226,9 +211,7 @@ func TestAppenderStallsOnRecordOfAnotherWriter(t *testing.T) {
 	l := newFaultyLink(1, 0)
 	l.stored = [][]byte{[]byte("another writer's")}
 	a := startAppender(t, l, func([]*journaletv1.Record) { t.Error("delivered") })
-	if err := a.enqueue(fact(messages.Pod("p"), 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.enqueue(fact(messages.Pod("p"), 0)))
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	if err := a.flush(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 // blocksOf returns the journal's blocks as they are on disk.
@@ -94,9 +96,7 @@ func TestStartCopiesDamagedBlocksBeforeRecovery(t *testing.T) {
 					}
 					return nil
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				for n, was := range before {
 					if !bytes.HasPrefix(after[n], was) && !bytes.Contains(copies, was) {
 						t.Errorf("block %d had %d bytes, has %d, and was not copied; damage: %v", n, len(was), len(after[n]), o.Damage)
@@ -121,9 +121,7 @@ func TestStartReadsOnlyBlocksInDoubt(t *testing.T) {
 	doubt := func() []uint64 {
 		t.Helper()
 		numbers, err := bl.numbers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		slices.Sort(numbers)
 		return blocksInDoubt(&bl, dir, numbers)
 	}
@@ -134,9 +132,7 @@ func TestStartReadsOnlyBlocksInDoubt(t *testing.T) {
 		t.Errorf("after a clean stop: %v", got)
 	}
 	now := time.Now()
-	if err := os.Chtimes(bl.path(2), now, now.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(bl.path(2), now, now.Add(time.Hour)))
 	if got := doubt(); !slices.Equal(got, []uint64{2}) {
 		t.Errorf("after block 2 was touched: %v", got)
 	}
@@ -161,16 +157,12 @@ func TestCopiesOfDamagedFilesAreBounded(t *testing.T) {
 	for epoch := range uint64(maxCopiedStarts + 3) {
 		a := &damagedFiles{}
 		for n := range maxCopiedFiles + 5 {
-			if err := a.copy(dir, from, epoch, strconv.Itoa(n)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, a.copy(dir, from, epoch, strconv.Itoa(n)))
 		}
 		if len(a.paths) != maxCopiedFiles || a.more != 5 || !strings.Contains(a.location(), "5 more were not copied") {
 			t.Fatalf("%d, %q", len(a.paths), a.location())
 		}
-		if err := trimCopies(filepath.Join(dir, damagedDir)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, trimCopies(filepath.Join(dir, damagedDir)))
 	}
 	files, err := os.ReadDir(filepath.Join(dir, damagedDir))
 	if err != nil || len(files) != maxCopiedStarts*maxCopiedFiles ||

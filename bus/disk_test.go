@@ -17,6 +17,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // onOwnDisk runs the test again in a process with its own mount namespace, where f gets a directory to mount on. A
@@ -48,19 +49,13 @@ func ownIDs(id int) []syscall.SysProcIDMap {
 func mountDisk(t *testing.T, dir string, size int) {
 	t.Helper()
 	// Keep the mount private to this namespace.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	must.OK(t, unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)))
 }
 
 func remountReadOnly(t *testing.T, dir string) {
 	t.Helper()
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 }
 
 func TestOpenNamesReadOnlyDisk(t *testing.T) {
@@ -79,9 +74,7 @@ func TestOpenNamesReadOnlyDisk(t *testing.T) {
 		if !bytes.Equal(before, readFile(t, filepath.Join(bus, headFile))) {
 			t.Fatal("the head was changed")
 		}
-		if err := unix.Mount("", dir, "", unix.MS_REMOUNT, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Mount("", dir, "", unix.MS_REMOUNT, ""))
 		if o := openBus(t, bus).Opening(); !o.Clean || o.Last != 5 {
 			t.Fatalf("%+v", o)
 		}
@@ -113,9 +106,7 @@ func TestFullDiskUsesReserve(t *testing.T) {
 		if r.held {
 			t.Fatal("the reserve took the last free space")
 		}
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(filler))
 		r.tried = time.Time{} // permit another attempt now
 		appendFacts(t, b, 1)
 		if !r.held || !isAllocated(r.path) {
@@ -129,9 +120,7 @@ func TestFullDiskUsesReserve(t *testing.T) {
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for chunk := make([]byte, 1<<20); len(chunk) > 0; chunk = chunk[:len(chunk)/2] {
 		for err = nil; err == nil; {
 			_, err = f.Write(chunk)
@@ -162,9 +151,7 @@ func TestRecordsAreNotDeliveredWhileSyncFails(t *testing.T) {
 	var h received
 	a := startAppender(t, l, h.add)
 	for i := range 20 {
-		if err := a.enqueue(fact(messages.Pod("p"), int64(i))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.enqueue(fact(messages.Pod("p"), int64(i))))
 	}
 	var why error
 	waitUntil(t, "the stall is reported", func() bool {
@@ -175,9 +162,7 @@ func TestRecordsAreNotDeliveredWhileSyncFails(t *testing.T) {
 		t.Fatalf("%v; delivered: %v", why, h.seqs())
 	}
 	l.broken.Store(0)
-	if err := a.flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.flush(testContext(t)))
 	wantSeqs(t, h.seqs(), 1, 20)
 	if _, err := a.stalled(); err != nil {
 		t.Fatal(err)
@@ -224,9 +209,7 @@ func TestOpenReportsChangedLastRecordAfterCleanStop(t *testing.T) {
 		Epoch: 1, Clean: true}
 	closeBus(t, b)
 	slot, err := encodeHead(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	writeFile(t, filepath.Join(dir, headFile), slot)
 	if o := openBus(t, dir).Opening(); o.Damage == nil || o.Clean ||
 		!strings.Contains(o.Damage.GetMessage(), "not the one that was stored") {
@@ -249,13 +232,9 @@ func TestOpenReportsMissingBlock(t *testing.T) {
 				rec.GetFact().GetPodObserved().Uid = pad
 				b.Journal().Append(rec)
 			}
-			if err := b.Journal().Flush(testContext(t)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.Journal().Flush(testContext(t)))
 			closeBus(t, b)
-			if err := os.Remove(b.blocks.path(harm.block)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(b.blocks.path(harm.block)))
 			if !harm.index {
 				removeIndex(t, dir)
 			}
@@ -306,8 +285,6 @@ func TestBlockIsRewrittenAfterFailedSync(t *testing.T) {
 func inode(t *testing.T, path string) uint64 {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Stat(path, &st))
 	return st.Ino
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/test/must"
 )
 
 // apiCalls are the calls of JetStream's API for a client that may send them.
@@ -66,9 +67,7 @@ func wantUnchanged(t *testing.T, b *Bus, last uint64) {
 		streams++
 	}
 	s, err := b.journal.reader.js.Stream(testContext(t), journalStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if info := s.CachedInfo(); streams != 3 || info.State.Consumers != 0 || info.State.LastSeq != last ||
 		info.State.FirstSeq != 1 || !info.Config.DenyDelete {
 		t.Fatalf("%d streams; %+v", streams, info)
@@ -88,12 +87,8 @@ func TestClientsCannotReachJetStreamServerOrOtherAccounts(t *testing.T) {
 				`"durable_name":"mine","deliver_policy":"all"},"seq":1,"pause_until":"2100-01-01T00:00:00Z"}`)
 			for _, subject := range forbiddenSubjects() {
 				// A reply, if there were one, would go to a subject of observers.
-				if err := nc.PublishRequest(subject, "event.node-1_example.pod.p.reply", body); err != nil {
-					t.Fatal(err)
-				}
-				if err := nc.Flush(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, nc.PublishRequest(subject, "event.node-1_example.pod.p.reply", body))
+				must.OK(t, nc.Flush())
 				mustBeRefused(t, "publish on "+subject, refused)
 			}
 			for _, subject := range []string{"$JS.API.>", "$JS.EVENT.>", "$SYS.>", "_INBOX_.>", "_R_.>", "$JSC.>", "$NRG.>",
@@ -101,9 +96,7 @@ func TestClientsCannotReachJetStreamServerOrOtherAccounts(t *testing.T) {
 				if _, err := nc.QueueSubscribeSync(subject, "q"); err != nil {
 					t.Fatal(err)
 				}
-				if err := nc.Flush(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, nc.Flush())
 				mustBeRefused(t, "subscribe to "+subject, refused)
 			}
 			wantUnchanged(t, b, 3)
@@ -125,9 +118,7 @@ func TestReplyCannotBeSentIntoAgentsAccount(t *testing.T) {
 		"$SYS.REQ.SERVER.PING", "$JS.ACK.x",
 	} {
 		for _, subject := range []string{"journalet.n.pods", "$SRV.PING", "$SRV.INFO.journalet"} {
-			if err := nc.PublishRequest(subject, reply, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, nc.PublishRequest(subject, reply, nil))
 		}
 	}
 	if _, err := nc.RequestWithContext(testContext(t), "journalet.n.pods", nil); err != nil {
@@ -163,17 +154,13 @@ func TestServerRefusesPeersThatAreNotClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer c.Close()
 			r := bufio.NewReader(c)
 			if _, err := fmt.Fprint(c, say(helloOf(t, b, r))); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
 			text := ""
 			for err = nil; err == nil; {
 				var line string
@@ -202,9 +189,7 @@ func TestServerRefusesPeersThatAreNotClients(t *testing.T) {
 func helloOf(t *testing.T, b *Bus, r *bufio.Reader) map[string]any {
 	t.Helper()
 	line, err := r.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return hello(t, b, ObserverKeyFile, []byte(line))
 }
 
@@ -212,21 +197,13 @@ func helloOf(t *testing.T, b *Bus, r *bufio.Reader) map[string]any {
 func hello(t *testing.T, b *Bus, file string, first []byte) map[string]any {
 	t.Helper()
 	var info struct{ Nonce string }
-	if err := json.Unmarshal(bytes.TrimPrefix(first, []byte("INFO ")), &info); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(bytes.TrimPrefix(first, []byte("INFO ")), &info))
 	key, err := readKey(keyPath(b.opts.Dir, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sig, err := key.Sign([]byte(info.Nonce))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pub, err := key.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return map[string]any{"nkey": pub, "sig": rawURL(sig), "verbose": false, "protocol": 1, "headers": true}
 }
 
@@ -377,9 +354,7 @@ func TestFloodOfSubscriptionsIsBounded(t *testing.T) {
 func enterRaw(t *testing.T, b *Bus, file string) net.Conn {
 	t.Helper()
 	raw, err := socketDialer(b.opts.Dir).InProcessConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { raw.Close() })
 	signInAs(t, b, raw, file)
 	if _, err := io.WriteString(raw, "PING\r\n"); err != nil {

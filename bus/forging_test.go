@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/test/must"
 )
 
 // Only the agent may publish events, but a requester names the subject of the reply. If that is an event's subject, the
@@ -16,26 +17,18 @@ func TestReplyCannotBeForgedAsEvent(t *testing.T) {
 	servePods(t, b, func(r micro.Request) { _ = r.Respond([]byte("a reply")) })
 	victim, _ := observe(t, b)
 	events, err := victim.SubscribeSync(messages.EventFilterAll)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := victim.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, victim.Flush())
 	forger, _ := query(t, b)
 	forged := messages.EventSubject(testNode, messages.Pod("p"), "pod_finished")
 	for _, subject := range []string{"journalet.n.pods", "$SRV.PING", "$SRV.INFO.journalet"} {
-		if err := forger.PublishRequest(subject, forged, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, forger.PublishRequest(subject, forged, nil))
 	}
 	// Requests of one connection are served in order: after this reply, those before have been sent.
 	if _, err := forger.RequestWithContext(testContext(t), "journalet.n.pods", nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := victim.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, victim.Flush())
 	if m, err := events.NextMsg(10 * time.Millisecond); err == nil {
 		t.Fatalf("an observer received %q on %s", m.Data, m.Subject)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 const testNode = "node-1.example"
@@ -36,9 +37,7 @@ func openBus(t testing.TB, dir string, change ...func(*Options)) *Bus {
 		c(&o)
 	}
 	b, err := Open(testContext(t), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { closeBus(t, b) })
 	return b
 }
@@ -111,9 +110,7 @@ func appendFacts(t testing.TB, b *Bus, n int) {
 	for i := range n {
 		b.Journal().Append(fact(messages.Pod("p"), int64(i)))
 	}
-	if err := b.Journal().Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Journal().Flush(testContext(t)))
 }
 
 // servePods adds the service journalet with an endpoint on journalet.n.pods.

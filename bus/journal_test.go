@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestReadReturnsRecordsInAppendOrder(t *testing.T) {
@@ -22,9 +23,7 @@ func TestReadReturnsRecordsInAppendOrder(t *testing.T) {
 	for i := range n {
 		j.Append(fact(messages.Pod("p"), int64(i)))
 	}
-	if err := j.Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Flush(testContext(t)))
 	wantSeqs(t, h.seqs(), 1, n)
 	var read []uint64
 	i := 0
@@ -36,9 +35,7 @@ func TestReadReturnsRecordsInAppendOrder(t *testing.T) {
 		read = append(read, rec.GetSeq())
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wantSeqs(t, read, 1, n)
 	if j.Last() != n || j.First() != 1 {
 		t.Fatalf("the journal says it holds %d to %d", j.First(), j.Last())
@@ -67,9 +64,7 @@ func TestConcurrentAppendsGetOneOrderWithoutGaps(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	if err := b.Journal().Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Journal().Flush(testContext(t)))
 	wantSeqs(t, h.seqs(), 1, writers*each)
 	next := make(map[string]int64)
 	for _, r := range h.recs {
@@ -91,21 +86,15 @@ func TestReadsStayWithinTheirBoundsAndFilter(t *testing.T) {
 		}
 		j.Append(fact(r, int64(i)))
 	}
-	if err := j.Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Flush(testContext(t)))
 	var got []uint64
 	collect := func(rec *journaletv1.Record, _ int) error { got = append(got, rec.GetSeq()); return nil }
-	if err := j.Read(testContext(t), 10, 20, messages.ActorFilter(testNode, messages.Pod("even")), collect); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Read(testContext(t), 10, 20, messages.ActorFilter(testNode, messages.Pod("even")), collect))
 	if len(got) != 6 || got[0] != 10 || got[5] != 20 {
 		t.Fatalf("even records from 10 to 20: %v", got)
 	}
 	got = nil
-	if err := j.Read(testContext(t), 490, 9999, "", collect); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Read(testContext(t), 490, 9999, "", collect))
 	wantSeqs(t, got, 490, 500)
 	got = nil
 	if err := j.Read(testContext(t), 1, 9, messages.ActorFilter(testNode, messages.Pod("nobody")), collect); err != nil ||
@@ -172,17 +161,11 @@ func TestAcknowledgedRecordsAreInTheBlockFiles(t *testing.T) {
 	for range 50 {
 		appendFacts(t, b, 1)
 		rec, err := b.Journal().Get(testContext(t), b.Journal().Last())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want, err := messages.Encode(rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		file, err := os.ReadFile(l.blocks.path(l.blocks.last))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !strings.Contains(string(file), string(want)) {
 			t.Fatalf("record %d is not in block %d", rec.GetSeq(), l.blocks.last)
 		}
@@ -197,9 +180,7 @@ func TestForceSyncsNewBlocks(t *testing.T) {
 		rec.GetFact().GetPodObserved().Uid = pad
 		b.Journal().Append(rec)
 	}
-	if err := b.Journal().Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Journal().Flush(testContext(t)))
 	bl := b.journal.a.link.(*natsLink).blocks
 	if _, err := os.Stat(bl.path(bl.last + 1)); !os.IsNotExist(err) || bl.last < 2 {
 		t.Fatalf("the last block forced is %d, the one after it: %v", bl.last, err)
@@ -210,13 +191,9 @@ func TestSizeSharesSumUpToTheJournal(t *testing.T) {
 	b := openBus(t, busDir(t))
 	appendFacts(t, b, 10)
 	b.Journal().Append(step(messages.Source("file"), 1, 0))
-	if err := b.Journal().Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Journal().Flush(testContext(t)))
 	r, err := b.Journal().Size(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.Journal.Count != 11 || r.JournalDisk < r.Journal.Bytes || len(r.ByKind) != 2 || r.ByKind[0].Name != "pod" ||
 		len(r.Pods) != 1 {
 		t.Fatalf("%+v", r)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 func pidText() string { return strconv.Itoa(os.Getpid()) }
@@ -23,17 +24,13 @@ func pidText() string { return strconv.Itoa(os.Getpid()) }
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
 func writeFile(t *testing.T, path string, b []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, b, 0o600))
 }
 
 // appendUntilKilled is the process to be killed: it says on its output what was stored.
@@ -43,9 +40,7 @@ func appendUntilKilled(t *testing.T, dir string) {
 		fmt.Println(recs[len(recs)-1].GetSeq())
 	})
 	for i := int64(0); ; i++ {
-		if err := b.Journal().AppendFact(testContext(t), fact(messages.Pod("p"), i)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Journal().AppendFact(testContext(t), fact(messages.Pod("p"), i)))
 	}
 }
 
@@ -90,9 +85,7 @@ func fillAndContinue(t *testing.T, dir string) {
 	j.OnStored(h.add)
 	appendFacts(t, b, 10)
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &limit))
 	limitFiles(t, 64<<10, limit.Max)
 	const n = 2000
 	for i := range int64(n) {
@@ -103,9 +96,7 @@ func fillAndContinue(t *testing.T, dir string) {
 		return err != nil && strings.Contains(err.Error(), "file too large")
 	})
 	limitFiles(t, limit.Cur, limit.Max)
-	if err := j.Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Flush(testContext(t)))
 	if _, err := j.Stalled(); err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +105,7 @@ func fillAndContinue(t *testing.T, dir string) {
 		t.Fatalf("verify: %+v, %v", r, err)
 	}
 	data := []byte("kind: Pod")
-	if err := b.Manifests().Put(testContext(t), digestOf(data), data); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Manifests().Put(testContext(t), digestOf(data), data))
 	closeBus(t, b)
 	if o := openBus(t, dir).Opening(); !o.Clean || o.Damage != nil || o.Last != n+10 {
 		t.Fatalf("%+v", o)
@@ -125,7 +114,5 @@ func fillAndContinue(t *testing.T, dir string) {
 
 func limitFiles(t *testing.T, bytes, most uint64) {
 	t.Helper()
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: most}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: most}))
 }

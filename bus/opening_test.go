@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestFreshJournalBeginsWithEpochOne(t *testing.T) {
@@ -99,23 +100,17 @@ func TestOpenReportsMissingRecordsAndContinues(t *testing.T) {
 			}
 		}, ""},
 		{"no head", func(t *testing.T, dir string) {
-			if err := os.Remove(filepath.Join(dir, headFile)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(filepath.Join(dir, headFile)))
 		}, "head is missing"},
 		{"torn head", func(t *testing.T, dir string) {
 			writeFile(t, filepath.Join(dir, headFile), bytes.Repeat([]byte{7}, 2*headSlot))
 		}, "cannot be read"},
 		{"other record", func(t *testing.T, dir string) {
 			h, err := readHead(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			h.Hash = messages.Hash([]byte("other"))
 			slot, err := encodeHead(h)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			writeFile(t, filepath.Join(dir, headFile), slot)
 		}, "not the one that was stored"},
 		{"empty directory", func(t *testing.T, dir string) {
@@ -139,14 +134,10 @@ func TestOpenReportsMissingRecordsAndContinues(t *testing.T) {
 			appendFacts(t, b, n-3)
 			closeBus(t, b)
 			removeAll(t, filepath.Join(dir, "jetstream"), false)
-			if err := os.Rename(filepath.Join(other, "jetstream"), filepath.Join(dir, "jetstream")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Rename(filepath.Join(other, "jetstream"), filepath.Join(dir, "jetstream")))
 		}, "not the one that was stored"},
 		{"no streams", func(t *testing.T, dir string) {
-			if err := os.RemoveAll(filepath.Join(dir, "jetstream")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.RemoveAll(filepath.Join(dir, "jetstream")))
 		}, "is gone"},
 	}
 	for _, c := range cases {
@@ -167,9 +158,7 @@ func TestOpenReportsMissingRecordsAndContinues(t *testing.T) {
 			appendFacts(t, b, 3)
 			wantSeqs(t, h.seqs(), o.Last+1, o.Last+3)
 			r, err := b.Journal().Verify(testContext(t), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Log(r.Problems)
 			closeBus(t, b)
 			b = openBus(t, dir) // damage is reported once
@@ -213,9 +202,7 @@ func TestStartCopiesTornEnd(t *testing.T) {
 		crash(b)
 		last := blocks{dir: streamDir(dir, journalStream)}
 		numbers, err := last.numbers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		blk := last.path(slices.Max(numbers))
 		before := readFile(t, blk)
 		before = before[:len(before)-50]
@@ -243,13 +230,9 @@ func removeIndex(t *testing.T, dir string) {
 func TestTornHeadWriteLeavesPreviousHead(t *testing.T) {
 	dir := t.TempDir()
 	h, err := newHead(dir, &journaletv1.Head{Epoch: 4, Format: messages.JournalFormat})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for seq := range uint64(7) {
-		if err := h.advance(seq, []byte("hash")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, h.advance(seq, []byte("hash")))
 		if got, err := readHead(dir); err != nil || got.GetSeq() != seq {
 			t.Fatalf("after %d: %v, %v", seq, got, err)
 		}
@@ -293,9 +276,7 @@ func TestFilesAreReadableByOwnerOnly(t *testing.T) {
 	for name, want := range map[string]os.FileMode{".": 0o700, headFile: 0o600, lockFile: 0o600, socketFile: 0o600,
 		credentialsDir: 0o700, credentialsDir + "/" + ObserverKeyFile: 0o600, credentialsDir + "/" + QueryKeyFile: 0o600} {
 		info, err := os.Stat(filepath.Join(b.opts.Dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if info.Mode().Perm() != want {
 			t.Errorf("%s has mode %v, want %v", name, info.Mode().Perm(), want)
 		}
@@ -313,16 +294,10 @@ func TestKillLosesNoStoredRecord(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKillLosesNoStoredRecord$")
 		cmd.Env = append(os.Environ(), "JOURNALET_TEST_APPEND="+dir)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, cmd.Start())
 		reported := readNumbers(t, out, (round+1)*3000)
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		b := openBus(t, dir)
 		o := b.Opening()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // contents returns all files below dir with their contents.
@@ -46,12 +47,8 @@ func openFilled(t *testing.T, dir string) *Bus {
 	b := openBus(t, dir)
 	appendFacts(t, b, 20)
 	data := []byte("a manifest")
-	if err := b.Manifests().Put(testContext(t), digestOf(data), data); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Snapshots().Save(testContext(t), 10, snapshotsOf(3, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Manifests().Put(testContext(t), digestOf(data), data))
+	must.OK(t, b.Snapshots().Save(testContext(t), 10, snapshotsOf(3, 1)))
 	return b
 }
 
@@ -67,9 +64,7 @@ func TestPrepareWithoutBeginChangesNoFile(t *testing.T) {
 			writeFile(t, filepath.Join(dir, lockFile), []byte("1234567\n")) // PID of the run before
 			before := contents(t, dir)
 			b, err := Prepare(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			first := b.Opening()
 			if _, snaps, err := b.Snapshots().Load(testContext(t)); err != nil || len(snaps) != 3 || first.Last != 20 ||
 				first.Epoch != 2 {
@@ -114,9 +109,7 @@ func TestDamageFoundWithoutBeginIsReportedByNextStart(t *testing.T) {
 			head := readFile(t, filepath.Join(dir, headFile))
 			for range 2 {
 				b, err := Prepare(testContext(t), Options{Dir: dir, Node: testNode, Log: quiet})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if b.Opening().Damage == nil {
 					t.Fatal("the damage is not found")
 				}
@@ -152,9 +145,7 @@ func TestRefusedJournalOfAnotherFormatIsUnchanged(t *testing.T) {
 		"by its head": func(t *testing.T, b *Bus, format int) {
 			closeBus(t, b)
 			slot, err := encodeHead(&journaletv1.Head{Seq: 20, Format: uint32(format), Epoch: 9})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			writeFile(t, filepath.Join(b.opts.Dir, headFile), slot)
 		},
 		"by its stream": func(t *testing.T, b *Bus, format int) {
@@ -164,9 +155,7 @@ func TestRefusedJournalOfAnotherFormatIsUnchanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			closeBus(t, b)
-			if err := os.Remove(filepath.Join(b.opts.Dir, headFile)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(filepath.Join(b.opts.Dir, headFile)))
 		},
 	} {
 		for _, format := range []int{messages.JournalFormat - 1, messages.JournalFormat + 1} {
@@ -198,9 +187,7 @@ func TestCopiesOfRefusedStartAreNotOverwritten(t *testing.T) {
 	for _, text := range []string{"as it was found", "as the store left it"} {
 		writeFile(t, from, []byte(text))
 		a := &damagedFiles{}
-		if err := a.copy(dir, from, 2, "block-1.blk"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.copy(dir, from, 2, "block-1.blk"))
 		if len(a.paths) != 1 || string(readFile(t, a.paths[0])) != text {
 			t.Fatalf("%v", a.paths)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // TestKillDuringCutIsNoDamage kills a process that appends and cuts, and finds a sound journal that begins where a
@@ -24,16 +25,10 @@ func TestKillDuringCutIsNoDamage(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKillDuringCutIsNoDamage$")
 		cmd.Env = append(os.Environ(), "JOURNALET_TEST_CUT="+dir)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, cmd.Start())
 		reported := readNumbers(t, out, (round+1)*1500+17*round)
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		b := openBus(t, dir)
 		if o := b.Opening(); o.Last < reported || o.Damage != nil || o.Clean {

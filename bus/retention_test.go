@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // noon is the time at which retention runs.
@@ -26,9 +27,7 @@ func appendAged(t *testing.T, b *Bus, hours ...int) {
 		rec.Time.Seconds = noon.Add(-time.Duration(h) * time.Hour).Unix()
 		b.Journal().Append(rec)
 	}
-	if err := b.Journal().Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Journal().Flush(testContext(t)))
 }
 
 // retain cuts without MinKept.
@@ -36,9 +35,7 @@ func retain(t *testing.T, b *Bus, r Retention, barrier uint64) uint64 {
 	t.Helper()
 	b.journal.least = 0
 	n, err := b.Journal().Retain(testContext(t), r, barrier, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -130,9 +127,7 @@ func TestOldestRecordsMissingWithoutCutAreDamage(t *testing.T) {
 		if err == nil {
 			err = s.Purge(testContext(t), jetstream.WithPurgeSequence(before))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	cases := map[string]struct {
 		harm func(t *testing.T, b *Bus)
@@ -171,16 +166,12 @@ func TestOldestRecordsMissingWithoutCutAreDamage(t *testing.T) {
 }
 
 func removeCut(t *testing.T, b *Bus) {
-	if err := os.Remove(filepath.Join(b.opts.Dir, cutFile)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(b.opts.Dir, cutFile)))
 }
 
 func otherCut(t *testing.T, b *Bus) {
 	c := &cut{First: 4, PreviousHash: hex.EncodeToString(messages.Hash([]byte("other")))}
-	if err := c.write(b.opts.Dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.write(b.opts.Dir))
 }
 
 func TestOpenFinishesInterruptedCut(t *testing.T) {
@@ -188,13 +179,9 @@ func TestOpenFinishesInterruptedCut(t *testing.T) {
 	b := openBus(t, dir)
 	appendAged(t, b, 90, 80, 70, 10, 9, 8)
 	rec, err := b.Journal().Get(testContext(t), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := &cut{First: 4, PreviousHash: hex.EncodeToString(rec.GetPreviousHash())}
-	if err := c.write(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.write(dir))
 	crash(b)
 	b = openBus(t, dir)
 	if o := b.Opening(); o.Damage != nil || o.Last != 6 || b.Journal().First() != 4 {
@@ -212,9 +199,7 @@ func TestUnreferencedManifestsAreFound(t *testing.T) {
 	for _, what := range []string{"in a record", "in a state", "in a record that is cut", "nowhere"} {
 		data := []byte(what)
 		names[what] = digestOf(data)
-		if err := b.Manifests().Put(testContext(t), digestOf(data), data); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.Manifests().Put(testContext(t), digestOf(data), data))
 	}
 	for _, what := range []string{"in a record that is cut", "in a record"} {
 		b.Journal().Append(&journaletv1.Record{Time: at(0), Actor: messages.Node.Proto(),

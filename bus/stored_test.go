@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/test/must"
 )
 
 // fingerprint returns mode, time of change and hash of every file below dir.
@@ -35,9 +36,7 @@ func fingerprint(t *testing.T, dir string) map[string]string {
 		out[path] = fmt.Sprintf("%v %v %x", info.Mode(), info.ModTime().UnixNano(), sum)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -46,17 +45,11 @@ func verifyAndMeasure(t *testing.T, dir string) (VerifyReport, SizeReport) {
 	t.Helper()
 	before := fingerprint(t, dir)
 	s, err := OpenStored(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	v, err := s.Verify(testContext(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	z, err := s.Size(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if after := fingerprint(t, dir); !reflect.DeepEqual(before, after) {
 		t.Fatalf("reading it changed\n%v\nto\n%v", before, after)
 	}
@@ -71,9 +64,7 @@ func appendWide(t *testing.T, b *Bus, n int) {
 		rec.GetFact().GetPodObserved().Uid = strings.Repeat("x", 512<<10)
 		b.Journal().Append(rec)
 	}
-	if err := b.Journal().Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Journal().Flush(testContext(t)))
 }
 
 // The reports from the files equal those of the running agent, to the byte.
@@ -101,17 +92,13 @@ func TestStoredJournalReportsWhatRunningAgentReports(t *testing.T) {
 			for i := range 20 {
 				data := bytes.Repeat([]byte{byte(i)}, 10_000)
 				digests = append(digests, digestOf(data))
-				if err := b.Manifests().Put(testContext(t), digestOf(data), data); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.Manifests().Put(testContext(t), digestOf(data), data))
 			}
 			if n, err := b.Manifests().Collect(testContext(t), digests[3:9], 0); err != nil || n != 6 {
 				t.Fatal(n, err)
 			}
 			for at := range uint64(4) {
-				if err := b.Snapshots().Save(testContext(t), at+1, snapshotsOf(30, at)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.Snapshots().Save(testContext(t), at+1, snapshotsOf(30, at)))
 			}
 		},
 	} {
@@ -126,9 +113,7 @@ func TestStoredJournalReportsWhatRunningAgentReports(t *testing.T) {
 				t.Fatal(wantV, err)
 			}
 			wantZ, err := b.Journal().Size(testContext(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			closeBus(t, b)
 			gotV, gotZ := verifyAndMeasure(t, dir)
 			if !reflect.DeepEqual(gotV, wantV) || !reflect.DeepEqual(gotZ, wantZ) {
@@ -176,13 +161,9 @@ func TestVerifyReportsDamageOfStoredJournal(t *testing.T) {
 		"cut tail": {func(t *testing.T, dir string) {
 			b := readFile(t, blk(dir, 3))
 			hash, err := blockHash(journalStream, 3)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			first, err := parseFrame(b, hash)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			writeFile(t, blk(dir, 3), b[:first.size])
 		}, []string{"names record 34, and the last one is 32"}},
 		"flipped byte": {flip(2, 1<<20), []string{"cannot be read: block 2 is damaged at byte"}},
@@ -272,9 +253,7 @@ func flip(block uint64, at int) func(t *testing.T, dir string) {
 
 func remove(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(path))
 }
 
 func removeAll(t *testing.T, dir string, recreate bool) {
@@ -283,9 +262,7 @@ func removeAll(t *testing.T, dir string, recreate bool) {
 	if recreate {
 		err = errors.Join(err, os.Mkdir(dir, 0o700))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // swapStreams replaces dir's streams by those of another journal with as many records.
@@ -296,9 +273,7 @@ func swapStreams(t *testing.T, dir, node string) {
 	appendWide(t, b, 34)
 	closeBus(t, b)
 	removeAll(t, filepath.Join(dir, "jetstream"), false)
-	if err := os.Rename(filepath.Join(other, "jetstream"), filepath.Join(dir, "jetstream")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(filepath.Join(other, "jetstream"), filepath.Join(dir, "jetstream")))
 }
 
 // Records were removed with NATS tools: JetStream no longer returns them, but their bytes are still there.
@@ -309,9 +284,7 @@ func TestVerifyReportsRecordsRemovedFromStoredJournal(t *testing.T) {
 	if _, err := b.Journal().Get(testContext(t), 4); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Journal().purge(testContext(t), 4); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Journal().purge(testContext(t), 4))
 	closeBus(t, b)
 	if v, _ := verifyAndMeasure(t, dir); v.OK() {
 		t.Fatalf("%+v", v)
@@ -323,9 +296,7 @@ func TestOpenStoredRefusesServedOrMissingJournal(t *testing.T) {
 	if _, err := OpenStored(dir); !errors.Is(err, ErrNoJournal) {
 		t.Fatalf("no directory: %v", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o700))
 	if _, err := OpenStored(dir); !errors.Is(err, ErrNoJournal) {
 		t.Fatalf("an empty directory: %v", err)
 	}
@@ -336,9 +307,7 @@ func TestOpenStoredRefusesServedOrMissingJournal(t *testing.T) {
 	}
 	closeBus(t, b)
 	s, err := OpenStored(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b = openBus(t, dir) // between OpenStored and Verify
 	if _, err := s.Verify(testContext(t), nil); !errors.Is(err, errStarted) {
 		t.Fatalf("an agent runs: %v", err)

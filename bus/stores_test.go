@@ -12,6 +12,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 func digestOf(b []byte) string {
@@ -26,9 +27,7 @@ func TestManifestsAreStoredOnceAndChecked(t *testing.T) {
 	small, large := []byte("kind: Pod"), bytes.Repeat([]byte("x"), MaxManifestBytes)
 	for range 3 {
 		for _, data := range [][]byte{small, large} {
-			if err := m.Put(testContext(t), digestOf(data), data); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, m.Put(testContext(t), digestOf(data), data))
 		}
 	}
 	closeBus(t, b)
@@ -62,9 +61,7 @@ func TestManifestsAreStoredOnceAndChecked(t *testing.T) {
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%v, %v", all, err)
 	}
-	if err := m.Put(testContext(t), digestOf(large), large); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Put(testContext(t), digestOf(large), large))
 	if n, err := m.Collect(testContext(t), []string{digestOf(large)}, ManifestGrace); err != nil || n != 0 {
 		t.Fatalf("%d removed within the grace, %v", n, err)
 	}
@@ -74,9 +71,7 @@ func TestManifestsAreStoredOnceAndChecked(t *testing.T) {
 	if _, err := m.Get(testContext(t), digestOf(large)); !errors.Is(err, ErrNoManifest) {
 		t.Fatal(err)
 	}
-	if err := m.Put(testContext(t), digestOf(large), large); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Put(testContext(t), digestOf(large), large))
 }
 
 func snapshotsOf(n int, barrier uint64) []*journaletv1.Snapshot {
@@ -99,9 +94,7 @@ func TestLoadReturnsNewestCompleteSnapshots(t *testing.T) {
 		t.Fatal("saved at barrier 0")
 	}
 	for _, at := range []uint64{9, 100} {
-		if err := s.Save(testContext(t), at, snapshotsOf(300, at)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Save(testContext(t), at, snapshotsOf(300, at)))
 	}
 	state, err := s.reader.state(testContext(t), snapshotStream)
 	if err != nil || state.Msgs != 301 {
@@ -123,9 +116,7 @@ func TestLoadReturnsNewestCompleteSnapshots(t *testing.T) {
 		snaps[7].GetHandled() != 100 {
 		t.Fatalf("%d, %d snapshots, %v", at, len(snaps), err)
 	}
-	if err := s.Save(testContext(t), 400, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Save(testContext(t), 400, nil))
 	if at, snaps, err := s.Load(testContext(t)); at != 400 || len(snaps) != 0 || err != nil {
 		t.Fatalf("an empty set: %d, %v, %v", at, snaps, err)
 	}

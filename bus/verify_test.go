@@ -10,6 +10,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // chainOf encodes records as the appender does.
@@ -26,9 +27,7 @@ func chainOf(t *testing.T, recs ...*journaletv1.Record) [][]byte {
 			rec.Epoch = 1
 		}
 		b, err := messages.Encode(rec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		out = append(out, b)
 		prev = messages.Hash(b)
 	}
@@ -48,9 +47,7 @@ func TestVerifyFindsDefects(t *testing.T) {
 	withEpochs[1].Epoch = 5
 	changed := chainOf(t, facts(4)...)
 	rec := &journaletv1.Record{}
-	if err := proto.Unmarshal(changed[1], rec); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, proto.Unmarshal(changed[1], rec))
 	rec.Time.Seconds++
 	var err error
 	if changed[1], err = messages.Encode(rec); err != nil {
@@ -118,9 +115,7 @@ func TestReportedLossIsNoProblem(t *testing.T) {
 			d := b.Opening().Damage
 			wantVerified := func(ok bool, lost ...Loss) {
 				t.Helper()
-				if err := b.Journal().Flush(testContext(t)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, b.Journal().Flush(testContext(t)))
 				r, err := b.Journal().Verify(testContext(t), nil)
 				if err != nil || r.OK() != ok || ok && len(r.Problems) > 0 || !slices.Equal(r.Lost, lost) {
 					t.Fatalf("%+v, %v", r, err)

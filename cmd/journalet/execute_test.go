@@ -21,6 +21,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/test/must"
 )
 
 func run(ctx context.Context, args ...string) (code int, out, errs string) {
@@ -44,24 +45,18 @@ func agentRoot(t *testing.T) string {
 	root := t.TempDir()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	b, err := bus.Open(t.Context(), bus.Options{Dir: filepath.Join(root, busDir), Node: "node-1", Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = b.Close(context.Background()) })
 	stop, err := query.Serve(context.Background(), query.Options{
 		Conn: b.Services(), Host: noPods{}, Journal: b.Journal(), Node: "node-1", Version: "1.0.0", Log: log,
 		NodeView: func() pod.Node { return pod.Node{} },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(stop)
 	for i := range 3 {
 		b.Journal().Append(agentStopped(now.Add(time.Duration(i) * time.Second)))
 	}
-	if err := b.Journal().Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Journal().Flush(t.Context()))
 	return root
 }
 

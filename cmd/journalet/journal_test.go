@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 func openBus(t *testing.T, root, node string) *bus.Bus {
@@ -21,9 +22,7 @@ func openBus(t *testing.T, root, node string) *bus.Bus {
 	b, err := bus.Open(t.Context(), bus.Options{
 		Dir: filepath.Join(root, busDir), Node: node, Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
@@ -36,9 +35,7 @@ func stoppedRoot(t *testing.T) string {
 	for range 10 {
 		b.Journal().Append(fact(messages.Pod("uid-1"), now, &journaletv1.Event{Kind: observed}))
 	}
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close(context.Background()))
 	return root
 }
 
@@ -66,18 +63,14 @@ func copyTree(t *testing.T, from string) string {
 		}
 		return os.WriteFile(there, b, 0o600)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return to
 }
 
 func TestJournalWithoutAnAgentIsReadFromItsFiles(t *testing.T) {
 	root := stoppedRoot(t)
 	block, err := os.ReadFile(blockPath(root))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	flipped := append([]byte(nil), block...)
 	flipped[len(flipped)/2] ^= 1
 	write := func(data []byte) func(string) error {
@@ -106,9 +99,7 @@ func TestJournalWithoutAnAgentIsReadFromItsFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			there := copyTree(t, root)
-			if err := c.damage(there); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.damage(there))
 			code, out, errs := run(t.Context(), "journal", "verify", "--root-dir", there)
 			if code != c.code || !strings.Contains(out+errs, c.want) {
 				t.Errorf("exit code %d, want %d with %q:\n%s%s", code, c.code, c.want, out, errs)
@@ -123,15 +114,11 @@ func TestJournalWithoutAnAgentIsReadFromItsFiles(t *testing.T) {
 
 func TestLostRecordsThatTheJournalReportsAreNoError(t *testing.T) {
 	root := stoppedRoot(t)
-	if err := os.Remove(blockPath(root)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(blockPath(root)))
 	b := openBus(t, root, "node-1")
 	damaged := &journaletv1.Event_JournalDamaged{JournalDamaged: b.Opening().Damage}
 	b.Journal().Append(fact(messages.Agent, now, &journaletv1.Event{Kind: damaged}))
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close(context.Background()))
 	code, out, _ := run(t.Context(), "journal", "verify", "--root-dir", root)
 	for _, want := range []string{
 		"Records 11 to 11, ", "Records 1 to 10 were lost, as recorded in record 11.",
@@ -154,13 +141,9 @@ func otherBlock(t *testing.T) []byte {
 	root := t.TempDir()
 	b := openBus(t, root, "other")
 	b.Journal().Append(agentStopped(now))
-	if err := b.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.Close(context.Background()))
 	data, err := os.ReadFile(blockPath(root))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return data
 }
 
@@ -188,9 +171,7 @@ func TestAStoredJournalIsPrintedAsJSONOfTheSameForm(t *testing.T) {
 		z.Pods[0] != (bus.Share{Name: "uid-1", Count: 10, Bytes: z.Journal.Bytes}) || z.JournalDisk <= z.Journal.Bytes {
 		t.Fatalf("%d, %v: %s%s", code, err, out, errs)
 	}
-	if err := os.Truncate(blockPath(root), 300); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Truncate(blockPath(root), 300))
 	code, out, _ = run(t.Context(), "journal", "verify", "-o", "json", "--root-dir", root)
 	var r bus.VerifyReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitError || r.Found != len(r.Problems) ||
@@ -210,9 +191,7 @@ func TestRunningAgentServesItsJournal(t *testing.T) {
 	// No agent runs in a copy, even if the copied file with the socket's path leads to a running one.
 	there := copyTree(t, root)
 	path := []byte(filepath.Join(root, busDir, "bus.sock"))
-	if err := os.WriteFile(filepath.Join(there, busDir, "bus.sock.path"), path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(there, busDir, "bus.sock.path"), path, 0o600))
 	code, out, errs := run(t.Context(), "journal", "verify", "--root-dir", there)
 	if code != exitOK || !strings.Contains(errs, "reading the files") {
 		t.Errorf("a copy: %d, %s%s", code, out, errs)

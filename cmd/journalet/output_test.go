@@ -17,6 +17,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/preflight"
+	"github.com/journalet/journalet/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files; review the differences")
@@ -26,14 +27,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txt")
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o640); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(got), 0o640))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got != string(want) {
 		t.Errorf("%s: printed\n%s\nwant\n%s(go test -update writes it)", name, got, want)
 	}
@@ -159,9 +156,7 @@ func TestJournalReportsAsTables(t *testing.T) {
 
 func TestTablesCanBePrintedAsJSONAndYAML(t *testing.T) {
 	a, out := testApp()
-	if err := printValue(a.out, formatJSON, listOf(&corev1.PodList{})); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, printValue(a.out, formatJSON, listOf(&corev1.PodList{})))
 	var list map[string]any
 	if err := json.Unmarshal(out.Bytes(), &list); err != nil || list["kind"] != "List" || list["items"] == nil {
 		t.Errorf("an empty list is %v, %v", list, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/test/must"
 )
 
 // setClock is a clock that the test sets.
@@ -50,16 +51,12 @@ func TestOutcomeOfACallIsRecordedInOrderWithInspections(t *testing.T) {
 		finished := &journaletv1.CallFinished{IntentId: "1.1.image/0.0", Requester: messages.Image.String()}
 		a.callFinished(messages.Image, messages.NewEvent(finished))
 	}
-	if err := a.bus.Journal().Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.bus.Journal().Flush(t.Context()))
 	for seq, want := range map[uint64]struct{ at, ended time.Time }{
 		1: {time.Unix(1000, 0), time.Unix(1000, 0)}, 2: {time.Unix(400, 0), time.Unix(1000, 1)},
 	} {
 		rec, err := a.bus.Journal().Get(t.Context(), seq)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ended := rec.GetFact().GetCallFinished().GetEndedAt()
 		if !rec.GetTime().AsTime().Equal(want.at) || !ended.AsTime().Equal(want.ended) {
 			t.Errorf("record %d has the time %s and ended_at %v, want %+v", seq, rec.GetTime().AsTime(), ended, want)

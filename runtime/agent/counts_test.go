@@ -19,6 +19,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/test/must"
 )
 
 // blockFirst blocks the appender at the first record.
@@ -58,9 +59,7 @@ func TestQueuedRecordsAreCounted(t *testing.T) {
 		t.Errorf("%d queued, want 20 behind the blocked one", n)
 	}
 	close(g.release)
-	if err := a.bus.Journal().Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.bus.Journal().Flush(t.Context()))
 	if n := a.counts().Queued; n != 0 {
 		t.Fatalf("%d queued, but all are stored", n)
 	}
@@ -78,18 +77,14 @@ spec:
 // healthy node: they have tests of their own.
 func TestEveryMetricIsFilled(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
 	cfg := config.Defaults()
 	cfg.ContainerRuntimeEndpoint, cfg.RootDir, cfg.HostnameOverride = simScheme,
 		filepath.Join(t.TempDir(), "root"), "node-1"
 	cfg.StaticPodPath, cfg.HealthzPort = t.TempDir(), int32(port)
-	if err := os.WriteFile(filepath.Join(cfg.StaticPodPath, "web.yaml"), []byte(simulatedPod), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(cfg.StaticPodPath, "web.yaml"), []byte(simulatedPod), 0o600))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()

@@ -18,6 +18,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/test/must"
 )
 
 // files returns the contents of all files below dir by path.
@@ -32,9 +33,7 @@ func files(t *testing.T, dir string) map[string]string {
 		out[path] = string(b)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -54,15 +53,11 @@ func TestFailedStartLeavesTheJournalUnchanged(t *testing.T) {
 		}, "has an event"},
 		"a snapshot of a newer version": {func(t *testing.T, b *bus.Bus) {
 			set := []*journaletv1.Snapshot{{Actor: messages.Pod("p").Proto(), Handled: 1, State: newer}}
-			if err := b.Snapshots().Save(t.Context(), 1, set); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.Snapshots().Save(t.Context(), 1, set))
 		}, "has a field in its PodState"},
 		"a snapshot that cannot be read": {func(t *testing.T, b *bus.Bus) {
 			set := []*journaletv1.Snapshot{{Actor: messages.Pod("p").Proto(), Handled: 1, State: []byte("rubbish")}}
-			if err := b.Snapshots().Save(t.Context(), 1, set); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.Snapshots().Save(t.Context(), 1, set))
 		}, "recover"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,18 +65,14 @@ func TestFailedStartLeavesTheJournalUnchanged(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
 			dir := filepath.Join(cfg.RootDir, "bus")
 			b, err := bus.Open(t.Context(), bus.Options{Dir: dir, Node: "node-1", Log: log})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			stopped := &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "test"}}
 			b.Journal().Append(&journaletv1.Record{
 				Time: timestamppb.Now(), Actor: messages.Agent.Proto(),
 				Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: stopped}},
 			})
 			c.prepare(t, b)
-			if err := b.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, b.Close(t.Context()))
 			before := files(t, dir)
 			for range 2 { // a service manager retries
 				if err := Run(t.Context(), cfg, log); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -122,9 +113,7 @@ func runOnce(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	if err := Run(ctx, cfg, slog.New(onMessage{slog.DiscardHandler, "journalet started", stop})); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Run(ctx, cfg, slog.New(onMessage{slog.DiscardHandler, "journalet started", stop})))
 }
 
 func TestLostJournalIsRecordedByTheNextRunAndVerified(t *testing.T) {
@@ -133,9 +122,7 @@ func TestLostJournalIsRecordedByTheNextRunAndVerified(t *testing.T) {
 	dir := filepath.Join(cfg.RootDir, "bus")
 	before := verified(t, dir)
 	blocks := filepath.Join(dir, "jetstream", "AGENT", "streams", "JOURNAL", "msgs")
-	if err := errors.Join(os.RemoveAll(blocks), os.Mkdir(blocks, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.RemoveAll(blocks), os.Mkdir(blocks, 0o700)))
 	runOnce(t, cfg)
 	runOnce(t, cfg)
 	after := verified(t, dir)
@@ -148,13 +135,9 @@ func TestLostJournalIsRecordedByTheNextRunAndVerified(t *testing.T) {
 func verified(t *testing.T, dir string) bus.VerifyReport {
 	t.Helper()
 	s, err := bus.OpenStored(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	v, err := s.Verify(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return v
 }
 

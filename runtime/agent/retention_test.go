@@ -16,6 +16,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/test/must"
 )
 
 type noEffects struct{}
@@ -39,9 +40,7 @@ func openForRetention(t *testing.T, dir string) *agent {
 	})
 	a.bus.Journal().OnStored(a.host.Stored)
 	r, err := a.host.Recover()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a.host.Start(r, &journaletv1.AgentStarted{
 		Epoch: a.bus.Opening().Epoch, Config: &journaletv1.AgentConfig{NodeName: "n", MaxPods: 10},
 	})
@@ -53,9 +52,7 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 	a := openForRetention(t, dir)
 	referenced, unreferenced := []byte("referenced"), []byte("unreferenced")
 	for _, data := range [][]byte{referenced, unreferenced} {
-		if err := a.bus.Manifests().Put(t.Context(), digest(data), data); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, a.bus.Manifests().Put(t.Context(), digest(data), data))
 	}
 	health := &journaletv1.RuntimeHealthChanged{RuntimeReady: true, RuntimeName: "kept " + digest(referenced)}
 	a.host.Outcome(messages.Runtime, messages.NewEvent(health))
@@ -64,16 +61,10 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 	for range 60 { // 30 MiB
 		a.host.Outcome(messages.Pod("p"), &journaletv1.Event{Kind: observed})
 	}
-	if err := a.bus.Journal().Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.bus.Journal().Flush(t.Context()))
 	keep, err := a.cfg.Retention()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.cut(t.Context(), keep); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, a.cut(t.Context(), keep))
 	first := a.bus.Journal().First()
 	if first < 10 {
 		t.Fatalf("the first record is %d", first)
@@ -85,19 +76,13 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 		t.Fatalf("a manifest that was just stored: %v", err)
 	}
 	_, set, err := a.bus.Snapshots().Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	left, err := a.bus.UnreferencedManifests(t.Context(), set)
 	if err != nil || len(left) != 1 || left[0] != digest(unreferenced) {
 		t.Fatalf("%v, %v", left, err)
 	}
-	if err := a.host.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.bus.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.host.Stop(t.Context()))
+	must.OK(t, a.bus.Close(t.Context()))
 	a = openForRetention(t, dir)
 	if o := a.bus.Opening(); o.Damage != nil || !o.Clean || a.bus.Journal().First() != first {
 		t.Fatalf("%+v", o)
@@ -107,9 +92,7 @@ func TestRetentionCutsOldRecordsAndTheNextRunKnowsItsState(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
-	if err := errors.Join(a.host.Stop(ctx), a.bus.Close(ctx)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(a.host.Stop(ctx), a.bus.Close(ctx)))
 }
 
 func digest(b []byte) string {

@@ -14,18 +14,15 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/test/must"
 )
 
 const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 func write(t *testing.T, path, text string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o750))
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -34,9 +31,7 @@ func load(t *testing.T, args ...string) (*Config, []Problem, error) {
 	c := Defaults()
 	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	c.AddFlags(fs)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fs.Parse(args))
 	problems, err := c.Load(fs)
 	return c, problems, err
 }
@@ -44,12 +39,8 @@ func load(t *testing.T, args ...string) (*Config, []Problem, error) {
 func mustLoad(t *testing.T, args ...string) (*Config, []Problem) {
 	t.Helper()
 	c, problems, err := load(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, c.Validate())
 	return c, problems
 }
 
@@ -184,9 +175,7 @@ func TestUnsupportedFieldsAreNamedWithTheirFile(t *testing.T) {
 	file := write(t, filepath.Join(dir, "c.yaml"), head+"cpuManagerPolicy: static\nmaxPodz: 3\nlogging: {verbos: 1}\n"+
 		"staticPodURLHeader: {Authorization: [Bearer-canary]}\nmaxPods: 1\nmaxPods: 2\n")
 	_, problems, err := load(t, "--config", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all []string
 	for _, p := range problems {
 		all = append(all, p.String())
@@ -298,9 +287,7 @@ func machine(t *testing.T) string {
 
 func addr(t *testing.T, s string) net.Addr {
 	ip, n, err := net.ParseCIDR(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.IP = ip
 	return n
 }
@@ -316,9 +303,7 @@ func TestAllocatableIsCapacityWithoutReservations(t *testing.T) {
 		addrs = append(addrs, addr(t, s))
 	}
 	f, err := c.nodeFacts(machine(t), "Host-1.Example", addrs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if f.NodeName != "host-1.example" || f.BootID != "b-1" ||
 		!slices.Equal(f.HostIPs, []string{"10.0.0.5", "2001:db8::1"}) ||
 		f.Labels["kubernetes.io/hostname"] != "host-1.example" || f.Labels["zone"] != "a" ||
@@ -347,9 +332,7 @@ func TestNodeFactsOfThisMachine(t *testing.T) {
 	c := Defaults()
 	c.HostnameOverride = "n"
 	f, err := c.NodeFacts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if f.BootID == "" || f.Capacity.MilliCPU < 1000 || f.Capacity.MemoryBytes < 1<<20 ||
 		f.Capacity.EphemeralStorageBytes <= 0 {
 		t.Errorf("%+v", f)

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestDetectCgroups(t *testing.T) {
@@ -15,12 +17,8 @@ func TestDetectCgroups(t *testing.T) {
 	put := func(name, content string) {
 		t.Helper()
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		must.OK(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	if got := DetectCgroups(root, false); got.Swap || got.HugePages != nil {
 		t.Errorf("a node without files has %+v", got)

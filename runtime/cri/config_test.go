@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	podactor "github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/test/must"
 )
 
 func testDriver() *Driver {
@@ -81,9 +82,7 @@ func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 	})
 	in := containerInput{pod: pod, container: &pod.Spec.Containers[0], podIPs: []string{"10.0.0.1", "fd00::1"}}
 	envs, err := testDriver().environment(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []string
 	for _, e := range envs {
 		got = append(got, e.GetKey()+"="+string(e.GetValue()))
@@ -186,9 +185,7 @@ func TestDNSFollowsPolicy(t *testing.T) {
 func TestParseResolvConf(t *testing.T) {
 	got, err := parseResolvConf(strings.NewReader(
 		"# c\nnameserver 1.1.1.1\nnameserver\nsearch a\nsearch b. .\noptions ndots:1 rotate\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"b", "."},
 		Options: []string{"ndots:1", "rotate"}}
 	if !reflect.DeepEqual(got.Servers, want.Servers) || !reflect.DeepEqual(got.Searches, want.Searches) ||
@@ -298,9 +295,7 @@ func TestSecurityContextsMerge(t *testing.T) {
 	})
 	d := testDriver()
 	sc, err := d.containerSecurity(containerInput{pod: pod, container: &pod.Spec.Containers[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if sc.RunAsUser.Value != u2 || sc.RunAsGroup.Value != g || !sc.NoNewPrivs || !sc.ReadonlyRootfs ||
 		sc.SupplementalGroups[0] != 7 ||
 		sc.Capabilities.AddCapabilities[0] != "NET_ADMIN" || sc.Capabilities.DropCapabilities[0] != "ALL" ||
@@ -317,9 +312,7 @@ func TestSecurityContextsMerge(t *testing.T) {
 	})
 	sc, err = d.containerSecurity(containerInput{pod: plain, container: &plain.Spec.Containers[0],
 		image: imageInfo{username: "www"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !sc.Privileged || len(sc.MaskedPaths) == 0 || len(sc.ReadonlyPaths) == 0 || sc.RunAsUser != nil ||
 		sc.RunAsUsername != "www" ||
 		sc.Seccomp.ProfileType != runtimeapi.SecurityProfile_Unconfined ||
@@ -339,9 +332,7 @@ func TestSandboxConfigMatchesKubelet(t *testing.T) {
 			Value: "1"}}}
 	})
 	c, err := d.sandboxConfig(pod, 3, "1.2.pod/uid-1.0", "/logs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if c.Metadata.Attempt != 3 || c.Hostname != "web" || c.LogDirectory != "/logs" || c.Linux.CgroupParent != "" ||
 		c.Linux.Sysctls["net.ipv4.ip_forward"] != "1" || c.Linux.Resources.CpuShares != 102 ||
 		c.Linux.SecurityContext.Seccomp.ProfileType != runtimeapi.SecurityProfile_RuntimeDefault {
@@ -395,17 +386,13 @@ func TestHostnames(t *testing.T) {
 func TestHostsFiles(t *testing.T) {
 	d := testDriver()
 	d.opts.HostsFile = filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(d.opts.HostsFile, []byte("127.0.0.1 here\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(d.opts.HostsFile, []byte("127.0.0.1 here\n"), 0o600))
 	pod := testPod(func(p *corev1.Pod) {
 		p.Spec.Subdomain = "sub"
 		p.Spec.HostAliases = []corev1.HostAlias{{IP: "1.2.3.4", Hostnames: []string{"a", "b"}}}
 	})
 	got, err := d.hostsContent(pod, []string{"10.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, want := range []string{"# Kubernetes-managed hosts file.\n",
 		"10.0.0.1\tweb.sub.default.svc.cluster.local\tweb\n", "\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"} {
 		if !strings.Contains(string(got), want) {
@@ -433,9 +420,7 @@ func TestContainerConfigMatchesKubelet(t *testing.T) {
 	got, err := testDriver().containerConfig(containerInput{
 		pod: pod, container: &pod.Spec.Containers[0], attempt: 2, intent: "i", image: imageInfo{ref: "sha256:9"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wantAnnotations := map[string]string{
 		AnnotationHash: "cafe", AnnotationRestartCount: "2", AnnotationTerminationMessagePath: "/dev/termination-log",
 		AnnotationTerminationMessagePolicy: "File", AnnotationTerminationGracePeriod: "20",

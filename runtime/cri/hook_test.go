@@ -21,6 +21,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/sim"
+	"github.com/journalet/journalet/test/must"
 )
 
 // hooked returns a rig with a running container that has this preStop hook.
@@ -91,9 +92,7 @@ func TestHookEndsAtTimeout(t *testing.T) {
 
 func TestHookOfExitedContainerIsNotDone(t *testing.T) {
 	r, h := hooked(t, execHook("true"))
-	if err := r.runtime.Kill(h.GetContainerId(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.runtime.Kill(h.GetContainerId(), 1))
 	if out := r.hook(h); out.GetError() != journaletv1.CallError_CALL_ERROR_NOT_DONE {
 		t.Error(out)
 	}
@@ -140,13 +139,9 @@ func TestHTTPHookSendsKubeletRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer server.Close()
 			at, err := url.Parse(server.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			port, err := strconv.Atoi(at.Port())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			action := &corev1.HTTPGetAction{
 				Path: "/a?b=c", Port: intstr.FromString("web"), Scheme: corev1.URIScheme(strings.ToUpper(name)),
 				HTTPHeaders: []corev1.HTTPHeader{{Name: "X-A", Value: "1"}, {Name: "X-A", Value: "2"}, {Name: "Host", Value: "me"},

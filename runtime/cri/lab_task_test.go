@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"google.golang.org/grpc/metadata"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 // A canceled start leaves such a task at a moment that no test can hit, so this test creates the task through
@@ -26,15 +28,11 @@ func TestLabRemovesContainerWhoseTaskContainerdKeeps(t *testing.T) {
 		30*time.Second)
 	defer cancel()
 	c, err := containers.NewContainersClient(r.conn).Get(ctx, &containers.GetContainerRequest{ID: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	root, err := snapshots.NewSnapshotsClient(r.conn).Mounts(ctx, &snapshots.MountsRequest{
 		Snapshotter: c.GetContainer().GetSnapshotter(), Key: c.GetContainer().GetSnapshotKey(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := tasks.NewTasksClient(r.conn).Create(ctx,
 		&tasks.CreateTaskRequest{ContainerID: id, Rootfs: root.GetMounts()}); err != nil {
 		t.Fatal(err)

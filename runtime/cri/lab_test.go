@@ -24,6 +24,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/pod/volume"
+	"github.com/journalet/journalet/test/must"
 )
 
 // newLab returns a rig on the real runtime at JOURNALET_TEST_CRI_ENDPOINT, which make integration sets. It removes what
@@ -36,9 +37,7 @@ func newLab(t *testing.T, drain time.Duration) (*rig, chan *journaletv1.PodObser
 	}
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	r := &rig{t: t, conn: conn, dir: t.TempDir()}
 	yes, grace, limit := true, int64(5), resource.MustParse("1Mi")
@@ -233,9 +232,7 @@ func TestLabFindsObjectsOfCrashedAgent(t *testing.T) {
 			out := r.perform(intent, startContainer(sandbox, attempt), true)
 			resp, err := runtimeapi.NewRuntimeServiceClient(r.conn).ContainerStatus(context.Background(),
 				&runtimeapi.ContainerStatusRequest{ContainerId: out.GetContainerId()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			// containerd cancels a start whose client is gone, and reports it; that is the only other possible end.
 			want := runtimeapi.ContainerState_CONTAINER_RUNNING
 			if out.GetError() == journaletv1.CallError_CALL_ERROR_START {

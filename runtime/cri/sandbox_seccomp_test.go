@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 // profile is the tested part of an OCI seccomp profile.
@@ -24,17 +26,11 @@ type profile struct {
 func TestPauseProfileAllowsOnlyHarmlessSystemCalls(t *testing.T) {
 	dir := t.TempDir()
 	path, err := WriteSandboxSeccomp(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var p profile
-	if err := json.Unmarshal(b, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(b, &p))
 	// ENOSYS, not EPERM: a libc falls back if the kernel lacks a call, and fails if it is forbidden. No architectures:
 	// each further one costs as much again to load, and a pause process has one.
 	if p.DefaultAction != "SCMP_ACT_ERRNO" || p.DefaultErrnoRet != 38 || len(p.Architectures) != 0 {
@@ -67,22 +63,16 @@ func TestPauseProfileAllowsOnlyHarmlessSystemCalls(t *testing.T) {
 func TestPauseProfileIsWrittenOnce(t *testing.T) {
 	dir := t.TempDir()
 	path, err := WriteSandboxSeccomp(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	before, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := WriteSandboxSeccomp(dir); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
 		t.Errorf("a second start wrote the profile again: %v", err)
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte("{"), 0o600))
 	if _, err := WriteSandboxSeccomp(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +88,7 @@ func TestSandboxGetsPauseProfile(t *testing.T) {
 	d := testDriver()
 	d.opts.SandboxSeccomp = "/var/lib/x/sandbox-seccomp.json"
 	c, err := d.sandboxConfig(testPod(nil), 0, "i", "/logs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := c.Linux.SecurityContext.Seccomp
 	if got.ProfileType != runtimeapi.SecurityProfile_Localhost || got.LocalhostRef != d.opts.SandboxSeccomp {
 		t.Errorf("got %v", got)

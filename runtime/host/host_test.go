@@ -10,6 +10,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 func statusOf(uid string, n uint32) func(*journaletv1.Record) bool {
@@ -153,14 +154,10 @@ func TestRestartFoldsToTheSameStateWithAndWithoutSnapshots(t *testing.T) {
 		t.Run(fmt.Sprint("snapshots=", snapshots), func(t *testing.T) {
 			m := newMemory(t)
 			h := startHost(t, m, counters(nil))
-			if err := m.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, m.Flush(t.Context()))
 			for i := range 60 {
 				if i == 30 && snapshots {
-					if err := h.Snapshot(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, h.Snapshot(t.Context()))
 				}
 				h.Outcome(messages.Pod("a"), observed("a"))
 			}
@@ -231,9 +228,7 @@ func TestUnhandledRecordsArePendingAfterAStart(t *testing.T) {
 	cause := m.all()[len(m.all())-1].GetStep().GetCause()
 	again := New(Options{Journal: m2, Snapshots: m2, Deciders: counters(nil), Effects: noEffects{}})
 	r, err := again.Recover()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var pending []uint64
 	r.Pending(messages.Pod("a"), func(rec *journaletv1.Record) { pending = append(pending, rec.GetSeq()) })
 	if len(pending) != 1 || pending[0] != cause {
@@ -274,9 +269,7 @@ func TestLiftingAQuarantineLosesNoNewRecords(t *testing.T) {
 		}
 	}
 	m.mu.Unlock()
-	if err := h.LiftQuarantine(messages.Pod("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.LiftQuarantine(messages.Pod("a")))
 	const n = 20
 	m.await(t, "every event is handled", statusOf("a", n+1))
 	last := uint64(0)

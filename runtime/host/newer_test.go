@@ -10,6 +10,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // unknownField returns a field of a newer version.
@@ -73,13 +74,9 @@ func TestSnapshotWithUnknownFieldsIsRejected(t *testing.T) {
 	}}
 	inner.GetObserved().GetContainers()[0].ProtoReflect().SetUnknown(unknownField())
 	whole, err := proto.Marshal(&journaletv1.PodState{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	deep, err := proto.Marshal(inner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range []struct {
 		name  string
 		state []byte

@@ -8,6 +8,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // cutAll cuts all records that Retain permits.
@@ -69,9 +70,7 @@ func TestRecordsOfAQuarantinedActorAreNotCut(t *testing.T) {
 		t.Fatalf("cut to %d, but the records after %d are still needed", at, before)
 	}
 	broken.Store(false)
-	if err := h.LiftQuarantine(messages.Pod("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.LiftQuarantine(messages.Pod("a")))
 	m.await(t, "the skipped step", statusOf("a", 3))
 }
 
@@ -99,7 +98,5 @@ func TestMissingSnapshotsOfACutJournalResetTheState(t *testing.T) {
 	m.await(t, "a as a new actor", func(rec *journaletv1.Record) bool {
 		return rec.GetSeq() > before && statusOf("a", 2)(rec)
 	})
-	if err := h.Snapshot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.Snapshot(t.Context()))
 }

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/test/must"
 )
 
 // testMachine returns a machine that passes all checks except that no runtime listens.
@@ -21,9 +22,7 @@ func testMachine(t *testing.T) *machine {
 	t.Helper()
 	// A short path: that of a socket may have 107 bytes at most.
 	root, err := os.MkdirTemp("", "m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	m := &machine{root: root, pid: 1, now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), cfg: config.Defaults()}
 	m.cfg.HealthzPort = 0
@@ -54,19 +53,13 @@ func testMachine(t *testing.T) *machine {
 
 func (m *machine) write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(m.path(path)), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(m.path(path), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(m.path(path)), 0o750))
+	must.OK(t, os.WriteFile(m.path(path), []byte(text), 0o600))
 }
 
 func (m *machine) remove(t *testing.T, path string) {
 	t.Helper()
-	if err := os.RemoveAll(m.path(path)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(m.path(path)))
 }
 
 // cri is a fake runtime.
@@ -98,13 +91,9 @@ func (c *cri) GetContainerEvents(r *runtimeapi.GetEventsRequest,
 func (m *machine) serve(t *testing.T, c *cri) {
 	t.Helper()
 	path := m.path("run/containerd/containerd.sock")
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o750))
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(s, c)
 	done := make(chan error, 1)
@@ -199,9 +188,7 @@ func TestProblemsAreFoundWithARemedy(t *testing.T) {
 		}},
 		{"ports", "cannot listen", Fail, func(t *testing.T, m *machine) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { _ = l.Close() })
 			m.cfg.BusListen = l.Addr().String()
 		}},
@@ -253,12 +240,8 @@ func (m *machine) process(t *testing.T, pid int, comm string, args ...string) {
 	m.write(t, dir+"comm", comm+"\n")
 	m.write(t, dir+"cmdline", strings.Join(args, "\x00")+"\x00")
 	m.write(t, dir+"status", "Name:\t"+comm+"\nState:\tS (sleeping)\n")
-	if err := os.Symlink(m.root, m.path(dir+"root")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(m.root, m.path(dir+"cwd")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(m.root, m.path(dir+"root")))
+	must.OK(t, os.Symlink(m.root, m.path(dir+"cwd")))
 }
 
 func TestOnlyKubeletsOnTheSameRuntimeAreFound(t *testing.T) {
@@ -316,15 +299,11 @@ func TestOnlyKubeletsOnTheSameRuntimeAreFound(t *testing.T) {
 			m.write(t, "inner/run/containerd/containerd.sock", "theirs")
 			m.process(t, 40, "kubelet", "kubelet")
 			m.remove(t, "proc/40/root")
-			if err := os.Symlink(m.path("inner"), m.path("proc/40/root")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Symlink(m.path("inner"), m.path("proc/40/root")))
 		}},
 		{"another path to the same socket", true, func(t *testing.T, m *machine) {
 			m.write(t, "run/containerd/containerd.sock", "ours")
-			if err := os.Link(m.path("run/containerd/containerd.sock"), m.path("other.sock")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Link(m.path("run/containerd/containerd.sock"), m.path("other.sock")))
 			m.process(t, 40, "kubelet", "kubelet", "--container-runtime-endpoint=unix:///other.sock")
 		}},
 		{"k3s with its own", false, func(t *testing.T,

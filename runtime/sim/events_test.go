@@ -5,6 +5,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestEventsAreHeldForTheNextSubscriberFiveMinutes(t *testing.T) {
@@ -13,13 +15,9 @@ func TestEventsAreHeldForTheNextSubscriberFiveMinutes(t *testing.T) {
 	g.clock.Advance(eventHoldTime)
 	young := g.pod(t, "young")
 	stream, err := g.cri.GetContainerEvents(g.ctx, &cri.GetEventsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	e, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if e.GetContainerId() != young {
 		t.Errorf("first event is about %s, want %s", e.GetContainerId(), young)
 	}
@@ -28,9 +26,7 @@ func TestEventsAreHeldForTheNextSubscriberFiveMinutes(t *testing.T) {
 func TestSubscriberThatFallsBehindIsCutOff(t *testing.T) {
 	g := newRig(t, Options{})
 	slow, err := g.subscribe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for g.Subscribers() == 1 {
 		id := g.pod(t, "a")
 		if _, err := g.cri.RemovePodSandbox(g.ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
@@ -62,9 +58,7 @@ func TestStoppedSandboxIsReportedOnce(t *testing.T) {
 	g := newRig(t, Options{})
 	id := g.pod(t, "a")
 	stream, err := g.cri.GetContainerEvents(g.ctx, &cri.GetEventsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := g.cri.StopPodSandbox(g.ctx, &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
 		t.Fatal(err)
 	}
@@ -86,9 +80,7 @@ func TestAPulledImageIsListedUntilItIsRemoved(t *testing.T) {
 	g := newRig(t, Options{AnyImage: true})
 	spec := &cri.ImageSpec{Image: "registry.test/app:1"}
 	pulled, err := g.img.PullImage(g.ctx, &cri.PullImageRequest{Image: spec})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, want := range []int{1, 0} {
 		list, err := g.img.ListImages(g.ctx, &cri.ListImagesRequest{Filter: &cri.ImageFilter{Image: spec}})
 		if err != nil || len(list.GetImages()) != want {

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestErrorStrikesTheGivenNumberOfTimes(t *testing.T) {
@@ -93,9 +95,7 @@ func TestCrashEndsCallsAndKeepsContainers(t *testing.T) {
 	g := newRig(t, Options{})
 	id := g.running(t, "a", "sleep", "60")
 	stream, err := g.cri.GetContainerEvents(g.ctx, &cri.GetEventsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := stream.Recv(); err != nil { // what was held before, so the stream stands
 		t.Fatal(err)
 	}
@@ -119,9 +119,7 @@ func TestCrashEndsCallsAndKeepsContainers(t *testing.T) {
 	g.clock.Advance(time.Minute) // the container ends while the API is down
 	g.Restart()
 	st, err := g.cri.ContainerStatus(g.ctx, &cri.ContainerStatusRequest{ContainerId: id}, grpc.WaitForReady(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wantExit(t, st.GetStatus(), 0, "Completed")
 }
 
@@ -129,16 +127,12 @@ func TestSocketServesAgainAfterRestart(t *testing.T) {
 	g := newRig(t, Options{})
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(g.ctx)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(ctx, l) }()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = conn.Close() }()
 	client := cri.NewRuntimeServiceClient(conn)
 	for range 2 {
@@ -165,9 +159,7 @@ func TestClosedRuntimeRefuses(t *testing.T) {
 		t.Error("Dial worked after Close")
 	}
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := r.Serve(context.Background(), l); err == nil {
 		t.Error("Serve worked after Close")
 	}

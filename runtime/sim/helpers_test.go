@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 const testTimeout = 30 * time.Second
@@ -34,9 +36,7 @@ func newRig(t *testing.T, opts Options) *rig {
 	r := New(opts)
 	t.Cleanup(r.Close)
 	conn, err := r.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
@@ -50,9 +50,7 @@ func podConfig(name string) *cri.PodSandboxConfig {
 func (g *rig) pod(t *testing.T, name string) string {
 	t.Helper()
 	resp, err := g.cri.RunPodSandbox(g.ctx, &cri.RunPodSandboxRequest{Config: podConfig(name)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return resp.GetPodSandboxId()
 }
 
@@ -64,9 +62,7 @@ func (g *rig) create(t *testing.T, podID, pod, name string, argv ...string) stri
 			Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: "busybox"}, Command: argv,
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return resp.GetContainerId()
 }
 
@@ -83,9 +79,7 @@ func (g *rig) running(t *testing.T, name string, argv ...string) string {
 func (g *rig) status(t *testing.T, id string) *cri.ContainerStatus {
 	t.Helper()
 	resp, err := g.cri.ContainerStatus(g.ctx, &cri.ContainerStatusRequest{ContainerId: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return resp.GetStatus()
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestCommandLinesDoWhatTheySay(t *testing.T) {
@@ -120,9 +122,7 @@ func TestStopWaitsOutTheGraceByTheClock(t *testing.T) {
 				_, err := g.cri.StopContainer(g.ctx, &cri.StopContainerRequest{ContainerId: id, Timeout: 10})
 				done <- err
 			}()
-			if err := g.clock.WaitPending(g.ctx, c.timers); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, g.clock.WaitPending(g.ctx, c.timers))
 			g.clock.Advance(c.grace)
 			wantCode(t, <-done, codes.OK)
 			wantExit(t, g.status(t, id), c.code, "Error")
@@ -133,17 +133,13 @@ func TestStopWaitsOutTheGraceByTheClock(t *testing.T) {
 func TestProcessesDieBehindTheAgentsBack(t *testing.T) {
 	g := newRig(t, Options{})
 	id := g.running(t, "a", "sleep", "60")
-	if err := g.Kill(id, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Kill(id, 2))
 	wantExit(t, g.status(t, id), 2, "Error")
 	wantCode(t, g.Kill(id, 2), codes.FailedPrecondition)
 	wantCode(t, g.Kill("nothing", 2), codes.NotFound)
 
 	id = g.running(t, "b", "sleep", "60")
-	if err := g.KillOOM(id); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.KillOOM(id))
 	wantExit(t, g.status(t, id), 137, "OOMKilled")
 }
 

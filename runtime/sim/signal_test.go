@@ -5,6 +5,8 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestAContainerDiesOfItsStopSignal(t *testing.T) {
@@ -19,9 +21,7 @@ func TestAContainerDiesOfItsStopSignal(t *testing.T) {
 				Metadata: &cri.ContainerMetadata{Name: "a"}, Image: &cri.ImageSpec{Image: "busybox"}, StopSignal: signal,
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		id := resp.GetContainerId()
 		if _, err := g.cri.StartContainer(g.ctx, &cri.StartContainerRequest{ContainerId: id}); err != nil {
 			t.Fatal(err)
@@ -48,12 +48,8 @@ func TestWhatRunsInAContainerDiesWithIt(t *testing.T) {
 		done <- resp
 	}()
 	// The container's own end and the command's are what the clock has to fire.
-	if err := g.clock.WaitPending(g.ctx, 2); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Kill(id, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.clock.WaitPending(g.ctx, 2))
+	must.OK(t, g.Kill(id, 1))
 	g.clock.Advance(time.Second)
 	if code := (<-done).GetExitCode(); code != 137 {
 		t.Errorf("the command ended with %d, want 137", code)

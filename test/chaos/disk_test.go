@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -36,12 +37,8 @@ var fullSeconds = length{6, 60}
 func TestDiskFullAndFreed(t *testing.T) {
 	r := choices(t)
 	a := newAgent(t)
-	if err := os.Mkdir(a.Root, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", a.Root, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskBytes)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(a.Root, 0o700))
+	must.OK(t, unix.Mount("tmpfs", a.Root, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskBytes)))
 	c, before := newChurn(a, r, 0)
 	for i := range victims {
 		c.put(fmt.Sprintf("victim-%d", i), idles)
@@ -50,9 +47,7 @@ func TestDiskFullAndFreed(t *testing.T) {
 	node.Eventually(t, settle, "all pods", func() error { return a.holds(c.wanted) })
 
 	filler, err := os.Create(filepath.Join(a.Root, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer filler.Close()
 	logged := len(a.logged())
 	fillUp(t, filler)
@@ -89,9 +84,7 @@ func TestDiskFullAndFreed(t *testing.T) {
 		}
 		return nil
 	})
-	if err := filler.Truncate(0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, filler.Truncate(0))
 	c.put("later", idles)
 	a.recovered(c.wanted, before)
 	if !a.Process.Running() {

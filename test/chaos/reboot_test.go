@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -84,16 +85,12 @@ func TestPowerCutThatTruncatesTheJournalStartsEveryPodOnce(t *testing.T) {
 			a.Flags = append(a.Flags, "--journal-sync", "interval:1m")
 			c := oldPods(a, choices(t))
 			bus, safe := filepath.Join(a.Root, "bus"), filepath.Join(a.Dir, "safe")
-			if err := copyFiles(bus, safe); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, copyFiles(bus, safe))
 			c.newPods()
 			before := a.runs()
 			a.Kill()
 			a.reboot(c)
-			if err := cut.lose(bus, safe); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, cut.lose(bus, safe))
 			logged, back := len(a.logged()), time.Now()
 			a.Start()
 			a.ranOnceMore(c.wanted, before, back)

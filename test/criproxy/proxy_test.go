@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 // runtime implements some calls and one stream.
@@ -52,23 +54,17 @@ func between(t *testing.T) (*Proxy, cri.RuntimeServiceClient) {
 	t.Helper()
 	dir := t.TempDir()
 	l, err := net.Listen("unix", filepath.Join(dir, "r"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	server := grpc.NewServer()
 	cri.RegisterRuntimeServiceServer(server, runtime{})
 	go func() { _ = server.Serve(l) }() // ends with the test
 	t.Cleanup(server.Stop)
 	p, err := Listen(filepath.Join(dir, "p"), "unix://"+filepath.Join(dir, "r"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { p.Close() })
 	socket := "unix://" + filepath.Join(dir, "p")
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return p, cri.NewRuntimeServiceClient(conn)
 }
@@ -119,14 +115,10 @@ func TestCallsPassUnchangedAndAreRecordedWithTheirPod(t *testing.T) {
 func TestStreamPassesMessageByMessageAndTakesEvents(t *testing.T) {
 	p, rt := between(t)
 	events, err := rt.GetContainerEvents(within(t), &cri.GetEventsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, want := range []string{"a", "b", "c"} {
 		if want == "c" {
-			if err := p.Send(&cri.ContainerEventResponse{ContainerId: "c"}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.Send(&cri.ContainerEventResponse{ContainerId: "c"}))
 		}
 		if e, err := events.Recv(); err != nil || e.GetContainerId() != want {
 			t.Fatalf("%v, %v", e, err)
@@ -139,9 +131,7 @@ func TestProxyServesCommandsOnlyInContainersCreatedThroughIt(t *testing.T) {
 	ctx := within(t)
 	code := func(id string) int32 {
 		r, err := rt.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: id})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return r.GetExitCode()
 	}
 	cfg := &cri.PodSandboxConfig{Metadata: &cri.PodSandboxMetadata{Name: "web"}}

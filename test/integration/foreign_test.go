@@ -11,6 +11,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -31,9 +32,7 @@ func foreignPod(t *testing.T) (sandbox, container string) {
 	ctx, cancel := node.Bounded()
 	defer cancel()
 	s, err := setup.Runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { setup.Runtime.RemoveSandbox(s.GetPodSandboxId()) })
 	own := maps.Clone(labels)
 	own[node.ContainerNameLabel] = "etcd"
@@ -48,9 +47,7 @@ func foreignPod(t *testing.T) (sandbox, container string) {
 	if err == nil {
 		_, err = setup.Runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: c.GetContainerId()})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s.GetPodSandboxId(), c.GetContainerId()
 }
 
@@ -97,9 +94,7 @@ func fakeKubelet(t *testing.T, socket string) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		_ = in.Close()
 		cancel()

@@ -86,14 +86,14 @@ func (h *hub) image(short string) string {
 func (h *hub) push(full string, layer []byte) {
 	h.t.Helper()
 	repo, tag, _ := strings.Cut(strings.TrimPrefix(full, h.host+"/"), ":")
-	config := must(json.Marshal(map[string]any{
+	config := mustBytes(json.Marshal(map[string]any{
 		"os": "linux", "architecture": goruntime.GOARCH, "config": map[string]any{"Entrypoint": []string{"/idler"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(layer)}},
 	}))
 	describe := func(kind string, b []byte) map[string]any {
 		return map[string]any{"mediaType": "application/vnd.oci.image." + kind, "digest": digestOf(b), "size": len(b)}
 	}
-	index := must(json.Marshal(map[string]any{
+	index := mustBytes(json.Marshal(map[string]any{
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
 		"config": describe("config.v1+json", config), "layers": []any{describe("layer.v1.tar", layer)},
 	}))
@@ -126,7 +126,7 @@ func digestOf(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func must(b []byte, err error) []byte {
+func mustBytes(b []byte, err error) []byte {
 	if err != nil {
 		panic(err) // maps of strings
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // tooLarge is more than the 10 MiB that a manifest may have.
@@ -129,9 +130,7 @@ func TestHalfWrittenManifestNeverRuns(t *testing.T) {
 		}
 		// As an editor that writes in place: truncate, then write line by line.
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for part := range strings.Lines(text) {
 			if _, err := f.WriteString(part); err != nil {
 				t.Fatal(err)
@@ -140,9 +139,7 @@ func TestHalfWrittenManifestNeverRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Close())
 	}
 	last := a.journal.last()
 	a.put(newPod("mark", idle))
@@ -158,14 +155,10 @@ func TestMissingManifestDirectoryEndsItsPods(t *testing.T) {
 	old := a.pod("good", "ready", ready)
 	away := a.Manifests + ".away"
 	after := a.journal.last()
-	if err := os.Rename(a.Manifests, away); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(a.Manifests, away))
 	// As for the kubelet, a directory that does not exist names no pod.
 	a.journal.wait(t, after, settle, "the pod's end", named("pod_forgotten", string(old.UID)))
-	if err := os.Rename(away, a.Manifests); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(away, a.Manifests))
 	a.pod("good", "ready again", ready)
 }
 

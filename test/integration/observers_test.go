@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -42,9 +43,7 @@ func TestObserverReceivesEveryRecordOverARestart(t *testing.T) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
@@ -100,26 +99,20 @@ func TestNetworkObserverReceivesAndCannotPublish(t *testing.T) {
 	refusals := make(chan error, 16)
 	onError := nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refusals <- err })
 	nc, err := bus.DialURL(t.Context(), "nats://"+address, key, onError)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer nc.Close()
 	events, err := nc.SubscribeSync("event.>")
 	if err == nil {
 		err = nc.Flush()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a.put(newPod("seen", idle))
 	m, err := events.NextMsg(settle)
 	if err != nil || !strings.Contains(string(m.Data), "seen") && !strings.Contains(m.Subject, a.Node) {
 		t.Errorf("the observer receives %v, %v", m, err)
 	}
 	for _, subject := range []string{"node.x", "event.x", "journal.x", "$JS.API.STREAM.DELETE.JOURNAL"} {
-		if err := nc.Publish(subject, []byte("x")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, nc.Publish(subject, []byte("x")))
 		select {
 		case err := <-refusals:
 			if !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {

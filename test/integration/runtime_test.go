@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -83,9 +84,7 @@ func (a *agent) containers() []*cri.Container {
 func containerStatus(t *testing.T, id string) *cri.ContainerStatus {
 	t.Helper()
 	s, err := setup.Runtime.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -103,9 +102,7 @@ func stopContainer(t *testing.T, id string) {
 	ctx, cancel := node.Bounded()
 	defer cancel()
 	_, err := setup.Runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: node.BareID(id)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func phase(want corev1.PodPhase) func(*corev1.Pod) bool {
@@ -153,17 +150,13 @@ func (a *agent) log(p *corev1.Pod, name string) string {
 func readFile(t *testing.T, parts ...string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(parts...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b)
 }
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // logged waits for words in a container's log.

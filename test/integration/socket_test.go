@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -22,9 +23,7 @@ const noticed = 40 * time.Second
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -34,14 +33,10 @@ func probe(t *testing.T, port int, path string) (int, string) {
 	t.Helper()
 	c := http.Client{Timeout: 5 * time.Second}
 	r, err := c.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer r.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r.StatusCode, string(b)
 }
 

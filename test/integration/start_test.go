@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -32,12 +33,8 @@ func TestReadOnlyRootDirectoryFailsTheStart(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t)
 	// Root writes anywhere but to a read-only mount.
-	if err := os.MkdirAll(a.Root, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("none", a.Root, "tmpfs", unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(a.Root, 0o755))
+	must.OK(t, unix.Mount("none", a.Root, "tmpfs", unix.MS_RDONLY, ""))
 	a.AtTheEnd(func() { _ = unix.Unmount(a.Root, unix.MNT_DETACH) })
 	a.failsToStart("root directory "+a.Root, "read-only", "--root-dir")
 }
@@ -63,12 +60,8 @@ func TestSimulatedRuntimeNeedsNoRoot(t *testing.T) {
 	const nobody = 65534
 	a := newAgent(t)
 	a.Endpoint = "sim://"
-	if err := chownAll(a.Dir, nobody); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(setup.Program), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, chownAll(a.Dir, nobody))
+	must.OK(t, os.Chmod(filepath.Dir(setup.Program), 0o755))
 	a.User = &syscall.Credential{Uid: nobody, Gid: nobody}
 	a.put(newPod("web", idle))
 	a.start()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 var (
@@ -109,15 +111,11 @@ func TestStormOfRuntimeEventsWithoutAChangeIsNotRecorded(t *testing.T) {
 	n.run(stormPods)
 	rt := cri.NewRuntimeServiceClient(n.cri)
 	list, err := rt.ListContainers(t.Context(), &cri.ListContainersRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all []*cri.ContainerEventResponse
 	for _, c := range list.GetContainers() {
 		s, err := rt.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: c.GetPodSandboxId()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all = append(all, &cri.ContainerEventResponse{
 			ContainerId: c.GetId(), ContainerEventType: cri.ContainerEventType_CONTAINER_STOPPED_EVENT,
 			PodSandboxStatus: s.GetStatus(),
@@ -125,9 +123,7 @@ func TestStormOfRuntimeEventsWithoutAChangeIsNotRecorded(t *testing.T) {
 	}
 	storm := func(events int) {
 		for i := range events {
-			if err := n.proxy.Send(all[i%len(all)]); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.proxy.Send(all[i%len(all)]))
 		}
 	}
 	storm(*events / 10)
@@ -145,9 +141,7 @@ func TestStormOfRuntimeEventsWithoutAChangeIsNotRecorded(t *testing.T) {
 		t.Errorf("%d events became %d inspections: hints are not batched", *events, inspected)
 	}
 	// A change after the storm is not lost.
-	if err := n.rt.Kill(list.GetContainers()[0].GetId(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.rt.Kill(list.GetContainers()[0].GetId(), 1))
 	n.until("the killed container's restart", func() (bool, string) {
 		now, err := rt.ListContainers(t.Context(), &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 			PodSandboxId: list.GetContainers()[0].GetPodSandboxId(),

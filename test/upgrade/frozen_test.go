@@ -18,6 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/sim"
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -201,14 +202,10 @@ func serve(t *testing.T, rt server) string {
 	t.Helper()
 	// Not TempDir: its paths are longer than a socket's may be.
 	dir, err := os.MkdirTemp("", "jl-cri-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	socket := filepath.Join(dir, "cri.sock")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var options []grpc.ServerOption
 	if f, ok := rt.(*frozen); ok {
 		options = append(options, grpc.UnaryInterceptor(f.refuse))

@@ -26,6 +26,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/sim"
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -57,9 +58,7 @@ var left = []string{"LOCK", "RESERVE", "SEEN", "bus.sock", "credentials"}
 
 func (r *recorded) decode(t *testing.T, b json.RawMessage, into proto.Message) {
 	t.Helper()
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, into); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, into))
 }
 
 // running returns the pod names of the running containers, by container id.
@@ -90,31 +89,23 @@ func recordings(t *testing.T) []string {
 func unpack(t *testing.T, recording, dir string) *recorded {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(readFile(t, recording)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r := new(recorded)
 	for archive := tar.NewReader(z); ; {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return r
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		b, err := io.ReadAll(io.LimitReader(archive, maxUnpacked))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if h.Name == stateFile {
 			err = json.Unmarshal(b, r)
 		} else {
 			to := filepath.Join(dir, filepath.Clean(h.Name))
 			err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, b, 0o600))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 }
 
@@ -192,9 +183,7 @@ func settled(a *node.Agent, n int) {
 func serveSim(t *testing.T, rt *sim.Runtime, dir string) string {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(dir, "sim.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	go func() { _ = rt.Serve(context.Background(), l) }() // ends with Close
 	return "unix://" + l.Addr().String()
 }
@@ -203,39 +192,27 @@ func serveSim(t *testing.T, rt *sim.Runtime, dir string) string {
 func inspect(t *testing.T, rt *sim.Runtime) *recorded {
 	t.Helper()
 	conn, err := rt.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	c, r := cri.NewRuntimeServiceClient(conn), new(recorded)
 	add := func(to *[]json.RawMessage, m proto.Message) {
 		b, err := protojson.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		*to = append(*to, b)
 	}
 	boxes, err := c.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, s := range boxes.GetItems() {
 		st, err := c.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: s.GetId()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		add(&r.Sandboxes, s)
 		add(&r.SandboxStatuses, st.GetStatus())
 	}
 	all, err := c.ListContainers(t.Context(), &cri.ListContainersRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, x := range all.GetContainers() {
 		st, err := c.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: x.GetId()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		add(&r.Containers, x)
 		add(&r.ContainerStatuses, st.GetStatus())
 	}
@@ -247,9 +224,7 @@ func pack(t *testing.T, a *node.Agent, r *recorded) {
 	t.Helper()
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	archive := tar.NewWriter(z)
 	put := func(name string, b []byte) error {
 		err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(b)), Typeflag: tar.TypeReg})
@@ -259,9 +234,7 @@ func pack(t *testing.T, a *node.Agent, r *recorded) {
 		return err
 	}
 	state, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// The runtime's objects name directories of the recording's machine.
 	state = bytes.ReplaceAll(state, []byte(a.Dir), []byte("/recorded"))
 	err = put(stateFile, state)
@@ -281,8 +254,6 @@ func pack(t *testing.T, a *node.Agent, r *recorded) {
 	}
 	err = errors.Join(err, archive.Close(), z.Close(),
 		os.MkdirAll(filepath.Dir(recording), 0o750), os.WriteFile(recording, out.Bytes(), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("%s has %d bytes", recording, out.Len())
 }

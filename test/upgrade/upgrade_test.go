@@ -23,6 +23,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 	"github.com/journalet/journalet/test/simulation"
 )
@@ -42,9 +43,7 @@ const (
 func build(t *testing.T) (program string) {
 	t.Helper()
 	program, err := node.Build(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return program
 }
 
@@ -139,9 +138,7 @@ func TestAgentRefusesRootOfAnotherFormatUnchanged(t *testing.T) {
 		t.Errorf("an agent that refused its root called the runtime: %d relists, %v", listed, calls)
 	}
 
-	if err := os.Rename(filepath.Join(a.Root, "bus"), filepath.Join(a.Dir, "aside")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(filepath.Join(a.Root, "bus"), filepath.Join(a.Dir, "aside")))
 	a.Start()
 	node.Eventually(t, settle, "every running container in its pod's status", func() error {
 		if _, listed := rt.received(); listed < relists {
@@ -199,9 +196,7 @@ func contents(t *testing.T, dir string) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -229,9 +224,7 @@ func setFormat(t *testing.T, root string, format int) {
 		binary.LittleEndian.PutUint32(slot[4:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 		copy(slot[8:], body)
 	}
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, file, 0o600))
 }
 
 // folded returns what the journal of a stopped agent folds to. It does not change the files.
@@ -240,9 +233,7 @@ func folded(t *testing.T, a *node.Agent) string {
 	b, err := bus.Prepare(t.Context(), bus.Options{
 		Dir: filepath.Join(a.Root, "bus"), Node: nodeName, Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = b.Close(t.Context()) }()
 	var recs []*journaletv1.Record
 	if err := b.Journal().Read(t.Context(), 1, 0, "", func(rec *journaletv1.Record, _ int) error {
@@ -258,9 +249,7 @@ func folded(t *testing.T, a *node.Agent) string {
 		}
 		return manifest.Load(text)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(state)
 }
 
@@ -269,9 +258,7 @@ func newAgent(t *testing.T, program string, rt server) *node.Agent {
 	t.Helper()
 	endpoint := serve(t, rt)
 	runtime, err := node.Dial(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = runtime.Conn().Close() })
 	a := (&node.Setup{Program: program, Runtime: runtime}).NewAgent(t, settle, nil,
 		"--static-pod-path", manifests, "--allow-beside-kubelet", "--resolv-conf", "", "--cgroups-per-qos=false")
@@ -329,8 +316,6 @@ func lines(views map[string]string) string {
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/test/must"
 )
 
 // flood sends n requests at once and returns the numbers of responses, of overload errors, and of other errors.
@@ -18,17 +19,11 @@ func flood(t *testing.T, w *testAgent, name string, data []byte, n int, meanwhil
 	nc := w.client(t).Conn()
 	inbox := nats.NewInbox()
 	sub, err := nc.SubscribeSync(inbox + ".*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range n {
-		if err := nc.PublishRequest(Subject(testNode, name), inbox+".x", data); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, nc.PublishRequest(Subject(testNode, name), inbox+".x", data))
 	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, nc.Flush())
 	meanwhile()
 	for served+refused+others < n {
 		m, err := sub.NextMsgWithContext(testContext(t))

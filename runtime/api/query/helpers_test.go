@@ -22,6 +22,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 const testNode = "node-1.example"
@@ -99,9 +100,7 @@ func (h *fakeHost) addPod(t testing.TB, uid, namespace, name string, notes ...st
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "busybox:1.36"}}},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h.add(messages.Pod(uid), a)
 }
 
@@ -137,9 +136,7 @@ func (w *testAgent) start(t testing.TB) {
 	t.Helper()
 	b, err := bus.Open(testContext(t), bus.Options{Dir: w.dir, Node: testNode, Log: quietLog,
 		Sync: bus.SyncPolicy{Interval: time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.bus = b
 	b.Journal().OnStored(func(recs []*journaletv1.Record) {
 		for _, rec := range recs {
@@ -154,9 +151,7 @@ func (w *testAgent) start(t testing.TB) {
 		NodeView: func() pod.Node { return pod.Node{HostIPs: []string{"192.0.2.1"}, RuntimeName: "containerd"} },
 		Started:  at(0), Log: quietLog,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func (w *testAgent) end(t testing.TB) {
@@ -175,16 +170,12 @@ func (w *testAgent) end(t testing.TB) {
 func (w *testAgent) client(t testing.TB, opts ...nats.Option) *Client {
 	t.Helper()
 	nc, err := bus.Dial(testContext(t), w.dir, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(nc.Close)
 	c, err := NewLocalClient(testContext(t), nc, func(ctx context.Context) (*nats.Conn, error) {
 		return bus.Listen(ctx, w.dir, opts...)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
@@ -200,9 +191,7 @@ func (w *testAgent) step(ref messages.Ref, sec int, cause uint64, decisions ...*
 
 func (w *testAgent) flush(t testing.TB) {
 	t.Helper()
-	if err := w.bus.Journal().Flush(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.bus.Journal().Flush(testContext(t)))
 }
 
 func observed(uid string, containers ...*journaletv1.ContainerObservation) *journaletv1.Event {

@@ -6,6 +6,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestPreemptedPodNamesItsPreemptor(t *testing.T) {
@@ -20,9 +21,7 @@ func TestPreemptedPodNamesItsPreemptor(t *testing.T) {
 			}}}
 	}
 	evolve := func(e *ev) {
-		if err := w.host.actors[p].Evolve(actors.Event{Seq: 2, Time: at(1), Author: messages.Node, Body: e}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.host.actors[p].Evolve(actors.Event{Seq: 2, Time: at(1), Author: messages.Node, Body: e}))
 	}
 	evolve(&ev{Kind: &journaletv1.Event_AdmissionDecided{
 		AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u1", Admitted: true}}})
@@ -33,9 +32,7 @@ func TestPreemptedPodNamesItsPreemptor(t *testing.T) {
 	w.step(p, 3, 2, startCall(0))
 	w.flush(t)
 	r, err := w.client(t).Pod(testContext(t), PodRequest{Pod: "web"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := r.PreemptedFor; got == nil || got.String() != "shop/critical (UID u9)" {
 		t.Errorf("preempted for %v", got)
 	}

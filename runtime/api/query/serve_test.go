@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 func TestPodsAreListedByNamespaceAndName(t *testing.T) {
@@ -23,9 +24,7 @@ func TestPodsAreListedByNamespaceAndName(t *testing.T) {
 	w.host.addPod(t, "u1", "default", "api")
 	c := w.client(t)
 	all, err := c.Pods(testContext(t), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	for _, p := range all.Items {
 		names = append(names, p.Namespace+"/"+p.Name)
@@ -49,9 +48,7 @@ func TestListBeyondOneResponseComesInPages(t *testing.T) {
 		w.host.addPod(t, fmt.Sprintf("u%02d", i), "default", fmt.Sprintf("web-%02d", i), strings.Repeat("x", 200<<10))
 	}
 	pods, err := w.client(t).Pods(testContext(t), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(pods.Items) != n || pods.Continue != "" {
 		t.Fatalf("got %d pods of %d", len(pods.Items), n)
 	}
@@ -64,9 +61,7 @@ func TestQuarantinedPodShowsItsQuarantine(t *testing.T) {
 		Kind: "pod", Id: "u1", Cause: 7, Code: journaletv1.DecisionError_DECISION_ERROR_ILLEGAL_TRANSITION, Message: "no way",
 	}
 	r, err := w.client(t).Pod(testContext(t), PodRequest{Pod: "web"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s := r.Pod.Status; s.Reason != ReasonQuarantined || s.Message != "IllegalTransition on record 7: no way" {
 		t.Fatalf("its status is %q, %q", s.Reason, s.Message)
 	}
@@ -113,9 +108,7 @@ func TestPodReportListsDecisionsWithTheirCauses(t *testing.T) {
 	recordRestart(w)
 	w.flush(t)
 	r, err := w.client(t).Pod(testContext(t), PodRequest{Pod: "default/web"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []string
 	for _, l := range r.Decisions {
 		got = append(got, fmt.Sprintf("#%d %s because #%d %s", l.Seq, l.Text, l.Cause, l.CauseText))
@@ -154,9 +147,7 @@ func TestPagesContinueWhereTheLastOneEnded(t *testing.T) {
 	var got []string
 	for from := uint64(1); ; {
 		page, err := c.Read(testContext(t), ReadRequest{From: from, Limit: 5})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, f := range page.Events {
 			got = append(got, fmt.Sprintf("%d.%d", f.Seq, index(&f)))
 		}
@@ -175,9 +166,7 @@ func TestFilterOnAPodFindsDecisionsOfOtherActorsAboutIt(t *testing.T) {
 	w.flush(t)
 	c := w.client(t)
 	page, err := c.Read(testContext(t), ReadRequest{Filter: Filter{Pod: "web"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []string
 	for _, f := range page.Events {
 		got = append(got, fmt.Sprintf("%d %s", f.Seq, f.Event))
@@ -203,9 +192,7 @@ func TestReadingSinceATimeBeginsThere(t *testing.T) {
 	w.flush(t)
 	for sec, want := range map[int]uint64{0: 1, 1: 1, 6: 6, 11: 11, 12: 0} {
 		page, err := w.client(t).Read(testContext(t), ReadRequest{Since: at(sec), Limit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var got uint64
 		if len(page.Events) > 0 {
 			got = page.Events[0].Seq
@@ -280,9 +267,7 @@ func TestBadRequestsGetErrorsThatSayWhy(t *testing.T) {
 		{JournalVerify, `{"x":1}`, 400, "unknown field"},
 	} {
 		m, err := c.Conn().Request(Subject(testNode, q.request), []byte(q.data), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		err = decodeResponse(m, &struct{}{})
 		var e *Error
 		if !errors.As(err, &e) || e.Code != q.code || !strings.Contains(e.Message, q.want) {
@@ -295,13 +280,9 @@ func TestServicesAreFoundAsNATSMicroServices(t *testing.T) {
 	w := newTestAgent(t)
 	c := w.client(t)
 	m, err := c.Conn().Request("$SRV.INFO."+Service, nil, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var info micro.Info
-	if err := json.Unmarshal(m.Data, &info); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(m.Data, &info))
 	var subjects []string
 	for _, e := range info.Endpoints {
 		subjects = append(subjects, e.Subject)

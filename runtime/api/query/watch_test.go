@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/test/must"
 )
 
 // follower collects the events of a watch.
@@ -114,15 +115,11 @@ func TestGapInLiveEventsIsReadFromTheJournal(t *testing.T) {
 		return nil
 	}}
 	rec, err := w.bus.Journal().Get(testContext(t), 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	live := bus.Flatten(testNode, rec)[1]
 	b := fmt.Appendf(nil, `{"seq":%d,"id":%q,"author":%q,"event":%q,"data":{}}`, live.Seq, live.ID,
 		live.Author, live.Event)
-	if err := x.take(testContext(t), &nats.Msg{Data: b}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, x.take(testContext(t), &nats.Msg{Data: b}))
 	want := "[3.1 4.0 4.1 5.0 5.1 6.0 6.1 7.0 7.1 8.0 8.1 9.0 9.1]"
 	if fmt.Sprint(got) != want || x.done.before(position{9, 1}) {
 		t.Fatalf("saw %v up to %v, want %s", got, x.done, want)

@@ -106,7 +106,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	return fmt.Errorf("health server on %s failed: %w", s.Addr(), err)
 }
 
-
 func handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", checkHandler("healthz", o.Health))

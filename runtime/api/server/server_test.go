@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -21,9 +23,7 @@ func serve(t *testing.T, o Options) string {
 	t.Helper()
 	o.Address, o.Log = "127.0.0.1:0", quiet
 	s, err := Listen(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -39,14 +39,10 @@ func serve(t *testing.T, o Options) string {
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return resp.StatusCode, string(b)
 }
 
@@ -104,9 +100,7 @@ func TestHangingCheckIsNamedAndRunsOnlyOnce(t *testing.T) {
 
 func TestErrorOfAPortInUseNamesTheFlag(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
 	_, err = Listen(Options{Address: l.Addr().String(), Flag: "--healthz-port", Log: quiet})
 	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) ||
@@ -169,9 +163,7 @@ func systemd(t *testing.T, watchdog time.Duration) <-chan string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", strconv.FormatInt(watchdog.Microseconds(), 10))
 	t.Setenv("WATCHDOG_PID", "")

@@ -16,6 +16,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 var trees atomic.Int32
@@ -45,9 +47,7 @@ func newTree(t *testing.T, seeds ...*corev1.Pod) *Tree {
 func reopened(t *testing.T, root string) *Tree {
 	t.Helper()
 	tree, err := New(Options{All: true, Root: root, PodPids: 100, Node: OfNode(1500, 1<<30, 5000)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return tree
 }
 
@@ -57,9 +57,7 @@ func initTree(t *testing.T, tree *Tree, seeds ...*corev1.Pod) {
 		tree.AddKnown(string(p.UID))
 		tree.Seed(p)
 	}
-	if err := errors.Join(tree.Init(Cgroupfs), tree.SetNodeLimits()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(tree.Init(Cgroupfs), tree.SetNodeLimits()))
 }
 
 // value reads a value of a cgroup, from the file of cgroup v1 or of v2.
@@ -97,9 +95,7 @@ func podWith(uid string, r corev1.ResourceRequirements) *corev1.Pod {
 func runIn(t *testing.T, tree *Tree, at name) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	for _, dir := range tree.dirs(at) {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, cmd.Process.Pid), 0o600); err != nil &&
@@ -113,9 +109,7 @@ func runIn(t *testing.T, tree *Tree, at name) *exec.Cmd {
 func ensure(t *testing.T, tree *Tree, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, p := range pods {
-		if err := tree.Ensure(p); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, tree.Ensure(p))
 	}
 }
 
@@ -152,9 +146,7 @@ func TestBurstableSharesSurviveRestart(t *testing.T) {
 		t.Error("a pod that runs without a cgroup got one")
 	}
 	for i, uid := range []string{"two", "one"} {
-		if err := again.Remove(uid); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, again.Remove(uid))
 		equal(t, "without pod "+uid, again.sharesOf(class), want[i+1])
 	}
 }
@@ -163,9 +155,7 @@ func TestRestartedPodInKeptCgroupCountsInShares(t *testing.T) {
 	tree := newTree(t)
 	p := podWith("a", size("1", "", "", ""))
 	ensure(t, tree, p)
-	if err := tree.create(tree.layout.pod("a", corev1.PodQOSBurstable).child("container"), Values{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tree.create(tree.layout.pod("a", corev1.PodQOSBurstable).child("container"), Values{}))
 	tree.RemoveIfEmpty("a")
 	ensure(t, tree, p)
 	equal(t, "shares", tree.sharesOf(tree.layout.class(corev1.PodQOSBurstable)),
@@ -202,9 +192,7 @@ func TestPodCgroupFollowsContainers(t *testing.T) {
 			{tree.Widen, large, 40_000, 128 << 20}, {tree.Fit, large, 40_000, 128 << 20},
 			{tree.Widen, small, 40_000, 128 << 20}, {tree.Fit, small, 20_000, 64 << 20},
 		} {
-			if err := step.do(step.pod); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, step.do(step.pod))
 			equal(t, "quota", tree.quotaOf(at), fmt.Sprint(step.quota))
 			equal(t, "memory", tree.memoryOf(at), fmt.Sprint(step.memory))
 		}
@@ -223,9 +211,7 @@ func TestUnseededPodCgroupFollowsContainers(t *testing.T) {
 	runIn(t, tree, at)
 	again := reopened(t, tree.opts.Root)
 	initTree(t, again)
-	if err := again.Widen(podWith("a", size("200m", "32Mi", "400m", "128Mi"))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, again.Widen(podWith("a", size("200m", "32Mi", "400m", "128Mi"))))
 	equal(t, "quota", again.quotaOf(at), "40000")
 	equal(t, "memory", again.memoryOf(at), fmt.Sprint(128<<20))
 	for _, uid := range []string{"other", "not/a/uid"} {
@@ -240,13 +226,9 @@ func TestQuotaWaitsForContainerWithMore(t *testing.T) {
 	ensure(t, tree, podWith("a", size("100m", "32Mi", "400m", "64Mi")))
 	at := tree.layout.pod("a", corev1.PodQOSBurstable)
 	container := at.child("container")
-	if err := tree.create(container, Values{QuotaMicros: 40_000, PeriodMicros: 100_000}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tree.create(container, Values{QuotaMicros: 40_000, PeriodMicros: 100_000}))
 	small := podWith("a", size("100m", "32Mi", "200m", "32Mi"))
-	if err := tree.Fit(small); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tree.Fit(small))
 	equal(t, "memory, which does not wait", tree.memoryOf(at), fmt.Sprint(32<<20))
 	if !tree.unified { // v2 allows a lower quota than those below
 		equal(t, "the quota before", tree.quotaOf(at), "40000")
@@ -269,9 +251,7 @@ func TestPodMemoryLimitBelowUsageIsRefused(t *testing.T) {
 	if err == nil {
 		err = held.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _, _ = held.Process.Kill(), held.Wait() })
 	for _, dir := range tree.dirs(at) {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, held.Process.Pid), 0o600)
@@ -298,17 +278,13 @@ func TestBusyCgroupIsRemovedOnlyWithItsPod(t *testing.T) {
 	ensure(t, tree, p)
 	at := tree.layout.pod("a", corev1.PodQOSBestEffort)
 	container := at.child("container")
-	if err := tree.create(container, Values{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tree.create(container, Values{}))
 	tree.RemoveIfEmpty("a")
 	if !tree.exists(at) {
 		t.Fatal("a cgroup with a container was removed")
 	}
 	left := runIn(t, tree, container)
-	if err := tree.Remove("a"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tree.Remove("a"))
 	if tree.existsAnywhere(at) {
 		t.Error("something is left of the cgroup")
 	}
@@ -316,9 +292,7 @@ func TestBusyCgroupIsRemovedOnlyWithItsPod(t *testing.T) {
 		t.Errorf("its process ended with %v", err)
 	}
 	// Removing it again, or a pod that never had a cgroup, succeeds.
-	if err := errors.Join(tree.Remove("a"), tree.Remove("never"), tree.Ensure(p)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(tree.Remove("a"), tree.Remove("never"), tree.Ensure(p)))
 	tree.RemoveIfEmpty("a")
 	if tree.existsAnywhere(at) {
 		t.Error("an empty cgroup was not removed")
@@ -336,9 +310,7 @@ func TestEmptyOrphanCgroupsAreRemoved(t *testing.T) {
 	podCgroup := func(uid string) name { return tree.layout.pod(uid, corev1.PodQOSBurstable) }
 	runIn(t, tree, podCgroup("busy"))
 	other := tree.layout.class(corev1.PodQOSBurstable).child("other")
-	if err := tree.create(other, Values{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tree.create(other, Values{}))
 	before := time.Now().Add(-2 * orphanAge)
 	for _, at := range []name{podCgroup("known"), podCgroup("gone"), podCgroup("busy"), other} {
 		for _, dir := range tree.dirs(at) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/opencontainers/cgroups"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 // found returns a tree before Init, in a directory that stands for the hierarchy of cgroup v2 and has these cgroups.
@@ -17,9 +19,7 @@ func found(t *testing.T, opts Options, has ...string) *Tree {
 	t.Helper()
 	top := t.TempDir()
 	for _, path := range has {
-		if err := os.MkdirAll(filepath.Join(top, path), 0o750); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(top, path), 0o750))
 	}
 	return &Tree{opts: opts, log: slog.New(slog.DiscardHandler), unified: true, mounts: map[string]string{"": top},
 		known: map[string]bool{}, pods: map[string]*entry{}}
@@ -48,9 +48,7 @@ func TestHasFindsPodCgroupBeforeInit(t *testing.T) {
 
 func TestUncreatableCgroupErrorNamesRemedy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	for all, want := range map[bool]string{true: "--cgroups-per-qos=false", false: "leave spec.resources out"} {
 		tree := found(t, Options{All: all})
 		tree.mounts = map[string]string{"": file, "cpu": file}
@@ -72,16 +70,12 @@ func TestTreeNeedsHierarchy(t *testing.T) {
 // kill(2) signals the own process group for 0.
 func TestProcessOfOtherPIDNamespaceIsNotKilled(t *testing.T) {
 	// A signal by mistake then ends only this program.
-	if err := syscall.Setpgid(0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Setpgid(0, 0))
 	cgroups.TestMode = true
 	t.Cleanup(func() { cgroups.TestMode = false })
 	tree := found(t, Options{}, "kubepods/poda")
 	procs := filepath.Join(tree.mounts[""], "kubepods/poda/cgroup.procs")
-	if err := os.WriteFile(procs, []byte("0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(procs, []byte("0\n"), 0o600))
 	if err := tree.kill("a", tree.layout.top().child("poda")); err == nil ||
 		!strings.Contains(err.Error(), "PID namespace") {
 		t.Errorf("%v", err)

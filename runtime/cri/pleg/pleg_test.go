@@ -21,6 +21,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/sim"
+	"github.com/journalet/journalet/test/must"
 )
 
 const (
@@ -60,9 +61,7 @@ func newRig(t *testing.T) *rig {
 	})
 	t.Cleanup(r.runtime.Close)
 	conn, err := r.runtime.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	r.conn, r.rt = conn, runtimeapi.NewRuntimeServiceClient(conn)
 	r.pleg = r.newPLEG(func(_ context.Context, o *journaletv1.PodObserved) error { r.observed <- o; return nil })
@@ -159,12 +158,10 @@ func shows(state journaletv1.ContainerState) func(*journaletv1.PodObserved) bool
 	}
 }
 
-func must[T any](t *testing.T) func(T, error) T {
+func get[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return v
 	}
 }
@@ -183,7 +180,7 @@ func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig))
 		Labels:   labels, Annotations: annotations,
 		LogDirectory: filepath.Join(r.dir, "logs"), Linux: &runtimeapi.LinuxPodSandboxConfig{},
 	}
-	sandbox = must[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(ctx,
+	sandbox = get[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(ctx,
 		&runtimeapi.RunPodSandboxRequest{Config: sc})).GetPodSandboxId()
 	cc := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, Image: &runtimeapi.ImageSpec{Image: busybox},
@@ -193,9 +190,9 @@ func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig))
 	if change != nil {
 		change(cc)
 	}
-	container = must[*runtimeapi.CreateContainerResponse](r.t)(r.rt.CreateContainer(ctx,
+	container = get[*runtimeapi.CreateContainerResponse](r.t)(r.rt.CreateContainer(ctx,
 		&runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, Config: cc, SandboxConfig: sc})).GetContainerId()
-	must[*runtimeapi.StartContainerResponse](r.t)(r.rt.StartContainer(ctx,
+	get[*runtimeapi.StartContainerResponse](r.t)(r.rt.StartContainer(ctx,
 		&runtimeapi.StartContainerRequest{ContainerId: container}))
 	return sandbox, container
 }
@@ -218,9 +215,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 		c.GetStartedAt() == nil || c.GetImageRef() == "" {
 		t.Errorf("container %v", c)
 	}
-	if err := r.runtime.Kill(container, 7); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.runtime.Kill(container, 7))
 	r.hint("u1")
 	o = r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED))
 	c = o.GetContainers()[0]
@@ -230,7 +225,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 	if c.GetExitCode() != 7 || c.GetFinishedAt() == nil || c.GetReason() == "" {
 		t.Errorf("container %v", c)
 	}
-	must[*runtimeapi.RemovePodSandboxResponse](t)(r.rt.RemovePodSandbox(context.Background(),
+	get[*runtimeapi.RemovePodSandboxResponse](t)(r.rt.RemovePodSandbox(context.Background(),
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox}))
 	r.hint("u1")
 	last := r.until("gone",
@@ -254,9 +249,7 @@ func TestEventTriggersInspection(t *testing.T) {
 	_, container := r.start("u1", agent, nil)
 	r.pleg.Hint("u1") // as at the end of the agent's call; the event of a start does not trigger an inspection
 	r.until("running", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
-	if err := r.runtime.Kill(container, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.runtime.Kill(container, 1))
 	r.until("exited", shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED))
 }
 
@@ -267,9 +260,7 @@ func TestRelistFindsChangeWithoutEvent(t *testing.T) {
 	_, container := r.start("u1", agent, nil)
 	for !shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING)(r.relistsUntil("the start")) {
 	}
-	if err := r.runtime.KillOOM(container); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.runtime.KillOOM(container))
 	c := r.relistsUntil("the end").GetContainers()[0]
 	if c.GetReason() != "OOMKilled" || c.GetExitCode() != 137 {
 		t.Errorf("container %v", c)
@@ -435,16 +426,10 @@ func TestTerminationMessages(t *testing.T) {
 	outside := filepath.Join(r.dir, "secret")
 	for path, text := range map[string]string{file: strings.Repeat("m", 5000), outside: "secret",
 		filepath.Join(r.dir, "logs/default/main.log"): ""} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(outside, filepath.Join(dir, "link")))
 	for i, c := range []struct{ path, want string }{
 		{file, strings.Repeat("m", 4096)}, {outside, ""}, {filepath.Join(dir, "link"), ""}, {filepath.Join(dir, "none"), ""},
 	} {
@@ -456,9 +441,7 @@ func TestTerminationMessages(t *testing.T) {
 			}
 			cc.Mounts = []*runtimeapi.Mount{{ContainerPath: "/t", HostPath: c.path}}
 		})
-		if err := r.runtime.Kill(id, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.runtime.Kill(id, 1))
 		r.hint(uid)
 		o := r.until("exited", func(o *journaletv1.PodObserved) bool {
 			return o.GetUid() == uid && shows(journaletv1.ContainerState_CONTAINER_STATE_EXITED)(o)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 )
 
 // rig is a driver that reads when the test calls it.
@@ -91,9 +92,7 @@ func TestGatesReportOnlyChanges(t *testing.T) {
 	r.reports()
 	r.fail = false
 	r.reports("u: a/b=False")
-	if err := os.Remove(filepath.Join(r.root, "pods", "u", FileName)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(r.root, "pods", "u", FileName)))
 	r.reports("u:")
 	r.set("u")
 	r.write("u", "a/b: True\n")
@@ -120,9 +119,7 @@ func TestPodWithGatesAgainIsAlwaysReported(t *testing.T) {
 	r.set("u", "a")
 	r.reports("u: a=True")
 	r.set("u")
-	if err := os.Remove(filepath.Join(r.root, "pods", "u", FileName)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(r.root, "pods", "u", FileName)))
 	r.reports()
 	r.set("u", "a")
 	r.reports("u:")

@@ -18,15 +18,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 // targetAt returns a container that listens at an address with a port named "web", and the port.
 func targetAt(t *testing.T, addr string) (target, int) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n, _ := strconv.Atoi(port)
 	ports := []corev1.ContainerPort{{Name: "web", ContainerPort: int32(n)}}
 	return target{container: &corev1.Container{Ports: ports}, host: host}, n
@@ -143,9 +143,7 @@ func TestProbePort(t *testing.T) {
 
 func TestTCPSocketNeedsConnectionOnly(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	to, port := targetAt(t, l.Addr().String())
 	probe := &corev1.TCPSocketAction{Port: web}
 	if out := tcpSocket(context.Background(), to, probe, time.Second); out != (outcome{success, ""}) {
@@ -160,9 +158,7 @@ func TestTCPSocketNeedsConnectionOnly(t *testing.T) {
 
 func TestGRPCCheckCallsHealthService(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	states := health.NewServer()
 	states.SetServingStatus("good", healthv1.HealthCheckResponse_SERVING)
 	states.SetServingStatus("bad", healthv1.HealthCheckResponse_NOT_SERVING)
@@ -172,9 +168,7 @@ func TestGRPCCheckCallsHealthService(t *testing.T) {
 	t.Cleanup(s.Stop)
 	bare := grpc.NewServer()
 	l2, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	go func() { _ = bare.Serve(l2) }()
 	t.Cleanup(bare.Stop)
 	to, port := targetAt(t, l.Addr().String())

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 // fakeMounts replaces the kernel, so that the tests need no privilege.
@@ -86,9 +88,7 @@ func hostPath(path string, kind corev1.HostPathType) corev1.Volume {
 func mode(t *testing.T, path string) os.FileMode {
 	t.Helper()
 	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return info.Mode().Perm()
 }
 
@@ -96,9 +96,7 @@ func TestEmptyDirsAreCreatedOnceAndRemoved(t *testing.T) {
 	d, m, dir := newTest(t)
 	pod := podWith(emptyDir("disk", "", ""), emptyDir("mem", corev1.StorageMediumMemory, "64Mi"))
 	for range 2 {
-		if err := d.SetUp(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.SetUp(t.Context(), pod))
 	}
 	disk, err := d.Path(pod, "disk")
 	if err != nil || disk != filepath.Join(dir, "pods/u1/volumes/kubernetes.io~empty-dir/disk") || mode(t, disk) != 0o777 {
@@ -123,9 +121,7 @@ func TestEmptyDirsAreCreatedOnceAndRemoved(t *testing.T) {
 	}
 	m.busy = false
 	for range 2 {
-		if err := d.TearDown(t.Context(), "u1"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.TearDown(t.Context(), "u1"))
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "pods/u1/volumes")); !os.IsNotExist(err) || len(m.points) != 0 {
 		t.Errorf("left: %v, %v", err, m.points)
@@ -138,13 +134,9 @@ func TestEmptyDirsAreCreatedOnceAndRemoved(t *testing.T) {
 func TestNothingIsRemovedThroughAMount(t *testing.T) {
 	d, m, dir := newTest(t)
 	pod := podWith(emptyDir("disk", "", ""))
-	if err := d.SetUp(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.SetUp(t.Context(), pod))
 	stray := filepath.Join(dir, "pods/u1/volumes/kubernetes.io~empty-dir/disk/inner")
-	if err := errors.Join(os.Mkdir(stray, 0o700), os.WriteFile(filepath.Join(stray, "f"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Mkdir(stray, 0o700), os.WriteFile(filepath.Join(stray, "f"), nil, 0o600)))
 	m.points = []mountPoint{{stray, "ext4"}}
 	err := d.Clean(t.Context(), "u1", "default", "web")
 	if err == nil || !strings.Contains(err.Error(), stray) {
@@ -162,18 +154,14 @@ func TestCleanRemovesLogsAndLinksOfPodOnly(t *testing.T) {
 		t.Fatal(logs, err)
 	}
 	other, err := d.CreateLogDir("default", "web", "u2", "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mine, theirs := filepath.Join(dir, "links/web_default_main-1.log"), filepath.Join(dir, "links/web_default_main-2.log")
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "links"), 0o700), os.Symlink(logs+"/0.log", mine),
 		os.Symlink(other+"/0.log", theirs), d.CreatePodDirs("u1")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := d.Clean(t.Context(), "u1", "default", "web"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.Clean(t.Context(), "u1", "default", "web"))
 	}
 	for _, gone := range []string{mine, filepath.Dir(logs), filepath.Join(dir, "pods/u1")} {
 		if _, err := os.Lstat(gone); !os.IsNotExist(err) {
@@ -226,13 +214,9 @@ func TestHostPathTypes(t *testing.T) {
 	d, _, dir := newTest(t)
 	subdir, file, sock := filepath.Join(dir, "d"), filepath.Join(dir, "f"), filepath.Join(dir, "s")
 	l, err := net.Listen("unix", sock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer l.Close()
-	if err := errors.Join(os.Mkdir(subdir, 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Mkdir(subdir, 0o700), os.WriteFile(file, nil, 0o600)))
 	for _, c := range []struct {
 		path string
 		kind corev1.HostPathType

@@ -24,6 +24,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/test/must"
 )
 
 const patience = 20 * time.Second
@@ -56,12 +57,8 @@ func newWorld(t *testing.T, path string, state *journaletv1.SourceState) *world 
 		stored: map[string]bool{}, primed: map[string]bool{}}
 	if state != nil {
 		b, err := proto.Marshal(state)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.actor.Restore(b); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, w.actor.Restore(b))
 	}
 	w.Driver = New(Options{Path: path, Node: "n1", Reread: time.Hour, Store: w.store, Prime: w.prime, Sink: w.sink})
 	if state != nil {
@@ -207,19 +204,13 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	// By rename, so that no incomplete file is read.
 	tmp := filepath.Join(filepath.Dir(path), ".tmp-"+filepath.Base(path))
-	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(tmp, []byte(text), 0o600))
+	must.OK(t, os.Rename(tmp, path))
 }
 
 func remove(t *testing.T, path string) {
 	t.Helper()
-	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(path))
 }
 
 func names(f *journaletv1.ManifestsRead) string {
@@ -258,9 +249,7 @@ func TestFirstReadIsOneSyncedFactAndChangesFollow(t *testing.T) {
 	write(t, filepath.Join(dir, "a.json"), `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},`+
 		`"spec":{"containers":[{"name":"c","image":"x"}]}}`)
 	write(t, filepath.Join(dir, ".hidden.yaml"), pod("hidden", "x:1"))
-	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
 	w := newWorld(t, dir, nil).start()
 	first := w.expect("a.json a-n1, b.yaml b-n1, complete")
 	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:2"))
@@ -279,13 +268,9 @@ func TestFirstReadIsOneSyncedFactAndChangesFollow(t *testing.T) {
 	if len(gone.Changed[0].Pods)+len(gone.Changed[0].Problems) != 0 {
 		t.Fatalf("a removed file has content: %v", gone)
 	}
-	if err := os.Rename(filepath.Join(dir, "b.yaml"), filepath.Join(dir, "c.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(filepath.Join(dir, "b.yaml"), filepath.Join(dir, "c.yaml")))
 	w.expect("b.yaml, c.yaml b-n1")
-	if err := w.Healthy(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Healthy())
 }
 
 func TestSeededContentIsNotEmittedAgain(t *testing.T) {
@@ -337,9 +322,7 @@ func TestTouchAndRewriteOfSameContentEmitNothing(t *testing.T) {
 	w := newWorld(t, dir, nil).start()
 	w.expect("a.yaml a-n1, complete")
 	now := time.Now().Add(time.Hour)
-	if err := os.Chtimes(path, now, now); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(path, now, now))
 	write(t, path, pod("a", "x:1"))
 	write(t, path, "# only a comment is new\n"+pod("a", "x:1"))
 	write(t, filepath.Join(dir, ".a.yaml.swp"), "vim")
@@ -352,12 +335,8 @@ func TestBadFileAffectsNoOther(t *testing.T) {
 	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
 	write(t, filepath.Join(dir, "c.yaml"), "")
 	write(t, filepath.Join(dir, "d.yaml"), strings.Repeat("# 16 characters\n", 10<<20/16)+"#")
-	if err := syscall.Mkfifo(filepath.Join(dir, "e.yaml"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("nowhere", filepath.Join(dir, "f.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(filepath.Join(dir, "e.yaml"), 0o600))
+	must.OK(t, os.Symlink("nowhere", filepath.Join(dir, "f.yaml")))
 	write(t, filepath.Join(dir, "g\xff.yaml"), pod("g", "x:1"))
 	w := newWorld(t, dir, nil).start()
 	w.expect("a.yaml !syntax ?, b.yaml b-n1, c.yaml !empty ?, d.yaml !too-large ?, complete")
@@ -370,9 +349,7 @@ func TestMissingDirectoryIsEmptyUntilCreated(t *testing.T) {
 	w := newWorld(t, dir, nil).start()
 	w.expect("complete")
 	for range 3 {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(dir, 0o700))
 		write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))
 		w.until("the pod comes", func(s *journaletv1.SourceState) bool { return s.Files["a.yaml"] != nil })
 		write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
@@ -380,29 +357,21 @@ func TestMissingDirectoryIsEmptyUntilCreated(t *testing.T) {
 		remove(t, dir)
 		w.until("both go", func(s *journaletv1.SourceState) bool { return len(s.Files) == 0 })
 	}
-	if err := w.Healthy(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Healthy())
 }
 
 func TestDirectoryIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
 	other := dir + "-new"
 	for _, d := range []string{dir, other} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(d, 0o700))
 	}
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))
 	write(t, filepath.Join(other, "b.yaml"), pod("b", "x:1"))
 	w := newWorld(t, dir, nil).start()
 	w.expect("a.yaml a-n1, complete")
-	if err := os.Rename(dir, dir+"-old"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(other, dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(dir, dir+"-old"))
+	must.OK(t, os.Rename(other, dir))
 	w.until("the new directory",
 		func(s *journaletv1.SourceState) bool { return s.Files["b.yaml"] != nil && s.Files["a.yaml"] == nil })
 	write(t, filepath.Join(dir, "c.yaml"), pod("c", "x:1"))
@@ -421,9 +390,7 @@ func TestOneFileAsPath(t *testing.T) {
 	w.expect("only.yaml a-n1")
 	remove(t, path)
 	w.expect("only.yaml")
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(path, 0o700))
 	write(t, filepath.Join(path, "in.yaml"), pod("in", "x:1"))
 	w.expect("in.yaml in-n1")
 }
@@ -433,21 +400,13 @@ func TestMountedConfigMapChangesByDataLink(t *testing.T) {
 	version := func(n int) {
 		t.Helper()
 		data := filepath.Join(dir, fmt.Sprintf("..v%d", n))
-		if err := os.Mkdir(data, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(data, 0o700))
 		write(t, filepath.Join(data, "a.yaml"), pod("a", fmt.Sprintf("x:%d", n)))
-		if err := os.Symlink(filepath.Base(data), filepath.Join(dir, "..data_tmp")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(filepath.Base(data), filepath.Join(dir, "..data_tmp")))
+		must.OK(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 	}
 	version(1)
-	if err := os.Symlink("..data/a.yaml", filepath.Join(dir, "a.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink("..data/a.yaml", filepath.Join(dir, "a.yaml")))
 	w := newWorld(t, dir, nil).start()
 	first := w.expect("a.yaml a-n1, complete")
 	version(2)
@@ -461,9 +420,7 @@ func TestRereadFindsChangesWithoutNotification(t *testing.T) {
 	elsewhere, dir := t.TempDir(), t.TempDir()
 	target := filepath.Join(elsewhere, "a.yaml")
 	for _, link := range []string{"a.yaml", "dangling.yaml"} {
-		if err := os.Symlink(filepath.Join(elsewhere, link), filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(filepath.Join(elsewhere, link), filepath.Join(dir, link)))
 	}
 	write(t, target, pod("a", "x:1"))
 	w := newWorld(t, dir, nil)
@@ -471,9 +428,7 @@ func TestRereadFindsChangesWithoutNotification(t *testing.T) {
 	w.start()
 	w.expect("a.yaml a-n1, complete")
 	// In place with the same size: only the time stamps differ, and within one tick not even these.
-	if err := os.WriteFile(target, []byte(pod("a", "x:2")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(target, []byte(pod("a", "x:2")), 0o600))
 	w.until("the image changes", func(s *journaletv1.SourceState) bool {
 		f := s.Files["a.yaml"]
 		return !f.GetUnreadable() && len(w.storedDigests()) == 2
@@ -518,9 +473,7 @@ func TestChangedRuntimeClassDecodesFilesAgain(t *testing.T) {
 
 func TestDanglingLinkIsCheckedAgain(t *testing.T) {
 	elsewhere, dir := t.TempDir(), t.TempDir()
-	if err := os.Symlink(filepath.Join(elsewhere, "a.yaml"), filepath.Join(dir, "a.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(filepath.Join(elsewhere, "a.yaml"), filepath.Join(dir, "a.yaml")))
 	w := newWorld(t, dir, nil)
 	w.opts.Reread = 10 * time.Millisecond
 	// A clock ahead of the directory's stamp, so that the stamp is not racy.
@@ -583,9 +536,7 @@ func TestFailingSinkGetsNewestContentLater(t *testing.T) {
 
 func TestUnreadableDirectoryRemovesNoPod(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pods")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o700))
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))
 	w := newWorld(t, dir, nil)
 	w.opts.Reread = 10 * time.Millisecond
@@ -594,12 +545,8 @@ func TestUnreadableDirectoryRemovesNoPod(t *testing.T) {
 	// Root can read everything, so a loop of links is the unreadable path. It replaces the directory atomically, because a
 	// missing path would have no pods.
 	loop := dir + "-loop"
-	if err := os.Symlink(dir, loop); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Renameat2(unix.AT_FDCWD, loop, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(dir, loop))
+	must.OK(t, unix.Renameat2(unix.AT_FDCWD, loop, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE))
 	for deadline := time.Now().Add(patience); w.Healthy() == nil; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("still healthy")
@@ -608,14 +555,10 @@ func TestUnreadableDirectoryRemovesNoPod(t *testing.T) {
 	if err := w.Healthy(); !errors.Is(err, syscall.ELOOP) || len(w.state().GetFiles()) != 1 {
 		t.Fatalf("health: %v; files: %v", err, w.state().GetFiles())
 	}
-	if err := unix.Renameat2(unix.AT_FDCWD, loop, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Renameat2(unix.AT_FDCWD, loop, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE))
 	write(t, filepath.Join(dir, "b.yaml"), pod("b", "x:1"))
 	w.expect("b.yaml b-n1")
-	if err := w.Healthy(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Healthy())
 }
 
 func TestTooManyFilesKeepKnownOnes(t *testing.T) {
@@ -627,9 +570,7 @@ func TestTooManyFilesKeepKnownOnes(t *testing.T) {
 	write(t, filepath.Join(dir, "zzz.yaml"), pod("known", "x:1"))
 	d.scan()
 	for i := range maxFiles + 10 {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d", i)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d", i)), nil, 0o600))
 	}
 	d.scan()
 	if len(d.files) != maxFiles || d.files["zzz.yaml"] == nil || !d.tooMany {
@@ -676,15 +617,11 @@ func TestIdleRereadReadsNothing(t *testing.T) {
 	defer d.watch.close()
 	for range 2 {
 		d.scan()
-		if err := d.handOver(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.handOver(context.Background()))
 	}
 	bytes := testing.AllocsPerRun(10, func() {
 		d.scan()
-		if err := d.handOver(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, d.handOver(context.Background()))
 	})
 	if bytes > 5*50 {
 		t.Fatalf("%v allocations for 50 files that did not change", bytes)
@@ -698,9 +635,7 @@ func TestRereadWorksWithoutNotifications(t *testing.T) {
 	d.watch = &watch{path: dir, log: d.log}
 	defer d.watch.close()
 	d.scan()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o700))
 	write(t, filepath.Join(dir, "a.yaml"), pod("a", "x:1"))
 	d.scan()
 	if f := d.contentOf("a.yaml"); len(f.GetPods()) != 1 || d.watch.events() != nil || d.watch.errors() != nil {

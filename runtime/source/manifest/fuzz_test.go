@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	k8syaml "sigs.k8s.io/yaml"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 const fuzzNode = "node1"
@@ -97,15 +99,11 @@ func FuzzTree(f *testing.F) {
 
 func checkCanonical(t *testing.T, p Parsed, opts Options) {
 	loaded, err := Load(p.Canonical)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// Decoding adds the node's suffix again; everything else must be unchanged.
 	loaded.Name = strings.TrimSuffix(loaded.Name, "-"+opts.NodeName)
 	data, _, err := canonical(loaded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	again, problems := Decode("again.json", data, opts)
 	if len(again) != 1 || len(problems) != 0 {
 		t.Fatalf("canonical bytes are refused: %v\n%s", problems, p.Canonical)

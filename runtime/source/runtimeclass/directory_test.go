@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/journalet/journalet/test/must"
 )
 
 func class(name, handler string) string {
@@ -16,9 +18,7 @@ func class(name, handler string) string {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestDirectoryReturnsSameSetUntilClassChanges(t *testing.T) {
@@ -27,9 +27,7 @@ func TestDirectoryReturnsSameSetUntilClassChanges(t *testing.T) {
 	if names := f.Current().Names(); len(names) > 0 {
 		t.Errorf("a missing directory has %v", names)
 	}
-	if err := os.Mkdir(dir, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o750))
 	write(t, filepath.Join(dir, "b.yaml"), class("x", "one")+"---\n"+class("w", "one"))
 	write(t, filepath.Join(dir, "a.yaml"), class("w", "two"))
 	write(t, filepath.Join(dir, ".hidden"), class("z", "one"))
@@ -45,9 +43,7 @@ func TestDirectoryReturnsSameSetUntilClassChanges(t *testing.T) {
 	if second == first {
 		t.Error("the same pointer after a change")
 	}
-	if err := os.Remove(filepath.Join(dir, "b.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(dir, "b.yaml")))
 	if names := f.Current().Names(); !slices.Equal(names, []string{"w"}) {
 		t.Errorf("without one of the files: %v", names)
 	}
@@ -76,9 +72,7 @@ func TestBrokenClassFileKeepsOldClassesAndIsLoggedOnce(t *testing.T) {
 	if names := f.Current().Names(); !slices.Equal(names, []string{"w", "x"}) || len(f.Problems()) != 2 {
 		t.Errorf("too large: classes %v, problems %v", names, f.Problems())
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(path))
 	if names := f.Current().Names(); len(names) > 0 || len(f.Problems()) > 0 {
 		t.Errorf("removed: classes %v, problems %v", names, f.Problems())
 	}
