@@ -14,21 +14,21 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// crowd is a case of several pods that ask to run on one node, one after the other.
-type crowd struct {
+// admissionCase is a case of several pods for one node, one after another.
+type admissionCase struct {
 	Pods    []any `json:"pods"`
 	MaxPods int64 `json:"maxPods,omitempty"`
 }
 
-// makeCrowd makes up several pods.
-func makeCrowd(m *pods.Maker) string {
+// generateAdmission returns several pods.
+func generateAdmission(m *pods.Generator) string {
 	all := "pods:\n"
 	for i := range 1 + m.N(5) {
 		p := m.Pod()
 		p.Name, p.Namespace = fmt.Sprintf("p%d", i), ""
 		p.UID = ""
 		if m.Chance(40) {
-			// What fits to the last byte, or does not by one.
+			// Sizes that fit to the last byte, or do not by one.
 			p.Spec.Containers = p.Spec.Containers[:1]
 			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				corev1.ResourceCPU:    resource.MustParse(pods.Pick(m, "4", "2", "2001m", "1", "0")),
@@ -49,9 +49,9 @@ func makeCrowd(m *pods.Maker) string {
 	return all + fmt.Sprintf("maxPods: %d\n", pods.Pick(m, 1, 3, 110))
 }
 
-// compareAdmission holds who may run on a node to what the kubelet says: for each pod the verdict, the reason, its words.
+// compareAdmission compares the admission of each pod: the verdict, the reason and the message.
 func compareAdmission(c *testCase) {
-	all := crowd{}
+	all := admissionCase{}
 	if yaml.Unmarshal([]byte(c.text), &all) != nil || all.MaxPods < 0 {
 		return
 	}
@@ -63,29 +63,27 @@ func compareAdmission(c *testCase) {
 		}
 		one, problems := manifest.Decode(manifestPath, data, manifest.Options{NodeName: nodeName})
 		if len(problems) > 0 || len(one) != 1 {
-			c.count("refused")
+			c.count("rejected")
 			continue
 		}
-		one[0].Pod.Spec.Priority = nil // who ends for whom is for the comparer of preemption
+		one[0].Pod.Spec.Priority = nil // comparePreemption compares preemption
 		parsed = append(parsed, one[0])
 	}
 	opts := nodeOptions()
 	opts.Allocatable = opts.Allocatable.DeepCopy()
 	opts.Allocatable[corev1.ResourcePods] = quantity(all.MaxPods)
-	ours, theirs := agent.NewNode(opts), kubelet.NewDoor(opts)
+	ours, theirs := agent.NewNode(opts), kubelet.NewAdmission(opts)
 	for _, p := range parsed {
-		o, err := ours.Ask(p)
-		if err != nil {
-			panic(fmt.Sprintf("our node: %v", err))
-		}
-		t := theirs.Ask(p.Pod.DeepCopy())
+		o, err := ours.Admit(p)
+		check("our node", err)
+		t := theirs.Admit(p.Pod.DeepCopy())
 		if o == t {
-			c.count("alike")
+			c.count("equal")
 			continue
 		}
 		reason, _, _ := strings.Cut(t, ":")
 		mine, _, _ := strings.Cut(o, ":")
-		c.differs(fmt.Sprintf("we say %s, the kubelet %s", mine, reason), o, t)
-		return // what comes after follows from this
+		c.differs(fmt.Sprintf("ours %s, the kubelet's %s", mine, reason), o, t)
+		return // later differences follow from this one
 	}
 }

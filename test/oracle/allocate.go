@@ -16,8 +16,8 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// shares is a case of pods that share a node, and get other resources or end.
-type shares struct {
+// allocationCase is a case of pods on one node that are resized or end.
+type allocationCase struct {
 	Pods    []share  `json:"pods"`
 	Changes []change `json:"changes"`
 }
@@ -29,7 +29,7 @@ type share struct {
 	Guaranteed bool   `json:"guaranteed,omitempty"`
 }
 
-// change is a pod's, by its place: other resources, or its end.
+// change resizes or ends the pod with an index.
 type change struct {
 	Pod    int    `json:"pod"`
 	CPU    string `json:"cpu,omitempty"`
@@ -37,50 +37,51 @@ type change struct {
 	End    bool   `json:"end,omitempty"`
 }
 
-// makeAllocation makes up pods and what becomes of them. The node has 4 CPUs and 7 GiB.
-func makeAllocation(m *pods.Maker) string {
+// generateAllocations returns pods and their changes. The node has 4 CPUs and 7 GiB.
+func generateAllocations(m *pods.Generator) string {
 	cpu := func() string { return pods.Pick(m, "100m", "500m", "1", "1", "1500m", "2", "3", "4", "5") }
 	memory := func() string { return pods.Pick(m, "1Gi", "1Gi", "2Gi", "3Gi", "3584Mi", "7Gi", "8Gi") }
-	s := shares{}
+	s := allocationCase{}
 	ends := 15
 	if m.Chance(60) {
-		// A full node: several wait, and each end gives room to some of them.
+		// A full node: several resizes wait, and each end of a pod frees resources for some of them.
 		cpu = func() string { return pods.Pick(m, "700m", "1", "1300m", "1500m") }
 		memory = func() string { return pods.Pick(m, "1Gi", "1Gi", "1Gi", "2Gi") }
 		s.Pods, ends = append(s.Pods, share{CPU: "700m", Memory: "1Gi"}, share{CPU: "1", Memory: "1Gi", Priority: 10}), 30
 	}
 	for range 2 + m.N(4) {
-		s.Pods = append(s.Pods, share{CPU: cpu(), Memory: memory(), Priority: pods.Pick[int32](m, 0, 0, 0, 10, 1000, critical, critical+1000), Guaranteed: m.Chance(40)})
+		s.Pods = append(s.Pods, share{
+			CPU: cpu(), Memory: memory(), Guaranteed: m.Chance(40),
+			Priority: pods.Pick[int32](m, 0, 0, 0, 10, 1000, critical, critical+1000),
+		})
 	}
 	for range 3 + m.N(10) {
 		s.Changes = append(s.Changes, change{Pod: m.N(len(s.Pods)), CPU: cpu(), Memory: memory(), End: m.Chance(ends)})
 	}
-	data, err := yaml.Marshal(s)
-	if err != nil {
-		panic(fmt.Sprintf("shares are no YAML: %v", err))
-	}
-	return string(data)
+	return toYAML(s)
 }
 
-// critical is the least priority of a pod that others end for.
+// critical is the least priority of a critical pod, which may preempt others.
 const critical = 2_000_000_000
 
-// noRoom is how the kubelet's words begin for a critical pod that no end makes room for; ours are what is short.
-const noRoom = "Deferred: Unexpected error while attempting to recover from admission failure: preemption: error finding a set of pods"
+// noRoom begins the kubelet's message for a critical pod that no preemption makes room for. Ours names the resource.
+const noRoom = "Deferred: Unexpected error while attempting to recover from admission failure: " +
+	"preemption: error finding a set of pods"
 
-// compareAllocations holds what pods have, why their resizes wait, and who ends for those of critical pods, to the kubelet's
-// allocation manager. For that the pods are the API server's: those from files the kubelet does not resize.
+// compareAllocations compares what pods are allocated, why their resizes wait, and the victims of critical pods'
+// resizes, with the kubelet's allocation manager. The pods are the API server's, because the kubelet does not resize
+// static pods.
 func compareAllocations(c *testCase) {
-	s := shares{}
+	s := allocationCase{}
 	if yaml.Unmarshal([]byte(c.text), &s) != nil {
 		return
 	}
-	ours, theirs := agent.NewBooks(nodeOptions()), kubelet.NewBooks(nodeOptions())
+	ours, theirs := agent.NewAllocations(nodeOptions()), kubelet.NewAllocations(nodeOptions())
 	var running, order []int
 	for i := range s.Pods {
 		order = append(order, i)
 	}
-	// The higher priority first: who ends for whom is for the comparer of preemption.
+	// The higher priority first: comparePreemption compares the preemption of new pods.
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.Pods[b].Priority, s.Pods[a].Priority) })
 	for _, i := range order {
 		p, ok := parsedOf(shareOf(i, s.Pods[i]))
@@ -88,9 +89,7 @@ func compareAllocations(c *testCase) {
 			return
 		}
 		mine, err := ours.Add(p)
-		if err != nil {
-			panic(err)
-		}
+		check("compare", err)
 		if there := theirs.Add(fromAPI(p.Pod)); mine != there {
 			c.differs("admission", mine, there)
 			return
@@ -107,9 +106,7 @@ func compareAllocations(c *testCase) {
 		if x.End {
 			running = slices.Delete(running, at, at+1)
 			theirs.End(uidOf(x.Pod))
-			if err := ours.End(string(uidOf(x.Pod))); err != nil {
-				panic(err)
-			}
+			check("compare", ours.End(string(uidOf(x.Pod))))
 		} else {
 			to := s.Pods[x.Pod]
 			to.CPU, to.Memory = x.CPU, x.Memory
@@ -118,9 +115,7 @@ func compareAllocations(c *testCase) {
 				return
 			}
 			theirs.Resize(fromAPI(p.Pod))
-			if err := ours.Resize(p); err != nil {
-				panic(err)
-			}
+			check("compare", ours.Resize(p))
 		}
 		c.count("changes")
 		var mine, there []string
@@ -128,22 +123,23 @@ func compareAllocations(c *testCase) {
 			mine = append(mine, fmt.Sprintf("%d: %s", i, ours.Has(string(uidOf(i)))))
 			there = append(there, fmt.Sprintf("%d: %s", i, theirs.Has(uidOf(i))))
 			if at, _, found := strings.Cut(there[i], noRoom); found && strings.HasPrefix(mine[i], at+"Deferred: ") {
-				c.count("resizes that no end helps")
+				c.count("resizes that no preemption helps")
 				there[i] = mine[i]
 			}
 		}
 		if !slices.Equal(mine, there) {
-			c.differs("what pods have", fmt.Sprintf("after change %d\n", n)+strings.Join(mine, "\n"), fmt.Sprintf("after change %d\n", n)+strings.Join(there, "\n"))
+			after := fmt.Sprintf("after change %d\n", n)
+			c.differs("what pods have", after+strings.Join(mine, "\n"), after+strings.Join(there, "\n"))
 			return
 		}
 		running = slices.DeleteFunc(running, func(i int) bool { return theirs.Has(uidOf(i)) == "gone" })
 	}
 	if ours.Preempted() > 0 {
-		c.count("cases with pods that end for a resize")
+		c.count("cases with victims of a resize")
 	}
 }
 
-// fromAPI is a copy of a pod that the kubelet takes for one of the API server.
+// fromAPI returns a copy of a pod as if it came from the API server.
 func fromAPI(p *corev1.Pod) *corev1.Pod {
 	p = p.DeepCopy()
 	delete(p.Annotations, "kubernetes.io/config.source")
@@ -159,7 +155,7 @@ func shareOf(i int, s share) *corev1.Pod {
 	cpu, err1 := resource.ParseQuantity(s.CPU)
 	memory, err2 := resource.ParseQuantity(s.Memory)
 	if err1 != nil || err2 != nil {
-		return p // refused: it has no containers
+		return p // invalid: it has no containers
 	}
 	list := corev1.ResourceList{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory}
 	c := corev1.Container{Name: "main", Image: pods.GoodImages[0], Resources: corev1.ResourceRequirements{Requests: list}}

@@ -8,11 +8,11 @@ import (
 	"github.com/journalet/journalet/test/oracle/kubelet"
 )
 
-// compareCgroups holds a pod's cgroup, where it stands and what it holds the pod to, to the kubelet's.
+// compareCgroups compares the path and the limits of a pod's cgroup.
 func compareCgroups(c *testCase) {
 	parsed, problems := manifest.Decode(manifestPath, []byte(c.text), manifest.Options{NodeName: nodeName})
 	if len(problems) > 0 || len(parsed) != 1 {
-		c.count("refused")
+		c.count("rejected")
 		return
 	}
 	pod := parsed[0].Pod
@@ -30,7 +30,7 @@ func compareCgroups(c *testCase) {
 			if err != nil {
 				at = err.Error()
 			}
-			c.differs(fmt.Sprintf("place, systemd %t", systemd), at, kubelet.CgroupPath(pod, root, systemd))
+			c.differs(fmt.Sprintf("path, systemd %t", systemd), at, kubelet.CgroupPath(pod, root, systemd))
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// What may be special about a history such that both sides take it differently; known.go has the reasons.
+// Classes of histories that both sides handle differently; known.go has the reasons.
 const (
 	neverStarted   = "a container that was never started, "
 	unknownAgain   = "a container of unknown state after another, "
@@ -18,12 +18,12 @@ const (
 	startedAgain   = "a container that had started up and is replaced, "
 	startingSide   = "a sidecar with another image that has not started up, "
 	unhealthyRules = "an unhealthy container with rules that would restart it, "
-	initThatIsGone = "an init container that is no more, "
-	endingForGood  = "a dead sidecar beside a container that is ended for good, "
+	initGone       = "an init container that no longer exists, "
+	endingForGood  = "a dead sidecar beside a container that is stopped for good, "
 )
 
-// classOf tells what is special about a history, for keys of differences: "" in most cases. Where several things are, the
-// one listed first above counts.
+// classOf returns the class of a history, for keys of differences: "" in most cases. Of several classes, the one listed
+// first above counts.
 func classOf(p *corev1.Pod, h pods.History) string {
 	lost, pasts := map[uint32]bool{}, map[string][]pods.ContainerPast{}
 	for _, x := range h.Sandboxes {
@@ -37,12 +37,12 @@ func classOf(p *corev1.Pod, h pods.History) string {
 		past := pasts[spec.Name]
 		return isSidecar(&spec) && len(past) > 0 && past[0].State != pods.Running
 	})
-	later := false // whether a container that comes later was made
+	later := false // a later container exists
 	all := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
 	for i, spec := range slices.Backward(all) {
 		isInit, past := i < len(p.Spec.InitContainers), pasts[spec.Name]
 		if len(past) == 0 {
-			found[initThatIsGone] = found[initThatIsGone] || isInit && later
+			found[initGone] = found[initGone] || isInit && later
 			continue
 		}
 		ended := lost[past[0].Sandbox]
@@ -50,18 +50,24 @@ func classOf(p *corev1.Pod, h pods.History) string {
 			found[neverStarted] = found[neverStarted] || c.State == pods.Created
 			unknown := c.State == pods.Unknown
 			found[unknownAgain] = found[unknownAgain] || unknown && len(past) > 1
-			found[unknownEnds] = found[unknownEnds] || unknown && (h.Removed || ended || isInit && later || !restartable(p, &spec))
+			found[unknownEnds] = found[unknownEnds] ||
+				unknown && (h.Removed || ended || isInit && later || !restartable(p, &spec))
 			forGood := (c.Liveness == pods.Failure || c.Startup == pods.Failure) && !restartable(p, &spec)
 			found[unhealthyRules] = found[unhealthyRules] || forGood && len(spec.RestartPolicyRules) > 0
 			found[endingForGood] = found[endingForGood] || forGood && dead && !isInit
-			found[startedAgain] = found[startedAgain] || c.Startup == pods.Success && (ended || c.OtherImage || c.Liveness == pods.Failure)
+			found[startedAgain] = found[startedAgain] ||
+				c.Startup == pods.Success && (ended || c.OtherImage || c.Liveness == pods.Failure)
 		}
-		found[startingSide] = found[startingSide] || isInit && isSidecar(&spec) && spec.StartupProbe != nil && past[0].OtherImage && past[0].Startup != pods.Success
+		found[startingSide] = found[startingSide] || isInit && isSidecar(&spec) && spec.StartupProbe != nil &&
+			past[0].OtherImage && past[0].Startup != pods.Success
 		found[ownPolicyLost] = found[ownPolicyLost] || ended && spec.RestartPolicy != nil && !isSidecar(&spec)
 		found[initLost] = found[initLost] || isInit && ended
 		later = true
 	}
-	for _, class := range []string{neverStarted, unknownAgain, unknownEnds, ownPolicyLost, initLost, startedAgain, startingSide, unhealthyRules, initThatIsGone, endingForGood} {
+	for _, class := range []string{
+		neverStarted, unknownAgain, unknownEnds, ownPolicyLost, initLost,
+		startedAgain, startingSide, unhealthyRules, initGone, endingForGood,
+	} {
 		if found[class] {
 			return class
 		}
@@ -73,7 +79,8 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// restartable tells whether a container that is ended as unhealthy starts again: its own policy comes before the pod's.
+// restartable reports whether a container that is stopped as unhealthy starts again. Its own policy overrides the
+// pod's.
 func restartable(p *corev1.Pod, c *corev1.Container) bool {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever

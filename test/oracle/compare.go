@@ -11,40 +11,41 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// comparer puts one kind of decision to both sides.
+// comparer compares one kind of decision of both sides.
 type comparer struct {
-	// name is the beginning of the keys of its differences.
+	// name begins the keys of its differences.
 	name string
-	// share is how many cases it gets of a hundred that are asked for.
+	// share is the percentage of the requested cases that it runs.
 	share int
-	// make makes a case up, as YAML.
-	make func(*pods.Maker) string
-	// compare does one case, which it finds in testCase.text. It must take any text that parses: shrinking cuts pieces out.
+	// generate returns a case, as YAML.
+	generate func(*pods.Generator) string
+	// compare compares one case, testCase.text. It must accept any text that parses, because shrinking removes parts.
 	compare func(*testCase)
-	// kept are hand-kept cases, by name, which are run before the made-up ones. May be nil.
+	// kept returns hand-written cases, by name, which run before the generated ones. May be nil.
 	kept func() map[string]string
 }
 
 // testCase is one case of one comparer.
 type testCase struct {
 	name string
-	// text is the pod, and what happened to it where that counts, as YAML.
+	// text is the pod, and its history where that matters, as YAML.
 	text  string
 	tally *tally
 }
 
-// do compares one case. A side that fails where it should decide is a difference as well.
+// do compares one case. A panic of either side is a difference, too.
 func (c comparer) do(t *testCase) {
 	defer func() {
 		if r := recover(); r != nil {
 			first, _, _ := strings.Cut(fmt.Sprint(r), "\n")
-			t.tally.add("the comparison fails", difference{of: t.name, shows: t.text, ours: first, theirs: string(debug.Stack())})
+			t.tally.add("the comparison fails",
+				difference{of: t.name, shows: t.text, ours: first, theirs: string(debug.Stack())})
 		}
 	}()
 	c.compare(t)
 }
 
-// differs reports one difference. key says what differs without names, numbers and values; equal values are no difference.
+// differs compares two values and reports a difference. key names what differs, without names, numbers and values.
 func (c *testCase) differs(key string, ours, theirs any) {
 	o, t := fmt.Sprint(ours), fmt.Sprint(theirs)
 	if o != t {
@@ -52,12 +53,12 @@ func (c *testCase) differs(key string, ours, theirs any) {
 	}
 }
 
-// count adds to a number that is told at the end, as "refused: not carried out".
+// count adds to a number of the summary, such as "rejected".
 func (c *testCase) count(what string) { c.tally.counts[what]++ }
 
 type difference struct{ of, shows, ours, theirs string }
 
-// tally gathers what a comparer found.
+// tally collects the differences that a comparer found.
 type tally struct {
 	comparer string
 	cases    int
@@ -69,7 +70,7 @@ func newTally(name string) *tally {
 	return &tally{comparer: name, counts: map[string]int{}, found: map[string][]difference{}}
 }
 
-// maxKept bounds how many differences of one key are kept; only the shortest are of use.
+// maxKept bounds the differences of one key that are kept. Only the shortest is reported.
 const maxKept = 64
 
 func (t *tally) add(key string, d difference) {
@@ -79,11 +80,11 @@ func (t *tally) add(key string, d difference) {
 	}
 }
 
-// summary is one line of what was compared.
+// summary describes the comparison in one line.
 func (t *tally) summary(known map[string]string) string {
 	same, unknown := 0, 0
 	for key := range t.found {
-		if entryOf(known, t.comparer+": "+key) != "" {
+		if knownEntry(known, t.comparer+": "+key) != "" {
 			same++
 		} else {
 			unknown++
@@ -98,15 +99,16 @@ func (t *tally) summary(known map[string]string) string {
 	return text
 }
 
-// news are the differences that are not known, the shortest example of each.
-func (t *tally) news(c comparer, known map[string]string) []string {
+// unknown returns the differences that are not in known.go, with the shortest case of each.
+func (t *tally) unknown(c comparer, known map[string]string) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(t.found)) {
-		if entryOf(known, t.comparer+": "+key) != "" {
+		if knownEntry(known, t.comparer+": "+key) != "" {
 			continue
 		}
+		size := func(d difference) int { return len(d.shows) + len(d.ours) + len(d.theirs) }
 		d := slices.MinFunc(t.found[key], func(a, b difference) int {
-			return cmp.Or(cmp.Compare(len(a.shows)+len(a.ours)+len(a.theirs), len(b.shows)+len(b.ours)+len(b.theirs)), cmp.Compare(a.shows, b.shows))
+			return cmp.Or(cmp.Compare(size(a), size(b)), cmp.Compare(a.shows, b.shows))
 		})
 		d = shrink(c, key, d)
 		out = append(out, fmt.Sprintf("%s: %s (%d times)\n  ours:    %s\n  kubelet: %s\n  case %s:\n%s", t.comparer, key,
@@ -115,8 +117,8 @@ func (t *tally) news(c comparer, known map[string]string) []string {
 	return out
 }
 
-// entryOf is the entry of the list that stands for a key: the key itself, or one that ends in * and begins like it.
-func entryOf(known map[string]string, key string) string {
+// knownEntry returns the entry that matches a key: the key itself, or a prefix of it that ends in *.
+func knownEntry(known map[string]string, key string) string {
 	if known[key] != "" {
 		return key
 	}
@@ -126,6 +128,13 @@ func entryOf(known map[string]string, key string) string {
 		}
 	}
 	return ""
+}
+
+// check panics with an error that no case may cause.
+func check(what string, err error) {
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", what, err))
+	}
 }
 
 func indent(s string) string {

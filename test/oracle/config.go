@@ -28,23 +28,23 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// begin is when every case begins.
+// begin is the time at which every case begins.
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// side is one side's world.
+// side is one side's node.
 type side struct {
 	opts node.Options
 	fake *fakecri.Runtime
 }
 
-// world is what both sides of a case are given: alike, and apart.
+// world holds the nodes of both sides, which are alike.
 type world struct {
 	dir          string
 	ours, theirs side
 	parsed       manifest.Parsed
 }
 
-// scratch is a folder for what a case writes: in memory where that can be had, for the kubelet syncs its files.
+// scratch returns a directory for the files of cases: in memory if possible, because the kubelet syncs its files.
 func scratch() string {
 	const memory = "/dev/shm"
 	if info, err := os.Stat(memory); err == nil && info.IsDir() {
@@ -53,49 +53,42 @@ func scratch() string {
 	return os.TempDir()
 }
 
-// newWorld reads the pod of a case and makes a node for each side. It is nil where we refuse the pod: whether rightly so
-// is for the comparer of manifests.
-func newWorld(text string) (*world, error) {
+// newWorld returns the nodes of both sides for the pod of a case. It is nil if we reject the pod, which compareDecode
+// checks.
+func newWorld(text string) *world {
 	parsed, problems := manifest.Decode(manifestPath, []byte(text), manifest.Options{NodeName: nodeName})
 	if len(problems) > 0 || len(parsed) != 1 {
-		return nil, nil
+		return nil
 	}
 	return worldOf(parsed[0])
 }
 
-// world is a case's world; nil, and counted, where we refuse its pod.
+// world is newWorld that counts rejected pods.
 func (c *testCase) world(text string) *world {
-	w, err := newWorld(text)
-	if err != nil {
-		panic(err)
-	}
+	w := newWorld(text)
 	if w == nil {
-		c.count("refused")
+		c.count("rejected")
 	}
 	return w
 }
 
-// newWorldOfTheirs does the same with a pod that only the kubelet takes.
-func newWorldOfTheirs(text string) (*world, error) {
+// newWorldOfTheirs is newWorld for a pod that only the kubelet accepts.
+func newWorldOfTheirs(text string) *world {
 	d := kubelet.Decode(manifestPath, []byte(text), nodeName)
 	if d.Pod == nil {
-		return nil, nil
+		return nil
 	}
 	d.Pod.Annotations[manifest.ConfigSourceAnnotation] = string(manifest.SourceFile)
 	return worldOf(manifest.Parsed{Pod: d.Pod})
 }
 
-func worldOf(parsed manifest.Parsed) (*world, error) {
+func worldOf(parsed manifest.Parsed) *world {
 	dir, err := os.MkdirTemp(scratch(), "oracle")
-	if err != nil {
-		return nil, fmt.Errorf("make a folder for a case: %w", err)
-	}
+	check("create a directory for a case", err)
 	resolv := filepath.Join(dir, "resolv.conf")
-	if err := os.WriteFile(resolv, []byte("nameserver 192.0.2.1\nsearch host.example corp.example\noptions ndots:1 rotate\n"), 0o600); err != nil {
-		return nil, fmt.Errorf("write the host's resolver configuration: %w", err)
-	}
+	put(resolv, "nameserver 192.0.2.1\nsearch host.example corp.example\noptions ndots:1 rotate\n")
 	w := &world{dir: dir, parsed: parsed}
-	// What the node is like follows from the pod's name, so that a case that shrinks stays on its node.
+	// The node depends on the pod's name, so that it stays the same while a case shrinks.
 	r := rand.New(rand.NewPCG(7, uint64(len(parsed.Pod.Name)))) //nolint:gosec // the same node for the same pod
 	opts := nodeOptions()
 	opts.ResolvConf, opts.SeccompDefault = resolv, r.IntN(2) == 0
@@ -105,17 +98,35 @@ func worldOf(parsed manifest.Parsed) (*world, error) {
 	opts.CgroupV2, opts.Swap = r.IntN(2) == 0, r.IntN(2) == 0
 	opts.HugePages = kubelet.HugePages()
 	w.ours, w.theirs = w.side(opts, "ours"), w.side(opts, "theirs")
-	return w, nil
+	return w
 }
 
-// nodeOptions are the node of all cases.
+// newKubelet returns the kubelet of the kubelet's node.
+func (w *world) newKubelet() *kubelet.Kubelet {
+	kl, err := kubelet.New(w.theirs.opts, w.theirs.fake)
+	check("no kubelet", err)
+	return kl
+}
+
+// newDecider returns our decider of the pod, after its first observation.
+func (w *world) newDecider(probes agent.Probes) *agent.Pod {
+	decider, err := agent.NewPod(context.Background(), w.ours.opts, w.ours.fake, w.parsed, probes)
+	check("our decider", err)
+	return decider
+}
+
+// nodeOptions returns the node of all cases.
 func nodeOptions() node.Options {
 	return node.Options{
 		NodeName: nodeName, HostIPs: []string{"192.0.2.10"}, ClusterDomain: "cluster.local",
-		NodeLabels:     map[string]string{"kubernetes.io/hostname": nodeName, "kubernetes.io/os": "linux", "disk": "ssd", "cores": "8"},
+		NodeLabels: map[string]string{
+			"kubernetes.io/hostname": nodeName, "kubernetes.io/os": "linux", "disk": "ssd", "cores": "8",
+		},
 		MemoryCapacity: 8 << 30, Clock: clock.RealClock{},
-		Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("7Gi"),
-			corev1.ResourceEphemeralStorage: resource.MustParse("10Gi"), corev1.ResourcePods: quantity(110)},
+		Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("7Gi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("10Gi"), corev1.ResourcePods: quantity(110),
+		},
 	}
 }
 
@@ -130,7 +141,7 @@ func (w *world) side(opts node.Options, name string) side {
 
 func (w *world) close() { _ = os.RemoveAll(w.dir) }
 
-// addImages puts the images of the made-up pods on the node.
+// addImages adds the images of the generated pods to the node.
 func addImages(fake *fakecri.Runtime) {
 	for i, name := range pods.GoodImages {
 		image := &runtimeapi.Image{Id: fmt.Sprintf("sha256:%064d", i), RepoTags: []string{name}, Size: 1}
@@ -149,10 +160,10 @@ func addImages(fake *fakecri.Runtime) {
 	}
 }
 
-// makeGood makes up a pod without mistakes.
-func makeGood(m *pods.Maker) string { return text(m.Pod()) }
+// generatePod returns a pod without mistakes.
+func generatePod(m *pods.Generator) string { return text(m.Pod()) }
 
-// compareConfigs holds what we ask of the runtime for a new pod to what the kubelet asks.
+// compareConfigs compares the requests to the runtime for a new pod.
 func compareConfigs(c *testCase) {
 	w := c.world(c.text)
 	if w == nil {
@@ -160,23 +171,16 @@ func compareConfigs(c *testCase) {
 	}
 	defer w.close()
 	ctx := context.Background()
-	kl, err := kubelet.New(w.theirs.opts, w.theirs.fake)
-	if err != nil {
-		panic(fmt.Sprintf("no kubelet: %v", err))
-	}
+	kl := w.newKubelet()
 	theirs, err := kl.Sync(ctx, w.parsed.Pod.DeepCopy())
-	if err != nil {
-		panic(fmt.Sprintf("the kubelet cannot sync: %v", err))
-	}
+	check("the kubelet cannot sync", err)
 	ours, err := agent.NewDriver(w.ours.opts, w.ours.fake, w.parsed).StartAll(ctx)
-	if err != nil {
-		panic(fmt.Sprintf("our driver: %v", err))
-	}
+	check("our driver", err)
 	compareOutcomes(c, ours, theirs)
 	ourCalls, theirCalls := configsOf(w.ours), configsOf(w.theirs)
 	for _, name := range sortedKeys(ourCalls) {
 		if theirCalls[name] == nil {
-			continue // told by the outcomes
+			continue // compareOutcomes reports it
 		}
 		what := "container"
 		switch {
@@ -189,13 +193,13 @@ func compareConfigs(c *testCase) {
 	}
 	for _, o := range theirs {
 		if o.Reason != "" {
-			return // the kubelet writes the file also for a container that is then not made
+			return // the kubelet writes the file even if it then does not create the container
 		}
 	}
 	c.differs("hosts file", hostsOf(w.ours, w.parsed.Pod), hostsOf(w.theirs, w.parsed.Pod))
 }
 
-// reasons are the kubelet's names for our errors.
+// reasons maps our errors to the kubelet's.
 var reasons = map[journaletv1.CallError]string{
 	journaletv1.CallError_CALL_ERROR_UNSPECIFIED:        "",
 	journaletv1.CallError_CALL_ERROR_CONFIG:             "CreateContainerConfigError",
@@ -230,10 +234,10 @@ func compareOutcomes(c *testCase, ours map[string]*journaletv1.CallFinished, the
 	}
 }
 
-// copied stands before a container's name for the copy of the sandbox's configuration that goes along with it.
+// copied begins the key of a sandbox's configuration in a container's request; the container's name follows.
 const copied = "sandbox of "
 
-// configsOf are the configurations that the runtime was given, by container name; "" is the sandbox's.
+// configsOf returns the configurations of the requests, by container name; "" is the sandbox's.
 func configsOf(s side) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for _, call := range s.fake.Calls() {
@@ -255,19 +259,17 @@ func configsOf(s side) map[string]map[string]any {
 
 var terminationFile = regexp.MustCompile(`(\$ROOT/pods/[^/]*/containers/[^/]*)/[^/"]*`)
 
-// plain is a configuration without what must differ: our own annotations, folders, names of files.
+// plain returns a configuration without what has to differ: our annotations, directories, names of files.
 func (s side) plain(m proto.Message) map[string]any {
 	data, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(m)
-	if err != nil {
-		panic(fmt.Sprintf("a configuration does not marshal: %v", err))
-	}
+	check("marshal a configuration", err)
 	text := strings.ReplaceAll(string(data), s.opts.RootDir, "$ROOT")
 	text = strings.ReplaceAll(text, s.opts.PodLogDir, "$LOGS")
 	text = terminationFile.ReplaceAllString(text, "$1/<file>")
 	out := parseTree(text)
 	if dns, ok := out["dnsConfig"].(map[string]any); ok {
 		if options, ok := dns["options"].([]any); ok {
-			// The kubelet's come out of a map, in any order.
+			// The kubelet's order is that of a map.
 			slices.SortFunc(options, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		}
 	}

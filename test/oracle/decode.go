@@ -29,45 +29,50 @@ const (
 //go:embed testdata
 var testdata embed.FS
 
-// keptIn are the files of a folder of testdata by name.
+// keptIn returns a function that reads the files of a directory of testdata, by name.
 func keptIn(dir string) func() map[string]string {
 	return func() map[string]string {
 		out := map[string]string{}
 		entries, err := fs.ReadDir(testdata, path.Join("testdata", dir))
-		if err != nil {
-			panic(fmt.Sprintf("the hand-kept cases of %s: %v", dir, err))
-		}
+		check("read the hand-written cases", err)
 		for _, e := range entries {
 			data, err := fs.ReadFile(testdata, path.Join("testdata", dir, e.Name()))
-			if err != nil {
-				panic(fmt.Sprintf("the hand-kept case %s: %v", e.Name(), err))
-			}
+			check("read a hand-written case", err)
 			out[e.Name()] = string(data)
 		}
 		return out
 	}
 }
 
-// text writes a pod as its author would.
+// text writes a pod as YAML, as its author would.
 func text(pod *corev1.Pod) string {
 	data, err := json.Marshal(pod)
-	if err != nil {
-		panic(fmt.Sprintf("a made-up pod does not marshal: %v", err))
-	}
+	check("marshal a pod", err)
 	tree := map[string]any{}
-	if err := json.Unmarshal(data, &tree); err != nil {
-		panic(fmt.Sprintf("a made-up pod does not unmarshal: %v", err))
-	}
+	check("unmarshal a pod", json.Unmarshal(data, &tree))
 	delete(tree, "status")
 	prune(tree)
-	out, err := yaml.Marshal(tree)
-	if err != nil {
-		panic(fmt.Sprintf("a made-up pod is no YAML: %v", err))
-	}
-	return string(out)
+	return toYAML(tree)
 }
 
-// prune takes out the nulls that Kubernetes types leave behind, and the empty objects that nobody would write.
+func toYAML(v any) string {
+	data, err := yaml.Marshal(v)
+	check("marshal a case", err)
+	return string(data)
+}
+
+// podAnd writes a case of a pod and more keys.
+func podAnd(p *corev1.Pod, more map[string]any) string {
+	text := "pod:\n  " + indent2(text(p)) + "\n"
+	if len(more) > 0 {
+		text += toYAML(more)
+	}
+	return text
+}
+
+func indent2(s string) string { return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ") }
+
+// prune removes the nulls that Kubernetes types leave, and the empty objects that no author would write.
 func prune(tree map[string]any) {
 	for key, v := range tree {
 		switch v := v.(type) {
@@ -88,8 +93,8 @@ func prune(tree map[string]any) {
 	}
 }
 
-// makeManifest makes up a manifest; of four, three have mistakes in them.
-func makeManifest(m *pods.Maker) string {
+// generateManifest returns a manifest. Three of four have mistakes.
+func generateManifest(m *pods.Generator) string {
 	m.Bad = pods.Pick(m, 0, 5, 20, 60)
 	p := m.Pod()
 	if m.Chance(40) {
@@ -98,7 +103,7 @@ func makeManifest(m *pods.Maker) string {
 	return text(p)
 }
 
-// compareDecode holds manifests to the kubelet's defaults and validation.
+// compareDecode compares defaults and validation of manifests.
 func compareDecode(c *testCase) {
 	opts := manifest.Options{NodeName: nodeName}
 	parsed, problems := manifest.Decode(manifestPath, []byte(c.text), opts)
@@ -106,7 +111,7 @@ func compareDecode(c *testCase) {
 	ours := pathsOf(problems)
 	switch {
 	case hasCode(problems, manifest.CodeNotYet):
-		c.count("refused as not carried out")
+		c.count("rejected as not carried out")
 	case len(problems) == 0 && theirs.Pod != nil:
 		c.count("accepted")
 		ours, theirs := tree(parsed[0].Pod), tree(theirs.Pod)
@@ -114,18 +119,18 @@ func compareDecode(c *testCase) {
 			delete(ours, part) // the kubelet's decoder drops the types, and gives every pod the phase Pending
 			delete(theirs, part)
 		}
-		// Its source is noted by another of the kubelet's functions, when it merges what its sources say.
+		// Another function of the kubelet sets this annotation, when it merges its sources.
 		delete(ours["metadata"].(map[string]any)["annotations"].(map[string]any), manifest.ConfigSourceAnnotation)
 		compareTrees(c, "default", ours, theirs)
 	default:
-		c.count("refused")
+		c.count("rejected")
 		if e, nameless := theirs.Missing(); nameless {
-			// The kubelet looks no further than at the missing name.
+			// The kubelet stops at the missing name.
 			c.differs("verdict on a pod without a name", ours[e] != "", true)
 			return
 		}
 		if theirs.Static != "" {
-			c.differs("verdict on what needs the API server", hasCode(problems, manifest.CodeStaticPod), true)
+			c.differs("verdict on a pod that needs the API server", hasCode(problems, manifest.CodeStaticPod), true)
 			return
 		}
 		comparePaths(c, ours, theirPaths(theirs))
@@ -136,7 +141,7 @@ func hasCode(problems []manifest.Problem, code manifest.Code) bool {
 	return slices.ContainsFunc(problems, func(p manifest.Problem) bool { return p.Code == code })
 }
 
-// pathsOf are the fields that were refused, each with what else was said.
+// pathsOf returns the rejected fields, each with its code and message.
 func pathsOf(problems []manifest.Problem) map[string]string {
 	out := map[string]string{}
 	for _, p := range problems {
@@ -158,8 +163,8 @@ func theirPaths(d kubelet.Decoded) map[string]string {
 
 var indexes = regexp.MustCompile(`\[[^\]]*\]`)
 
-// withoutIndexes makes a path the same for each element of a list, and for each key of a map but the kubelet's own
-// and those of cgroups. Init containers count as containers.
+// withoutIndexes removes the indexes of lists from a path, and the keys of maps except the kubelet's own and those of
+// cgroups. Init containers count as containers.
 func withoutIndexes(path string) string {
 	path = strings.Replace(path, "spec.initContainers[", "spec.containers[", 1)
 	return indexes.ReplaceAllStringFunc(path, func(index string) string {
@@ -170,19 +175,19 @@ func withoutIndexes(path string) string {
 	})
 }
 
-// comparePaths holds the refused fields of both sides together. Two paths are one where one lies below the other: ours say
-// where they can which part of a field it is. What defaults made of a mistake is told by the kubelet again and by us not.
+// comparePaths compares the rejected fields of both sides. Two paths are equal if one is below the other: ours name the
+// part of a field where they can. Only the kubelet also reports fields that defaults copied from a mistake.
 func comparePaths(c *testCase, ours, theirs map[string]string) {
 	var author any
-	_ = yaml.Unmarshal([]byte(c.text), &author) // what is no YAML has no fields either
+	_ = yaml.Unmarshal([]byte(c.text), &author) // invalid YAML has no fields
 	for _, at := range sortedKeys(ours) {
 		if !covered(at, theirs) {
-			c.differs("only we refuse "+withoutIndexes(at), ours[at], cmp.Or(lines(theirs), "accepted"))
+			c.differs("only we reject "+withoutIndexes(at), ours[at], cmp.Or(lines(theirs), "accepted"))
 		}
 	}
 	for _, at := range sortedKeys(theirs) {
 		if !covered(at, ours) && (len(ours) == 0 || written(author, at) || strings.HasPrefix(theirs[at], "Required")) {
-			c.differs("only the kubelet refuses "+withoutIndexes(at), cmp.Or(lines(ours), "accepted"), theirs[at])
+			c.differs("only the kubelet rejects "+withoutIndexes(at), cmp.Or(lines(ours), "accepted"), theirs[at])
 		}
 	}
 }
@@ -196,13 +201,13 @@ func covered(at string, by map[string]string) bool {
 	return false
 }
 
-// below tells whether a path is another one or leads on from it.
+// below reports whether a path is equal to another one or below it.
 func below(path, parent string) bool {
 	rest, ok := strings.CutPrefix(path, parent)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// written tells whether the author wrote something at a path.
+// written reports whether the author's manifest has something at a path.
 func written(author any, at string) bool {
 	have := map[string]string{}
 	if root, ok := author.(map[string]any); ok {
@@ -224,24 +229,20 @@ func lines(m map[string]string) string {
 	return strings.Join(out, "\n")
 }
 
-// tree is an object as JSON has it.
+// tree returns an object as JSON's types.
 func tree(object any) map[string]any {
 	data, err := json.Marshal(object)
-	if err != nil {
-		panic(fmt.Sprintf("%T does not marshal: %v", object, err))
-	}
+	check("marshal an object", err)
 	return parseTree(string(data))
 }
 
 func parseTree(data string) map[string]any {
 	out := map[string]any{}
-	if err := json.Unmarshal([]byte(data), &out); err != nil {
-		panic(fmt.Sprintf("an object's JSON does not parse: %v", err))
-	}
+	check("unmarshal an object", json.Unmarshal([]byte(data), &out))
 	return out
 }
 
-// compareTrees reports every leaf that is not the same.
+// compareTrees compares every leaf.
 func compareTrees(c *testCase, what string, ours, theirs map[string]any) {
 	o, t := map[string]string{}, map[string]string{}
 	flatten("", ours, o)

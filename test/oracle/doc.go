@@ -1,6 +1,7 @@
-// Package oracle holds our decisions to the kubelet's: the same made-up and hand-kept pods go through its functions and
-// through ours, and what comes out must be equal, or stand with its reason in known.go. It is a module of its own, since
-// the kubelet's packages need replacements that the main module must not have. Run it with `make oracle`; a run prints
-// its seed, and SEED=n repeats it. Start reading at compare.go, which says what a comparer is; then decode.go is the
-// first of them. Package pods makes up what is compared, agent is our side, kubelet the other, fakecri the runtime of both.
+// Package oracle compares our decisions with the kubelet's. The same generated and hand-written pods go through the
+// kubelet's functions and through ours. The results must be equal, or be in known.go with a reason. It is a module of
+// its own, because the kubelet's packages need replacements that the main module must not have. `make oracle` runs
+// it; a run prints its seed, and SEED=n repeats it. Start reading at compare.go (what a comparer is), then decode.go
+// (the first one). Package pods generates the cases, agent is our side, kubelet the other, fakecri the runtime of
+// both.
 package oracle

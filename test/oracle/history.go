@@ -24,40 +24,35 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// story is a case of a pod with what happened to it.
-type story struct {
+// historyCase is a case of a pod with its history.
+type historyCase struct {
 	Pod     *corev1.Pod  `json:"pod"`
 	History pods.History `json:"history"`
 }
 
-// makeStory makes up a pod and its history.
-func makeStory(m *pods.Maker) string {
+// generateHistory returns a pod and its history.
+func generateHistory(m *pods.Generator) string {
 	p := m.Small()
-	return storyText(p, m.History(p))
+	return historyText(p, m.History(p))
 }
 
-func storyText(p *corev1.Pod, h pods.History) string {
-	data, err := yaml.Marshal(map[string]any{"history": h})
-	if err != nil {
-		panic(fmt.Sprintf("a history is no YAML: %v", err))
-	}
-	return "pod:\n  " + indent2(text(p)) + "\n" + string(data)
+func historyText(p *corev1.Pod, h pods.History) string {
+	return podAnd(p, map[string]any{"history": h})
 }
 
-func indent2(s string) string { return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ") }
-
-// read takes a story's text apart; ok is false where it is none, as shrinking may leave behind.
-func readStory(text string) (s story, manifest string, ok bool) {
+// readHistory parses a case. ok is false for a text that is not a valid case, as shrinking may produce.
+func readHistory(text string) (s historyCase, manifest string, ok bool) {
 	if yaml.Unmarshal([]byte(text), &s) != nil || s.Pod == nil {
 		return s, "", false
 	}
 	for _, c := range s.History.Containers {
 		in := slices.IndexFunc(s.History.Sandboxes, func(x pods.SandboxPast) bool { return x.Attempt == c.Sandbox })
-		// What no runtime can show says nothing of either side.
-		if _, known := states[c.State]; !known || in < 0 || c.State != pods.Created && c.State != pods.Exited && !s.History.Sandboxes[in].Ready {
+		// Skip states that no runtime reports.
+		if _, known := states[c.State]; !known || in < 0 {
 			return s, "", false
 		}
-		if !provable(specOf(s.Pod, c.Name), c) {
+		ended := c.State == pods.Created || c.State == pods.Exited
+		if !ended && !s.History.Sandboxes[in].Ready || !provable(specOf(s.Pod, c.Name), c) {
 			return s, "", false
 		}
 	}
@@ -72,8 +67,8 @@ func readStory(text string) (s story, manifest string, ok bool) {
 	return s, string(data), err == nil
 }
 
-// provable tells whether a container's probes can have found what they did: it has them, and no other is run before the
-// startup probe succeeded.
+// provable reports whether a container's probe results are possible: it has the probes, and no other probe runs before
+// the startup probe has succeeded.
 func provable(spec *corev1.Container, c pods.ContainerPast) bool {
 	if spec == nil {
 		return true
@@ -83,33 +78,39 @@ func provable(spec *corev1.Container, c pods.ContainerPast) bool {
 		(c.Readiness == "" || spec.ReadinessProbe != nil && !early)
 }
 
-// skipsInit tells whether a container was made although an init container before it runs or has failed: no agent does that.
+// skipsInit reports whether a container exists although an init container before it runs or has failed.
 func skipsInit(p *corev1.Pod, h pods.History) bool {
-	held, seen := false, map[string]pods.ContainerPast{}
+	blocked, seen := false, map[string]pods.ContainerPast{}
 	for _, c := range slices.Backward(h.Containers) {
-		seen[c.Name] = c // the newest stands first
+		seen[c.Name] = c // the newest comes first
 	}
 	for _, spec := range p.Spec.InitContainers {
-		c, made := seen[spec.Name]
-		if made && held {
+		c, exists := seen[spec.Name]
+		if exists && blocked {
 			return true
 		}
-		held = held || made && !isSidecar(&spec) && (c.State == pods.Running || c.State == pods.Exited && c.ExitCode != 0)
+		open := c.State == pods.Running || c.State == pods.Exited && c.ExitCode != 0
+		blocked = blocked || exists && !isSidecar(&spec) && open
 	}
-	return held && slices.ContainsFunc(p.Spec.Containers, func(spec corev1.Container) bool { _, made := seen[spec.Name]; return made })
+	return blocked && slices.ContainsFunc(p.Spec.Containers, func(spec corev1.Container) bool {
+		_, exists := seen[spec.Name]
+		return exists
+	})
 }
 
-// tick is how much time passes each time that somebody looks at the clock: no two events are at one time.
+// tick is how far each reading advances the clock, so that no two events have one time.
 const tick = time.Millisecond
 
-// happen puts a pod's history into a runtime, and gives it a clock.
-func (s side) happen(p *corev1.Pod, h pods.History) {
+// fill adds a pod's history to a side's runtime, and sets its clock.
+func (s side) fill(p *corev1.Pod, h pods.History) {
 	now := begin
 	s.fake.Now = func() time.Time { now = now.Add(tick); return now }
 	for _, x := range h.Sandboxes {
 		config := sandboxOf(p, x)
-		box := &fakecri.Sandbox{ID: sandboxID(x.Attempt), Config: config, CreatedAt: begin.Add(-time.Hour + time.Duration(x.Attempt)*time.Minute)}
-		box.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		box := &fakecri.Sandbox{
+			ID: sandboxID(x.Attempt), Config: config, State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
+			CreatedAt: begin.Add(-time.Hour + time.Duration(x.Attempt)*time.Minute),
+		}
 		if x.Ready {
 			box.State = runtimeapi.PodSandboxState_SANDBOX_READY
 		}
@@ -137,8 +138,9 @@ func sandboxOf(p *corev1.Pod, x pods.SandboxPast) *runtimeapi.PodSandboxConfig {
 		network = runtimeapi.NamespaceMode_NODE
 	}
 	return &runtimeapi.PodSandboxConfig{
-		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID), Attempt: x.Attempt},
-		Labels:   labelsOf(p), Annotations: map[string]string{cri.AnnotationAgent: agent.ID},
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace, Uid: string(p.UID),
+			Attempt: x.Attempt},
+		Labels: labelsOf(p), Annotations: map[string]string{cri.AnnotationAgent: agent.ID},
 		Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 			NamespaceOptions: &runtimeapi.NamespaceOption{Network: network},
 		}},
@@ -194,57 +196,43 @@ func containerOf(p *corev1.Pod, spec *corev1.Container, past pods.ContainerPast)
 	return c
 }
 
-// compareHistories holds what follows from a history to what follows from it for the kubelet: the calls until nothing more
-// is to be done, and the status then.
+// compareHistories compares what follows from a history: the calls until nothing is left to do, and the status then.
 func compareHistories(c *testCase) {
-	s, text, ok := readStory(c.text)
+	s, text, ok := readHistory(c.text)
 	if !ok {
 		return
 	}
-	w, err := newWorld(text)
-	if err != nil {
-		panic(err)
-	}
+	w := newWorld(text)
 	ready := w != nil
 	if !ready {
-		// What is not carried out yet goes through the kubelet all the same, so that its side is ready when ours is.
-		if w, err = newWorldOfTheirs(text); err != nil {
-			panic(err)
-		}
+		// A pod that we do not carry out yet still runs on the kubelet's side, which tests that side.
+		w = newWorldOfTheirs(text)
 	}
 	if w == nil {
-		c.count("refused by both")
+		c.count("rejected by both")
 		return
 	}
 	defer w.close()
 	ctx := context.Background()
-	w.theirs.happen(w.parsed.Pod, s.History)
-	w.ours.happen(w.parsed.Pod, s.History)
-	kl, err := kubelet.New(w.theirs.opts, w.theirs.fake)
-	if err != nil {
-		panic(fmt.Sprintf("no kubelet: %v", err))
-	}
+	w.theirs.fill(w.parsed.Pod, s.History)
+	w.ours.fill(w.parsed.Pod, s.History)
+	kl := w.newKubelet()
 	probe(kl, w.parsed.Pod, s.History)
-	switch err := kl.Settle(ctx, w.parsed.Pod.DeepCopy()); {
-	case errors.Is(err, kubelet.ErrRestless):
-		c.count("the kubelet does not come to rest")
+	err := kl.Settle(ctx, w.parsed.Pod.DeepCopy())
+	if errors.Is(err, kubelet.ErrUnsettled) {
+		c.count("the kubelet does not settle")
 		return
-	case err != nil:
-		panic(fmt.Sprintf("the kubelet cannot sync: %v", err))
 	}
+	check("the kubelet cannot sync", err)
 	if s.History.Removed {
-		if err := kl.End(ctx, w.parsed.Pod.DeepCopy()); err != nil {
-			panic(fmt.Sprintf("the kubelet cannot end the pod: %v", err))
-		}
+		check("the kubelet cannot end the pod", kl.End(ctx, w.parsed.Pod.DeepCopy()))
 	}
 	if !ready {
-		c.count("the kubelet's side only")
+		c.count("only the kubelet's side")
 		return
 	}
 	theirs, err := kl.APIStatus(ctx, w.parsed.Pod.DeepCopy(), false)
-	if err != nil {
-		panic(fmt.Sprintf("the kubelet has no status: %v", err))
-	}
+	check("the kubelet has no status", err)
 	decider, err := agent.NewPod(ctx, w.ours.opts, w.ours.fake, w.parsed, probesOf(s.History))
 	if err != nil {
 		c.differs("our decider fails", err, "no error")
@@ -256,16 +244,17 @@ func compareHistories(c *testCase) {
 			c.differs("our decider fails", err, "no error")
 			return
 		}
-		// What is left then is nothing here, and there what garbage collection is still to find.
-		compareLines(c, class+"call", deeds(w.ours), deeds(w.theirs))
+		// Then we have no object left, and the kubelet those that its garbage collection has not found yet.
+		compareLines(c, class+"call", actions(w.ours), actions(w.theirs))
 		return
 	}
-	if compareLines(c, class+"call", deeds(w.ours), deeds(w.theirs)) && compareLines(c, class+"end", w.ours.fake.Shows(), w.theirs.fake.Shows()) {
+	if compareLines(c, class+"call", actions(w.ours), actions(w.theirs)) &&
+		compareLines(c, class+"end", w.ours.fake.Objects(), w.theirs.fake.Objects()) {
 		compareTrees(c, class+"status", statusTree(decider.View().Status), statusTree(theirs))
 	}
 }
 
-// probe tells the kubelet's prober what its probes found.
+// probe sets the results of the kubelet's probes.
 func probe(kl *kubelet.Kubelet, p *corev1.Pod, h pods.History) {
 	kl.Probe(p)
 	for _, c := range h.Containers {
@@ -274,7 +263,7 @@ func probe(kl *kubelet.Kubelet, p *corev1.Pod, h pods.History) {
 	}
 }
 
-// probesOf is the same for our side.
+// probesOf returns the results of our probes.
 func probesOf(h pods.History) agent.Probes {
 	out := agent.Probes{}
 	for _, c := range h.Containers {
@@ -292,12 +281,12 @@ func probesOf(h pods.History) agent.Probes {
 	return out
 }
 
-// deeds are the calls that make and stop. Pulls have an order of their own, a start follows each creation, and what sandboxes
-// come to is compared in the end.
-func deeds(s side) []string {
+// actions returns the calls that create and stop, sorted. It leaves out pulls, starts, which follow each creation, and
+// the stops and removals of sandboxes, whose end state is compared.
+func actions(s side) []string {
 	var out []string
 	for _, call := range s.fake.Calls() {
-		if d := deed(call); d != "" {
+		if d := action(call); d != "" {
 			out = append(out, d)
 		}
 	}
@@ -305,7 +294,7 @@ func deeds(s side) []string {
 	return slices.Compact(out)
 }
 
-func deed(call proto.Message) string {
+func action(call proto.Message) string {
 	switch q := call.(type) {
 	case *runtimeapi.RunPodSandboxRequest:
 		return fmt.Sprintf("run sandbox, attempt %d", q.GetConfig().GetMetadata().GetAttempt())
@@ -318,7 +307,7 @@ func deed(call proto.Message) string {
 	return ""
 }
 
-// compareLines tells whether both sides have the same.
+// compareLines compares lines, and reports whether they are equal.
 func compareLines(c *testCase, what string, ours, theirs []string) bool {
 	for _, d := range ours {
 		if !slices.Contains(theirs, d) {
@@ -333,15 +322,15 @@ func compareLines(c *testCase, what string, ours, theirs []string) bool {
 	return slices.Equal(ours, theirs)
 }
 
-// kind is a deed without what it is done to.
+// kind returns an action without its object.
 func kind(d string) string {
 	what, _, _ := strings.Cut(d, ":")
 	what, _, _ = strings.Cut(what, ",")
 	return what
 }
 
-// inheritedBy is what the runtime shows of a container that runs with limits of its pod; nil for one that has none of them, of which it
-// shows what is in the manifest.
+// inheritedBy returns the runtime's resources of a container that inherits limits of its pod. It is nil for a pod
+// without limits, whose containers have the manifest's resources.
 func inheritedBy(p *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerResources {
 	if p.Spec.Resources == nil {
 		return nil
@@ -353,12 +342,13 @@ func inheritedBy(p *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerR
 		return p.Spec.Resources.Limits[name]
 	}
 	cpu, memory := limit(corev1.ResourceCPU), limit(corev1.ResourceMemory)
-	asks := cpu
-	if request, said := c.Resources.Requests[corev1.ResourceCPU]; said {
-		asks = request
+	request := cpu
+	if own, ok := c.Resources.Requests[corev1.ResourceCPU]; ok {
+		request = own
 	}
 	out := &runtimeapi.LinuxContainerResources{
-		CpuShares: max(2, asks.MilliValue()*1024/1000), CpuPeriod: 100_000, CpuQuota: cpu.MilliValue() * 100, MemoryLimitInBytes: memory.Value(),
+		CpuShares: max(2, request.MilliValue()*1024/1000), CpuPeriod: 100_000, CpuQuota: cpu.MilliValue() * 100,
+		MemoryLimitInBytes: memory.Value(),
 	}
 	if out.CpuQuota > 0 {
 		out.CpuQuota = max(1000, out.CpuQuota)
@@ -366,7 +356,7 @@ func inheritedBy(p *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerR
 	return out
 }
 
-// statusTree is a status without times.
+// statusTree returns a status without times.
 func statusTree(s corev1.PodStatus) map[string]any {
 	s.StartTime, s.ObservedGeneration = nil, 0
 	canonical(s.AllocatedResources)
@@ -408,8 +398,8 @@ func timeless(s corev1.ContainerState) corev1.ContainerState {
 	return s
 }
 
-// makeLater makes up a pod of all kinds of containers, and its history.
-func makeLater(m *pods.Maker) string {
+// generateLifecycle returns a pod of all kinds of containers, and its history.
+func generateLifecycle(m *pods.Generator) string {
 	p := m.Lifecycle()
-	return storyText(p, m.History(p))
+	return historyText(p, m.History(p))
 }

@@ -12,54 +12,51 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/journalet/journalet/test/oracle/agent"
-	"github.com/journalet/journalet/test/oracle/kubelet"
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// lastWords is a case of what a container leaves behind.
-type lastWords struct {
+// messageCase is a case of a terminated container.
+type messageCase struct {
 	Pod *corev1.Pod `json:"pod"`
-	// Runtime is what the runtime says of its end.
+	// Runtime is the runtime's message.
 	Runtime string `json:"runtime,omitempty"`
-	// File is the content of its termination message file, repeated FileTimes; NoFile: the file is gone.
+	// File is the content of its termination message file, repeated FileTimes; NoFile: there is none.
 	File      string `json:"file,omitempty"`
 	FileTimes int    `json:"fileTimes,omitempty"`
 	NoFile    bool   `json:"noFile,omitempty"`
-	// Log are lines of its log, all of it repeated LogTimes; a line that ends in \ is partial. NoLog: there is none.
+	// Log holds the lines of its log, repeated LogTimes; a line that ends in \ is partial. NoLog: there is none.
 	Log      []string `json:"log,omitempty"`
 	LogTimes int      `json:"logTimes,omitempty"`
 	NoLog    bool     `json:"noLog,omitempty"`
 	ExitCode int32    `json:"exitCode,omitempty"`
 }
 
-// makeMessage makes up what a container leaves behind.
-func makeMessage(m *pods.Maker) string {
+// generateMessage returns a terminated container with a message file and a log.
+func generateMessage(m *pods.Generator) string {
 	p := m.Small()
 	p.Spec.RestartPolicy = corev1.RestartPolicyNever
 	p.Spec.Containers = p.Spec.Containers[:1]
 	c := &p.Spec.Containers[0]
-	c.TerminationMessagePolicy = pods.Pick[corev1.TerminationMessagePolicy](m, "", "File", "FallbackToLogsOnError", "FallbackToLogsOnError")
+	const logs = "FallbackToLogsOnError"
+	c.TerminationMessagePolicy = pods.Pick[corev1.TerminationMessagePolicy](m, "", "File", logs, logs)
 	c.TerminationMessagePath = pods.Pick(m, "", "", "/var/x", "rel/path")
-	w := lastWords{
+	w := messageCase{
 		Runtime: pods.Pick(m, "", "", "could not start"), NoFile: m.Chance(10), NoLog: m.Chance(10),
-		File: pods.Pick(m, "", "", "x", "it failed\n", "ü", "0123456789"), FileTimes: pods.Pick(m, 1, 2, 409, 410, 2048, 4096, 5000),
-		LogTimes: pods.Pick(m, 1, 1, 2, 40, 79, 80, 81, 200), ExitCode: pods.Pick[int32](m, 0, 1, 1, 137),
+		File:      pods.Pick(m, "", "", "x", "it failed\n", "ü", "0123456789"),
+		FileTimes: pods.Pick(m, 1, 2, 409, 410, 2048, 4096, 5000),
+		LogTimes:  pods.Pick(m, 1, 1, 2, 40, 79, 80, 81, 200), ExitCode: pods.Pick[int32](m, 0, 1, 1, 137),
 	}
 	for range m.N(4) {
-		w.Log = append(w.Log, pods.Pick(m, "", "one line", "partial\\", strings.Repeat("long ", 60), "ü", " leading space", "tab\tand more"))
+		w.Log = append(w.Log, pods.Pick(m,
+			"", "one line", "partial\\", strings.Repeat("long ", 60), "ü", " leading space", "tab\tand more"))
 	}
-	data, err := yaml.Marshal(w)
-	if err != nil {
-		panic(fmt.Sprintf("last words are no YAML: %v", err))
-	}
-	return "pod:\n  " + indent2(text(p)) + "\n" + strings.Replace(string(data), "pod: null\n", "", 1)
+	return podAnd(p, nil) + strings.Replace(toYAML(w), "pod: null\n", "", 1)
 }
 
-// compareMessages holds the termination message to the kubelet's.
+// compareMessages compares the termination message.
 func compareMessages(c *testCase) {
-	words := lastWords{}
-	_, manifest, ok := readStory(c.text)
+	words := messageCase{}
+	_, manifest, ok := readHistory(c.text)
 	if !ok || yaml.Unmarshal([]byte(c.text), &words) != nil {
 		return
 	}
@@ -68,29 +65,18 @@ func compareMessages(c *testCase) {
 		return
 	}
 	defer w.close()
-	ctx := context.Background()
 	w.theirs.leave(w.parsed.Pod, words)
 	w.ours.leave(w.parsed.Pod, words)
-	kl, err := kubelet.New(w.theirs.opts, w.theirs.fake)
-	if err != nil {
-		panic(fmt.Sprintf("no kubelet: %v", err))
-	}
-	seen, err := kl.Status(ctx, w.parsed.Pod)
-	if err != nil {
-		panic(fmt.Sprintf("the kubelet sees nothing: %v", err))
-	}
-	decider, err := agent.NewPod(ctx, w.ours.opts, w.ours.fake, w.parsed, nil)
-	if err != nil {
-		panic(fmt.Sprintf("our decider: %v", err))
-	}
-	ours := decider.Observed().GetContainers()[0].GetMessage()
+	seen, err := w.newKubelet().Status(context.Background(), w.parsed.Pod)
+	check("the kubelet has no status", err)
+	ours := w.newDecider(nil).Observed().GetContainers()[0].GetMessage()
 	theirs := strings.ReplaceAll(seen.ContainerStatuses[0].Message, w.theirs.opts.PodLogDir, w.ours.opts.PodLogDir)
 	key := "message"
 	switch {
 	case strings.Contains(theirs, "Error on reading termination message from logs"):
 		key = "message with a log that is gone"
 	case strings.ToValidUTF8(theirs, "") != theirs:
-		key = "message that is cut within a letter"
+		key = "message that is cut within a character"
 	case len(theirs) > maxMessage && len(ours) > maxMessage-utf8.UTFMax:
 		key = "message beyond 4096 bytes"
 	}
@@ -100,10 +86,10 @@ func compareMessages(c *testCase) {
 // maxMessage is our bound on the whole message, in bytes.
 const maxMessage = 4096
 
-// leave puts an ended container with what it left into a side's world.
-func (s side) leave(p *corev1.Pod, words lastWords) {
+// leave adds the terminated container with its files to a side's node.
+func (s side) leave(p *corev1.Pod, words messageCase) {
 	spec := &p.Spec.Containers[0]
-	s.happen(p, pods.History{Sandboxes: []pods.SandboxPast{{Ready: true}}})
+	s.fill(p, pods.History{Sandboxes: []pods.SandboxPast{{Ready: true}}})
 	c := containerOf(p, spec, pods.ContainerPast{Name: spec.Name, State: pods.Exited, ExitCode: words.ExitCode})
 	c.Message = words.Runtime
 	c.Config.Annotations["io.kubernetes.container.terminationMessagePath"] = spec.TerminationMessagePath
@@ -124,7 +110,7 @@ func (s side) leave(p *corev1.Pod, words lastWords) {
 	s.fake.AddContainer(c)
 }
 
-func logOf(words lastWords) string {
+func logOf(words messageCase) string {
 	var b strings.Builder
 	for range words.LogTimes {
 		for _, line := range words.Log {
@@ -143,7 +129,5 @@ func put(path, content string) {
 	if err == nil {
 		err = os.WriteFile(path, []byte(content), 0o600)
 	}
-	if err != nil {
-		panic(fmt.Sprintf("write a file of a case: %v", err))
-	}
+	check("write a file of a case", err)
 }

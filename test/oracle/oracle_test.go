@@ -12,15 +12,15 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("oracle.seed", 0, "seed of the made-up cases; 0: another one each time")
-	cases = flag.Int("oracle.cases", 1000, "made-up cases of a comparer whose share is 100")
-	only  = flag.String("oracle.only", "", "the one comparer to run")
+	seed  = flag.Uint64("oracle.seed", 0, "seed of the generated cases; 0: a new one")
+	cases = flag.Int("oracle.cases", 1000, "generated cases of a comparer whose share is 100")
+	only  = flag.String("oracle.only", "", "the only comparer to run")
 )
 
-// leastForKnown is how many cases a run needs before it can tell that a known difference occurs no more.
+// leastForKnown bounds the cases of a run that checks whether each known difference still occurs.
 const leastForKnown = 1000
 
-func TestOursDecidesAsTheKubelet(t *testing.T) {
+func TestOurDecisionsEqualTheKubelets(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano() % 1_000_000)
 	}
@@ -33,11 +33,11 @@ func TestOursDecidesAsTheKubelet(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			tally := run(c)
 			t.Log(tally.summary(known))
-			for _, text := range tally.news(c, known) {
+			for _, text := range tally.unknown(c, known) {
 				t.Error(text)
 			}
 			for key := range tally.found {
-				seen[entryOf(known, c.name+": "+key)] = true
+				seen[knownEntry(known, c.name+": "+key)] = true
 			}
 		})
 	}
@@ -46,12 +46,12 @@ func TestOursDecidesAsTheKubelet(t *testing.T) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(known)) {
 		if !seen[key] {
-			t.Errorf("the known difference %q does not occur any more: take it out of known.go and of docs/SCOPE.md", key)
+			t.Errorf("the known difference %q no longer occurs: remove it from known.go and from docs/SCOPE.md", key)
 		}
 	}
 }
 
-// run does all cases of a comparer.
+// run compares all cases of a comparer.
 func run(c comparer) *tally {
 	tally := newTally(c.name)
 	if c.kept != nil {
@@ -63,7 +63,7 @@ func run(c comparer) *tally {
 	}
 	for i := range *cases * c.share / 100 {
 		number := uint64(i)
-		text := c.make(pods.New(*seed, number))
+		text := c.generate(pods.New(*seed, number))
 		c.do(&testCase{name: fmt.Sprintf("%d of seed %d", number, *seed), text: text, tally: tally})
 		tally.cases++
 	}

@@ -15,18 +15,20 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// makeRivals makes up pods of several priorities that ask for more than there is, one after the other.
-func makeRivals(m *pods.Maker) string {
+// generatePreemption returns pods of several priorities that request more than the node has.
+func generatePreemption(m *pods.Generator) string {
 	all := "pods:\n"
 	for i := range 2 + m.N(9) {
 		priority := pods.Pick[int32](m, 0, 0, 1, 1000)
-		p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Spec: corev1.PodSpec{Priority: &priority}}
+		p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+		p.Spec.Priority = &priority
 		p.Name = fmt.Sprintf("p%d", i)
 		r := corev1.ResourceRequirements{}
 		list := func(share int) corev1.ResourceList {
 			l := corev1.ResourceList{}
 			for name, values := range map[corev1.ResourceName][]string{
-				corev1.ResourceCPU: {"4", "2", "1", "500m", "1001m"}, corev1.ResourceMemory: {"7Gi", "4Gi", "2Gi", "1Gi", "1"},
+				corev1.ResourceCPU:              {"4", "2", "1", "500m", "1001m"},
+				corev1.ResourceMemory:           {"7Gi", "4Gi", "2Gi", "1Gi", "1"},
 				corev1.ResourceEphemeralStorage: {"50Gi", "20Gi", "1Gi"},
 			} {
 				if m.Chance(share) {
@@ -46,16 +48,16 @@ func makeRivals(m *pods.Maker) string {
 	return all + fmt.Sprintf("maxPods: %d\n", pods.Pick(m, 2, 5, 110))
 }
 
-// comparePreemption holds who ends for whom to the kubelet's choice, pod by pod.
+// comparePreemption compares the victims of each pod.
 func comparePreemption(c *testCase) {
-	all := crowd{}
+	all := admissionCase{}
 	if yaml.Unmarshal([]byte(c.text), &all) != nil || all.MaxPods < 0 {
 		return
 	}
 	opts := nodeOptions()
 	opts.Allocatable = opts.Allocatable.DeepCopy()
 	opts.Allocatable[corev1.ResourcePods] = quantity(all.MaxPods)
-	ours, theirs := agent.NewNode(opts), kubelet.NewPreemptingDoor(opts)
+	ours, theirs := agent.NewNode(opts), kubelet.NewPreemptingAdmission(opts)
 	for _, p := range all.Pods {
 		data, err := yaml.Marshal(p)
 		if err != nil {
@@ -63,21 +65,19 @@ func comparePreemption(c *testCase) {
 		}
 		one, problems := manifest.Decode(manifestPath, data, manifest.Options{NodeName: nodeName})
 		if len(problems) > 0 || len(one) != 1 {
-			c.count("refused")
+			c.count("rejected")
 			continue
 		}
-		o, ended, err := ours.AskForRoom(one[0])
-		if err != nil {
-			panic(fmt.Sprintf("our node: %v", err))
-		}
-		t, theirEnded := theirs.AskForRoom(one[0].Pod.DeepCopy())
+		o, ended, err := ours.AdmitPreempting(one[0])
+		check("our node", err)
+		t, theirEnded := theirs.AdmitPreempting(one[0].Pod.DeepCopy())
 		mine, other := strings.Join(ended, "\n"), strings.Join(theirEnded, "\n")
 		switch {
 		case o != t:
 			c.differs(fmt.Sprintf("admitted: ours %t, the kubelet's %t", o, t), mine, other+" ")
 			return
 		case mine != other:
-			c.differs("who ends", mine, other)
+			c.differs("victims", mine, other)
 			return
 		case len(ended) > 0:
 			c.count("preemptions alike")

@@ -21,17 +21,17 @@ import (
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// sizing is a case of a pod whose containers get other resources while they run.
-type sizing struct {
+// resizeCase is a case of a pod whose running containers are resized.
+type resizeCase struct {
 	Pod *corev1.Pod `json:"pod"`
-	// Sizes are what containers have from then on, one resize after the other, by name.
+	// Sizes holds the containers' new resources, by name, for each resize.
 	Sizes []map[string]corev1.ResourceRequirements `json:"sizes"`
-	// Uses is what containers use of memory, in bytes.
+	// Uses is the memory that containers use, in bytes.
 	Uses map[string]uint64 `json:"uses,omitempty"`
 }
 
-// makeSizing makes up a pod and other resources for its containers.
-func makeSizing(m *pods.Maker) string {
+// generateResizes returns a pod and other resources for its containers.
+func generateResizes(m *pods.Generator) string {
 	p := m.Small()
 	p.UID = "11112222333344445555666677778888"
 	p.Spec.RestartPolicy = pods.Pick[corev1.RestartPolicy](m, "Always", "OnFailure", "Never")
@@ -39,7 +39,7 @@ func makeSizing(m *pods.Maker) string {
 	for i := range m.N(3) {
 		c := corev1.Container{Name: fmt.Sprintf("i%d", i), Image: pods.GoodImages[0], RestartPolicy: &always}
 		if i == 1 && m.Chance(30) {
-			c.RestartPolicy = nil // it runs for good, and holds up the main ones
+			c.RestartPolicy = nil // it runs forever, so the main containers do not start
 		}
 		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
 	}
@@ -53,15 +53,17 @@ func makeSizing(m *pods.Maker) string {
 			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 				if m.Chance(40) {
 					policy := corev1.NotRequired
-					if p.Spec.RestartPolicy != corev1.RestartPolicyNever && !(c.RestartPolicy == nil && c.Name[0] == 'i') && m.Chance(40) {
+					ordinaryInit := c.RestartPolicy == nil && c.Name[0] == 'i'
+					if p.Spec.RestartPolicy != corev1.RestartPolicyNever && !ordinaryInit && m.Chance(40) {
 						policy = corev1.RestartContainer
 					}
-					c.ResizePolicy = append(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: policy})
+					c.ResizePolicy = append(c.ResizePolicy,
+						corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: policy})
 				}
 			}
 		}
 	}
-	s := sizing{Uses: map[string]uint64{}}
+	s := resizeCase{Uses: map[string]uint64{}}
 	for range 1 + m.N(3) {
 		sizes := map[string]corev1.ResourceRequirements{}
 		for _, name := range names {
@@ -74,22 +76,18 @@ func makeSizing(m *pods.Maker) string {
 	if m.Chance(20) {
 		s.Uses[pods.Pick(m, names...)] = uint64(pods.Pick(m, 1<<20, 64<<20, 64<<20+1, 500<<20))
 	}
-	data, err := yaml.Marshal(map[string]any{"sizes": s.Sizes, "uses": s.Uses})
-	if err != nil {
-		panic(fmt.Sprintf("a sizing is no YAML: %v", err))
-	}
-	return "pod:\n  " + indent2(text(p)) + "\n" + string(data)
+	return podAnd(p, map[string]any{"sizes": s.Sizes, "uses": s.Uses})
 }
 
-// inUse begins the keys of what follows from a memory limit that is not above what is used.
-const inUse = "a limit below what is used, "
+// inUse begins the keys of differences that follow from a memory limit not above the usage.
+const inUse = "a limit below the usage, "
 
-// compareSizings holds the calls that follow from other resources to the kubelet's, and what is told of them then.
-func compareSizings(c *testCase) {
-	s := sizing{}
-	_, text, ok := readStory(c.text)
+// compareResizes compares the calls of resizes, and the resources that are reported then.
+func compareResizes(c *testCase) {
+	s := resizeCase{}
+	_, text, ok := readHistory(c.text)
 	if yaml.Unmarshal([]byte(c.text), &s) != nil || s.Pod == nil || !ok || s.Pod.UID == "" {
-		return // without a UID of its own, other resources make another pod
+		return // without a UID in the manifest, other resources are another pod
 	}
 	w := c.world(text)
 	if w == nil {
@@ -98,20 +96,14 @@ func compareSizings(c *testCase) {
 	defer w.close()
 	ctx := context.Background()
 	for _, s := range []side{w.ours, w.theirs} {
-		s.fake.Now = ticking() // two instances made at one time have no order in the kubelet
+		s.fake.Now = ticking() // the kubelet has no order for two instances created at one time
 	}
-	kl, err := kubelet.New(w.theirs.opts, w.theirs.fake)
-	if err != nil {
-		panic(fmt.Sprintf("no kubelet: %v", err))
-	}
+	kl := w.newKubelet()
 	if err := kl.Settle(ctx, w.parsed.Pod.DeepCopy()); err != nil {
-		c.count("the kubelet does not come to rest with the first manifest")
+		c.count("the kubelet does not settle with the first manifest")
 		return
 	}
-	decider, err := agent.NewPod(ctx, w.ours.opts, w.ours.fake, w.parsed, nil)
-	if err != nil {
-		panic(fmt.Sprintf("our decider: %v", err))
-	}
+	decider := w.newDecider(nil)
 	for name, bytes := range s.Uses {
 		w.ours.fake.Use(name, bytes)
 		w.theirs.fake.Use(name, bytes)
@@ -137,7 +129,7 @@ type sizes struct {
 	class string
 }
 
-// with is a pod whose containers have other resources.
+// with returns the pod with other resources of its containers.
 func (b *sizes) with(p *corev1.Pod, to map[string]corev1.ResourceRequirements) *corev1.Pod {
 	p = p.DeepCopy()
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -145,7 +137,8 @@ func (b *sizes) with(p *corev1.Pod, to map[string]corev1.ResourceRequirements) *
 			if size, ok := to[list[i].Name]; ok {
 				list[i].Resources = *size.DeepCopy()
 			}
-			if limit, used := list[i].Resources.Limits[corev1.ResourceMemory], b.uses[list[i].Name]; !limit.IsZero() && uint64(limit.Value()) <= used {
+			limit := list[i].Resources.Limits[corev1.ResourceMemory]
+			if !limit.IsZero() && uint64(limit.Value()) <= b.uses[list[i].Name] {
 				b.class = inUse
 			}
 		}
@@ -153,11 +146,11 @@ func (b *sizes) with(p *corev1.Pod, to map[string]corev1.ResourceRequirements) *
 	return p
 }
 
-// resize gives the pod another manifest on both sides, and compares; false if nothing more can be told.
+// resize updates the pod on both sides, and compares. It returns false after a difference or a rejection.
 func (b *sizes) resize(ctx context.Context, to *corev1.Pod) bool {
 	parsed, ok := parsedOf(to)
 	if !ok {
-		b.count("refused")
+		b.count("rejected")
 		return false
 	}
 	before, beforeTheirs := len(b.ours.fake.Calls()), len(b.theirs.fake.Calls())
@@ -167,29 +160,27 @@ func (b *sizes) resize(ctx context.Context, to *corev1.Pod) bool {
 	}
 	if b.decider.Removed() {
 		b.count("another incarnation")
-		return false // the kubelet never hears of it: the API server refuses
+		return false // the API server rejects it, so the kubelet never gets it
 	}
-	switch err := b.kubelet.Settle(ctx, parsed.Pod.DeepCopy()); {
-	case errors.Is(err, kubelet.ErrRestless):
-		b.count("the kubelet does not come to rest")
+	err := b.kubelet.Settle(ctx, parsed.Pod.DeepCopy())
+	if errors.Is(err, kubelet.ErrUnsettled) {
+		b.count("the kubelet does not settle")
 		return false
-	case err != nil:
-		panic(fmt.Sprintf("the kubelet cannot sync: %v", err))
 	}
+	check("the kubelet cannot sync", err)
 	b.count("resizes")
-	b.differs(b.class+"updates", strings.Join(updates(b.ours, before), "\n"), strings.Join(updates(b.theirs, beforeTheirs), "\n"))
-	if !compareLines(b.testCase, b.class+"call", deeds(b.ours), deeds(b.theirs)) {
+	b.differs(b.class+"updates",
+		strings.Join(updates(b.ours, before), "\n"), strings.Join(updates(b.theirs, beforeTheirs), "\n"))
+	if !compareLines(b.testCase, b.class+"call", actions(b.ours), actions(b.theirs)) {
 		return false
 	}
 	theirs, err := b.kubelet.APIStatus(ctx, parsed.Pod.DeepCopy(), false)
-	if err != nil {
-		panic(fmt.Sprintf("the kubelet has no status: %v", err))
-	}
-	b.differs(b.class+"reported resources", told(b.decider.View().Status), told(theirs))
+	check("the kubelet has no status", err)
+	b.differs(b.class+"resources reported", reported(b.decider.View().Status), reported(theirs))
 	return true
 }
 
-// ticking is a clock that goes on with each look at it.
+// ticking returns a clock that advances with each reading.
 func ticking() func() time.Time {
 	var ticks atomic.Int64
 	return func() time.Time { return begin.Add(time.Duration(ticks.Add(1)) * time.Millisecond) }
@@ -203,7 +194,7 @@ func parsedOf(p *corev1.Pod) (manifest.Parsed, bool) {
 	return all[0], true
 }
 
-// updates are the changes of containers' resources from a call on, in their order.
+// updates returns the updates of containers' resources from a call on, in order.
 func updates(s side, from int) []string {
 	var out []string
 	for _, call := range s.fake.Calls()[from:] {
@@ -212,16 +203,17 @@ func updates(s side, from int) []string {
 			continue
 		}
 		r := q.GetLinux()
-		// 0 is what a cgroup has that was told nothing.
+		// A new cgroup has 0.
 		maps.DeleteFunc(r.Unified, func(name, value string) bool { return value == "0" && name != "memory.swap.max" })
-		out = append(out, fmt.Sprintf("%s: shares %d, quota %d of %d, memory %d, with swap %d, oom score %d, unified %v", q.GetContainerId(),
-			r.GetCpuShares(), r.GetCpuQuota(), r.GetCpuPeriod(), r.GetMemoryLimitInBytes(), r.GetMemorySwapLimitInBytes(), r.GetOomScoreAdj(), r.GetUnified()))
+		out = append(out, fmt.Sprintf("%s: shares %d, quota %d of %d, memory %d, with swap %d, oom score %d, unified %v",
+			q.GetContainerId(), r.GetCpuShares(), r.GetCpuQuota(), r.GetCpuPeriod(), r.GetMemoryLimitInBytes(),
+			r.GetMemorySwapLimitInBytes(), r.GetOomScoreAdj(), r.GetUnified()))
 	}
 	return out
 }
 
-// told is what a status says of containers' resources.
-func told(s corev1.PodStatus) string {
+// reported returns the containers' resources in a status.
+func reported(s corev1.PodStatus) string {
 	var out []string
 	for _, x := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
 		out = append(out, fmt.Sprintf("%s: allocated %s, has %s", x.Name, listed(x.AllocatedResources), sized(x.Resources)))
@@ -246,7 +238,7 @@ func listed(list corev1.ResourceList) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// canonical writes equal quantities alike, and says nothing of none.
+// canonical formats equal quantities alike, and drops zeros.
 func canonical(list corev1.ResourceList) {
 	for name, q := range list {
 		list[name] = *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)

@@ -13,26 +13,27 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/journalet/journalet/test/oracle/agent"
 	"github.com/journalet/journalet/test/oracle/kubelet"
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// resetCode is the exit code for which a rule may have all containers begin again.
+// resetCode is the exit code for which a rule may restart all containers.
 const resetCode = 42
 
-// makeAnew makes up a pod whose first container ends; a rule of it, or of another one, may have all begin again.
-func makeAnew(m *pods.Maker) string {
+// generateRestartAll returns a pod whose first container ends. A rule of it, or of another one, may restart all.
+func generateRestartAll(m *pods.Generator) string {
 	p := m.Small()
 	always := corev1.ContainerRestartPolicyAlways
 	p.Spec.InitContainers = nil
 	if m.Chance(40) {
 		p.Spec.InitContainers = []corev1.Container{{Name: "side", Image: "busybox", RestartPolicy: &always}}
 	}
-	p.Spec.RestartPolicy = pods.Pick(m, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
+	p.Spec.RestartPolicy = pods.Pick(m, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
+		corev1.RestartPolicyNever)
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		c.Lifecycle, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.RestartPolicy, c.RestartPolicyRules = nil, nil, nil, nil, nil, nil
+		c.Lifecycle, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = nil, nil, nil, nil
+		c.RestartPolicy, c.RestartPolicyRules = nil, nil
 		if i > 0 && m.Chance(70) {
 			continue
 		}
@@ -40,21 +41,22 @@ func makeAnew(m *pods.Maker) string {
 		c.RestartPolicy = &policy
 		for range 1 + m.N(2) {
 			c.RestartPolicyRules = append(c.RestartPolicyRules, corev1.ContainerRestartRule{
-				Action: pods.Pick(m, corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleActionRestart),
+				Action: pods.Pick[corev1.ContainerRestartRuleAction](m,
+					"RestartAllContainers", "RestartAllContainers", "Restart"),
 				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
-					Operator: pods.Pick(m, corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn),
+					Operator: pods.Pick[corev1.ContainerRestartRuleOnExitCodesOperator](m, "In", "NotIn"),
 					Values:   []int32{pods.Pick[int32](m, 1, resetCode, resetCode)},
 				},
 			})
 		}
 	}
-	return "pod:\n  " + indent2(text(p)) + "\n"
+	return podAnd(p, nil)
 }
 
-// compareAnew holds what follows from the end of a container to what follows for the kubelet: who is stopped and with
-// what grace, how often each is made, what the pod then reports. Attempt numbers differ, since the kubelet removes what was.
-func compareAnew(c *testCase) {
-	s, manifest, ok := readStory(c.text)
+// compareRestartAll compares the calls that follow a container's end: which containers are stopped, with which grace
+// period, and how often each is created. Attempt numbers differ, because the kubelet removes the old instances.
+func compareRestartAll(c *testCase) {
+	s, manifest, ok := readHistory(c.text)
 	if !ok || len(s.Pod.Spec.Containers) == 0 {
 		return
 	}
@@ -66,44 +68,39 @@ func compareAnew(c *testCase) {
 	ctx, name := context.Background(), w.parsed.Pod.Spec.Containers[0].Name
 	clock := clocktesting.NewFakeClock(begin)
 	w.theirs.opts.Clock, w.theirs.fake.Now, w.ours.fake.Now = clock, clock.Now, clock.Now
-	kl, err := kubelet.New(w.theirs.opts, w.theirs.fake)
-	if err != nil {
-		panic(fmt.Sprintf("no kubelet: %v", err))
-	}
+	kl := w.newKubelet()
 	pod := w.parsed.Pod.DeepCopy()
-	err = kl.Settle(ctx, pod)
+	err := kl.Settle(ctx, pod)
 	clock.Step(time.Second)
 	if err == nil && w.theirs.fake.Exit(name, resetCode) {
 		err = kl.Settle(ctx, pod)
 	}
-	switch {
-	case errors.Is(err, kubelet.ErrRestless):
-		c.count("the kubelet does not come to rest")
+	if errors.Is(err, kubelet.ErrUnsettled) {
+		c.count("the kubelet does not settle")
 		return
-	case err != nil:
-		panic(fmt.Sprintf("the kubelet cannot sync: %v", err))
 	}
-	decider, err := agent.NewPod(ctx, w.ours.opts, w.ours.fake, w.parsed, nil)
+	check("the kubelet cannot sync", err)
+	decider := w.newDecider(nil)
 	clock.Step(time.Second)
-	if err == nil && w.ours.fake.Exit(name, resetCode) {
-		err = decider.Look(ctx)
+	if w.ours.fake.Exit(name, resetCode) {
+		check("our decider", decider.Observe(ctx))
 	}
-	if err != nil {
-		panic(fmt.Sprintf("our decider: %v", err))
+	if slices.ContainsFunc(w.theirs.fake.Calls(), func(m proto.Message) bool {
+		_, removes := m.(*runtimeapi.RemoveContainerRequest)
+		return removes
+	}) {
+		c.count("all restarted")
 	}
-	if slices.ContainsFunc(w.theirs.fake.Calls(), func(m proto.Message) bool { _, gone := m.(*runtimeapi.RemoveContainerRequest); return gone }) {
-		c.count("all began again")
-	}
-	c.differs("what is made and stopped", made(w.ours), made(w.theirs))
+	c.differs("creations and stops", creations(w.ours), creations(w.theirs))
 }
 
-// made tells how often each container was made, and what each stop gave.
-func made(s side) string {
+// creations returns the creation of each container, and the grace period of each stop, sorted.
+func creations(s side) string {
 	var out []string
 	for _, call := range s.fake.Calls() {
 		switch q := call.(type) {
 		case *runtimeapi.CreateContainerRequest:
-			out = append(out, "make "+q.GetConfig().GetMetadata().GetName())
+			out = append(out, "create "+q.GetConfig().GetMetadata().GetName())
 		case *runtimeapi.StopContainerRequest:
 			id, _, _ := strings.Cut(q.GetContainerId(), "/")
 			out = append(out, fmt.Sprintf("stop %s within %d s", strings.TrimRight(id, "-0123456789"), q.GetTimeout()))

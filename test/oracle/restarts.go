@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,16 +10,14 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
-	"github.com/journalet/journalet/test/oracle/agent"
 	"github.com/journalet/journalet/test/oracle/fakecri"
-	"github.com/journalet/journalet/test/oracle/kubelet"
 	"github.com/journalet/journalet/test/oracle/pods"
 )
 
-// life is a case of a container that ends again and again.
-type life struct {
+// runsCase is a case of a container that ends several times.
+type runsCase struct {
 	Pod *corev1.Pod `json:"pod"`
-	// Runs are how long each run of the first container lasts, in seconds, and how it ends.
+	// Runs are the runs of the first container.
 	Runs []oneRun `json:"runs"`
 	// MaxBackOff is the longest back-off, in seconds; 0: the default.
 	MaxBackOff int `json:"maxBackOff,omitempty"`
@@ -31,57 +28,49 @@ type oneRun struct {
 	ExitCode int32 `json:"exitCode,omitempty"`
 }
 
-// makeLife makes up a container that ends again and again.
-func makeLife(m *pods.Maker) string {
+// generateRuns returns a container that ends several times.
+func generateRuns(m *pods.Generator) string {
 	p := m.Small()
 	p.Spec.Containers = p.Spec.Containers[:1]
-	l := life{MaxBackOff: pods.Pick(m, 0, 0, 1, 7, 60, 300)}
+	l := runsCase{MaxBackOff: pods.Pick(m, 0, 0, 1, 7, 60, 300)}
 	for range 1 + m.N(12) {
-		l.Runs = append(l.Runs, oneRun{Seconds: pods.Pick(m, 1, 1, 5, 9, 10, 11, 20, 299, 599, 600, 601, 1201), ExitCode: pods.Pick[int32](m, 0, 1, 1, 137)})
+		l.Runs = append(l.Runs, oneRun{
+			Seconds: pods.Pick(m, 1, 1, 5, 9, 10, 11, 20, 299, 599, 600, 601, 1201), ExitCode: pods.Pick[int32](m, 0, 1, 1, 137),
+		})
 	}
-	data, err := yaml.Marshal(map[string]any{"runs": l.Runs, "maxBackOff": l.MaxBackOff})
-	if err != nil {
-		panic(fmt.Sprintf("a life is no YAML: %v", err))
-	}
-	return "pod:\n  " + indent2(text(p)) + "\n" + string(data)
+	return podAnd(p, map[string]any{"runs": l.Runs, "maxBackOff": l.MaxBackOff})
 }
 
-// compareRestarts holds the waits between the runs of a container to the kubelet's.
+// compareRestarts compares the back-offs between the runs of a container.
 func compareRestarts(c *testCase) {
-	l := life{}
+	l := runsCase{}
 	if yaml.Unmarshal([]byte(c.text), &l) != nil || l.Pod == nil || len(l.Pod.Spec.Containers) == 0 {
 		return
 	}
-	_, manifest, ok := readStory(c.text)
+	_, manifest, ok := readHistory(c.text)
 	if !ok || slices.ContainsFunc(l.Runs, func(r oneRun) bool { return r.Seconds <= 0 }) {
-		return // two instances made at one time have no order in the kubelet
+		return // the kubelet has no order for two instances created at one time
 	}
 	w := c.world(manifest)
 	if w == nil {
 		return
 	}
 	defer w.close()
-	w.ours.opts.MaxBackOff, w.theirs.opts.MaxBackOff = time.Duration(l.MaxBackOff)*time.Second, time.Duration(l.MaxBackOff)*time.Second
-	theirs := w.livesAsTheKubelets(l.Runs)
-	ours := w.livesAsOurs(l.Runs)
-	c.differs("waits before restarts", ours, theirs)
+	longest := time.Duration(l.MaxBackOff) * time.Second
+	w.ours.opts.MaxBackOff, w.theirs.opts.MaxBackOff = longest, longest
+	c.differs("waits before restarts", w.ourWaits(l.Runs), w.theirWaits(l.Runs))
 }
 
-// livesAsTheKubelets tells how long the kubelet waits before each restart.
-func (w *world) livesAsTheKubelets(runs []oneRun) string {
+// theirWaits returns how long the kubelet waits before each restart.
+func (w *world) theirWaits(runs []oneRun) string {
 	ctx := context.Background()
 	clock := clocktesting.NewFakeClock(begin)
 	w.theirs.opts.Clock, w.theirs.fake.Now = clock, clock.Now
-	kl, err := kubelet.New(w.theirs.opts, w.theirs.fake)
-	if err != nil {
-		panic(fmt.Sprintf("no kubelet: %v", err))
-	}
+	kl := w.newKubelet()
 	pod := w.parsed.Pod.DeepCopy()
 	name := pod.Spec.Containers[0].Name
 	sync := func() {
-		if err := kl.Settle(ctx, pod); err != nil {
-			panic(fmt.Sprintf("the kubelet cannot sync: %v", err))
-		}
+		check("the kubelet cannot sync", kl.Settle(ctx, pod))
 	}
 	sync()
 	var waits []string
@@ -103,15 +92,12 @@ func (w *world) livesAsTheKubelets(runs []oneRun) string {
 	return strings.Join(waits, " ")
 }
 
-// livesAsOurs tells how long we wait.
-func (w *world) livesAsOurs(runs []oneRun) string {
+// ourWaits returns how long we wait before each restart.
+func (w *world) ourWaits(runs []oneRun) string {
 	ctx := context.Background()
 	clock := clocktesting.NewFakeClock(begin)
 	w.ours.fake.Now = clock.Now
-	decider, err := agent.NewPod(ctx, w.ours.opts, w.ours.fake, w.parsed, nil)
-	if err != nil {
-		panic(fmt.Sprintf("our decider: %v", err))
-	}
+	decider := w.newDecider(nil)
 	name := w.parsed.Pod.Spec.Containers[0].Name
 	var waits []string
 	for _, r := range runs {
@@ -119,16 +105,12 @@ func (w *world) livesAsOurs(runs []oneRun) string {
 		if !w.ours.fake.Exit(name, r.ExitCode) {
 			break
 		}
-		if err := decider.Look(ctx); err != nil {
-			panic(fmt.Sprintf("our decider: %v", err))
-		}
+		check("our decider", decider.Observe(ctx))
 		waited := time.Duration(0)
 		if next := decider.Next(); len(w.ours.fake.Running()) == 0 && next.Before(begin.AddDate(1, 0, 0)) {
 			waited = next.Sub(clock.Now())
 			clock.SetTime(next)
-			if err := decider.Fire(ctx); err != nil {
-				panic(fmt.Sprintf("our decider: %v", err))
-			}
+			check("our decider", decider.Fire(ctx))
 		}
 		waits = append(waits, wait(w.ours.fake, waited))
 	}

@@ -4,10 +4,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxShrinks bounds how often a case is tried again with a piece less.
+// maxShrinks bounds the attempts to shrink a case.
 const maxShrinks = 3000
 
-// shrink cuts pieces out of a case as long as the difference stays, so that a reader sees what it takes and no more.
+// shrink removes parts of a case as long as the difference stays, so that the reported case holds only what causes it.
 func shrink(c comparer, key string, d difference) difference {
 	var root any
 	if yaml.Unmarshal([]byte(d.shows), &root) != nil {
@@ -25,7 +25,7 @@ func shrink(c comparer, key string, d difference) difference {
 		t := newTally(c.name)
 		c.do(&testCase{name: d.of, text: string(data), tally: t})
 		if len(t.found[key]) == 0 || others > 0 && len(t.found) > others {
-			return false // it is gone, or others came up, which would only distract
+			return false // it no longer occurs, or others occur, which would distract
 		}
 		others = len(t.found)
 		d = t.found[key][0]
@@ -36,8 +36,8 @@ func shrink(c comparer, key string, d difference) difference {
 	return d
 }
 
-// cutAny tries to take out each part of a tree, larger ones first, and tells whether one could be spared. put replaces the
-// tree itself where it is a list, which changes its length.
+// cutAny tries to remove each part of a tree, larger ones first, and reports whether it removed one. put replaces the
+// tree itself if it is a list, whose length changes.
 func cutAny(tree any, put func(any), still func() bool) bool {
 	cut := false
 	switch t := tree.(type) {

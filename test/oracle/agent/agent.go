@@ -18,7 +18,7 @@ import (
 	"github.com/journalet/journalet/test/oracle/node"
 )
 
-// ID marks what this agent makes.
+// ID is the agent's mark on its sandboxes and containers.
 const ID = "oracle"
 
 // Driver is our CRI driver on a fake runtime.
@@ -26,14 +26,15 @@ type Driver struct {
 	*cri.Driver
 	volumes *volume.Driver
 	parsed  manifest.Parsed
-	// later are other manifests of the pod, by digest.
+	// later holds other manifests of the pod, by digest.
 	later map[string]*corev1.Pod
 }
 
-// NewDriver makes the driver of one pod.
+// NewDriver returns the driver of one pod.
 func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *Driver {
 	d := &Driver{parsed: parsed, later: map[string]*corev1.Pod{}}
-	d.volumes = volume.New(volume.Options{RootDir: o.RootDir, PodLogDir: o.PodLogDir, ContainerLogDir: filepath.Join(o.RootDir, "links")})
+	links := filepath.Join(o.RootDir, "links")
+	d.volumes = volume.New(volume.Options{RootDir: o.RootDir, PodLogDir: o.PodLogDir, ContainerLogDir: links})
 	d.Driver = cri.New(cri.Options{
 		Conn: fakecri.Conn{Runtime: fake}, Node: o.NodeName, AgentID: ID, Hash: pod.ContainerHash,
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
@@ -42,7 +43,7 @@ func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *D
 			}
 			return parsed.Pod, nil
 		},
-		PodLogDir: o.PodLogDir, ContainerLogDir: filepath.Join(o.RootDir, "links"),
+		PodLogDir: o.PodLogDir, ContainerLogDir: links,
 		HostIPs: o.HostIPs, ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, ResolvConf: o.ResolvConf,
 		SeccompDefault: o.SeccompDefault, SeccompRoot: filepath.Join(o.RootDir, "seccomp"), CgroupV2: o.CgroupV2,
 		Cgroups:        cri.Cgroups{HugePages: o.HugePages, Swap: o.Swap},
@@ -52,20 +53,20 @@ func NewDriver(o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed) *D
 	return d
 }
 
-// do performs one call. Volumes are only made as folders: a case may name any path of the host, and no case may touch one.
+// do performs one call. It only creates directories for volumes: no case may touch the paths of the host that it names.
 func (d *Driver) do(ctx context.Context, id string, req *journaletv1.CallRequested) (*journaletv1.CallFinished, error) {
 	req.PodUid = string(d.parsed.Pod.UID)
 	if req.GetSetUpVolumes() != nil {
-		return &journaletv1.CallFinished{IntentId: id}, d.makeFolders()
+		return &journaletv1.CallFinished{IntentId: id}, d.createVolumes()
 	}
 	out := d.Perform(ctx, id, "pod/"+req.PodUid, req, false)
 	if out == nil {
-		return nil, fmt.Errorf("call %s was left in doubt on a runtime that always answers", id)
+		return nil, fmt.Errorf("call %s is in doubt, though the fake runtime always returns", id)
 	}
 	return out, nil
 }
 
-func (d *Driver) makeFolders() error {
+func (d *Driver) createVolumes() error {
 	for _, v := range d.parsed.Pod.Spec.Volumes {
 		if v.EmptyDir == nil {
 			continue
@@ -75,32 +76,32 @@ func (d *Driver) makeFolders() error {
 			err = os.MkdirAll(path, 0o750)
 		}
 		if err != nil {
-			return fmt.Errorf("make the folder of volume %s: %w", v.Name, err)
+			return fmt.Errorf("create the directory of volume %s: %w", v.Name, err)
 		}
 	}
 	return nil
 }
 
-// StartAll makes the pod's sandbox and starts its containers, in their order and for the first time. It gives the outcome
+// StartAll creates the pod's sandbox and starts its containers, in order and for the first time. It returns the outcome
 // of each by the container's name; "" is the sandbox's.
 func (d *Driver) StartAll(ctx context.Context) (map[string]*journaletv1.CallFinished, error) {
 	out := map[string]*journaletv1.CallFinished{}
-	if err := d.makeFolders(); err != nil {
+	if err := d.createVolumes(); err != nil {
 		return nil, err
 	}
-	made, err := d.do(ctx, "sandbox", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
+	sandbox, err := d.do(ctx, "sandbox", &journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{
 		RunSandbox: &journaletv1.RunSandbox{HostNetwork: d.parsed.Pod.Spec.HostNetwork},
 	}})
 	if err != nil {
 		return nil, err
 	}
-	out[""] = made
-	if made.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
+	out[""] = sandbox
+	if sandbox.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
 		return out, nil
 	}
 	for _, c := range d.parsed.Pod.Spec.Containers {
 		started, err := d.do(ctx, "start "+c.Name, &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{
-			StartContainer: &journaletv1.StartContainer{Container: c.Name, SandboxId: made.GetSandboxId()},
+			StartContainer: &journaletv1.StartContainer{Container: c.Name, SandboxId: sandbox.GetSandboxId()},
 		}})
 		if err != nil {
 			return nil, err
@@ -110,7 +111,7 @@ func (d *Driver) StartAll(ctx context.Context) (map[string]*journaletv1.CallFini
 	return out, nil
 }
 
-// maxSteps bounds how often a decider is asked again before it is taken to go round in circles.
+// maxSteps bounds the records until a decider has to settle.
 const maxSteps = 500
 
 // never is a time that no case reaches.

@@ -13,7 +13,7 @@ import (
 	"github.com/journalet/journalet/test/oracle/node"
 )
 
-// Node is the decider of admission.
+// Node is the node's decider, which decides on admission.
 type Node struct {
 	actor *decider.Actor
 	seq   uint64
@@ -21,7 +21,7 @@ type Node struct {
 	names map[string]string // by UID
 }
 
-// NewNode makes the decider of a node on which nothing runs.
+// NewNode returns the decider of an empty node.
 func NewNode(o node.Options) *Node {
 	n := &Node{actor: decider.New(), names: map[string]string{}}
 	n.seq++
@@ -37,12 +37,12 @@ func NewNode(o node.Options) *Node {
 	return n
 }
 
-// AskForRoom puts a pod before the node, ends at once those who have to end for it, and tells who they are, sorted, with what
-// is then said of them.
-func (n *Node) AskForRoom(p manifest.Parsed) (admitted bool, ended []string, err error) {
+// AdmitPreempting requests the admission of a pod, and ends its victims at once. It returns the victims with their
+// reason and message, sorted.
+func (n *Node) AdmitPreempting(p manifest.Parsed) (admitted bool, ended []string, err error) {
 	n.names[string(p.Pod.UID)] = p.Pod.Name
 	events := []actors.Event{{Author: messages.Pod(string(p.Pod.UID)), Manifest: p.Pod, Body: &journaletv1.Event{
-		Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: question(p)},
+		Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: request(p)},
 	}}}
 	for len(events) > 0 && n.err == nil {
 		e := events[0]
@@ -67,29 +67,30 @@ func (n *Node) AskForRoom(p manifest.Parsed) (admitted bool, ended []string, err
 	return admitted, ended, n.err
 }
 
-// Ask puts a pod before the node, and gives the answer: "admitted", or the reason and the words of its rejection.
-func (n *Node) Ask(p manifest.Parsed) (string, error) {
+// Admit requests the admission of a pod. It returns "admitted", or the reason and message of the rejection.
+func (n *Node) Admit(p manifest.Parsed) (string, error) {
 	n.seq++
 	e := actors.Event{Seq: n.seq, Author: messages.Pod(string(p.Pod.UID)), Manifest: p.Pod, Body: &journaletv1.Event{
-		Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: question(p)},
+		Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: request(p)},
 	}}
 	if n.err == nil {
 		n.err = n.actor.Evolve(e)
 	}
-	answer := "no answer"
+	verdict := "no decision"
 	if n.err == nil {
 		n.err = n.actor.Decide(actors.Input{Seq: n.seq, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
 			if a := d.GetAdmissionDecided(); a.GetAdmitted() {
-				answer = "admitted"
+				verdict = "admitted"
 			} else if a != nil {
-				answer = fmt.Sprintf("%s: %s", a.GetReason(), a.GetMessage())
+				verdict = fmt.Sprintf("%s: %s", a.GetReason(), a.GetMessage())
 			}
 			return n.actor.Evolve(actors.Event{ID: fmt.Sprint("n", n.seq), Seq: n.seq, Author: messages.Node, Body: d})
 		})
 	}
-	return answer, n.err
+	return verdict, n.err
 }
 
-func question(p manifest.Parsed) *journaletv1.AdmissionRequested {
-	return pod.Question(&journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest}, p.Pod)
+func request(p manifest.Parsed) *journaletv1.AdmissionRequested {
+	return pod.Question(
+		&journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest}, p.Pod)
 }

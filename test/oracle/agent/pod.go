@@ -35,11 +35,11 @@ type Pod struct {
 	timers map[string]timer
 	steps  int
 	probes Probes
-	// Sleep, if not nil, lets the time of a hook that sleeps pass. Such hooks are then not run.
+	// Sleep, if not nil, advances the time instead of running a hook that sleeps.
 	Sleep func(time.Duration)
 }
 
-// Probes are what the probes of containers find, by container id and kind; a probe that is not in it finds nothing yet.
+// Probes holds the results of probes, by container id and kind. A missing probe has no result yet.
 type Probes map[string]map[journaletv1.ProbeKind]bool
 
 type timer struct {
@@ -47,17 +47,22 @@ type timer struct {
 	at         time.Time
 }
 
-// NewPod makes the decider of a pod that was admitted, after it has seen what the runtime shows.
-func NewPod(ctx context.Context, o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed, probes Probes) (*Pod, error) {
-	p := &Pod{Driver: NewDriver(o, fake, parsed), opts: o, fake: fake, actor: pod.New(string(parsed.Pod.UID)), timers: map[string]timer{}, probes: probes}
+// NewPod returns the decider of an admitted pod, after its first observation.
+func NewPod(ctx context.Context, o node.Options, fake *fakecri.Runtime, parsed manifest.Parsed, probes Probes) (*Pod,
+	error) {
+	p := &Pod{
+		Driver: NewDriver(o, fake, parsed), opts: o, fake: fake, actor: pod.New(string(parsed.Pod.UID)),
+		timers: map[string]timer{}, probes: probes,
+	}
 	m := parsed.Pod
 	ref := &journaletv1.PodRef{Uid: string(m.UID), Namespace: m.Namespace, Name: m.Name, Digest: parsed.Digest}
 	if o.MaxBackOff > 0 {
-		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
-			Config: &journaletv1.AgentConfig{MaxContainerBackOff: durationpb.New(o.MaxBackOff)},
-		}}})
+		p.queue = append(p.queue,
+			&journaletv1.Event{Kind: &journaletv1.Event_AgentStarted{AgentStarted: &journaletv1.AgentStarted{
+				Config: &journaletv1.AgentConfig{MaxContainerBackOff: durationpb.New(o.MaxBackOff)},
+			}}})
 	}
-	if err := p.look(ctx); err != nil {
+	if err := p.observe(ctx); err != nil {
 		return nil, err
 	}
 	p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
@@ -66,11 +71,11 @@ func NewPod(ctx context.Context, o node.Options, fake *fakecri.Runtime, parsed m
 	return p, p.Settle(ctx)
 }
 
-// Settle goes on until the decider asks for nothing more: what it asks for is done, looked at and told.
+// Settle carries out decisions, with an observation after each call, until no event is left.
 func (p *Pod) Settle(ctx context.Context) error {
 	for len(p.queue) > 0 {
 		if p.steps++; p.steps > maxSteps {
-			return fmt.Errorf("the pod's decider still asks for more after %d records", maxSteps)
+			return fmt.Errorf("the pod's decider has not settled after %d records", maxSteps)
 		}
 		e := p.queue[0]
 		p.queue = p.queue[1:]
@@ -81,15 +86,15 @@ func (p *Pod) Settle(ctx context.Context) error {
 	return nil
 }
 
-// Look tells the decider what the runtime shows, and settles.
-func (p *Pod) Look(ctx context.Context) error {
-	if err := p.look(ctx); err != nil {
+// Observe observes the pod, and settles.
+func (p *Pod) Observe(ctx context.Context) error {
+	if err := p.observe(ctx); err != nil {
 		return err
 	}
 	return p.Settle(ctx)
 }
 
-// Next is when the earliest timer fires; far away if none is set.
+// Next returns when the earliest timer fires: in the far future if none is set.
 func (p *Pod) Next() time.Time {
 	at := never
 	for _, t := range p.timers {
@@ -115,16 +120,17 @@ func (p *Pod) Fire(ctx context.Context) error {
 	return p.Settle(ctx)
 }
 
-// Remove takes the pod out of its source, and settles.
+// Remove removes the pod from its source, and settles.
 func (p *Pod) Remove(ctx context.Context) error {
 	p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
 		Operation: journaletv1.PodOperation_POD_OPERATION_REMOVE, Source: messages.FileSource,
-		Pod: &journaletv1.PodRef{Uid: string(p.parsed.Pod.UID), Namespace: p.parsed.Pod.Namespace, Name: p.parsed.Pod.Name, Digest: p.parsed.Digest},
+		Pod: &journaletv1.PodRef{Uid: string(p.parsed.Pod.UID), Namespace: p.parsed.Pod.Namespace, Name: p.parsed.Pod.Name,
+			Digest: p.parsed.Digest},
 	}}})
 	return p.Settle(ctx)
 }
 
-// Update gives the pod another manifest with the same UID, and settles. The node allocates every resize.
+// Update changes the pod's manifest, with the same UID, and settles. The node allocates every resize.
 func (p *Pod) Update(ctx context.Context, to manifest.Parsed) error {
 	p.later[to.Digest] = to.Pod
 	p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_PodUpdated{PodUpdated: &journaletv1.PodUpdated{
@@ -137,12 +143,12 @@ func (p *Pod) Update(ctx context.Context, to manifest.Parsed) error {
 // Removed reports whether the pod ends because its last manifest was no update of it.
 func (p *Pod) Removed() bool { return p.actor.Pod().GetRemoved() }
 
-// View is the pod as we report it.
+// View returns the pod as we report it.
 func (p *Pod) View() *corev1.Pod {
 	return p.actor.View(pod.Node{HostIPs: p.opts.HostIPs, RuntimeName: fakecri.Name})
 }
 
-// record hands one event to the decider and carries out what follows.
+// record gives one event to the decider, and carries out its decisions.
 func (p *Pod) record(ctx context.Context, body *journaletv1.Event) error {
 	p.seq++
 	e := actors.Event{Seq: p.seq, Time: p.fake.Now(), Author: messages.Agent, Body: body}
@@ -159,12 +165,15 @@ func (p *Pod) record(ctx context.Context, body *journaletv1.Event) error {
 		return fmt.Errorf("fold %s: %w", messages.EventName(body), err)
 	}
 	var decided []actors.Event
-	err := p.actor.Decide(actors.Input{Seq: p.seq, Time: e.Time, Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
-		p.ids++
-		made := actors.Event{ID: fmt.Sprintf("d%d", p.ids), Seq: p.seq, Time: e.Time, Author: messages.Pod(string(p.parsed.Pod.UID)), Body: d}
-		decided = append(decided, made)
-		return p.actor.Evolve(made)
-	})
+	err := p.actor.Decide(actors.Input{Seq: p.seq, Time: e.Time, Events: []actors.Event{e}},
+		func(d *journaletv1.Event) error {
+			p.ids++
+			decision := actors.Event{
+				ID: fmt.Sprintf("d%d", p.ids), Seq: p.seq, Time: e.Time, Author: messages.Pod(string(p.parsed.Pod.UID)), Body: d,
+			}
+			decided = append(decided, decision)
+			return p.actor.Evolve(decision)
+		})
 	if err != nil {
 		return fmt.Errorf("decide on %s: %w", messages.EventName(body), err)
 	}
@@ -181,12 +190,14 @@ func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
 	switch k := d.Body.GetKind().(type) {
 	case *journaletv1.Event_AdmissionRequested:
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
-			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: uid, Admitted: true, Incarnation: k.AdmissionRequested.GetIncarnation()},
+			AdmissionDecided: &journaletv1.AdmissionDecided{Uid: uid, Admitted: true,
+				Incarnation: k.AdmissionRequested.GetIncarnation()},
 		}})
 	case *journaletv1.Event_ResizeRequested:
 		q := k.ResizeRequested
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ResizeDecided{
-			ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Digest: q.GetDigest(), Allocated: true, RequestId: q.GetRequestId()},
+			ResizeDecided: &journaletv1.ResizeDecided{Uid: uid, Digest: q.GetDigest(), Allocated: true,
+				RequestId: q.GetRequestId()},
 		}})
 	case *journaletv1.Event_ImagePullRequested:
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ImagePullDecided{
@@ -197,7 +208,7 @@ func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
 	case *journaletv1.Event_TimerCleared:
 		delete(p.timers, k.TimerCleared.GetName())
 	case *journaletv1.Event_ProbesSet:
-		p.answer(k.ProbesSet)
+		p.probe(k.ProbesSet)
 	case *journaletv1.Event_CallRequested:
 		done := p.sleep(d.ID, k.CallRequested.GetRunHook())
 		if done == nil {
@@ -208,12 +219,12 @@ func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
 		}
 		done.EndedAt = timestamppb.New(d.Time)
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_CallFinished{CallFinished: done}})
-		return p.look(ctx)
+		return p.observe(ctx)
 	}
 	return nil
 }
 
-// sleep is the outcome of a preStop hook that sleeps, when its time or its bound has passed; nil for every other call.
+// sleep returns the outcome of a preStop hook that sleeps, after its time or its timeout; nil for every other call.
 func (p *Pod) sleep(id string, hook *journaletv1.RunHook) *journaletv1.CallFinished {
 	if hook == nil || p.Sleep == nil {
 		return nil
@@ -233,29 +244,32 @@ func (p *Pod) sleep(id string, hook *journaletv1.RunHook) *journaletv1.CallFinis
 	return nil
 }
 
-// answer queues what the probes find that are to be run now.
-func (p *Pod) answer(set *journaletv1.ProbesSet) {
+// probe queues the results of the probes that are set.
+func (p *Pod) probe(set *journaletv1.ProbesSet) {
 	for _, kind := range set.GetKinds() {
 		success, found := p.probes[set.GetContainerId()][kind]
 		if !found {
 			continue
 		}
-		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: &journaletv1.ProbeResult{
-			Uid: string(p.parsed.Pod.UID), Container: set.GetContainer(), ContainerId: set.GetContainerId(), Kind: kind, Success: success,
-		}}})
+		p.queue = append(p.queue,
+			&journaletv1.Event{Kind: &journaletv1.Event_ProbeResult{ProbeResult: &journaletv1.ProbeResult{
+				Uid: string(p.parsed.Pod.UID), Container: set.GetContainer(), ContainerId: set.GetContainerId(), Kind: kind,
+				Success: success,
+			}}})
 	}
 }
 
-// look has the PLEG look at the pod once, and queues what it tells.
-func (p *Pod) look(ctx context.Context) error {
+// observe has the PLEG inspect the pod once, and queues its observation.
+func (p *Pod) observe(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	told := make(chan *journaletv1.PodObserved, 1)
+	observed := make(chan *journaletv1.PodObserved, 1)
 	watcher := pleg.New(pleg.Options{
-		Conn: fakecri.Conn{Runtime: p.fake}, AgentID: ID, RootDir: p.opts.RootDir, PodLogDir: p.opts.PodLogDir, Clock: clockOf{p.fake},
+		Conn: fakecri.Conn{Runtime: p.fake}, AgentID: ID, RootDir: p.opts.RootDir, PodLogDir: p.opts.PodLogDir,
+		Clock: clockOf{p.fake},
 		Sink: func(_ context.Context, o *journaletv1.PodObserved) error {
 			select {
-			case told <- o:
+			case observed <- o:
 			default:
 			}
 			return nil
@@ -267,7 +281,7 @@ func (p *Pod) look(ctx context.Context) error {
 	go func() { ended <- watcher.Run(ctx) }()
 	watcher.Hint(uid)
 	select {
-	case o := <-told:
+	case o := <-observed:
 		stop()
 		<-ended
 		p.last = o
@@ -275,15 +289,15 @@ func (p *Pod) look(ctx context.Context) error {
 		return nil
 	case err := <-ended:
 		return fmt.Errorf("the PLEG ended: %w", err)
-	case <-time.After(lookWithin):
-		return fmt.Errorf("the PLEG told nothing within %s", lookWithin)
+	case <-time.After(observeTimeout):
+		return fmt.Errorf("no observation of the PLEG within %s", observeTimeout)
 	}
 }
 
-// lookWithin bounds one look; the fake runtime answers at once.
-const lookWithin = 30 * time.Second
+// observeTimeout bounds one observation. The fake runtime returns at once.
+const observeTimeout = 30 * time.Second
 
-// clockOf is the fake runtime's time; what is asked to happen later never does.
+// clockOf is the fake runtime's clock. Its timers never fire.
 type clockOf struct{ fake *fakecri.Runtime }
 
 var _ cri.Clock = clockOf{}
@@ -292,5 +306,5 @@ func (c clockOf) Now() time.Time { return c.fake.Now() }
 
 func (clockOf) AfterFunc(time.Duration, func()) func() bool { return func() bool { return true } }
 
-// Observed is what the PLEG told last.
+// Observed returns the last observation.
 func (p *Pod) Observed() *journaletv1.PodObserved { return p.last }

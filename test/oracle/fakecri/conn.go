@@ -11,34 +11,34 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Conn gives the runtime to our driver, as a connection on which every call is answered at once.
+// Conn is our driver's connection to the runtime. Every call returns at once.
 type Conn struct{ *Runtime }
 
 var _ grpc.ClientConnInterface = Conn{}
 
-// NewStream is refused: the driver needs none, and the PLEG relists without.
+// NewStream fails: the driver needs no stream, and the PLEG relists without one.
 func (c Conn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, status.Error(codes.Unimplemented, "no streams here")
+	return nil, status.Error(codes.Unimplemented, "no streams")
 }
 
-// Invoke answers one call by the type of its request.
+// Invoke serves one call by the type of its request.
 func (c Conn) Invoke(_ context.Context, method string, args, reply any, _ ...grpc.CallOption) error {
-	answer, err := c.answer(args)
+	resp, err := c.serve(args)
 	if err != nil {
 		return err
 	}
 	to, ok := reply.(proto.Message)
-	if !ok || answer == nil {
+	if !ok || resp == nil {
 		return status.Errorf(codes.Unimplemented, "method %s", method)
 	}
-	if answer.ProtoReflect().Descriptor() != to.ProtoReflect().Descriptor() {
-		return errors.New("the fake runtime answers " + method + " with the wrong type")
+	if resp.ProtoReflect().Descriptor() != to.ProtoReflect().Descriptor() {
+		return errors.New("the fake runtime's response to " + method + " has the wrong type")
 	}
-	proto.Merge(to, answer)
+	proto.Merge(to, resp)
 	return nil
 }
 
-func (c Conn) answer(args any) (proto.Message, error) {
+func (c Conn) serve(args any) (proto.Message, error) {
 	switch q := args.(type) {
 	case *runtimeapi.RunPodSandboxRequest:
 		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: c.runSandbox(proto.CloneOf(q.GetConfig()))}, nil

@@ -5,7 +5,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// updateContainer gives a container other resources: what is not named stays.
+// updateContainer changes a container's resources. Those that the request leaves out stay.
 func (r *Runtime) updateContainer(id string, to *runtimeapi.LinuxContainerResources) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -21,7 +21,7 @@ func (r *Runtime) updateContainer(id string, to *runtimeapi.LinuxContainerResour
 	return nil
 }
 
-// Use makes the newest instance of a container that runs use memory.
+// Use sets the memory usage of a running container.
 func (r *Runtime) Use(name string, bytes uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +32,7 @@ func (r *Runtime) Use(name string, bytes uint64) {
 	}
 }
 
-// Uses is what each container that runs uses of memory, by name.
+// Uses returns the memory usage of each running container, by name, in bytes.
 func (r *Runtime) Uses() map[string]uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,16 +14,16 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// killedExitCode is what a container that was stopped ends with: 128 and the number of SIGKILL.
+// killedExitCode is the exit code of a stopped container: 128 and the number of SIGKILL.
 const killedExitCode = 137
 
 // Runtime is the fake. Its methods may be called from several goroutines.
 type Runtime struct {
 	// Now is the runtime's clock.
 	Now func() time.Time
-	// Images are those on the node by every name that finds them.
+	// Images holds the node's images by each of their names.
 	Images map[string]*runtimeapi.Image
-	// IPs are given to every sandbox that has a network of its own, the primary one first.
+	// IPs are the addresses of every sandbox with a network of its own, the primary one first.
 	IPs []string
 
 	mu         sync.Mutex
@@ -32,18 +32,18 @@ type Runtime struct {
 	containers map[string]*Container
 }
 
-// Sandbox is one sandbox with all that the runtime knows of it.
+// Sandbox is one sandbox of the runtime.
 type Sandbox struct {
 	ID        string
 	Config    *runtimeapi.PodSandboxConfig
 	State     runtimeapi.PodSandboxState
 	CreatedAt time.Time
 	IPs       []string
-	// Stopped tells that it was stopped by a call, which gives back its network too.
+	// Stopped: a call stopped it, which also releases its network.
 	Stopped bool
 }
 
-// Container is one container with all that the runtime knows of it.
+// Container is one container of the runtime.
 type Container struct {
 	ID, SandboxID string
 	Config        *runtimeapi.ContainerConfig
@@ -54,11 +54,11 @@ type Container struct {
 	ExitCode                         int32
 	Reason, Message                  string
 	LogPath                          string
-	// MemoryBytes is what it uses.
+	// MemoryBytes is its memory usage.
 	MemoryBytes uint64
 }
 
-// New makes a runtime without sandboxes.
+// New returns a runtime without sandboxes.
 func New(now func() time.Time) *Runtime {
 	return &Runtime{
 		Now: now, Images: map[string]*runtimeapi.Image{}, IPs: []string{"10.88.0.7"},
@@ -66,28 +66,28 @@ func New(now func() time.Time) *Runtime {
 	}
 }
 
-// Calls are the requests so far that changed something, in their order.
+// Calls returns the requests so far that changed something, in order.
 func (r *Runtime) Calls() []proto.Message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.calls)
 }
 
-// AddSandbox puts a sandbox there as if it had been made before; no call is written down.
+// AddSandbox adds an existing sandbox, without a call.
 func (r *Runtime) AddSandbox(s *Sandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sandboxes[s.ID] = s
 }
 
-// AddContainer puts a container there as if it had been made before; no call is written down.
+// AddContainer adds an existing container, without a call.
 func (r *Runtime) AddContainer(c *Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.containers[c.ID] = c
 }
 
-// Container is a copy of the container with this id, nil if there is none.
+// Container returns a copy of the container with this id, nil if there is none.
 func (r *Runtime) Container(id string) *Container {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *Runtime) Container(id string) *Container {
 	return &copied
 }
 
-// Running are the names of the containers that run, sorted.
+// Running returns the names of the running containers, sorted.
 func (r *Runtime) Running() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,8 +113,8 @@ func (r *Runtime) Running() []string {
 	return names
 }
 
-// Shows tells what there is, one line each, sorted.
-func (r *Runtime) Shows() []string {
+// Objects describes the sandboxes and containers, one line each, sorted.
+func (r *Runtime) Objects() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []string
@@ -136,7 +136,7 @@ func (r *Runtime) Shows() []string {
 	return out
 }
 
-// Exit ends the newest running instance of a container by itself; false if none runs.
+// Exit ends a running container with an exit code, without a call. It returns false if none runs.
 func (r *Runtime) Exit(name string, code int32) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +203,9 @@ func (r *Runtime) removeSandbox(id string) {
 	maps.DeleteFunc(r.containers, func(_ string, c *Container) bool { return c.SandboxID == id })
 }
 
-func (r *Runtime) createContainer(sandbox string, config *runtimeapi.ContainerConfig, copied *runtimeapi.PodSandboxConfig) (string, error) {
+func (r *Runtime) createContainer(
+	sandbox string, config *runtimeapi.ContainerConfig, copied *runtimeapi.PodSandboxConfig,
+) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sandboxes[sandbox] == nil {
@@ -220,7 +222,7 @@ func (r *Runtime) createContainer(sandbox string, config *runtimeapi.ContainerCo
 	return c.ID, nil
 }
 
-// ContainerID is the id that the runtime gives to an instance of a container.
+// ContainerID returns the id of an instance of a container.
 func ContainerID(name string, attempt uint32) string { return fmt.Sprintf("%s-%d", name, attempt) }
 
 func (r *Runtime) startContainer(id string) error {

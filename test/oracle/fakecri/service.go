@@ -7,25 +7,27 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Name and Version are what the runtime calls itself. APIVersion is the only one that the kubelet takes.
+// Name and Version of the runtime. APIVersion is the only one that the kubelet accepts.
 const (
 	Name       = "fake"
 	Version    = "1.0.0"
 	APIVersion = "0.1.0"
 )
 
-// Service gives the runtime to the kubelet. A method that it has never needed is a nil call and panics.
+// Service is the kubelet's interface to the runtime. A call of any other method panics.
 type Service struct {
 	internalapi.RuntimeService
 	*Runtime
 }
 
-// Version tells what the runtime is.
+// Version returns the versions of the runtime.
 func (s Service) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: APIVersion, RuntimeName: Name, RuntimeVersion: Version, RuntimeApiVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{
+		Version: APIVersion, RuntimeName: Name, RuntimeVersion: Version, RuntimeApiVersion: "v1",
+	}, nil
 }
 
-// RunPodSandbox makes a sandbox.
+// RunPodSandbox creates a sandbox.
 func (s Service) RunPodSandbox(_ context.Context, c *runtimeapi.PodSandboxConfig, _ string) (string, error) {
 	return s.runSandbox(c), nil
 }
@@ -42,7 +44,7 @@ func (s Service) RemovePodSandbox(_ context.Context, id string) error {
 	return nil
 }
 
-// PodSandboxStatus tells of one.
+// PodSandboxStatus returns the status of one.
 func (s Service) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	return s.sandboxStatus(id)
 }
@@ -52,8 +54,10 @@ func (s Service) ListPodSandbox(_ context.Context, f *runtimeapi.PodSandboxFilte
 	return s.listSandboxes(f), nil
 }
 
-// CreateContainer makes a container.
-func (s Service) CreateContainer(_ context.Context, id string, c *runtimeapi.ContainerConfig, sc *runtimeapi.PodSandboxConfig) (string, error) {
+// CreateContainer creates a container.
+func (s Service) CreateContainer(
+	_ context.Context, id string, c *runtimeapi.ContainerConfig, sc *runtimeapi.PodSandboxConfig,
+) (string, error) {
 	return s.createContainer(id, c, sc)
 }
 
@@ -76,37 +80,42 @@ func (s Service) ListContainers(_ context.Context, f *runtimeapi.ContainerFilter
 	return s.listContainers(f), nil
 }
 
-// ContainerStatus tells of one.
+// ContainerStatus returns the status of one.
 func (s Service) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
 	return s.containerStatus(id)
 }
 
-// UpdateContainerResources gives a container other resources.
+// UpdateContainerResources changes a container's resources.
 func (s Service) UpdateContainerResources(_ context.Context, id string, r *runtimeapi.ContainerResources) error {
 	return s.updateContainer(id, r.GetLinux())
 }
 
-// UpdatePodSandboxResources takes what a pod has as a whole.
-func (s Service) UpdatePodSandboxResources(context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+// UpdatePodSandboxResources does nothing.
+func (s Service) UpdatePodSandboxResources(
+	context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest,
+) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 
 // ReopenContainerLog does nothing.
 func (s Service) ReopenContainerLog(context.Context, string) error { return nil }
 
-// Images gives the runtime's images to the kubelet.
+// Images is the kubelet's interface to the runtime's images.
 type Images struct {
 	internalapi.ImageManagerService
 	*Runtime
 }
 
-// ImageStatus tells of an image, nil if it is not on the node.
-func (i Images) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse, error) {
+// ImageStatus returns the status of an image, nil if it is not on the node.
+func (i Images) ImageStatus(_ context.Context, spec *runtimeapi.ImageSpec, _ bool) (*runtimeapi.ImageStatusResponse,
+	error) {
 	return i.imageStatus(spec), nil
 }
 
-// PullImage finds what is on the node already: there is no registry.
-func (i Images) PullImage(_ context.Context, spec *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig) (string, error) {
+// PullImage finds images that are on the node: there is no registry.
+func (i Images) PullImage(
+	_ context.Context, spec *runtimeapi.ImageSpec, _ *runtimeapi.AuthConfig, _ *runtimeapi.PodSandboxConfig,
+) (string, error) {
 	return i.pullImage(spec)
 }
 

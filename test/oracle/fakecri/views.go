@@ -24,7 +24,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// named is a container's image as runtimes show it: by the name under which it was asked for.
+// named returns a container's image as runtimes report it: by the name in the request.
 func named(c *Container) *runtimeapi.ImageSpec {
 	name := c.Config.GetImage().GetUserSpecifiedImage()
 	return &runtimeapi.ImageSpec{Image: name, UserSpecifiedImage: name}
@@ -103,7 +103,8 @@ func (r *Runtime) containerStatus(id string) (*runtimeapi.ContainerStatusRespons
 		Id: id, Metadata: c.Config.GetMetadata(), State: c.State, CreatedAt: nanos(c.CreatedAt),
 		StartedAt: nanos(c.StartedAt), FinishedAt: nanos(c.FinishedAt), ExitCode: c.ExitCode,
 		Image: named(c), ImageRef: c.ImageID, ImageId: c.ImageID, Reason: c.Reason, Message: c.Message,
-		Labels: c.Config.GetLabels(), Annotations: c.Config.GetAnnotations(), Mounts: c.Config.GetMounts(), LogPath: c.LogPath,
+		Labels: c.Config.GetLabels(), Annotations: c.Config.GetAnnotations(), Mounts: c.Config.GetMounts(),
+		LogPath:   c.LogPath,
 		Resources: &runtimeapi.ContainerResources{Linux: c.Config.GetLinux().GetResources()},
 	}}, nil
 }

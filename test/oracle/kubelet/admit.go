@@ -14,17 +14,16 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Door decides who is admitted, as the kubelet does with its handlers for sysctls and for what the scheduler's predicates
-// say. Nobody is preempted.
-type Door struct {
+// Admission runs the kubelet's admission handlers, for sysctls and the scheduler's predicates.
+type Admission struct {
 	handlers []lifecycle.PodAdmitHandler
 	admitted []*v1.Pod
-	// preempted are the pods that ended for the one that asked last, with the status they get.
+	// preempted holds the victims of the last pod, with their status.
 	preempted map[*v1.Pod]v1.PodStatus
 }
 
-// NewDoor makes the door of a node on which nothing runs.
-func NewDoor(o Options) *Door {
+// NewAdmission returns the admission of an empty node, without preemption.
+func NewAdmission(o Options) *Admission {
 	here := nodeOf(o)
 	find := func(context.Context, bool) (*v1.Node, error) { return here.DeepCopy(), nil }
 	none := func(*framework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
@@ -32,14 +31,13 @@ func NewDoor(o Options) *Door {
 	if err != nil {
 		panic(fmt.Sprintf("the kubelet's list of sysctls: %v", err))
 	}
-	return &Door{handlers: []lifecycle.PodAdmitHandler{
-		sysctls, lifecycle.NewPredicateAdmitHandler(find, lifecycle.NewAdmissionFailureHandlerStub(), none), lifecycle.NewPodFeaturesAdmitHandler(),
-	}}
+	predicates := lifecycle.NewPredicateAdmitHandler(find, lifecycle.NewAdmissionFailureHandlerStub(), none)
+	return &Admission{handlers: []lifecycle.PodAdmitHandler{sysctls, predicates, lifecycle.NewPodFeaturesAdmitHandler()}}
 }
 
-// NewPreemptingDoor makes the door of a node on which static pods end others for themselves.
-func NewPreemptingDoor(o Options) *Door {
-	d, here := &Door{}, nodeOf(o)
+// NewPreemptingAdmission returns the admission of an empty node, where static pods preempt others.
+func NewPreemptingAdmission(o Options) *Admission {
+	d, here := &Admission{}, nodeOf(o)
 	find := func(context.Context, bool) (*v1.Node, error) { return here.DeepCopy(), nil }
 	none := func(*framework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
 	kill := func(pod *v1.Pod, _ bool, _ *int64, status func(*v1.PodStatus)) error {
@@ -47,7 +45,7 @@ func NewPreemptingDoor(o Options) *Door {
 		d.preempted[pod] = pod.Status
 		return nil
 	}
-	// In the kubelet the order of the pods is that of a map; which of two pods that are alike ends is left to it.
+	// The kubelet's order of pods is that of a map, which chooses between two equal victims.
 	all := func() []*v1.Pod {
 		return slices.SortedFunc(slices.Values(d.admitted), func(x, y *v1.Pod) int {
 			return cmp.Or(cmp.Compare(*y.Spec.Priority, *x.Spec.Priority), cmp.Compare(x.UID, y.UID))
@@ -58,10 +56,10 @@ func NewPreemptingDoor(o Options) *Door {
 	return d
 }
 
-// AskForRoom is Ask that tells, sorted, who ended for the pod as well: "name: reason: message".
-func (d *Door) AskForRoom(pod *v1.Pod) (admitted bool, ended []string) {
+// AdmitPreempting is Admit that also returns the victims, sorted: "name: reason: message".
+func (d *Admission) AdmitPreempting(pod *v1.Pod) (admitted bool, ended []string) {
 	d.preempted = map[*v1.Pod]v1.PodStatus{}
-	admitted = d.Ask(pod) == "admitted"
+	admitted = d.Admit(pod) == "admitted"
 	d.admitted = slices.DeleteFunc(d.admitted, func(p *v1.Pod) bool {
 		s, gone := d.preempted[p]
 		if gone {
@@ -73,8 +71,8 @@ func (d *Door) AskForRoom(pod *v1.Pod) (admitted bool, ended []string) {
 	return admitted, ended
 }
 
-// Ask puts a pod before the door, and gives the answer: "admitted", or the reason and the words of its rejection.
-func (d *Door) Ask(pod *v1.Pod) string {
+// Admit returns "admitted", or the reason and message of the pod's rejection.
+func (d *Admission) Admit(pod *v1.Pod) string {
 	for _, h := range d.handlers {
 		attrs := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: d.admitted, Operation: lifecycle.AddOperation}
 		if r := h.Admit(context.Background(), attrs); !r.Admit {

@@ -24,48 +24,49 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Books are the kubelet's allocation manager, which says what pods have and which resizes have to wait.
-type Books struct {
+// Allocations is the kubelet's allocation manager, which decides what pods have and which resizes wait.
+type Allocations struct {
 	manager allocation.Manager
 	status  status.Manager
 	pods    kubepod.Manager
 	active  []types.UID
 }
 
-// withoutSwap is a container runtime of which nothing is asked but that.
+// withoutSwap is a container runtime that can only report its swap behaviour.
 type withoutSwap struct{ kubecontainer.Runtime }
 
 func (withoutSwap) GetContainerSwapBehavior(*v1.Pod, *v1.Container) kubetypes.SwapBehavior {
 	return kubetypes.NoSwap
 }
 
-// NewBooks makes the books of a node on which nothing runs.
-func NewBooks(o Options) *Books {
-	b := &Books{pods: kubepod.NewBasicPodManager()}
+// NewAllocations returns the allocation manager of an empty node.
+func NewAllocations(o Options) *Allocations {
+	b := &Allocations{pods: kubepod.NewBasicPodManager()}
 	b.status = status.NewManager(client{}, b.pods, workers{}, workers{})
 	here := nodeOf(o)
 	find := func(context.Context, bool) (*v1.Node, error) { return here.DeepCopy(), nil }
 	none := func(*framework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil }
-	b.manager = allocation.NewInMemoryManager(klog.Background(), b.status, func(context.Context, *v1.Pod) {}, b.running, b.pods.GetPodByUID,
-		config.NewSourcesReady(func(sets.Set[string]) bool { return true }), &record.FakeRecorder{})
+	b.manager = allocation.NewInMemoryManager(klog.Background(), b.status, func(context.Context, *v1.Pod) {}, b.running,
+		b.pods.GetPodByUID, config.NewSourcesReady(func(sets.Set[string]) bool { return true }), &record.FakeRecorder{})
 	kill := func(pod *v1.Pod, _ bool, _ *int64, _ func(*v1.PodStatus)) error {
 		b.remove(pod.UID)
 		return nil
 	}
-	// In the kubelet the order of the pods is that of a map; which of two pods that are alike ends is left to it.
+	// The kubelet's order of pods is that of a map, which chooses between two equal victims.
 	all := func() []*v1.Pod {
 		return slices.SortedFunc(slices.Values(b.manager.GetAllocatedPods()), func(x, y *v1.Pod) int {
 			return cmp.Or(cmp.Compare(*y.Spec.Priority, *x.Spec.Priority), cmp.Compare(x.UID, y.UID))
 		})
 	}
+	preempt := preemption.NewCriticalPodAdmissionHandler(all, kill, &record.FakeRecorder{})
 	b.manager.AddPodAdmitHandlers(lifecycle.PodAdmitHandlers{
 		allocation.NewPodResizesAdmitHandler(cm.NewFakeContainerManager(klog.Background()), withoutSwap{}, b.manager),
-		lifecycle.NewPredicateAdmitHandler(find, preemption.NewCriticalPodAdmissionHandler(all, kill, &record.FakeRecorder{}), none),
+		lifecycle.NewPredicateAdmitHandler(find, preempt, none),
 	})
 	return b
 }
 
-func (b *Books) running() []*v1.Pod {
+func (b *Allocations) running() []*v1.Pod {
 	var list []*v1.Pod
 	for _, uid := range b.active {
 		if p, ok := b.pods.GetPodByUID(uid); ok {
@@ -75,8 +76,8 @@ func (b *Books) running() []*v1.Pod {
 	return list
 }
 
-// Add asks for a pod; false if it does not fit.
-func (b *Books) Add(pod *v1.Pod) bool {
+// Add requests the admission of a pod, and returns false if it does not fit.
+func (b *Allocations) Add(pod *v1.Pod) bool {
 	ok, _, _ := b.manager.AddPod(context.Background(), b.running(), pod)
 	if ok {
 		b.pods.AddPod(pod)
@@ -85,8 +86,8 @@ func (b *Books) Add(pod *v1.Pod) bool {
 	return ok
 }
 
-// Resize gives a pod another manifest, as HandlePodUpdates does.
-func (b *Books) Resize(pod *v1.Pod) {
+// Resize updates a pod's manifest, as HandlePodUpdates does.
+func (b *Allocations) Resize(pod *v1.Pod) {
 	b.pods.UpdatePod(pod)
 	if _, other := b.manager.UpdatePodFromAllocation(pod); !other {
 		b.status.ClearPodResizePendingCondition(pod.UID, metrics.DeferredResizeResolutionReverted)
@@ -97,12 +98,12 @@ func (b *Books) Resize(pod *v1.Pod) {
 }
 
 // End ends a pod, as HandlePodRemoves does.
-func (b *Books) End(uid types.UID) {
+func (b *Allocations) End(uid types.UID) {
 	b.remove(uid)
 	b.retry()
 }
 
-func (b *Books) remove(uid types.UID) {
+func (b *Allocations) remove(uid types.UID) {
 	if p, ok := b.pods.GetPodByUID(uid); ok {
 		b.pods.RemovePod(p)
 	}
@@ -110,15 +111,15 @@ func (b *Books) remove(uid types.UID) {
 	b.manager.RemovePod(klog.Background(), uid)
 }
 
-// retry tries what is pending as often as the kubelet would: what has shrunk frees resources, and it tries again.
-func (b *Books) retry() {
+// retry retries pending resizes as often as the kubelet does: it tries again after each pod that has shrunk.
+func (b *Allocations) retry() {
 	for range len(b.active) + 1 {
 		b.manager.RetryPendingResizes(context.Background(), allocation.TriggerReasonPodUpdated)
 	}
 }
 
-// Has is what a pod's only container requests, and why its resize waits.
-func (b *Books) Has(uid types.UID) string {
+// Has describes what a pod's only container is allocated, and why its resize waits.
+func (b *Allocations) Has(uid types.UID) string {
 	p, ok := b.pods.GetPodByUID(uid)
 	if !ok {
 		return "gone"

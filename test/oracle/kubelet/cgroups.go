@@ -9,7 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
-// PodCgroup is what the kubelet holds a pod's cgroup to; 0 for what it does not write.
+// PodCgroup holds the values that the kubelet writes to a pod's cgroup; 0 for those that it does not write.
 type PodCgroup struct {
 	Class         string
 	Shares        uint64
@@ -17,7 +17,7 @@ type PodCgroup struct {
 	Period        uint64
 }
 
-// CgroupOf are the values of a pod's cgroup.
+// CgroupOf returns the values of a pod's cgroup.
 func CgroupOf(pod *corev1.Pod) PodCgroup {
 	r := cm.ResourceConfigForPod(pod, true, cm.QuotaPeriod, false, kubeletconfig.NoneMemoryReservationPolicy)
 	out := PodCgroup{Class: string(qos.GetPodQOS(pod)), Shares: *r.CPUShares}
@@ -30,7 +30,7 @@ func CgroupOf(pod *corev1.Pod) PodCgroup {
 	return out
 }
 
-// CgroupPath is where a pod's cgroup stands (qosContainerManagerImpl and podContainerManagerImpl put the parts together so).
+// CgroupPath returns the path of a pod's cgroup, joined as in qosContainerManagerImpl and podContainerManagerImpl.
 func CgroupPath(pod *corev1.Pod, root string, systemd bool) string {
 	name := cm.NewCgroupName(cm.ParseCgroupfsToCgroupName(root), "kubepods")
 	if class := qos.GetPodQOS(pod); class != corev1.PodQOSGuaranteed {

@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"errors"
 	"fmt"
 	_ "unsafe" // for go:linkname
 
@@ -15,25 +14,25 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
 	api "k8s.io/kubernetes/pkg/apis/core"
-	_ "k8s.io/kubernetes/pkg/apis/core/install" // the types that a manifest may hold
+	_ "k8s.io/kubernetes/pkg/apis/core/install" // the types of manifests
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/capabilities"
-	_ "k8s.io/kubernetes/pkg/kubelet/config" // what is linked to below
+	_ "k8s.io/kubernetes/pkg/kubelet/config" // linked to below
 )
 
-// Decoded is what the kubelet makes of a manifest.
+// Decoded is the kubelet's result for a manifest.
 type Decoded struct {
-	// Pod is nil where it refuses the manifest.
+	// Pod is nil if the kubelet rejects the manifest.
 	Pod *v1.Pod
-	// Err is why it does, in its own words.
+	// Err is the kubelet's error.
 	Err error
-	// Errors are the same one by one, where they come from validation.
+	// Errors holds the single errors of validation.
 	Errors field.ErrorList
-	// Static names what a static pod may not refer to.
+	// Static names an API object that a static pod may not refer to.
 	Static string
 }
 
-// Missing tells that the pod has no name, and the path of that field.
+// Missing reports whether the pod has no name, and returns the path of that field.
 func (d Decoded) Missing() (string, bool) {
 	if len(d.Errors) == 1 && d.Errors[0].Field == nameField && d.Errors[0].Detail == nameless {
 		return nameField, true
@@ -47,13 +46,14 @@ const (
 )
 
 //go:linkname tryDecodeSinglePod k8s.io/kubernetes/pkg/kubelet/config.tryDecodeSinglePod
-func tryDecodeSinglePod(logger klog.Logger, data []byte, defaults func(klog.Logger, *api.Pod) error) (bool, *v1.Pod, error)
+func tryDecodeSinglePod(logger klog.Logger, data []byte, defaults func(klog.Logger, *api.Pod) error) (bool, *v1.Pod,
+	error)
 
 //go:linkname applyDefaults k8s.io/kubernetes/pkg/kubelet/config.applyDefaults
 func applyDefaults(logger klog.Logger, pod *api.Pod, source string, isFile bool, nodeName types.NodeName) error
 
-// Decode reads the manifest of one static pod as the kubelet reads a file of its folder. What a pod as a whole does not say of its resources is filled
-// in as the API server does when a pod is created: kubelet 1.37 leaves it out for static pods, which we do not.
+// Decode reads the manifest of one static pod as the kubelet reads a file. It also sets the defaults of pod-level
+// resources, as the API server does: kubelet 1.37 leaves them out for static pods, and we do not.
 func Decode(path string, data []byte, node string) Decoded {
 	defaults := func(l klog.Logger, pod *api.Pod) error {
 		podutil.DefaultPodLevelResources(pod)
@@ -66,7 +66,7 @@ func Decode(path string, data []byte, node string) Decoded {
 		return out
 	}
 	out.Err = err
-	// The same once more, for what the error's text does not hold apart.
+	// Once more, to get the single errors, which the error's text joins.
 	internal, err := decodeOnly(data)
 	if err != nil {
 		return out
@@ -97,12 +97,12 @@ func decodeOnly(data []byte) (*api.Pod, error) {
 	}
 	pod, ok := obj.(*api.Pod)
 	if !ok {
-		return nil, errors.New(fmt.Sprintf("%T is no pod", obj))
+		return nil, fmt.Errorf("%T is not a pod", obj)
 	}
 	return pod, nil
 }
 
-// A kubelet allows privileged containers at its start; nobody else does.
+// A kubelet allows privileged containers at its start.
 func init() {
 	capabilities.Setup(true, 0)
 	klog.SetLogger(logr.Discard())

@@ -36,7 +36,7 @@ import (
 	"github.com/journalet/journalet/test/oracle/node"
 )
 
-// Back-offs as the kubelet is configured by default: containers, and images.
+// The kubelet's default back-offs of containers and images.
 const (
 	firstBackOff   = 10 * time.Second
 	defaultBackOff = 300 * time.Second
@@ -45,7 +45,7 @@ const (
 // Options are the node and its configuration.
 type Options = node.Options
 
-// Kubelet is a kubelet with the parts that decide on pods, on a fake runtime.
+// Kubelet holds the parts of a kubelet that decide on pods, on a fake runtime.
 type Kubelet struct {
 	kl      *kubelet.Kubelet
 	runtime kuberuntime.KubeGenericRuntime
@@ -59,7 +59,7 @@ type Kubelet struct {
 	fake                         *fakecri.Runtime
 }
 
-// New puts a kubelet together.
+// New assembles a kubelet.
 func New(o Options, fake *fakecri.Runtime) (*Kubelet, error) {
 	setCgroupV2(o.CgroupV2)
 	recorder := &record.FakeRecorder{}
@@ -71,7 +71,7 @@ func New(o Options, fake *fakecri.Runtime) (*Kubelet, error) {
 	k.status = status.NewManager(client{}, pods, workers{}, workers{})
 	k.prober = prober.NewManager(k.status, k.Liveness, k.Readiness, k.Startup, nil, recorder)
 	managers := containers{cm.NewFakeContainerManager(klog.Background())}
-	if err := k.makeRuntime(o, recorder, managers); err != nil {
+	if err := k.newRuntime(o, recorder, managers); err != nil {
 		return nil, err
 	}
 	most := o.MaxBackOff
@@ -91,21 +91,23 @@ func New(o Options, fake *fakecri.Runtime) (*Kubelet, error) {
 			o.ClusterDomain, o.ResolvConf),
 		"hostutil": hostutil.NewFakeHostUtil(nil), "subpather": &subpath.FakeSubpath{}, "mounter": disk{},
 		"usernsManager": &userns.UsernsManager{}, "tracer": noop.NewTracerProvider().Tracer(""), "recorder": recorder,
-		"crashLoopBackOff": k.backOff, "livenessManager": k.Liveness, "readinessManager": k.Readiness, "startupManager": k.Startup,
-		"clock": clock.RealClock{}, "pleg": events{}, "serviceHasSynced": func() bool { return true },
+		"crashLoopBackOff": k.backOff, "livenessManager": k.Liveness, "readinessManager": k.Readiness,
+		"startupManager": k.Startup, "clock": clock.RealClock{}, "pleg": events{},
+		"serviceHasSynced": func() bool { return true },
 	} {
 		set(k.kl, name, value)
 	}
-	k.makeRuntimeState()
+	k.setRuntimeReady()
 	return k, nil
 }
 
-// makeRuntime makes the kubelet's runtime manager by its own constructor.
-func (k *Kubelet) makeRuntime(o Options, recorder *record.FakeRecorder, managers cm.ContainerManager) error {
+// newRuntime creates the kubelet's runtime manager by its own constructor.
+func (k *Kubelet) newRuntime(o Options, recorder *record.FakeRecorder, managers cm.ContainerManager) error {
 	if err := os.MkdirAll(o.RootDir, 0o750); err != nil {
-		return fmt.Errorf("make the root folder: %w", err)
+		return fmt.Errorf("create the root directory: %w", err)
 	}
-	rt, _, err := kuberuntime.NewKubeGenericRuntimeManager(context.Background(), recorder, k.Liveness, k.Readiness, k.Startup,
+	rt, _, err := kuberuntime.NewKubeGenericRuntimeManager(context.Background(), recorder, k.Liveness, k.Readiness,
+		k.Startup,
 		o.RootDir, o.PodLogDir, &cadvisorapi.MachineInfo{MemoryCapacity: uint64(o.MemoryCapacity)}, workers{}, 110,
 		&containertest.FakeOS{}, k.kl, nil, flowcontrol.NewBackOff(firstBackOff, defaultBackOff), false, nil, 0, 0,
 		"NeverVerifyPreloadedImages", nil, "", "", new(bool), true, metav1.Duration{Duration: 100 * time.Millisecond}, nil,
@@ -113,7 +115,7 @@ func (k *Kubelet) makeRuntime(o Options, recorder *record.FakeRecorder, managers
 		nil, o.SeccompDefault, "NoSwap", func() v1.ResourceList { return o.Allocatable }, nil, "",
 		images.ImagePodPullingTimeRecorder(workers{}), noop.NewTracerProvider(), nil, nil, nil)
 	if err != nil {
-		return fmt.Errorf("make the kubelet's runtime manager: %w", err)
+		return fmt.Errorf("create the kubelet's runtime manager: %w", err)
 	}
 	set(rt, "runtimeHelper", helper{k.kl, k.fake})
 	set(rt, "getSwapControllerAvailable", func() bool { return o.Swap })
@@ -121,7 +123,7 @@ func (k *Kubelet) makeRuntime(o Options, recorder *record.FakeRecorder, managers
 	return nil
 }
 
-// Status is what the kubelet's runtime manager sees of a pod.
+// Status returns a pod's status from the kubelet's runtime manager.
 func (k *Kubelet) Status(ctx context.Context, pod *v1.Pod) (*kubecontainer.PodStatus, error) {
 	running, err := k.runtime.GetPod(ctx, pod.UID)
 	if errors.Is(err, kubecontainer.ErrPodNotFound) {

@@ -12,10 +12,10 @@ import (
 	"github.com/journalet/journalet/test/oracle/fakecri"
 )
 
-// maxSyncs bounds how often a pod is synced before it is taken never to come to rest.
+// maxSyncs bounds the syncs until a pod has to settle.
 const maxSyncs = 20
 
-// Settle syncs a pod until the kubelet has nothing more to do for it.
+// Settle syncs a pod until a sync makes no call, then collects garbage.
 func (k *Kubelet) Settle(ctx context.Context, pod *v1.Pod) error {
 	for range maxSyncs {
 		before := len(k.fake.Calls())
@@ -24,8 +24,8 @@ func (k *Kubelet) Settle(ctx context.Context, pod *v1.Pod) error {
 			return err
 		}
 		if status.Phase == v1.PodSucceeded || status.Phase == v1.PodFailed {
-			// A pod in a terminal phase is ended by the kubelet's pod worker: its SyncPod says so, and SyncTerminatingPod follows.
-			k.Remember(pod, status)
+			// The kubelet's pod worker ends a pod in a terminal phase: SyncPod reports it, and SyncTerminatingPod follows.
+			k.SetStatus(pod, status)
 			if err := k.End(ctx, pod); err != nil {
 				return err
 			}
@@ -38,14 +38,14 @@ func (k *Kubelet) Settle(ctx context.Context, pod *v1.Pod) error {
 			return k.collect(ctx)
 		}
 	}
-	return ErrRestless
+	return ErrUnsettled
 }
 
-// ErrRestless tells that the kubelet goes on and on with a pod.
-var ErrRestless = fmt.Errorf("the pod does not come to rest within %d syncs", maxSyncs)
+// ErrUnsettled is the error of a pod that does not settle.
+var ErrUnsettled = fmt.Errorf("the pod does not settle within %d syncs", maxSyncs)
 
-// collect clears away what the kubelet's garbage collection would, which runs every minute: of each container it keeps
-// the newest dead instance.
+// collect runs the kubelet's garbage collection, which runs every minute. It keeps the newest dead instance of each
+// container.
 func (k *Kubelet) collect(ctx context.Context) error {
 	policy := kubecontainer.GCPolicy{MaxPerPodContainer: 1, MaxContainers: -1}
 	if err := k.runtime.GarbageCollect(ctx, policy, true, false); err != nil {
@@ -54,19 +54,20 @@ func (k *Kubelet) collect(ctx context.Context) error {
 	return nil
 }
 
-// End ends a pod, as the kubelet does with one that is removed or has come to a terminal phase.
+// End ends a pod, as the kubelet does with a removed one, and with one in a terminal phase.
 func (k *Kubelet) End(ctx context.Context, pod *v1.Pod) error {
 	seen, err := k.Status(ctx, pod)
 	if err != nil {
 		return fmt.Errorf("status of the pod: %w", err)
 	}
-	if err := k.runtime.KillPod(ctx, pod, kubecontainer.ConvertPodStatusToRunningPod(fakecri.Name, seen), nil); err != nil {
+	if err := k.runtime.KillPod(ctx, pod, kubecontainer.ConvertPodStatusToRunningPod(fakecri.Name, seen),
+		nil); err != nil {
 		return fmt.Errorf("end the pod: %w", err)
 	}
 	return nil
 }
 
-// BackOff is how long the kubelet makes a container wait from the end of its last run.
+// BackOff returns the back-off of a container from the end of its last run.
 func (k *Kubelet) BackOff(pod *v1.Pod, container *v1.Container) time.Duration {
 	return k.backOff.Get(kuberuntime.GetBackoffKey(pod, container))
 }

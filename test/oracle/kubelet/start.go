@@ -12,42 +12,41 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// Outcome is how something ended that the kubelet tried.
+// Outcome is the result of an action of the kubelet.
 type Outcome struct {
-	// Reason is its error, as CreateContainerConfigError; empty where it went well.
+	// Reason is its error, such as CreateContainerConfigError; empty after success.
 	Reason  string
 	Message string
 }
 
-// Know has the kubelet's volume manager know a pod, and makes the pod's folders.
-func (k *Kubelet) Know(pod *v1.Pod) error {
+// AddPod adds a pod to the kubelet's volume manager, and creates the pod's directories.
+func (k *Kubelet) AddPod(pod *v1.Pod) error {
 	k.vols.pods[pod.UID] = pod
 	dir := filepath.Join(k.vols.root, "pods", string(pod.UID))
 	for _, sub := range []string{"volumes", "plugins", "containers"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
-			return fmt.Errorf("make the pod's folders: %w", err)
+			return fmt.Errorf("create the pod's directories: %w", err)
 		}
 	}
 	return nil
 }
 
-// Sync has the kubelet's runtime manager bring a pod to what it wants, once, and gives the outcomes by container name; ""
-// is the sandbox's.
+// Sync syncs a pod once, and returns the outcomes by container name; "" is the sandbox's.
 func (k *Kubelet) Sync(ctx context.Context, pod *v1.Pod) (map[string]Outcome, error) {
-	if err := k.Know(pod); err != nil {
+	if err := k.AddPod(pod); err != nil {
 		return nil, err
 	}
 	seen, err := k.Status(ctx, pod)
 	if err != nil {
 		return nil, fmt.Errorf("status of the pod: %w", err)
 	}
-	// As the kubelet's own SyncPod does it: the addresses that are reported are those that containers are told.
+	// As in the kubelet's SyncPod: containers get the reported addresses.
 	status := generateAPIPodStatus(k.kl, ctx, pod, seen, false)
 	seen.IPs = nil
 	for _, ip := range status.PodIPs {
 		seen.IPs = append(seen.IPs, ip.IP)
 	}
-	k.Remember(pod, status)
+	k.SetStatus(pod, status)
 	k.runtime.InitializeActuatedPod(klog.Background(), pod)
 	out := map[string]Outcome{}
 	restarting := slices.ContainsFunc(status.Conditions, func(c v1.PodCondition) bool {

@@ -16,9 +16,11 @@ import (
 )
 
 //go:linkname generateAPIPodStatus k8s.io/kubernetes/pkg/kubelet.(*Kubelet).generateAPIPodStatus
-func generateAPIPodStatus(kl *kubelet.Kubelet, ctx context.Context, pod *v1.Pod, podStatus *kubecontainer.PodStatus, podIsTerminal bool) v1.PodStatus
+func generateAPIPodStatus(
+	kl *kubelet.Kubelet, ctx context.Context, pod *v1.Pod, podStatus *kubecontainer.PodStatus, podIsTerminal bool,
+) v1.PodStatus
 
-// APIStatus is the status that the kubelet reports of a pod. terminal tells it that the pod has ended for good.
+// APIStatus returns the status that the kubelet reports of a pod. terminal: the pod is in a terminal phase.
 func (k *Kubelet) APIStatus(ctx context.Context, pod *v1.Pod, terminal bool) (v1.PodStatus, error) {
 	seen, err := k.Status(ctx, pod)
 	if err != nil {
@@ -27,12 +29,12 @@ func (k *Kubelet) APIStatus(ctx context.Context, pod *v1.Pod, terminal bool) (v1
 	return generateAPIPodStatus(k.kl, ctx, pod, seen, terminal), nil
 }
 
-// Remember makes a status the one that the kubelet told last.
-func (k *Kubelet) Remember(pod *v1.Pod, status v1.PodStatus) {
+// SetStatus sets the pod's last reported status.
+func (k *Kubelet) SetStatus(pod *v1.Pod, status v1.PodStatus) {
 	k.status.SetPodStatus(klog.Background(), pod, status)
 }
 
-// SetProbes puts in what the probes of a container found: "success", "failure", or nothing.
+// SetProbes sets the results of a container's probes: "success", "failure", or "" for none.
 func (k *Kubelet) SetProbes(pod *v1.Pod, id, liveness, readiness, startup string) {
 	for _, one := range []struct {
 		in    results.Manager
@@ -49,14 +51,14 @@ func (k *Kubelet) SetProbes(pod *v1.Pod, id, liveness, readiness, startup string
 	}
 }
 
-// kinds of probes, as the kubelet's prober numbers them.
+// The kubelet's numbers of kinds of probes.
 const (
 	probeLiveness = iota
 	probeReadiness
 	probeStartup
 )
 
-// Probe makes the kubelet's prober believe that it probes the containers of a pod that ask for it; nothing is probed.
+// Probe adds workers for a pod's probes to the kubelet's prober. They do not run.
 func (k *Kubelet) Probe(pod *v1.Pod) {
 	workers := reflect.ValueOf(k.prober).Elem().FieldByName("workers")
 	workers = reflect.NewAt(workers.Type(), unsafe.Pointer(workers.UnsafeAddr())).Elem()

@@ -27,13 +27,13 @@ import (
 	"github.com/journalet/journalet/test/oracle/fakecri"
 )
 
-// What follows stands in for parts of the kubelet that act on the world. An embedded interface is nil: a method that is
-// not given here and is called all the same panics, and that is meant.
+// The stubs below replace parts of the kubelet with side effects. Their embedded interfaces are nil, so that a call
+// of any other method panics.
 
-// client makes the kubelet believe in an API server, without which it reports no addresses of the node.
+// client stands for an API server, without which the kubelet reports no addresses of the node.
 type client struct{ clientset.Interface }
 
-// nodes knows the one node.
+// nodes returns the one node.
 type nodes struct {
 	corelisters.NodeLister
 	node *v1.Node
@@ -51,7 +51,7 @@ func nodeOf(o Options) *v1.Node {
 	return n
 }
 
-// volumes has every volume of every pod mounted where the kubelet mounts it.
+// volumes reports every volume of every pod as mounted, at the kubelet's path.
 type volumes struct {
 	volumemanager.VolumeManager
 	root string
@@ -86,7 +86,7 @@ type mounted struct {
 func (m mounted) GetPath() string                  { return m.path }
 func (m mounted) GetAttributes() volume.Attributes { return volume.Attributes{} }
 
-// workers has no pod end.
+// workers reports no pod as terminating.
 type workers struct{ kubelet.PodWorkers }
 
 func (workers) IsPodTerminationRequested(types.UID) bool            { return false }
@@ -107,14 +107,14 @@ func (workers) DeleteMirrorPod(context.Context, string, *types.UID) (bool, error
 
 var _ kubepod.MirrorClient = workers{}
 
-// probes answers from the results that were put in, and probes nothing itself.
+// probes returns the results of SetProbes, and probes nothing.
 type probes struct{ prober.Manager }
 
 func (probes) AddPod(context.Context, *v1.Pod) {}
 func (probes) StopLivenessAndStartup(*v1.Pod)  {}
 func (probes) RemovePod(*v1.Pod)               {}
 
-// events is a PLEG that nobody listens to.
+// events is a PLEG without events.
 type events struct {
 	pleg.PodLifecycleEventGenerator
 }
@@ -133,7 +133,7 @@ type podCgroups struct{ *cm.FakePodContainerManager }
 
 func (podCgroups) Exists(*v1.Pod) bool { return true }
 
-// GetPodCgroupConfig gives a cgroup that is wider than any pod.
+// GetPodCgroupConfig returns limits above those of any pod.
 func (podCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
 	memory, quota, shares, period := int64(1)<<50, int64(1)<<40, uint64(1)<<18, uint64(100_000)
 	return &cm.ResourceConfig{Memory: &memory, CPUQuota: &quota, CPUShares: &shares, CPUPeriod: &period}, nil
@@ -141,7 +141,7 @@ func (podCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConf
 
 func (podCgroups) SetPodCgroupConfig(klog.Logger, *v1.Pod, *cm.ResourceConfig) error { return nil }
 
-// helper is the kubelet as its runtime manager sees it, with what containers use taken from the fake runtime.
+// helper is the kubelet's interface for its runtime manager, with the containers' usage of the fake runtime.
 type helper struct {
 	kubecontainer.RuntimeHelper
 	fake *fakecri.Runtime
@@ -150,14 +150,15 @@ type helper struct {
 func (h helper) PodCPUAndMemoryStats(context.Context, *v1.Pod, *kubecontainer.PodStatus) (*statsapi.PodStats, error) {
 	out := &statsapi.PodStats{Memory: &statsapi.MemoryStats{UsageBytes: new(uint64)}}
 	for name, bytes := range h.fake.Uses() {
-		out.Containers = append(out.Containers, statsapi.ContainerStats{Name: name, Memory: &statsapi.MemoryStats{UsageBytes: &bytes}})
+		memory := &statsapi.MemoryStats{UsageBytes: &bytes}
+		out.Containers = append(out.Containers, statsapi.ContainerStats{Name: name, Memory: memory})
 	}
 	return out, nil
 }
 
 func (podCgroups) GetPodContainerName(*v1.Pod) (cm.CgroupName, string) { return nil, "" }
 
-// disk has nothing on it but what is there.
+// disk is the host's mounter; the kubelet calls none of its methods here.
 type disk struct{ mount.Interface }
 
 func parseIPs(list []string) []net.IP {

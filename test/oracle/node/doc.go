@@ -1,3 +1,3 @@
-// Package node holds what both sides are told of the node: one struct, so that neither can be told anything else. Start
+// Package node holds the node's configuration, in one struct for both sides, so that they cannot differ. Start
 // reading at node.go.
 package node

@@ -16,11 +16,11 @@ type Options struct {
 	ClusterDNS    []string
 	ClusterDomain string
 	ResolvConf    string
-	// RootDir and PodLogDir are folders of this test.
+	// RootDir and PodLogDir are directories of this test.
 	RootDir, PodLogDir string
 	SeccompDefault     bool
 	CgroupV2           bool
-	// HugePages are the sizes that the machine knows; Swap tells that the node's cgroups can limit swap.
+	// HugePages are the machine's sizes of huge pages. Swap: the node's cgroups can limit swap.
 	HugePages      []string
 	Swap           bool
 	MemoryCapacity int64

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The images that are on the node, by the user that they name.
+// The node's images, by their user.
 const (
 	ImageRoot    = "registry.example/app:1.0"
 	ImageNumeric = "registry.example/app:uid"
@@ -16,19 +16,23 @@ const (
 	ImageZero    = "registry.example/app:zero"
 )
 
-// GoodImages are names that every side can read; all of them are on the node.
-var GoodImages = []string{ImageRoot, ImageNumeric, ImageNamed, ImageZero, "busybox", "busybox:latest", "registry.example:5000/a/b",
-	"registry.example/app@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+// GoodImages are valid names of images on the node.
+var GoodImages = []string{
+	ImageRoot, ImageNumeric, ImageNamed, ImageZero, "busybox", "busybox:latest", "registry.example:5000/a/b",
+	"registry.example/app@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+}
 
-func (m *Maker) podSecurity(s *corev1.PodSpec) corev1.PodSecurityContext {
+func (m *Generator) podSecurity(s *corev1.PodSpec) corev1.PodSecurityContext {
 	c := corev1.PodSecurityContext{
 		RunAsUser: m.user(), RunAsGroup: m.user(), RunAsNonRoot: m.flag(), SeccompProfile: m.seccomp(),
-		SupplementalGroups: some(m, 25, 3, func(int) int64 { return value(m, []int64{0, 1, 2000, 1<<31 - 1}, []int64{-1, 1 << 31}) }),
+		SupplementalGroups: some(m, 25, 3,
+			func(int) int64 { return value(m, []int64{0, 1, 2000, 1<<31 - 1}, []int64{-1, 1 << 31}) }),
 	}
 	seen := map[string]bool{}
 	for range m.r.IntN(3) {
 		name := value(m, []string{"net.ipv4.tcp_syncookies", "kernel.shm_rmid_forced", "net.ipv4.ip_unprivileged_port_start",
-			"net/ipv4/ip_local_port_range", "kernel.msgmax", "vm.swappiness", "fs.mqueue.msg_max", "net.ipv4.conf.eth0/1.forwarding"},
+			"net/ipv4/ip_local_port_range", "kernel.msgmax", "vm.swappiness", "fs.mqueue.msg_max",
+			"net.ipv4.conf.eth0/1.forwarding"},
 			[]string{"", "Kernel.x", "net..x", "a b", strings.Repeat("a", 254), "."})
 		if m.r.IntN(1000) >= m.Bad && (seen[name] || s.HostNetwork && strings.HasPrefix(name, "net") ||
 			s.HostIPC && (strings.HasPrefix(name, "kernel") || strings.HasPrefix(name, "fs"))) {
@@ -40,16 +44,17 @@ func (m *Maker) podSecurity(s *corev1.PodSpec) corev1.PodSecurityContext {
 	return c
 }
 
-func (m *Maker) user() *int64 {
+func (m *Generator) user() *int64 {
 	return maybe(m, 30, func() int64 { return value(m, []int64{0, 1, 1000, 1<<31 - 1}, []int64{-1, 1 << 31, 1 << 40}) })
 }
 
-func (m *Maker) seccomp() *corev1.SeccompProfile {
+func (m *Generator) seccomp() *corev1.SeccompProfile {
 	return maybe(m, 25, func() corev1.SeccompProfile {
 		p := corev1.SeccompProfile{Type: value(m, []corev1.SeccompProfileType{"RuntimeDefault", "Unconfined", "Localhost"},
 			[]corev1.SeccompProfileType{"", "Other"})}
 		if p.Type == corev1.SeccompProfileTypeLocalhost || m.r.IntN(1000) < m.Bad {
-			name := value(m, []string{"profile.json", "a/b.json", "..profile.json"}, []string{"", "/abs.json", "../up.json", "a/../b"})
+			name := value(m, []string{"profile.json", "a/b.json", "..profile.json"},
+				[]string{"", "/abs.json", "../up.json", "a/../b"})
 			p.LocalhostProfile = &name
 			if m.r.IntN(1000) < m.Bad {
 				p.LocalhostProfile = nil
@@ -59,7 +64,7 @@ func (m *Maker) seccomp() *corev1.SeccompProfile {
 	})
 }
 
-func (m *Maker) volume(i int) corev1.Volume {
+func (m *Generator) volume(i int) corev1.Volume {
 	v := corev1.Volume{Name: value(m, []string{fmt.Sprintf("v%d", i)}, []string{"", "V", "a.b", "v0", long64})}
 	switch m.r.IntN(5) {
 	case 0, 1:
@@ -73,7 +78,9 @@ func (m *Maker) volume(i int) corev1.Volume {
 		v.HostPath = &corev1.HostPathVolumeSource{
 			Path: value(m, []string{"/data", "/", "/var/run/x.sock", "relative/path"}, []string{"", "/a/../b", ".."}),
 			Type: maybe(m, 60, func() corev1.HostPathType {
-				return value(m, []corev1.HostPathType{"", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice"},
+				return value(m,
+					[]corev1.HostPathType{"", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket", "CharDevice",
+						"BlockDevice"},
 					[]corev1.HostPathType{"directory", "Link"})
 			}),
 		}
@@ -84,13 +91,14 @@ func (m *Maker) volume(i int) corev1.Volume {
 	return v
 }
 
-func (m *Maker) container(i int, s *corev1.PodSpec, taken map[int32]bool) corev1.Container {
+func (m *Generator) container(i int, s *corev1.PodSpec, taken map[int32]bool) corev1.Container {
 	c := corev1.Container{
-		Name:            value(m, []string{fmt.Sprintf("c%d", i)}, []string{"", "C", "a.b", "c0", long64, "c_1"}),
-		Image:           value(m, GoodImages, []string{"", " busybox", "busybox ", "Upper/Case", "a:b:c"}),
-		ImagePullPolicy: value(m, []corev1.PullPolicy{"", "", "IfNotPresent", "Always", "Never"}, []corev1.PullPolicy{"always", "Once"}),
-		WorkingDir:      Pick(m, "", "", "/app", "rel"),
-		Command:         some(m, 50, 3, m.word), Args: some(m, 50, 3, m.word),
+		Name:  value(m, []string{fmt.Sprintf("c%d", i)}, []string{"", "C", "a.b", "c0", long64, "c_1"}),
+		Image: value(m, GoodImages, []string{"", " busybox", "busybox ", "Upper/Case", "a:b:c"}),
+		ImagePullPolicy: value(m, []corev1.PullPolicy{"", "", "IfNotPresent", "Always", "Never"},
+			[]corev1.PullPolicy{"always", "Once"}),
+		WorkingDir: Pick(m, "", "", "/app", "rel"),
+		Command:    some(m, 50, 3, m.word), Args: some(m, 50, 3, m.word),
 		TerminationMessagePath: Pick(m, "", "", "/dev/termination-log", "/var/x", "rel"),
 		TerminationMessagePolicy: value(m, []corev1.TerminationMessagePolicy{"", "File", "FallbackToLogsOnError"},
 			[]corev1.TerminationMessagePolicy{"file", "Log"}),
@@ -119,16 +127,19 @@ func (m *Maker) container(i int, s *corev1.PodSpec, taken map[int32]bool) corev1
 	return c
 }
 
-func (m *Maker) word(int) string {
-	return Pick(m, "sh", "-c", "", "$(A)", "$$(A)", "$(NOT_SET)", "echo $(B) $C $$", "$(A", "$", "a b", "$$$$(A)", "$(A)$(B)", "ü", "$()")
+func (m *Generator) word(int) string {
+	return Pick(m, "sh", "-c", "", "$(A)", "$$(A)", "$(NOT_SET)", "echo $(B) $C $$", "$(A", "$", "a b", "$$$$(A)",
+		"$(A)$(B)", "ü", "$()")
 }
 
-func (m *Maker) port(s *corev1.PodSpec, taken map[int32]bool, names map[string]bool) corev1.ContainerPort {
+func (m *Generator) port(s *corev1.PodSpec, taken map[int32]bool, names map[string]bool) corev1.ContainerPort {
 	p := corev1.ContainerPort{
-		Name:          value(m, []string{"", "", "http", "p-1", "abcdefghijklmno"}, []string{"HTTP", "123", "a--b", "abcdefghijklmnop", "-x"}),
+		Name: value(m, []string{"", "", "http", "p-1", "abcdefghijklmno"},
+			[]string{"HTTP", "123", "a--b", "abcdefghijklmnop", "-x"}),
 		ContainerPort: value(m, []int32{1, 80, 8080, 65535}, []int32{0, -1, 65536}),
 		Protocol:      value(m, []corev1.Protocol{"", "TCP", "UDP", "SCTP"}, []corev1.Protocol{"tcp", "ICMP"}),
-		HostIP:        value(m, []string{"", "", "127.0.0.1", "0.0.0.0", "::", "10.0.0.5"}, []string{"localhost", "1.2.3", "01.2.3.4", "fe80::1%eth0"}),
+		HostIP: value(m, []string{"", "", "127.0.0.1", "0.0.0.0", "::", "10.0.0.5"},
+			[]string{"localhost", "1.2.3", "01.2.3.4", "fe80::1%eth0"}),
 	}
 	bad := m.r.IntN(1000) < m.Bad
 	if names[p.Name] && !bad {
@@ -156,8 +167,9 @@ func (m *Maker) port(s *corev1.PodSpec, taken map[int32]bool, names map[string]b
 	return p
 }
 
-func (m *Maker) env(s *corev1.PodSpec) corev1.EnvVar {
-	e := corev1.EnvVar{Name: value(m, []string{"A", "B", "C", "a.b-c", "_x", "1A", "A"}, []string{"", "A=B", "ü", "\x01", "."})}
+func (m *Generator) env(s *corev1.PodSpec) corev1.EnvVar {
+	e := corev1.EnvVar{
+		Name: value(m, []string{"A", "B", "C", "a.b-c", "_x", "1A", "A"}, []string{"", "A=B", "ü", "\x01", "."})}
 	if m.Chance(60) {
 		e.Value = m.word(0)
 		return e
@@ -166,16 +178,22 @@ func (m *Maker) env(s *corev1.PodSpec) corev1.EnvVar {
 	if m.Chance(60) {
 		f.FieldRef = &corev1.ObjectFieldSelector{
 			APIVersion: value(m, []string{"", "v1"}, []string{"v2", "apps/v1"}),
-			FieldPath: value(m, []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
-				"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "metadata.labels['app']", "metadata.annotations['note']",
-				"metadata.labels['example.com/part']", "metadata.annotations['example.com/Note']", "metadata.annotations['UPPER.example.com/x']"},
-				[]string{"", "metadata.labels", "status.phase", "metadata.labels['a b']", "metadata.labels['']", "spec.nodeName['x']",
+			FieldPath: value(m,
+				[]string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+					"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "metadata.labels['app']",
+					"metadata.annotations['note']",
+					"metadata.labels['example.com/part']", "metadata.annotations['example.com/Note']",
+					"metadata.annotations['UPPER.example.com/x']"},
+				[]string{"", "metadata.labels", "status.phase", "metadata.labels['a b']", "metadata.labels['']",
+					"spec.nodeName['x']",
 					"metadata.labels['app'", "metadata.annotations", "metadata.generation", "spec.host"}),
 		}
 	} else {
 		f.ResourceFieldRef = &corev1.ResourceFieldSelector{
 			ContainerName: value(m, []string{"", "", "c0"}, []string{"nobody"}),
-			Resource: value(m, []string{"limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"},
+			Resource: value(m,
+				[]string{"limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory",
+					"requests.ephemeral-storage"},
 				[]string{"", "limits.gpu", "cpu", "limits"}),
 		}
 		divisors, others := []string{"", "0", "1", "1Mi", "1k", "1Gi", "1E"}, []string{"1m", "2", "10Mi", "-1"}
@@ -193,8 +211,9 @@ func (m *Maker) env(s *corev1.PodSpec) corev1.EnvVar {
 	return e
 }
 
-func (m *Maker) resources(r *corev1.ResourceRequirements) {
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+func (m *Generator) resources(r *corev1.ResourceRequirements) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory,
+		corev1.ResourceEphemeralStorage} {
 		limit, request := m.quantity(name), m.quantity(name)
 		if m.Chance(35) {
 			if r.Limits == nil {
@@ -214,17 +233,20 @@ func (m *Maker) resources(r *corev1.ResourceRequirements) {
 		r.Requests[name] = request
 	}
 	if m.r.IntN(1000) < m.Bad/2 {
-		r.Limits = corev1.ResourceList{Pick[corev1.ResourceName](m, "gpu", "", "Cpu", "a b", "storage"): resource.MustParse("1")}
+		r.Limits = corev1.ResourceList{
+			Pick[corev1.ResourceName](m, "gpu", "", "Cpu", "a b", "storage"): resource.MustParse("1")}
 	}
 }
 
-func (m *Maker) mount(i int, s *corev1.PodSpec) corev1.VolumeMount {
+func (m *Generator) mount(i int, s *corev1.PodSpec) corev1.VolumeMount {
 	v := corev1.VolumeMount{
-		Name:      value(m, []string{""}, []string{"nowhere"}),
-		MountPath: value(m, []string{fmt.Sprintf("/m%d", i), fmt.Sprintf("m%d", i), "/etc/hosts"}, []string{"", "/a:b", "/m0"}),
-		ReadOnly:  m.Chance(30),
+		Name: value(m, []string{""}, []string{"nowhere"}),
+		MountPath: value(m, []string{fmt.Sprintf("/m%d", i), fmt.Sprintf("m%d", i), "/etc/hosts"},
+			[]string{"", "/a:b", "/m0"}),
+		ReadOnly: m.Chance(30),
 		MountPropagation: maybe(m, 30, func() corev1.MountPropagationMode {
-			return value(m, []corev1.MountPropagationMode{"None", "HostToContainer", "Bidirectional"}, []corev1.MountPropagationMode{"none", "Both"})
+			return value(m, []corev1.MountPropagationMode{"None", "HostToContainer", "Bidirectional"},
+				[]corev1.MountPropagationMode{"none", "Both"})
 		}),
 	}
 	if i > 0 && v.MountPath == "/etc/hosts" {
@@ -236,11 +258,12 @@ func (m *Maker) mount(i int, s *corev1.PodSpec) corev1.VolumeMount {
 	return v
 }
 
-func (m *Maker) security() corev1.SecurityContext {
+func (m *Generator) security() corev1.SecurityContext {
 	c := corev1.SecurityContext{
 		Privileged: maybe(m, 20, func() bool { return m.Chance(60) }), RunAsUser: m.user(), RunAsGroup: m.user(),
-		RunAsNonRoot: m.flag(), ReadOnlyRootFilesystem: m.flag(), AllowPrivilegeEscalation: m.flag(), SeccompProfile: m.seccomp(),
-		ProcMount: maybe(m, 10, func() corev1.ProcMountType { return corev1.DefaultProcMount }),
+		RunAsNonRoot: m.flag(), ReadOnlyRootFilesystem: m.flag(), AllowPrivilegeEscalation: m.flag(),
+		SeccompProfile: m.seccomp(),
+		ProcMount:      maybe(m, 10, func() corev1.ProcMountType { return corev1.DefaultProcMount }),
 	}
 	if m.Chance(25) {
 		add := func(int) corev1.Capability {

@@ -1,4 +1,4 @@
-// Package pods makes up pods and histories for the oracle: the same for the same seed, every field that is carried out,
-// and values at the edges of what is allowed, or just beyond where a [Maker] is told to be bad. It knows nothing of either
-// side. Start reading at maker.go.
+// Package pods generates pods and histories for the oracle: the same ones for the same seed, with every field that the
+// agent carries out, and with values at the limits of validity, or beyond if [Generator.Bad] is set. It depends on
+// neither side. Start reading at generator.go.
 package pods

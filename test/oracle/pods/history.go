@@ -4,21 +4,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// History is what happened to a pod before both sides see it.
+// History is the state of a pod on the runtime before both sides observe it.
 type History struct {
 	Sandboxes  []SandboxPast   `json:"sandboxes,omitempty"`
 	Containers []ContainerPast `json:"containers,omitempty"`
-	// Removed tells that the pod is taken out of its source once all has come to rest.
+	// Removed: the pod is removed from its source once both sides have settled.
 	Removed bool `json:"removed,omitempty"`
 }
 
-// SandboxPast is a sandbox that is there.
+// SandboxPast is an existing sandbox.
 type SandboxPast struct {
 	Attempt uint32 `json:"attempt,omitempty"`
 	Ready   bool   `json:"ready,omitempty"`
 }
 
-// The states of a container, as CRI has them.
+// The CRI states of a container.
 const (
 	Created = "created"
 	Running = "running"
@@ -32,7 +32,7 @@ const (
 	Failure = "failure"
 )
 
-// ContainerPast is an instance of a container that is there.
+// ContainerPast is an existing instance of a container.
 type ContainerPast struct {
 	Name    string `json:"name"`
 	Attempt uint32 `json:"attempt,omitempty"`
@@ -40,18 +40,18 @@ type ContainerPast struct {
 	Sandbox  uint32 `json:"sandbox,omitempty"`
 	State    string `json:"state"`
 	ExitCode int32  `json:"exitCode,omitempty"`
-	// EndedAgo is how many seconds ago it ended.
+	// EndedAgo is the time since its end, in seconds.
 	EndedAgo int `json:"endedAgo,omitempty"`
-	// OtherImage tells that it was made of another image than the pod has now.
+	// OtherImage: it was created from another image than the pod's current one.
 	OtherImage bool `json:"otherImage,omitempty"`
-	// Results of its probes; empty where none is known.
+	// Results of its probes; empty if unknown.
 	Liveness  string `json:"liveness,omitempty"`
 	Readiness string `json:"readiness,omitempty"`
 	Startup   string `json:"startup,omitempty"`
 }
 
-// History makes up what may have happened to a pod.
-func (m *Maker) History(p *corev1.Pod) History {
+// History returns a history of a pod.
+func (m *Generator) History(p *corev1.Pod) History {
 	h := History{Removed: m.Chance(30)}
 	for i := range m.N(3) {
 		h.Sandboxes = append(h.Sandboxes, SandboxPast{Attempt: uint32(i)})
@@ -76,13 +76,14 @@ func (m *Maker) History(p *corev1.Pod) History {
 	return h
 }
 
-// past makes up the instances of one container, the newest first. done makes it likely that it has ended well.
-func (m *Maker) past(c *corev1.Container, in *SandboxPast, done bool) []ContainerPast {
+// past returns the instances of one container, the newest first. With done, it has probably exited with 0.
+func (m *Generator) past(c *corev1.Container, in *SandboxPast, done bool) []ContainerPast {
 	if m.Chance(20) {
 		return nil
 	}
 	newest := ContainerPast{
-		Name: c.Name, Attempt: uint32(m.N(4)), Sandbox: in.Attempt, State: Pick(m, Running, Running, Running, Exited, Exited, Exited, Created, Unknown),
+		Name: c.Name, Attempt: uint32(m.N(4)), Sandbox: in.Attempt,
+		State:      Pick(m, Running, Running, Running, Exited, Exited, Exited, Created, Unknown),
 		OtherImage: m.Chance(8),
 	}
 	if done && m.Chance(70) {

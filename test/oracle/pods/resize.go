@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Size makes up CPU and memory that containers are resized between, most often of a Burstable pod.
-func (m *Maker) Size() corev1.ResourceRequirements {
+// Size returns a container's CPU and memory, for resizes, most often of a Burstable pod.
+func (m *Generator) Size() corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse(Pick(m, "1m", "2m", "10m", "100m", "100m", "250m", "1")),
 		corev1.ResourceMemory: resource.MustParse(Pick(m, "16Mi", "32Mi", "32Mi")),

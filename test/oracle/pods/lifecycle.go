@@ -4,14 +4,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Lifecycle makes up a pod of all kinds of containers: init containers, sidecars, probes, rules of restart.
-func (m *Maker) Lifecycle() *corev1.Pod {
+// Lifecycle returns a pod of all kinds of containers: init containers, sidecars, with probes and restart rules.
+func (m *Generator) Lifecycle() *corev1.Pod {
 	p := m.Small()
 	for i := range p.Spec.Containers {
 		m.later(&p.Spec.Containers[i], false)
 	}
 	for i := range m.N(4) {
-		c := corev1.Container{Name: "i" + string(rune('0'+i)), Image: Pick(m, GoodImages...), ImagePullPolicy: corev1.PullIfNotPresent}
+		c := corev1.Container{Name: "i" + string(rune('0'+i)), Image: Pick(m, GoodImages...),
+			ImagePullPolicy: corev1.PullIfNotPresent}
 		sidecar := m.Chance(40)
 		if sidecar {
 			always := corev1.ContainerRestartPolicyAlways
@@ -23,15 +24,16 @@ func (m *Maker) Lifecycle() *corev1.Pod {
 	return p
 }
 
-// later gives a container probes and rules. An ordinary init container can have no probes.
-func (m *Maker) later(c *corev1.Container, ordinaryInit bool) {
+// later adds probes and rules to a container. An ordinary init container can have no probes.
+func (m *Generator) later(c *corev1.Container, ordinaryInit bool) {
 	if !ordinaryInit {
 		c.LivenessProbe = m.probe(30)
 		c.ReadinessProbe = m.probe(30)
 		c.StartupProbe = m.probe(20)
 	}
 	if c.RestartPolicy == nil && m.Chance(25) {
-		policy := Pick(m, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyAlways)
+		policy := Pick(m, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure,
+			corev1.ContainerRestartPolicyAlways)
 		if ordinaryInit && policy == corev1.ContainerRestartPolicyAlways {
 			policy = corev1.ContainerRestartPolicyOnFailure // Always would make it a sidecar
 		}
@@ -48,7 +50,7 @@ func (m *Maker) later(c *corev1.Container, ordinaryInit bool) {
 	}
 }
 
-func (m *Maker) probe(percent int) *corev1.Probe {
+func (m *Generator) probe(percent int) *corev1.Probe {
 	return maybe(m, percent, func() corev1.Probe {
 		return corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
 	})

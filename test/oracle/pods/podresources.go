@@ -6,8 +6,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// podResources makes up what a pod has as a whole. Most of it fits its containers.
-func (m *Maker) podResources(p *corev1.Pod) {
+// podResources sets pod-level resources. Most of them fit the pod's containers.
+func (m *Generator) podResources(p *corev1.Pod) {
 	r := &corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		least, most := m.needs(p, name)
@@ -35,19 +35,20 @@ func (m *Maker) podResources(p *corev1.Pod) {
 		}
 	}
 	if m.r.IntN(1000) < m.Bad {
-		r.Limits[Pick[corev1.ResourceName](m, "ephemeral-storage", "gpu", "example.com/gpu", "hugepages-2Mi")] = resource.MustParse("1")
+		r.Limits[Pick[corev1.ResourceName](m, "ephemeral-storage", "gpu", "example.com/gpu", "hugepages-2Mi")] =
+			resource.MustParse("1")
 	}
 	p.Spec.Resources = r
 }
 
-// needs is what a pod's containers request in sum, once they have their defaults, and the largest limit of one of them.
-func (m *Maker) needs(p *corev1.Pod, name corev1.ResourceName) (least, most resource.Quantity) {
+// needs returns the sum of the containers' requests, with defaults, and the largest limit of a container.
+func (m *Generator) needs(p *corev1.Pod, name corev1.ResourceName) (least, most resource.Quantity) {
 	p = p.DeepCopy()
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			r := &list[i].Resources
 			limit, limited := r.Limits[name]
-			if _, asked := r.Requests[name]; limited && !asked {
+			if _, requested := r.Requests[name]; limited && !requested {
 				if r.Requests == nil {
 					r.Requests = corev1.ResourceList{}
 				}

@@ -10,57 +10,58 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Maker makes up pods.
-type Maker struct {
+// Generator generates pods.
+type Generator struct {
 	r *rand.Rand
-	// Bad is how many of a thousand values are such as validation refuses, or nearly.
+	// Bad is the share of invalid or almost invalid values, in thousandths.
 	Bad int
 }
 
-// New makes a maker. Two of one seed and one number make the same pods.
-func New(seed, number uint64) *Maker {
-	return &Maker{r: rand.New(rand.NewPCG(seed, number))} //nolint:gosec // the same pods for the same seed are the point
+// New returns a generator. Generators of one seed and number generate the same pods.
+func New(seed, number uint64) *Generator {
+	return &Generator{
+		r: rand.New(rand.NewPCG(seed, number))} //nolint:gosec // the same pods for the same seed are the point
 }
 
-// N is a number below n.
-func (m *Maker) N(n int) int { return m.r.IntN(n) }
+// N returns a number below n.
+func (m *Generator) N(n int) int { return m.r.IntN(n) }
 
-// Chance is true in so many of a hundred cases.
-func (m *Maker) Chance(percent int) bool { return m.r.IntN(100) < percent }
+// Chance returns true in a percentage of calls.
+func (m *Generator) Chance(percent int) bool { return m.r.IntN(100) < percent }
 
-// Pick takes one of a list.
-func Pick[T any](m *Maker, list ...T) T { return list[m.r.IntN(len(list))] }
+// Pick returns an element of a list.
+func Pick[T any](m *Generator, list ...T) T { return list[m.r.IntN(len(list))] }
 
-// value takes a good one, or now and then a bad one.
-func value[T any](m *Maker, good, bad []T) T {
+// value returns a good value, or a bad one according to m.Bad.
+func value[T any](m *Generator, good, bad []T) T {
 	if m.r.IntN(1000) < m.Bad && len(bad) > 0 {
 		return Pick(m, bad...)
 	}
 	return Pick(m, good...)
 }
 
-// maybe gives a pointer to what make makes, in so many of a hundred cases.
-func maybe[T any](m *Maker, percent int, made func() T) *T {
+// maybe returns a pointer to a value of generate in a percentage of calls, else nil.
+func maybe[T any](m *Generator, percent int, generate func() T) *T {
 	if !m.Chance(percent) {
 		return nil
 	}
-	v := made()
+	v := generate()
 	return &v
 }
 
-// some makes up to most things, none in most cases.
-func some[T any](m *Maker, percent, most int, made func(i int) T) []T {
+// some returns 1 to most values of generate in a percentage of calls, else none.
+func some[T any](m *Generator, percent, most int, generate func(i int) T) []T {
 	if !m.Chance(percent) {
 		return nil
 	}
 	var out []T
 	for i := range 1 + m.r.IntN(most) {
-		out = append(out, made(i))
+		out = append(out, generate(i))
 	}
 	return out
 }
 
-func (m *Maker) flag() *bool { return maybe(m, 40, func() bool { return m.Chance(50) }) }
+func (m *Generator) flag() *bool { return maybe(m, 40, func() bool { return m.Chance(50) }) }
 
 var (
 	long63  = strings.Repeat("a", 63)
@@ -68,13 +69,14 @@ var (
 	long253 = strings.Repeat(strings.Repeat("b", 49)+".", 5) + "bcd"
 )
 
-// Pod makes up one pod, as its author would write it.
-func (m *Maker) Pod() *corev1.Pod {
+// Pod returns one pod, as its author would write it.
+func (m *Generator) Pod() *corev1.Pod {
 	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	p.Name = value(m, []string{"web", "a", "a.b-c.d", "w3b", long63, strings.Repeat("n", 160)},
 		[]string{"", "Web", "-web", "web_1", "a..b", long253 + "xxxxxx", "ü"})
 	p.Namespace = value(m, []string{"", "", "default", "kube-system", "x"}, []string{"Big", "a.b", long64})
-	p.UID = value(m, []types.UID{"", "", "", "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "abc"}, []types.UID{"a/b", "..", "a b"})
+	p.UID = value(m, []types.UID{"", "", "", "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "abc"},
+		[]types.UID{"a/b", "..", "a b"})
 	p.Labels = m.labels()
 	p.Annotations = m.annotations()
 	m.spec(&p.Spec)
@@ -84,7 +86,7 @@ func (m *Maker) Pod() *corev1.Pod {
 	return p
 }
 
-func (m *Maker) labels() map[string]string {
+func (m *Generator) labels() map[string]string {
 	if !m.Chance(50) {
 		return nil
 	}
@@ -97,21 +99,23 @@ func (m *Maker) labels() map[string]string {
 	return out
 }
 
-func (m *Maker) annotations() map[string]string {
+func (m *Generator) annotations() map[string]string {
 	if !m.Chance(40) {
 		return nil
 	}
 	out := map[string]string{}
 	for range m.r.IntN(3) {
-		key := value(m, []string{"note", "example.com/Note", "scheduler.alpha.kubernetes.io/critical-pod", "UPPER.example.com/x"},
+		key := value(m,
+			[]string{"note", "example.com/Note", "scheduler.alpha.kubernetes.io/critical-pod", "UPPER.example.com/x"},
 			[]string{"", "a b", "x/", "a/b/c"})
 		out[key] = Pick(m, "", "any text: \n\t\"ü\"", "{}", "1")
 	}
 	return out
 }
 
-func (m *Maker) spec(s *corev1.PodSpec) {
-	s.RestartPolicy = value(m, []corev1.RestartPolicy{"", "Always", "OnFailure", "Never"}, []corev1.RestartPolicy{"always", "Sometimes"})
+func (m *Generator) spec(s *corev1.PodSpec) {
+	s.RestartPolicy = value(m, []corev1.RestartPolicy{"", "Always", "OnFailure", "Never"},
+		[]corev1.RestartPolicy{"always", "Sometimes"})
 	s.TerminationGracePeriodSeconds = maybe(m, 50, func() int64 {
 		return value(m, []int64{0, 1, 2, 30, 3600}, []int64{-1, -30, 1 << 31})
 	})
@@ -149,14 +153,16 @@ func (m *Maker) spec(s *corev1.PodSpec) {
 	}
 }
 
-func (m *Maker) dns(s *corev1.PodSpec) {
-	s.DNSPolicy = value(m, []corev1.DNSPolicy{"", "", "ClusterFirst", "Default", "ClusterFirstWithHostNet", "None"}, []corev1.DNSPolicy{"default", "Other"})
+func (m *Generator) dns(s *corev1.PodSpec) {
+	s.DNSPolicy = value(m, []corev1.DNSPolicy{"", "", "ClusterFirst", "Default", "ClusterFirstWithHostNet", "None"},
+		[]corev1.DNSPolicy{"default", "Other"})
 	if s.DNSPolicy != corev1.DNSNone && !m.Chance(30) {
 		return
 	}
 	c := &corev1.PodDNSConfig{}
 	c.Nameservers = some(m, 60, 3, func(int) string {
-		return value(m, []string{"8.8.8.8", "9.9.9.9", "fd00::53", "10.96.0.10"}, []string{"", "8.8", "dns.example", "08.8.8.8"})
+		return value(m, []string{"8.8.8.8", "9.9.9.9", "fd00::53", "10.96.0.10"},
+			[]string{"", "8.8", "dns.example", "08.8.8.8"})
 	})
 	if s.DNSPolicy == corev1.DNSNone && len(c.Nameservers) == 0 && m.r.IntN(1000) >= m.Bad {
 		c.Nameservers = []string{"1.1.1.1"}
@@ -182,12 +188,13 @@ func (m *Maker) dns(s *corev1.PodSpec) {
 	s.DNSConfig = c
 }
 
-func (m *Maker) toleration(int) corev1.Toleration {
+func (m *Generator) toleration(int) corev1.Toleration {
 	t := corev1.Toleration{
 		Key:      value(m, []string{"", "node.kubernetes.io/not-ready", "k"}, []string{"a b", "/"}),
 		Operator: value(m, []corev1.TolerationOperator{"", "Equal", "Exists"}, []corev1.TolerationOperator{"Lt", "Gt", "In"}),
 		Value:    value(m, []string{"", "", "v"}, []string{"a b", long64}),
-		Effect:   value(m, []corev1.TaintEffect{"", "NoSchedule", "PreferNoSchedule", "NoExecute"}, []corev1.TaintEffect{"NoWay"}),
+		Effect: value(m, []corev1.TaintEffect{"", "NoSchedule", "PreferNoSchedule", "NoExecute"},
+			[]corev1.TaintEffect{"NoWay"}),
 		TolerationSeconds: maybe(m, 15, func() int64 {
 			return Pick[int64](m, 0, -1, 300)
 		}),
@@ -207,10 +214,11 @@ func (m *Maker) toleration(int) corev1.Toleration {
 	return t
 }
 
-func (m *Maker) nodeChoice(s *corev1.PodSpec) {
+func (m *Generator) nodeChoice(s *corev1.PodSpec) {
 	if m.Chance(15) {
 		s.NodeSelector = map[string]string{
-			value(m, []string{"disk", "kubernetes.io/os", "zone"}, []string{"", "a b"}): value(m, []string{"ssd", "linux", "", "a"}, []string{"a b"}),
+			value(m, []string{"disk", "kubernetes.io/os", "zone"}, []string{"", "a b"}): value(m,
+				[]string{"ssd", "linux", "", "a"}, []string{"a b"}),
 		}
 	}
 	if !m.Chance(15) {
@@ -230,20 +238,21 @@ func (m *Maker) nodeChoice(s *corev1.PodSpec) {
 	s.Affinity = &corev1.Affinity{NodeAffinity: a}
 }
 
-func (m *Maker) terms() []corev1.NodeSelectorTerm {
+func (m *Generator) terms() []corev1.NodeSelectorTerm {
 	if m.r.IntN(1000) < m.Bad {
 		return nil
 	}
 	out := []corev1.NodeSelectorTerm{}
 	for range 1 + m.r.IntN(2) {
-		t := corev1.NodeSelectorTerm{MatchExpressions: some(m, 90, 2, func(int) corev1.NodeSelectorRequirement { return m.requirement(false) })}
+		t := corev1.NodeSelectorTerm{
+			MatchExpressions: some(m, 90, 2, func(int) corev1.NodeSelectorRequirement { return m.requirement(false) })}
 		t.MatchFields = some(m, 15, 1, func(int) corev1.NodeSelectorRequirement { return m.requirement(true) })
 		out = append(out, t)
 	}
 	return out
 }
 
-func (m *Maker) requirement(ofField bool) corev1.NodeSelectorRequirement {
+func (m *Generator) requirement(ofField bool) corev1.NodeSelectorRequirement {
 	q := corev1.NodeSelectorRequirement{
 		Key: value(m, []string{"disk", "zone", "kubernetes.io/os", "cores"}, []string{"", "a b", "UPPER.x/y"}),
 		Operator: value(m, []corev1.NodeSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"},
@@ -267,8 +276,8 @@ func (m *Maker) requirement(ofField bool) corev1.NodeSelectorRequirement {
 	return q
 }
 
-// Quantity makes up an amount of a resource.
-func (m *Maker) quantity(name corev1.ResourceName) resource.Quantity {
+// quantity returns an amount of a resource.
+func (m *Generator) quantity(name corev1.ResourceName) resource.Quantity {
 	good, bad := []string{"0", "1", "64Mi", "128974848", "1.5Gi", "512Mi", "16Gi"}, []string{"-1", "-64Mi", "0.5", "100m"}
 	if name == corev1.ResourceCPU {
 		good, bad = []string{"0", "1", "100m", "1m", "2m", "2500m", "0.1", "9", "10m", "0.0001"}, []string{"-1", "-100m"}
@@ -276,8 +285,8 @@ func (m *Maker) quantity(name corev1.ResourceName) resource.Quantity {
 	return resource.MustParse(value(m, good, bad))
 }
 
-// Small makes up a pod whose containers differ in what decides on their life only.
-func (m *Maker) Small() *corev1.Pod {
+// Small returns a pod whose containers differ only in fields that decide on their lifecycle.
+func (m *Generator) Small() *corev1.Pod {
 	p := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	p.Name = Pick(m, "web", "a", "job-1")
 	s := &p.Spec
@@ -285,7 +294,8 @@ func (m *Maker) Small() *corev1.Pod {
 	s.TerminationGracePeriodSeconds = maybe(m, 40, func() int64 { return Pick[int64](m, 0, 1, 2, 5, 60, -1) })
 	s.HostNetwork = m.Chance(15)
 	for i := range 1 + m.N(3) {
-		c := corev1.Container{Name: "c" + string(rune('0'+i)), Image: Pick(m, GoodImages...), ImagePullPolicy: Pick[corev1.PullPolicy](m, "", "IfNotPresent", "Never", "Always")}
+		c := corev1.Container{Name: "c" + string(rune('0'+i)), Image: Pick(m, GoodImages...),
+			ImagePullPolicy: Pick[corev1.PullPolicy](m, "", "IfNotPresent", "Never", "Always")}
 		if m.Chance(30) {
 			m.resources(&c.Resources)
 		}
