@@ -80,9 +80,9 @@ func comparePreemption(c *testCase) {
 			c.differs("victims", mine, other)
 			return
 		case len(ended) > 0:
-			c.count("preemptions alike")
+			c.count("equal preemptions")
 		default:
-			c.count("answers alike")
+			c.count("equal decisions")
 		}
 	}
 }
