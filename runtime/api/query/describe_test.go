@@ -119,9 +119,7 @@ func TestPodsOfFindsThePodInEveryEventThatNamesOne(t *testing.T) {
 }
 
 func TestRendererFetchesOnlyCausesItHasNotRendered(t *testing.T) {
-	w := newTestAgent(t)
-	recordRestart(w)
-	w.flush(t)
+	w := restartedAgent(t)
 	c := w.client(t)
 	fetched := 0
 	renderer := NewRenderer(NewDescriber(), func(ctx context.Context, seq uint64) (*RecordReport, error) {

@@ -84,6 +84,15 @@ func TestHangingActorIsReportedAndDelaysNoOtherPod(t *testing.T) {
 	}
 }
 
+// restartedAgent returns an agent that has recorded a restart.
+func restartedAgent(t testing.TB) *testAgent {
+	t.Helper()
+	w := newTestAgent(t)
+	recordRestart(w)
+	w.flush(t)
+	return w
+}
+
 // recordRestart records how a pod's container failed and started again, and returns the pod's UID.
 func recordRestart(w *testAgent) string {
 	p := messages.Pod("u1")
@@ -161,9 +170,7 @@ func TestPagesContinueWhereTheLastOneEnded(t *testing.T) {
 }
 
 func TestFilterOnAPodFindsDecisionsOfOtherActorsAboutIt(t *testing.T) {
-	w := newTestAgent(t)
-	recordRestart(w) // the pod has no actor: its UID is in the journal
-	w.flush(t)
+	w := restartedAgent(t) // the pod has no actor: its UID is in the journal
 	c := w.client(t)
 	page, err := c.Read(testContext(t), ReadRequest{Filter: Filter{Pod: "web"}})
 	must.OK(t, err)
@@ -187,9 +194,7 @@ func TestFilterOnAPodFindsDecisionsOfOtherActorsAboutIt(t *testing.T) {
 }
 
 func TestReadingSinceATimeBeginsThere(t *testing.T) {
-	w := newTestAgent(t)
-	recordRestart(w)
-	w.flush(t)
+	w := restartedAgent(t)
 	for sec, want := range map[int]uint64{0: 1, 1: 1, 6: 6, 11: 11, 12: 0} {
 		page, err := w.client(t).Read(testContext(t), ReadRequest{Since: at(sec), Limit: 1})
 		must.OK(t, err)
@@ -204,9 +209,7 @@ func TestReadingSinceATimeBeginsThere(t *testing.T) {
 }
 
 func TestRecordIsRenderedWithItsCause(t *testing.T) {
-	w := newTestAgent(t)
-	recordRestart(w)
-	w.flush(t)
+	w := restartedAgent(t)
 	r, err := w.client(t).Record(testContext(t), 8)
 	if err != nil || len(r.Events) != 2 || r.Events[0].CauseText != "container main exited 1 (Error)" || r.Hash == "" {
 		t.Fatalf("got %+v, %v", r, err)
@@ -214,9 +217,7 @@ func TestRecordIsRenderedWithItsCause(t *testing.T) {
 }
 
 func TestVerifySendsProgressThenTheReport(t *testing.T) {
-	w := newTestAgent(t)
-	recordRestart(w)
-	w.flush(t)
+	w := restartedAgent(t)
 	calls := 0
 	report, err := w.client(t).Verify(testContext(t), func(done, total uint64) { calls++ })
 	if err != nil || report.Records != 11 || calls == 0 {

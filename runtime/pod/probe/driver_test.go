@@ -43,10 +43,7 @@ func TestProbeRunsAfterDelayThenByPeriod(t *testing.T) {
 			pass(300 * time.Millisecond)
 			return nil, nil
 		}
-		w.pod("a", kinds{readiness: exec(delayed(3), every(2))})
-		d := w.driver()
-		start(t, d)
-		d.Stored(stored("a", probesSet("a", readiness)))
+		w.probe(t, kinds{readiness: exec(delayed(3), every(2))}, readiness)
 		pass(10 * time.Second)
 		same(t, "ran at", w.ranAt("a-0"), []time.Duration{3 * time.Second, 5 * time.Second, 7 * time.Second, 9 * time.Second})
 		same(t, "reported", w.results(), []string{"Readiness of a-0 ok"})
@@ -60,10 +57,7 @@ func TestSlowRunSkipsPeriods(t *testing.T) {
 			pass(2500 * time.Millisecond)
 			return nil, nil
 		}
-		w.pod("a", kinds{readiness: exec(within(5))})
-		d := w.driver()
-		start(t, d)
-		d.Stored(stored("a", probesSet("a", readiness)))
+		w.probe(t, kinds{readiness: exec(within(5))}, readiness)
 		pass(7 * time.Second)
 		same(t, "ran at", w.ranAt("a-0"), []time.Duration{0, 3 * time.Second, 6 * time.Second})
 	})
@@ -109,10 +103,7 @@ func TestProbeReportsOnlyChangesInKubeletWords(t *testing.T) {
 			return nil, context.DeadlineExceeded
 		}
 		two := func(p *corev1.Probe) { p.FailureThreshold = 3 }
-		w.pod("a", kinds{liveness: exec(two), readiness: exec()})
-		d := w.driver()
-		start(t, d)
-		d.Stored(stored("a", probesSet("a", liveness, readiness)))
+		w.probe(t, kinds{liveness: exec(two), readiness: exec()}, liveness, readiness)
 		pass(1500 * time.Millisecond)
 		same(t, "reported at first", w.results(), []string{"Readiness probe failed: no such file"})
 		pass(2 * time.Second)
@@ -133,10 +124,7 @@ func TestFailedLivenessAndFinishedStartupProbesStop(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld()
 					w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) { return exits(code, "") }
-					w.pod("a", kinds{kind: exec()})
-					d := w.driver()
-					start(t, d)
-					d.Stored(stored("a", probesSet("a", kind)))
+					w.probe(t, kinds{kind: exec()}, kind)
 					pass(5500 * time.Millisecond)
 					if kind == liveness && code == 0 {
 						want = 6 // a healthy one continues
@@ -333,10 +321,7 @@ func TestRemovedProbeIsCanceledAndNotReported(t *testing.T) {
 			canceled.Store(true)
 			return exits(1, "")
 		}
-		w.pod("a", kinds{readiness: exec(within(60))})
-		d := w.driver()
-		start(t, d)
-		d.Stored(stored("a", probesSet("a", readiness)))
+		d := w.probe(t, kinds{readiness: exec(within(60))}, readiness)
 		pass(time.Second)
 		d.Stored(stored("a", probesSet("a")))
 		pass(time.Minute)
@@ -356,10 +341,7 @@ func TestUnknownRunDoesNotCount(t *testing.T) {
 			return nil, errors.New("the runtime is unavailable")
 		}
 		two := func(p *corev1.Probe) { p.FailureThreshold = 2 }
-		w.pod("a", kinds{readiness: exec(two)})
-		d := w.driver()
-		start(t, d)
-		d.Stored(stored("a", probesSet("a", readiness)))
+		w.probe(t, kinds{readiness: exec(two)}, readiness)
 		pass(1500 * time.Millisecond)
 		same(t, "attempts", len(w.ranAt("a-0")), 1+maxAttempts)
 		same(t, "reported", w.results(), []string(nil))
@@ -379,10 +361,7 @@ func TestFailedReportIsRepeatedByNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.refuse = true
-		w.pod("a", kinds{readiness: exec()})
-		d := w.driver()
-		start(t, d)
-		d.Stored(stored("a", probesSet("a", readiness)))
+		w.probe(t, kinds{readiness: exec()}, readiness)
 		pass(1500 * time.Millisecond)
 		w.set(func() { w.refuse = false })
 		pass(time.Second)
@@ -394,10 +373,7 @@ func TestUnreadableManifestIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.noManifest = true
-		w.pod("a", kinds{readiness: exec()})
-		d := w.driver()
-		start(t, d)
-		d.Stored(stored("a", probesSet("a", readiness)))
+		d := w.probe(t, kinds{readiness: exec()}, readiness)
 		for range 25 { // other events wake the scheduler
 			pass(100 * time.Millisecond)
 			d.signal()
@@ -413,10 +389,7 @@ func TestUnreadableManifestIsRetried(t *testing.T) {
 func TestUnchangedProbeContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.pod("a", kinds{liveness: exec(every(4)), readiness: exec(every(4))})
-		d := w.driver()
-		start(t, d)
-		d.Stored(stored("a", probesSet("a", liveness, readiness)))
+		d := w.probe(t, kinds{liveness: exec(every(4)), readiness: exec(every(4))}, liveness, readiness)
 		pass(time.Second)
 		d.Stored(stored("a", probesSet("a", readiness)))
 		pass(4 * time.Second)
@@ -434,10 +407,7 @@ func TestUnchangedProbeContinues(t *testing.T) {
 func TestTerminatedPodIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.pod("a", kinds{readiness: exec()})
-		d := w.driver()
-		start(t, d)
-		d.Stored(stored("a", probesSet("a", readiness)))
+		d := w.probe(t, kinds{readiness: exec()}, readiness)
 		pass(1500 * time.Millisecond)
 		d.Stored(decided("a", messages.NewEvent(&journaletv1.PodTerminated{Uid: "a"})))
 		pass(5 * time.Second)

@@ -121,6 +121,16 @@ func (w *world) pod(name string, probes map[journaletv1.ProbeKind]*corev1.Probe)
 	}
 }
 
+// probe adds pod "a" with these probes and returns a driver that runs them, those of the given kinds.
+func (w *world) probe(t *testing.T, probes kinds, set ...journaletv1.ProbeKind) *Driver {
+	t.Helper()
+	w.pod("a", probes)
+	d := w.driver()
+	start(t, d)
+	d.Stored(stored("a", probesSet("a", set...)))
+	return d
+}
+
 // exec returns an exec probe with the API's defaults and a period of 1 s.
 func exec(change ...func(*corev1.Probe)) *corev1.Probe {
 	p := &corev1.Probe{
