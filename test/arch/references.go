@@ -45,7 +45,7 @@ var theirs = strings.Fields(`
 	Kubernetes: allocatedResources hostnameOverride nodeStatus AppArmor ConfigMaps
 	Runtimes:   image_id stats_collect_period restrict_oom_score_adj Container.Delete ImageService
 	            K8sContainerdNamespace SystemdCgroup
-	Modules:    encoding.CodecV2 nats.go CodecV2 FileFsyncer FilePassthroughFder NodeCreater NodeOpendirHandler
+	Modules:    encoding.CodecV2 nats.go CodecV2 FileFsyncer FilePassthroughFder gRPC NodeCreater NodeOpendirHandler
 	            NodeOpener NodeWrapChilder
 	Linux:      io_uring oom_score_adj sockaddr_un CAP_SYS_RESOURCE eMMC GiB
 	Examples:   camelCase snake_case namespace_name_uid pod1_2 SandboxGone SOURCE_FILE TestName TestStop2
