@@ -1,17 +1,25 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// orphanWait is how long such a pod is left alone at least. Sources are read within a second of a start; the
-// rest is for a folder that is mounted late.
+// orphanTimer ends the wait for a source to name a pod that only the runtime shows. Then the pod is reported to the
+// node.
+const orphanTimer = "orphan"
+
+// orphanWait is how long such a pod is left alone at least. Sources are read within a second of a start; the rest is
+// for a directory that is mounted late.
 const orphanWait = 60 * time.Second
 
-// step is one Decide: what it looks at, and where its decisions go.
+// step is one Decide: its input, and where its decisions go.
 type step struct {
 	*actor
 	in   actors.Input
@@ -19,19 +27,19 @@ type step struct {
 	emit actors.Emit
 }
 
-// actor lets a step use the actor's readings by their short names.
+// actor is embedded, so that a step reads the state by short names.
 type actor = Actor
 
-// Decide says what follows from the state.
+// Decide emits what follows from the state.
 func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	d := &step{actor: a, in: in, now: in.Time, emit: emit}
-	if err := d.releaseImages(in); err != nil {
+	if err := d.withdrawPulls(in); err != nil {
 		return err
 	}
-	if err := d.cutHooks(); err != nil {
+	if err := d.withdrawHooks(); err != nil {
 		return err
 	}
-	// A decision may end a stage; what the next one asks for follows in the same step.
+	// A decision may end a stage. What the next stage requires follows in the same step.
 	for {
 		before := a.state.GetStage()
 		if err := d.stage(before); err != nil {
@@ -50,28 +58,26 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 	if a.state.GetStage() == finished || a.state.GetPod() == nil {
 		return nil
 	}
-	return d.tellStatus()
+	return d.reportStatus()
 }
 
-// releaseImages gives up what an earlier manifest of the pod asked for: the image actor would go on
-// trying to pull it for good.
-func (d *step) releaseImages(in actors.Input) error {
+// withdrawPulls withdraws what an earlier manifest of the pod requested. The image actor would otherwise try to pull it
+// for good.
+func (d *step) withdrawPulls(in actors.Input) error {
 	for _, e := range in.Events {
 		r := e.Body.GetImagePullDecided()
-		if r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED || d.asks(r.GetImage()) {
+		if r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED || d.awaitsImage(r.GetImage()) {
 			continue
 		}
-		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImagePullWithdrawn{
-			ImagePullWithdrawn: &journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: r.GetImage()},
-		}}); err != nil {
+		if err := d.decide(&journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: r.GetImage()}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// asks tells whether a container of the pod waits for an image.
-func (d *step) asks(image string) bool {
+// awaitsImage reports whether a container of the pod waits for an image.
+func (d *step) awaitsImage(image string) bool {
 	for c := range d.all() {
 		if c.Image == image && d.record(c.Name).GetImageRequested() {
 			return true
@@ -83,9 +89,9 @@ func (d *step) asks(image string) bool {
 func (d *step) stage(s journaletv1.PodStage) error {
 	switch s {
 	case unknown:
-		return d.unnamed()
+		return d.reportOrphan()
 	case admitting:
-		return d.ask()
+		return d.requestAdmission()
 	case runningPod:
 		return d.run()
 	case terminating:
@@ -98,34 +104,38 @@ func (d *step) stage(s journaletv1.PodStage) error {
 	return nil
 }
 
-// unnamed waits for a source to name the pod, and then tells the node that none has.
-func (d *step) unnamed() error {
+// reportOrphan waits for a source to name the pod, and reports to the node if none has.
+func (d *step) reportOrphan() error {
 	switch {
 	case d.state.GetOrphanFoundAt() != nil:
 		return nil
 	case !d.state.GetOrphanGraceOver():
 		return d.timer(orphanTimer, orphanWait)
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_OrphanFound{OrphanFound: &journaletv1.OrphanFound{Uid: d.self.ID}}})
+	return d.decide(&journaletv1.OrphanFound{Uid: d.self.ID})
 }
 
-// ask asks the node for admission, once.
-func (d *step) ask() error {
+// requestAdmission requests admission from the node, once.
+func (d *step) requestAdmission() error {
 	if d.state.GetAdmissionRequested() {
 		return nil
 	}
 	if err := d.clearTimer(orphanTimer); err != nil {
 		return err
 	}
-	q := Question(d.state.GetPod(), d.wanted)
+	q := AdmissionRequest(d.state.GetPod(), d.desired)
 	q.Incarnation = d.in.Seq
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionRequested{AdmissionRequested: q}})
+	return d.decide(q)
 }
 
-// call requests one call for this pod.
-func (d *step) call(req *journaletv1.CallRequested) error {
-	req.PodUid = d.self.ID
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_CallRequested{CallRequested: req}})
+// decide emits a decision: the event with this body.
+func (d *step) decide(body proto.Message) error { return d.emit(messages.NewEvent(body)) }
+
+// requestCall requests a call for this pod: the one with this work.
+func (d *step) requestCall(work proto.Message) error {
+	call := messages.NewCall(work)
+	call.PodUid = d.self.ID
+	return d.decide(call)
 }
 
 func (d *step) timer(name string, after time.Duration) error {
@@ -140,4 +150,9 @@ func (d *step) clearTimer(name string) error {
 		return d.emit(ev)
 	}
 	return nil
+}
+
+// fired reports whether the step handles the end of a timer.
+func (d *step) fired(timer string) bool {
+	return slices.ContainsFunc(d.in.Events, func(e actors.Event) bool { return e.Body.GetTimerFired().GetName() == timer })
 }

@@ -12,11 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// The timers of a pod, beside orphanTimer. Those of containers have the container's name behind them.
+// The timers of set-up, tear-down and starts. In the name of a container's timer the container's name follows.
 const (
 	sandboxTimer  = "sandbox"
 	volumesTimer  = "volumes"
@@ -31,17 +30,16 @@ const (
 	firstBackOff = 10 * time.Second
 	// defaultMaxBackOff bounds it. kubelet: MaxContainerBackOff, 300 s.
 	defaultMaxBackOff = 300 * time.Second
-	// firstSetUpDelay and maxSetUpDelay bound the wait after a failed sandbox, volume or removal
-	// call. The kubelet tries again at its next sync, 10 s or more later; a transient failure is
-	// over sooner than that.
+	// firstSetUpDelay and maxSetUpDelay bound the wait after a failed sandbox, volume or removal call. The kubelet tries
+	// again at its next sync, 10 s or more later; a transient failure is over sooner than that.
 	firstSetUpDelay = time.Second
 	maxSetUpDelay   = 30 * time.Second
-	// sandboxPause is how long after a sandbox in which no container has run the next one is made at the soonest: on a node
-	// where sandboxes do not last they would be made without end. kubelet: its next sync, 10 s.
+	// sandboxPause is the least time between the creation of a sandbox in which no container has run and that of the next.
+	// On a node where sandboxes do not last, new ones would be created without end. kubelet: its next sync, 10 s.
 	sandboxPause = 10 * time.Second
 )
 
-// maxBackOff bounds a container's back-off.
+// maxBackOff returns the longest back-off of a container.
 func (d *step) maxBackOff() time.Duration {
 	if m := d.state.GetMaxBackOff().AsDuration(); m > 0 {
 		return m
@@ -49,19 +47,21 @@ func (d *step) maxBackOff() time.Duration {
 	return defaultMaxBackOff
 }
 
-// backOff tells how long a container that ended has to wait, and, if it has waited long enough, the
-// back-off that its next start begins (nil for a first start).
+// backOff returns how long a container that ended has to wait. If it has waited long enough, it returns the back-off
+// that its next start begins, nil for a first start.
 //
-// The rules are the kubelet's: the first restart is immediate, the second waits 10 s from the end
-// of the run before, then doubling; a container that ran for twice the longest delay starts anew,
-// and so does one with another image or other resources.
-func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (*journaletv1.BackOffStarted, time.Duration) {
+// The rules are the kubelet's. The first restart is immediate, the second one waits 10 s from the end of the run
+// before, then the wait doubles. The back-off begins again for a container that ran for twice the longest delay, and
+// for one with another image or other resources.
+func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (
+	begins *journaletv1.BackOffStarted, wait time.Duration,
+) {
 	cur := r.GetCurrent()
 	if !exited(cur) || r.GetReplacing() && cur.GetHash() != ContainerHash(c) {
 		return nil, 0
 	}
 	if r.GetImageReady() && c.ImagePullPolicy != corev1.PullAlways {
-		// This start was begun before and found no image: it has waited, and its step was taken.
+		// This start was tried before and found no image: it has waited, and its step was taken.
 		return nil, 0
 	}
 	first := min(firstBackOff, d.maxBackOff())
@@ -78,20 +78,19 @@ func (d *step) backOff(c *corev1.Container, r *journaletv1.ContainerRecord) (*jo
 	return next, 0
 }
 
-// sandboxWait is what is left until the next sandbox may be made.
+// sandboxWait returns what is left until the next sandbox may be created.
 func (d *step) sandboxWait() time.Duration {
 	if failed := d.left(d.state.GetSandboxFailedAt(), setUpDelay(d.state.GetSandboxFailures())); failed > 0 {
 		return failed
 	}
 	before := d.newestSandbox()
-	fired := slices.ContainsFunc(d.in.Events, func(e actors.Event) bool { return e.Body.GetTimerFired().GetName() == sandboxTimer })
-	if before == "" || fired || d.ranIn(before) {
+	if before == "" || d.fired(sandboxTimer) || d.ranIn(before) {
 		return 0
 	}
 	return d.left(d.state.GetSandboxCreatedAt(), sandboxPause)
 }
 
-// ranIn tells whether the newest instance of a container was made in a sandbox.
+// ranIn reports whether the newest instance of a container was created in a sandbox.
 func (a *Actor) ranIn(sandbox string) bool {
 	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
 		if a.state.Containers[name].GetCurrent().GetSandboxId() == sandbox {
@@ -101,8 +100,8 @@ func (a *Actor) ranIn(sandbox string) bool {
 	return false
 }
 
-// left is how much of a delay counted from a moment is left. A clock that was set back never makes
-// it longer than the delay itself.
+// left returns what is left of a delay counted from a moment. A clock that was set back never makes it longer than the
+// delay itself.
 func (d *step) left(from *timestamppb.Timestamp, delay time.Duration) time.Duration {
 	if from == nil || delay == 0 {
 		return 0
@@ -110,12 +109,12 @@ func (d *step) left(from *timestamppb.Timestamp, delay time.Duration) time.Durat
 	return min(from.AsTime().Add(delay).Sub(d.now), delay)
 }
 
-// setUpDelay is the wait after so many failures in a row of a call that sets up or takes down a pod.
+// setUpDelay returns the wait after so many failures in a row of a call that sets up or takes down a pod.
 func setUpDelay(failures uint32) time.Duration {
 	return doubled(failures, firstSetUpDelay, maxSetUpDelay)
 }
 
-// startDelay is the wait after so many failed starts in a row.
+// startDelay returns the wait after so many failed starts in a row.
 func startDelay(failures uint32, most time.Duration) time.Duration {
 	return doubled(failures, min(firstBackOff, most), most)
 }
@@ -131,12 +130,9 @@ func doubled(failures uint32, first, most time.Duration) time.Duration {
 	return min(delay, most)
 }
 
-// backOffKey is what a back-off is kept for, as in the kubelet: the image and the resources.
+// backOffKey returns what a back-off belongs to, as in the kubelet: the image and the resources.
 func backOffKey(c *corev1.Container) string {
 	h := fnv.New32a()
 	_ = json.NewEncoder(h).Encode(c.Resources)
 	return c.Image + "@" + strconv.FormatUint(uint64(h.Sum32()), 16)
 }
-
-// orphanTimer ends the wait for a source to name a pod that only the runtime shows: the node is told of it then.
-const orphanTimer = "unnamed"

@@ -7,79 +7,14 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// removeOld removes dead instances of which a newer dead one is kept, and sandboxes that hold nothing that is kept
-// (kubelet: MaxPerPodContainerCount 1; of the sandboxes the newest stays). Nothing goes while the newest
-// instance's start is under way: found dead within it, it may turn out not to have run, and then the one before it is the newest.
-func (d *step) removeOld() error {
-	hold := map[string]bool{d.newestSandbox(): true}
-	for _, c := range d.state.GetObserved().GetContainers() {
-		hold[c.GetSandboxId()] = true
-		r := d.record(c.GetName())
-		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == d.last(r).GetId() && !d.outlived(r) || alive(c) ||
-			d.calling(beginning(r)) ||
-			d.calling(func(q *journaletv1.CallRequested) bool { return q.GetRemoveContainer().GetContainerId() == c.GetId() }) {
-			continue
-		}
-		if wait := d.tearDownWait(); wait > 0 {
-			return d.timer(tearDownTimer, wait)
-		}
-		if err := d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{
-			RemoveContainer: &journaletv1.RemoveContainer{
-				Container: c.GetName(), ContainerId: c.GetId(), KeepAsLast: r.GetLast() == nil && c.GetId() == d.last(r).GetId(),
-			},
-		}}); err != nil {
-			return err
-		}
-	}
-	for _, x := range d.state.GetObserved().GetSandboxes() {
-		if hold[x.GetId()] {
-			continue
-		}
-		if wait := d.tearDownWait(); wait > 0 {
-			return d.timer(tearDownTimer, wait)
-		}
-		if err := d.removeSandbox(x.GetId()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// beginning matches the start of a container's newest instance.
-func beginning(r *journaletv1.ContainerRecord) func(*journaletv1.CallRequested) bool {
-	return func(q *journaletv1.CallRequested) bool {
-		s := q.GetStartContainer()
-		return s.GetContainer() == r.GetName() && s.GetAttempt() == r.GetCurrent().GetAttempt()
-	}
-}
-
-// newestSandbox is the pod's sandbox, or, of a pod that has ended, the last one it had.
-func (d *step) newestSandbox() string {
-	id, attempt := d.state.GetSandboxId(), uint32(0)
-	if id != "" {
-		return id
-	}
-	for _, x := range d.state.GetObserved().GetSandboxes() {
-		if x.GetAttempt() >= attempt {
-			id, attempt = x.GetId(), x.GetAttempt()
-		}
-	}
-	return id
-}
-
-// outlived tells whether the instance before the newest is of no use any more: the newest one is dead and there itself.
-func (d *step) outlived(r *journaletv1.ContainerRecord) bool {
-	return exited(r.GetCurrent()) && slices.ContainsFunc(d.state.GetObserved().GetContainers(),
-		func(c *journaletv1.ContainerObservation) bool { return c.GetId() == r.GetCurrent().GetId() })
-}
-
-// tearDown stops the sandboxes of a pod that has ended, takes its volumes down and removes what is old. The rest stays
+// tearDown stops the sandboxes of a terminated pod, tears its volumes down and removes old instances. The rest stays
 // for its logs and its status until the source no longer names the pod.
 func (d *step) tearDown() error {
-	if over, err := d.stopSandboxes(d.holds); err != nil || !over {
+	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
 		return err
 	}
-	if d.manifest != nil && len(d.manifest.Spec.Volumes) > 0 && d.state.GetUsedRuntime() && !d.calling(sandboxCall) && !d.calling(volumesCall) {
+	if d.manifest != nil && len(d.manifest.Spec.Volumes) > 0 && d.state.GetUsedRuntime() &&
+		!d.calling(sandboxCall) && !d.calling(volumesCall) {
 		if err := d.cleanPod(false); err != nil {
 			return err
 		}
@@ -87,8 +22,8 @@ func (d *step) tearDown() error {
 	return d.removeOld()
 }
 
-// stopSandboxes stops those of the pod's sandboxes that match, one after the other as the runtime's order wants it; over
-// tells that none is left.
+// stopSandboxes stops the pod's sandboxes that match, one after the other in the runtime's order. over reports that
+// none is left.
 func (d *step) stopSandboxes(match func(*journaletv1.SandboxObservation) bool) (over bool, err error) {
 	for _, x := range d.state.GetObserved().GetSandboxes() {
 		if !match(x) {
@@ -100,9 +35,7 @@ func (d *step) stopSandboxes(match func(*journaletv1.SandboxObservation) bool) (
 		if wait := d.tearDownWait(); wait > 0 {
 			return false, d.timer(tearDownTimer, wait)
 		}
-		return false, d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopSandbox{
-			StopSandbox: &journaletv1.StopSandbox{SandboxId: x.GetId()},
-		}})
+		return false, d.requestCall(&journaletv1.StopSandbox{SandboxId: x.GetId()})
 	}
 	return true, nil
 }
@@ -111,14 +44,15 @@ func isReady(x *journaletv1.SandboxObservation) bool {
 	return x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY
 }
 
-// holds tells whether a sandbox may hold an address and host ports. One that died by itself does until it is stopped.
-func (d *step) holds(x *journaletv1.SandboxObservation) bool {
+// holdsNetwork reports whether a sandbox may hold an address and host ports. One that died by itself does until it is
+// stopped.
+func (d *step) holdsNetwork(x *journaletv1.SandboxObservation) bool {
 	return isReady(x) || !slices.Contains(d.state.GetStoppedSandboxes(), x.GetId())
 }
 
-// clean removes everything that the pod left on the node, and then says so.
+// clean removes everything that the pod left on the node, and then emits PodFinished.
 func (d *step) clean() error {
-	// A hook that is taken back holds up nothing, not even if it is slow to go.
+	// A hook that was withdrawn holds up nothing, even if it is slow to end.
 	if d.calling(isNoHook) {
 		return nil
 	}
@@ -128,8 +62,8 @@ func (d *step) clean() error {
 	if d.anyAlive() {
 		return d.stopAll("no source names this pod")
 	}
-	// Stopping comes first and removing after every other pod's stop: see LANE_REMOVE.
-	// What is dead is stopped as it is removed.
+	// Stops come first, and removals after the stops of every other pod: see LANE_REMOVE. A removal also stops a dead
+	// sandbox.
 	if over, err := d.stopSandboxes(isReady); err != nil || !over {
 		return err
 	}
@@ -147,9 +81,7 @@ func (d *step) clean() error {
 		if d.inSandbox(c) {
 			continue
 		}
-		if err := d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveContainer{
-			RemoveContainer: &journaletv1.RemoveContainer{Container: c.GetName(), ContainerId: c.GetId()},
-		}}); err != nil {
+		if err := d.requestCall(&journaletv1.RemoveContainer{Container: c.GetName(), ContainerId: c.GetId()}); err != nil {
 			return err
 		}
 	}
@@ -167,8 +99,8 @@ func (d *step) clean() error {
 
 func isNoHook(r *journaletv1.CallRequested) bool { return r.GetRunHook() == nil }
 
-// stopAll stops every container that is observed alive. Only a pod that no source named can have one
-// when it is cleaned: every other has been terminated before.
+// stopAll stops every container that is observed alive. Only an orphan can have one when it is cleaned up: every other
+// pod was terminated before.
 func (d *step) stopAll(reason string) error {
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if alive(c) && !d.calling(forContainer(c.GetName())) {
@@ -190,12 +122,76 @@ func (d *step) finish() error {
 	if source == "" {
 		source = orphanSource
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodFinished{
-		PodFinished: &journaletv1.PodFinished{Uid: d.self.ID, Source: source, Orphan: d.state.GetSource() == ""},
-	}})
+	return d.decide(&journaletv1.PodFinished{Uid: d.self.ID, Source: source, Orphan: d.state.GetSource() == ""})
 }
 
-// inSandbox tells whether a container goes away with a sandbox of the pod.
+// removeOld removes dead instances of which a newer dead one is kept, and sandboxes without a container that is kept
+// (kubelet: MaxPerPodContainerCount 1; the newest sandbox stays). Nothing is removed while the start of the newest
+// instance is under way. If that instance is found dead it may turn out not to have run, and then the one before it is
+// the newest.
+func (d *step) removeOld() error {
+	hold := map[string]bool{d.newestSandbox(): true}
+	for _, c := range d.state.GetObserved().GetContainers() {
+		hold[c.GetSandboxId()] = true
+		r := d.record(c.GetName())
+		if c.GetId() == r.GetCurrent().GetId() || c.GetId() == d.last(r).GetId() && !d.outlived(r) || alive(c) ||
+			d.calling(startOfNewest(r)) ||
+			d.calling(func(q *journaletv1.CallRequested) bool { return q.GetRemoveContainer().GetContainerId() == c.GetId() }) {
+			continue
+		}
+		if wait := d.tearDownWait(); wait > 0 {
+			return d.timer(tearDownTimer, wait)
+		}
+		if err := d.requestCall(&journaletv1.RemoveContainer{
+			Container: c.GetName(), ContainerId: c.GetId(), KeepAsLast: r.GetLast() == nil && c.GetId() == d.last(r).GetId(),
+		}); err != nil {
+			return err
+		}
+	}
+	for _, x := range d.state.GetObserved().GetSandboxes() {
+		if hold[x.GetId()] {
+			continue
+		}
+		if wait := d.tearDownWait(); wait > 0 {
+			return d.timer(tearDownTimer, wait)
+		}
+		if err := d.removeSandbox(x.GetId()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startOfNewest matches the start of a container's newest instance.
+func startOfNewest(r *journaletv1.ContainerRecord) func(*journaletv1.CallRequested) bool {
+	return func(q *journaletv1.CallRequested) bool {
+		s := q.GetStartContainer()
+		return s.GetContainer() == r.GetName() && s.GetAttempt() == r.GetCurrent().GetAttempt()
+	}
+}
+
+// newestSandbox returns the pod's sandbox, or the last one of a pod that has ended.
+func (d *step) newestSandbox() string {
+	id, attempt := d.state.GetSandboxId(), uint32(0)
+	if id != "" {
+		return id
+	}
+	for _, x := range d.state.GetObserved().GetSandboxes() {
+		if x.GetAttempt() >= attempt {
+			id, attempt = x.GetId(), x.GetAttempt()
+		}
+	}
+	return id
+}
+
+// outlived reports whether the instance before the newest is of no use any more: the newest one is dead and still
+// there.
+func (d *step) outlived(r *journaletv1.ContainerRecord) bool {
+	return exited(r.GetCurrent()) && slices.ContainsFunc(d.state.GetObserved().GetContainers(),
+		func(c *journaletv1.ContainerObservation) bool { return c.GetId() == r.GetCurrent().GetId() })
+}
+
+// inSandbox reports whether a container goes with a sandbox of the pod.
 func (d *step) inSandbox(c *journaletv1.ContainerObservation) bool {
 	for _, x := range d.state.GetObserved().GetSandboxes() {
 		if x.GetId() == c.GetSandboxId() {
@@ -209,20 +205,17 @@ func (d *step) removeSandbox(id string) error {
 	if d.calling(func(r *journaletv1.CallRequested) bool { return r.GetRemoveSandbox().GetSandboxId() == id }) {
 		return nil
 	}
-	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RemoveSandbox{
-		RemoveSandbox: &journaletv1.RemoveSandbox{SandboxId: id},
-	}})
+	return d.requestCall(&journaletv1.RemoveSandbox{SandboxId: id})
 }
 
 func (d *step) cleanPod(all bool) error {
-	if !all && d.state.GetCleanedVolumes() || d.calling(func(r *journaletv1.CallRequested) bool { return r.GetCleanPod() != nil }) {
+	if !all && d.state.GetCleanedVolumes() ||
+		d.calling(func(r *journaletv1.CallRequested) bool { return r.GetCleanPod() != nil }) {
 		return nil
 	}
 	if wait := d.tearDownWait(); wait > 0 {
 		return d.timer(tearDownTimer, wait)
 	}
 	p := d.state.GetPod()
-	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_CleanPod{CleanPod: &journaletv1.CleanPod{
-		Namespace: p.GetNamespace(), Name: p.GetName(), All: all,
-	}}})
+	return d.requestCall(&journaletv1.CleanPod{Namespace: p.GetNamespace(), Name: p.GetName(), All: all})
 }

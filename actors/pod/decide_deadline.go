@@ -7,22 +7,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// activeDeadlineTimer ends a pod that was active for too long. The seconds stand behind it, so that a manifest with others sets
-// another timer.
+// activeDeadlineTimer ends a pod that was active for too long. The seconds follow it in the timer's name, so that a
+// manifest with others sets another timer.
 const activeDeadlineTimer = "active deadline "
 
-// What the kubelet says of such a pod (pkg/kubelet/active_deadline.go).
+// Reason and message of such a pod (pkg/kubelet/active_deadline.go).
 const (
 	reasonDeadline  = "DeadlineExceeded"
 	messageDeadline = "Pod was active on the node longer than the specified deadline"
 )
 
-// deadline ends the pod whose activeDeadlineSeconds, counted from its start, have passed, or waits for them to pass. The
-// manifest bounds them to 68 years. passed tells whether the pod is ending.
+// deadline ends the pod whose activeDeadlineSeconds, counted from its start, have passed, or waits for them to pass.
+// The manifest bounds them to 68 years. passed reports whether the pod is ending.
 func (d *step) deadline() (passed bool, err error) {
 	seconds := d.manifest.Spec.ActiveDeadlineSeconds
 	name := ""
@@ -40,10 +39,11 @@ func (d *step) deadline() (passed bool, err error) {
 		return false, nil
 	}
 	// A timer that has fired counts even if the clock was set back since it was set.
-	fired := slices.ContainsFunc(d.in.Events, func(e actors.Event) bool { return e.Body.GetTimerFired().GetName() == name }) &&
-		d.state.GetTimers().GetSet()[name] == nil
+	fired := d.fired(name) && d.state.GetTimers().GetSet()[name] == nil
 	if left := d.left(d.state.GetAdmittedAt(), time.Duration(*seconds)*time.Second); left > 0 && !fired {
 		return false, d.timer(name, left)
 	}
-	return true, d.beginEnd(&journaletv1.PodTerminating{Reason: reasonDeadline, Message: messageDeadline, Failed: true})
+	return true, d.decide(&journaletv1.PodTerminating{
+		Reason: reasonDeadline, Message: messageDeadline, Failed: true,
+	})
 }

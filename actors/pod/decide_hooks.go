@@ -24,18 +24,18 @@ const (
 	reasonHookError = "PostStartHookError"
 )
 
-// preStopTimer, with the container's name behind it, ends the wait for the preStop hook of a container that ends while
-// its pod runs on: such a hook may never get its turn.
+// preStopTimer, followed by the container's name, ends the wait for the preStop hook of a container that ends while its
+// pod keeps running: such a hook may never get its slot.
 const preStopTimer = "pre-stop "
 
-// postStart has the postStart hook of a container run that has begun to run, and ends an instance whose hook failed.
-// An end that has begun, with a preStop hook, is brought to its end whatever became of its reason.
+// postStart runs the postStart hook of a container that has begun to run, and ends an instance whose hook failed. A
+// termination that has begun with a preStop hook is completed whatever became of its reason.
 func (d *step) postStart(c *corev1.Container) error {
 	r := d.record(c.Name)
 	cur := r.GetCurrent()
 	switch e := r.GetTermination(); {
 	case e != nil && e.GetContainerId() == cur.GetId():
-		return d.end(cur, e.GetReason(), e.GetGrace().AsDuration())
+		return d.terminateContainer(cur, e.GetReason(), e.GetGrace().AsDuration())
 	case r.GetStoppedAsUnhealthy() && r.GetStartError().GetReason() == reasonHookError:
 		return d.stop(cur, reasonPostStart)
 	case postStarted(c, r) || d.hook(cur.GetId(), postStartHook) != "":
@@ -44,12 +44,12 @@ func (d *step) postStart(c *corev1.Container) error {
 	return d.runHook(cur, &journaletv1.RunHook{Kind: postStartHook})
 }
 
-// preStop has the preStop hook of an instance run that is to end within what is left; over tells that its stop need not
+// preStop runs the preStop hook of an instance that is to end within what is left. over reports that its stop need not
 // wait for the hook, or no longer.
 func (d *step) preStop(c *journaletv1.ContainerObservation, reason string, left time.Duration) (over bool, err error) {
 	id := d.hook(c.GetId(), preStopHook)
 	if d.record(c.GetName()).GetPreStoppedId() == c.GetId() || left <= 0 || !running(c) {
-		return true, d.takeBack(id)
+		return true, d.withdrawCall(id)
 	}
 	if id != "" {
 		return false, nil
@@ -65,10 +65,10 @@ func (d *step) runHook(c *journaletv1.ContainerObservation, hook *journaletv1.Ru
 	if spec := d.spec(c.GetName()); handler(spec, hook.Kind).HTTPGet != nil {
 		hook.PodIps = d.podIPs()
 	}
-	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunHook{RunHook: hook}})
+	return d.requestCall(hook)
 }
 
-// hook is the id of the call under way that runs a hook of an instance, empty if there is none.
+// hook returns the id of the call under way that runs a hook of an instance, empty if there is none.
 func (d *step) hook(containerID string, kind journaletv1.HookKind) string {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		h := d.state.Calls[id].GetRequest().GetRunHook()
@@ -79,14 +79,14 @@ func (d *step) hook(containerID string, kind journaletv1.HookKind) string {
 	return ""
 }
 
-// cutHooks takes back the hooks of instances that have ended: nobody waits for them.
-func (d *step) cutHooks() error {
+// withdrawHooks withdraws the hooks of instances that have ended: nothing waits for them.
+func (d *step) withdrawHooks() error {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		h := d.state.Calls[id].GetRequest().GetRunHook()
-		if h == nil || d.mayRun(h.GetContainer(), h.GetContainerId()) {
+		if h == nil || d.maybeRunning(h.GetContainer(), h.GetContainerId()) {
 			continue
 		}
-		if err := d.takeBack(id); err != nil {
+		if err := d.withdrawCall(id); err != nil {
 			return err
 		}
 		if err := d.clearTimer(preStopTimer + h.GetContainer()); err != nil {
@@ -96,12 +96,10 @@ func (d *step) cutHooks() error {
 	return nil
 }
 
-// takeBack withdraws a call, once.
-func (d *step) takeBack(id string) error {
+// withdrawCall withdraws a call, once.
+func (d *step) withdrawCall(id string) error {
 	if c := d.state.Calls[id]; c == nil || c.GetWithdrawn() {
 		return nil
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_CallWithdrawn{
-		CallWithdrawn: &journaletv1.CallWithdrawn{IntentId: id},
-	}})
+	return d.decide(&journaletv1.CallWithdrawn{IntentId: id})
 }

@@ -12,23 +12,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// setGates says which conditions are to be read, when that has changed.
-func (d *step) setGates() error {
-	var types []string
-	if s := d.state.GetStage(); d.manifest != nil && (s == runningPod || s == terminating) {
-		for _, gate := range d.manifest.Spec.ReadinessGates {
-			types = append(types, string(gate.ConditionType))
-		}
-		slices.Sort(types)
-		types = slices.Compact(types)
-	}
-	if slices.Equal(types, d.state.GetReadinessGates()) {
-		return nil
-	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ReadinessGatesSet{ReadinessGatesSet: &journaletv1.ReadinessGatesSet{Types: types}}})
-}
-
-// due are the probes that a container's newest instance is to be probed with, sorted.
+// due returns the probes that a container's newest instance is to be probed with, sorted.
 func (d *step) due(c *corev1.Container, r *journaletv1.ContainerRecord) []journaletv1.ProbeKind {
 	stage := d.state.GetStage()
 	if c == nil || stage != runningPod && stage != terminating || !isUp(c, r) || d.wasStopped(r.GetCurrent()) {
@@ -42,7 +26,7 @@ func (d *step) due(c *corev1.Container, r *journaletv1.ContainerRecord) []journa
 		return []journaletv1.ProbeKind{startupProbe}
 	}
 	var kinds []journaletv1.ProbeKind
-	// An instance that was found unhealthy is asked no more: it is on its way out.
+	// An instance that was found unhealthy is not probed again: it is being stopped.
 	if c.LivenessProbe != nil && stage == runningPod && !failedProbe(p.GetLiveness()) {
 		kinds = append(kinds, livenessProbe)
 	}
@@ -52,16 +36,16 @@ func (d *step) due(c *corev1.Container, r *journaletv1.ContainerRecord) []journa
 	return kinds
 }
 
-// setProbes says for every container which probes are run from now on, where that is not so already. A new manifest is
-// told to who runs them, since it may have other ones.
+// setProbes emits which probes of each container run from now on, where that has changed. After an update it does so in
+// any case: the new manifest may have other probes.
 func (d *step) setProbes(in actors.Input) error {
-	news := slices.ContainsFunc(in.Events, func(e actors.Event) bool {
+	updated := slices.ContainsFunc(in.Events, func(e actors.Event) bool {
 		return e.Body.GetPodUpdated().GetOperation() == journaletv1.PodOperation_POD_OPERATION_UPDATE
 	})
 	for _, name := range slices.Sorted(maps.Keys(d.state.Containers)) {
 		r := d.state.Containers[name]
 		set, kinds := r.GetProbes(), d.due(d.spec(name), r)
-		same := set.GetContainerId() == r.GetCurrent().GetId() && slices.Equal(set.GetKinds(), kinds) && !news
+		same := set.GetContainerId() == r.GetCurrent().GetId() && slices.Equal(set.GetKinds(), kinds) && !updated
 		if same || len(kinds) == 0 && len(set.GetKinds()) == 0 {
 			continue
 		}
@@ -72,14 +56,14 @@ func (d *step) setProbes(in actors.Input) error {
 				PodIps: d.podIPs(), StartedAt: r.GetCurrent().GetStartedAt(),
 			}
 		}
-		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ProbesSet{ProbesSet: next}}); err != nil {
+		if err := d.decide(next); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// probe ends a running instance that its probes found unhealthy, unless its stop has just been asked for.
+// probe ends a running instance that its probes found unhealthy, unless its stop was just requested.
 func (d *step) probe(c *corev1.Container) error {
 	r := d.record(c.Name)
 	if d.calling(forContainer(c.Name)) {
@@ -87,15 +71,15 @@ func (d *step) probe(c *corev1.Container) error {
 	}
 	switch p := probesOf(r); {
 	case failedProbe(p.GetStartup()):
-		return d.end(r.GetCurrent(), d.unhealthy(c, "startup"), d.probeGrace(c.StartupProbe))
+		return d.terminateContainer(r.GetCurrent(), d.unhealthy(c, "startup"), d.probeGrace(c.StartupProbe))
 	case failedProbe(p.GetLiveness()):
-		return d.end(r.GetCurrent(), d.unhealthy(c, "liveness"), d.probeGrace(c.LivenessProbe))
+		return d.terminateContainer(r.GetCurrent(), d.unhealthy(c, "liveness"), d.probeGrace(c.LivenessProbe))
 	}
 	return nil
 }
 
-// probeGrace is what a container gets to end after a probe of it failed: the probe's own grace period comes before the
-// pod's, be it shorter or longer.
+// probeGrace returns the grace period after a failed probe. The probe's own comes before the pod's, be it shorter or
+// longer.
 func (d *step) probeGrace(p *corev1.Probe) time.Duration {
 	if p == nil || p.TerminationGracePeriodSeconds == nil {
 		return d.grace()
@@ -103,14 +87,30 @@ func (d *step) probeGrace(p *corev1.Probe) time.Duration {
 	return time.Duration(*p.TerminationGracePeriodSeconds) * time.Second
 }
 
-// unhealthy is why a container is stopped of which a probe failed, in the kubelet's words.
+// unhealthy returns why a container is stopped after a failed probe, in the kubelet's words.
 func (d *step) unhealthy(c *corev1.Container, probe string) string {
 	text := fmt.Sprintf("ontainer %s failed %s probe", c.Name, probe)
 	switch {
 	case slices.ContainsFunc(d.manifest.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.Name }):
 		return "Init c" + text
-	case d.policySays(c, 0, true):
+	case d.policyRestarts(c, 0, true):
 		return "C" + text + ", will be restarted"
 	}
 	return "C" + text
+}
+
+// setGates emits which conditions are to be read, when that has changed.
+func (d *step) setGates() error {
+	var types []string
+	if s := d.state.GetStage(); d.manifest != nil && (s == runningPod || s == terminating) {
+		for _, gate := range d.manifest.Spec.ReadinessGates {
+			types = append(types, string(gate.ConditionType))
+		}
+		slices.Sort(types)
+		types = slices.Compact(types)
+	}
+	if slices.Equal(types, d.state.GetReadinessGates()) {
+		return nil
+	}
+	return d.decide(&journaletv1.ReadinessGatesSet{Types: types})
 }

@@ -9,26 +9,27 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A rule with the action RestartAllContainers has all containers begin again in the sandbox that is there, init containers
-// first (KEP-5532): what runs is stopped without grace, and then no instance of before counts any more.
+// A rule with the action RestartAllContainers restarts all containers in the same sandbox, init containers first
+// (KEP-5532). What runs is stopped without grace. Then no older instance counts any more.
 
-// What the kubelet says meanwhile (pkg/kubelet/status).
+// Reason and message of the condition meanwhile (pkg/kubelet/status).
 const (
 	reasonRestartingAll  = "RestartAllContainersStarted"
 	messageRestartingAll = "container exited with restart policy rule"
 
-	// reasonRestartAll is the stop reason of the containers that are to begin again.
+	// reasonRestartAll is the stop reason of the containers.
 	reasonRestartAll = "RestartAllContainers"
 )
 
-// restartAll has all containers begin again where the end of one asks for it; under tells that this is under way.
+// restartAll restarts all containers where the end of one requires it. under reports that the old instances are still
+// being stopped.
 func (d *step) restartAll() (under bool, err error) {
 	if d.state.GetAllContainersRestarting() == nil {
 		for c := range d.all() {
 			r := d.record(c.Name)
-			if cur := r.GetCurrent(); d.begun(c) && exited(cur) && !r.GetStoppedAsUnhealthy() && !r.GetReplacing() &&
-				action(c, cur.GetExitCode()) == corev1.ContainerRestartRuleActionRestartAllContainers {
-				err = d.emitRestartingAll(&journaletv1.AllContainersRestarting{Container: c.Name, ContainerId: cur.GetId()})
+			if cur := r.GetCurrent(); d.hasInstance(c) && exited(cur) && !r.GetStoppedAsUnhealthy() && !r.GetReplacing() &&
+				ruleAction(c, cur.GetExitCode()) == corev1.ContainerRestartRuleActionRestartAllContainers {
+				err = d.decide(&journaletv1.AllContainersRestarting{Container: c.Name, ContainerId: cur.GetId()})
 				break
 			}
 		}
@@ -36,28 +37,24 @@ func (d *step) restartAll() (under bool, err error) {
 			return false, err
 		}
 	}
-	busy, err := d.endAll()
+	busy, err := d.stopForRestart()
 	if busy || err != nil {
 		return true, err
 	}
-	told := d.state.GetAllContainersRestarting()
-	return false, d.emitRestartingAll(&journaletv1.AllContainersRestarting{
-		Container: told.GetContainer(), ContainerId: told.GetContainerId(), AllStopped: true,
+	started := d.state.GetAllContainersRestarting()
+	return false, d.decide(&journaletv1.AllContainersRestarting{
+		Container: started.GetContainer(), ContainerId: started.GetContainerId(), AllStopped: true,
 	})
 }
 
-func (d *step) emitRestartingAll(r *journaletv1.AllContainersRestarting) error {
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_AllContainersRestarting{AllContainersRestarting: r}})
-}
-
-// endAll ends what runs and takes back what was to start, sidecars last; busy tells that something is left.
-func (d *step) endAll() (busy bool, err error) {
+// stopForRestart stops what runs and withdraws what was to start, sidecars last. busy reports that something is left.
+func (d *step) stopForRestart() (busy bool, err error) {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		if d.state.Calls[id].GetRequest().GetStartContainer() == nil {
 			continue
 		}
 		busy = true
-		if err := d.takeBack(id); err != nil {
+		if err := d.withdrawCall(id); err != nil {
 			return true, err
 		}
 	}
@@ -67,7 +64,7 @@ func (d *step) endAll() (busy bool, err error) {
 			continue
 		}
 		busy = true
-		if d.wasStopped(cur) || d.calling(forContainer(name)) || d.waitsForOthers(name) {
+		if d.wasStopped(cur) || d.calling(forContainer(name)) || d.sidecarWaits(name) {
 			continue
 		}
 		if wait := d.tearDownWait(); wait > 0 {
@@ -76,7 +73,7 @@ func (d *step) endAll() (busy bool, err error) {
 			}
 			continue
 		}
-		if err := d.stopWithin(cur, reasonRestartAll, 0); err != nil {
+		if err := d.requestStop(cur, reasonRestartAll, 0); err != nil {
 			return true, err
 		}
 	}

@@ -6,73 +6,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// startMade starts the instance that was made.
-func (d *step) startMade(c *corev1.Container, m *journaletv1.CreatedContainer) error {
-	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: &journaletv1.StartContainer{
-		Container: c.Name, Attempt: m.GetAttempt(), Digest: d.state.GetPod().GetDigest(), SandboxId: m.GetSandboxId(),
-		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(), Init: d.isInit(c.Name),
-	}}})
-}
-
-// initialize brings the init containers to where they should be, and tells whether the main ones may start.
-func (d *step) initialize() (bool, error) {
-	inits, turn := d.initContainers(), d.turn()
-	for i := range inits {
-		if i > turn || i < turn && !isSidecar(&inits[i]) {
-			continue
-		}
-		if err := d.container(&inits[i]); err != nil {
-			return false, err
-		}
-	}
-	return turn == len(inits), nil
-}
-
-// done tells whether every main container has ended and none is to start again. Sidecars keep no pod alive.
-func (d *step) done() bool {
-	for i := range d.containers() {
-		c := &d.containers()[i]
-		r := d.record(c.Name)
-		if !exited(r.GetCurrent()) || d.restarts(c, r) || d.calling(forContainer(c.Name)) {
-			return false
-		}
-	}
-	return true
-}
-
-// conclude ends a pod that nothing is left to do for. What still runs, or was begun, is ended first.
-func (d *step) conclude() error {
-	if d.anyAtWork() {
-		return d.beginEnd(new(journaletv1.PodTerminating))
-	}
-	if d.anyAlive() {
-		return nil // it is no longer in the manifest, and is being stopped; until then it has the pod's share
-	}
-	return d.tellTerminated()
-}
-
-// anyAtWork tells whether something of the pod runs or was begun. A pod without init containers has nothing left by then.
-func (d *step) anyAtWork() bool {
-	if len(d.initContainers()) == 0 {
-		return false
-	}
-	for c := range d.all() {
-		r := d.record(c.Name)
-		if alive(r.GetCurrent()) || r.GetImageRequested() || d.calling(forContainer(c.Name)) {
-			return true
-		}
-	}
-	return d.calling(func(r *journaletv1.CallRequested) bool {
-		return r.GetRunSandbox() != nil || r.GetSetUpVolumes() != nil
-	})
-}
-
-func (d *step) beginEnd(e *journaletv1.PodTerminating) error {
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodTerminating{PodTerminating: e}})
-}
-
-// run brings an admitted pod to what its manifest says: volumes and sandbox first, then the init containers in their order,
-// then every main container. It corresponds to what the kubelet computes in computePodActions.
+// run brings an admitted pod to what its manifest desires: volumes and sandbox first, then the init containers in their
+// order, then every main container. It corresponds to the kubelet's computePodActions.
 func (d *step) run() error {
 	if d.manifest == nil {
 		return nil
@@ -83,13 +18,13 @@ func (d *step) run() error {
 	if under, err := d.restartAll(); under || err != nil {
 		return err
 	}
-	if d.done() || d.failedToInitialize() {
+	if d.done() || d.initFailed() {
 		return d.conclude()
 	}
 	if passed, err := d.deadline(); passed || err != nil {
 		return err
 	}
-	if err := d.askResize(); err != nil {
+	if err := d.requestResize(); err != nil {
 		return err
 	}
 	if err := d.setUp(); err != nil {
@@ -110,14 +45,14 @@ func (d *step) run() error {
 			return err
 		}
 	}
-	if err := d.actuate(); err != nil {
+	if err := d.applyResources(); err != nil {
 		return err
 	}
 	return d.removeOld()
 }
 
-// stopStrays stops containers that run outside the sandbox that the pod is to run in, and those that an agent which has lost
-// its journal finds and the manifest does not have.
+// stopStrays stops containers that run outside the pod's sandbox, and, after a lost journal, those that the manifest
+// does not have.
 func (d *step) stopStrays() error {
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if !alive(c) || d.calling(forContainer(c.GetName())) {
@@ -144,7 +79,7 @@ func (d *step) stopStrays() error {
 	return nil
 }
 
-// setUp asks for the sandbox and the volumes that the pod lacks.
+// setUp requests the sandbox and the volumes that the pod lacks.
 func (d *step) setUp() error {
 	if !d.volumesReady() && !d.calling(volumesCall) {
 		wait := d.left(d.state.GetVolumeFailedAt(), setUpDelay(d.state.GetVolumeFailures()))
@@ -152,37 +87,35 @@ func (d *step) setUp() error {
 			if err := d.timer(volumesTimer, wait); err != nil {
 				return err
 			}
-		} else if err := d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_SetUpVolumes{
-			SetUpVolumes: &journaletv1.SetUpVolumes{Digest: d.state.GetPod().GetDigest()},
-		}}); err != nil {
+		} else if err := d.requestCall(&journaletv1.SetUpVolumes{Digest: d.state.GetPod().GetDigest()}); err != nil {
 			return err
 		}
 	}
 	if d.state.GetSandboxId() != "" || d.calling(sandboxCall) || d.anyAlive() {
 		return nil
 	}
-	// What is dead holds its address and the pod's host ports until it is stopped.
-	if over, err := d.stopSandboxes(d.holds); err != nil || !over {
+	// A dead sandbox holds its address and the pod's host ports until it is stopped.
+	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
 		return err
 	}
 	if wait := d.sandboxWait(); wait > 0 {
 		return d.timer(sandboxTimer, wait)
 	}
-	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_RunSandbox{RunSandbox: &journaletv1.RunSandbox{
+	return d.requestCall(&journaletv1.RunSandbox{
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
 		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
-	}}})
+	})
 }
 
 func sandboxCall(r *journaletv1.CallRequested) bool {
 	return r.GetRunSandbox() != nil || r.GetStopSandbox() != nil || r.GetRemoveSandbox() != nil
 }
 
-// volumesCall matches the call that sets up volumes: what takes them down waits for it.
+// volumesCall matches the call that sets up volumes. What tears them down waits for it.
 func volumesCall(r *journaletv1.CallRequested) bool { return r.GetSetUpVolumes() != nil }
 
-// anyAlive tells whether something still runs: a new sandbox waits for it, since two instances of a
-// container must never run at once.
+// anyAlive reports whether something still runs. A new sandbox waits for it, since two instances of a container must
+// never run at once.
 func (d *step) anyAlive() bool {
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if alive(c) {
@@ -192,12 +125,12 @@ func (d *step) anyAlive() bool {
 	return false
 }
 
-// volumesReady is true at once for a pod without volumes.
+// volumesReady reports whether the pod's volumes are set up. Those of a pod without volumes are at once.
 func (d *step) volumesReady() bool {
 	return d.state.GetVolumesReady() || len(d.manifest.Spec.Volumes) == 0
 }
 
-// container brings one container to what its manifest says.
+// container brings one container to what its manifest desires.
 func (d *step) container(c *corev1.Container) error {
 	r := d.record(c.Name)
 	if d.calling(forContainer(c.Name)) {
@@ -209,8 +142,8 @@ func (d *step) container(c *corev1.Container) error {
 		return nil
 	case cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN:
 		return d.stop(cur, d.unknownReason(c))
-	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c) && !d.runsOnce(c):
-		// A running init container goes on to its end, as with the kubelet.
+	case running(cur) && cur.GetHash() != "" && cur.GetHash() != ContainerHash(c) && !d.runsToCompletion(c):
+		// A running init container keeps running to its end, as with the kubelet.
 		return d.stop(cur, reasonChanged)
 	case running(cur) && d.restartsToResize(c):
 		return d.stop(cur, reasonResize)
@@ -219,42 +152,42 @@ func (d *step) container(c *corev1.Container) error {
 			return err
 		}
 		return d.probe(c)
-	case d.made(r) != nil:
-		return d.startMade(c, d.made(r))
+	case d.created(r) != nil:
+		return d.startCreated(c, d.created(r))
 	case cur != nil && !d.restarts(c, r):
 		return nil
 	}
 	return d.start(c, r)
 }
 
-// start starts a container whose back-off has passed and whose image is there.
+// start starts a container once its back-off has passed and its image is there.
 func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error {
 	if wait := d.left(r.GetStartFailedAt(), startDelay(r.GetStartFailures(), d.maxBackOff())); wait > 0 {
 		return d.timer(startTimer+c.Name, wait)
 	}
 	if d.otherAlive(r) {
-		// It is being stopped: two instances of a container never run at once.
+		// The older instance is being stopped: two instances of a container never run at once.
 		return nil
 	}
 	if r.GetImageMissing() && d.needsImage(c, r) {
-		// The back-off was waited out before the start that found no image.
-		return d.askImage(c, r)
+		// The wait of the back-off was over before the start that found no image.
+		return d.requestImage(c, r)
 	}
 	delay, wait := d.backOff(c, r)
 	if wait > 0 {
 		return d.timer(backOffTimer+c.Name, wait)
 	}
 	if d.needsImage(c, r) {
-		return d.askImage(c, r)
+		return d.requestImage(c, r)
 	}
 	for _, timer := range []string{startTimer, backOffTimer} {
-		// One that was overtaken must not cut the next wait short.
+		// A timer that is no longer needed must not cut the next wait short.
 		if err := d.clearTimer(timer + c.Name); err != nil {
 			return err
 		}
 	}
 	if delay != nil {
-		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_BackOffStarted{BackOffStarted: delay}}); err != nil {
+		if err := d.decide(delay); err != nil {
 			return err
 		}
 	}
@@ -263,25 +196,23 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), PulledForStart: r.GetImageReady(),
 		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(),
 	}
-	if d.onlyOnce(c) {
+	if d.atMostOnce(c) {
 		start.Part = journaletv1.StartPart_START_PART_CREATE
 	} else {
 		start.AtLeastOnce = d.never(c)
 	}
-	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{StartContainer: start}})
+	return d.requestCall(start)
 }
 
-// askImage has the image pulled, unless that is under way.
-func (d *step) askImage(c *corev1.Container, r *journaletv1.ContainerRecord) error {
+// requestImage requests a pull of the image, unless one is under way.
+func (d *step) requestImage(c *corev1.Container, r *journaletv1.ContainerRecord) error {
 	if r.GetImageRequested() {
 		return nil
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImagePullRequested{
-		ImagePullRequested: &journaletv1.ImagePullRequested{Uid: d.self.ID, Image: c.Image},
-	}})
+	return d.decide(&journaletv1.ImagePullRequested{Uid: d.self.ID, Image: c.Image})
 }
 
-// otherAlive tells whether another instance of a container than its newest one runs.
+// otherAlive reports whether an older instance of a container runs.
 func (d *step) otherAlive(r *journaletv1.ContainerRecord) bool {
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if c.GetName() == r.GetName() && c.GetId() != r.GetCurrent().GetId() && alive(c) {
@@ -291,8 +222,8 @@ func (d *step) otherAlive(r *journaletv1.ContainerRecord) bool {
 	return false
 }
 
-// needsImage tells whether the image has to be pulled before the next start. With Always it is
-// pulled for each start; otherwise only where the last start found none.
+// needsImage reports whether the image has to be pulled before the next start. With Always it is pulled for each start,
+// otherwise only where the last start did not find it.
 func (d *step) needsImage(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
 	if r.GetImageReady() {
 		return false
@@ -304,4 +235,66 @@ func (d *step) needsImage(c *corev1.Container, r *journaletv1.ContainerRecord) b
 		return true
 	}
 	return r.GetImageMissing()
+}
+
+// startCreated starts the instance that is created.
+func (d *step) startCreated(c *corev1.Container, m *journaletv1.CreatedContainer) error {
+	return d.requestCall(&journaletv1.StartContainer{
+		Container: c.Name, Attempt: m.GetAttempt(), Digest: d.state.GetPod().GetDigest(), SandboxId: m.GetSandboxId(),
+		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(), Init: d.isInit(c.Name),
+	})
+}
+
+// initialize brings the init containers to where they should be, and reports whether the main ones may start.
+func (d *step) initialize() (bool, error) {
+	inits, current := d.initContainers(), d.currentInit()
+	for i := range inits {
+		if i > current || i < current && !isSidecar(&inits[i]) {
+			continue
+		}
+		if err := d.container(&inits[i]); err != nil {
+			return false, err
+		}
+	}
+	return current == len(inits), nil
+}
+
+// done reports whether every main container has ended and none is to start again. Sidecars do not keep a pod running.
+func (d *step) done() bool {
+	for i := range d.containers() {
+		c := &d.containers()[i]
+		r := d.record(c.Name)
+		if !exited(r.GetCurrent()) || d.restarts(c, r) || d.calling(forContainer(c.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// conclude ends a pod that has nothing left to do. What still runs, or is under way, is ended first.
+func (d *step) conclude() error {
+	if d.anyUnderWay() {
+		return d.decide(new(journaletv1.PodTerminating))
+	}
+	if d.anyAlive() {
+		return nil // a container that is not in the manifest is being stopped; until then it has the pod's resources
+	}
+	return d.reportTerminated()
+}
+
+// anyUnderWay reports whether something of the pod runs or was requested. A pod without init containers has nothing
+// left by then.
+func (d *step) anyUnderWay() bool {
+	if len(d.initContainers()) == 0 {
+		return false
+	}
+	for c := range d.all() {
+		r := d.record(c.Name)
+		if alive(r.GetCurrent()) || r.GetImageRequested() || d.calling(forContainer(c.Name)) {
+			return true
+		}
+	}
+	return d.calling(func(r *journaletv1.CallRequested) bool {
+		return r.GetRunSandbox() != nil || r.GetSetUpVolumes() != nil
+	})
 }

@@ -13,31 +13,30 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// minimumGrace is the least time that a container gets to end by itself.
-// kubelet: minimumGracePeriodInSeconds, 2.
+// minimumGrace is the least time that a container has to end by itself. kubelet: minimumGracePeriodInSeconds, 2.
 const minimumGrace = 2 * time.Second
 
-// defaultGrace is what a pod gets whose manifest is not known. Kubernetes default: 30 s.
+// defaultGrace is the grace period of a pod whose manifest is not known. Kubernetes default: 30 s.
 const defaultGrace = 30 * time.Second
 
-// orphanSource hears of the end of a pod that no source named.
+// orphanSource receives the PodFinished of a pod that no source named.
 const orphanSource = messages.FileSource
 
-// graceTimer ends the time that a pod has to end.
-const graceTimer = "deadline"
+// graceTimer ends the grace period of a terminating pod.
+const graceTimer = "grace"
 
-// stop ends one container while its pod runs on, with all the grace that the pod's containers get.
+// stop terminates one container while its pod keeps running, with the pod's whole grace period.
 func (d *step) stop(c *journaletv1.ContainerObservation, reason string) error {
-	return d.end(c, reason, d.grace())
+	return d.terminateContainer(c, reason, d.grace())
 }
 
-// end ends one container while its pod runs on, on a clock of its own: its preStop hook and then its stop get this grace
-// together. It is to be called again at each step until the container has ended.
-func (d *step) end(c *journaletv1.ContainerObservation, reason string, grace time.Duration) error {
+// terminateContainer ends one container while its pod keeps running. Its preStop hook and its stop share this grace
+// period. It is called again at each step until the container has ended.
+func (d *step) terminateContainer(c *journaletv1.ContainerObservation, reason string, grace time.Duration) error {
 	if wait := d.tearDownWait(); wait > 0 {
 		return d.timer(tearDownTimer, wait)
 	}
-	reason, left := d.endingOf(c, reason, grace)
+	reason, left := d.terminationOf(c, reason, grace)
 	over, err := d.preStop(c, reason, left)
 	if err != nil {
 		return err
@@ -48,11 +47,13 @@ func (d *step) end(c *journaletv1.ContainerObservation, reason string, grace tim
 	if err := d.clearTimer(preStopTimer + c.GetName()); err != nil {
 		return err
 	}
-	return d.stopWithin(c, reason, left)
+	return d.requestStop(c, reason, left)
 }
 
-// endingOf is why an instance ends and what it has left, where its end has begun before.
-func (d *step) endingOf(c *journaletv1.ContainerObservation, reason string, grace time.Duration) (string, time.Duration) {
+// terminationOf returns why an instance ends and what is left of its grace, where its termination has begun before.
+func (d *step) terminationOf(c *journaletv1.ContainerObservation, reason string, grace time.Duration) (
+	why string, left time.Duration,
+) {
 	e := d.record(c.GetName()).GetTermination()
 	if e.GetContainerId() != c.GetId() {
 		return reason, grace
@@ -60,28 +61,27 @@ func (d *step) endingOf(c *journaletv1.ContainerObservation, reason string, grac
 	return e.GetReason(), min(grace, d.left(e.GetSince(), e.GetGrace().AsDuration()))
 }
 
-func (d *step) stopWithin(c *journaletv1.ContainerObservation, reason string, left time.Duration) error {
-	return d.call(&journaletv1.CallRequested{Work: &journaletv1.CallRequested_StopContainer{
-		StopContainer: &journaletv1.StopContainer{
-			Container: c.GetName(), ContainerId: c.GetId(), Grace: durationpb.New(stopGrace(left)), Reason: reason,
-		},
-	}})
+func (d *step) requestStop(c *journaletv1.ContainerObservation, reason string, left time.Duration) error {
+	return d.requestCall(&journaletv1.StopContainer{
+		Container: c.GetName(), ContainerId: c.GetId(), Grace: durationpb.New(stopGrace(left)), Reason: reason,
+	})
 }
 
-// stopGrace is what a stop gets: what is left in whole seconds, since CRI counts in these, and never less than the minimum.
+// stopGrace returns the grace period of a stop: what is left in whole seconds, since CRI counts in these, and never
+// less than the minimum.
 func stopGrace(left time.Duration) time.Duration {
 	return max(minimumGrace, (left + time.Second - 1).Truncate(time.Second))
 }
 
-// tearDownWait is what is left of the delay after a failed stop or removal.
+// tearDownWait returns what is left of the delay after a failed stop or removal.
 func (d *step) tearDownWait() time.Duration {
 	return d.left(d.state.GetCleanFailedAt(), setUpDelay(d.state.GetCleanFailures()))
 }
 
-// terminate takes back what has not begun, and ends every container: all at once, but for sidecars, which wait for their
-// turn. One deadline holds for the whole pod.
+// terminate withdraws what has not begun, and ends every container: all at once, but for sidecars, which end in reverse
+// order after the others. One deadline holds for the whole pod.
 func (d *step) terminate() error {
-	if err := d.withdraw(); err != nil {
+	if err := d.withdrawStarts(); err != nil {
 		return err
 	}
 	busy := d.calling(func(r *journaletv1.CallRequested) bool {
@@ -97,14 +97,14 @@ func (d *step) terminate() error {
 		if !alive(cur) || d.wasStopped(cur) {
 			continue
 		}
-		still, err := d.endWithPod(cur)
+		still, err := d.terminateWithPod(cur)
 		if err != nil {
 			return err
 		}
 		waits = waits || still
 	}
 	if !busy {
-		return d.tellTerminated()
+		return d.reportTerminated()
 	}
 	if waits {
 		return d.timer(graceTimer, d.podLeft())
@@ -112,11 +112,11 @@ func (d *step) terminate() error {
 	return d.clearTimer(graceTimer)
 }
 
-// endWithPod ends one container of a pod that ends. waits tells whether it waits for its hook or its turn, for which the
-// pod's deadline is the end.
-func (d *step) endWithPod(c *journaletv1.ContainerObservation) (waits bool, err error) {
+// terminateWithPod ends one container of a terminating pod. waits reports whether it waits for its hook or for others,
+// until the pod's deadline at most.
+func (d *step) terminateWithPod(c *journaletv1.ContainerObservation) (waits bool, err error) {
 	if id := d.stopping(c.GetId()); id != "" {
-		return false, d.shorten(id)
+		return false, d.shortenStop(id)
 	}
 	if d.calling(forContainer(c.GetName())) {
 		return false, nil
@@ -124,15 +124,15 @@ func (d *step) endWithPod(c *journaletv1.ContainerObservation) (waits bool, err 
 	if wait := d.tearDownWait(); wait > 0 {
 		return false, d.timer(tearDownTimer, wait)
 	}
-	reason, left := d.endingOf(c, d.endReason(), d.podLeft())
+	reason, left := d.terminationOf(c, d.stopReason(), d.podLeft())
 	over, err := d.preStop(c, reason, left)
-	if err != nil || !over || left > 0 && d.waitsForOthers(c.GetName()) {
+	if err != nil || !over || left > 0 && d.sidecarWaits(c.GetName()) {
 		return true, err
 	}
-	return false, d.stopWithin(c, reason, left)
+	return false, d.requestStop(c, reason, left)
 }
 
-// podLeft is what is left of the time that a pod has to end.
+// podLeft returns what is left of the grace period of a terminating pod.
 func (d *step) podLeft() time.Duration {
 	if d.state.GetPastGrace() {
 		return 0
@@ -140,14 +140,14 @@ func (d *step) podLeft() time.Duration {
 	return d.left(d.state.GetTerminatingAt(), d.grace())
 }
 
-func (d *step) endReason() string {
+func (d *step) stopReason() string {
 	if d.state.GetRemoved() {
 		return "pod removed"
 	}
 	return cmp.Or(d.state.GetReason(), "pod has ended")
 }
 
-// stopping is the id of the stop of an instance that is under way, empty if there is none.
+// stopping returns the id of the stop of an instance that is under way, empty if there is none.
 func (d *step) stopping(containerID string) string {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		if d.state.Calls[id].GetRequest().GetStopContainer().GetContainerId() == containerID {
@@ -157,19 +157,19 @@ func (d *step) stopping(containerID string) string {
 	return ""
 }
 
-// shorten takes a stop back that would last beyond the pod's deadline; another one follows with less grace.
-func (d *step) shorten(id string) error {
+// shortenStop withdraws a stop that would last beyond the pod's deadline. Another one follows with less grace.
+func (d *step) shortenStop(id string) error {
 	c := d.state.Calls[id]
 	left := d.state.GetTerminatingAt().AsTime().Add(d.grace()).Sub(c.GetRequestedAt().AsTime())
 	if c.GetRequest().GetStopContainer().GetGrace().AsDuration() <= stopGrace(left) {
 		return nil
 	}
-	return d.takeBack(id)
+	return d.withdrawCall(id)
 }
 
-// waitsForOthers tells whether a container is a sidecar of which something that came after it may still run. (The kubelet
-// does not wait for init containers that are no sidecars.)
-func (d *step) waitsForOthers(name string) bool {
+// sidecarWaits reports whether a container is a sidecar, and something that started after it may still run. (The
+// kubelet does not wait for regular init containers.)
+func (d *step) sidecarWaits(name string) bool {
 	list := d.initContainers()
 	at := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name && isSidecar(&c) })
 	if at < 0 {
@@ -183,14 +183,15 @@ func (d *step) waitsForOthers(name string) bool {
 	})
 }
 
-// withdraw takes back the calls that would start something, and the pod's place in pulls.
-func (d *step) withdraw() error {
+// withdrawStarts withdraws the calls that would start something, and the pod's image pulls.
+func (d *step) withdrawStarts() error {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Calls)) {
 		r := d.state.Calls[id].GetRequest()
-		if r.GetRunSandbox() == nil && r.GetStartContainer() == nil && r.GetSetUpVolumes() == nil && r.GetUpdateContainer() == nil {
+		if r.GetRunSandbox() == nil && r.GetStartContainer() == nil && r.GetSetUpVolumes() == nil &&
+			r.GetUpdateContainer() == nil {
 			continue
 		}
-		if err := d.takeBack(id); err != nil {
+		if err := d.withdrawCall(id); err != nil {
 			return err
 		}
 	}
@@ -199,23 +200,21 @@ func (d *step) withdraw() error {
 		if c == nil || !d.state.Containers[name].GetImageRequested() {
 			continue
 		}
-		if err := d.emit(&journaletv1.Event{Kind: &journaletv1.Event_ImagePullWithdrawn{
-			ImagePullWithdrawn: &journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: c.Image},
-		}}); err != nil {
+		if err := d.decide(&journaletv1.ImagePullWithdrawn{Uid: d.self.ID, Image: c.Image}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tellTerminated ends the running of a pod. Timers of starts that will not come are cleared.
-func (d *step) tellTerminated() error {
+// reportTerminated ends the termination of a pod. Timers of starts that will not come are cleared.
+func (d *step) reportTerminated() error {
 	for _, name := range slices.Sorted(maps.Keys(d.state.GetTimers().GetSet())) {
 		if err := d.clearTimer(name); err != nil {
 			return err
 		}
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodTerminated{PodTerminated: &journaletv1.PodTerminated{
+	return d.decide(&journaletv1.PodTerminated{
 		Uid: d.self.ID, Phase: d.terminalPhase(),
-	}}})
+	})
 }

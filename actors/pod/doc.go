@@ -1,6 +1,6 @@
-// Package pod is the decider of one pod: the heart of the agent. It compares what the manifest desires with what was
-// observed and with what is under way, and requests only what is missing. So a repeated event, a lost hint and a restart
-// of the agent all lead to the same end. It makes no call itself.
+// Package pod is the decider of one pod, the heart of the agent. It compares what the manifest desires with what was
+// observed and what is under way, and requests only what is missing. So a repeated event, a lost hint and a restart of
+// the agent all lead to the same end. It performs no call itself.
 //
 // It receives
 //   - PodUpdated of its source;

@@ -27,7 +27,7 @@ const (
 func (a *Actor) Evolve(e actors.Event) error {
 	s := a.state
 	if fired := actors.FoldTimer(s.Timers, e); fired != "" {
-		a.evolveFired(fired)
+		a.evolveTimerFired(fired)
 	}
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
@@ -43,13 +43,13 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_AdmissionDeferred:
 		s.HolderUid = k.AdmissionDeferred.GetHolderUid()
 	case *journaletv1.Event_AdmissionPendingPreemption:
-		a.evolveHeld(e, k.AdmissionPendingPreemption)
+		a.evolvePendingPreemption(e, k.AdmissionPendingPreemption)
 	case *journaletv1.Event_AdmissionDecided:
 		a.evolveAdmission(e, k.AdmissionDecided)
 	case *journaletv1.Event_PodObserved:
 		a.evolveObserved(k.PodObserved)
 	case *journaletv1.Event_CallRequested:
-		a.evolveRequested(e, k.CallRequested)
+		a.evolveCallRequested(e, k.CallRequested)
 	case *journaletv1.Event_CallWithdrawn:
 		if c := s.Calls[k.CallWithdrawn.GetIntentId()]; c != nil {
 			c.Withdrawn = true
@@ -57,13 +57,13 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_CallDropped:
 		delete(s.Calls, k.CallDropped.GetIntentId())
 	case *journaletv1.Event_CallFinished:
-		a.evolveFinished(e, k.CallFinished)
+		a.evolveCallFinished(e, k.CallFinished)
 	case *journaletv1.Event_ImagePullRequested:
-		a.evolveAsked(k.ImagePullRequested.GetImage())
+		a.evolvePullRequested(k.ImagePullRequested.GetImage())
 	case *journaletv1.Event_ImagePullWithdrawn:
-		a.eachOf(k.ImagePullWithdrawn.GetImage(), func(r *journaletv1.ContainerRecord) { r.ImageRequested = false })
+		a.eachWithImage(k.ImagePullWithdrawn.GetImage(), func(r *journaletv1.ContainerRecord) { r.ImageRequested = false })
 	case *journaletv1.Event_ImagePullDecided:
-		a.evolveAnswered(k.ImagePullDecided)
+		a.evolvePullDecided(k.ImagePullDecided)
 	case *journaletv1.Event_BackOffStarted:
 		a.evolveBackOff(e, k.BackOffStarted)
 	case *journaletv1.Event_ProbesSet:
@@ -75,11 +75,11 @@ func (a *Actor) Evolve(e actors.Event) error {
 	case *journaletv1.Event_ReadinessGatesSet:
 		s.ReadinessGates = k.ReadinessGatesSet.GetTypes()
 	case *journaletv1.Event_ReadinessGatesRead:
-		a.evolveGates(e, k.ReadinessGatesRead)
+		a.evolveGatesRead(e, k.ReadinessGatesRead)
 	case *journaletv1.Event_PodStatusChanged:
 		a.evolveStatus(e, k.PodStatusChanged)
 	case *journaletv1.Event_PodTerminating:
-		a.evolveEnding(e, k.PodTerminating)
+		a.evolveTerminating(e, k.PodTerminating)
 	case *journaletv1.Event_PodTerminated:
 		a.enter(terminated, e.Time)
 	case *journaletv1.Event_PodFinished:
@@ -88,16 +88,16 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.resizing().RequestedDigest = k.ResizeRequested.GetDigest()
 	case *journaletv1.Event_ResizeWithdrawn:
 		a.resizing().RequestedDigest, a.resizing().Deferred = "", ""
-		a.tidyResize()
+		a.dropEmptyResize()
 	case *journaletv1.Event_ResizeDecided:
-		a.evolveResized(e, k.ResizeDecided)
+		a.evolveResizeDecided(e, k.ResizeDecided)
 	case *journaletv1.Event_ResizePendingPreemption:
-		a.evolveResizeHeld(e, k.ResizePendingPreemption)
+		a.evolveResizePendingPreemption(e, k.ResizePendingPreemption)
 	case *journaletv1.Event_ResizeStarted:
 		a.resizing().InProgress = true
 	case *journaletv1.Event_ResizeCompleted:
 		s.Resize.InProgress, s.Resize.Error = false, ""
-		a.tidyResize()
+		a.dropEmptyResize()
 	}
 	return nil
 }
@@ -105,13 +105,13 @@ func (a *Actor) Evolve(e actors.Event) error {
 func (a *Actor) evolveAgentStarted(k *journaletv1.AgentStarted) {
 	a.state.MaxBackOff = k.GetConfig().GetMaxContainerBackOff()
 	if a.state.Observed != nil {
-		// No look of an earlier run is still to come, and the clock may have been set back since.
+		// No inspection of an earlier run is still to come, and the clock may have been set back since.
 		a.changeObserved().ObservedAt = nil
 	}
-	a.sureToBeShown()
+	a.forgetCreationTimes()
 }
 
-// enter has the pod enter a stage. One that is removed is cleaned as soon as it has terminated.
+// enter has the pod enter a stage. A removed pod is cleaned up as soon as it has terminated.
 func (a *Actor) enter(stage journaletv1.PodStage, at time.Time) {
 	s := a.state
 	switch stage {
@@ -124,7 +124,7 @@ func (a *Actor) enter(stage journaletv1.PodStage, at time.Time) {
 			stage = cleaning
 		}
 	case finished:
-		s.Observed = nil // what is observed from now on is of the next incarnation
+		s.Observed = nil // what is observed from now on belongs to the next incarnation
 	}
 	s.Stage = stage
 }
@@ -136,13 +136,13 @@ func (a *Actor) evolveOrphanConfirmed(e actors.Event) {
 	}
 }
 
-// evolveUpdated takes up what the source wants. A manifest that is no update of what runs is that of another incarnation
-// (ADR 024): this one ends, and the source, which hears of the end, adds the pod again. Nothing runs that could be updated
-// of a pod that is not admitted, or was rejected.
+// evolveUpdated folds what the source desires. A manifest that is no update of what runs belongs to another incarnation
+// (ADR 024): this one ends, and the source, which receives PodFinished, adds the pod again. A pod that is not admitted,
+// or was rejected, runs nothing that could be updated.
 func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	s := a.state
 	if s.GetSource() != "" && s.GetSource() != u.GetSource() && s.GetStage() != finished {
-		// The node keeps sources from naming one UID at a time; if it could not, the first one's pod stays what it is.
+		// The node keeps two sources from having one UID at a time. If it could not, the pod stays the first one's.
 		return nil
 	}
 	switch u.GetOperation() {
@@ -151,12 +151,12 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 	case journaletv1.PodOperation_POD_OPERATION_UPDATE:
 		switch {
 		case s.Removed:
-			// What the source wants now is for the next incarnation.
-		case s.GetStage() == admitting, s.Rejected, !updateAllowed(a.wanted, e.Manifest):
+			// The new manifest is for the next incarnation.
+		case s.GetStage() == admitting, s.Rejected, !updateAllowed(a.desired, e.Manifest):
 			a.evolveRemoved(e)
 		default:
-			a.evolveChanged(e.Manifest)
-			a.evolveWanted(u, e.Manifest)
+			a.resetChangedImages(e.Manifest)
+			a.evolveDesired(u, e.Manifest)
 		}
 	case journaletv1.PodOperation_POD_OPERATION_REMOVE:
 		a.evolveRemoved(e)
@@ -177,8 +177,8 @@ func (a *Actor) evolveRemoved(e actors.Event) {
 	}
 }
 
-// evolveEnding begins the end of a pod that its source still names.
-func (a *Actor) evolveEnding(e actors.Event, k *journaletv1.PodTerminating) {
+// evolveTerminating starts the termination of a pod that its source still names.
+func (a *Actor) evolveTerminating(e actors.Event, k *journaletv1.PodTerminating) {
 	s := a.state
 	if s.GetStage() != terminating {
 		a.enter(terminating, e.Time)
@@ -189,9 +189,9 @@ func (a *Actor) evolveEnding(e actors.Event, k *journaletv1.PodTerminating) {
 	}
 }
 
-// evolveChanged forgets what was learnt of images that changed: what kept the old one from starting is no reason to
-// wait. Volumes may show labels and annotations, and are set up again.
-func (a *Actor) evolveChanged(manifest *corev1.Pod) {
+// resetChangedImages drops what is known of images that changed: why the old one did not start is no reason to wait.
+// Volumes may project labels and annotations, and are set up again.
+func (a *Actor) resetChangedImages(manifest *corev1.Pod) {
 	a.state.VolumesReady, a.state.VolumeFailures = false, 0
 	for c := range containersOf(manifest) {
 		if r := a.state.Containers[c.Name]; r != nil && a.spec(c.Name).Image != c.Image {
@@ -224,7 +224,7 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	if s.GetStage() == unknown {
 		next.Timers = s.GetTimers()
 	}
-	a.state, a.wanted = withMaps(next), e.Manifest
+	a.state, a.desired = withMaps(next), e.Manifest
 	a.allocate("", nil)
 	a.adoptHooks()
 	return nil
@@ -233,15 +233,15 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided) {
 	s := a.state
 	if d.GetIncarnation() != s.GetIncarnation() {
-		return // it is to an earlier incarnation, which ended before it was answered
+		return // the decision is for an earlier incarnation, which ended before it
 	}
 	s.HolderUid = ""
 	switch {
 	case s.GetStage() != admitting:
-		// The pod was removed while the question was open: its end is under way and stays so.
+		// The pod was removed while its request was open: its termination continues.
 	case d.GetAdmitted():
 		a.enter(runningPod, e.Time)
-		a.evolveFoundAll()
+		a.inferAllApplied()
 	default:
 		s.Rejected = true
 		a.enter(terminated, e.Time)
@@ -271,11 +271,11 @@ func (a *Actor) evolveStatus(e actors.Event, c *journaletv1.PodStatusChanged) {
 		if w.GetReason() == "" {
 			w = nil
 		}
-		a.keep(name).Waiting = w
+		a.ensureRecord(name).Waiting = w
 	}
 }
 
-// evolveRestartingAll notes that all containers are to begin again, or do so now.
+// evolveRestartingAll folds that all containers are to restart, or may start now.
 func (a *Actor) evolveRestartingAll(k *journaletv1.AllContainersRestarting) {
 	s := a.state
 	if !k.GetAllStopped() {

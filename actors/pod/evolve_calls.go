@@ -11,43 +11,44 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// reasonChanged is the stop reason of a container that is to be started again at once.
+// reasonChanged is the stop reason of a container that is restarted at once with its new definition.
 const reasonChanged = "container definition changed"
 
-// reasonUnknown is the stop reason of a container that the runtime lost track of and that is to be started again whatever
-// its exit code; see reasonUnknownEnds for one that is not.
+// reasonUnknown is the stop reason of a container in an unknown state that is restarted whatever its exit code.
+// reasonUnknownEnds is that of one that is not restarted.
 const reasonUnknown = "container is in an unknown state, it is started again"
 
-// evolveRequested keeps a call as under way.
-func (a *Actor) evolveRequested(e actors.Event, req *journaletv1.CallRequested) {
+// evolveCallRequested records a call as under way.
+func (a *Actor) evolveCallRequested(e actors.Event, req *journaletv1.CallRequested) {
 	s := a.state
 	s.Calls[e.ID] = &journaletv1.PodCall{Request: req, RequestedAt: timestamppb.New(e.Time)}
 	s.UsedRuntime = true
 	switch w := req.GetWork().(type) {
 	case *journaletv1.CallRequested_StopContainer:
-		a.evolveEndAsked(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
+		a.evolveStopRequested(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
 		switch w.StopContainer.GetReason() {
 		case reasonChanged, reasonUnknown, reasonResize:
-			a.keep(w.StopContainer.GetContainer()).Replacing = true
+			a.ensureRecord(w.StopContainer.GetContainer()).Replacing = true
 		}
 	case *journaletv1.CallRequested_StartContainer:
-		r := a.keep(w.StartContainer.GetContainer())
+		r := a.ensureRecord(w.StartContainer.GetContainer())
 		if w.StartContainer.GetPart() != journaletv1.StartPart_START_PART_START {
-			// What was made before keeps what it was made with, and the node may have allocated more since.
+			// A new instance is created with what is allocated. One that was created before keeps its record: other
+			// resources may have been allocated since.
 			r.Applied, r.Reported, r.Created = nil, nil, nil
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
 		if w.RemoveContainer.GetKeepAsLast() {
-			r := a.keep(w.RemoveContainer.GetContainer())
+			r := a.ensureRecord(w.RemoveContainer.GetContainer())
 			r.Last = a.last(r)
 		}
 	case *journaletv1.CallRequested_RunHook:
-		a.evolveHookAsked(e, w.RunHook)
+		a.evolveHookRequested(e, w.RunHook)
 	}
 }
 
-// evolveFinished folds the outcome of a call of this pod.
-func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
+// evolveCallFinished folds the outcome of a call of this pod.
+func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) {
 	s := a.state
 	call := s.Calls[f.GetIntentId()]
 	if call == nil {
@@ -63,13 +64,13 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 			s.SandboxId, s.SandboxFailures = f.GetSandboxId(), 0
 			s.NextSandboxAttempt, s.SandboxCreatedAt = w.RunSandbox.GetAttempt()+1, f.GetEndedAt()
 			if a.shownDead(f.GetSandboxId()) {
-				s.SandboxId = "" // no look will tell of it again
+				s.SandboxId = "" // no observation will report it again
 			}
-			a.forgetStarts()
+			a.resetStartFailures()
 		} else {
 			s.SandboxFailures++
 			s.SandboxFailedAt = now
-			a.evolveGivenUp(w.RunSandbox, f)
+			a.evolveFailedSandbox(w.RunSandbox, f)
 		}
 	case *journaletv1.CallRequested_SetUpVolumes:
 		s.VolumesReady = ok && w.SetUpVolumes.GetDigest() == s.GetPod().GetDigest()
@@ -80,16 +81,16 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 	case *journaletv1.CallRequested_StartContainer:
 		a.evolveStarted(e, w.StartContainer, f)
 	case *journaletv1.CallRequested_UpdateContainer:
-		a.evolveContainerUpdated(e, w.UpdateContainer, f)
+		a.evolveResourcesApplied(e, w.UpdateContainer, f)
 	case *journaletv1.CallRequested_RunHook:
-		a.evolveHook(w.RunHook, f)
+		a.evolveHookFinished(w.RunHook, f)
 	case *journaletv1.CallRequested_StopContainer:
 		if ok {
-			a.stopContainer(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
+			a.markStopped(w.StopContainer.GetContainer(), w.StopContainer.GetContainerId())
 		}
 	case *journaletv1.CallRequested_StopSandbox:
 		if ok {
-			a.stopSandbox(w.StopSandbox.GetSandboxId())
+			a.markSandboxDead(w.StopSandbox.GetSandboxId())
 			a.keepStopped(w.StopSandbox.GetSandboxId())
 		}
 	case *journaletv1.CallRequested_RemoveContainer:
@@ -109,24 +110,24 @@ func (a *Actor) evolveFinished(e actors.Event, f *journaletv1.CallFinished) {
 	}
 }
 
-// shownDead tells whether a look has shown a sandbox that can run nothing any more.
+// shownDead reports whether a sandbox is observed that is no longer ready.
 func (a *Actor) shownDead(id string) bool {
 	return slices.ContainsFunc(a.state.GetObserved().GetSandboxes(), func(x *journaletv1.SandboxObservation) bool {
 		return x.GetId() == id && !isReady(x)
 	})
 }
 
-// evolveGivenUp folds that a call which failed left a sandbox in which nothing can run: it is to be removed, and the next one has
-// the next number.
-func (a *Actor) evolveGivenUp(w *journaletv1.RunSandbox, f *journaletv1.CallFinished) {
+// evolveFailedSandbox folds that a failed call left a sandbox in which nothing can run. It is to be removed, and the
+// next one gets the next attempt number.
+func (a *Actor) evolveFailedSandbox(w *journaletv1.RunSandbox, f *journaletv1.CallFinished) {
 	if f.GetSandboxId() == "" {
 		return
 	}
 	a.state.SandboxId, a.state.NextSandboxAttempt = f.GetSandboxId(), w.GetAttempt()+1
-	a.stopSandbox(f.GetSandboxId())
+	a.markSandboxDead(f.GetSandboxId())
 }
 
-// evolveTearDown counts failures of the calls that take a pod down: they share one delay.
+// evolveTearDown counts failures of the calls that take a pod down. They share one delay.
 func (a *Actor) evolveTearDown(req *journaletv1.CallRequested, ok bool, now *timestamppb.Timestamp) {
 	switch req.GetWork().(type) {
 	case *journaletv1.CallRequested_RemoveContainer, *journaletv1.CallRequested_RemoveSandbox,
@@ -141,10 +142,10 @@ func (a *Actor) evolveTearDown(req *journaletv1.CallRequested, ok bool, now *tim
 	}
 }
 
-// evolveStarted folds the outcome of a start. A started container is taken to run until it is
-// observed, so that nothing is started twice while the observation is on its way.
+// evolveStarted folds the outcome of a start. A started container counts as running until it is observed, so that
+// nothing is started twice while the observation is on its way.
 func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *journaletv1.CallFinished) {
-	r := a.keep(w.GetContainer())
+	r := a.ensureRecord(w.GetContainer())
 	now := timestamppb.New(e.Time)
 	r.ImageReady = false
 	if f.GetContainerId() != "" {
@@ -156,16 +157,16 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
 		if w.GetPart() == journaletv1.StartPart_START_PART_CREATE {
-			evolveMade(r, w, f)
+			evolveCreated(r, w, f)
 			return
 		}
 		r.StartFailures, r.StartError, r.ImageMissing = 0, nil, false
-		// A look may have shown it already, even before it was started.
+		// An inspection may have shown it already, even before it was started.
 		seen := r.GetCurrent().GetId() == f.GetContainerId() &&
 			r.GetCurrent().GetState() != journaletv1.ContainerState_CONTAINER_STATE_CREATED
 		switch {
 		case seen:
-			// It may have been seen as made, and have vanished since: it has run, and what it was to replace is replaced.
+			// It may have been observed as created, and have vanished since. It has run: the replacement is done.
 			r.Replacing = false
 		case r.GetCurrent().GetAttempt() <= w.GetAttempt():
 			a.setNewest(r, &journaletv1.ContainerObservation{
@@ -183,10 +184,10 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 			r.StartFailedAt = now
 		}
 	case journaletv1.CallError_CALL_ERROR_SANDBOX_GONE:
-		a.stopSandbox(w.GetSandboxId())
-		takeBackOffBack(r)
+		a.markSandboxDead(w.GetSandboxId())
+		undoBackOff(r)
 	case journaletv1.CallError_CALL_ERROR_START_LOST:
-		a.evolveLost(e, r, w)
+		a.evolveStartLost(e, r, w)
 	case journaletv1.CallError_CALL_ERROR_NOT_DONE:
 		if w.GetPart() == journaletv1.StartPart_START_PART_START {
 			a.evolveNotRun(r, w)
@@ -199,8 +200,8 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 	}
 }
 
-// setNewest records an instance as the newest one of its container. One that is merely created keeps Replacing set: should
-// its start fail, the container is started again all the same.
+// setNewest records an instance as the newest one of its container. One that is merely created keeps Replacing set: if
+// its start fails, the container is started again all the same.
 func (a *Actor) setNewest(r *journaletv1.ContainerRecord, c *journaletv1.ContainerObservation) {
 	if old := r.GetCurrent(); old.GetId() != c.GetId() {
 		r.StoppedAsUnhealthy = false
@@ -208,21 +209,90 @@ func (a *Actor) setNewest(r *journaletv1.ContainerRecord, c *journaletv1.Contain
 			r.Last = old
 		}
 	}
-	if !notStarted(c) {
+	if !isCreated(c) {
 		r.Replacing = false
 	}
 	r.Current = c
 	r.NextAttempt = max(r.GetNextAttempt(), c.GetAttempt()+1)
 }
 
-// The functions below carry the outcome of a call into what is observed, without waiting for a look.
-// The time of the observation stays that of the last look: a look that is under way may show more
-// than this call's effect, and is told but once. Where it began before the call ended it may bring
-// back what is gone, which at worst leads to the same call again.
+// messageStartLost is the message of an instance that counts as having run.
+const messageStartLost = "The container was being started when the connection to the runtime was lost, and the " +
+	"runtime does not show that it has not run; it is not started again"
 
-// stopContainer notes that a stop has ended: the container's state is not known until it is looked
-// at, and nothing of it is alive. How it ended is for the look to tell.
-func (a *Actor) stopContainer(name, id string) {
+// evolveCreated folds that an instance was created.
+func evolveCreated(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f *journaletv1.CallFinished) {
+	r.ImageMissing = false
+	r.Created = &journaletv1.CreatedContainer{
+		ContainerId: f.GetContainerId(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
+	}
+}
+
+// evolveStartLost ends an instance that may have run.
+func (a *Actor) evolveStartLost(e actors.Event, r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
+	cur := r.GetCurrent()
+	if cur.GetAttempt() > w.GetAttempt() {
+		return
+	}
+	gone := &journaletv1.ContainerObservation{
+		Id: w.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(),
+		CreatedAt: timestamppb.New(e.Time),
+	}
+	if cur.GetId() == w.GetContainerId() {
+		gone = proto.CloneOf(cur)
+	}
+	gone.State, gone.ExitCode = journaletv1.ContainerState_CONTAINER_STATE_EXITED, exitStatusUnknown
+	gone.Reason, gone.Message, gone.FinishedAt = reasonStatusUnknown, messageStartLost, timestamppb.New(e.Time)
+	r.StartFailures, r.StartError = 0, nil
+	a.setNewest(r, gone)
+	r.StoppedAsUnhealthy = true
+}
+
+// evolveNotRun drops an instance that has not run and is gone. The next one gets its attempt number, since the restart
+// count counts restarts only. Where the number was reported already, the count stays (kubelet: the same). An instance
+// that it was to replace is still replaced.
+func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
+	a.dropContainer(w.GetContainerId())
+	if r.GetCurrent().GetId() == w.GetContainerId() {
+		r.ReportedRestarts = max(r.GetReportedRestarts(), w.GetAttempt())
+		r.Current, r.Last = r.GetLast(), nil
+	}
+	r.Replacing = exited(r.GetCurrent())
+	if r.GetCurrent().GetAttempt() <= w.GetAttempt() && r.GetNextAttempt() == w.GetAttempt()+1 {
+		r.NextAttempt = w.GetAttempt()
+	}
+	undoBackOff(r)
+}
+
+// startError returns the container's reason for waiting after a failed start.
+func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.ContainerWaiting {
+	w := &journaletv1.ContainerWaiting{Reason: "RunContainerError", Message: f.GetMessage()}
+	switch f.GetError() {
+	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
+		w.Reason = reasonCreating
+		if neverPull {
+			w.Reason = reasonNeverPull
+		}
+	case journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT:
+		w.Reason = "ImageInspectError"
+	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
+		w.Reason = reasonInvalidImage
+	case journaletv1.CallError_CALL_ERROR_CONFIG, journaletv1.CallError_CALL_ERROR_VOLUME:
+		w.Reason = "CreateContainerConfigError"
+	case journaletv1.CallError_CALL_ERROR_CREATE:
+		w.Reason = "CreateContainerError"
+	}
+	return w
+}
+
+// The functions below carry the outcome of a call into the observation, without waiting for an inspection. The time of
+// the observation stays that of the last inspection: one that is under way may show more than this call's effect, and
+// is recorded but once. Where it began before the call ended it may bring back what is gone, which at worst leads to
+// the same call again.
+
+// markStopped folds that a stop has ended. Nothing of the container is alive, and its state is unknown until an
+// inspection shows how it ended.
+func (a *Actor) markStopped(name, id string) {
 	o := a.changeObserved()
 	i := slices.IndexFunc(o.Containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == id })
 	if i < 0 {
@@ -242,9 +312,9 @@ func (a *Actor) stopContainer(name, id string) {
 	o.Containers[i].State = stoppedUnobserved
 }
 
-// stopSandbox notes that a sandbox is stopped, or found to be: nothing starts in it any more, and it
-// is to be removed even if no look has shown it.
-func (a *Actor) stopSandbox(id string) {
+// markSandboxDead folds that a sandbox is stopped, or was found dead. Nothing starts in it any more, and it is removed
+// even if no inspection has shown it.
+func (a *Actor) markSandboxDead(id string) {
 	s, o := a.state, a.changeObserved()
 	for i, x := range o.Sandboxes {
 		if x.GetId() == id {
@@ -263,31 +333,35 @@ func (a *Actor) stopSandbox(id string) {
 	}
 }
 
-// keepStopped keeps that a sandbox was stopped until a look shows it no more: an observation does not tell whether a dead
-// sandbox still holds its address.
+// keepStopped records that a sandbox was stopped, until an observation no longer has it. An observation does not show
+// whether a dead sandbox still has its address.
 func (a *Actor) keepStopped(id string) {
 	if !slices.Contains(a.state.StoppedSandboxes, id) {
 		a.state.StoppedSandboxes = append(a.state.StoppedSandboxes, id)
 	}
 }
 
-// dropContainer takes out a removed container.
+// dropContainer takes a removed container out of the observation.
 func (a *Actor) dropContainer(id string) {
 	o := a.changeObserved()
-	o.Containers = slices.DeleteFunc(o.Containers, func(c *journaletv1.ContainerObservation) bool { return c.GetId() == id })
+	o.Containers = slices.DeleteFunc(o.Containers, func(c *journaletv1.ContainerObservation) bool {
+		return c.GetId() == id
+	})
 }
 
-// dropSandbox takes out a removed sandbox and its containers.
+// dropSandbox takes a removed sandbox and its containers out of the observation.
 func (a *Actor) dropSandbox(id string) {
 	if a.state.GetSandboxId() == id {
 		a.state.SandboxId = ""
 	}
 	o := a.changeObserved()
 	o.Sandboxes = slices.DeleteFunc(o.Sandboxes, func(x *journaletv1.SandboxObservation) bool { return x.GetId() == id })
-	o.Containers = slices.DeleteFunc(o.Containers, func(c *journaletv1.ContainerObservation) bool { return c.GetSandboxId() == id })
+	o.Containers = slices.DeleteFunc(o.Containers, func(c *journaletv1.ContainerObservation) bool {
+		return c.GetSandboxId() == id
+	})
 }
 
-// changeObserved gives what is observed as a copy that may be changed: the message itself is shared.
+// changeObserved replaces the observation by a copy that may be changed, and returns it. The message itself is shared.
 func (a *Actor) changeObserved() *journaletv1.PodObserved {
 	o := a.state.GetObserved()
 	a.state.Observed = &journaletv1.PodObserved{
@@ -295,69 +369,4 @@ func (a *Actor) changeObserved() *journaletv1.PodObserved {
 		Sandboxes: slices.Clone(o.GetSandboxes()), Containers: slices.Clone(o.GetContainers()),
 	}
 	return a.state.Observed
-}
-
-// messageStartLost is said of an instance that counts as having run.
-const messageStartLost = "The container was being started when the connection to the runtime was lost, and the runtime does not " +
-	"show that it has not run; it is not started again"
-
-// evolveMade folds that an instance was made.
-func evolveMade(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer, f *journaletv1.CallFinished) {
-	r.ImageMissing = false
-	r.Created = &journaletv1.CreatedContainer{ContainerId: f.GetContainerId(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId()}
-}
-
-// evolveLost ends an instance that may have run.
-func (a *Actor) evolveLost(e actors.Event, r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
-	cur := r.GetCurrent()
-	if cur.GetAttempt() > w.GetAttempt() {
-		return
-	}
-	gone := &journaletv1.ContainerObservation{
-		Id: w.GetContainerId(), Name: w.GetContainer(), Attempt: w.GetAttempt(), SandboxId: w.GetSandboxId(), CreatedAt: timestamppb.New(e.Time),
-	}
-	if cur.GetId() == w.GetContainerId() {
-		gone = proto.CloneOf(cur)
-	}
-	gone.State, gone.ExitCode = journaletv1.ContainerState_CONTAINER_STATE_EXITED, exitStatusUnknown
-	gone.Reason, gone.Message, gone.FinishedAt = reasonStatusUnknown, messageStartLost, timestamppb.New(e.Time)
-	r.StartFailures, r.StartError = 0, nil
-	a.setNewest(r, gone)
-	r.StoppedAsUnhealthy = true
-}
-
-// evolveNotRun forgets an instance that has not run and is gone: the next one gets its number, since the restart count tells
-// of restarts only. Where it was told already, the count stays (kubelet: the same). What it was to replace is replaced still.
-func (a *Actor) evolveNotRun(r *journaletv1.ContainerRecord, w *journaletv1.StartContainer) {
-	a.dropContainer(w.GetContainerId())
-	if r.GetCurrent().GetId() == w.GetContainerId() {
-		r.ReportedRestarts = max(r.GetReportedRestarts(), w.GetAttempt())
-		r.Current, r.Last = r.GetLast(), nil
-	}
-	r.Replacing = exited(r.GetCurrent())
-	if r.GetCurrent().GetAttempt() <= w.GetAttempt() && r.GetNextAttempt() == w.GetAttempt()+1 {
-		r.NextAttempt = w.GetAttempt()
-	}
-	takeBackOffBack(r)
-}
-
-// startError is what a failed start leaves as the container's reason for waiting.
-func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.ContainerWaiting {
-	w := &journaletv1.ContainerWaiting{Reason: "RunContainerError", Message: f.GetMessage()}
-	switch f.GetError() {
-	case journaletv1.CallError_CALL_ERROR_IMAGE_NOT_PRESENT:
-		w.Reason = reasonCreating
-		if neverPull {
-			w.Reason = reasonNeverPull
-		}
-	case journaletv1.CallError_CALL_ERROR_IMAGE_INSPECT:
-		w.Reason = "ImageInspectError"
-	case journaletv1.CallError_CALL_ERROR_INVALID_IMAGE_NAME:
-		w.Reason = reasonInvalidImage
-	case journaletv1.CallError_CALL_ERROR_CONFIG, journaletv1.CallError_CALL_ERROR_VOLUME:
-		w.Reason = "CreateContainerConfigError"
-	case journaletv1.CallError_CALL_ERROR_CREATE:
-		w.Reason = "CreateContainerError"
-	}
-	return w
 }

@@ -9,20 +9,17 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// TestASandboxThatIsSeenDeadBeforeItsMakingIsAnsweredIsReplaced: a look that finds the same again is not told, so nothing else would tell.
-func TestASandboxThatIsSeenDeadBeforeItsMakingIsAnsweredIsReplaced(t *testing.T) {
-	a := newAsker(t, map[string]*corev1.Pod{"d": podOf(corev1.Container{Name: "main", Image: "app"})})
-	a.updated(add, "d")
-	a.admitted()
-	a.see(&journaletv1.Event{Kind: &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{
-		Uid: "u", ObservedAt: timestamppb.New(a.at),
-		Sandboxes: []*journaletv1.SandboxObservation{{Id: "s", State: journaletv1.SandboxState_SANDBOX_STATE_NOT_READY}},
-	}}}, "")
-	a.done("", "s", "")
-	for _, d := range a.decided {
+// An inspection that finds the same again is not recorded, so no later observation would report the dead sandbox.
+func TestSandboxObservedDeadBeforeItsCallFinishedIsReplaced(t *testing.T) {
+	p := newTestPod(t, map[string]*corev1.Pod{"d": podOf(corev1.Container{Name: "main", Image: "app"})})
+	p.updated(add, "d")
+	p.admitted(p.Pod().GetIncarnation())
+	p.handle(p.observed(&journaletv1.SandboxObservation{Id: "s", State: journaletv1.SandboxState_SANDBOX_STATE_NOT_READY}))
+	p.handle(&journaletv1.CallFinished{IntentId: p.ids[""], SandboxId: "s", EndedAt: timestamppb.New(p.at)})
+	for _, d := range p.decided {
 		if d.GetCallRequested().GetStopSandbox().GetSandboxId() == "s" {
 			return
 		}
 	}
-	t.Errorf("nothing is done about it: %v", a.decided)
+	t.Errorf("the dead sandbox is not stopped: %v", p.decided)
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// evolveHookAsked notes that an instance ends, with its preStop hook first.
-func (a *Actor) evolveHookAsked(e actors.Event, w *journaletv1.RunHook) {
+// evolveHookRequested records that the termination of an instance begins with its preStop hook.
+func (a *Actor) evolveHookRequested(e actors.Event, w *journaletv1.RunHook) {
 	if w.GetKind() != preStopHook {
 		return
 	}
-	a.evolveEndAsked(w.GetContainer(), w.GetContainerId())
-	r := a.keep(w.GetContainer())
+	a.evolveStopRequested(w.GetContainer(), w.GetContainerId())
+	r := a.ensureRecord(w.GetContainer())
 	r.Termination = &journaletv1.ContainerTermination{
 		ContainerId: w.GetContainerId(), Reason: w.GetReason(), Since: timestamppb.New(e.Time), Grace: w.GetTimeout(),
 	}
@@ -22,19 +22,19 @@ func (a *Actor) evolveHookAsked(e actors.Event, w *journaletv1.RunHook) {
 	}
 }
 
-// evolveHook folds the outcome of a hook.
-func (a *Actor) evolveHook(w *journaletv1.RunHook, f *journaletv1.CallFinished) {
-	r := a.keep(w.GetContainer())
+// evolveHookFinished folds the outcome of a hook.
+func (a *Actor) evolveHookFinished(w *journaletv1.RunHook, f *journaletv1.CallFinished) {
+	r := a.ensureRecord(w.GetContainer())
 	if f.GetError() == journaletv1.CallError_CALL_ERROR_NOT_DONE {
-		// The instance ended before its hook could. How it ended is for a look to tell.
-		a.stopContainer(w.GetContainer(), w.GetContainerId())
+		// The instance ended before its hook could. An inspection will show how.
+		a.markStopped(w.GetContainer(), w.GetContainerId())
 	}
 	if w.GetKind() == preStopHook {
 		r.PreStoppedId = w.GetContainerId()
 		return
 	}
 	if r.GetCurrent().GetId() != w.GetContainerId() || a.state.GetStage() != runningPod {
-		// Of a pod that ends, nothing starts any more.
+		// In a pod that ends nothing starts any more.
 		return
 	}
 	switch f.GetError() {
@@ -49,8 +49,8 @@ func (a *Actor) evolveHook(w *journaletv1.RunHook, f *journaletv1.CallFinished) 
 	}
 }
 
-// adoptHooks takes what runs already, started by an agent whose journal is lost, as started: its postStart hook was for
-// that agent to run, and must not end it now.
+// adoptHooks folds that containers found running have been started: their postStart hook was run by the agent whose
+// journal is lost, and must not end them now.
 func (a *Actor) adoptHooks() {
 	for c := range a.all() {
 		if r := a.state.Containers[c.Name]; handler(c, postStartHook) != nil && running(r.GetCurrent()) {

@@ -6,29 +6,29 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// eachOf does something to the record of every container with this image.
-func (a *Actor) eachOf(image string, do func(*journaletv1.ContainerRecord)) {
+// eachWithImage calls do with the record of every container with this image.
+func (a *Actor) eachWithImage(image string, do func(*journaletv1.ContainerRecord)) {
 	for c := range a.all() {
 		if c.Image == image {
-			do(a.keep(c.Name))
+			do(a.ensureRecord(c.Name))
 		}
 	}
 }
 
-// evolveAsked notes which containers wait for an image: those whose turn it is. One that comes later asks for itself, so
-// that what is pulled at each start is pulled for it, too.
-func (a *Actor) evolveAsked(image string) {
+// evolvePullRequested records which containers wait for an image: those that may start now. A container that may start
+// later requests the image itself, so that an image of policy Always is pulled for its start, too.
+func (a *Actor) evolvePullRequested(image string) {
 	for c := range a.all() {
-		if c.Image == image && a.atTurn(c) {
-			r := a.keep(c.Name)
+		if c.Image == image && a.mayStart(c) {
+			r := a.ensureRecord(c.Name)
 			r.ImageRequested = !running(r.GetCurrent())
 		}
 	}
 }
 
-func (a *Actor) evolveAnswered(r *journaletv1.ImagePullDecided) {
+func (a *Actor) evolvePullDecided(r *journaletv1.ImagePullDecided) {
 	ok := r.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED
-	a.eachOf(r.GetImage(), func(rec *journaletv1.ContainerRecord) {
+	a.eachWithImage(r.GetImage(), func(rec *journaletv1.ContainerRecord) {
 		if !rec.GetImageRequested() {
 			return
 		}
@@ -40,8 +40,8 @@ func (a *Actor) evolveAnswered(r *journaletv1.ImagePullDecided) {
 	})
 }
 
-// pullError is what a failed pull leaves as the reason for waiting: the error's own name is in the
-// message, since the pod waits out a back-off from the moment that it is told.
+// pullError returns the container's reason for waiting after a failed pull. The message names the error, since the
+// reason is ImagePullBackOff from the first report on.
 func pullError(r *journaletv1.ImagePullDecided) *journaletv1.ContainerWaiting {
 	name := "ErrImagePull"
 	switch r.GetError() {

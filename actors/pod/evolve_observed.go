@@ -10,8 +10,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// What the kubelet says of a container that vanished while it should have run
-// (pkg/kubelet: ContainerStatusUnknown with the exit code of SIGKILL).
+// The status of a container that vanished while it should have run (pkg/kubelet: ContainerStatusUnknown with the exit
+// code of SIGKILL).
 const (
 	reasonStatusUnknown  = "ContainerStatusUnknown"
 	messageStatusUnknown = "The container could not be located when the pod was observed. The container used to be Running"
@@ -26,19 +26,14 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		return
 	}
 	if s.GetStage() == finished && old == nil {
-		// The runtime did something late for an earlier run of the agent, or for a lost journal.
+		// The runtime created something late, for an earlier run of the agent or for a lost journal.
 		s.Containers, s.SandboxId, s.NextSandboxAttempt = map[string]*journaletv1.ContainerRecord{}, "", 0
 	}
 	shown := idsIn(old)
-	if o.GetPodName() != "" {
-		if s.GetPod() == nil {
-			s.ReportedAs = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
-		}
-		// Nobody else needs it.
-		o = proto.CloneOf(o)
-		o.PodNamespace, o.PodName = "", ""
+	if o.GetPodName() != "" && s.GetPod() == nil {
+		s.ReportedAs = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
 	}
-	o, sizes := takeShown(o)
+	o, reported := withoutOnce(o)
 	s.Observed = o
 	if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 {
 		s.UsedRuntime = true
@@ -56,20 +51,36 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 	}
 	for _, name := range names {
 		c := newest[name]
-		ours := a.ours(c)
-		if a.evolveContainer(c); !ours {
-			a.evolveFound(c, sizes[c.GetId()])
+		recorded := a.hasStartRecord(c)
+		if a.evolveContainer(c); !recorded {
+			a.evolveFound(c, reported[c.GetId()])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
 		r := s.Containers[name]
 		if newest[name] == nil || r.GetCurrent().GetAttempt() > newest[name].GetAttempt() {
-			a.vanish(r, o.GetObservedAt(), shown[r.GetCurrent().GetId()])
+			a.evolveVanished(r, o.GetObservedAt(), shown[r.GetCurrent().GetId()])
 		}
 	}
 }
 
-// idsIn are the ids of the sandboxes and containers that a look shows.
+// withoutOnce returns an observation without what is folded once: the pod's name, and the containers' resources as the
+// runtime reports them, by container id. It is a copy where something is left out.
+func withoutOnce(o *journaletv1.PodObserved) (*journaletv1.PodObserved, map[string]*journaletv1.Resources) {
+	reports := func(c *journaletv1.ContainerObservation) bool { return c.GetResources() != nil }
+	if o.GetPodName() == "" && !slices.ContainsFunc(o.GetContainers(), reports) {
+		return o, nil
+	}
+	o = proto.CloneOf(o)
+	o.PodNamespace, o.PodName = "", ""
+	reported := map[string]*journaletv1.Resources{}
+	for _, c := range o.GetContainers() {
+		reported[c.GetId()], c.Resources = c.GetResources(), nil
+	}
+	return o, reported
+}
+
+// idsIn returns the ids of the observed sandboxes and containers.
 func idsIn(o *journaletv1.PodObserved) map[string]bool {
 	shown := map[string]bool{}
 	for _, x := range o.GetSandboxes() {
@@ -81,8 +92,8 @@ func idsIn(o *journaletv1.PodObserved) map[string]bool {
 	return shown
 }
 
-// evolveSandboxes finds the sandbox that containers are to run in: the newest that is ready. One that
-// was never shown may be younger than the look.
+// evolveSandboxes finds the sandbox for containers: the newest one that is ready. One that was never observed may be
+// younger than the inspection.
 func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved, known bool) {
 	s := a.state
 	var newest *journaletv1.SandboxObservation
@@ -93,7 +104,7 @@ func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved, known bool) {
 			newest = x
 		}
 	}
-	// A look from before the last one was made shows what was there then.
+	// An inspection from before the last sandbox was created shows what was there then.
 	before := s.GetSandboxId() != "" && newest.GetAttempt()+1 < s.GetNextSandboxAttempt() &&
 		!o.GetObservedAt().AsTime().After(s.GetSandboxCreatedAt().AsTime())
 	switch {
@@ -110,28 +121,29 @@ func (a *Actor) evolveSandboxes(o *journaletv1.PodObserved, known bool) {
 
 // evolveContainer folds the newest instance of one container. Its state never goes back.
 func (a *Actor) evolveContainer(c *journaletv1.ContainerObservation) {
-	r := a.keep(c.GetName())
+	r := a.ensureRecord(c.GetName())
 	cur := r.GetCurrent()
 	switch {
 	case cur == nil || cur.GetId() != c.GetId():
 		if cur.GetAttempt() > c.GetAttempt() && cur != nil {
 			return
 		}
-		if cur == nil && notStarted(c) && r.GetCreated() == nil && !a.calling(forContainer(c.GetName())) {
-			// It was made by a call that no record is left of, and that may start it yet. It counts as a start that came to nothing,
-			// so that the next one waits.
+		if cur == nil && isCreated(c) && r.GetCreated() == nil && !a.calling(forContainer(c.GetName())) {
+			// A call without a record created it, and may still start it. It counts as a failed start, so that the next
+			// one waits.
 			r.StartFailures, r.StartFailedAt = 1, a.state.GetObserved().GetObservedAt()
 		}
 		a.setNewest(r, c)
-	case notStarted(cur):
+	case isCreated(cur):
 		a.setNewest(r, c)
 	case !exited(cur) && !(running(cur) && c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED):
 		r.Current = c
 	}
 }
 
-// sureToBeShown has the looks of this run miss what an earlier one made and they do not show, at whatever time they are made.
-func (a *Actor) sureToBeShown() {
+// forgetCreationTimes drops when an earlier run of the agent created what no inspection has shown. The first inspection
+// of this run, at whatever time, then shows whether it exists.
+func (a *Actor) forgetCreationTimes() {
 	shown := idsIn(a.state.GetObserved())
 	if id := a.state.GetSandboxId(); id != "" && !shown[id] {
 		a.state.SandboxCreatedAt = nil
@@ -144,9 +156,9 @@ func (a *Actor) sureToBeShown() {
 	}
 }
 
-// vanish ends a container that ran and that the runtime no longer shows, unless it was never shown
-// and is younger than the look.
-func (a *Actor) vanish(r *journaletv1.ContainerRecord, at *timestamppb.Timestamp, shown bool) {
+// evolveVanished ends a container that ran and that the runtime no longer shows, unless it was never shown and is
+// younger than the inspection.
+func (a *Actor) evolveVanished(r *journaletv1.ContainerRecord, at *timestamppb.Timestamp, shown bool) {
 	cur := r.GetCurrent()
 	if cur == nil || exited(cur) || !shown && !cur.GetCreatedAt().AsTime().Before(at.AsTime()) {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// What the kubelet says of a pod that it ends so that another one fits (pkg/kubelet/preemption).
+// Reason and messages of a victim of preemption (pkg/kubelet/preemption).
 const (
 	ReasonPreempting  = "Preempting"
 	MessagePreempting = "Preempted in order to admit critical pod"
@@ -16,17 +16,17 @@ const (
 	messageDisruption = "Pod was preempted by Kubelet to accommodate a critical pod."
 )
 
-// evolveHeld takes up that pods end for one that is to be admitted. That one has its name; one that ends already goes on as it
-// does.
-func (a *Actor) evolveHeld(e actors.Event, k *journaletv1.AdmissionPendingPreemption) {
+// evolvePendingPreemption folds that victims end for a pod that is to be admitted. If it is this pod, no other pod has
+// its name any more.
+func (a *Actor) evolvePendingPreemption(e actors.Event, k *journaletv1.AdmissionPendingPreemption) {
 	if k.GetUid() == a.self.ID {
 		a.state.HolderUid = ""
 	}
-	a.evolvePreempts(e, k.GetVictims(), k.GetUid(), k.GetFullName())
+	a.evolveVictim(e, k.GetVictims(), k.GetUid(), k.GetFullName())
 }
 
-// evolvePreempts begins the pod's end if it is among those that make room for another one.
-func (a *Actor) evolvePreempts(e actors.Event, preempts []string, uid, fullName string) {
+// evolveVictim starts the termination of the pod if it is among the victims.
+func (a *Actor) evolveVictim(e actors.Event, preempts []string, uid, fullName string) {
 	s := a.state
 	if s.GetStage() != runningPod || !slices.Contains(preempts, a.self.ID) {
 		return

@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"slices"
-
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
@@ -12,121 +10,33 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// takeShown takes CPU and memory as the runtime reports them out of an observation: the state keeps them in
-// ContainerRecord.reported, and only until the pod is admitted.
-func takeShown(o *journaletv1.PodObserved) (*journaletv1.PodObserved, map[string]*journaletv1.Resources) {
-	var shown map[string]*journaletv1.Resources
-	for i, c := range o.GetContainers() {
-		if c.GetResources() == nil {
-			continue
-		}
-		if shown == nil {
-			shown = map[string]*journaletv1.Resources{}
-			o = &journaletv1.PodObserved{
-				Uid: o.GetUid(), ObservedAt: o.GetObservedAt(), PodNamespace: o.GetPodNamespace(), PodName: o.GetPodName(),
-				Sandboxes: o.GetSandboxes(), Containers: slices.Clone(o.GetContainers()),
-			}
-		}
-		shown[c.GetId()] = c.GetResources()
-		o.Containers[i] = proto.CloneOf(c)
-		o.Containers[i].Resources = nil
-	}
-	return o, shown
+// setManifest computes the effective manifest: the desired one with the allocated CPU and memory.
+func (a *Actor) setManifest() {
+	a.manifest = resources.Allocated(a.desired, a.allocated)
 }
 
-// ours tells whether a record tells of the start of an instance, or of its making.
-func (a *Actor) ours(c *journaletv1.ContainerObservation) bool {
-	r := a.record(c.GetName())
-	return a.state.Calls[c.GetIntentId()] != nil || r.GetCreated().GetContainerId() == c.GetId() ||
-		r.GetCurrent().GetId() == c.GetId() && !notStarted(r.GetCurrent())
-}
-
-// evolveFound notes what the runtime shows of an instance that runs and that no record tells the start of; nil: nothing.
-func (a *Actor) evolveFound(c *journaletv1.ContainerObservation, shown *journaletv1.Resources) {
-	r := a.record(c.GetName())
-	if shown == nil || !running(r.GetCurrent()) || r.GetCurrent().GetId() != c.GetId() {
-		return
-	}
-	r.Applied, r.Reported = nil, shown
-	if a.state.GetStage() == runningPod {
-		a.compareFound(r)
-	}
-}
-
-// evolveFoundAll compares all that was found before the pod was admitted.
-func (a *Actor) evolveFoundAll() {
-	for c := range a.all() {
-		if r := a.record(c.Name); running(r.GetCurrent()) && r.GetReported() != nil && r.GetApplied() == nil {
-			a.compareFound(r)
-		}
-	}
-}
-
-// compareFound holds what the runtime shows of a container against what is allocated to it. What is as it should be leaves nothing.
-func (a *Actor) compareFound(r *journaletv1.ContainerRecord) {
-	c := a.spec(r.GetName())
-	if c == nil {
-		return
-	}
-	if r.Applied = a.found(c, r.GetReported()); r.Applied == nil {
-		r.Reported = nil
-	}
-}
-
-// found is what a container has, nil if that is what is allocated to it. A memory request shows nowhere and changes nothing of
-// what runs: it is taken to be the allocated one.
-func (a *Actor) found(c *corev1.Container, shown *journaletv1.Resources) *journaletv1.Resources {
-	want := resources.Of(&c.Resources)
-	will, has := a.inherits(want), proto.CloneOf(want)
-	shares := func(millis int64) int64 { return min(max(millis, leastCPURequestMillis), mostCPURequestMillis) }
-	quota := will.GetCpuLimitMillis()
-	if quota > 0 {
-		quota = max(quota, leastCPULimitMillis)
-	}
-	// One that asks for no CPU was made with shares by its limit.
-	byLimit := want.GetCpuRequestMillis() == 0 && shown.GetCpuRequestMillis() == shares(will.GetCpuLimitMillis())
-	if shown.GetCpuRequestMillis() != shares(want.GetCpuRequestMillis()) && !byLimit {
-		has.CpuRequestMillis = shown.GetCpuRequestMillis()
-	}
-	if shown.GetCpuLimitMillis() != quota {
-		has.CpuLimitMillis = shown.GetCpuLimitMillis()
-	}
-	if shown.GetMemoryLimitBytes() != will.GetMemoryLimitBytes() {
-		has.MemoryLimitBytes = shown.GetMemoryLimitBytes()
-	}
-	if resources.Equal(has, want) {
-		return nil
-	}
-	return has
-}
-
-// carryOut works out the manifest that is carried out: the wanted one with what is allocated.
-func (a *Actor) carryOut() {
-	a.manifest = resources.Allocated(a.wanted, a.allocated)
-}
-
-// allocate makes the CPU and memory of a manifest the pod's.
+// allocate has the CPU and memory of a manifest be the allocated ones.
 func (a *Actor) allocate(digest string, m *corev1.Pod) {
 	s := a.state
-	if m == nil || digest == s.GetPod().GetDigest() || resources.Same(m, a.wanted) {
+	if m == nil || digest == s.GetPod().GetDigest() || resources.Same(m, a.desired) {
 		digest, m = "", nil
 	}
 	s.AllocatedDigest, a.allocated = digest, m
-	a.carryOut()
+	a.setManifest()
 }
 
-// evolveWanted takes up another manifest of a pod. What was allocated before stays so until the node says otherwise.
-func (a *Actor) evolveWanted(u *journaletv1.PodUpdated, m *corev1.Pod) {
+// evolveDesired folds an updated manifest. What is allocated stays so until the node decides.
+func (a *Actor) evolveDesired(u *journaletv1.PodUpdated, m *corev1.Pod) {
 	s := a.state
-	digest, have := s.GetPod().GetDigest(), a.wanted
+	digest, allocated := s.GetPod().GetDigest(), a.desired
 	if a.allocated != nil {
-		digest, have = s.GetAllocatedDigest(), a.allocated
+		digest, allocated = s.GetAllocatedDigest(), a.allocated
 	}
-	s.Pod, a.wanted = u.GetPod(), m
-	a.allocate(digest, have)
+	s.Pod, a.desired = u.GetPod(), m
+	a.allocate(digest, allocated)
 }
 
-// resizing is what is known of the pod's resize, made if need be. Only Evolve may call it.
+// resizing returns the record of the pod's resize, which it creates if need be. Only Evolve may call it.
 func (a *Actor) resizing() *journaletv1.PodResize {
 	if a.state.Resize == nil {
 		a.state.Resize = new(journaletv1.PodResize)
@@ -134,19 +44,20 @@ func (a *Actor) resizing() *journaletv1.PodResize {
 	return a.state.Resize
 }
 
-// tidyResize forgets a resize of which nothing is left to be known.
-func (a *Actor) tidyResize() {
+// dropEmptyResize removes the record of a resize that records nothing.
+func (a *Actor) dropEmptyResize() {
 	if proto.Size(a.state.GetResize()) == 0 {
 		a.state.Resize = nil
 	}
 }
 
-// ofThisIncarnation reports whether a request for resources is of this incarnation, and not of one that ended before it was
-// answered.
-func (a *Actor) ofThisIncarnation(question uint64) bool { return question >= a.state.GetIncarnation() }
+// ofThisIncarnation reports whether this incarnation requested a resize, and not one that ended before the decision.
+func (a *Actor) ofThisIncarnation(requestID uint64) bool {
+	return requestID >= a.state.GetIncarnation()
+}
 
-// evolveResized takes up the node's answer. What runs has from then on what it was given before, until it is given more.
-func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
+// evolveResizeDecided folds the node's decision. What was allocated until now is what running containers were given.
+func (a *Actor) evolveResizeDecided(e actors.Event, k *journaletv1.ResizeDecided) {
 	if !a.ofThisIncarnation(k.GetRequestId()) {
 		return
 	}
@@ -155,66 +66,104 @@ func (a *Actor) evolveResized(e actors.Event, k *journaletv1.ResizeDecided) {
 	case k.GetAllocated():
 		before := a.manifest
 		a.allocate(k.GetDigest(), e.Manifest)
-		a.evolveActuated(before)
+		a.keepApplied(before)
 		a.state.Resize = &journaletv1.PodResize{InProgress: true}
-		if asked := r.GetRequestedDigest(); asked != k.GetDigest() {
-			a.state.Resize.RequestedDigest = asked
+		if requested := r.GetRequestedDigest(); requested != k.GetDigest() {
+			a.state.Resize.RequestedDigest = requested
 		}
 	case k.GetDigest() == r.GetRequestedDigest():
 		r.Deferred = k.GetMessage()
 	}
-	a.tidyResize()
+	a.dropEmptyResize()
 }
 
-// evolveResizeHeld takes up that others end for the resize, or that this pod ends for another one's.
-func (a *Actor) evolveResizeHeld(e actors.Event, k *journaletv1.ResizePendingPreemption) {
-	a.evolvePreempts(e, k.GetVictims(), k.GetUid(), k.GetFullName())
-	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetRequestedDigest() && a.ofThisIncarnation(k.GetRequestId()) {
+// evolveResizePendingPreemption folds that a resize waits for its victims: this pod's own resize, or another pod's of
+// which this pod is a victim.
+func (a *Actor) evolveResizePendingPreemption(e actors.Event, k *journaletv1.ResizePendingPreemption) {
+	a.evolveVictim(e, k.GetVictims(), k.GetUid(), k.GetFullName())
+	if k.GetUid() == a.self.ID && k.GetDigest() == a.state.GetResize().GetRequestedDigest() &&
+		a.ofThisIncarnation(k.GetRequestId()) {
 		a.resizing().Deferred = k.GetMessage()
 	}
 }
 
-// evolveActuated notes what containers have that run, are made, or are being started, when other resources are allocated.
-func (a *Actor) evolveActuated(before *corev1.Pod) {
+// keepApplied records, when other resources are allocated, what containers have that run, or are being started.
+func (a *Actor) keepApplied(before *corev1.Pod) {
 	for c := range a.all() {
 		was, r := findContainer(before, c.Name), a.state.Containers[c.Name]
-		if r == nil || !alive(r.GetCurrent()) && !a.onItsWay(r) {
+		if r == nil || !alive(r.GetCurrent()) && !a.beingStarted(r) {
 			continue
 		}
 		if r.Applied == nil {
 			r.Applied = resources.Of(&was.Resources)
 		}
-		tidyActuated(c, r)
+		a.setApplied(r, r.Applied)
 	}
 }
 
-// tidyActuated forgets what a container was given if that is what it is to have.
-func tidyActuated(c *corev1.Container, r *journaletv1.ContainerRecord) {
-	if c != nil && resources.Equal(r.GetApplied(), resources.Of(&c.Resources)) {
-		r.Applied = nil
-	}
-}
-
-// evolveUpdated folds the outcome of giving a container other resources. An instance that has ended or has a successor
-// leaves nothing to be known.
-func (a *Actor) evolveContainerUpdated(e actors.Event, w *journaletv1.UpdateContainer, f *journaletv1.CallFinished) {
-	r := a.keep(w.GetContainer())
-	size := a.resizing()
-	defer a.tidyResize()
+// evolveResourcesApplied folds the outcome of an UpdateContainer call. For an instance that has ended or was replaced
+// nothing is recorded.
+func (a *Actor) evolveResourcesApplied(e actors.Event, w *journaletv1.UpdateContainer, f *journaletv1.CallFinished) {
+	r, resize := a.ensureRecord(w.GetContainer()), a.resizing()
+	defer a.dropEmptyResize()
 	switch f.GetError() {
 	case journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
-		size.Failures, size.FailedAt = 0, nil
+		resize.Failures, resize.FailedAt = 0, nil
 		if r.GetCurrent().GetId() == w.GetContainerId() {
-			// Something else may have been allocated since.
-			r.Applied, r.Reported = w.GetResources(), f.GetReported()
-			tidyActuated(a.spec(w.GetContainer()), r)
+			// Other resources may have been allocated since the call was requested.
+			a.setApplied(r, w.GetResources())
+			r.Reported = f.GetReported()
 		}
 	case journaletv1.CallError_CALL_ERROR_WITHDRAWN:
 	default:
-		size.Failures++
-		size.FailedAt = timestamppb.New(e.Time)
+		resize.Failures++
+		resize.FailedAt = timestamppb.New(e.Time)
 		if f.GetError() != journaletv1.CallError_CALL_ERROR_NOT_DONE {
-			size.Error = f.GetMessage()
+			resize.Error = f.GetMessage()
 		}
+	}
+}
+
+// An agent that lost its journal finds containers without a record of their start, and their manifest may have changed
+// since. The observation that finds such a container has its resources as the runtime reports them. Once the pod is
+// admitted they are compared with the allocated ones, and a difference is applied as in a resize.
+
+// hasStartRecord reports whether an instance is known from a call of this journal that created or started it.
+func (a *Actor) hasStartRecord(c *journaletv1.ContainerObservation) bool {
+	r := a.record(c.GetName())
+	return a.state.Calls[c.GetIntentId()] != nil || r.GetCreated().GetContainerId() == c.GetId() ||
+		r.GetCurrent().GetId() == c.GetId() && !isCreated(r.GetCurrent())
+}
+
+// evolveFound records what the runtime reports of a running instance without a record of its start; nil: nothing.
+func (a *Actor) evolveFound(c *journaletv1.ContainerObservation, reported *journaletv1.Resources) {
+	r := a.record(c.GetName())
+	if reported == nil || !running(r.GetCurrent()) || r.GetCurrent().GetId() != c.GetId() {
+		return
+	}
+	r.Applied, r.Reported = nil, reported
+	if a.state.GetStage() == runningPod {
+		a.inferApplied(r)
+	}
+}
+
+// inferAllApplied compares, when the pod is admitted, what the runtime reported before with what is allocated.
+func (a *Actor) inferAllApplied() {
+	for c := range a.all() {
+		if r := a.record(c.Name); running(r.GetCurrent()) && r.GetReported() != nil && r.GetApplied() == nil {
+			a.inferApplied(r)
+		}
+	}
+}
+
+// inferApplied records what a container was given, judging by what the runtime reports. If that is what is allocated,
+// nothing is recorded.
+func (a *Actor) inferApplied(r *journaletv1.ContainerRecord) {
+	c := a.spec(r.GetName())
+	if c == nil {
+		return
+	}
+	if a.setApplied(r, a.appliedBy(c, r.GetReported())); r.Applied == nil {
+		r.Reported = nil
 	}
 }

@@ -13,14 +13,14 @@ import (
 )
 
 func (a *Actor) evolveBackOff(e actors.Event, b *journaletv1.BackOffStarted) {
-	a.keep(b.GetContainer()).BackOff = &journaletv1.BackOff{
+	a.ensureRecord(b.GetContainer()).BackOff = &journaletv1.BackOff{
 		Key: b.GetKey(), Delay: b.GetDelay(), UpdatedAt: timestamppb.New(e.Time),
 	}
 }
 
-// evolveFired notes that a wait is over, by forgetting when it began. To work that out from the time
-// of day would have it begin again and again after the clock was set back.
-func (a *Actor) evolveFired(timer string) {
+// evolveTimerFired folds that a wait is over by dropping when it began. Computing that from the time of day would start
+// the wait again and again after the clock was set back.
+func (a *Actor) evolveTimerFired(timer string) {
 	s := a.state
 	switch timer {
 	case orphanTimer:
@@ -49,9 +49,9 @@ func (a *Actor) evolveFired(timer string) {
 	}
 }
 
-// forgetStarts forgets, when a new sandbox stands, which starts failed before: that their sandbox was ending is no reason to
-// wait in this one. How often there is a new sandbox is bounded by sandboxWait and by the back-off of what ran.
-func (a *Actor) forgetStarts() {
+// resetStartFailures drops, when a new sandbox is ready, which starts failed before. That their sandbox was ending is
+// no reason to wait in this one. sandboxWait and the back-off of what ran bound how often there is a new sandbox.
+func (a *Actor) resetStartFailures() {
 	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
 		r := a.state.Containers[name]
 		if r.GetStartFailures() == 0 {
@@ -61,13 +61,13 @@ func (a *Actor) forgetStarts() {
 		if !r.GetImageRequested() {
 			r.StartError = nil
 		}
-		takeBackOffBack(r)
+		undoBackOff(r)
 	}
 }
 
-// takeBackOffBack undoes the step of the back-off that was taken for a start which came to nothing: the wait before it is
-// over, and the next start takes the same step.
-func takeBackOffBack(r *journaletv1.ContainerRecord) {
+// undoBackOff undoes the back-off step of a start that did not take place: the wait before it is over, and the next
+// start takes the same step.
+func undoBackOff(r *journaletv1.ContainerRecord) {
 	if b := r.GetBackOff(); b != nil {
 		b.UpdatedAt, b.Delay = nil, durationpb.New(b.GetDelay().AsDuration()/2)
 	}

@@ -14,73 +14,21 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// calling tells whether a call that match accepts is under way.
-func (a *Actor) calling(match func(*journaletv1.CallRequested) bool) bool {
-	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {
-		if match(a.state.Calls[id].GetRequest()) {
-			return true
-		}
-	}
-	return false
-}
-
-// forContainer matches every call for one container.
-func forContainer(name string) func(*journaletv1.CallRequested) bool {
-	return func(r *journaletv1.CallRequested) bool {
-		return r.GetStartContainer() != nil && r.GetStartContainer().GetContainer() == name ||
-			r.GetStopContainer() != nil && r.GetStopContainer().GetContainer() == name
-	}
-}
-
-// mayRun tells whether an instance has not ended as far as is known.
-func (a *Actor) mayRun(name, id string) bool {
-	for _, c := range a.state.GetObserved().GetContainers() {
-		if c.GetId() == id {
-			return !exited(c) && c.GetState() != stoppedUnobserved
-		}
-	}
-	cur := a.record(name).GetCurrent()
-	return cur.GetId() == id && !exited(cur)
-}
-
-// made is the instance of a container that waits for its start, nil if there is none: one in another sandbox will not be
-// started. What an update of the manifest brings it gets as one that runs does.
-func (a *Actor) made(r *journaletv1.ContainerRecord) *journaletv1.CreatedContainer {
-	m := r.GetCreated()
-	if m == nil || m.GetSandboxId() != a.state.GetSandboxId() {
-		return nil
-	}
-	return m
-}
-
-// alive tells whether a container may still hold a process.
-func alive(c *journaletv1.ContainerObservation) bool {
-	return running(c) || c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
-}
-
-// podIPs are the addresses of the sandbox that containers run in.
-func (a *Actor) podIPs() []string {
-	for _, x := range a.state.GetObserved().GetSandboxes() {
-		if x.GetId() == a.state.GetSandboxId() {
-			return x.GetIps()
-		}
-	}
-	return nil
-}
-
 // Actor is the decider of one pod.
 type Actor struct {
 	self  messages.Ref
 	state *journaletv1.PodState
-	// manifest is the one being carried out: wanted, with the resources of allocated; nil before the first PodUpdated.
+	// desired is the manifest of state.pod.digest, nil before the first PodUpdated.
+	desired *corev1.Pod
+	// allocated is the manifest of state.allocated_digest, nil where the desired resources are allocated.
+	allocated *corev1.Pod
+	// manifest is the effective one: desired, with the CPU and memory of allocated.
 	manifest *corev1.Pod
-	// wanted is what state.pod.digest names, allocated what state.allocated_digest does.
-	wanted, allocated *corev1.Pod
 }
 
 var _ actors.Decider = (*Actor)(nil)
 
-// New makes the decider of the pod with this UID, of which nothing is known yet.
+// New returns the decider of the pod with this UID, with an empty state.
 func New(uid string) *Actor {
 	return &Actor{self: messages.Pod(uid), state: withMaps(new(journaletv1.PodState))}
 }
@@ -101,18 +49,18 @@ func withMaps(s *journaletv1.PodState) *journaletv1.PodState {
 	return s
 }
 
-// State is the state, to be read only.
+// State returns the state, to be read only.
 func (a *Actor) State() proto.Message { return a.state }
 
-// Pod is the state with its type, to be read only.
+// Pod returns the typed state, to be read only.
 func (a *Actor) Pod() *journaletv1.PodState { return a.state }
 
-// Manifest is the manifest being carried out, with the resources that are allocated; nil for a pod that no source has
-// named. Read only.
+// Manifest returns the effective manifest: the desired one with the allocated resources. It is nil for a pod that no
+// source has named. To be read only.
 func (a *Actor) Manifest() *corev1.Pod { return a.manifest }
 
-// Observed tells whether every container that was started has been seen since: only then does the
-// observation tell all, and a look that finds the same again brings nothing new.
+// Observed reports whether every started container has been observed since its start. Only then is the observation
+// complete, and an inspection that finds the same again brings nothing new.
 func (a *Actor) Observed() bool {
 	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
 		if cur := a.state.Containers[name].GetCurrent(); running(cur) && cur.GetStartedAt() == nil {
@@ -128,11 +76,12 @@ func (a *Actor) Restore(b []byte) error {
 	if err := proto.Unmarshal(b, s); err != nil {
 		return fmt.Errorf("restore %s: %w", a.self, err)
 	}
-	a.state, a.manifest, a.wanted, a.allocated = withMaps(s), nil, nil, nil
+	a.state, a.manifest, a.desired, a.allocated = withMaps(s), nil, nil, nil
 	return nil
 }
 
-// Digests names the manifest being carried out, and the one whose resources are allocated where that is another.
+// Digests returns the digest of the desired manifest, and of the one with the allocated resources where that is
+// another.
 func (a *Actor) Digests() []string {
 	var all []string
 	for _, d := range []string{a.state.GetPod().GetDigest(), a.state.GetAllocatedDigest()} {
@@ -143,22 +92,22 @@ func (a *Actor) Digests() []string {
 	return all
 }
 
-// Resolve hands over a manifest that Digests names.
+// Resolve takes a manifest that Digests names.
 func (a *Actor) Resolve(digest string, manifest *corev1.Pod) {
 	switch digest {
 	case a.state.GetPod().GetDigest():
-		a.wanted = manifest
+		a.desired = manifest
 	case a.state.GetAllocatedDigest():
 		a.allocated = manifest
 	}
-	a.carryOut()
+	a.setManifest()
 }
 
-// Timers are the back-offs under way.
+// Timers returns the timers that are set.
 func (a *Actor) Timers() *journaletv1.Timers { return a.state.GetTimers() }
 
-// record is what is known of a container; a zero record for one that was never started. It is not
-// part of the state until something is folded into it.
+// record returns what is known of a container, a zero record for one that was never started. It is not part of the
+// state: Evolve uses ensureRecord.
 func (a *Actor) record(name string) *journaletv1.ContainerRecord {
 	if r := a.state.Containers[name]; r != nil {
 		return r
@@ -166,8 +115,8 @@ func (a *Actor) record(name string) *journaletv1.ContainerRecord {
 	return &journaletv1.ContainerRecord{Name: name}
 }
 
-// keep is the record of a container, made if need be. Only Evolve may call it.
-func (a *Actor) keep(name string) *journaletv1.ContainerRecord {
+// ensureRecord returns the record of a container, which it creates if need be. Only Evolve may call it.
+func (a *Actor) ensureRecord(name string) *journaletv1.ContainerRecord {
 	r := a.state.Containers[name]
 	if r == nil {
 		r = &journaletv1.ContainerRecord{Name: name}
@@ -176,7 +125,7 @@ func (a *Actor) keep(name string) *journaletv1.ContainerRecord {
 	return r
 }
 
-// spec is the container of this name in the manifest, nil if there is none.
+// spec returns the container of this name in the effective manifest, nil if there is none.
 func (a *Actor) spec(name string) *corev1.Container { return findContainer(a.manifest, name) }
 
 func findContainer(p *corev1.Pod, name string) *corev1.Container {
@@ -188,8 +137,8 @@ func findContainer(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// last is the instance before a container's newest one, if it ended. Where a journal was lost it is what the runtime still
-// shows.
+// last returns the instance before a container's newest one, if it ended. After a lost journal it is the newest such
+// instance that the runtime still shows.
 func (a *Actor) last(r *journaletv1.ContainerRecord) *journaletv1.ContainerObservation {
 	if r.GetLast() != nil {
 		return r.GetLast()
@@ -204,7 +153,7 @@ func (a *Actor) last(r *journaletv1.ContainerRecord) *journaletv1.ContainerObser
 	return last
 }
 
-// running tells whether a container runs, or has to be taken to run until it is observed.
+// running reports whether a container runs, or counts as running until it is observed.
 func running(c *journaletv1.ContainerObservation) bool {
 	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING
 }
@@ -213,12 +162,12 @@ func exited(c *journaletv1.ContainerObservation) bool {
 	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_EXITED
 }
 
-// stoppedUnobserved is the state in what is observed of a container whose stop has ended and that no inspection has shown
-// since. No inspection ever reports it.
+// stoppedUnobserved is the observed state of a container whose stop has ended and that no inspection has shown since.
+// No inspection ever reports it.
 const stoppedUnobserved = journaletv1.ContainerState_CONTAINER_STATE_UNSPECIFIED
 
-// wasStopped tells whether a stop of an instance has ended, with nothing of it alive any more, though
-// the look that tells how it ended is still to come.
+// wasStopped reports whether a stop of an instance has ended. Nothing of the instance is alive, but how it ended is not
+// observed yet.
 func (a *Actor) wasStopped(c *journaletv1.ContainerObservation) bool {
 	for _, o := range a.state.GetObserved().GetContainers() {
 		if o.GetId() == c.GetId() {
@@ -228,10 +177,64 @@ func (a *Actor) wasStopped(c *journaletv1.ContainerObservation) bool {
 	return false
 }
 
-// grace is how long a container gets to end by itself, its preStop hook included.
+// grace returns how long a container has to end by itself, its preStop hook included.
 func (a *Actor) grace() time.Duration {
 	if a.manifest == nil || a.manifest.Spec.TerminationGracePeriodSeconds == nil {
 		return defaultGrace
 	}
 	return time.Duration(*a.manifest.Spec.TerminationGracePeriodSeconds) * time.Second
+}
+
+// alive reports whether a container may still have a process.
+func alive(c *journaletv1.ContainerObservation) bool {
+	return running(c) || c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_UNKNOWN
+}
+
+// maybeRunning reports whether an instance has not ended, as far as is known.
+func (a *Actor) maybeRunning(name, id string) bool {
+	for _, c := range a.state.GetObserved().GetContainers() {
+		if c.GetId() == id {
+			return !exited(c) && c.GetState() != stoppedUnobserved
+		}
+	}
+	cur := a.record(name).GetCurrent()
+	return cur.GetId() == id && !exited(cur)
+}
+
+// created returns the instance of a container that waits for its start, nil if there is none. One in another sandbox is
+// never started. It gets an update of the manifest as a running one does.
+func (a *Actor) created(r *journaletv1.ContainerRecord) *journaletv1.CreatedContainer {
+	m := r.GetCreated()
+	if m == nil || m.GetSandboxId() != a.state.GetSandboxId() {
+		return nil
+	}
+	return m
+}
+
+// podIPs returns the addresses of the pod's sandbox.
+func (a *Actor) podIPs() []string {
+	for _, x := range a.state.GetObserved().GetSandboxes() {
+		if x.GetId() == a.state.GetSandboxId() {
+			return x.GetIps()
+		}
+	}
+	return nil
+}
+
+// calling reports whether a call that match accepts is under way.
+func (a *Actor) calling(match func(*journaletv1.CallRequested) bool) bool {
+	for _, id := range slices.Sorted(maps.Keys(a.state.Calls)) {
+		if match(a.state.Calls[id].GetRequest()) {
+			return true
+		}
+	}
+	return false
+}
+
+// forContainer matches the starts and stops of one container.
+func forContainer(name string) func(*journaletv1.CallRequested) bool {
+	return func(r *journaletv1.CallRequested) bool {
+		return r.GetStartContainer() != nil && r.GetStartContainer().GetContainer() == name ||
+			r.GetStopContainer() != nil && r.GetStopContainer().GetContainer() == name
+	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Demand is what a pod takes of the node, and its host ports: the requests of its main containers and sidecars together, or
-// what an init container needs beside the sidecars before it, if that is more.
+// Demand returns what a pod takes of the node, and its host ports: the requests of its main containers and sidecars
+// together, or what an init container needs beside the sidecars before it, if that is more.
 func Demand(p *corev1.Pod) *journaletv1.PodDemand {
 	if p == nil {
 		return new(journaletv1.PodDemand)
@@ -25,7 +25,7 @@ func Demand(p *corev1.Pod) *journaletv1.PodDemand {
 		EphemeralStorageBytes: requests.StorageEphemeral().Value(),
 	}
 	for i := range p.Spec.InitContainers {
-		// The others give their ports back before those of the main containers are taken.
+		// Regular init containers release their ports before the main containers take theirs.
 		if c := &p.Spec.InitContainers[i]; isSidecar(c) {
 			d.HostPorts = append(d.HostPorts, hostPorts(c)...)
 		}
@@ -37,15 +37,15 @@ func Demand(p *corev1.Pod) *journaletv1.PodDemand {
 	return d
 }
 
-// Question is what a pod asks the node before it runs.
-func Question(ref *journaletv1.PodRef, p *corev1.Pod) *journaletv1.AdmissionRequested {
+// AdmissionRequest returns a pod's request for admission, without its incarnation.
+func AdmissionRequest(ref *journaletv1.PodRef, p *corev1.Pod) *journaletv1.AdmissionRequested {
 	return &journaletv1.AdmissionRequested{
 		Uid: ref.GetUid(), Namespace: ref.GetNamespace(), Name: ref.GetName(), Digest: ref.GetDigest(), Demand: Demand(p),
 		Priority: priority(p), Qos: qosClasses[QOS(p)],
 	}
 }
 
-// hostPorts are a container's host ports as protocol/address/port, the address empty for every one.
+// hostPorts returns a container's host ports as protocol/address/port. The address is empty for every address.
 func hostPorts(c *corev1.Container) []string {
 	var all []string
 	for _, port := range c.Ports {
@@ -65,31 +65,31 @@ func hostPorts(c *corev1.Container) []string {
 	return all
 }
 
-// QOS is a pod's quality-of-service class: Guaranteed where every container, init containers too, has limits for CPU and
-// memory and requests as much or says nothing, BestEffort where none has either, else Burstable. Where the pod has resources of its own, these
-// alone count.
+// QOS returns a pod's quality-of-service class. It is Guaranteed where every container, init containers too, has limits
+// for CPU and memory and requests that are equal or not given, BestEffort where no container has either, else
+// Burstable. Where the pod has resources of its own, only these count.
 func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p == nil {
 		return corev1.PodQOSBestEffort
 	}
-	guaranteed, asks := true, false
-	see := func(r *corev1.ResourceRequirements) {
+	guaranteed, any := true, false
+	add := func(r *corev1.ResourceRequirements) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			request, said := r.Requests[name]
+			request, given := r.Requests[name]
 			limit := r.Limits[name]
-			asks = asks || !request.IsZero() || !limit.IsZero()
-			guaranteed = guaranteed && !limit.IsZero() && (!said || request.Equal(limit))
+			any = any || !request.IsZero() || !limit.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && (!given || request.Equal(limit))
 		}
 	}
 	if resource.IsPodLevelResourcesSet(p) {
-		see(p.Spec.Resources)
+		add(p.Spec.Resources)
 	} else {
 		for c := range containersOf(p) {
-			see(&c.Resources)
+			add(&c.Resources)
 		}
 	}
 	switch {
-	case !asks:
+	case !any:
 		return corev1.PodQOSBestEffort
 	case guaranteed:
 		return corev1.PodQOSGuaranteed
@@ -99,7 +99,7 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 
 func typesUID(uid string) types.UID { return types.UID(uid) }
 
-// priority is a pod's priority; what its source leaves out is 0.
+// priority returns a pod's priority, 0 where the manifest has none.
 func priority(p *corev1.Pod) int32 {
 	if p == nil || p.Spec.Priority == nil {
 		return 0

@@ -11,7 +11,7 @@ import (
 )
 
 // ContainerHash is the kubelet's hash of a container (1.31 and later: of its name and image only), in hexadecimal
-// without leading zeros, as it stands in the annotation io.kubernetes.container.hash. It must agree with the kubelet
+// without leading zeros, as it is in the annotation io.kubernetes.container.hash. It must agree with the kubelet
 // bit for bit: with another value every container taken over from a kubelet would be restarted.
 func ContainerHash(c *corev1.Container) string {
 	picked, err := json.Marshal(map[string]string{"name": c.Name, "image": c.Image})

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestContainerHashIsTheKubelets works the kubelet's algorithm out by hand: name and image as JSON with sorted keys, its
-// bytes as the dump of a Go slice in decimal, FNV-1a of 32 bits over that.
+// The kubelet's algorithm by hand: name and image as JSON with sorted keys, its bytes as the dump of a Go slice in
+// decimal, FNV-1a of 32 bits over that.
 func TestContainerHashIsTheKubelets(t *testing.T) {
 	for _, c := range []struct{ name, image, want string }{
 		{"main", "busybox:1.36", "42f056bf"},

@@ -9,15 +9,15 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Where a pod's initialization has come to is read off its containers, never kept: so an agent that lost its journal, or
-// a sandbox that was replaced, needs no rule of its own. It corresponds to the kubelet's computeInitContainerActions.
+// How far a pod is initialized follows from its containers and is not kept: a lost journal and a new sandbox need no
+// rule of their own. It corresponds to the kubelet's computeInitContainerActions.
 
-// isSidecar tells whether an init container is one that stays.
+// isSidecar reports whether an init container is a sidecar.
 func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// containers are the main containers.
+// containers returns the main containers.
 func (a *Actor) containers() []corev1.Container {
 	if a.manifest == nil {
 		return nil
@@ -25,7 +25,7 @@ func (a *Actor) containers() []corev1.Container {
 	return a.manifest.Spec.Containers
 }
 
-// initContainers are the init containers, sidecars among them.
+// initContainers returns the init containers, sidecars among them.
 func (a *Actor) initContainers() []corev1.Container {
 	if a.manifest == nil {
 		return nil
@@ -33,10 +33,10 @@ func (a *Actor) initContainers() []corev1.Container {
 	return a.manifest.Spec.InitContainers
 }
 
-// all are all containers in the order of their starts.
+// all returns all containers in the order of their starts.
 func (a *Actor) all() iter.Seq[*corev1.Container] { return containersOf(a.manifest) }
 
-// containersOf are the containers of a pod, which may be nil, in the order of their starts.
+// containersOf returns the containers of a pod, which may be nil, in the order of their starts.
 func containersOf(p *corev1.Pod) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		if p == nil {
@@ -52,33 +52,34 @@ func containersOf(p *corev1.Pod) iter.Seq[*corev1.Container] {
 	}
 }
 
-// isInit tells whether a container is an init container, sidecar or not.
+// isInit reports whether a container is an init container, sidecar or not.
 func (a *Actor) isInit(name string) bool {
 	return slices.ContainsFunc(a.initContainers(), func(c corev1.Container) bool { return c.Name == name })
 }
 
-// runsOnce tells whether a container is an init container that ends before the next one starts.
-func (a *Actor) runsOnce(c *corev1.Container) bool { return a.isInit(c.Name) && !isSidecar(c) }
+// runsToCompletion reports whether a container is a regular init container: it ends before the next one starts.
+func (a *Actor) runsToCompletion(c *corev1.Container) bool { return a.isInit(c.Name) && !isSidecar(c) }
 
-// begun tells whether a container has had an instance in the pod's sandbox.
-func (a *Actor) begun(c *corev1.Container) bool {
-	cur := a.record(c.Name).GetCurrent()
-	return cur != nil && a.state.GetSandboxId() != "" && cur.GetSandboxId() == a.state.GetSandboxId() && countsStill(a.record(c.Name))
+// hasInstance reports whether a container has had an instance in the pod's sandbox.
+func (a *Actor) hasInstance(c *corev1.Container) bool {
+	r := a.record(c.Name)
+	return r.GetCurrent() != nil && a.state.GetSandboxId() != "" &&
+		r.GetCurrent().GetSandboxId() == a.state.GetSandboxId() && afterRestartAll(r)
 }
 
-// initialized reports whether a main container has had an instance in the pod's sandbox, or is being started in it: then the
-// init containers are done, whatever became of them since.
+// initialized reports whether a main container has had an instance in the pod's sandbox, or is being started in it.
+// Then the init containers are done, whatever became of them since.
 func (a *Actor) initialized() bool {
 	for i := range a.containers() {
 		c := &a.containers()[i]
-		if a.begun(c) || a.made(a.record(c.Name)) != nil || a.starting(c) {
+		if a.hasInstance(c) || a.created(a.record(c.Name)) != nil || a.starting(c) {
 			return true
 		}
 	}
 	return false
 }
 
-// starting tells whether a container is being started in the pod's sandbox.
+// starting reports whether a container is being started in the pod's sandbox.
 func (a *Actor) starting(c *corev1.Container) bool {
 	return a.calling(func(r *journaletv1.CallRequested) bool {
 		s := r.GetStartContainer()
@@ -86,45 +87,46 @@ func (a *Actor) starting(c *corev1.Container) bool {
 	})
 }
 
-// turn is the index of the init container that holds up those after it; the number of them if none does. The newest one
-// that has begun counts: those before it were done when it began, and a sidecar among them that has died since is started
-// again without holding up anything.
-func (a *Actor) turn() int {
+// currentInit returns the index of the current init container, which holds up those after it, or the number of init
+// containers if none does. The newest one that has an instance counts: those before it were done when it started. A
+// sidecar among those that has died since is started again and holds up nothing.
+func (a *Actor) currentInit() int {
 	inits := a.initContainers()
 	if len(inits) == 0 || a.initialized() {
 		return len(inits)
 	}
 	newest := 0
 	for i := range inits {
-		if a.begun(&inits[i]) {
+		if a.hasInstance(&inits[i]) {
 			newest = i
 		}
 	}
 	for i := newest; i < len(inits); i++ {
-		if !a.through(&inits[i]) {
+		if !a.initDone(&inits[i]) {
 			return i
 		}
 	}
 	return len(inits)
 }
 
-// through tells whether what comes after an init container may start: it has ended well in this sandbox, or, as a
-// sidecar, its start is over.
-func (a *Actor) through(c *corev1.Container) bool {
+// initDone reports whether what comes after an init container may start: it has succeeded in this sandbox, or it is a
+// sidecar that has started.
+func (a *Actor) initDone(c *corev1.Container) bool {
 	if isSidecar(c) {
-		return a.begun(c) && a.started(c)
+		return a.hasInstance(c) && a.started(c)
 	}
-	return a.begun(c) && succeededOnce(a.record(c.Name))
+	return a.hasInstance(c) && succeededOnce(a.record(c.Name))
 }
 
+// succeededOnce reports whether the newest instance of a container ended with 0, and was not stopped as unhealthy.
 func succeededOnce(r *journaletv1.ContainerRecord) bool {
 	return exited(r.GetCurrent()) && r.GetCurrent().GetExitCode() == 0 && !r.GetStoppedAsUnhealthy()
 }
 
-// presumedDone tells whether an init container of which nothing is known must have done its work, since a main container
-// was made: the runtime no longer shows it and the journal is younger than the pod.
+// presumedDone reports whether an init container without a record must have succeeded, since a main container was
+// created: the runtime no longer shows it, and the journal is younger than the pod.
 func (a *Actor) presumedDone(c *corev1.Container) bool {
-	if !a.runsOnce(c) || a.record(c.Name).GetCurrent() != nil {
+	if !a.runsToCompletion(c) || a.record(c.Name).GetCurrent() != nil {
 		return false
 	}
 	for i := range a.containers() {
@@ -135,32 +137,32 @@ func (a *Actor) presumedDone(c *corev1.Container) bool {
 	return false
 }
 
-// notStarted tells whether an instance was made and has not been started.
-func notStarted(c *journaletv1.ContainerObservation) bool {
+// isCreated reports whether an instance is created and not started.
+func isCreated(c *journaletv1.ContainerObservation) bool {
 	return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_CREATED
 }
 
-// didItsWork tells whether an init container that is to run once has ended well, in whatever sandbox.
-func (a *Actor) didItsWork(c *corev1.Container) bool {
+// initCompleted reports whether a regular init container has succeeded, in whatever sandbox.
+func (a *Actor) initCompleted(c *corev1.Container) bool {
 	return succeededOnce(a.record(c.Name)) || a.presumedDone(c)
 }
 
-// atTurn tells whether a container may run now, for all that stands before it.
-func (a *Actor) atTurn(c *corev1.Container) bool {
-	inits, turn := a.initContainers(), a.turn()
+// mayStart reports whether a container may run now, as far as the init containers are concerned.
+func (a *Actor) mayStart(c *corev1.Container) bool {
+	inits, current := a.initContainers(), a.currentInit()
 	for i := range inits {
 		if inits[i].Name == c.Name {
-			return i == turn || i < turn && isSidecar(c)
+			return i == current || i < current && isSidecar(c)
 		}
 	}
-	return turn == len(inits)
+	return current == len(inits)
 }
 
-// failedToInitialize tells whether an init container has failed for good, which fails the pod. What failed in an earlier
-// sandbox counts until its turn has come again.
-func (a *Actor) failedToInitialize() bool {
+// initFailed reports whether an init container has failed for good, which fails the pod. A failure in an earlier
+// sandbox counts until the init container is the current one again.
+func (a *Actor) initFailed() bool {
 	inits := a.initContainers()
-	for i := a.turn(); i < len(inits); i++ {
+	for i := a.currentInit(); i < len(inits); i++ {
 		c := &inits[i]
 		r := a.record(c.Name)
 		if !isSidecar(c) && exited(r.GetCurrent()) && r.GetCurrent().GetExitCode() != 0 && !a.restarts(c, r) {

@@ -9,37 +9,6 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// gate is what is said of a condition, nil if nothing is.
-func (a *Actor) gate(kind string) *journaletv1.ReadinessGateCondition {
-	for _, c := range a.state.GetGateConditions() {
-		if c.GetType() == kind {
-			return c
-		}
-	}
-	return nil
-}
-
-// Gates are the conditions to be read, and what was last said of them. Who reads them is given it at a start of the agent.
-func (a *Actor) Gates() (types []string, said []*journaletv1.ReadinessGateCondition) {
-	return a.state.GetReadinessGates(), a.state.GetGateConditions()
-}
-
-// postStarted tells whether a container's newest instance has no postStart hook to wait for.
-func postStarted(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
-	return c.Lifecycle == nil || c.Lifecycle.PostStart == nil || r.GetPostStartedId() == r.GetCurrent().GetId()
-}
-
-// handler is what a container's hook of a kind does, nil for a container without one.
-func handler(c *corev1.Container, kind journaletv1.HookKind) *corev1.LifecycleHandler {
-	switch {
-	case c.Lifecycle == nil:
-		return nil
-	case kind == postStartHook:
-		return c.Lifecycle.PostStart
-	}
-	return c.Lifecycle.PreStop
-}
-
 // The kinds of probes, short.
 const (
 	startupProbe   = journaletv1.ProbeKind_PROBE_KIND_STARTUP
@@ -47,25 +16,24 @@ const (
 	readinessProbe = journaletv1.ProbeKind_PROBE_KIND_READINESS
 )
 
-// started tells whether a container's start is over: it runs, its postStart hook ended well and its startup probe, if
-// any, succeeded. What comes after a sidecar waits for this.
+// started reports whether a container has started: it runs, its postStart hook succeeded, and so did its startup probe,
+// if any. What comes after a sidecar waits for this.
 func (a *Actor) started(c *corev1.Container) bool {
 	r := a.record(c.Name)
 	return isUp(c, r) && (c.StartupProbe == nil || probesOf(r).GetStartup().GetSuccess())
 }
 
-// ready tells whether a container may be given work: its start is over, and its readiness probe, if any, has last
-// succeeded.
+// ready reports whether a container is ready: it has started, and its readiness probe, if any, last succeeded.
 func (a *Actor) ready(c *corev1.Container) bool {
 	return a.started(c) && (c.ReadinessProbe == nil || probesOf(a.record(c.Name)).GetReadiness().GetSuccess())
 }
 
-// isUp tells whether a container is seen to run, with its postStart hook behind it.
+// isUp reports whether a container is observed to run, with its postStart hook done.
 func isUp(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
 	return running(r.GetCurrent()) && r.GetCurrent().GetStartedAt() != nil && postStarted(c, r)
 }
 
-// probesOf is what is known of the probes of a container's newest instance, nil if nothing is.
+// probesOf returns the probe results of a container's newest instance, nil if there are none.
 func probesOf(r *journaletv1.ContainerRecord) *journaletv1.ContainerProbes {
 	if p := r.GetProbes(); p.GetContainerId() == r.GetCurrent().GetId() {
 		return p
@@ -73,16 +41,16 @@ func probesOf(r *journaletv1.ContainerRecord) *journaletv1.ContainerProbes {
 	return nil
 }
 
-// failedProbe tells whether a probe has a result and it is a failure.
+// failedProbe reports whether a probe has a result that is a failure.
 func failedProbe(r *journaletv1.ProbeResult) bool { return r != nil && !r.GetSuccess() }
 
-// Probed is what is to be probed of one instance, and what was told of it before.
+// Probed is which probes of one instance run, and their last results.
 type Probed struct {
 	Set     *journaletv1.ProbesSet
 	Results []*journaletv1.ProbeResult
 }
 
-// Probed lists what is being probed, by container. Who runs the probes is given it at a start of the agent.
+// Probed is which probes of one instance run, and their last results.
 func (a *Actor) Probed() []Probed {
 	var all []Probed
 	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
@@ -103,4 +71,35 @@ func (a *Actor) Probed() []Probed {
 		all = append(all, one)
 	}
 	return all
+}
+
+// postStarted reports whether a container's newest instance has no postStart hook to wait for.
+func postStarted(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
+	return c.Lifecycle == nil || c.Lifecycle.PostStart == nil || r.GetPostStartedId() == r.GetCurrent().GetId()
+}
+
+// handler returns a container's hook of a kind, nil for a container without one.
+func handler(c *corev1.Container, kind journaletv1.HookKind) *corev1.LifecycleHandler {
+	switch {
+	case c.Lifecycle == nil:
+		return nil
+	case kind == postStartHook:
+		return c.Lifecycle.PostStart
+	}
+	return c.Lifecycle.PreStop
+}
+
+// gate returns the condition of this type, nil if it is missing.
+func (a *Actor) gate(kind string) *journaletv1.ReadinessGateCondition {
+	for _, c := range a.state.GetGateConditions() {
+		if c.GetType() == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+// Gates returns the conditions to be read, and their last values. The driver receives them at a start of the agent.
+func (a *Actor) Gates() (types []string, said []*journaletv1.ReadinessGateCondition) {
+	return a.state.GetReadinessGates(), a.state.GetGateConditions()
 }

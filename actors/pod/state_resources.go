@@ -10,14 +10,32 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// What a container has that no record tells the start of is learnt from the runtime: the journal that told it was lost, and the
-// manifest may be another one by now. The runtime's word comes with the look that finds the container. It is kept as
-// ContainerRecord.actual until the pod is admitted; what differs from what is allocated then is changed as in a resize.
+// containerResources are the CPU and memory of one container (ADR 014). What is desired differs from what is allocated
+// for the pod as a whole only: see Actor.
+type containerResources struct {
+	// allocated is what the node has granted.
+	allocated *journaletv1.Resources
+	// applied is what the newest instance was last given.
+	applied *journaletv1.Resources
+	// reported is what the runtime reported after a resize, or of an instance without a record of its start; else nil.
+	reported *journaletv1.Resources
+}
 
-// mostCPURequestMillis is the most that a cgroup's CPU shares stand for (kernel: 262144 shares, 1024 a CPU).
-const mostCPURequestMillis = 256_000
+// resourcesOf returns the resources of a container of the effective manifest.
+func (a *Actor) resourcesOf(c *corev1.Container) containerResources {
+	r, allocated := a.record(c.Name), resources.Of(&c.Resources)
+	return containerResources{allocated: allocated, applied: cmp.Or(r.GetApplied(), allocated), reported: r.GetReported()}
+}
 
-// inherits are a container's resources with the pod's limits where it has none.
+// setApplied records what a container was last given, and drops the record where that is what is allocated.
+func (a *Actor) setApplied(r *journaletv1.ContainerRecord, applied *journaletv1.Resources) {
+	if c := a.spec(r.GetName()); c != nil && resources.Equal(applied, resources.Of(&c.Resources)) {
+		applied = nil
+	}
+	r.Applied = applied
+}
+
+// inherits returns a container's resources, with the limits of the pod as a whole where the container has none.
 func (a *Actor) inherits(r *journaletv1.Resources) *journaletv1.Resources {
 	if a.manifest.Spec.Resources == nil {
 		return r
@@ -29,38 +47,70 @@ func (a *Actor) inherits(r *journaletv1.Resources) *journaletv1.Resources {
 	return r
 }
 
-// steady tells whether a container runs and is neither started nor stopped.
+// steady reports whether a container runs and is neither being started nor being stopped.
 func (a *Actor) steady(name string) bool {
 	r := a.record(name)
 	cur := r.GetCurrent()
-	return running(cur) && !a.wasStopped(cur) && r.GetTermination().GetContainerId() != cur.GetId() && !a.calling(forContainer(name))
+	return running(cur) && !a.wasStopped(cur) && r.GetTermination().GetContainerId() != cur.GetId() &&
+		!a.calling(forContainer(name))
 }
 
-// restartsToResize tells whether a container that runs is to be started again to have its resources.
+// restartsToResize reports whether a running container has to be restarted to get its allocated resources.
 func (a *Actor) restartsToResize(c *corev1.Container) bool {
-	from := a.record(c.Name).GetApplied()
-	return from != nil && resources.Restarts(c, from, resources.Of(&c.Resources))
+	has := a.resourcesOf(c)
+	return resources.Restarts(c, has.applied, has.allocated)
 }
 
-// onItsWay tells whether an instance of a container waits for its start, or is being made or started: it has what was allocated then.
-func (a *Actor) onItsWay(r *journaletv1.ContainerRecord) bool {
-	return a.made(r) != nil || a.calling(startOf(r.GetName()))
+// beingStarted reports whether an instance of a container is created, or is being created or started. It has the
+// resources that were allocated when it was created.
+func (a *Actor) beingStarted(r *journaletv1.ContainerRecord) bool {
+	return a.created(r) != nil || a.calling(startOf(r.GetName()))
 }
 
-// unresized tells whether a container that runs, or is about to, does not have what is allocated to it.
-func (a *Actor) unresized() bool {
+// unapplied reports whether a container that runs, or is about to, does not have its allocated resources.
+func (a *Actor) unapplied() bool {
 	for c := range a.all() {
 		r := a.record(c.Name)
-		if r.GetApplied() != nil && (alive(r.GetCurrent()) || r.GetReplacing() || a.onItsWay(r)) {
+		if r.GetApplied() != nil && (alive(r.GetCurrent()) || r.GetReplacing() || a.beingStarted(r)) {
 			return true
 		}
 	}
 	return false
 }
 
-// A cgroup has no less, and cannot tell less apart: at or below these the allocated value is shown
-// (kubelet: cm.MinShares and cm.MinMilliCPULimit).
+// The bounds of a cgroup's CPU values. All values at or below the least ones are the same to the kernel: the allocated
+// value is reported then (kubelet: cm.MinShares and cm.MinMilliCPULimit).
 const (
 	leastCPURequestMillis = 2
 	leastCPULimitMillis   = 10
+	// mostCPURequestMillis is what the most CPU shares of a cgroup stand for (kernel: 262144 shares, 1024 a CPU).
+	mostCPURequestMillis = 256_000
 )
+
+// appliedBy infers what a container was given from what the runtime reports of it. The runtime reports no memory
+// request, and it makes no difference to what runs: the allocated one is taken.
+func (a *Actor) appliedBy(c *corev1.Container, reported *journaletv1.Resources) *journaletv1.Resources {
+	applied := resources.Of(&c.Resources)
+	effective := a.inherits(applied)
+	shares := func(millis int64) int64 { return min(max(millis, leastCPURequestMillis), mostCPURequestMillis) }
+	quota := effective.GetCpuLimitMillis()
+	if quota > 0 {
+		quota = max(quota, leastCPULimitMillis)
+	}
+	sharesOfRequest := shares(applied.GetCpuRequestMillis())
+	if applied.GetCpuRequestMillis() == 0 && reported.GetCpuRequestMillis() == shares(effective.GetCpuLimitMillis()) {
+		// A container without a CPU request is created with shares by its limit.
+		sharesOfRequest = reported.GetCpuRequestMillis()
+	}
+	applied = proto.CloneOf(applied)
+	if reported.GetCpuRequestMillis() != sharesOfRequest {
+		applied.CpuRequestMillis = reported.GetCpuRequestMillis()
+	}
+	if reported.GetCpuLimitMillis() != quota {
+		applied.CpuLimitMillis = reported.GetCpuLimitMillis()
+	}
+	if reported.GetMemoryLimitBytes() != effective.GetMemoryLimitBytes() {
+		applied.MemoryLimitBytes = reported.GetMemoryLimitBytes()
+	}
+	return applied
+}

@@ -12,76 +12,29 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A readiness gate names a condition that somebody outside sets. What they say comes from a file beside the pod (ADR 011), read by
-// runtime/pod/gate for as long as the pod may become ready.
+// A readiness gate names a condition that is set from outside the agent, in a file beside the pod (ADR 011).
+// runtime/pod/gate reads it for as long as the pod may become ready.
 
-// reasonGates is why a pod is not ready whose containers are (pkg/kubelet/status).
+// reasonGates is why a pod is not ready although its containers are (pkg/kubelet/status).
 const reasonGates = "ReadinessGatesNotReady"
 
-// gatesOpen tells whether every condition that the readiness gates name is there and true, in the kubelet's words.
-func (a *Actor) gatesOpen() (ok bool, reason, message string) {
+// gatesReady reports whether every readiness gate's condition is there and true, in the kubelet's words.
+func (a *Actor) gatesReady() (ok bool, reason, message string) {
 	var unready []string
 	for _, gate := range a.manifest.Spec.ReadinessGates {
 		switch c := a.gate(string(gate.ConditionType)); {
 		case c == nil:
-			unready = append(unready, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+			unready = append(unready, fmt.Sprintf(
+				"corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
 		case c.GetStatus() != string(corev1.ConditionTrue):
-			unready = append(unready, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, c.GetStatus()))
+			unready = append(unready, fmt.Sprintf(
+				"the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType, c.GetStatus()))
 		}
 	}
 	if len(unready) > 0 {
 		return false, reasonGates, strings.Join(unready, ", ")
 	}
 	return true, "", ""
-}
-
-// known is the pod as far as it is certain: without the instances that are seen to have ended without having run while their start
-// is under way. Whether they have not run, and so have not been, is known when the start has its outcome; what was told
-// of them before might have to be taken back.
-func (a *Actor) known() *Actor {
-	var uncertain []string
-	for _, name := range slices.Sorted(maps.Keys(a.state.GetContainers())) {
-		r := a.state.Containers[name]
-		if cur := r.GetCurrent(); exited(cur) && cur.GetStartedAt() == nil && a.calling(beginning(r)) {
-			uncertain = append(uncertain, name)
-		}
-	}
-	if len(uncertain) == 0 {
-		return a
-	}
-	k := *a
-	k.state = proto.CloneOf(a.state)
-	for _, name := range uncertain {
-		k.state.Containers[name].Current, k.state.Containers[name].Last = k.state.Containers[name].GetLast(), nil
-	}
-	return &k
-}
-
-// disruption is the condition of a pod that was ended for another one.
-func (a *Actor) disruption() []*journaletv1.Condition {
-	if !a.state.GetPreempted() {
-		return nil
-	}
-	return []*journaletv1.Condition{{
-		Type: string(corev1.DisruptionTarget), Status: true, Reason: corev1.PodReasonTerminationByKubelet, Message: messageDisruption,
-	}}
-}
-
-// restartingAll is the condition of a pod of which a rule may have all containers begin again.
-func (a *Actor) restartingAll(p journaletv1.PodPhase) []*journaletv1.Condition {
-	if !slices.ContainsFunc(slices.Collect(a.all()), mayRestartAll) {
-		return nil
-	}
-	c := &journaletv1.Condition{Type: string(corev1.AllContainersRestarting)}
-	switch {
-	case p == succeeded:
-		c.Reason = "PodCompleted"
-	case p == failed:
-		c.Reason = "PodFailed"
-	case a.state.GetAllContainersRestarting() != nil:
-		c.Status, c.Reason, c.Message = true, reasonRestartingAll, messageRestartingAll
-	}
-	return []*journaletv1.Condition{c}
 }
 
 // Why a pod's containers cannot start, as the kubelet words it (pkg/kubelet/types: PodSandboxNotReady...).
@@ -91,56 +44,43 @@ const (
 	messageDeadSandbox = "pod sandbox is not ready"
 )
 
-// sandboxLacks tells why the pod has no sandbox for containers to run in; empty if it has one.
-func (a *Actor) sandboxLacks() string {
-	told := a.state.Conditions[string(corev1.PodReadyToStartContainers)]
-	switch {
-	case a.state.GetStage() >= cleaning && told != nil && !told.GetStatus():
-		// That its sandboxes go one by one is no news of a pod that is cleared away.
-		return told.GetMessage()
-	case a.state.GetSandboxId() != "" && a.state.GetStage() < terminated:
-		return ""
-	case len(a.state.GetObserved().GetSandboxes()) == 0 && a.state.GetSandboxId() == "":
-		return messageNoSandbox
-	}
-	return messageDeadSandbox
-}
-
 const (
-	pending   = journaletv1.PodPhase_POD_PHASE_PENDING
-	runs      = journaletv1.PodPhase_POD_PHASE_RUNNING
-	succeeded = journaletv1.PodPhase_POD_PHASE_SUCCEEDED
-	failed    = journaletv1.PodPhase_POD_PHASE_FAILED
+	pending      = journaletv1.PodPhase_POD_PHASE_PENDING
+	runningPhase = journaletv1.PodPhase_POD_PHASE_RUNNING
+	succeeded    = journaletv1.PodPhase_POD_PHASE_SUCCEEDED
+	failed       = journaletv1.PodPhase_POD_PHASE_FAILED
 )
 
-// conditionTypes are the conditions that a pod reports, in the order of the kubelet's.
+// conditionTypes are the conditions that a pod reports, in the kubelet's order.
 var conditionTypes = []corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
 }
 
-// tellStatus decides a PodStatusChanged if what the pod reports is not what it last told.
-func (d *step) tellStatus() error {
-	d = &step{actor: d.known(), in: d.in, now: d.now, emit: d.emit}
+// reportStatus emits PodStatusChanged if the status differs from what was last reported.
+func (d *step) reportStatus() error {
+	d = &step{actor: d.certain(), in: d.in, now: d.now, emit: d.emit}
 	s := d.state
 	c := &journaletv1.PodStatusChanged{Phase: d.phase(), Reason: s.GetReason(), Message: s.GetMessage()}
 	changed := c.GetPhase() != s.GetPhase()
 	for _, cond := range d.conditions(c.GetPhase()) {
 		old := s.Conditions[cond.GetType()]
-		if old == nil || old.GetStatus() != cond.GetStatus() || old.GetReason() != cond.GetReason() || old.GetMessage() != cond.GetMessage() {
+		if old == nil || old.GetStatus() != cond.GetStatus() || old.GetReason() != cond.GetReason() ||
+			old.GetMessage() != cond.GetMessage() {
 			c.Conditions = append(c.Conditions, cond)
 			changed = true
 		}
 	}
 	for _, t := range slices.Sorted(maps.Keys(s.Conditions)) {
-		if isResize(t) && !slices.ContainsFunc(d.resizeConditions(), func(c *journaletv1.Condition) bool { return c.GetType() == t }) {
+		is := func(c *journaletv1.Condition) bool { return c.GetType() == t }
+		if isResize(t) && !slices.ContainsFunc(d.resizeConditions(), is) {
 			c.RemovedConditions = append(c.RemovedConditions, t)
 			changed = true
 		}
 	}
 	for spec := range d.all() {
 		r := d.record(spec.Name)
-		c.Restarts += restarts(r)
-		if !d.runsOnce(spec) && d.ready(spec) {
+		c.Restarts += restartCount(r)
+		if !d.runsToCompletion(spec) && d.ready(spec) {
 			c.Ready++
 		}
 		w := d.waiting(spec)
@@ -159,16 +99,16 @@ func (d *step) tellStatus() error {
 	if !changed {
 		return nil
 	}
-	return d.emit(&journaletv1.Event{Kind: &journaletv1.Event_PodStatusChanged{PodStatusChanged: c}})
+	return d.decide(c)
 }
 
-// restarts is the number of times that a container was started again.
-func restarts(r *journaletv1.ContainerRecord) uint32 {
+// restartCount returns how often a container was restarted.
+func restartCount(r *journaletv1.ContainerRecord) uint32 {
 	return max(r.GetCurrent().GetAttempt(), r.GetReportedRestarts())
 }
 
-// terminalPhase is the phase of a pod of which nothing will run again
-// (kubelet: Succeeded if every main container ended with 0, else Failed).
+// terminalPhase returns the phase of a pod of which nothing will run again (kubelet: Succeeded if every main container
+// ended with 0, else Failed).
 func (a *Actor) terminalPhase() journaletv1.PodPhase {
 	if a.state.GetRejected() || a.state.GetFails() {
 		return failed
@@ -182,7 +122,7 @@ func (a *Actor) terminalPhase() journaletv1.PodPhase {
 	return succeeded
 }
 
-// phase is the kubelet's getPhase.
+// phase returns the phase as the kubelet's getPhase does.
 func (a *Actor) phase() journaletv1.PodPhase {
 	switch a.state.GetStage() {
 	case unknown, admitting:
@@ -190,14 +130,14 @@ func (a *Actor) phase() journaletv1.PodPhase {
 	case terminated, cleaning, finished:
 		return a.terminalPhase()
 	}
-	if a.state.GetFails() || a.failedToInitialize() {
+	if a.state.GetFails() || a.initFailed() {
 		return failed
 	}
 	var run, stopped, waits int
 	for i := range a.containers() {
 		c := &a.containers()[i]
 		switch r := a.record(c.Name); {
-		case isRunning(r) && (a.over() || postStarted(c, r)):
+		case isRunning(r) && (a.noMoreStarts() || postStarted(c, r)):
 			run++
 		case exited(r.GetCurrent()), a.last(r) != nil:
 			stopped++
@@ -208,16 +148,16 @@ func (a *Actor) phase() journaletv1.PodPhase {
 	if waits > 0 || run+stopped == 0 || a.initializing() {
 		return pending
 	}
-	return runs
+	return runningPhase
 }
 
-// isRunning tells whether a container has been seen to run.
+// isRunning reports whether a container was observed to run.
 func isRunning(r *journaletv1.ContainerRecord) bool {
 	return running(r.GetCurrent()) && r.GetCurrent().GetStartedAt() != nil
 }
 
-// initializing tells whether the init containers keep the pod pending. A sidecar that is started again does so no more
-// once the pod was initialized in its sandbox; one that has never run does.
+// initializing reports whether the init containers keep the pod pending. A sidecar that is restarted does not, once the
+// pod was initialized in its sandbox. One that has never run does.
 func (a *Actor) initializing() bool {
 	for i := range a.initContainers() {
 		c := &a.initContainers()[i]
@@ -239,7 +179,7 @@ func (a *Actor) initializing() bool {
 	return false
 }
 
-// conditions are the pod's conditions without their times.
+// conditions returns the pod's conditions without their times.
 func (a *Actor) conditions(p journaletv1.PodPhase) []*journaletv1.Condition {
 	var all []*journaletv1.Condition
 	for _, t := range conditionTypes {
@@ -253,7 +193,7 @@ func (a *Actor) condition(t corev1.PodConditionType, p journaletv1.PodPhase) *jo
 	c := &journaletv1.Condition{Type: string(t), Status: true}
 	switch t {
 	case corev1.PodReadyToStartContainers:
-		c.Message = a.sandboxLacks()
+		c.Message = a.sandboxProblem()
 		if c.Status = c.Message == ""; !c.Status {
 			c.Reason = reasonNoSandbox
 		}
@@ -262,14 +202,14 @@ func (a *Actor) condition(t corev1.PodConditionType, p journaletv1.PodPhase) *jo
 	case corev1.PodReady, corev1.ContainersReady:
 		c.Status, c.Reason, c.Message = a.readiness(p)
 		if t == corev1.PodReady && c.GetStatus() {
-			c.Status, c.Reason, c.Message = a.gatesOpen()
+			c.Status, c.Reason, c.Message = a.gatesReady()
 		}
 	}
 	return c
 }
 
-// initialization tells whether the pod is initialized, and if not, why. Once it was, it stays so, also while a new sandbox
-// has the init containers run again: the kubelet keeps the condition (1.36 and later).
+// initialization reports whether the pod is initialized, and if not, why. A pod that was initialized stays so, also
+// while its init containers run again in a new sandbox: the kubelet keeps the condition (1.36 and later).
 func (a *Actor) initialization(p journaletv1.PodPhase) (ok bool, reason, message string) {
 	if p == succeeded {
 		return true, "PodCompleted", ""
@@ -277,7 +217,7 @@ func (a *Actor) initialization(p journaletv1.PodPhase) (ok bool, reason, message
 	var incomplete []string
 	for i := range a.initContainers() {
 		c := &a.initContainers()[i]
-		if isSidecar(c) && !a.started(c) || !isSidecar(c) && !a.didItsWork(c) {
+		if isSidecar(c) && !a.started(c) || !isSidecar(c) && !a.initCompleted(c) {
 			incomplete = append(incomplete, c.Name)
 		}
 	}
@@ -285,10 +225,11 @@ func (a *Actor) initialization(p journaletv1.PodPhase) (ok bool, reason, message
 	if len(incomplete) == 0 || was || a.anyMainSeen() {
 		return true, "", ""
 	}
-	return false, "ContainersNotInitialized", fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(incomplete, " "))
+	return false, "ContainersNotInitialized",
+		fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(incomplete, " "))
 }
 
-// anyMainSeen tells whether a main container was seen to run, in whatever sandbox.
+// anyMainSeen reports whether a main container was observed to run, in whatever sandbox.
 func (a *Actor) anyMainSeen() bool {
 	for i := range a.containers() {
 		if r := a.record(a.containers()[i].Name); isRunning(r) || exited(r.GetCurrent()) {
@@ -298,7 +239,7 @@ func (a *Actor) anyMainSeen() bool {
 	return false
 }
 
-// readiness tells whether all containers are ready, and if not, why.
+// readiness reports whether all containers are ready, and if not, why.
 func (a *Actor) readiness(p journaletv1.PodPhase) (ok bool, reason, message string) {
 	switch p {
 	case succeeded:
@@ -308,7 +249,7 @@ func (a *Actor) readiness(p journaletv1.PodPhase) (ok bool, reason, message stri
 	}
 	var unready []string
 	for c := range a.all() {
-		if !a.runsOnce(c) && !a.ready(c) {
+		if !a.runsToCompletion(c) && !a.ready(c) {
 			unready = append(unready, c.Name)
 		}
 	}
@@ -318,7 +259,50 @@ func (a *Actor) readiness(p journaletv1.PodPhase) (ok bool, reason, message stri
 	return true, "", ""
 }
 
-// sortedConditions lists the conditions in the order of their types above, then any other by name.
+// restartingAll returns the condition of a pod with a rule that restarts all containers.
+func (a *Actor) restartingAll(p journaletv1.PodPhase) []*journaletv1.Condition {
+	if !slices.ContainsFunc(slices.Collect(a.all()), mayRestartAll) {
+		return nil
+	}
+	c := &journaletv1.Condition{Type: string(corev1.AllContainersRestarting)}
+	switch {
+	case p == succeeded:
+		c.Reason = "PodCompleted"
+	case p == failed:
+		c.Reason = "PodFailed"
+	case a.state.GetAllContainersRestarting() != nil:
+		c.Status, c.Reason, c.Message = true, reasonRestartingAll, messageRestartingAll
+	}
+	return []*journaletv1.Condition{c}
+}
+
+// disruption returns the condition of a victim of preemption.
+func (a *Actor) disruption() []*journaletv1.Condition {
+	if !a.state.GetPreempted() {
+		return nil
+	}
+	return []*journaletv1.Condition{{
+		Type: string(corev1.DisruptionTarget), Status: true, Reason: corev1.PodReasonTerminationByKubelet,
+		Message: messageDisruption,
+	}}
+}
+
+// sandboxProblem returns why the pod has no sandbox for containers, empty if it has one.
+func (a *Actor) sandboxProblem() string {
+	reported := a.state.Conditions[string(corev1.PodReadyToStartContainers)]
+	switch {
+	case a.state.GetStage() >= cleaning && reported != nil && !reported.GetStatus():
+		// While a pod is cleaned up the removal of one sandbox after the other is not reported.
+		return reported.GetMessage()
+	case a.state.GetSandboxId() != "" && a.state.GetStage() < terminated:
+		return ""
+	case len(a.state.GetObserved().GetSandboxes()) == 0 && a.state.GetSandboxId() == "":
+		return messageNoSandbox
+	}
+	return messageDeadSandbox
+}
+
+// sortedConditions returns the conditions in the order of conditionTypes, then any other by name.
 func sortedConditions(m map[string]*journaletv1.Condition) []*journaletv1.Condition {
 	var all []*journaletv1.Condition
 	for _, t := range conditionTypes {
@@ -332,4 +316,26 @@ func sortedConditions(m map[string]*journaletv1.Condition) []*journaletv1.Condit
 		}
 	}
 	return all
+}
+
+// certain returns the pod as far as it is certain: without instances that are observed to have ended without running
+// while their start is under way. Whether such an instance ran is known when the start has its outcome. A report from
+// before might have to be withdrawn.
+func (a *Actor) certain() *Actor {
+	var uncertain []string
+	for _, name := range slices.Sorted(maps.Keys(a.state.GetContainers())) {
+		r := a.state.Containers[name]
+		if cur := r.GetCurrent(); exited(cur) && cur.GetStartedAt() == nil && a.calling(startOfNewest(r)) {
+			uncertain = append(uncertain, name)
+		}
+	}
+	if len(uncertain) == 0 {
+		return a
+	}
+	k := *a
+	k.state = proto.CloneOf(a.state)
+	for _, name := range uncertain {
+		k.state.Containers[name].Current, k.state.Containers[name].Last = k.state.Containers[name].GetLast(), nil
+	}
+	return &k
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// resizeConditions are the conditions that tell of a resize, of a pod that has not ended.
+// resizeConditions returns the conditions of a resize, none for a pod that has terminated.
 func (a *Actor) resizeConditions() []*journaletv1.Condition {
 	if a.state.GetStage() >= terminated {
 		return nil
@@ -33,58 +33,56 @@ func (a *Actor) resizeConditions() []*journaletv1.Condition {
 	return all
 }
 
-// isResize tells whether a condition tells of a resize: it is there or not, and has a new time with each new reason.
+// isResize reports whether a condition is one of a resize. Such a condition is there or not, and gets a new time with
+// each new reason.
 func isResize(conditionType string) bool {
 	return conditionType == string(corev1.PodResizePending) || conditionType == string(corev1.PodResizeInProgress)
 }
 
-// actual is what a container has: what is allocated, and what the runtime showed where it was resized.
-func (a *Actor) actual(c *corev1.Container, r *journaletv1.ContainerRecord) *corev1.ResourceRequirements {
+// reportedResources returns the resources in a container's status: what the runtime reported, else what was last
+// applied. A container that does not run has what is allocated.
+func (a *Actor) reportedResources(c *corev1.Container, r *journaletv1.ContainerRecord) *corev1.ResourceRequirements {
 	out := c.Resources.DeepCopy()
 	if !running(r.GetCurrent()) {
 		return out
 	}
-	a.inherit(out)
-	has := proto.CloneOf(r.GetApplied())
-	if has != nil {
-		has.CpuRequestMillis = max(has.GetCpuRequestMillis(), leastCPURequestMillis)
+	a.addPodLimits(out)
+	has := a.resourcesOf(c)
+	is := proto.CloneOf(cmp.Or(has.reported, has.applied))
+	is.MemoryRequestBytes = cmp.Or(is.GetMemoryRequestBytes(), has.applied.GetMemoryRequestBytes())
+	if is.GetCpuRequestMillis() == 0 && has.allocated.GetCpuRequestMillis() > 0 {
+		is.CpuRequestMillis = leastCPURequestMillis
 	}
-	if shown := r.GetReported(); shown != nil {
-		has = proto.CloneOf(shown)
-		has.MemoryRequestBytes = cmp.Or(shown.GetMemoryRequestBytes(), r.GetApplied().GetMemoryRequestBytes())
-	}
-	if has == nil {
-		return out
-	}
-	is := resources.Requirements(has)
+	values := resources.Requirements(is)
 	put := func(list, from corev1.ResourceList, name corev1.ResourceName, least int64) {
 		value, was := from[name], list[name]
-		if list != nil && !value.IsZero() && (value.MilliValue() > least || was.MilliValue() > least) {
+		if list != nil && !value.IsZero() && value.Cmp(was) != 0 && (value.MilliValue() > least || was.MilliValue() > least) {
 			list[name] = value
 		}
 	}
-	put(out.Requests, is.Requests, corev1.ResourceCPU, leastCPURequestMillis)
-	put(out.Requests, is.Requests, corev1.ResourceMemory, 0)
-	put(out.Limits, is.Limits, corev1.ResourceCPU, leastCPULimitMillis)
-	put(out.Limits, is.Limits, corev1.ResourceMemory, 0)
+	put(out.Requests, values.Requests, corev1.ResourceCPU, leastCPURequestMillis)
+	put(out.Requests, values.Requests, corev1.ResourceMemory, 0)
+	put(out.Limits, values.Limits, corev1.ResourceCPU, leastCPULimitMillis)
+	put(out.Limits, values.Limits, corev1.ResourceMemory, 0)
 	return out
 }
 
-// inherit adds to what a running container has what it has from its pod as a whole, beside what it has of its own (kubelet: it shows what the runtime
-// does of a list that is there). Without a CPU request a container has shares by its limit.
-func (a *Actor) inherit(has *corev1.ResourceRequirements) {
+// addPodLimits adds to the resources of a running container the limits of the pod as a whole that apply to it.
+// (kubelet: it reports the runtime's values where the container has a list.) A container without a CPU request has
+// shares by its limit.
+func (a *Actor) addPodLimits(has *corev1.ResourceRequirements) {
 	whole := a.manifest.Spec.Resources
 	if whole == nil {
 		return
 	}
 	put := func(list corev1.ResourceList, name corev1.ResourceName, least int64) {
-		own, of := list[name], whole.Limits[name]
-		if list != nil && own.IsZero() && of.MilliValue() > least {
-			list[name] = of.DeepCopy()
+		own, limit := list[name], whole.Limits[name]
+		if list != nil && own.IsZero() && limit.MilliValue() > least {
+			list[name] = limit.DeepCopy()
 		}
 	}
-	_, asks := has.Requests[corev1.ResourceCPU]
-	if limit := has.Limits[corev1.ResourceCPU]; !asks && limit.IsZero() {
+	_, requested := has.Requests[corev1.ResourceCPU]
+	if limit := has.Limits[corev1.ResourceCPU]; !requested && limit.IsZero() {
 		put(has.Requests, corev1.ResourceCPU, leastCPURequestMillis)
 	}
 	put(has.Limits, corev1.ResourceCPU, leastCPULimitMillis)

@@ -14,19 +14,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// gateConditions are the conditions that somebody outside sets, as the API shows them.
-func (a *Actor) gateConditions(generation int64) []corev1.PodCondition {
-	var all []corev1.PodCondition
-	for _, c := range a.state.GetGateConditions() {
-		all = append(all, corev1.PodCondition{
-			Type: corev1.PodConditionType(c.GetType()), Status: corev1.ConditionStatus(c.GetStatus()),
-			LastTransitionTime: metav1.NewTime(c.GetLastTransition().AsTime()), ObservedGeneration: generation,
-		})
-	}
-	return all
-}
-
-// Node is what a pod's status tells of its node.
+// Node is what a pod's status reports of its node.
 type Node struct {
 	// HostIPs are the node's addresses, the first one first.
 	HostIPs []string
@@ -34,19 +22,20 @@ type Node struct {
 	RuntimeName string
 }
 
-// What is told of an init container that nothing shows any more (kubelet: the same reason).
+// The status of an init container that nothing shows any more (kubelet: the same reason).
 const (
 	reasonPresumed  = "Completed"
-	messagePresumed = "The runtime no longer shows this init container; it must have ended well, since a main container was made"
+	messagePresumed = "The runtime no longer shows this init container; it must have succeeded, since a main container " +
+		"was created"
 )
 
-// View is the pod as the Kubernetes API shows it: its manifest with the status that follows from
-// the state. It is a copy.
+// View returns the pod as the Kubernetes API shows it: the desired manifest with the status that follows from the
+// state. It is a copy.
 func (a *Actor) View(on Node) *corev1.Pod {
 	ref := a.state.GetPod()
 	p := &corev1.Pod{}
-	if a.wanted != nil {
-		p = a.wanted.DeepCopy()
+	if a.desired != nil {
+		p = a.desired.DeepCopy()
 	}
 	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	if ref != nil {
@@ -62,14 +51,14 @@ func (a *Actor) View(on Node) *corev1.Pod {
 		p.DeletionTimestamp = &at
 		p.DeletionGracePeriodSeconds = p.Spec.TerminationGracePeriodSeconds
 	}
-	p.Status = a.known().status(on)
+	p.Status = a.certain().status(on)
 	return p
 }
 
-// ReasonOrphan is the status reason of a pod of ours that the runtime shows and no source names.
+// ReasonOrphan is the status reason of an orphan: a pod of ours that the runtime shows and no source names.
 const ReasonOrphan = "Orphan"
 
-// viewOrphan tells what is known of such a pod. The time of its deletion is when the node was told of it.
+// viewOrphan fills in what is known of an orphan. Its deletion time is when it was reported to the node.
 func (a *Actor) viewOrphan(p *corev1.Pod) {
 	s := a.state
 	p.Namespace, p.Name = s.GetReportedAs().GetNamespace(), s.GetReportedAs().GetName()
@@ -117,7 +106,7 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 		st.PodIP = ips[0]
 	}
 	if s.GetRejected() {
-		// As the kubelet's: of a pod that was turned away there is nothing to tell but why.
+		// As with the kubelet: the status of a rejected pod has only the reason.
 		return st
 	}
 	for _, c := range sortedConditions(s.Conditions) {
@@ -129,10 +118,12 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 	}
 	st.Conditions = append(st.Conditions, a.gateConditions(st.ObservedGeneration)...)
 	if a.manifest != nil {
-		// Of static pods the kubelet tells what is allocated and never what their cgroup says.
+		// For static pods the kubelet reports what is allocated, never the values of their cgroup.
 		all := resource.PodResourcesOptions{}
 		st.AllocatedResources = resource.PodRequests(a.manifest, all)
-		st.Resources = &corev1.ResourceRequirements{Requests: resource.PodRequests(a.manifest, all), Limits: resource.PodLimits(a.manifest, all)}
+		st.Resources = &corev1.ResourceRequirements{
+			Requests: resource.PodRequests(a.manifest, all), Limits: resource.PodLimits(a.manifest, all),
+		}
 	}
 	for i := range a.initContainers() {
 		st.InitContainerStatuses = append(st.InitContainerStatuses, a.containerStatus(on, &a.initContainers()[i]))
@@ -144,16 +135,17 @@ func (a *Actor) status(on Node) corev1.PodStatus {
 	return st
 }
 
-// podMessageBytes is how long the termination messages of a pod's containers may be in sum, the same for each
-// (kubelet: MaxPodTerminationMessageLogLength).
+// podMessageBytes is how long the termination messages of a pod's containers may be in sum, the same for each (kubelet:
+// MaxPodTerminationMessageLogLength).
 const podMessageBytes = 12 << 10
 
-// shareMessages cuts termination messages, and those of the instances before, to their container's share.
+// shareMessages cuts termination messages, also of last instances, to their container's share.
 func shareMessages(lists ...[]corev1.ContainerStatus) {
 	most := podMessageBytes / max(len(slices.Concat(lists...)), 1)
 	for _, list := range lists {
 		for i := range list {
-			for _, t := range []*corev1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
+			now, last := list[i].State.Terminated, list[i].LastTerminationState.Terminated
+			for _, t := range []*corev1.ContainerStateTerminated{now, last} {
 				if t != nil && len(t.Message) > most {
 					t.Message = strings.ToValidUTF8(t.Message[:most], "")
 				}
@@ -166,17 +158,17 @@ func (a *Actor) containerStatus(on Node, c *corev1.Container) corev1.ContainerSt
 	r := a.record(c.Name)
 	cur := r.GetCurrent()
 	ready := a.ready(c)
-	if a.runsOnce(c) {
-		ready = a.didItsWork(c)
+	if a.runsToCompletion(c) {
+		ready = a.initCompleted(c)
 	}
 	st := corev1.ContainerStatus{
-		Name: c.Name, Image: cmp.Or(cur.GetImage(), c.Image), ImageID: cur.GetImageRef(), Ready: ready, Started: ptr.To(a.started(c)),
-		RestartCount: int32(restarts(r)),
+		Name: c.Name, Image: cmp.Or(cur.GetImage(), c.Image), ImageID: cur.GetImageRef(), Ready: ready,
+		Started: ptr.To(a.started(c)), RestartCount: int32(restartCount(r)),
 	}
 	if cur.GetId() != "" {
 		st.ContainerID = on.containerID(cur)
 		st.AllocatedResources = c.Resources.DeepCopy().Requests
-		st.Resources = a.actual(c, r)
+		st.Resources = a.reportedResources(c, r)
 	}
 	st.State = a.containerState(on, cur, a.waiting(c))
 	if a.presumedDone(c) {
@@ -196,7 +188,9 @@ func (on Node) containerID(c *journaletv1.ContainerObservation) string {
 	return on.RuntimeName + "://" + c.GetId()
 }
 
-func (a *Actor) containerState(on Node, cur *journaletv1.ContainerObservation, w *journaletv1.ContainerWaiting) corev1.ContainerState {
+func (a *Actor) containerState(
+	on Node, cur *journaletv1.ContainerObservation, w *journaletv1.ContainerWaiting,
+) corev1.ContainerState {
 	switch {
 	case w != nil:
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: w.GetReason(), Message: w.GetMessage()}}
@@ -215,8 +209,20 @@ func terminatedState(on Node, c *journaletv1.ContainerObservation) *corev1.Conta
 	}
 }
 
+// gateConditions returns the conditions of the readiness gates, as the API shows them.
+func (a *Actor) gateConditions(generation int64) []corev1.PodCondition {
+	var all []corev1.PodCondition
+	for _, c := range a.state.GetGateConditions() {
+		all = append(all, corev1.PodCondition{
+			Type: corev1.PodConditionType(c.GetType()), Status: corev1.ConditionStatus(c.GetStatus()),
+			LastTransitionTime: metav1.NewTime(c.GetLastTransition().AsTime()), ObservedGeneration: generation,
+		})
+	}
+	return all
+}
+
 var phases = map[journaletv1.PodPhase]corev1.PodPhase{
-	pending: corev1.PodPending, runs: corev1.PodRunning, succeeded: corev1.PodSucceeded, failed: corev1.PodFailed,
+	pending: corev1.PodPending, runningPhase: corev1.PodRunning, succeeded: corev1.PodSucceeded, failed: corev1.PodFailed,
 }
 
 func conditionStatus(ok bool) corev1.ConditionStatus {

@@ -1,4 +1,4 @@
-package pod_test
+package pod
 
 import (
 	"slices"
@@ -7,40 +7,31 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// A request of 0 beside a limit is a request: only one that is not given is the limit.
-func TestARequestOfNothingIsNotItsLimit(t *testing.T) {
-	list := func(cpu, memory string) corev1.ResourceList {
-		out := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-		if memory != "" {
-			out[corev1.ResourceMemory] = resource.MustParse(memory)
-		}
-		return out
-	}
+// A request of 0 beside a limit is a request. Only one that is not given equals the limit.
+func TestZeroRequestDoesNotDefaultToItsLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		requests corev1.ResourceList
 		want     corev1.PodQOSClass
 	}{
-		"not given":          {list("1", ""), corev1.PodQOSGuaranteed},
-		"given as nothing":   {list("1", "0"), corev1.PodQOSBurstable},
-		"given as the limit": {list("1", "1Gi"), corev1.PodQOSGuaranteed},
+		"not given":          {listOf("1", ""), corev1.PodQOSGuaranteed},
+		"given as 0":         {listOf("1", "0"), corev1.PodQOSBurstable},
+		"given as the limit": {listOf("1", "1Gi"), corev1.PodQOSGuaranteed},
 	} {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Resources: corev1.ResourceRequirements{Limits: list("1", "1Gi"), Requests: c.requests},
+			Resources: corev1.ResourceRequirements{Limits: listOf("1", "1Gi"), Requests: c.requests},
 		}}}}
-		if got := pod.QOS(p); got != c.want {
+		if got := QOS(p); got != c.want {
 			t.Errorf("a memory request %s: %s, want %s", name, got, c.want)
 		}
 	}
 }
 
-// Until a container is replaced, its status names the image that it was made of.
-func TestAStatusNamesTheContainersOwnImage(t *testing.T) {
+// Until a container is replaced, its status names the image that it was created from.
+func TestStatusNamesImageOfContainer(t *testing.T) {
 	state, err := proto.Marshal(&journaletv1.PodState{
 		Pod: &journaletv1.PodRef{Uid: "a", Digest: "sha256:1"}, Stage: journaletv1.PodStage_POD_STAGE_RUNNING,
 		Containers: map[string]*journaletv1.ContainerRecord{"old": {Name: "old", Current: &journaletv1.ContainerObservation{
@@ -50,7 +41,7 @@ func TestAStatusNamesTheContainersOwnImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := pod.New("a")
+	a := New("a")
 	if err := a.Restore(state); err != nil {
 		t.Fatal(err)
 	}
@@ -58,28 +49,33 @@ func TestAStatusNamesTheContainersOwnImage(t *testing.T) {
 		{Name: "old", Image: "app:2"}, {Name: "new", Image: "app:2"},
 	}}})
 	for i, want := range []string{"app:1", "app:2"} {
-		if got := a.View(pod.Node{}).Status.ContainerStatuses[i].Image; got != want {
+		if got := a.View(Node{}).Status.ContainerStatuses[i].Image; got != want {
 			t.Errorf("container %d has image %s, want %s", i, got, want)
 		}
 	}
 }
 
-// As the kubelet's: 12 KiB for all containers of a pod, each the same, so that a status does not grow with their number.
-func TestTerminationMessagesShareWhatAPodMaySay(t *testing.T) {
+// As with the kubelet: 12 KiB for all containers of a pod, the same for each. So a status does not grow with their
+// number.
+func TestTerminationMessagesShareTheBoundOfThePod(t *testing.T) {
 	state := &journaletv1.PodState{
 		Pod: &journaletv1.PodRef{Uid: "a", Digest: "sha256:1"}, Stage: journaletv1.PodStage_POD_STAGE_RUNNING,
 		Containers: map[string]*journaletv1.ContainerRecord{},
 	}
 	ended := func(id, message string) *journaletv1.ContainerObservation {
-		return &journaletv1.ContainerObservation{Id: id, State: journaletv1.ContainerState_CONTAINER_STATE_EXITED, ExitCode: 1, Message: message}
+		return &journaletv1.ContainerObservation{
+			Id: id, State: journaletv1.ContainerState_CONTAINER_STATE_EXITED, ExitCode: 1, Message: message,
+		}
 	}
-	p := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, InitContainers: []corev1.Container{{Name: "init"}}}}
+	p := podOf()
+	p.Spec.RestartPolicy, p.Spec.InitContainers = corev1.RestartPolicyNever, []corev1.Container{{Name: "init"}}
 	for _, name := range []string{"init", "b", "c", "d"} {
 		if name != "init" {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name})
 		}
 		state.Containers[name] = &journaletv1.ContainerRecord{
-			Name: name, Current: ended(name+"-1", strings.Repeat("x", 3071)+"é and more"), Last: ended(name+"-0", strings.Repeat("y", 4096)),
+			Name: name, Current: ended(name+"-1", strings.Repeat("x", 3071)+"é and more"),
+			Last: ended(name+"-0", strings.Repeat("y", 4096)),
 		}
 	}
 	stored, err := proto.Marshal(state)
@@ -87,24 +83,24 @@ func TestTerminationMessagesShareWhatAPodMaySay(t *testing.T) {
 		t.Fatal(err)
 	}
 	view := func() corev1.PodStatus {
-		a := pod.New("a")
+		a := New("a")
 		if err := a.Restore(stored); err != nil {
 			t.Fatal(err)
 		}
 		a.Resolve("sha256:1", p)
-		return a.View(pod.Node{}).Status
+		return a.View(Node{}).Status
 	}
 	st := view()
 	for _, c := range slices.Concat(st.InitContainerStatuses, st.ContainerStatuses) {
 		if got := c.State.Terminated.Message; got != strings.Repeat("x", 3071) {
-			t.Errorf("%s says %d bytes, ending in %q", c.Name, len(got), got[len(got)-4:])
+			t.Errorf("%s has a message of %d bytes, ending in %q", c.Name, len(got), got[len(got)-4:])
 		}
 		if got := len(c.LastTerminationState.Terminated.Message); got != 3072 {
-			t.Errorf("before, %s said %d bytes", c.Name, got)
+			t.Errorf("the last instance of %s has a message of %d bytes", c.Name, got)
 		}
 	}
 	p.Spec.InitContainers, p.Spec.Containers = nil, p.Spec.Containers[:1]
 	if got := len(view().ContainerStatuses[0].LastTerminationState.Terminated.Message); got != 4096 {
-		t.Errorf("alone it said %d bytes", got)
+		t.Errorf("the only container has a message of %d bytes", got)
 	}
 }

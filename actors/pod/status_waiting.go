@@ -18,14 +18,14 @@ const (
 	reasonInvalidImage = "InvalidImageName"
 )
 
-// waiting tells why a container does not run; nil for one that runs or has ended.
+// waiting returns why a container does not run, nil for one that runs or has ended.
 func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 	r := a.record(c.Name)
 	cur := r.GetCurrent()
 	switch {
-	case isRunning(r) && (a.over() || postStarted(c, r)), a.presumedDone(c):
+	case isRunning(r) && (a.noMoreStarts() || postStarted(c, r)), a.presumedDone(c):
 		return nil
-	case exited(cur) && (a.over() || !a.willRestart(c, r)):
+	case exited(cur) && (a.noMoreStarts() || !a.willRestart(c, r)):
 		return nil
 	case r.GetStartError().GetReason() == reasonCreating:
 		return &journaletv1.ContainerWaiting{Reason: a.creating(), Message: r.GetStartError().GetMessage()}
@@ -36,13 +36,13 @@ func (a *Actor) waiting(c *corev1.Container) *journaletv1.ContainerWaiting {
 			"back-off %s restarting failed container=%s pod=%s_%s(%s)", r.GetBackOff().GetDelay().AsDuration(),
 			c.Name, a.state.GetPod().GetName(), a.state.GetPod().GetNamespace(), a.state.GetPod().GetUid())}
 	case exited(cur), a.last(r) != nil && r.GetWaiting() == nil && postStarted(c, r):
-		// A restart that needs no waiting shows none: from terminated straight to running.
+		// A restart without a wait shows none: the container goes from terminated to running.
 		return nil
 	}
 	return &journaletv1.ContainerWaiting{Reason: a.creating()}
 }
 
-// creating is what a container waits for that nothing is the matter with.
+// creating returns the reason for waiting of a container without a problem.
 func (a *Actor) creating() string {
 	if len(a.initContainers()) > 0 {
 		return reasonInitializing
@@ -50,11 +50,11 @@ func (a *Actor) creating() string {
 	return reasonCreating
 }
 
-// over tells whether no container will start again.
-func (a *Actor) over() bool { return a.state.GetStage() > runningPod }
+// noMoreStarts reports whether no container will start again.
+func (a *Actor) noMoreStarts() bool { return a.state.GetStage() > runningPod }
 
-// willRestart tells whether a container that has ended is to run again. Of an init container that did its work nobody
-// expects it, even where a new sandbox has it run once more.
+// willRestart reports whether a container that has ended is shown as going to restart. A regular init container that
+// succeeded is not, even where a new sandbox runs it again.
 func (a *Actor) willRestart(c *corev1.Container, r *journaletv1.ContainerRecord) bool {
-	return a.restarts(c, r) && !(a.runsOnce(c) && succeededOnce(r))
+	return a.restarts(c, r) && !(a.runsToCompletion(c) && succeededOnce(r))
 }

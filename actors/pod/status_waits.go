@@ -9,7 +9,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// Wait is one thing that a pod waits for before it is admitted, or, when it ends or has ended, before it is gone.
+// Wait is one thing that a pod waits for before it is admitted, or before it is gone.
 type Wait struct {
 	// Call is the call under way, IntentID its id; nil where no call is waited for.
 	Call     *journaletv1.CallRequested
@@ -19,24 +19,27 @@ type Wait struct {
 	Since time.Time
 }
 
-// Waits tells what a pod that is not admitted yet, that ends, or that no source has named waits for, the oldest first; nothing for
-// another. A pod that ends and waits for nothing is about to hear of what it waited for: a look at the runtime that is under way.
+// Waits returns what the pod waits for, the oldest first: a pod that is not admitted yet, an orphan, or one that
+// terminates or is cleaned up. It returns nothing for another pod. A terminating pod without a wait is about to receive
+// what it waited for: an inspection is under way.
 func (a *Actor) Waits() []Wait {
 	s := a.state
 	if s.GetStage() == unknown && s.GetOrphanFoundAt() != nil {
 		return []Wait{{
-			For: "the first whole reading of every configured source: what none names is cleared away then", Since: s.GetOrphanFoundAt().AsTime(),
+			For:   "every configured source to be synced: then a pod that none of them names is removed",
+			Since: s.GetOrphanFoundAt().AsTime(),
 		}}
 	}
 	if t := s.GetTimers().GetSet()[orphanTimer]; s.GetStage() == unknown && t != nil {
 		return []Wait{{
-			For:   "a source to name it: what none has named " + t.GetDuration().AsDuration().String() + " later is cleared away once every configured source has been read",
+			For: "a source to name it within " + t.GetDuration().AsDuration().String() +
+				": else it is removed once every configured source is synced",
 			Since: t.GetSetAt().AsTime(),
 		}}
 	}
 	if s.GetStage() == admitting && s.GetAdmissionRequested() {
-		// The node has answered, or does so in a moment: it lets a pod in, turns it away, or tells of one of these two.
-		what := "the end of pods of lower priority, which make room for it"
+		// The node has decided, or does so in a moment: it admits or rejects the pod, or reports one of these two waits.
+		what := "the end of its victims, pods of lower priority"
 		if s.GetHolderUid() != "" {
 			what = "the end of pod " + s.GetHolderUid() + ", which has its name"
 		}
@@ -53,20 +56,21 @@ func (a *Actor) Waits() []Wait {
 	d := &step{actor: a}
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
 		cur := s.Containers[name].GetCurrent()
-		if s.GetStage() != terminating || !alive(cur) || d.stopping(cur.GetId()) != "" || d.hook(cur.GetId(), preStopHook) != "" {
+		if s.GetStage() != terminating || !alive(cur) || d.stopping(cur.GetId()) != "" ||
+			d.hook(cur.GetId(), preStopHook) != "" {
 			continue
 		}
 		what := "the stop of container " + name
 		switch {
 		case d.wasStopped(cur):
-			what = "a look that shows how container " + name + " ended"
-		case d.waitsForOthers(name):
-			what = "the turn of sidecar " + name + ", after all that started after it"
+			what = "an inspection that shows how container " + name + " ended"
+		case d.sidecarWaits(name):
+			what = "the containers that started after sidecar " + name + ", which ends after them"
 		}
 		all = append(all, Wait{For: what, Since: s.GetTerminatingAt().AsTime()})
 	}
 	if t := s.GetTimers().GetSet()[tearDownTimer]; t != nil {
-		all = append(all, Wait{For: "the next try after a stop or a removal that failed", Since: t.GetSetAt().AsTime()})
+		all = append(all, Wait{For: "the retry of a stop or a removal that failed", Since: t.GetSetAt().AsTime()})
 	}
 	slices.SortStableFunc(all, func(x, y Wait) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.For, y.For)) })
 	return all

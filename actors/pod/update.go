@@ -9,8 +9,8 @@ import (
 	"github.com/journalet/journalet/actors/resources"
 )
 
-// updateAllowed reports whether a manifest is an update of a pod that runs as another one says: whether the API server
-// accepts it (ValidatePodUpdate and ValidatePodResize of k8s.io/kubernetes/pkg/apis/core/validation). Everything else is
+// updateAllowed reports whether a manifest is an update of a running pod's manifest: whether the API server would
+// accept it (ValidatePodUpdate and ValidatePodResize of k8s.io/kubernetes/pkg/apis/core/validation). Everything else is
 // another incarnation of the pod. ADR 024 has the table.
 func updateAllowed(old, to *corev1.Pod) bool {
 	was, is := &old.Spec, to.Spec.DeepCopy()
@@ -31,10 +31,10 @@ func updateAllowed(old, to *corev1.Pod) bool {
 	return equality.Semantic.DeepEqual(was, is)
 }
 
-// deadlineAllowed reports whether activeDeadlineSeconds may change so: it may be set, and lowered.
+// deadlineAllowed reports whether activeDeadlineSeconds may change in this way: it may be set, and lowered.
 func deadlineAllowed(was, is *int64) bool { return was == nil || is != nil && *is <= *was }
 
-// keepsTolerations reports whether every toleration is there still; its seconds may differ.
+// keepsTolerations reports whether every toleration is still there. Its seconds may differ.
 func keepsTolerations(was, is []corev1.Toleration) bool {
 	for _, old := range was {
 		if !slices.ContainsFunc(is, func(t corev1.Toleration) bool { return t.MatchToleration(&old) }) {
@@ -44,7 +44,8 @@ func keepsTolerations(was, is []corev1.Toleration) bool {
 	return true
 }
 
-// updateContainers gives containers back their old image, CPU and memory as far as they may change, and reports whether they may.
+// updateContainers reports whether containers may change in this way. It gives them back their old image, CPU and
+// memory as far as these may change.
 func updateContainers(was, is []corev1.Container) bool {
 	if len(was) != len(is) {
 		return false

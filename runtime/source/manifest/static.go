@@ -193,7 +193,7 @@ func stableUID(r *report, pod *corev1.Pod, path string, opts Options) types.UID 
 	if resources.Resizable(pod) {
 		// A resize in place keeps the UID; another QoS class changes it (ADR 014).
 		qos = "qos:" + string(actor.QOS(pod))
-		pod = resources.Unsized(pod)
+		pod = resources.WithoutResizable(pod)
 	}
 	content, err := json.Marshal(pod)
 	if err != nil {

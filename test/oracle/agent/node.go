@@ -91,6 +91,6 @@ func (n *Node) Admit(p manifest.Parsed) (string, error) {
 }
 
 func request(p manifest.Parsed) *journaletv1.AdmissionRequested {
-	return pod.Question(
+	return pod.AdmissionRequest(
 		&journaletv1.PodRef{Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest}, p.Pod)
 }

@@ -140,9 +140,9 @@ func gone(from, to corev1.ResourceList, name corev1.ResourceName) bool {
 	return was && !is
 }
 
-// Unsized returns a copy of a pod without the CPU and memory of the containers that can be resized in place: the part
-// whose change is not another incarnation of the pod.
-func Unsized(pod *corev1.Pod) *corev1.Pod {
+// WithoutResizable returns a copy of a pod without the CPU and memory of the containers that can be resized in place:
+// the part whose change is not another incarnation of the pod.
+func WithoutResizable(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	for _, c := range containers(pod) {
 		if len(c.ResizePolicy) > 0 {
