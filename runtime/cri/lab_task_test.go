@@ -20,7 +20,7 @@ import (
 // A canceled start leaves such a task at a moment that no test can hit, so this test creates the task through
 // containerd's API.
 func TestLabRemovesContainerWhoseTaskContainerdKeeps(t *testing.T) {
-	r, _ := newLab(t, time.Second)
+	r := newLab(t, time.Second)
 	r.done("v", setUpVolumes(), false)
 	sandbox := r.done("s", runSandbox(0), false).GetSandboxId()
 	id := r.done("c", createOnly(sandbox), false).GetContainerId()

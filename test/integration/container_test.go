@@ -43,6 +43,8 @@ func TestContainerHasTheEnvironmentAndLimitsOfItsManifest(t *testing.T) {
 		}
 		c.Resources = size("20m/16Mi", "200m/48Mi")
 		p.Spec.HostAliases = []corev1.HostAlias{{IP: "10.1.2.3", Hostnames: []string{"elsewhere"}}}
+		p.Spec.DNSPolicy = corev1.DNSNone
+		p.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.53"}, Searches: []string{"lab.example"}}
 	}))
 	p := a.pod("seen", "ready", ready)
 	id := container(p, "main").ContainerID
@@ -60,6 +62,7 @@ func TestContainerHasTheEnvironmentAndLimitsOfItsManifest(t *testing.T) {
 			t.Errorf("/etc/hosts has no line %q:\n%s", line, hosts)
 		}
 	}
+	equal(t, "the resolver's configuration", sh("cat /etc/resolv.conf"), "search lab.example\nnameserver 192.0.2.53")
 	limits := containerStatus(t, id).GetResources().GetLinux()
 	if limits.GetMemoryLimitInBytes() != 48<<20 || limits.GetCpuQuota() != 20000 || limits.GetCpuShares() != 20 {
 		t.Errorf("the runtime's limits are %v", limits)

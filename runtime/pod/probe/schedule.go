@@ -266,7 +266,7 @@ func (d *Driver) dispatch(ctx context.Context) {
 
 // slot is the grid of due times after the first run, counted from the start of the driver. Probes with equal due times
 // share the wakeups of threads, which are half of the cost of a small request that runs alone (200 pods with two probes
-// a second each: BenchmarkFourHundredProbesASecond). A probe's first interval is longer by less than a slot; all others
+// a second each: `make bench SCENARIOS=probes`). A probe's first interval is longer by less than a slot; all others
 // are its period.
 const slot = 50 * time.Millisecond
 
