@@ -50,7 +50,8 @@ type Probed struct {
 	Results []*journaletv1.ProbeResult
 }
 
-// Probed is which probes of one instance run, and their last results.
+// Probed returns which probes run, and their last results, by container. The driver receives them at a start of the
+// agent.
 func (a *Actor) Probed() []Probed {
 	var all []Probed
 	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
