@@ -105,7 +105,7 @@ func TestExecProbeDecidesReadiness(t *testing.T) {
 // prints checks that `journalet pod` prints all words.
 func (a *agent) prints(p *corev1.Pod, words ...string) {
 	a.T.Helper()
-	out, _, _ := a.CLI("pod", p.Name)
+	out, _, _ := a.CLI("pod", a.ShortName(p.Name))
 	for _, w := range words {
 		if !strings.Contains(out, w) {
 			a.T.Errorf("`journalet pod %s` does not print %q:\n%s", p.Name, w, out)
