@@ -93,6 +93,7 @@ func planWith(seed uint64, pods int) *Plan {
 	p.crowd(stream(seed, "plan of a crowd"))
 	p.lostStarts(stream(seed, "plan of lost starts"))
 	p.lostJournalAndURL(stream(seed, "plan of a lost journal and the URL"))
+	p.lostJournalAndResizes(stream(seed, "plan of a lost journal and resizes"))
 	slices.SortStableFunc(p.Ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Ops {
 		p.Ops[i].N = i
@@ -255,6 +256,21 @@ func (p *Plan) lostJournalAndURL(r *rand.Rand) {
 		Op{At: at, Kind: "the URL fails", lasts: between(r, 10*time.Second, 4*time.Minute), pick: r.Uint64()},
 		Op{At: min(at+between(r, 0, 10*time.Second), p.end), Kind: "the journal is lost",
 			lasts: between(r, time.Millisecond, 10*time.Second)})
+}
+
+// lostJournalAndResizes plans that the journal is lost, and that files are resized before the agent starts again. There are
+// no other faults, so that containers are still there when it starts.
+func (p *Plan) lostJournalAndResizes(r *rand.Rand) {
+	if p.config.syncs == 0 || !chance(r, 5) {
+		return
+	}
+	p.Ops = slices.DeleteFunc(p.Ops, func(o Op) bool { return faultKinds[o.Kind].do != nil })
+	at := between(r, time.Minute, p.end)
+	p.Ops = append(p.Ops, Op{At: at, Kind: "the journal is lost", lasts: between(r, 5*time.Second, 20*time.Second)})
+	for range 3 {
+		at := min(at+between(r, time.Millisecond, 4*time.Second), p.end)
+		p.Ops = append(p.Ops, Op{At: at, Kind: "resize", pick: r.Uint64()})
+	}
 }
 
 func (s *sim) do(o Op) {
