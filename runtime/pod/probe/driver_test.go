@@ -37,8 +37,7 @@ func same(t *testing.T, what string, got, want any) {
 }
 
 func TestProbeRunsAfterDelayThenByPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) {
 			pass(300 * time.Millisecond)
 			return nil, nil
@@ -51,8 +50,7 @@ func TestProbeRunsAfterDelayThenByPeriod(t *testing.T) {
 }
 
 func TestSlowRunSkipsPeriods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) {
 			pass(2500 * time.Millisecond)
 			return nil, nil
@@ -64,13 +62,11 @@ func TestSlowRunSkipsPeriods(t *testing.T) {
 }
 
 func TestFirstRunIsOnTimeAndLaterRunsShareGrid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"a", "b", "c"} {
 			w.pod(name, kinds{readiness: exec()})
 		}
-		d := w.driver()
-		start(t, d)
+		d := w.start(t)
 		ms := func(at ...time.Duration) (out []time.Duration) {
 			for _, m := range at {
 				out = append(out, m*time.Millisecond)
@@ -91,8 +87,7 @@ func TestFirstRunIsOnTimeAndLaterRunsShareGrid(t *testing.T) {
 }
 
 func TestProbeReportsOnlyChangesInKubeletWords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		w.command = func(_ context.Context, _ string, n int) (*runtimeapi.ExecSyncResponse, error) {
 			switch {
 			case n <= 4: // two runs of two probes
@@ -121,8 +116,7 @@ func TestFailedLivenessAndFinishedStartupProbesStop(t *testing.T) {
 	for _, kind := range []journaletv1.ProbeKind{startup, liveness} {
 		for code, want := range map[int32]int{0: 1, 1: 1} {
 			t.Run(fmt.Sprint(Title(kind), code), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld()
+				inBubble(t, func(t *testing.T, w *world) {
 					w.command = func(context.Context, string, int) (*runtimeapi.ExecSyncResponse, error) { return exits(code, "") }
 					w.probe(t, kinds{kind: exec()}, kind)
 					pass(5500 * time.Millisecond)
@@ -137,8 +131,7 @@ func TestFailedLivenessAndFinishedStartupProbesStop(t *testing.T) {
 }
 
 func TestRestartRepeatsNoReportAndNoDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"old", "young", "open"} {
 			w.pod(name, kinds{readiness: exec(delayed(60), every(10))})
 		}
@@ -170,8 +163,7 @@ func TestRestartRepeatsNoReportAndNoDelay(t *testing.T) {
 }
 
 func TestRestartSpreadsProbesOverPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		d := w.driver()
 		const pods = 100
 		for i := range pods {
@@ -212,8 +204,7 @@ func hanging() *world {
 func TestHangingProbesDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := hanging()
-		d := w.driver()
-		start(t, d)
+		d := w.start(t)
 		w.pod("good", kinds{readiness: exec()})
 		d.Stored(stored("good", probesSet("good", readiness)))
 		pass(1500 * time.Millisecond)
@@ -285,8 +276,7 @@ func TestCanceledRunIsRepeated(t *testing.T) {
 func TestPodIsLimitedToItsShareOfWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := hanging()
-		d := w.driver()
-		start(t, d)
+		d := w.start(t)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "many", Namespace: "default"}}
 		for i := range 2 * Workers {
 			pod.Spec.Containers = append(pod.Spec.Containers,
@@ -313,8 +303,7 @@ func TestPodIsLimitedToItsShareOfWorkers(t *testing.T) {
 }
 
 func TestRemovedProbeIsCanceledAndNotReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		var canceled atomic.Bool
 		w.command = func(ctx context.Context, _ string, _ int) (*runtimeapi.ExecSyncResponse, error) {
 			<-ctx.Done()
@@ -332,8 +321,7 @@ func TestRemovedProbeIsCanceledAndNotReported(t *testing.T) {
 }
 
 func TestUnknownRunDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		w.command = func(_ context.Context, _ string, n int) (*runtimeapi.ExecSyncResponse, error) {
 			if n == 1 || n == 5 {
 				return exits(1, "failed") // one failure, then a run of three attempts, then another failure
@@ -358,8 +346,7 @@ func TestUnknownRunDoesNotCount(t *testing.T) {
 }
 
 func TestFailedReportIsRepeatedByNextRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		w.refuse = true
 		w.probe(t, kinds{readiness: exec()}, readiness)
 		pass(1500 * time.Millisecond)
@@ -370,8 +357,7 @@ func TestFailedReportIsRepeatedByNextRun(t *testing.T) {
 }
 
 func TestUnreadableManifestIsRetried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		w.noManifest = true
 		d := w.probe(t, kinds{readiness: exec()}, readiness)
 		for range 25 { // other events wake the scheduler
@@ -387,8 +373,7 @@ func TestUnreadableManifestIsRetried(t *testing.T) {
 }
 
 func TestUnchangedProbeContinues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		d := w.probe(t, kinds{liveness: exec(every(4)), readiness: exec(every(4))}, liveness, readiness)
 		pass(time.Second)
 		d.Stored(stored("a", probesSet("a", readiness)))
@@ -405,8 +390,7 @@ func TestUnchangedProbeContinues(t *testing.T) {
 }
 
 func TestTerminatedPodIsForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+	inBubble(t, func(t *testing.T, w *world) {
 		d := w.probe(t, kinds{readiness: exec()}, readiness)
 		pass(1500 * time.Millisecond)
 		d.Stored(decided("a", messages.NewEvent(&journaletv1.PodTerminated{Uid: "a"})))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -101,12 +102,22 @@ func (w *world) driver() *Driver {
 func start(t *testing.T, d *Driver) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = d.Run(ctx)
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+func (w *world) start(t *testing.T) *Driver {
+	t.Helper()
+	d := w.driver()
+	start(t, d)
+	return d
+}
+
+// inBubble runs a test with a world whose time passes when everything waits.
+func inBubble(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld()) })
 }
 
 // pod adds a pod with these probes of its container main. Its name is its UID and digest.
