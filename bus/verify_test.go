@@ -87,7 +87,8 @@ func TestVerifyFindsDefects(t *testing.T) {
 }
 
 func damaged(actor messages.Ref, d *journaletv1.JournalDamaged) *journaletv1.Record {
-	return &journaletv1.Record{Time: at(9), Actor: actor.Proto(), Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(d)}}
+	return &journaletv1.Record{Time: at(9), Actor: actor.Proto(),
+		Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(d)}}
 }
 
 // Blocks hold records 1 to 15, 16 to 30 and 31 to 34.

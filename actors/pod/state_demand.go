@@ -72,12 +72,12 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p == nil {
 		return corev1.PodQOSBestEffort
 	}
-	guaranteed, any := true, false
+	guaranteed, found := true, false
 	add := func(r *corev1.ResourceRequirements) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			request, given := r.Requests[name]
 			limit := r.Limits[name]
-			any = any || !request.IsZero() || !limit.IsZero()
+			found = found || !request.IsZero() || !limit.IsZero()
 			guaranteed = guaranteed && !limit.IsZero() && (!given || request.Equal(limit))
 		}
 	}
@@ -89,7 +89,7 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 		}
 	}
 	switch {
-	case !any:
+	case !found:
 		return corev1.PodQOSBestEffort
 	case guaranteed:
 		return corev1.PodQOSGuaranteed

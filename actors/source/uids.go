@@ -27,7 +27,8 @@ func (a *Actor) evolveStarted(sources []string) {
 
 // forget ends the actor of a pod and then withdraws its UID, so that the next holder of the UID finds no actor.
 func (a *Actor) forget(uid string, requestID uint64, emit actors.Emit) error {
-	if err := emit(messages.NewEvent(&journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()})); err != nil || !a.state.GetSeveralSources() {
+	err := emit(messages.NewEvent(&journaletv1.PodForgotten{Uid: uid, Source: a.state.GetName()}))
+	if err != nil || !a.state.GetSeveralSources() {
 		return err
 	}
 	return a.withdrawUID(uid, requestID, emit)

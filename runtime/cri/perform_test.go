@@ -154,8 +154,9 @@ func setUpVolumes() *journaletv1.CallRequested {
 }
 
 func startContainer(sandbox string, attempt uint32) *journaletv1.CallRequested {
-	return messages.NewCall(&journaletv1.StartContainer{Container: "main", Attempt: attempt, Digest: digest, SandboxId: sandbox,
-		PodIps: []string{"10.0.0.7"}})
+	return messages.NewCall(
+		&journaletv1.StartContainer{Container: "main", Attempt: attempt, Digest: digest, SandboxId: sandbox,
+			PodIps: []string{"10.0.0.7"}})
 }
 
 func stopContainer(id string, grace time.Duration) *journaletv1.CallRequested {

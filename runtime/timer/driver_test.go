@@ -128,7 +128,8 @@ func TestSeedThatFiredInThePendingRecordsDoesNotFireAgain(t *testing.T) {
 	}})
 	for name, generation := range map[string]uint64{"fired": 1, "set since": 2} {
 		d.SeedPending(&journaletv1.Record{Actor: messages.Pod("a").Proto(),
-			Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(&journaletv1.TimerFired{Name: name, Generation: generation})}})
+			Body: &journaletv1.Record_Fact{
+				Fact: messages.NewEvent(&journaletv1.TimerFired{Name: name, Generation: generation})}})
 	}
 	d.Begin()
 	if len(clock.arms) != 1 || clock.arms[0].after != time.Minute {

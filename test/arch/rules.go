@@ -26,9 +26,9 @@ var rules = []rule{
 	{"the module can be installed", true, checkGoMod},
 	{"paths exist for every reader", true, checkPaths},
 	{"links lead somewhere", true, checkLinks},
-	{"words are the field's", false, checkWords},
-	{"lines end by column 120", false, checkColumns},
-	{"comments begin with names", false, checkComments},
+	{"words are the field's", true, checkWords},
+	{"lines end by column 120", true, checkColumns},
+	{"comments begin with names", true, checkComments},
 	{"references name what exists", true, checkReferences},
 }
 

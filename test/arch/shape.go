@@ -166,7 +166,7 @@ func checkGoMod(t *tree) {
 
 // command runs a command at the root and returns what it prints.
 func (t *tree) command(name string, args ...string) ([]byte, error) {
-	cmd := exec.Command(name, args...)
+	cmd := exec.Command(name, args...) //nolint:gosec // the rules name the commands
 	cmd.Dir = t.root
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	var stderr strings.Builder

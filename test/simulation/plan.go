@@ -258,8 +258,8 @@ func (p *Plan) lostJournalAndURL(r *rand.Rand) {
 			lasts: between(r, time.Millisecond, 10*time.Second)})
 }
 
-// lostJournalAndResizes plans that the journal is lost, and that files are resized before the agent starts again. There are
-// no other faults, so that containers are still there when it starts.
+// lostJournalAndResizes plans that the journal is lost, and that files are resized before the agent starts again.
+// There are no other faults, so that containers are still there when it starts.
 func (p *Plan) lostJournalAndResizes(r *rand.Rand) {
 	if p.config.syncs == 0 || !chance(r, 5) {
 		return

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares proto/ with the base commit: a change that breaks journals recorded there needs another messages.JournalFormat,
-# and from v0.1.0 on it is refused (docs/adr/025).
+# Compares proto/ with the base commit: a change that breaks journals recorded there needs another
+# messages.JournalFormat, and from v0.1.0 on it is refused (docs/adr/025-before-0.1.0.md).
 # The base is $BREAKING_BASE, else where this branch left main; on main itself, the commit before.
 # BUF names the buf binary.
 set -euo pipefail
@@ -57,7 +57,8 @@ if git merge-base --is-ancestor v0.1.0 "$commit" 2>/dev/null; then
   exit 1
 fi
 if [ "$now" -le "$was" ]; then
-  echo "breaking: the changes above break journals recorded at $commit: raise messages.JournalFormat above $was, then make corpus" >&2
+  echo "breaking: the changes above break journals recorded at $commit:" \
+    "raise messages.JournalFormat above $was, then make corpus" >&2
   exit 1
 fi
 echo "breaking: the changes above are allowed: JournalFormat was raised from $was to $now, and v0.1.0 is not released"

@@ -83,8 +83,9 @@ func TestEventsAreDescribedInShortLines(t *testing.T) {
 		{"containerd v2 ready, network not ready: no CNI", &ev{Kind: &journaletv1.Event_RuntimeHealthChanged{
 			RuntimeHealthChanged: &journaletv1.RuntimeHealthChanged{
 				RuntimeReady: true, Message: "no CNI", RuntimeName: "containerd", RuntimeVersion: "v2"}}}},
-		{"requested: stop container main, grace period 30s (pod removed)", callRequested(messages.NewCall(&journaletv1.StopContainer{
-			Container: "main", Grace: durationpb.New(30 * time.Second), Reason: "pod removed"}))},
+		{"requested: stop container main, grace period 30s (pod removed)",
+			callRequested(messages.NewCall(&journaletv1.StopContainer{
+				Container: "main", Grace: durationpb.New(30 * time.Second), Reason: "pod removed"}))},
 	} {
 		if got := d.Describe("", messages.Pod("u1"), c.e); got != c.want {
 			t.Errorf("described as %q, want %q", got, c.want)

@@ -241,7 +241,8 @@ func TestSlowCallIsOverdueUntilItsOutcome(t *testing.T) {
 		t.Errorf("before its dispatch: %v", all)
 	}
 	for i := range 3 {
-		x.Stored(step(uint64(3+i), 2, messages.Runtime, messages.NewEvent(&journaletv1.CallDispatched{IntentId: messages.DecisionID(1, 1, p, i)})))
+		x.Stored(step(uint64(3+i), 2, messages.Runtime,
+			messages.NewEvent(&journaletv1.CallDispatched{IntentId: messages.DecisionID(1, 1, p, i)})))
 		<-f.began
 	}
 	if all := x.Overdue(0); len(all) != 1 || all[0].Request.GetSetUpVolumes() == nil || all[0].Since.IsZero() {
