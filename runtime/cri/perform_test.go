@@ -225,6 +225,17 @@ func TestSandboxOfLostJournalBlocksCreation(t *testing.T) {
 	}
 }
 
+func TestDeadSandboxOfLostJournalIsStoppedBeforeTheNext(t *testing.T) {
+	r := newRig(t, nil)
+	// The journal with this sandbox is lost, and the requester does not know whether it was stopped.
+	r.done("t", stopSandbox(r.sandbox()), false)
+	r.runtime.ResetCalls()
+	r.done("next", runSandbox(1), false)
+	if calls := r.runtime.Calls(); calls["StopPodSandbox"] != 1 || calls["RunPodSandbox"] != 1 {
+		t.Errorf("%v, want the dead sandbox stopped", calls)
+	}
+}
+
 func TestPodIsRunStoppedAndRemoved(t *testing.T) {
 	r := newRig(t, nil)
 	sandbox := r.sandbox()

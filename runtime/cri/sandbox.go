@@ -30,7 +30,7 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	if err != nil {
 		return result{}, fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
 	}
-	if err := c.checkNoLaterSandbox(ctx, req.GetAttempt()); err != nil {
+	if err := c.checkOtherSandboxes(ctx, req.GetAttempt()); err != nil {
 		return result{}, err
 	}
 	id, err := c.createOrFind(ctx, func(ctx context.Context) (string, error) {
@@ -45,23 +45,38 @@ func (c *call) runSandbox(ctx context.Context, req *journaletv1.RunSandbox) (res
 	return result{sandboxID: id}, err
 }
 
-// checkNoLaterSandbox fails a first call while the pod has a sandbox of this attempt or a later one: the journal that
+// checkOtherSandboxes fails a first call while the pod has a sandbox of this attempt or a later one: the journal that
 // knew it was lost, or lost its end, and the requester will observe the sandbox. An equal intent id proves nothing
-// then, because a new journal counts from the beginning. One list call is cheap beside RunPodSandbox.
-func (c *call) checkNoLaterSandbox(ctx context.Context, attempt uint32) error {
+// then, because a new journal counts from the beginning. It stops dead sandboxes of earlier attempts for the same
+// reason: the requester may not know one of them, and it holds an address and host ports until it is stopped. One list
+// call is cheap beside RunPodSandbox.
+func (c *call) checkOtherSandboxes(ctx context.Context, attempt uint32) error {
 	if c.inDoubt {
 		return nil
 	}
+	var dead []string
 	_, err := c.retryFind(ctx, func(ctx context.Context) (string, error) {
 		list, err := c.sandboxesOfPod(ctx)
+		dead = dead[:0]
 		for _, s := range list {
 			if s.GetMetadata().GetAttempt() >= attempt {
 				return "", attemptTaken(s.GetId(), "sandbox", s.GetMetadata().GetAttempt())
 			}
+			if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
+				dead = append(dead, s.GetId())
+			}
 		}
 		return "", err
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	for _, id := range dead {
+		if err := c.stopPodSandbox(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *call) sandboxesOfPod(ctx context.Context) ([]*runtimeapi.PodSandbox, error) {
@@ -103,10 +118,18 @@ func attemptTaken(other, what string, attempt uint32) error {
 		fmt.Sprintf("%s %s has attempt %d and was created by another call", what, other, attempt))
 }
 
-func (c *call) stopSandbox(ctx context.Context, id string) (result, error) {
+// stopPodSandbox stops a sandbox; one that is gone is stopped.
+func (c *call) stopPodSandbox(ctx context.Context, id string) error {
 	_, err := retry(ctx, c, "StopPodSandbox", c.opts.Timeouts.Call, c.rt.StopPodSandbox,
 		&runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
-	if err != nil && !isNotFound(err) {
+	if isNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (c *call) stopSandbox(ctx context.Context, id string) (result, error) {
+	if err := c.stopPodSandbox(ctx, id); err != nil {
 		return result{}, err
 	}
 	c.releaseCgroup()
