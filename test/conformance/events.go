@@ -3,9 +3,13 @@ package conformance
 import (
 	"context"
 	"testing"
+	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
+
+// connectTimeout is how long the first event of a pod may take.
+const connectTimeout = 5 * time.Second
 
 // events checks the events of one pod from its creation to its removal. It ignores those of other pods.
 func (s *suite) events(t *testing.T) {
@@ -15,14 +19,26 @@ func (s *suite) events(t *testing.T) {
 	if err != nil {
 		t.Fatalf("GetContainerEvents: %v", err)
 	}
-	p := s.newPod(t)
-	next := func(id string, want cri.ContainerEventType) *cri.ContainerEventResponse {
-		t.Helper()
+	events := make(chan *cri.ContainerEventResponse)
+	go func() {
+		defer close(events)
 		for {
 			e, err := stream.Recv()
 			if err != nil {
-				t.Fatalf("waiting for %s of %s: %v", want, id, err)
+				return
 			}
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	s.connected(t, events)
+	p := s.newPod(t)
+	next := func(id string, want cri.ContainerEventType) *cri.ContainerEventResponse {
+		t.Helper()
+		for e := range events {
 			if e.GetContainerId() != id {
 				continue
 			}
@@ -34,6 +50,8 @@ func (s *suite) events(t *testing.T) {
 			}
 			return e
 		}
+		t.Fatalf("the stream ended before %s of %s", want, id)
+		return nil
 	}
 	e := next(p.id, cri.ContainerEventType_CONTAINER_CREATED_EVENT)
 	equal(t, "sandbox state in its first event", e.GetPodSandboxStatus().GetState(), cri.PodSandboxState_SANDBOX_READY)
@@ -64,6 +82,30 @@ func (s *suite) events(t *testing.T) {
 	equal(t, "sandbox state in its event", e.GetPodSandboxStatus().GetState(), cri.PodSandboxState_SANDBOX_NOTREADY)
 	must(t, s.runtime.RemovePodSandbox, &cri.RemovePodSandboxRequest{PodSandboxId: p.id})
 	next(p.id, cri.ContainerEventType_CONTAINER_DELETED_EVENT)
+}
+
+// connected creates pods until the stream has an event of one: a runtime may take the subscription after the call has
+// returned, and sends what happened before to other subscribers only.
+func (s *suite) connected(t *testing.T, events <-chan *cri.ContainerEventResponse) {
+	t.Helper()
+	for range 10 {
+		id := s.newPod(t).id
+		late := time.After(connectTimeout)
+		for seen := true; seen; {
+			select {
+			case e, open := <-events:
+				if !open {
+					t.Fatal("the stream ended before its first event")
+				}
+				if e.GetContainerId() == id {
+					return
+				}
+			case <-late:
+				seen = false
+			}
+		}
+	}
+	t.Fatalf("no event of ten pods within %s each", connectTimeout)
 }
 
 // inEvent returns a container's status in an event of its pod.
