@@ -8,8 +8,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// connectTimeout is how long the first event of a pod may take.
-const connectTimeout = 5 * time.Second
+const (
+	// connectTimeout is how long the first event of a pod may take.
+	connectTimeout = 5 * time.Second
+	// maxUnread is how many events may wait for the test. containerd keeps the events of five minutes while nobody
+	// subscribes, and a subscriber that stops reading stops every call that reports an event.
+	maxUnread = 100_000
+)
 
 // events checks the events of one pod from its creation to its removal. It ignores those of other pods.
 func (s *suite) events(t *testing.T) {
@@ -19,7 +24,7 @@ func (s *suite) events(t *testing.T) {
 	if err != nil {
 		t.Fatalf("GetContainerEvents: %v", err)
 	}
-	events := make(chan *cri.ContainerEventResponse)
+	events := make(chan *cri.ContainerEventResponse, maxUnread)
 	go func() {
 		defer close(events)
 		for {
