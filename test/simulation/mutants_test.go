@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -22,13 +23,16 @@ var (
 	oneMutant   = flag.String("mutant", "", "try only the mutants whose name contains this")
 )
 
-// mutant is a deliberate defect: lines of code that are replaced.
+// mutant is a deliberate defect: lines of code that are replaced, and the invariants of which one has to find it; none:
+// whichever does.
 type mutant struct {
 	name, file, old, new string
+	by                   []string
 }
 
 // TestEveryMutantIsFound builds each defect of testdata/mutants.txt into the agent, and has the simulation find it
-// within 500 seeds. It ends with a table: the defect, how many seeds it took, and the invariant that was broken.
+// within 500 seeds, by the invariant that the file names. It ends with a table: the defect, how many seeds it took, and
+// the seed and invariant that found it.
 func TestEveryMutantIsFound(t *testing.T) {
 	all := readMutants(t)
 	if *someMutants > 0 {
@@ -41,14 +45,14 @@ func TestEveryMutantIsFound(t *testing.T) {
 	}
 	var table bytes.Buffer
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DEFECT\tSEEDS\tFOUND BY")
+	fmt.Fprintln(w, "DEFECT\tSEEDS\tAT\tINVARIANT")
 	for _, m := range all {
 		if !strings.Contains(m.name, *oneMutant) {
 			continue
 		}
-		seeds, by := "", "NOT FOUND"
-		t.Run(m.name, func(t *testing.T) { seeds, by = m.find(t) })
-		fmt.Fprintf(w, "%s\t%s\t%s\n", m.name, seeds, by)
+		seeds, at, by := "", "", "NOT FOUND"
+		t.Run(m.name, func(t *testing.T) { seeds, at, by = m.find(t) })
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", m.name, seeds, at, by)
 	}
 	_ = w.Flush()
 	t.Logf("\n%s", table.String())
@@ -71,6 +75,9 @@ func readMutants(t *testing.T) []mutant {
 				m.old += line[1:] + "\n"
 			case strings.HasPrefix(line, "+"):
 				m.new += line[1:] + "\n"
+			case strings.HasPrefix(line, byPrefix):
+				m.by = append(m.by, strings.TrimPrefix(line, byPrefix))
+				mustBeInvariant(t, m)
 			}
 		}
 		all = append(all, m)
@@ -78,13 +85,32 @@ func readMutants(t *testing.T) []mutant {
 	return all
 }
 
+// byPrefix begins a line of mutants.txt that names an invariant.
+const byPrefix = "by: "
+
+// mustBeInvariant fails the test if no constant of this package has the text of the invariant that m names last.
+func mustBeInvariant(t *testing.T, m mutant) {
+	t.Helper()
+	files, err := filepath.Glob("judge*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := m.by[len(m.by)-1]
+	for _, file := range files {
+		if code, err := os.ReadFile(file); err == nil && strings.Contains(string(code), fmt.Sprintf("= %q\n", text)) {
+			return
+		}
+	}
+	t.Fatalf("%s: no invariant %q", m.name, text)
+}
+
 var (
-	foundBy   = regexp.MustCompile(`seed (\d+: .*)`)
+	foundBy   = regexp.MustCompile(`seed (\d+): (.*)`)
 	seedsDone = regexp.MustCompile(`(\d+) seeds, `)
 )
 
 // find returns how many seeds it took to find the defect, and the seed and invariant that found it.
-func (m mutant) find(t *testing.T) (seeds, by string) {
+func (m mutant) find(t *testing.T) (seeds, seed, by string) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -116,10 +142,13 @@ func (m mutant) find(t *testing.T) (seeds, by string) {
 	found, done := foundBy.FindSubmatch(out), seedsDone.FindSubmatch(out)
 	if err == nil || found == nil || done == nil {
 		t.Errorf("not found within %d seeds: %v\n%s", *mutantSeeds, err, tailOf(out))
-		return fmt.Sprint(*mutantSeeds), "NOT FOUND"
+		return fmt.Sprint(*mutantSeeds), "", "NOT FOUND"
 	}
-	t.Logf("found, %s seeds", done[1])
-	return string(done[1]), "seed " + string(found[1])
+	if by = string(found[2]); len(m.by) > 0 && !slices.Contains(m.by, by) {
+		t.Errorf("found by %q, want one of %q", by, m.by)
+	}
+	t.Logf("found, %s seeds, by %q", done[1], by)
+	return string(done[1]), string(found[1]), by
 }
 
 func tailOf(b []byte) []byte { return b[max(0, len(b)-2000):] }
