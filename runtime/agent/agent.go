@@ -58,6 +58,9 @@ type agent struct {
 	health    *health.Monitor
 	metrics   *server.Metrics
 
+	dispatching loop
+	loops       *server.Checks
+
 	cgroups   *cgroup.Tree // nil if pods get none
 	criDriver *cri.Driver
 }
@@ -115,12 +118,16 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err := a.connect(); err != nil {
 		return err
 	}
-	a.manifests = newManifestCache(a.bus.Manifests().Get)
+	a.manifests = newManifestCache(func(ctx context.Context, digest string) ([]byte, error) {
+		defer a.dispatching.wait()()
+		return a.bus.Manifests().Get(ctx, digest)
+	})
 	a.host = host.New(host.Options{
 		Node: a.facts.NodeName, Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(),
 		Deciders: host.AllDeciders, Manifest: a.manifests.get, Effects: a, Now: time.Now, Log: a.log,
 	})
-	a.bus.Journal().OnStored(a.host.Stored)
+	a.bus.Journal().OnStored(a.dispatch)
+	a.loops = a.newLoops()
 	return a.newDrivers()
 }
 

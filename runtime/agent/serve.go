@@ -63,8 +63,8 @@ const (
 	maxCallTime     = 10 * time.Minute
 )
 
-// healthz returns checks, and those of single actors and calls. These are reported, but a restart of the agent would
-// not help: it would continue where it was.
+// healthz returns checks, and those of single actors and calls. All are reported only: see alive for what makes systemd
+// restart the agent.
 func (a *agent) healthz() *server.Checks {
 	return a.checks(server.Check{Name: "actors", Probe: a.checkActors}, server.Check{Name: "calls", Probe: a.checkCalls})
 }
@@ -142,7 +142,7 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 
 // notify notifies systemd.
 func (a *agent) notify(ctx context.Context) error {
-	s := server.NewSystemd(a.checks().Err, a.log)
+	s := server.NewSystemd(a.alive, a.log)
 	s.Ready("running on node " + a.facts.NodeName)
 	s.Watch(ctx)
 	<-ctx.Done()

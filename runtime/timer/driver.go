@@ -157,6 +157,13 @@ func (d *Driver) forget(ref messages.Ref) {
 	}
 }
 
+// Armed returns the number of timers that are held.
+func (d *Driver) Armed() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.timers)
+}
+
 // Close stops all timers; none is set afterwards.
 func (d *Driver) Close() {
 	d.mu.Lock()

@@ -98,6 +98,19 @@ func TestHangingCheckIsNamedAndRunsOnlyOnce(t *testing.T) {
 	close(release)
 }
 
+func TestSlowCheckFailsOnlyBeyondTheToleratedTime(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	checks := NewChecks(Check{"slow", func() error { <-release; return nil }}, Check{"fine", healthy})
+	must.OK(t, checks.Within(time.Hour))
+	if err := checks.Within(time.Millisecond); err == nil || !strings.HasPrefix(err.Error(), "slow: no response for") {
+		t.Errorf("the error is %v", err)
+	}
+	if err := NewChecks(Check{"broken", unhealthy}).Within(time.Hour); err == nil {
+		t.Error("a check that fails is tolerated")
+	}
+}
+
 func TestErrorOfAPortInUseNamesTheFlag(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.OK(t, err)
@@ -196,7 +209,7 @@ func TestSystemdIsNotifiedOfStartAndStop(t *testing.T) {
 	}
 }
 
-func TestWatchdogIsPingedOnlyWhileHealthy(t *testing.T) {
+func TestWatchdogIsPingedOnlyWhileAlive(t *testing.T) {
 	states := systemd(t, 10*time.Millisecond)
 	var failing atomic.Bool
 	checked := make(chan struct{}, 1000)
@@ -228,7 +241,7 @@ func TestWatchdogIsPingedOnlyWhileHealthy(t *testing.T) {
 	<-checked
 	<-checked
 	if len(states) > 0 {
-		t.Errorf("notified %q while unhealthy", <-states)
+		t.Errorf("notified %q while it hangs", <-states)
 	}
 	failing.Store(false)
 	if got := <-states; got != "WATCHDOG=1" {

@@ -8,18 +8,22 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
+// pingsPerLimit is how often the watchdog is pinged within its limit: one ping that is late or lost does not matter.
+const pingsPerLimit = 3
+
 // Systemd reports the agent's state to the service manager. Without one (no NOTIFY_SOCKET) it does nothing.
 type Systemd struct {
-	healthy func() error
-	log     *slog.Logger
+	alive func() error
+	log   *slog.Logger
 }
 
-// NewSystemd returns a Systemd that pings the watchdog while healthy returns nil: see Checks.Err.
-func NewSystemd(healthy func() error, log *slog.Logger) *Systemd {
+// NewSystemd returns a Systemd that pings the watchdog while alive returns nil. It must return well within the
+// watchdog's limit, and fail only for what a restart of the agent repairs: see Checks.Within.
+func NewSystemd(alive func() error, log *slog.Logger) *Systemd {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Systemd{healthy: healthy, log: log}
+	return &Systemd{alive: alive, log: log}
 }
 
 func (s *Systemd) notify(state string) {
@@ -36,8 +40,8 @@ func (s *Systemd) Ready(status string) {
 // Stopping reports that a clean stop has begun.
 func (s *Systemd) Stopping() { s.notify(daemon.SdNotifyStopping) }
 
-// Watch pings the watchdog at half of its interval, only while the agent is healthy, until ctx ends. It returns at once
-// if the unit has no watchdog.
+// Watch pings the watchdog at a third of its interval, only while the agent is alive, until ctx ends. It
+// returns at once if the unit has no watchdog.
 func (s *Systemd) Watch(ctx context.Context) {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -47,20 +51,20 @@ func (s *Systemd) Watch(ctx context.Context) {
 	if limit <= 0 {
 		return
 	}
-	tick := time.NewTicker(max(limit/2, time.Millisecond))
+	tick := time.NewTicker(max(limit/pingsPerLimit, time.Millisecond))
 	defer tick.Stop()
-	unhealthy := false
+	hangs := false
 	for {
-		switch err := s.healthy(); {
+		switch err := s.alive(); {
 		case err == nil:
-			if unhealthy {
-				s.log.Info("the agent is healthy again")
+			if hangs {
+				s.log.Info("the agent no longer hangs")
 			}
-			unhealthy = false
+			hangs = false
 			s.notify(daemon.SdNotifyWatchdog)
-		case !unhealthy:
-			unhealthy = true
-			s.log.Error("the agent is unhealthy: systemd restarts it unless it recovers", "within", limit, "err", err)
+		case !hangs:
+			hangs = true
+			s.log.Error("the agent hangs: systemd restarts it unless it recovers", "within", limit, "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/api/server"
+)
+
+// alive returns an error if a loop of the agent's own hangs. It is all that the watchdog depends on, because a restart
+// repairs nothing else: no check here may wait for a disk, a directory or the container runtime (ADR 030).
+func (a *agent) alive() error { return a.loops.Within(maxDecisionTime) }
+
+// newLoops returns the checks of the agent's loops. Those without an error of their own take the lock that the loop
+// takes for each item: a deadlock leaves them without a response.
+func (a *agent) newLoops() *server.Checks {
+	return server.NewChecks(
+		server.Check{Name: "dispatch", Probe: func() error { return a.dispatching.stuck(maxDecisionTime) }},
+		server.Check{Name: "actors", Probe: a.checkSharedActors},
+		server.Check{Name: "appender", Probe: func() error { _ = a.bus.Journal().Queued(); return nil }},
+		server.Check{Name: "timers", Probe: func() error { _ = a.timers.Armed(); return nil }},
+		server.Check{Name: "calls", Probe: func() error { _ = a.calls.Overdue(maxCallTime); return nil }},
+	)
+}
+
+// checkSharedActors returns an error if an actor hangs that others need. A pod's own actor holds up its pod only, and
+// would hang again after a restart, which holds up all pods: /healthz reports it.
+func (a *agent) checkSharedActors() error { return hanging(shared(a.host.Hanging(maxDecisionTime))) }
+
+func shared(all map[messages.Ref]time.Time) map[messages.Ref]time.Time {
+	maps.DeleteFunc(all, func(ref messages.Ref, _ time.Time) bool {
+		return ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD
+	})
+	return all
+}
+
+// dispatch delivers stored records to actors and drivers. Nothing is stored meanwhile.
+func (a *agent) dispatch(recs []*journaletv1.Record) {
+	a.dispatching.begin()
+	defer a.dispatching.end()
+	a.host.Stored(recs)
+}
+
+// loop records since when a loop of the agent handles its current item. The zero value is a loop between two items.
+type loop struct {
+	mu    sync.Mutex
+	since time.Time // zero between two items
+	waits int       // waits for the world under way
+}
+
+func (l *loop) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = time.Now()
+}
+
+func (l *loop) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = time.Time{}
+}
+
+// wait begins a wait for the world, such as a read from disk; done ends it. Meanwhile the loop is not stuck, however
+// long it takes. Others may wait at the same time: they lend the loop their time.
+func (l *loop) wait() (done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waits++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.waits--
+		if !l.since.IsZero() {
+			l.since = time.Now()
+		}
+	}
+}
+
+// stuck returns an error if the loop has handled one item for longer than bound.
+func (l *loop) stuck(bound time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waits > 0 || l.since.IsZero() || time.Since(l.since) <= bound {
+		return nil
+	}
+	return fmt.Errorf("has been delivering one batch of records since %s", l.since.Format(time.TimeOnly))
+}
