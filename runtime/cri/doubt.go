@@ -44,10 +44,10 @@ func isReserved(err error) bool {
 	return strings.Contains(m, "is reserved for") || strings.Contains(m, "name is reserved")
 }
 
-// messageOf returns the runtime's message without gRPC's prefix.
+// messageOf returns the runtime's message without gRPC's prefix, with a remedy where there is one.
 func messageOf(err error) string {
 	if s, ok := status.FromError(err); ok {
-		return s.Message()
+		return withRemedy(s.Message())
 	}
 	return err.Error()
 }

@@ -1,12 +1,10 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
@@ -31,21 +29,13 @@ func (d *Driver) InitCgroups(ctx context.Context) error {
 	return t.SetNodeLimits()
 }
 
-// cgroupDriver returns the runtime's cgroup driver. A runtime that does not implement RuntimeConfig, as containerd
-// before 2.0, is assumed to use the configured one.
+// cgroupDriver returns the runtime's cgroup driver: the one that it reports, else the configured one.
 func (d *Driver) cgroupDriver(ctx context.Context) (string, error) {
-	resp, err := d.rt.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
-	switch {
-	case status.Code(err) == codes.Unimplemented:
-		return d.opts.CgroupDriver, nil
-	case err != nil:
+	driver, err := CgroupDriver(ctx, d.rt)
+	if err != nil {
 		return "", err
-	case resp.GetLinux() == nil:
-		return d.opts.CgroupDriver, nil
-	case resp.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD:
-		return cgroup.Systemd, nil
 	}
-	return cgroup.Cgroupfs, nil
+	return cmp.Or(driver, d.opts.CgroupDriver), nil
 }
 
 // cgroups returns the tree of pods' cgroups, initialized; nil if it is not, and this pod neither has a cgroup nor needs

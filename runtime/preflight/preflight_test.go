@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -62,24 +63,24 @@ func (m *machine) remove(t *testing.T, path string) {
 	must.OK(t, os.RemoveAll(m.path(path)))
 }
 
-// cri is a fake runtime.
-type cri struct {
+// fakeRuntime is a CRI runtime that responds to the checks.
+type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	network, events bool
-	message         string
+	message, config string
 }
 
-func (c *cri) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+func (c *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{RuntimeName: "fake", RuntimeVersion: "v1"}, nil
 }
 
-func (c *cri) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+func (c *fakeRuntime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: c.network, Message: c.message},
-	}}}, nil
+	}}, Info: map[string]string{"config": c.config}}, nil
 }
 
-func (c *cri) GetContainerEvents(r *runtimeapi.GetEventsRequest,
+func (c *fakeRuntime) GetContainerEvents(r *runtimeapi.GetEventsRequest,
 	s grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	if !c.events {
 		return c.UnimplementedRuntimeServiceServer.GetContainerEvents(r, s)
@@ -88,7 +89,7 @@ func (c *cri) GetContainerEvents(r *runtimeapi.GetEventsRequest,
 	return nil
 }
 
-func (m *machine) serve(t *testing.T, c *cri) {
+func (m *machine) serve(t *testing.T, c *fakeRuntime) {
 	t.Helper()
 	path := m.path("run/containerd/containerd.sock")
 	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o750))
@@ -119,7 +120,7 @@ func (m *machine) find(t *testing.T, name string) Check {
 
 func TestHealthyMachinePassesAllChecks(t *testing.T) {
 	m := testMachine(t)
-	m.serve(t, &cri{network: true, events: true})
+	m.serve(t, &fakeRuntime{network: true, events: true})
 	seen := map[string]bool{}
 	for _, c := range m.run(context.Background()) {
 		if c.Status != OK && !(c.Name == "disk" && c.Status == Warn) {
@@ -149,9 +150,22 @@ func TestProblemsAreFoundWithARemedy(t *testing.T) {
 			m.write(t, "run/containerd/containerd.sock", "")
 		}},
 		{"runtime-network", "cni plugin not initialized", Warn, func(t *testing.T, m *machine) {
-			m.serve(t, &cri{message: "cni plugin not initialized", events: true})
+			m.serve(t, &fakeRuntime{message: "cni plugin not initialized", events: true})
 		}},
-		{"runtime-events", "every second", Warn, func(t *testing.T, m *machine) { m.serve(t, &cri{network: true}) }},
+		{"runtime-events", "every second", Warn, func(t *testing.T, m *machine) { m.serve(t, &fakeRuntime{network: true}) }},
+		{"cgroup-driver", "systemd runs here", Warn, func(t *testing.T, m *machine) {
+			m.write(t, "run/systemd/system/x", "")
+			m.serve(t, &fakeRuntime{network: true, events: true})
+		}},
+		{"cgroup-driver", "the agent uses systemd", OK, func(t *testing.T, m *machine) {
+			m.write(t, "run/systemd/system/x", "")
+			m.cfg.CgroupDriver = cgroup.Systemd
+			m.serve(t, &fakeRuntime{network: true, events: true})
+		}},
+		{"cgroup-driver", "the runtime uses systemd", OK, func(t *testing.T, m *machine) {
+			m.serve(t, &fakeRuntime{network: true, events: true, config: `{"containerd":{"defaultRuntimeName":"runc",` +
+				`"runtimes":{"runc":{"runtimeType":"io.containerd.runc.v2","options":{"SystemdCgroup":true}}}}}`})
+		}},
 		{"cgroups", "v2 without memory", Fail, func(t *testing.T,
 			m *machine) {
 			m.write(t, "sys/fs/cgroup/cgroup.controllers", "cpu pids")

@@ -11,6 +11,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // eventWait is how long to wait for the error of a runtime without events; one with events sends none.
@@ -62,7 +65,26 @@ func (m *machine) runtime(ctx context.Context) []Check {
 	network.Name = "runtime-network"
 	events := m.events(ctx, rt)
 	events.Name = "runtime-events"
-	return append(out, network, events)
+	driver := m.cgroupDriver(ctx, rt)
+	driver.Name = "cgroup-driver"
+	return append(out, network, events, driver)
+}
+
+// cgroupDriver checks that the agent can know the runtime's cgroup driver: with the wrong one no container starts.
+func (m *machine) cgroupDriver(ctx context.Context, rt runtimeapi.RuntimeServiceClient) Check {
+	driver, err := cri.CgroupDriver(ctx, rt)
+	switch {
+	case err != nil:
+		return Check{Status: Warn, Message: "the runtime's cgroup driver is unknown: " + status.Convert(err).Message(),
+			Remedy: "see its log: journalctl -u containerd"}
+	case driver != "":
+		return ok("the runtime uses %s", driver)
+	case m.cfg.CgroupDriver == cgroup.Cgroupfs && m.exists("run/systemd/system"):
+		return Check{Status: Warn, Message: "the runtime does not report its driver, and systemd runs here: if the runtime " +
+			"uses systemd and the agent cgroupfs, no container starts",
+			Remedy: "pass --cgroup-driver systemd if the runtime is configured for it (containerd: SystemdCgroup = true)"}
+	}
+	return ok("the runtime does not report its driver; the agent uses %s", m.cfg.CgroupDriver)
 }
 
 func condition(st *runtimeapi.RuntimeStatus, kind string) *runtimeapi.RuntimeCondition {
