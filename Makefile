@@ -26,7 +26,7 @@ FRESH = $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null | tr a-f 1-6 
 # go test is content with a pattern that matches nothing; a target that has nothing to run must say so.
 listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { echo "no test matches $(1) in $(2)" >&2; exit 2; }
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
-integration chaos chaos-short: export LAB_CONTAINERD ?= built
+integration chaos chaos-short attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
 # The other modules of the repository that hold programs of ours.
@@ -152,6 +152,10 @@ chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, 
 chaos-short: ## the same in two or three minutes, as part of make test
 	LAB_NAME=chaos $(CHAOS) $(ARGS)
 
+.PHONY: attack
+attack: ## what containers, manifests, servers and peers can do to harm the agent, on the lab "attack" (root; ARGS='-run TestNestedJSON')
+	LAB_NAME=attack $(GO) test ./test/attack -tags attack -count=1 -timeout 20m -v $(ARGS)
+
 .PHONY: chaos-debian
 chaos-debian: ## the short form on Debian's containerd 1.6, which has no event stream, on the lab "chaos-debian"
 	LAB_NAME=chaos-debian LAB_CONTAINERD=debian $(CHAOS) $(ARGS)
@@ -164,7 +168,7 @@ fmt: # gofmt, without changing anything
 
 .PHONY: vet
 vet:
-	$(GO) vet -tags integration,chaos ./...
+	$(GO) vet -tags integration,chaos,attack ./...
 	for module in $(MODULES); do (cd "$$module" && $(GO) vet ./...); done
 
 .PHONY: lint

@@ -5,6 +5,8 @@ package chaos
 import (
 	"testing"
 	"time"
+
+	"github.com/journalet/journalet/test/node"
 )
 
 const (
@@ -22,11 +24,11 @@ func TestContainerdKilledUnderRunningPods(t *testing.T) {
 	n := roundsOr(length{3, 20})
 	for range n {
 		c.runFor(time.Duration(r.Int64N(int64(longestCalm))))
-		if _, err := lab("kill-containerd"); err != nil {
+		if _, err := node.Lab("kill-containerd"); err != nil {
 			t.Fatal(err)
 		}
 		c.runFor(time.Duration(r.Int64N(int64(longestOutage))))
-		if _, err := lab("up"); err != nil {
+		if _, err := node.Lab("up"); err != nil {
 			t.Fatal(err)
 		}
 	}

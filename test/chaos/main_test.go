@@ -3,25 +3,13 @@
 package chaos
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/journalet/journalet/test/node"
-)
-
-const (
-	// labScript starts, kills and restarts the containerd of the lab LAB_NAME.
-	labScript = "../../deploy/lab/lab.sh"
-	// labTimeout bounds one command of a lab that has its tools.
-	labTimeout = 2 * time.Minute
 )
 
 var (
@@ -64,35 +52,10 @@ func choices(t *testing.T) *rand.Rand {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code, err := setup.Run(m, func() (string, error) {
-		if os.Getenv("LAB_NAME") == "" {
-			return "", errors.New("LAB_NAME is empty: run `make chaos-short` or `make chaos`, or name a lab whose " +
-				"containerd may be killed")
-		}
-		if _, err := lab("up"); err != nil {
-			return "", err
-		}
-		return lab("endpoint")
-	})
+	code, err := setup.Run(m, node.UpLab)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos tests:", err)
 		code = 1
 	}
 	os.Exit(code)
-}
-
-// lab runs a command of the lab and returns its output.
-func lab(command string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), labTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, labScript, command)
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	// containerd inherits the script's pipes and keeps them open: do not wait for their end.
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", labScript, command, err, errs.String())
-	}
-	return strings.TrimSpace(string(out)), nil
 }

@@ -139,7 +139,7 @@ func (c *churn) settle() {
 // reboot ends every process of a pod on the node. The agent must have ended before.
 func (a *agent) reboot(c *churn) {
 	a.T.Helper()
-	if _, err := lab("reboot"); err != nil {
+	if _, err := node.Lab("reboot"); err != nil {
 		a.T.Fatal(err)
 	}
 	for name, w := range c.wanted {
