@@ -30,6 +30,8 @@ type Runtime struct {
 	calls      []proto.Message
 	sandboxes  map[string]*Sandbox
 	containers map[string]*Container
+	// created counts the creations of each id: a runtime never gives one to two containers.
+	created map[string]int
 }
 
 // Sandbox is one sandbox of the runtime.
@@ -62,7 +64,7 @@ type Container struct {
 func New(now func() time.Time) *Runtime {
 	return &Runtime{
 		Now: now, Images: map[string]*runtimeapi.Image{}, IPs: []string{"10.88.0.7"},
-		sandboxes: map[string]*Sandbox{}, containers: map[string]*Container{},
+		sandboxes: map[string]*Sandbox{}, containers: map[string]*Container{}, created: map[string]int{},
 	}
 }
 
@@ -217,6 +219,9 @@ func (r *Runtime) createContainer(
 		SandboxID: sandbox, Config: config, CreatedAt: r.Now(), ImageID: config.GetImage().GetImage(),
 		State:   runtimeapi.ContainerState_CONTAINER_CREATED,
 		LogPath: copied.GetLogDirectory() + "/" + config.GetLogPath(),
+	}
+	if r.created[c.ID]++; r.created[c.ID] > 1 {
+		c.ID = fmt.Sprintf("%s-again-%d", c.ID, r.created[c.ID])
 	}
 	r.containers[c.ID] = c
 	return c.ID, nil
