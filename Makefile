@@ -30,7 +30,7 @@ integration chaos chaos-short attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
 # The other modules of the repository that hold programs of ours.
-MODULES = $(patsubst %/main.go,%,$(wildcard test/*/main.go))
+MODULES = $(patsubst %/main.go,%,$(wildcard test/*/main.go)) test/tools/supply
 
 .PHONY: help
 help: ## this list
@@ -61,6 +61,10 @@ lab-up: ## start a private containerd for tests and `make run` (root; LAB_NAME, 
 lab-down: ## stop it, with the pods it runs (LAB_NAME)
 	$(LAB) down
 
+.PHONY: licences
+licences: ## docs/third-party.txt: the modules that are built in, with their licences
+	cd test/tools/supply && $(GO) run ./licences -root $(CURDIR)
+
 .PHONY: clean
 clean: ## remove what was built, but for the tools and the labs
 	rm -rf bin
@@ -68,10 +72,10 @@ clean: ## remove what was built, but for the tools and the labs
 ##@ trust
 
 .PHONY: check
-check: fmt vet lint proto generated arch ## all that needs no running: format, vet, linters, proto contract, generated code, architecture
+check: fmt vet lint proto generated arch third-party ## all that needs no running: format, vet, linters, proto contract, generated code, architecture, licences
 
 .PHONY: test
-test: unit mutants-ten integration chaos-short ## every tier: unit, architecture, simulation, then integration and short chaos on a real containerd (root)
+test: unit vulns oracle mutants-ten integration chaos-short ## every tier: unit, architecture, simulation, the kubelet's own code, then integration and short chaos on a real containerd (root)
 
 .PHONY: unit
 unit: sim ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
@@ -142,7 +146,11 @@ bench-trace: build ## where the time of a pod's start and of a burst goes, as ta
 .PHONY: oracle
 oracle: ## our decisions held to the kubelet's own code, on made-up and hand-kept pods (SEED=n repeats a run; CASES=1000, ONLY=decode)
 	cd test/oracle && $(GO) vet -p 2 ./... && $(GO) test -p 2 ./pods && \
-		$(GO) test -p 2 -count=1 -v . -oracle.seed=$(or $(SEED),0) -oracle.cases=$(or $(CASES),1000) -oracle.only=$(ONLY)
+		$(GO) test -p 2 -count=1 -v . -oracle.seed=$(or $(SEED),$(FRESH),0) -oracle.cases=$(or $(CASES),1000) -oracle.only=$(ONLY)
+
+.PHONY: vulns
+vulns: ## known vulnerabilities in the code that any module of the repository calls; without the database it reports only that
+	cd test/tools/supply && $(GO) run ./vulns -root $(CURDIR)
 
 .PHONY: chaos
 chaos: ## kills of the agent and of containerd, a hanging runtime, a full disk, reboots, power cuts, at full length, on the lab "chaos" (root; ARGS='-chaos.seed=1')
@@ -190,6 +198,10 @@ generated: tools-buf # messages/journaletv1 is what proto/ says
 .PHONY: arch
 arch:
 	$(GO) test -count=1 ./test/arch
+
+.PHONY: third-party
+third-party: # docs/third-party.txt lists what is built
+	cd test/tools/supply && $(GO) run ./licences -root $(CURDIR) -check
 
 ##@ tools: built from modules of their own, again only when their go.mod changes
 
