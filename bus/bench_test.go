@@ -8,6 +8,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/observing"
 )
 
 var policies = []SyncPolicy{{Always: true}, {Interval: 250 * time.Millisecond}}
@@ -80,6 +81,42 @@ func BenchmarkHop(b *testing.B) {
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs-p50")
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs-p99")
+		})
+	}
+}
+
+// BenchmarkHopBesideObservers is BenchmarkHop without observers and beside a crowd of them that reads well. The goal is
+// a p99 of at most 1.25 times that without.
+func BenchmarkHopBesideObservers(b *testing.B) {
+	for _, connections := range []int{0, 60} {
+		b.Run(fmt.Sprintf("observers=%d", connections), func(b *testing.B) {
+			bus := openBus(b, busDir(b))
+			crowd, err := observing.Join(bus.opts.Dir, connections, 200)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer crowd.Leave()
+			j := bus.Journal()
+			stored := make(chan struct{}, 1)
+			j.OnStored(func(recs []*journaletv1.Record) {
+				for _, r := range recs {
+					bus.Observers().Publish(r)
+				}
+				stored <- struct{}{}
+			})
+			var took []time.Duration
+			i := 0
+			for b.Loop() {
+				begin := time.Now()
+				j.Append(benchRecord(i))
+				<-stored
+				took = append(took, time.Since(begin))
+				i++
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs-p50")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "µs-p99")
+			b.ReportMetric(float64(bus.Observers().Missed()), "missed")
 		})
 	}
 }

@@ -150,6 +150,7 @@ func (b *Bus) Begin() (err error) {
 	writeSeen(b.opts.Dir)
 	b.journal.a.head, b.journal.a.reserve = h, newReserve(b.opts.Dir, b.opts.Log)
 	go b.journal.a.run()
+	b.observers.start()
 	b.begun = true
 	return nil
 }
@@ -169,9 +170,10 @@ func createDir(dir string) error {
 	return nil
 }
 
-// connect opens three connections, so that a long read or a burst of events for observers does not delay an append.
+// connect opens four connections, so that a long read, a long response or a burst of events for observers delays
+// neither an append nor each other.
 func (b *Bus) connect() (writer *nats.Conn, r *reader, err error) {
-	for _, name := range []string{"writer", "reader", "services"} {
+	for _, name := range []string{"writer", "reader", "services", "events"} {
 		nc, err := b.srv.connect(name)
 		if err != nil {
 			return nil, nil, fmt.Errorf("bus: connect inside the process: %w", err)
@@ -197,7 +199,7 @@ func (b *Bus) openJournal(writer *nats.Conn, r *reader, found *finding) error {
 	b.journal = &Journal{a: a, reader: r, node: b.opts.Node, dir: b.opts.Dir, blocks: b.blocks, least: MinKept}
 	b.journal.cut.Store(found.cut)
 	b.journal.first.Store(found.first)
-	b.observers = &Observers{node: b.opts.Node, nc: b.services, agent: b.accounts.agent, observer: b.accounts.observer}
+	b.observers = newObservers(b.opts.Node, b.conns[3], b.accounts, b.opts.Log)
 	return nil
 }
 
@@ -270,6 +272,7 @@ func (b *Bus) Close(ctx context.Context) error {
 		err = fmt.Errorf("bus: some records could not be stored before the end: %w", err)
 	}
 	a.close()
+	b.observers.close()
 	if err == nil {
 		if err = b.blocks.force(); err != nil {
 			err = fmt.Errorf("bus: force the journal to disk: %w", err)

@@ -58,6 +58,7 @@ func crash(b *Bus) {
 func (b *Bus) abandonForTest() {
 	b.socket.close()
 	b.journal.a.close()
+	b.observers.close()
 	b.journal.a.head.f.Close()
 	b.release()
 }

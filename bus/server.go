@@ -18,8 +18,10 @@ import (
 
 // Limits of the embedded server. Observers are few: commands on this machine, a hub, a person watching.
 const (
-	maxConnections   = 128
-	maxSubscriptions = 1024 // for one connection
+	maxConnections = 128
+	// maxSubscriptions is for one connection. Each subscription to events is a delivery of its own. A client needs one
+	// with wildcards; the agent's services have the most, less than 20.
+	maxSubscriptions = 32
 	// maxPending bounds the bytes pending for an observer that does not read; above it the server disconnects it. The
 	// server requires at least one largest message.
 	maxPending = 2 * maxPayload

@@ -164,9 +164,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 			a.pleg.IgnoreEvents(k.GetUid())
 		}
 	}
-	if a.bus.Observers().Connected() {
-		a.bus.Observers().Publish(rec)
-	}
+	a.bus.Observers().Publish(rec)
 }
 
 // registerStart registers a call that creates a container at the PLEG.

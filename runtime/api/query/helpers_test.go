@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +117,7 @@ type testAgent struct {
 	host *fakeHost
 	dir  string
 	stop func()
+	mute atomic.Bool // stored records are not published
 }
 
 func newTestAgent(t testing.TB) *testAgent {
@@ -140,7 +142,7 @@ func (w *testAgent) start(t testing.TB) {
 	w.bus = b
 	b.Journal().OnStored(func(recs []*journaletv1.Record) {
 		for _, rec := range recs {
-			if b.Observers().Connected() {
+			if !w.mute.Load() {
 				b.Observers().Publish(rec)
 			}
 		}

@@ -301,6 +301,9 @@ func (w *watcher) take(ctx context.Context, m *nats.Msg) error {
 	if err := json.Unmarshal(m.Data, &f); err != nil {
 		return fmt.Errorf("decode an event on %s; is the agent of another version? %w", m.Subject, err)
 	}
+	if f.Event == bus.EventsMissed {
+		return w.resume(ctx, &f)
+	}
 	at := position{f.Seq, index(&f)}
 	if !w.done.before(at) {
 		return nil
@@ -318,6 +321,20 @@ func (w *watcher) take(ctx context.Context, m *nats.Msg) error {
 	}
 	w.done = at
 	return nil
+}
+
+// resume reads what the agent reports that it has not sent. Live events after a gap lead to the same; the notice comes
+// also if there are none.
+func (w *watcher) resume(ctx context.Context, f *bus.Flat) error {
+	if !w.done.before(position{f.Seq, wholeRecord}) {
+		return nil
+	}
+	var gap bus.Missed
+	if err := json.Unmarshal(f.Data, &gap); err != nil {
+		return fmt.Errorf("decode the agent's notice of missed events; is the agent of another version? %w", err)
+	}
+	w.notice(fmt.Sprintf("the agent did not send records %d to %d live; reading them from its journal", gap.From, gap.To))
+	return w.catchUp(ctx)
 }
 
 func (w *watcher) wanted(f *bus.Flat) bool {

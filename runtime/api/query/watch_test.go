@@ -155,3 +155,17 @@ func TestWatchFromNowOnSkipsThePast(t *testing.T) {
 		t.Fatalf("since the third second it begins after %v, %v", x.done, err)
 	}
 }
+
+func TestWatchReadsFromTheJournalWhatTheAgentDidNotSend(t *testing.T) {
+	w := newTestAgent(t)
+	f := follow(t, w.client(t), WatchRequest{From: 1})
+	f.want(t, appendSteps(w, 1, 5)...)
+	w.mute.Store(true)
+	missed := appendSteps(w, 6, 700)
+	w.flush(t)
+	notice := fmt.Appendf(nil, `{"seq":700,"author":"agent/0","event":%q,"data":{"from":6,"to":700}}`, bus.EventsMissed)
+	must.OK(t, w.bus.Services().Publish(messages.EventSubject(testNode, messages.Agent, bus.EventsMissed), notice))
+	f.want(t, missed...)
+	w.mute.Store(false)
+	f.want(t, appendSteps(w, 701, 710)...)
+}

@@ -110,6 +110,14 @@ func (m *Metrics) Build(version, node string) { m.build.WithLabelValues(version,
 // Count sets the source of the gauges. f is called at each scrape and should return at once.
 func (m *Metrics) Count(f func() Counts) { m.counts.Store(&f) }
 
+// ObserversMissed sets the source of the count of records that observers were not sent. f is called at each scrape.
+func (m *Metrics) ObserversMissed(f func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "journalet_observers_missed_records_total",
+		Help: "Records that were not sent to connected observers, because they request more than their share."},
+		func() float64 { return float64(f()) }))
+}
+
 // Registry returns the registry, for metrics of other packages.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 

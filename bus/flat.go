@@ -1,0 +1,82 @@
+package bus
+
+import (
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Flat is one event as observers receive it: a fact, or one decision of a step.
+type Flat struct {
+	// Seq and Epoch are those of the record that holds the event.
+	Seq   uint64 `json:"seq"`
+	Time  string `json:"time"` // RFC 3339 with nanoseconds, UTC
+	Epoch uint64 `json:"epoch"`
+	// ID is a decision's id; a fact has none.
+	ID string `json:"id,omitempty"`
+	// Cause is the number of the record that led to the decision; 0 for a fact.
+	Cause uint64 `json:"cause,omitempty"`
+	// Author is the actor that decided, or that a fact is about, as kind/id.
+	Author string `json:"author"`
+	// Event is the event's name in the contract, such as pod_observed.
+	Event string `json:"event"`
+	// Data is the event itself, with the contract's field names.
+	Data json.RawMessage `json:"data"`
+
+	subject string
+	message *journaletv1.Event
+}
+
+// Subject returns the subject that the event is published on.
+func (f *Flat) Subject() string { return f.subject }
+
+var dataForm = protojson.MarshalOptions{UseProtoNames: true}
+
+// Flatten returns the events of a record as observers receive them, without events of a newer version that this one
+// does not know.
+func Flatten(node string, rec *journaletv1.Record) []Flat {
+	flats := flatten(node, rec)
+	out := flats[:0]
+	for _, f := range flats {
+		if f.encode() {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// flatten does everything but the expensive part, the data.
+func flatten(node string, rec *journaletv1.Record) []Flat {
+	author := messages.RefOf(rec.GetActor())
+	events := messages.Events(rec)
+	at := rec.GetTime().AsTime().Format(time.RFC3339Nano)
+	out := make([]Flat, 0, len(events))
+	for i, e := range events {
+		name := messages.EventName(e)
+		if name == "" {
+			continue
+		}
+		f := Flat{
+			Seq: rec.GetSeq(), Time: at, Epoch: rec.GetEpoch(), Author: author.String(), Event: name,
+			subject: messages.EventSubject(node, author, name), message: e,
+		}
+		if step := rec.GetStep(); step != nil {
+			f.Cause = step.GetCause()
+			f.ID = messages.DecisionID(rec.GetEpoch(), step.GetCause(), author, i)
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// encode sets Data; false if the event cannot be encoded (text that is not UTF-8, which the contract forbids).
+func (f *Flat) encode() bool {
+	m := f.message.ProtoReflect()
+	b, err := dataForm.Marshal(m.Get(messages.EventField(f.message)).Message().Interface())
+	f.Data = b
+	return err == nil
+}
