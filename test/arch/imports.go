@@ -21,7 +21,8 @@ var layers = []layer{
 	{in: "messages/journaletv1", allow: nil, tests: true},
 	{in: "messages", allow: []string{"messages"}, tests: true},
 	{in: "actors", allow: []string{"messages", "actors"}, tests: true},
-	{in: "bus", allow: []string{"messages", "bus"}},
+	{in: "bus", allow: []string{"messages", "bus", "runtime/bounded"}},
+	{in: "runtime/bounded", allow: nil}, // below everything: all that read what others write need it
 	{in: "runtime", allow: []string{"messages", "actors", "bus", "runtime"}},
 	{in: "cmd", allow: []string{"messages", "actors", "bus", "runtime", "cmd"}},
 }

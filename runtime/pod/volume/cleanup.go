@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // maxNamedMounts bounds how many leftover mounts an error names.
@@ -29,7 +31,7 @@ func (d *Driver) TearDown(ctx context.Context, uid string) error {
 	if err := d.unmountAll(ctx, filepath.Join(d.PodDir(uid), volumesDir)); err != nil {
 		return err
 	}
-	if err := root.RemoveAll(volumesDir); err != nil {
+	if err := bounded.RemoveTree(ctx, root, volumesDir); err != nil {
 		return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
 	}
 	return nil
@@ -41,21 +43,23 @@ func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) error {
 	if err := d.TearDown(ctx, uid); err != nil {
 		return err
 	}
-	if err := d.removePodDir(uid); err != nil {
+	if err := d.removePodDir(ctx, uid); err != nil {
 		return err
 	}
 	if name != "" {
-		return d.cleanLogs(uid, namespace, name)
+		return d.cleanLogs(ctx, uid, namespace, name)
 	}
-	entries, err := os.ReadDir(d.opts.PodLogDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("list the logs of pod %s: %w", uid, err)
-	}
-	for _, e := range entries {
+	for e, err := range bounded.Entries(d.opts.PodLogDir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("list the logs of pod %s: %w", uid, err)
+		}
 		full, found := strings.CutSuffix(e.Name(), "_"+uid)
 		namespace, name, named := strings.Cut(full, "_")
 		if found && named {
-			if err := d.cleanLogs(uid, namespace, name); err != nil {
+			if err := d.cleanLogs(ctx, uid, namespace, name); err != nil {
 				return err
 			}
 		}
@@ -64,7 +68,7 @@ func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) error {
 }
 
 // cleanLogs removes a pod's log directory and the links into it.
-func (d *Driver) cleanLogs(uid, namespace, name string) error {
+func (d *Driver) cleanLogs(ctx context.Context, uid, namespace, name string) error {
 	logs := namespace + "_" + name + "_" + uid
 	if err := checkNames(logs); err != nil {
 		return err
@@ -80,13 +84,13 @@ func (d *Driver) cleanLogs(uid, namespace, name string) error {
 		return fmt.Errorf("open the log directory: %w", err)
 	}
 	defer root.Close()
-	if err := root.RemoveAll(logs); err != nil {
+	if err := bounded.RemoveTree(ctx, root, logs); err != nil {
 		return fmt.Errorf("remove the logs of pod %s/%s: %w", namespace, name, err)
 	}
 	return nil
 }
 
-func (d *Driver) removePodDir(uid string) error {
+func (d *Driver) removePodDir(ctx context.Context, uid string) error {
 	pods, err := os.OpenRoot(filepath.Join(d.opts.RootDir, "pods"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -98,7 +102,7 @@ func (d *Driver) removePodDir(uid string) error {
 	if err := d.refuseMounts(d.PodDir(uid)); err != nil {
 		return err
 	}
-	if err := pods.RemoveAll(uid); err != nil {
+	if err := bounded.RemoveTree(ctx, pods, uid); err != nil {
 		return fmt.Errorf("remove the directory of pod %s: %w", uid, err)
 	}
 	return nil
@@ -145,15 +149,14 @@ func (d *Driver) refuseMounts(dir string) error {
 // removeLinks removes the links in the container log directory that point into the pod's log directory. The name alone
 // is ambiguous: another pod's links may begin with it.
 func (d *Driver) removeLinks(namespace, name, logs string) error {
-	entries, err := os.ReadDir(d.opts.ContainerLogDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the directory of container log links: %w", err)
-	}
 	target := filepath.Join(d.opts.PodLogDir, logs) + "/"
-	for _, e := range entries {
+	for e, err := range bounded.Entries(d.opts.ContainerLogDir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the directory of container log links: %w", err)
+		}
 		if e.Type()&fs.ModeSymlink == 0 || !strings.HasPrefix(e.Name(), name+"_"+namespace+"_") {
 			continue
 		}

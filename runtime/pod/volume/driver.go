@@ -32,14 +32,12 @@ const (
 	podDirMode         = 0o750
 	logDirMode         = 0o755
 	emptyDirMode       = 0o777
-	hostsFileMode      = 0o644
 	terminationMode    = 0o666
 	hostPathDirMode    = 0o755
 	hostPathFileMode   = 0o644
 	volumesDir         = "volumes"
 	emptyDirPlugin     = "kubernetes.io~empty-dir"
 	containersDir      = "containers"
-	hostsFile          = "etc-hosts"
 	defaultPodLogs     = "/var/log/pods"
 	defaultContainerLg = "/var/log/containers"
 )
@@ -106,26 +104,6 @@ func (d *Driver) CreateLogDir(namespace, name, uid, container string) (string, e
 		return "", err
 	}
 	return filepath.Join(d.opts.PodLogDir, rel), nil
-}
-
-// WriteHosts writes the pod's hosts file and returns its path. It rewrites the same file, because containers mount it.
-func (d *Driver) WriteHosts(uid string, content []byte) (string, error) {
-	root, err := d.openPod(uid, true)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	if old, err := root.ReadFile(hostsFile); err == nil && string(old) == string(content) {
-		return filepath.Join(d.PodDir(uid), hostsFile), nil
-	}
-	if err := root.WriteFile(hostsFile, content, hostsFileMode); err != nil {
-		return "", fmt.Errorf("write the pod's hosts file: %w", err)
-	}
-	// Independent of the umask, containers of other users must be able to read it.
-	if err := root.Chmod(hostsFile, hostsFileMode); err != nil {
-		return "", fmt.Errorf("set the mode of the pod's hosts file: %w", err)
-	}
-	return filepath.Join(d.PodDir(uid), hostsFile), nil
 }
 
 // CreateTerminationFile creates the empty file that is mounted at the terminationMessagePath of one attempt of a
