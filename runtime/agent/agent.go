@@ -29,6 +29,7 @@ import (
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pod/gate"
 	"github.com/journalet/journalet/runtime/pod/probe"
+	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/url"
 	"github.com/journalet/journalet/runtime/timer"
@@ -133,8 +134,15 @@ func (a *agent) open(ctx context.Context) (err error) {
 
 // createRoot creates the agent's directories: pods with the kubelet's mode (0750), the rest closed to others.
 func createRoot(dir string) error {
+	if err := preflight.CheckRoot(dir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Join(dir, "pods"), 0o750); err != nil {
 		return fmt.Errorf("cannot use root directory %s: %w (choose another with --root-dir, or run as root)", dir, err)
+	}
+	// Somebody else may have created it just before.
+	if err := preflight.CheckRoot(dir); err != nil {
+		return err
 	}
 	probe, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {

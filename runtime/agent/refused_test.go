@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,6 +88,37 @@ func TestFailedStartLeavesTheJournalUnchanged(t *testing.T) {
 			}
 			if len(after) < len(before) {
 				t.Errorf("%d files are left of %d", len(after), len(before))
+			}
+		})
+	}
+}
+
+// In a directory that others can change, they could leave keys of theirs, which the agent would accept.
+func TestRootDirectoryOfOthersIsRefusedUntouched(t *testing.T) {
+	for name, prepare := range map[string]func(root string) error{
+		"writable by everybody": func(root string) error {
+			return errors.Join(os.Mkdir(root, 0o700), os.Chmod(root, 0o777)) //nolint:gosec // the mistake
+		},
+		"with credentials writable by everybody": func(root string) error {
+			keys := filepath.Join(root, "bus/credentials")
+			return errors.Join(os.MkdirAll(keys, 0o700), os.Chmod(keys, 0o777)) //nolint:gosec // the mistake
+		},
+		"replaceable by everybody": func(root string) error {
+			return errors.Join(os.Mkdir(root, 0o700), os.Chmod(filepath.Dir(root), 0o777)) //nolint:gosec // the mistake
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := simulatedConfig(t)
+			must.OK(t, prepare(cfg.RootDir))
+			before := files(t, cfg.RootDir)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			log := slog.New(onMessage{slog.DiscardHandler, "journalet started", cancel})
+			if err := Run(ctx, cfg, log); err == nil || !strings.Contains(err.Error(), "everybody can change") {
+				t.Errorf("Run returned %v", err)
+			}
+			if after := files(t, cfg.RootDir); !maps.Equal(before, after) {
+				t.Errorf("%v, was %v", after, before)
 			}
 		})
 	}

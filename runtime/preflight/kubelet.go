@@ -1,25 +1,27 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
-	"sigs.k8s.io/yaml"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/config"
 )
 
 const (
 	// kubeletPort is the port of the kubelet's API.
 	kubeletPort = 10250
-	// maxConfigBytes bounds the size of a kubelet's configuration file.
-	maxConfigBytes = 1 << 20
+	// maxConfigBytes bounds a kubelet's configuration file, and maxExpandedBytes what it is as JSON.
+	maxConfigBytes   = 1 << 20
+	maxExpandedBytes = 16 << 20
+	// maxDropIns bounds its drop-ins, as our own.
+	maxDropIns = 256
 )
 
 // embedded are programs with an embedded kubelet, and their default runtime endpoint; empty: unknown.
@@ -56,91 +58,110 @@ func (m *machine) kubelet() Check {
 	return ok("no kubelet uses this runtime")
 }
 
+// kubeletRunning finds a process that is a kubelet on the same runtime, by evidence that a container cannot forge. A
+// process chooses its name, its arguments and, in a container, its files. It does not choose the user that the kernel
+// shows for it, nor which socket is in its file system. So a kubelet is a process of root that has the name and
+//   - sees this machine's file system, and is configured for our socket or for an unknown one, or
+//   - sees another file system, in which our path leads to our very socket: a kubelet in a container on the host's
+//     runtime. A pod has the socket only by a hostPath volume, and then it commands the runtime anyway.
+//
+// The arguments and the configuration of a process with another file system are not read: both are whatever the
+// process likes, and reading its memory or its files can be held up by it.
 func (m *machine) kubeletRunning() (int, bool) {
-	entries, err := os.ReadDir(m.path("proc"))
-	if err != nil {
-		return 0, false
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == m.pid {
-			continue
+	for e, err := range bounded.Entries(m.path("proc")) {
+		if err != nil {
+			return 0, false
 		}
-		args, fallback, is := m.isKubelet(pid)
-		if is && m.sameRuntime(pid, m.endpointOf(pid, args, fallback)) {
+		pid, err := strconv.Atoi(e.Name())
+		if err == nil && pid != m.pid && m.isRival(pid) {
 			return pid, true
 		}
 	}
 	return 0, false
 }
 
-// isKubelet checks both names of a process, since either may have been changed. It returns the arguments and the
-// default endpoint.
-func (m *machine) isKubelet(pid int) (args []string, fallback string, is bool) {
+// isRival reports whether a process is a kubelet on the same runtime.
+func (m *machine) isRival(pid int) bool {
 	dir := fmt.Sprintf("proc/%d/", pid)
-	args = strings.Split(strings.TrimRight(m.read(dir+"cmdline"), "\x00"), "\x00")
-	for _, name := range []string{m.read(dir + "comm"), filepath.Base(args[0])} {
-		if name == "kubelet" {
-			fallback, is = config.DefaultEndpoint, true
-			break
-		}
-		if e, ok := embedded[name]; ok {
-			fallback, is = e, true
-			break
-		}
-	}
+	status := m.read(dir + "status")
+	uids := strings.Fields(statusLine(status, "Uid"))
 	// A zombie uses no runtime.
-	return args, fallback, is && !strings.HasPrefix(statusLine(m.read(dir+"status"), "State"), "Z")
+	if len(uids) < 2 || uids[1] != "0" || strings.HasPrefix(statusLine(status, "State"), "Z") {
+		return false
+	}
+	comm := m.read(dir + "comm")
+	if !m.hasOurRoot(pid) {
+		_, is := kubeletNamed(comm)
+		return is && m.hasOurSocket(pid)
+	}
+	// Both names, since either may have been changed.
+	args := strings.Split(strings.TrimRight(m.read(dir+"cmdline"), "\x00"), "\x00")
+	fallback, is := kubeletNamed(comm)
+	if !is {
+		fallback, is = kubeletNamed(filepath.Base(args[0]))
+	}
+	return is && m.sameRuntime(m.endpointOf(pid, args, fallback))
 }
 
-// endpointOf returns the runtime endpoint of a kubelet, "" if it is unknown.
+// kubeletNamed reports whether a program of this name is a kubelet, and returns its default endpoint; "" if unknown.
+func kubeletNamed(name string) (fallback string, is bool) {
+	if name == "kubelet" {
+		return config.DefaultEndpoint, true
+	}
+	fallback, is = embedded[name]
+	return fallback, is
+}
+
+// endpointOf returns the runtime endpoint of a kubelet that has our root, "" if it is unknown.
 func (m *machine) endpointOf(pid int, args []string, fallback string) string {
 	if e, ok := flagOf(args, "container-runtime-endpoint"); ok {
 		return e
 	}
 	var files []string
 	if path, ok := flagOf(args, "config"); ok && path != "" {
-		files = append(files, m.inProcess(pid, path))
+		files = append(files, m.ofProcess(pid, path))
 	}
 	if dir, ok := flagOf(args, "config-dir"); ok && dir != "" {
-		err := filepath.WalkDir(m.inProcess(pid, dir), func(path string, e fs.DirEntry, err error) error {
-			if err == nil && !e.IsDir() && filepath.Ext(path) == ".conf" {
-				files = append(files, path)
-			}
-			return err
-		})
+		dropIns, err := bounded.Files(m.ofProcess(pid, dir), ".conf", maxDropIns)
 		if err != nil {
 			return ""
 		}
+		files = append(files, dropIns...)
 	}
 	for _, path := range files {
-		var c struct {
-			ContainerRuntimeEndpoint *string `json:"containerRuntimeEndpoint"`
-		}
-		st, err := os.Stat(path)
-		if err != nil || !st.Mode().IsRegular() || st.Size() > maxConfigBytes {
+		endpoint, err := endpointIn(path)
+		if err != nil {
 			return ""
 		}
-		data, err := os.ReadFile(path)
-		if err != nil || yaml.Unmarshal(data, &c) != nil {
-			return ""
-		}
-		if c.ContainerRuntimeEndpoint != nil && *c.ContainerRuntimeEndpoint != "" {
-			fallback = *c.ContainerRuntimeEndpoint
-		}
+		fallback = cmp.Or(endpoint, fallback)
 	}
 	return fallback
 }
 
-// sameRuntime compares the sockets themselves if both are accessible: one path may be two sockets if the kubelet runs
-// in a container, and two paths may be one socket.
-func (m *machine) sameRuntime(pid int, theirs string) bool {
+// endpointIn returns the endpoint in a kubelet's configuration file, "" if there is none.
+func endpointIn(path string) (string, error) {
+	var c struct {
+		ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint"`
+	}
+	data, err := bounded.ReadFile(path, maxConfigBytes)
+	if err == nil {
+		data, err = bounded.YAMLToJSON(data, maxConfigBytes)
+	}
+	if err == nil {
+		err = bounded.JSON(data, maxExpandedBytes, &c)
+	}
+	return c.ContainerRuntimeEndpoint, err
+}
+
+// sameRuntime reports whether an endpoint of a process that has our root is ours. It compares the sockets themselves
+// if both exist, because two paths may lead to one socket.
+func (m *machine) sameRuntime(theirs string) bool {
 	if theirs == "" {
 		return true
 	}
 	theirPath, ours := socketPath(theirs), socketPath(m.cfg.ContainerRuntimeEndpoint)
 	var a, b unix.Stat_t
-	if unix.Stat(m.inProcess(pid, theirPath), &a) == nil && unix.Stat(m.path(ours), &b) == nil {
+	if unix.Stat(m.path(theirPath), &a) == nil && unix.Stat(m.path(ours), &b) == nil {
 		return a.Dev == b.Dev && a.Ino == b.Ino
 	}
 	return normalizePath(theirPath) == normalizePath(ours)
@@ -158,13 +179,12 @@ func normalizePath(path string) string {
 	return path
 }
 
-// inProcess returns the path to a file that a process sees at path.
-func (m *machine) inProcess(pid int, path string) string {
-	dir := fmt.Sprintf("proc/%d/", pid)
+// ofProcess returns the path to a file that a process with our root sees at path.
+func (m *machine) ofProcess(pid int, path string) string {
 	if !filepath.IsAbs(path) {
-		return filepath.Join(m.path(dir+"cwd"), path)
+		return filepath.Join(m.path(fmt.Sprintf("proc/%d/cwd", pid)), path)
 	}
-	return filepath.Join(m.path(dir+"root"), path)
+	return m.path(path)
 }
 
 // flagOf parses a flag as pflag does: one or two dashes, the value after "=" or as the next argument; the last one

@@ -68,6 +68,9 @@ func (m *machine) rootDir() Check {
 	if err != nil {
 		return Check{Status: Fail, Message: fmt.Sprintf("%s is not writable: %v", m.cfg.RootDir, err), Remedy: remedy}
 	}
+	if err := CheckRoot(m.path(m.cfg.RootDir)); err != nil {
+		return Check{Status: Fail, Message: err.Error(), Remedy: "choose another with --root-dir"}
+	}
 	if dir != m.cfg.RootDir {
 		return ok("%s will be created in %s", m.cfg.RootDir, dir)
 	}
@@ -114,7 +117,25 @@ func (m *machine) staticPods() Check {
 		return Check{Status: Fail, Message: path + " is neither a directory nor a file",
 			Remedy: "choose another with --static-pod-path"}
 	}
-	return ok("%s exists", path)
+	return m.staticPodOwners(path)
+}
+
+// staticPodOwners checks who can write manifests: that is as much as being root on this node.
+func (m *machine) staticPodOwners(path string) Check {
+	found, err := m.exposed(path)
+	switch {
+	case err != nil:
+		return Check{Status: Warn, Message: fmt.Sprintf("cannot check who may write %s: %v", path, err),
+			Remedy: "fix its permissions, or choose another with --static-pod-path"}
+	case found == nil:
+		return ok("%s exists", path)
+	}
+	c := Check{Status: Warn, Message: fmt.Sprintf("%s can change %s, and so run any pod as root", found.who, found.path),
+		Remedy: "chown root " + found.path + " && chmod go-w " + found.path}
+	if found.anyone {
+		c.Status = Fail
+	}
+	return c
 }
 
 // classes returns the runtime classes of this node, nil if none are configured.

@@ -3,12 +3,14 @@ package preflight
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/config"
 )
 
@@ -38,13 +40,17 @@ const timeout = 10 * time.Second
 type machine struct {
 	root string // root of its file system: "/", or a test's directory
 	uid  int
-	pid  int // this process, which is no second agent
-	now  time.Time
-	cfg  *config.Config
+	// owner and group are trusted with files, besides root.
+	owner, group int
+	pid          int // this process, which is no second agent
+	now          time.Time
+	cfg          *config.Config
 }
 
 func thisMachine(cfg *config.Config) *machine {
-	return &machine{root: "/", uid: os.Geteuid(), pid: os.Getpid(), now: time.Now(), cfg: cfg}
+	return &machine{
+		root: "/", uid: os.Geteuid(), owner: os.Geteuid(), group: os.Getegid(), pid: os.Getpid(), now: time.Now(), cfg: cfg,
+	}
 }
 
 // Run runs all checks in a fixed order. It takes at most about ten seconds, the timeout for a runtime that hangs.
@@ -101,10 +107,14 @@ func single(f func() Check) func(context.Context) []Check {
 
 func (m *machine) path(p string) string { return filepath.Join(m.root, p) }
 
-// read returns the trimmed content of a small file, "" if it cannot be read.
+// maxReadBytes bounds what is read of a file: the largest are lists of kernel modules and of TCP connections, in which
+// those that listen come first.
+const maxReadBytes = 4 << 20
+
+// read returns the trimmed content of a file, up to maxReadBytes; "" if it cannot be read.
 func (m *machine) read(p string) string {
-	data, err := os.ReadFile(m.path(p))
-	if err != nil {
+	data, err := bounded.ReadFile(m.path(p), maxReadBytes)
+	if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 		return ""
 	}
 	return strings.TrimSpace(string(data))

@@ -25,7 +25,10 @@ func testMachine(t *testing.T) *machine {
 	root, err := os.MkdirTemp("", "m")
 	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	m := &machine{root: root, pid: 1, now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), cfg: config.Defaults()}
+	m := &machine{
+		root: root, pid: 1, owner: os.Geteuid(), group: os.Getegid(), now: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC),
+		cfg: config.Defaults(),
+	}
 	m.cfg.HealthzPort = 0
 	for path, text := range map[string]string{
 		"proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n",
@@ -192,6 +195,22 @@ func TestProblemsAreFoundWithARemedy(t *testing.T) {
 		{"clock", "1970", Fail, func(_ *testing.T, m *machine) { m.now = time.Unix(0, 0) }},
 		{"root-dir", "not writable", Fail, func(t *testing.T, m *machine) { m.cfg.RootDir = "/var/lib/x" }},
 		{"static-pods", "does not exist", Warn, func(t *testing.T, m *machine) { m.remove(t, "etc/journalet") }},
+		{"static-pods", "everybody can change", Fail, func(t *testing.T, m *machine) {
+			must.OK(t, os.Chmod(m.path("etc/journalet/pods"), 0o777)) //nolint:gosec // the mistake to be found
+		}},
+		{"static-pods", "everybody can change", Fail, func(t *testing.T, m *machine) {
+			must.OK(t, os.Chmod(m.path("etc/journalet/pods"), 0o777|os.ModeSticky)) //nolint:gosec // the same
+		}},
+		{"static-pods", "a.yaml, and so run any pod as root", Fail, func(t *testing.T, m *machine) {
+			must.OK(t, os.Chmod(m.path("etc/journalet/pods/a.yaml"), 0o666)) //nolint:gosec // the same
+		}},
+		{"static-pods", "/etc/journalet, and so", Fail, func(t *testing.T, m *machine) {
+			must.OK(t, os.Chmod(m.path("etc/journalet"), 0o777)) //nolint:gosec // the same
+		}},
+		{"root-dir", "everybody can change", Fail, func(t *testing.T, m *machine) {
+			m.write(t, "var/lib/journalet/x", "")
+			must.OK(t, os.Chmod(m.path("var/lib/journalet"), 0o777)) //nolint:gosec // the same
+		}},
 		{"resolv-conf", "the pod itself", Warn, func(t *testing.T,
 			m *machine) {
 			m.write(t, "etc/resolv.conf", "nameserver 127.0.0.53\n")
@@ -253,7 +272,7 @@ func (m *machine) process(t *testing.T, pid int, comm string, args ...string) {
 	dir := fmt.Sprintf("proc/%d/", pid)
 	m.write(t, dir+"comm", comm+"\n")
 	m.write(t, dir+"cmdline", strings.Join(args, "\x00")+"\x00")
-	m.write(t, dir+"status", "Name:\t"+comm+"\nState:\tS (sleeping)\n")
+	m.write(t, dir+"status", "Name:\t"+comm+"\nState:\tS (sleeping)\nUid:\t0\t0\t0\t0\n")
 	must.OK(t, os.Symlink(m.root, m.path(dir+"root")))
 	must.OK(t, os.Symlink(m.root, m.path(dir+"cwd")))
 }
@@ -271,7 +290,7 @@ func TestOnlyKubeletsOnTheSameRuntimeAreFound(t *testing.T) {
 		{"only as a file's name", false, func(t *testing.T, m *machine) { m.process(t, 40, "vim", "vim", "kubelet") }},
 		{"ended", false, func(t *testing.T, m *machine) {
 			m.process(t, 40, "kubelet", "")
-			m.write(t, "proc/40/status", "Name:\tkubelet\nState:\tZ (zombie)\n")
+			m.write(t, "proc/40/status", "Name:\tkubelet\nState:\tZ (zombie)\nUid:\t0\t0\t0\t0\n")
 		}},
 		{"this process", false, func(t *testing.T, m *machine) { m.process(t, m.pid, "kubelet", "kubelet") }},
 		{"other by flag", false, func(t *testing.T, m *machine) {
