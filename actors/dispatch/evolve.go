@@ -97,7 +97,11 @@ func (a *Actor) evolveDispatched(e actors.Event, d *journaletv1.CallDispatched) 
 	c.DispatchedAt = timestamppb.New(e.Time)
 	a.state.Busy[slotOf(c.GetLane())]++
 	uid := c.GetRequest().GetPodUid()
-	if uid == "" || isHook(c.GetRequest()) {
+	if uid == "" {
+		return nil
+	}
+	if isHook(c.GetRequest()) {
+		a.state.Hooks[uid]++
 		return nil
 	}
 	p := a.state.Pods[uid]
@@ -125,8 +129,15 @@ func (a *Actor) freeSlot(c *journaletv1.Call) {
 		return
 	}
 	a.state.Busy[slotOf(c.GetLane())]--
-	p := a.state.Pods[c.GetRequest().GetPodUid()]
-	if p == nil || isHook(c.GetRequest()) {
+	uid := c.GetRequest().GetPodUid()
+	if isHook(c.GetRequest()) {
+		if a.state.Hooks[uid]--; a.state.Hooks[uid] == 0 {
+			delete(a.state.Hooks, uid)
+		}
+		return
+	}
+	p := a.state.Pods[uid]
+	if p == nil {
 		return
 	}
 	p.Busy--
@@ -136,6 +147,6 @@ func (a *Actor) freeSlot(c *journaletv1.Call) {
 		delete(p.Containers, name)
 	}
 	if p.Busy == 0 {
-		delete(a.state.Pods, c.GetRequest().GetPodUid())
+		delete(a.state.Pods, uid)
 	}
 }

@@ -73,7 +73,7 @@ func isHook(req *journaletv1.CallRequested) bool { return req.GetRunHook() != ni
 func (a *Actor) full(l journaletv1.Lane) bool {
 	limits := a.state.GetLimits()
 	if l == journaletv1.Lane_LANE_HOOK {
-		return a.state.Busy[int32(l)] >= maxHookCalls
+		return false // depends on the pod: mayRunHook
 	}
 	if limits.GetSerial() {
 		for _, lane := range lanes {
@@ -94,14 +94,22 @@ func (a *Actor) full(l journaletv1.Lane) bool {
 	return busy >= max(1, limits.GetStart())
 }
 
+// mayRunHook reports whether a slot is free for one more hook of a pod: its own, or one that all pods share.
+func (a *Actor) mayRunHook(uid string) bool {
+	return a.state.Hooks[uid] < ownHookCalls || a.state.Busy[int32(journaletv1.Lane_LANE_HOOK)] < maxHookCalls
+}
+
 // free reports whether no call under way excludes this one.
 func (a *Actor) free(c *journaletv1.Call) bool {
 	run := c.GetRequest().GetRunSandbox()
 	if run != nil && !run.GetHostNetwork() && !a.state.GetHealth().GetNetworkReady() {
 		return false
 	}
+	if isHook(c.GetRequest()) {
+		return a.mayRunHook(c.GetRequest().GetPodUid())
+	}
 	p := a.state.Pods[c.GetRequest().GetPodUid()]
-	if p == nil || isHook(c.GetRequest()) {
+	if p == nil {
 		return true
 	}
 	name, whole := scopeOf(c.GetRequest())

@@ -14,10 +14,15 @@ import (
 // waits.
 const maxGraceCalls = 1024
 
-// maxHookCalls bounds the hooks under way at once. They run the containers' own programs, whose cost the agent does
-// not know. It is twice the pods that a node runs by default (kubelet: maxPods 110): each may run one hook, and a few
-// that hang hold up no other.
-const maxHookCalls = 220
+// Bounds of the hooks under way at once. They run the containers' own programs, whose cost the agent does not know and
+// which may never end: a postStart hook has no deadline.
+const (
+	// ownHookCalls is how many hooks a pod may run whatever the other pods run. Most pods have fewer containers.
+	ownHookCalls = 8
+	// maxHookCalls bounds the hooks of all pods, those within ownHookCalls excepted. It is twice the pods that a node
+	// runs by default (kubelet: maxPods 110).
+	maxHookCalls = 220
+)
 
 // Actor is the decider on the order of calls.
 type Actor struct {
@@ -38,6 +43,9 @@ func withMaps(s *journaletv1.RuntimeState) *journaletv1.RuntimeState {
 	}
 	if s.Busy == nil {
 		s.Busy = map[int32]uint32{}
+	}
+	if s.Hooks == nil {
+		s.Hooks = map[string]uint32{}
 	}
 	if s.Pods == nil {
 		s.Pods = map[string]*journaletv1.PodCalls{}

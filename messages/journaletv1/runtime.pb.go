@@ -2464,8 +2464,10 @@ type RuntimeState struct {
 	Timers *Timers `protobuf:"bytes,9,opt,name=timers,proto3" json:"timers,omitempty"`
 	// Sandboxes do not wait for starting pods until none is queued: a starting pod waits for something slow (ADR 002).
 	IgnoreStartingPods bool `protobuf:"varint,10,opt,name=ignore_starting_pods,json=ignoreStartingPods,proto3" json:"ignore_starting_pods,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Hooks under way by pod.
+	Hooks         map[string]uint32 `protobuf:"bytes,11,rep,name=hooks,proto3" json:"hooks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RuntimeState) Reset() {
@@ -2566,6 +2568,13 @@ func (x *RuntimeState) GetIgnoreStartingPods() bool {
 		return x.IgnoreStartingPods
 	}
 	return false
+}
+
+func (x *RuntimeState) GetHooks() map[string]uint32 {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
 }
 
 // StartingPod is a pod that is being started.
@@ -2972,7 +2981,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\aarrival\x18\x06 \x01(\x04R\aarrival\x12\x19\n" +
 	"\bin_doubt\x18\a \x01(\bR\ainDoubt\x12?\n" +
 	"\rdispatched_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fdispatchedAt\x12\x1c\n" +
-	"\twithdrawn\x18\t \x01(\bR\twithdrawn\"\xc4\a\n" +
+	"\twithdrawn\x18\t \x01(\bR\twithdrawn\"\xbb\b\n" +
 	"\fRuntimeState\x120\n" +
 	"\x06limits\x18\x01 \x01(\v2\x18.journalet.v1.LaneLimitsR\x06limits\x12;\n" +
 	"\x05calls\x18\x02 \x03(\v2%.journalet.v1.RuntimeState.CallsEntryR\x05calls\x12>\n" +
@@ -2984,7 +2993,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\rstarting_pods\x18\b \x03(\v2,.journalet.v1.RuntimeState.StartingPodsEntryR\fstartingPods\x12,\n" +
 	"\x06timers\x18\t \x01(\v2\x14.journalet.v1.TimersR\x06timers\x120\n" +
 	"\x14ignore_starting_pods\x18\n" +
-	" \x01(\bR\x12ignoreStartingPods\x1aL\n" +
+	" \x01(\bR\x12ignoreStartingPods\x12;\n" +
+	"\x05hooks\x18\v \x03(\v2%.journalet.v1.RuntimeState.HooksEntryR\x05hooks\x1aL\n" +
 	"\n" +
 	"CallsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12(\n" +
@@ -3000,7 +3010,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x16.journalet.v1.PodCallsR\x05value:\x028\x01\x1aZ\n" +
 	"\x11StartingPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.StartingPodR\x05value:\x028\x01\"!\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.StartingPodR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"HooksEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"!\n" +
 	"\vStartingPod\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\bR\x04idle\"x\n" +
 	"\n" +
@@ -3088,7 +3102,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -3130,10 +3144,11 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	nil,                           // 37: journalet.v1.RuntimeState.BusyEntry
 	nil,                           // 38: journalet.v1.RuntimeState.PodsEntry
 	nil,                           // 39: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 40: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*Timers)(nil),                // 43: journalet.v1.Timers
+	nil,                           // 40: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 41: journalet.v1.PodCalls.ContainersEntry
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*Timers)(nil),                // 44: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	9,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -3150,27 +3165,27 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	0,  // 11: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
 	8,  // 12: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
 	11, // 13: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	41, // 14: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	42, // 14: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
 	1,  // 15: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	41, // 16: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	41, // 17: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	42, // 16: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	42, // 17: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
 	2,  // 18: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
 	8,  // 19: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	42, // 20: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	43, // 20: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
 	3,  // 21: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	42, // 22: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	43, // 22: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 23: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	42, // 24: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	42, // 25: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	42, // 26: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	43, // 24: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	43, // 25: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	43, // 26: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
 	8,  // 27: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	42, // 28: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	43, // 28: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
 	26, // 29: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
 	27, // 30: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
 	7,  // 31: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
 	5,  // 32: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
 	6,  // 33: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	42, // 34: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	43, // 34: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
 	32, // 35: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
 	35, // 36: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
 	36, // 37: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
@@ -3178,17 +3193,18 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	25, // 39: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
 	38, // 40: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
 	39, // 41: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	43, // 42: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	40, // 43: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	29, // 44: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	33, // 45: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	34, // 46: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	31, // 47: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	44, // 42: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	40, // 43: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	41, // 44: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	29, // 45: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	33, // 46: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	34, // 47: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	31, // 48: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -3216,7 +3232,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
