@@ -8,8 +8,12 @@ import (
 )
 
 // tearDown stops the sandboxes of a terminated pod, tears its volumes down and removes old instances. The rest stays
-// for its logs and its status until the source no longer names the pod.
+// for its logs and its status until the source no longer names the pod. After a lost journal a pod may be rejected or
+// preempted before its containers are observed: they have their grace period first.
 func (d *step) tearDown() error {
+	if d.anyAlive() {
+		return d.stopAll(d.stopReason())
+	}
 	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
 		return err
 	}
@@ -99,8 +103,8 @@ func (d *step) clean() error {
 
 func isNoHook(r *journaletv1.CallRequested) bool { return r.GetRunHook() == nil }
 
-// stopAll stops every container that is observed alive. Only an orphan can have one when it is cleaned up: every other
-// pod was terminated before.
+// stopAll stops every container that is observed alive. Only an orphan, or a pod of a lost journal, can have one: every
+// other pod was terminated before.
 func (d *step) stopAll(reason string) error {
 	for _, c := range d.state.GetObserved().GetContainers() {
 		if alive(c) && !d.calling(forContainer(c.GetName())) {
