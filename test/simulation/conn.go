@@ -177,12 +177,11 @@ func (r *run) changes(request, reply any) (took time.Duration, do func(gone bool
 			return err
 		}
 	case *runtimeapi.RemoveContainerRequest:
-		return tookRemoval, unlessMishap(func() { w.removeContainer(req.GetContainerId()) })
+		return tookRemoval, unlessMishap(func() { w.removeContainer(req.GetContainerId(), "RemoveContainer") })
 	case *runtimeapi.StopPodSandboxRequest:
-		return tookContainer, unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()) })
+		return tookContainer, unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId(), "StopPodSandbox") })
 	case *runtimeapi.RemovePodSandboxRequest:
-		return tookRemoval,
-			unlessMishap(func() { w.stopSandbox(req.GetPodSandboxId()); w.removeSandbox(req.GetPodSandboxId()) })
+		return tookRemoval, unlessMishap(func() { w.removeSandbox(req.GetPodSandboxId()) })
 	case *runtimeapi.UpdatePodSandboxResourcesRequest:
 		return tookRead, unlessMishap(func() {})
 	case *runtimeapi.UpdateContainerResourcesRequest:
@@ -218,7 +217,7 @@ func (r *run) stopContainer(ctx context.Context, id string, grace time.Duration)
 		w.term(x)
 		x.kill = w.clock.after(nil, grace, func() {
 			if x.alive() && w.run == of && (waiting && !p.of.over || chance(w.noise, 2)) {
-				w.judge.killed(w, x)
+				w.judge.killed(x, began, "StopContainer")
 				w.exit(x, 137, "Error")
 			}
 		})

@@ -88,7 +88,7 @@ func qosOf(all []corev1.Container) corev1.PodQOSClass {
 // onlyIncarnation: nothing runs of an earlier incarnation when the node admits another one. An agent whose journal
 // was lost takes over what it finds.
 func (j *judge) onlyIncarnation(uid string) {
-	if j.journalLost || j.rebuilding {
+	if j.rebuilding {
 		return
 	}
 	for _, c := range j.sim.world.objectsOf(uid).containers {
@@ -101,7 +101,7 @@ func (j *judge) onlyIncarnation(uid string) {
 // createdAsAdmitted: a container is created from the manifest that its incarnation was admitted with, or an update of
 // that.
 func (j *judge) createdAsAdmitted(c *container) {
-	if m := j.history(c.uid).admittedAs; m != nil && !isUpdate(m, c.manifest) && !j.journalLost {
+	if m := j.history(c.uid).admittedAs; m != nil && !isUpdate(m, c.manifest) && !j.lostIntents[c.intent] {
 		j.broken(oneIncarnation, c.uid, "%s is created from a manifest that is no update of the admitted one", c.id)
 	}
 }

@@ -35,6 +35,7 @@ const (
 	countsGrow      = "restart counts never decrease"
 	newAttempts     = "an attempt number is used once"
 	onceMeansOnce   = "a container that is never restarted runs once"
+	restartAllRule  = "all containers restart only for an exit code whose rule demands it"
 	backOffKept     = "a container that crashes again and again waits in between"
 	statusIsFold    = "the reported status follows from the state"
 	noSecrets       = "the journal holds no secret"
@@ -50,6 +51,7 @@ const (
 	preemptsLower   = "a pod is preempted only for one of higher priority"
 	admittedFirst   = "a pod requests its sandbox after its admission"
 	preemptorStays  = "a pod that others are preempted for is admitted"
+	rejectedRightly = "a pod is rejected only if it does not fit"
 	timerTime       = "no timer counts as fired before it is due"
 	timerLate       = "no timer fires late"
 	newsOnly        = "a probe result is recorded only when it changes"
@@ -105,8 +107,10 @@ type judge struct {
 	underWay []string
 	// clockSet is when the clock was last set.
 	clockSet time.Duration
-	// journalLost is set once acknowledged records were lost: counts that they held begin again.
-	journalLost bool
+	// lostIntents are the intents whose records were lost, by id. lostRecordsAt is when records were last lost, in
+	// uptime.
+	lostIntents   map[string]bool
+	lostRecordsAt time.Duration
 	// rebuilding is set while rebuild folds records that were judged before.
 	rebuilding bool
 	// instances and covered are counted for reports.
@@ -129,7 +133,7 @@ type intent struct {
 
 func newJudge(s *sim) *judge {
 	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, lostAt: map[string]time.Duration{},
-		clockSet: -time.Hour}
+		clockSet: -time.Hour, lostRecordsAt: -time.Hour, lostIntents: map[string]bool{}}
 	j.forgetRecords()
 	return j
 }
@@ -201,7 +205,7 @@ func (j *judge) secrets(rec *journaletv1.Record, encoded []byte) {
 func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec *journaletv1.Record) {
 	seq, cause, at := rec.GetSeq(), rec.GetStep().GetCause(), j.uptimeOf(rec)
 	j.covered[messages.EventName(e)]++
-	j.bookShares(seq, e)
+	j.bookShares(rec, e)
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_CallRequested:
 		h := j.history(author.ID)
@@ -210,7 +214,8 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.onePull(h, in)
 		j.admittedBefore(author.ID, h, in)
 		h.openCalls = append(h.openCalls, in)
-		h.onCallRequested(at, k.CallRequested)
+		j.startsOnlyWhileItRuns(author.ID, h, rec, k.CallRequested)
+		j.endRequested(h, rec, at, k.CallRequested)
 	case *journaletv1.Event_CallDispatched:
 		j.dispatched(cause, k.CallDispatched)
 	case *journaletv1.Event_CallWithdrawn:
@@ -220,9 +225,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_AgentStarted:
 		j.onAgentStarted(seq, k.AgentStarted.GetConfig())
 	case *journaletv1.Event_AllContainersRestarting:
-		if k.AllContainersRestarting.GetAllStopped() && !j.rebuilding {
-			j.history(author.ID).onAllRestarting()
-		}
+		j.onAllRestarting(author.ID, seq, k.AllContainersRestarting)
 	case *journaletv1.Event_SourceSynced:
 		j.read[k.SourceSynced.GetSource()] = j.sim.journal.storedAt[seq-1]
 	case *journaletv1.Event_OrphanConfirmed:
@@ -237,12 +240,15 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		}
 	case *journaletv1.Event_PodObserved:
 		for _, c := range k.PodObserved.GetContainers() {
-			j.history(k.PodObserved.GetUid()).shown[c.GetId()] = true
+			h := j.history(k.PodObserved.GetUid())
+			h.shown[c.GetId()] = true
+			h.shownRun[c.GetId()] = h.shownRun[c.GetId()] || c.GetState() != created
+			h.shownEnd[c.GetId()] = h.shownEnd[c.GetId()] || c.GetState() == exited
 		}
 	case *journaletv1.Event_PodUpdated:
 		j.noRemovalInDoubt(rec, k.PodUpdated)
 		j.ofOneSource(author, k.PodUpdated.GetPod().GetUid(), j.history(k.PodUpdated.GetPod().GetUid()))
-		j.history(k.PodUpdated.GetPod().GetUid()).onUpdate(j.sim, at, k.PodUpdated)
+		j.history(k.PodUpdated.GetPod().GetUid()).onUpdate(j.sim, seq, at, k.PodUpdated)
 	case *journaletv1.Event_TimerSet:
 		j.timerSet(author, rec, k.TimerSet)
 	case *journaletv1.Event_TimerFired:
@@ -254,12 +260,12 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_PodForgotten:
 		j.history(k.PodForgotten.GetUid()).source = ""
 	case *journaletv1.Event_AdmissionPendingPreemption:
-		j.pendingPreemption(at, cause, k.AdmissionPendingPreemption)
+		j.pendingPreemption(seq, at, cause, k.AdmissionPendingPreemption)
 	case *journaletv1.Event_ResizePendingPreemption:
-		j.preempted(at, k.ResizePendingPreemption.GetUid(), k.ResizePendingPreemption.GetDigest(),
+		j.preempted(seq, at, k.ResizePendingPreemption.GetUid(), k.ResizePendingPreemption.GetDigest(),
 			k.ResizePendingPreemption.GetVictims())
 	case *journaletv1.Event_PodTerminating:
-		j.history(author.ID).terminates(at)
+		j.history(author.ID).terminates(seq, at)
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
 		h.gone, h.reported = true, reportedStatus{}
@@ -291,7 +297,7 @@ func (j *judge) outcome(id string) {
 // intentDurable: a call begins only when its request and its dispatch are stored.
 func (j *judge) intentDurable(id string) {
 	switch in := j.intents[id]; {
-	case in == nil && j.journalLost:
+	case in == nil && j.lostIntents[id]:
 		// The record that requested it was acknowledged and then lost.
 	case in == nil:
 		j.broken(intentFirst, "", "call %s begins, and no record requests it", id)
@@ -343,24 +349,6 @@ func (j *judge) recovered(cells *host.Cells) {
 			j.broken(replayIsLive, ref.ID, "%s after a start differs from the fold of the whole journal: %s", ref,
 				difference(cells.Decider(ref).State(), d.State()))
 		}
-	}
-}
-
-// rebuild keeps the books again, from the records that are left after acknowledged ones were lost. What happened in
-// the world did happen; counts may fall.
-func (j *judge) rebuild() {
-	j.journalLost, j.rebuilding = true, true
-	defer func() { j.rebuilding = false }()
-	j.forgetRecords()
-	for _, h := range j.pods {
-		h.forgetRecords()
-	}
-	for _, rec := range j.sim.journal.stored {
-		j.events(rec)
-		j.fold.Record(rec)
-	}
-	for _, h := range j.pods {
-		j.forgetStart(h)
 	}
 }
 
@@ -431,12 +419,6 @@ func (j *judge) handled(r *run, ref messages.Ref, step *journaletv1.Record) {
 	}
 	d := r.cells.Decider(ref)
 	j.states[decided{ref, step.GetStep().GetCause()}] = stateBytes(d.State())
-	switch d := d.(type) {
-	case *pod.Actor:
-		j.startsOnlyWhileItRuns(ref, d, step)
-	default:
-		j.fits(d)
-	}
 }
 
 // maxRecords bounds the records of a run; the longest runs have some 20,000.
@@ -455,15 +437,21 @@ func (j *judge) bounds(r *run, ref messages.Ref) {
 	}
 }
 
-// startsOnlyWhileItRuns: a pod that is not admitted, or ends, requests no sandbox and no start.
-func (j *judge) startsOnlyWhileItRuns(ref messages.Ref, d *pod.Actor, step *journaletv1.Record) {
-	if d.Pod().GetStage() == journaletv1.PodStage_POD_STAGE_RUNNING {
+// startsOnlyWhileItRuns: a pod that is not admitted, or ends, requests no sandbox and no start. It knows the records
+// up to the one that it decides on.
+func (j *judge) startsOnlyWhileItRuns(uid string, h *podHistory, rec *journaletv1.Record,
+	c *journaletv1.CallRequested,
+) {
+	if c.GetStartContainer() == nil && c.GetRunSandbox() == nil {
 		return
 	}
-	for _, e := range step.GetStep().GetDecisions() {
-		if c := e.GetCallRequested(); c.GetStartContainer() != nil || c.GetRunSandbox() != nil {
-			j.broken(startsWhileRuns, ref.ID, "in stage %s: %v", d.Pod().GetStage(), c)
-		}
+	cause, seq := rec.GetStep().GetCause(), rec.GetSeq()
+	switch {
+	case h.admittedIncarnation != h.incarnation || h.admittedIncarnation == 0:
+		j.broken(startsWhileRuns, uid, "it is incarnation %d, and the last admitted one is %d: %v", h.incarnation,
+			h.admittedIncarnation, c)
+	case h.endsBy != 0 && (h.endsBy <= cause || h.endsBy == seq):
+		j.broken(startsWhileRuns, uid, "it ends by record %d, and requests for record %d: %v", h.endsBy, cause, c)
 	}
 }
 
@@ -477,7 +465,7 @@ func (j *judge) counts(ref messages.Ref, d *pod.Actor) {
 	}
 	for name, c := range s.GetContainers() {
 		n := max(c.GetCurrent().GetAttempt(), c.GetReportedRestarts())
-		if n < h.restarts[name] && !j.journalLost {
+		if n < h.restarts[name] {
 			j.broken(countsGrow, ref.ID, "%s: from %d to %d", name, h.restarts[name], n)
 		}
 		h.restarts[name] = n

@@ -51,12 +51,13 @@ func (j *judge) dispatched(cause uint64, d *journaletv1.CallDispatched) {
 		j.busy[of]++
 	}
 	in.dispatched = true
+	j.bookDispatch(in)
 	c := j.configAt(cause)
 	most := map[bound]uint32{
 		startConcurrency: c.GetStartConcurrency(), stopConcurrency: c.GetStopConcurrency(),
 		pullConcurrency: c.GetPullConcurrency(),
 	}
-	if n := j.busy[of]; of != unbounded && !d.GetInDoubt() && n > int(most[of]) && !j.journalLost {
+	if n := j.busy[of]; of != unbounded && !d.GetInDoubt() && n > int(most[of]) {
 		j.broken(withinLimits, in.req.GetPodUid(), "%d calls at once, and the limit is %d: %v", n, most[of], in.req)
 	}
 }
@@ -89,7 +90,7 @@ func (j *judge) onePull(requester *podHistory, in *intent) {
 
 // admittedBefore: an incarnation requests its sandbox after its own admission.
 func (j *judge) admittedBefore(uid string, h *podHistory, in *intent) {
-	if in.req.GetRunSandbox() != nil && h.admittedIncarnation != h.incarnation && !j.journalLost {
+	if in.req.GetRunSandbox() != nil && h.admittedIncarnation != h.incarnation {
 		j.broken(admittedFirst, uid, "it is incarnation %d, and the last admitted one is %d", h.incarnation,
 			h.admittedIncarnation)
 	}

@@ -11,8 +11,8 @@ import (
 // inOrder: the init containers before a container in its manifest have succeeded or, as sidecars, were started. An
 // init container does not count if one after it was started.
 func (j *judge) inOrder(h *podHistory, c *container) {
-	if in := j.intents[c.intent]; in == nil || h.restartedAll && j.journalLost {
-		return
+	if j.lostIntents[c.intent] {
+		return // a runtime completed the call of an agent that is gone
 	}
 	m := c.manifest
 	created := func(name string) bool {
@@ -21,7 +21,7 @@ func (j *judge) inOrder(h *podHistory, c *container) {
 	mains := slices.ContainsFunc(m.Spec.Containers, func(x corev1.Container) bool { return created(x.Name) }) ||
 		h.hadEarlierInstance(c)
 	if c.once && slices.ContainsFunc(m.Spec.Containers,
-		func(x corev1.Container) bool { return h.started[c.inSandbox(x.Name)] && j.mayKnow(c, x.Name) }) {
+		func(x corev1.Container) bool { return h.started[c.inSandbox(x.Name)] }) {
 		j.broken(initOrder, c.uid, "init container %s starts after a main container", c.name)
 	}
 	for i := range m.Spec.InitContainers {
@@ -35,14 +35,6 @@ func (j *judge) inOrder(h *podHistory, c *container) {
 			j.broken(initOrder, c.uid, "%s starts before init container %s is done", c.name, spec.Name)
 		}
 	}
-}
-
-// mayKnow reports whether the agent can know that another container was started in a container's sandbox. If that one
-// vanished and its records were lost, it cannot.
-func (j *judge) mayKnow(c *container, name string) bool {
-	return !j.journalLost || slices.ContainsFunc(j.sim.world.objectsOf(c.uid).containers, func(x *container) bool {
-		return x.inSandbox(x.name) == c.inSandbox(name)
-	})
 }
 
 // hadEarlierInstance reports whether a main container had an instance before this one in its sandbox, even if it

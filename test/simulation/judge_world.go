@@ -2,15 +2,11 @@ package simulation
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors"
-	"github.com/journalet/journalet/actors/node"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -27,44 +23,51 @@ type podHistory struct {
 	createdAt time.Time
 	// restarts are restart counts by container.
 	restarts map[string]uint32
-	// ran counts starts by name and attempt. onceRuns counts the runs of containers that may run only once, by onceKey.
-	ran, onceRuns map[string]int
-	// once are the instances that may run only once, by id, with their onceKey. counted are the ids in onceRuns.
-	once    map[string]string
-	counted map[string]bool
-	// instances counts what was created, by sandbox and name.
-	instances map[string]int
-	// started and succeeded hold, by sandbox and name, what was started and what exited with 0.
-	started, succeeded map[string]bool
-	// created holds, in the same form, what was created, even if it never ran.
-	created map[string]bool
-	// restartedAll is set once RestartAllContainers has restarted its containers in their sandbox.
-	restartedAll bool
-	// shown are the containers that a recorded observation has, by id. forgotten are those that vanished from the runtime.
-	shown     map[string]bool
-	forgotten []*container
+	// updates are the manifests that its source has updated it to, in order.
+	updates []admissionRequest
+	// ran counts starts by name and attempt.
+	ran map[string]int
+	facts
+	// restartedAll are the restarts of all its containers in their sandbox. restarting is set during one.
+	restartedAll []allRestarting
+	restarting   bool
+	// shown are the containers that a recorded observation has, by id, shownRun those that it does not show as merely
+	// created, shownEnd those that it shows as ended. startDispatched are the created ones whose start is recorded as
+	// dispatched. vanished are those that vanished from the runtime.
+	shown, shownRun, shownEnd, startDispatched, vanished map[string]bool
+	// all are the instances of this incarnation, in the order of their creation, with what was left of earlier ones.
+	all []*container
 	// endRequested is when the end of an instance was first requested, by id. endsAt is when the pod's end was, -1 for
-	// not yet.
+	// not yet, and endsBy the record of that, 0 for none.
 	endRequested map[string]time.Duration
 	endsAt       time.Duration
-	// grace is the shortest grace period that any manifest or reason gave its containers.
-	grace    time.Duration
-	reported reportedStatus
+	endsBy       uint64
+	// preemptedAs and rejectedAs are the last incarnations that were preempted and rejected, 0 for none.
+	preemptedAs, rejectedAs uint64
+	reported                reportedStatus
 	// recentStarts are the uptimes at which each container was started last.
 	recentStarts map[string][]time.Duration
 	// share is what the node gave it, requestedShare what it requested. holdsShare is set while the share counts.
 	share, requestedShare share
 	holdsShare            bool
+	// allocatedAs is the manifest whose resources the node gave it last. releasedBy is the record by which it freed its
+	// share last. name is its namespace and name while no other pod may be admitted under them.
+	allocatedAs *corev1.Pod
+	releasedBy  uint64
+	name        string
 	// ports are the host ports that it was given, requestedPorts those that it requested.
 	ports, requestedPorts []hostPort
 	// admittedAs is the manifest that it was admitted with.
 	admittedAs *corev1.Pod
-	// admittedAt is when the node admitted it, in uptime.
-	admittedAt time.Duration
+	// admittedAt is when the node admitted it, in uptime, admittedWall that by the clock.
+	admittedAt   time.Duration
+	admittedWall time.Time
 	// requestedAs are the manifests of its admission requests, by incarnation.
 	requestedAs map[uint64]*corev1.Pod
 	// incarnation is that of its last admission request, admittedIncarnation that of its last admission.
 	incarnation, admittedIncarnation uint64
+	// pending is set while its admission waits for the end of preempted pods.
+	pending bool
 	// preempting is the incarnation for which others are preempted, 0 for none.
 	preempting uint64
 	// requests are its admission requests, in order.
@@ -77,24 +80,14 @@ func (j *judge) history(uid string) *podHistory {
 	h := j.pods[uid]
 	if h == nil {
 		h = &podHistory{
-			restarts: map[string]uint32{}, ran: map[string]int{}, onceRuns: map[string]int{}, started: map[string]bool{},
-			succeeded: map[string]bool{},
-			once:      map[string]string{}, counted: map[string]bool{}, requestedAs: map[uint64]*corev1.Pod{},
-			created: map[string]bool{}, instances: map[string]int{}, recentStarts: map[string][]time.Duration{},
-			endRequested: map[string]time.Duration{}, shown: map[string]bool{}, endsAt: -1, grace: time.Hour,
+			restarts: map[string]uint32{}, ran: map[string]int{}, facts: newFacts(), endsAt: -1,
+			requestedAs: map[uint64]*corev1.Pod{}, recentStarts: map[string][]time.Duration{},
+			endRequested: map[string]time.Duration{}, shown: map[string]bool{}, shownRun: map[string]bool{},
+			shownEnd: map[string]bool{}, startDispatched: map[string]bool{}, vanished: map[string]bool{},
 		}
 		j.pods[uid] = h
 	}
 	return h
-}
-
-// forgetRecords forgets what was read from records.
-func (h *podHistory) forgetRecords() {
-	h.source = ""
-	h.gone, h.manifest, h.endsAt, h.grace, h.reported, h.openCalls = false, nil, -1, time.Hour, reportedStatus{}, nil
-	h.requests = nil
-	clear(h.endRequested)
-	clear(h.shown)
 }
 
 // ofOneSource: no two sources have a pod of one UID at once.
@@ -106,86 +99,54 @@ func (j *judge) ofOneSource(author messages.Ref, uid string, h *podHistory) {
 }
 
 // onUpdate notes what the source wants of the pod.
-func (h *podHistory) onUpdate(s *sim, at time.Duration, u *journaletv1.PodUpdated) {
-	m := s.manifests.byDigest[u.GetPod().GetDigest()]
+func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journaletv1.PodUpdated) {
+	digest := u.GetPod().GetDigest()
+	m := s.manifests.byDigest[digest]
 	switch {
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD:
-		h.gone, h.endsAt, h.grace, h.reported = false, -1, time.Hour, reportedStatus{}
-		for _, counted := range []map[string]int{h.ran, h.onceRuns} {
-			clear(counted)
+		h.gone, h.endsAt, h.endsBy, h.reported, h.updates = false, -1, 0, reportedStatus{}, nil
+		if !s.judge.rebuilding {
+			h.onlyLeft(s.world.objectsOf(u.GetPod().GetUid()))
 		}
-		clear(h.once)
-		h.manifest = m
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE, !h.holdsShare, !isUpdate(h.manifest, m):
-		h.terminates(at)
-		return
-	default:
-		h.manifest = m
-	}
-	if m == nil {
+		h.terminates(seq, at)
 		return
 	}
-	if g := m.Spec.TerminationGracePeriodSeconds; g != nil {
-		h.grace = min(h.grace, time.Duration(*g)*time.Second)
+	h.manifest, h.updates = m, append(h.updates, admissionRequest{seq, digest})
+}
+
+// onlyLeft forgets the instances of earlier incarnations, but for those that the runtime still has.
+func (h *podHistory) onlyLeft(o *objects) {
+	ran := h.ran
+	h.ran = map[string]int{}
+	for _, c := range o.containers {
+		key := fmt.Sprint(c.name, " ", c.attempt)
+		h.ran[key] = ran[key]
 	}
-	for _, list := range [][]corev1.Container{m.Spec.InitContainers, m.Spec.Containers} {
-		for i := range list {
-			for _, p := range []*corev1.Probe{list[i].StartupProbe, list[i].LivenessProbe} {
-				if p != nil && p.TerminationGracePeriodSeconds != nil {
-					h.grace = min(h.grace, time.Duration(*p.TerminationGracePeriodSeconds)*time.Second)
-				}
-			}
+	h.all = slices.DeleteFunc(h.all, func(c *container) bool {
+		gone := !slices.Contains(o.containers, c)
+		if gone {
+			h.mayRunAgain(c)
 		}
-	}
+		return gone
+	})
 }
 
 // terminates notes that the pod ends.
-func (h *podHistory) terminates(at time.Duration) {
+func (h *podHistory) terminates(seq uint64, at time.Duration) {
 	if h.endsAt < 0 {
-		h.endsAt = max(at, 0) // the clock may have been set forward since
+		h.endsAt, h.endsBy = max(at, 0), seq // the clock may have been set forward since
 	}
 }
 
-// onCallRequested notes when the end of an instance was first requested.
-func (h *podHistory) onCallRequested(at time.Duration, c *journaletv1.CallRequested) {
-	id := c.GetStopContainer().GetContainerId()
-	if k := c.GetRunHook(); k.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
-		id = k.GetContainerId()
-	}
-	if _, ok := h.endRequested[id]; id != "" && !ok {
-		h.endRequested[id] = at
-	}
-	if k := c.GetStopContainer(); k.GetReason() == string(corev1.ContainerRestartRuleActionRestartAllContainers) {
-		h.endRequested[id] = at - time.Hour // it has no grace
-	}
-	switch k := c.GetWork().(type) {
-	case *journaletv1.CallRequested_StopContainer:
-		// A container that the agent stops may run again.
-		h.mayRunAgain(k.StopContainer.GetContainer())
-	case *journaletv1.CallRequested_RunHook:
-		if k.RunHook.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
-			// A container's end begins with the preStop hook (ADR 011), and is the agent's even if the container exits before
-			// the stop.
-			h.mayRunAgain(k.RunHook.GetContainer())
+// manifestAt returns the manifest as of a record, nil for none.
+func (h *podHistory) manifestAt(seq uint64, of *library) *corev1.Pod {
+	for _, u := range slices.Backward(h.updates) {
+		if u.seq <= seq {
+			return of.byDigest[u.digest]
 		}
 	}
-}
-
-// onAllRestarting: all containers start again in the same sandbox, as in a new one.
-func (h *podHistory) onAllRestarting() {
-	for _, facts := range []map[string]bool{h.started, h.succeeded, h.created} {
-		clear(facts)
-	}
-	clear(h.instances)
-	clear(h.onceRuns)
-	clear(h.once)
-	h.restartedAll = true
-}
-
-// mayRunAgain forgets how often a container ran that may run only once.
-func (h *podHistory) mayRunAgain(container string) {
-	maps.DeleteFunc(h.onceRuns, func(key string, _ int) bool { return strings.HasPrefix(key, container+" ") })
-	maps.DeleteFunc(h.once, func(_, key string) bool { return strings.HasPrefix(key, container+" ") })
+	return nil
 }
 
 // sandboxCreated: one sandbox at a time, after its intent. A runtime may create one late, for an agent that died or
@@ -211,6 +172,7 @@ func (j *judge) containerCreated(c *container, gone bool) {
 	j.intentDurable(c.intent)
 	j.createdAsAdmitted(c)
 	h := j.history(c.uid)
+	h.all = append(h.all, c)
 	h.created[c.inSandbox(c.name)] = true
 	h.instances[c.inSandbox(c.name)]++
 	if runsOnceOnly(c.manifest, c.spec) {
@@ -219,7 +181,7 @@ func (j *judge) containerCreated(c *container, gone bool) {
 	if h.gone && !gone {
 		j.broken(noneOfGonePods, c.uid, "container %s is created", c.id)
 	}
-	if h.ran[fmt.Sprint(c.name, " ", c.attempt)] > 0 && !j.journalLost {
+	if h.ran[fmt.Sprint(c.name, " ", c.attempt)] > 0 {
 		j.broken(newAttempts, c.uid, "%s attempt %d", c.name, c.attempt)
 	}
 }
@@ -240,7 +202,7 @@ func (j *judge) containerStarted(o *objects, c *container) {
 			j.broken(oneInstance, c.uid, "%s starts beside %s", c.id, other.id)
 		}
 	}
-	if n := h.countRun(c); n > 1 && !j.journalLost {
+	if n := h.countRun(c); n > 1 {
 		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
 	}
 	j.sharesFit(o)
@@ -284,7 +246,7 @@ func runsOnceOnly(m *corev1.Pod, c *corev1.Container) bool {
 
 // onceKey identifies what may run only once: a container with its definition, and an init container in each sandbox.
 func (c *container) onceKey() string {
-	key := c.name + " " + c.hash
+	key := c.name + " " + c.image
 	if isInit(c.manifest, c.name) {
 		key += " " + c.sandbox
 	}
@@ -307,6 +269,14 @@ func (h *podHistory) count(id, key string) {
 	}
 }
 
+// uncount has an instance count as a run no more.
+func (h *podHistory) uncount(c *container) {
+	if h.counted[c.id] {
+		delete(h.counted, c.id)
+		h.onceRuns[c.onceKey()]--
+	}
+}
+
 // startLost: a start counts as a run if it cannot be found out whether it ran.
 func (h *podHistory) startLost(id string) {
 	if key, ok := h.once[id]; ok {
@@ -325,66 +295,9 @@ func (j *judge) containerEnded(c *container) {
 func (j *judge) vanished(c *container) {
 	h := j.history(c.uid)
 	delete(h.ran, fmt.Sprint(c.name, " ", c.attempt))
-	h.forgotten = append(h.forgotten, c)
+	h.vanished[c.id] = true
+	j.forgetRun(h, c)
 	j.lostAt[c.id] = j.sim.clock.uptime
-	if j.journalLost {
-		j.forgetStart(h)
-	}
-}
-
-// forgetStart drops starts of containers that vanished and of which no record is left: init containers may run after
-// them. A later instance that was started is evidence of them, too.
-func (j *judge) forgetStart(h *podHistory) {
-	for _, c := range h.forgotten {
-		later := slices.ContainsFunc(j.sim.world.objectsOf(c.uid).containers, func(x *container) bool {
-			return x.inSandbox(x.name) == c.inSandbox(c.name) && x.startedAt > 0
-		})
-		if j.intents[c.intent] == nil && !h.shown[c.id] && !later {
-			delete(h.started, c.inSandbox(c.name))
-		}
-	}
-}
-
-// graceTolerance is how much too early a kill may come: timestamps are rounded.
-const graceTolerance = 100 * time.Millisecond
-
-// killed: SIGKILL comes after the grace period. If the clock was set during it, that cannot be judged.
-func (j *judge) killed(w *world, c *container) {
-	h := j.history(c.uid)
-	begin, ok := h.endRequested[c.id]
-	if h.endsAt >= 0 && (!ok || h.endsAt < begin) {
-		begin, ok = h.endsAt, true
-	}
-	took := w.clock.uptime - begin
-	if !ok || j.clockSet >= begin || took < 0 || h.grace == time.Hour || j.journalLost {
-		return
-	}
-	if took < h.grace-graceTolerance {
-		j.broken(graceKept, c.uid, "%s is killed %s after its end began, and its grace period is %s", c.id, took, h.grace)
-	}
-}
-
-// fits: the admitted pods need no more than the node has, and no name is admitted twice.
-func (j *judge) fits(d actors.Decider) {
-	a, ok := d.(*node.Actor)
-	if !ok {
-		return
-	}
-	s, ok := a.State().(*journaletv1.NodeState)
-	if !ok {
-		return
-	}
-	have := s.GetConfig().GetAllocatable()
-	if s.GetUsed().GetMilliCpu() > have.GetMilliCpu() || s.GetUsed().GetMemoryBytes() > have.GetMemoryBytes() {
-		j.broken(withinNode, "", "%v of %v", s.GetUsed(), have)
-	}
-	names := map[string]string{}
-	for uid, p := range s.GetPods() {
-		if other := names[p.GetFullName()]; other != "" {
-			j.broken(withinNode, uid, "%s is admitted twice, as %s too", p.GetFullName(), other)
-		}
-		names[p.GetFullName()] = uid
-	}
 }
 
 // reportedStatus is what an observer knows of a pod from PodStatusChanged alone.

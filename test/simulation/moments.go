@@ -105,7 +105,7 @@ func (j *judge) timerSet(ref messages.Ref, rec *journaletv1.Record, t *journalet
 // judge cannot know.
 func (j *judge) timerFired(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerFired) {
 	d, known := j.due[ref.String()+" "+t.GetName()]
-	if !known || d.generation != t.GetGeneration() || j.clockSet >= min(d.set, d.stored) || j.journalLost {
+	if !known || d.generation != t.GetGeneration() || j.clockSet >= min(d.set, d.stored) {
 		return
 	}
 	fired := j.sim.clock.uptime - j.sim.clock.Now().Sub(rec.GetTime().AsTime())
@@ -135,7 +135,7 @@ func (j *judge) isNews(p *journaletv1.ProbeResult) {
 		j.onTheirWay[key]--
 		return
 	}
-	if was, known := j.results[key]; known && was == p.GetSuccess() && !j.journalLost {
+	if was, known := j.results[key]; known && was == p.GetSuccess() {
 		j.broken(newsOnly, p.GetUid(), "%s of %s was recorded before: success %t", p.GetKind(), p.GetContainerId(), was)
 	}
 	j.results[key] = p.GetSuccess()

@@ -7,16 +7,43 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 // share is a part of the node: CPU in millicores, memory in bytes, pods.
 type share struct{ cpu, memory, pods int64 }
 
+// demandOf returns what a pod takes of the node, as the scheduler counts it: the requests of its main containers and
+// sidecars together, or what an init container needs beside the sidecars before it, if that is more. The rule is
+// written here a second time, independent of actors/pod.
 func demandOf(m *corev1.Pod) share {
-	d := pod.Demand(m)
-	return share{d.GetMilliCpu(), d.GetMemoryBytes(), 1}
+	if m == nil {
+		return share{pods: 1}
+	}
+	var runs, inits share
+	for i := range m.Spec.InitContainers {
+		c := &m.Spec.InitContainers[i]
+		if isSidecar(c) {
+			runs = runs.plus(requestsOf(c))
+			inits = inits.most(runs)
+		} else {
+			inits = inits.most(runs.plus(requestsOf(c)))
+		}
+	}
+	for i := range m.Spec.Containers {
+		runs = runs.plus(requestsOf(&m.Spec.Containers[i]))
+	}
+	return runs.most(inits).plus(share{pods: 1})
+}
+
+// requestsOf returns a container's requests: CPU rounded up to thousandths, memory to bytes.
+func requestsOf(c *corev1.Container) share {
+	cpu, memory := c.Resources.Requests[corev1.ResourceCPU], c.Resources.Requests[corev1.ResourceMemory]
+	return share{cpu: cpu.MilliValue(), memory: memory.Value()}
+}
+
+func (x share) most(y share) share {
+	return share{max(x.cpu, y.cpu), max(x.memory, y.memory), max(x.pods, y.pods)}
 }
 
 func (x share) plus(y share) share { return share{x.cpu + y.cpu, x.memory + y.memory, x.pods + y.pods} }
@@ -46,39 +73,102 @@ func (s *sim) allocatable() share {
 }
 
 // bookShares notes what the node gives to pods, and when it is free again.
-func (j *judge) bookShares(seq uint64, e *journaletv1.Event) {
+func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 	manifests := j.sim.manifests.byDigest
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionRequested:
 		h := j.history(k.AdmissionRequested.GetUid())
 		digest := k.AdmissionRequested.GetDigest()
-		h.requests = append(h.requests, admissionRequest{seq, digest})
+		h.requests = append(h.requests, admissionRequest{rec.GetSeq(), digest})
 		h.preempting, h.incarnation = 0, k.AdmissionRequested.GetIncarnation()
 		h.requestedShare, h.requestedPorts, h.requestedAs[h.incarnation] = demandOf(manifests[digest]),
 			portsOf(manifests[digest]), manifests[digest]
 	case *journaletv1.Event_AdmissionDecided:
-		h := j.history(k.AdmissionDecided.GetUid())
-		if !k.AdmissionDecided.GetAdmitted() {
-			if h.preempting == k.AdmissionDecided.GetIncarnation() && h.preempting != 0 && !j.journalLost {
-				j.broken(preemptorStays, k.AdmissionDecided.GetUid(), "it is rejected: %s", k.AdmissionDecided.GetMessage())
-			}
-			return
-		}
-		h.admittedAt, h.admittedIncarnation = j.sim.clock.uptime, k.AdmissionDecided.GetIncarnation()
-		h.admittedAs = h.requestedAs[k.AdmissionDecided.GetIncarnation()]
-		if k.AdmissionDecided.GetIncarnation() != h.incarnation {
-			return
-		}
-		h.share, h.ports, h.holdsShare = h.requestedShare, h.requestedPorts, true
-		j.onlyIncarnation(k.AdmissionDecided.GetUid())
+		j.admissionDecided(rec, k.AdmissionDecided)
 	case *journaletv1.Event_ResizeDecided:
-		if k.ResizeDecided.GetAllocated() {
-			j.history(k.ResizeDecided.GetUid()).share = demandOf(manifests[k.ResizeDecided.GetDigest()])
+		if h := j.history(k.ResizeDecided.GetUid()); k.ResizeDecided.GetAllocated() {
+			h.allocatedAs = manifests[k.ResizeDecided.GetDigest()]
+			h.share = demandOf(h.allocatedAs)
+			j.fits(k.ResizeDecided.GetUid())
 		}
 	case *journaletv1.Event_PodTerminated:
-		j.history(k.PodTerminated.GetUid()).holdsShare = false
+		j.history(k.PodTerminated.GetUid()).release(rec.GetSeq())
 	case *journaletv1.Event_PodFinished:
-		j.history(k.PodFinished.GetUid()).holdsShare = false
+		h := j.history(k.PodFinished.GetUid())
+		h.release(rec.GetSeq())
+		h.name, h.pending = "", false
+	}
+}
+
+// release frees the share of a pod that has terminated.
+func (h *podHistory) release(seq uint64) {
+	if h.holdsShare {
+		h.holdsShare, h.releasedBy = false, seq
+	}
+}
+
+func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.AdmissionDecided) {
+	h, m := j.history(k.GetUid()), j.history(k.GetUid()).requestedAs[k.GetIncarnation()]
+	h.pending = false
+	if !k.GetAdmitted() {
+		if h.preempting == k.GetIncarnation() && h.preempting != 0 {
+			j.broken(preemptorStays, k.GetUid(), "it is rejected: %s", k.GetMessage())
+		}
+		h.rejectedAs = k.GetIncarnation()
+		j.rejectedForCause(rec.GetStep().GetCause(), k, m)
+		return
+	}
+	h.admittedAt, h.admittedWall = j.sim.clock.uptime, rec.GetTime().AsTime()
+	h.admittedIncarnation, h.admittedAs, h.allocatedAs = k.GetIncarnation(), m, m
+	if k.GetIncarnation() != h.incarnation || h.gone {
+		return // it has ended before the decision
+	}
+	h.share, h.ports, h.holdsShare = h.requestedShare, h.requestedPorts, true
+	if m != nil {
+		h.name = m.Namespace + "/" + m.Name
+	}
+	j.fits(k.GetUid())
+	j.onlyIncarnation(k.GetUid())
+}
+
+// fits: the admitted pods need no more than the node has, and no name is admitted twice.
+func (j *judge) fits(uid string) {
+	h := j.history(uid)
+	if need, have := j.sim.takenBesides(uid).plus(h.share), j.sim.allocatable(); !need.within(have) {
+		j.broken(withinNode, uid, "%+v of %+v", need, have)
+	}
+	for other, x := range j.pods {
+		if other != uid && x.name != "" && x.name == h.name {
+			j.broken(withinNode, uid, "%s is admitted twice, as %s too", h.name, other)
+		}
+	}
+}
+
+// rejectedForCause: a pod is rejected only if it would not fit even without all pods that it may preempt, or if a port
+// of it is taken. The node decided on record cause: it did not know later ends.
+func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, m *corev1.Pod) {
+	need, have, taken := demandOf(m), j.sim.allocatable(), false
+	for uid, x := range j.pods {
+		holds := x.holdsShare || x.releasedBy > cause
+		switch {
+		case uid == k.GetUid():
+			continue
+		case x.pending:
+			need = need.plus(x.requestedShare)
+		case holds && priorityOf(x.admittedAs) >= priorityOf(m):
+			need = need.plus(x.share)
+		}
+		ports := x.ports
+		if x.pending {
+			ports = x.requestedPorts
+		}
+		taken = taken || (holds || x.pending) && slices.ContainsFunc(portsOf(m), func(p hostPort) bool {
+			return slices.ContainsFunc(ports, p.collides)
+		})
+	}
+	if !taken && need.within(have) {
+		j.broken(rejectedRightly, k.GetUid(), "%s, and %+v of %+v would be taken: %s", k.GetReason(), need, have,
+			k.GetMessage())
 	}
 }
 
@@ -90,10 +180,13 @@ type admissionRequest struct {
 
 // pendingPreemption: pods are preempted for the admission of one. The node decided on record cause: it did not know
 // later requests yet.
-func (j *judge) pendingPreemption(at time.Duration, cause uint64, k *journaletv1.AdmissionPendingPreemption) {
+func (j *judge) pendingPreemption(seq uint64, at time.Duration, cause uint64,
+	k *journaletv1.AdmissionPendingPreemption,
+) {
 	for _, q := range slices.Backward(j.history(k.GetUid()).requests) {
 		if q.seq <= cause {
-			j.preempted(at, k.GetUid(), q.digest, k.GetVictims())
+			j.preempted(seq, at, k.GetUid(), q.digest, k.GetVictims())
+			j.history(k.GetUid()).pending = !j.history(k.GetUid()).gone
 			if h := j.history(k.GetUid()); len(k.GetVictims()) > 0 && q == h.requests[len(h.requests)-1] {
 				h.preempting = h.incarnation
 			}
@@ -103,11 +196,14 @@ func (j *judge) pendingPreemption(at time.Duration, cause uint64, k *journaletv1
 }
 
 // preempted: the victims, as admitted, have a lower priority.
-func (j *judge) preempted(at time.Duration, by, digest string, uids []string) {
+func (j *judge) preempted(seq uint64, at time.Duration, by, digest string, uids []string) {
 	mine := priorityOf(j.sim.manifests.byDigest[digest])
 	for _, uid := range uids {
 		h := j.history(uid)
-		h.terminates(at)
+		if h.holdsShare {
+			h.terminates(seq, at)
+			h.preemptedAs = h.incarnation
+		}
 		if its := priorityOf(h.admittedAs); its >= mine {
 			j.broken(preemptsLower, uid, "it is preempted for %s: priorities %d and %d", j.sim.manifests.names[by], its, mine)
 		}
@@ -132,18 +228,19 @@ func (s *sim) takenBesides(but string) share {
 	return sum
 }
 
-// sharesFit: running pods together fit the node.
+// sharesFit: running pods together fit the node. What runs of a pod whose admission is not recorded does not count if
+// its own record was lost, too.
 func (j *judge) sharesFit(o *objects) {
 	var sum share
 	for _, x := range j.sim.world.objects {
-		for _, c := range x.containers {
-			if c.alive() || x == o {
-				sum = sum.plus(j.history(x.uid).share)
-				break
-			}
+		h := j.history(x.uid)
+		if x == o || slices.ContainsFunc(x.containers, func(c *container) bool {
+			return c.alive() && (h.holdsShare || !j.lostIntents[c.intent])
+		}) {
+			sum = sum.plus(h.share)
 		}
 	}
-	if have := j.sim.allocatable(); !sum.within(have) && !j.journalLost {
+	if have := j.sim.allocatable(); !sum.within(have) {
 		j.broken(sharesFitNode, o.uid, "with it running pods hold %+v of %+v", sum, have)
 	}
 }

@@ -91,6 +91,8 @@ type container struct {
 	// end is its own exit, kill the SIGKILL of a stop under way.
 	end, kill *event
 	termed    bool
+	// startedLate is set if it was started for a client that was gone.
+	startedLate bool
 	// stoppers wait for its exit.
 	stoppers []*proc
 }
@@ -235,7 +237,7 @@ func (w *world) startContainer(id string, clientGone bool) error {
 		w.fail(c, "failed to start containerd task: "+cutShort)
 		return nil
 	}
-	c.state, c.started, c.startedAt = running, w.clock.Now(), w.clock.uptime
+	c.state, c.started, c.startedAt, c.startedLate = running, w.clock.Now(), w.clock.uptime, clientGone
 	c.does = w.behaviourOf(c)
 	w.judge.containerStarted(w.objectsOf(c.uid), c)
 	w.scheduleEnd(c)
@@ -288,10 +290,16 @@ func (w *world) term(c *container) {
 	w.clock.after(nil, c.does.ends, func() { w.exit(c, c.does.termCode, "Error") })
 }
 
-func (w *world) stopSandbox(id string) {
+// stopSandbox is StopPodSandbox, or a part of another call.
+func (w *world) stopSandbox(id, call string) {
 	x := w.sandbox(id)
 	if x == nil {
 		return
+	}
+	for _, c := range w.objectsOf(x.uid).containers {
+		if c.sandbox == x.id {
+			w.killedBy(c, call)
+		}
 	}
 	x.stopped = true
 	w.killSandbox(x)
@@ -311,26 +319,38 @@ func (w *world) killSandbox(x *sandbox) {
 	}
 }
 
-func (w *world) removeContainer(id string) {
+// killedBy judges the kill of a container by a call.
+func (w *world) killedBy(c *container, call string) {
+	if c.alive() {
+		w.judge.killed(c, 0, call)
+	}
+}
+
+// removeContainer is RemoveContainer, or a part of another call.
+func (w *world) removeContainer(id, call string) {
 	c := w.container(id)
 	if c == nil {
 		return
 	}
+	w.killedBy(c, call)
 	w.exit(c, 137, "Error")
 	o := w.objectsOf(c.uid)
 	o.containers = slices.DeleteFunc(o.containers, func(x *container) bool { return x == c })
 	w.emit(c.uid)
 }
 
+// removeSandbox is RemovePodSandbox.
 func (w *world) removeSandbox(id string) {
+	const call = "RemovePodSandbox"
 	x := w.sandbox(id)
 	if x == nil {
 		return
 	}
+	w.stopSandbox(id, call)
 	o := w.objectsOf(x.uid)
 	for _, c := range slices.Clone(o.containers) {
 		if c.sandbox == id {
-			w.removeContainer(c.id)
+			w.removeContainer(c.id, call)
 		}
 	}
 	o.sandboxes = slices.DeleteFunc(o.sandboxes, func(y *sandbox) bool { return y == x })
@@ -341,7 +361,7 @@ func (w *world) removeSandbox(id string) {
 func (w *world) vanish(c *container) {
 	w.exit(c, 137, "Error")
 	w.judge.vanished(c)
-	w.removeContainer(c.id)
+	w.removeContainer(c.id, "nothing")
 }
 
 // reboot ends everything that runs. Its objects stay listed.

@@ -1,0 +1,167 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Invariants of ends: who gets how long to end, and what may run again afterwards.
+
+// endRequested notes when the end of an instance was first requested: by its preStop hook or its stop (ADR 011). While
+// all containers restart they have no grace. What the agent ends because its definition changed may run again, even if
+// it exits before the stop.
+func (j *judge) endRequested(h *podHistory, rec *journaletv1.Record, at time.Duration, c *journaletv1.CallRequested) {
+	id := c.GetStopContainer().GetContainerId()
+	if k := c.GetRunHook(); k.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
+		id = k.GetContainerId()
+	}
+	if id == "" {
+		return
+	}
+	if _, ok := h.endRequested[id]; !ok {
+		h.endRequested[id] = at
+	}
+	if h.restarting && c.GetStopContainer() != nil {
+		h.endRequested[id] = at - time.Hour
+	}
+	x := h.instance(id)
+	m := h.manifestAt(rec.GetStep().GetCause(), j.sim.manifests)
+	if spec := findSpec(m, x.nameOf()); x != nil && spec != nil && (spec.Image != x.image || resizedByRestart(x, spec)) {
+		h.mayRunAgain(x)
+	}
+}
+
+func (c *container) nameOf() string {
+	if c == nil {
+		return ""
+	}
+	return c.name
+}
+
+// resizedByRestart reports whether a container's resizePolicy restarts it for resources that its manifest changed.
+func resizedByRestart(c *container, spec *corev1.Container) bool {
+	restarts := slices.ContainsFunc(spec.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
+		return p.RestartPolicy == corev1.RestartContainer
+	})
+	return restarts && !sameResources(&c.spec.Resources, &spec.Resources)
+}
+
+// instance returns an instance by its id, nil for none.
+func (h *podHistory) instance(id string) *container {
+	i := slices.IndexFunc(h.all, func(c *container) bool { return c.id == id })
+	if i < 0 {
+		return nil
+	}
+	return h.all[i]
+}
+
+// mayRunAgain has an instance count as a run no more: its container may run again.
+func (h *podHistory) mayRunAgain(c *container) {
+	h.uncount(c)
+	delete(h.once, c.id)
+}
+
+// onAllRestarting: all containers of a pod restart because one has exited with a code for which its rule demands it.
+// They start again in the same sandbox, as in a new one.
+func (j *judge) onAllRestarting(uid string, seq uint64, k *journaletv1.AllContainersRestarting) {
+	h := j.history(uid)
+	if h.restarting = !k.GetAllStopped(); h.restarting {
+		if c := h.instance(k.GetContainerId()); c == nil || c.alive() || !h.unknownEnd(c) &&
+			ruleFor(c.spec, c.code) != corev1.ContainerRestartRuleActionRestartAllContainers {
+			j.broken(restartAllRule, uid, "%s is said to demand it", k.GetContainerId())
+		}
+		return
+	}
+	if j.rebuilding {
+		return
+	}
+	h.restartedAll = append(h.restartedAll, allRestarting{seq, h.facts})
+	h.facts = newFacts()
+}
+
+// ruleFor returns the action of the first rule of a container that matches an exit code, "" for none.
+func ruleFor(c *corev1.Container, code int32) corev1.ContainerRestartRuleAction {
+	for _, r := range c.RestartPolicyRules {
+		if r.ExitCodes != nil && slices.Contains(r.ExitCodes.Values, code) ==
+			(r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			return r.Action
+		}
+	}
+	return ""
+}
+
+// unknownEnd reports whether the agent cannot know with which code an instance ended: it vanished, and no recorded
+// observation shows it as ended.
+func (h *podHistory) unknownEnd(c *container) bool { return h.vanished[c.id] && !h.shownEnd[c.id] }
+
+// graceTolerance is how much too early a kill may come: timestamps are rounded.
+const graceTolerance = 100 * time.Millisecond
+
+// unknownGrace is the grace period of a pod whose manifest is not known. Kubernetes default: 30 s.
+const unknownGrace = 30 * time.Second
+
+// graceOf returns the shortest grace period that a container may have: its pod's, or one of its own probes'.
+func (h *podHistory) graceOf(c *container) time.Duration {
+	least := unknownGrace
+	if h.manifest != nil {
+		least = graceIn(h.manifest, c.name)
+	}
+	return min(least, graceIn(c.manifest, c.name))
+}
+
+func graceIn(m *corev1.Pod, name string) time.Duration {
+	least := unknownGrace
+	if g := m.Spec.TerminationGracePeriodSeconds; g != nil {
+		least = time.Duration(*g) * time.Second
+	}
+	spec := findSpec(m, name)
+	if spec == nil {
+		return least
+	}
+	for _, p := range []*corev1.Probe{spec.StartupProbe, spec.LivenessProbe} {
+		if p != nil && p.TerminationGracePeriodSeconds != nil {
+			least = min(least, time.Duration(*p.TerminationGracePeriodSeconds)*time.Second)
+		}
+	}
+	return least
+}
+
+// killed: SIGKILL comes after the grace period, whichever call brings it. stop is when the stop began that does, 0 for
+// another call. If the clock was set during the grace period, that cannot be judged, nor if the record of the stop was
+// lost.
+func (j *judge) killed(c *container, stop time.Duration, call string) {
+	h := j.history(c.uid)
+	begin, ok := h.endRequested[c.id]
+	if h.endsAt >= 0 && (!ok || h.endsAt < begin) {
+		begin, ok = h.endsAt, true
+	}
+	took := j.sim.clock.uptime - begin
+	switch {
+	case stop > 0 && stop <= j.lostRecordsAt:
+	case !ok && stop == 0 && c.startedLate && !h.shownRun[c.id]:
+		// A runtime completed the start of a call that was given up, and nothing has shown it since.
+	case !ok:
+		j.broken(graceKept, c.uid, "%s kills %s, and nothing has requested its end", call, c.id)
+	case j.clockSet >= begin || took < 0:
+	case took < h.graceOf(c)-graceTolerance:
+		j.broken(graceKept, c.uid, "%s kills %s %s after its end began, and its grace period is %s", call, c.id, took,
+			h.graceOf(c))
+	}
+}
+
+// sameResources reports whether two containers have the same CPU and memory in their manifests.
+func sameResources(a, b *corev1.ResourceRequirements) bool {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		for _, lists := range [][2]corev1.ResourceList{{a.Requests, b.Requests}, {a.Limits, b.Limits}} {
+			x, y := lists[0][name], lists[1][name]
+			if x.Cmp(y) != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
