@@ -57,7 +57,6 @@ type appender struct {
 	link     link
 	head     *head
 	onStored func([]*journaletv1.Record)
-	refused  func(*journaletv1.Record, error)
 	reserve  *reserve      // nil in some tests
 	timeout  time.Duration // for acks; ackTimeout except in tests
 
@@ -104,26 +103,31 @@ func newAppender(node string, epoch, last uint64, hash []byte, l link, h *head, 
 	return a
 }
 
-// enqueue numbers, chains, encodes and queues a record. It refuses a record that cannot be stored before the record
-// gets a number.
-func (a *appender) enqueue(rec *journaletv1.Record) error {
-	if err := checkRecord(rec); err != nil {
-		return err
+// enqueue numbers, chains, encodes and queues records that follow each other, all or none. It refuses a record that
+// cannot be stored before any of them gets a number.
+func (a *appender) enqueue(recs ...*journaletv1.Record) error {
+	for _, rec := range recs {
+		if err := checkRecord(rec); err != nil {
+			return err
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return errClosed
 	}
-	rec.Seq, rec.Epoch, rec.PreviousHash = a.next, a.epoch, a.prev
-	b, err := messages.Encode(rec)
-	if err != nil {
-		return err
+	items, next, prev := make([]item, 0, len(recs)), a.next, a.prev
+	for _, rec := range recs {
+		rec.Seq, rec.Epoch, rec.PreviousHash = next, a.epoch, prev
+		b, err := messages.Encode(rec)
+		if err != nil {
+			return err
+		}
+		next, prev = next+1, messages.Hash(b)
+		items = append(items, item{rec, messages.Subject(a.node, rec), b, prev})
 	}
-	hash := messages.Hash(b)
-	a.queue = append(a.queue, item{rec, messages.Subject(a.node, rec), b, hash})
-	a.next++
-	a.prev = hash
+	a.queue = append(a.queue, items...)
+	a.next, a.prev = next, prev
 	select {
 	case a.wake <- struct{}{}:
 	default:

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -112,6 +114,39 @@ func TestStartCopiesDamagedBlocksBeforeRecovery(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A server that trusts its index counts records that a cut block no longer has, and finds that out some time later.
+// Whenever it does, the loss is reported once.
+func TestLossBehindATrustedIndexIsReportedOnce(t *testing.T) {
+	dir := busDir(t)
+	b := openBus(t, dir)
+	appendWide(t, b, 34)
+	closeBus(t, b)
+	path := (&blocks{dir: streamDir(dir, journalStream)}).path(2)
+	data := readFile(t, path)
+	writeFile(t, path, data[:len(data)-1<<20])
+	r := &reader{blocksDir: streamDir(dir, journalStream)}
+	for counted, want := range map[uint64]uint64{34: 2, 33: 1, 32: 0, 31: 0} {
+		n, err := unreadable(r, jetstream.StreamState{FirstSeq: 1, LastSeq: 34, Msgs: counted})
+		must.OK(t, err)
+		if n != want {
+			t.Errorf("with %d records in the server's count, %d are in no block, want %d", counted, n, want)
+		}
+	}
+	first := &finding{unreadable: 2}
+	must.OK(t, first.keepHoles(dir))
+	for _, missing := range []uint64{0, 1, 2, 2} {
+		known := readHoles(dir)
+		if missing > known.sum() {
+			t.Errorf("%d missing records are reported again beside %+v", missing, known)
+		}
+		next := &finding{known: known, missing: missing, unreadable: known.left(missing)}
+		must.OK(t, next.keepHoles(dir))
+	}
+	if got := readHoles(dir); got != (holes{missing: 2}) {
+		t.Errorf("in the end %+v", got)
 	}
 }
 

@@ -230,7 +230,7 @@ func TestOpenReportsMissingBlock(t *testing.T) {
 			for range 64 { // 32 MiB, several blocks
 				rec := fact(messages.Pod("p"), 0)
 				rec.GetFact().GetPodObserved().Uid = pad
-				b.Journal().Append(rec)
+				must.OK(t, b.Journal().Append(rec))
 			}
 			must.OK(t, b.Journal().Flush(testContext(t)))
 			closeBus(t, b)

@@ -66,7 +66,7 @@ func flatten(node string, rec *journaletv1.Record) []Flat {
 		}
 		if step := rec.GetStep(); step != nil {
 			f.Cause = step.GetCause()
-			f.ID = messages.DecisionID(rec.GetEpoch(), step.GetCause(), author, i)
+			f.ID = messages.DecisionID(rec.GetEpoch(), step.GetCause(), author, int(step.GetOffset())+i)
 		}
 		out = append(out, f)
 	}

@@ -66,19 +66,15 @@ func journalConfig(node string, firstSeq uint64) jetstream.StreamConfig {
 // stored meanwhile.
 func (j *Journal) OnStored(f func(recs []*journaletv1.Record)) { j.a.onStored = f }
 
-// OnRefused sets the receiver of records that Append could not store: too large (messages.MaxRecordBytes), or of an
-// actor without a valid name. Such a record has no number. f is called within Append.
-func (j *Journal) OnRefused(f func(rec *journaletv1.Record, err error)) { j.a.refused = f }
-
-// Append queues a step or an outcome and never blocks. It sets Seq, Epoch and PreviousHash, in call order; the caller
-// must not touch rec afterwards. A record that can never be stored is logged and passed to OnRefused.
-func (j *Journal) Append(rec *journaletv1.Record) {
-	if err := j.a.enqueue(rec); err != nil {
-		j.a.log.Error("a record was refused", "actor", messages.RefOf(rec.GetActor()).String(), "err", err)
-		if j.a.refused != nil {
-			j.a.refused(rec, err)
-		}
+// Append queues a step, in one record or in parts that follow each other, or an outcome. It never blocks. It sets Seq,
+// Epoch and PreviousHash, in call order; the caller must not touch recs afterwards. On an error nothing was appended,
+// and nothing ever can be of these records: one is too large (messages.MaxRecordBytes), or its actor has no valid name.
+// After Close records are dropped without an error.
+func (j *Journal) Append(recs ...*journaletv1.Record) error {
+	if err := j.a.enqueue(recs...); err != nil && !errors.Is(err, errClosed) {
+		return err
 	}
+	return nil
 }
 
 // AppendFact appends a new fact from outside. It blocks while MaxQueued records wait to be stored, until ctx ends. On

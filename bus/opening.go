@@ -35,9 +35,12 @@ type finding struct {
 	Opening
 	first   uint64
 	hash    []byte // of the last record
-	known   uint64 // how many missing records an earlier start reported
-	missing uint64 // how many are missing now
-	cut     *cut   // retention's last cut, nil if there was none
+	known   holes  // what an earlier start reported
+	missing uint64 // how many records are missing now
+	// unreadable is how many records the server counts, because it trusted its index, that no block holds whole. It
+	// counts them as missing as soon as it reads their block.
+	unreadable uint64
+	cut        *cut // retention's last cut, nil if there was none
 }
 
 func (f *finding) head() *journaletv1.Head {
@@ -47,12 +50,17 @@ func (f *finding) head() *journaletv1.Head {
 // inspect compares the journal with its head h (nil for none), and checks the chain above the head. It creates the
 // stream if there is none.
 func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, headLost bool, kept *damagedFiles,
-	known uint64) (*finding, error) {
+	known holes) (*finding, error) {
 	state, err := openJournalStream(ctx, r, node, h)
 	if err != nil {
 		return nil, err
 	}
 	f := &finding{first: max(state.FirstSeq, 1), known: known, missing: missing(state)}
+	if f.unreadable = known.left(f.missing); kept.damagedBlock != "" {
+		if f.unreadable, err = unreadable(r, state); err != nil {
+			return nil, fmt.Errorf("bus: count the journal's records: %w", err)
+		}
+	}
 	f.Last = state.LastSeq
 	defer f.addDamagedFiles(kept)
 	if state.Msgs == 0 {
@@ -87,7 +95,7 @@ func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, h
 	if h.GetSeq() == f.Last {
 		f.hash = h.GetHash() // of the record as it was stored, even if it is damaged now
 	}
-	if n := f.missing; n > known {
+	if n := f.missing; n > known.sum() {
 		f.damage(f.Last, f.Last-n, "%d records between %d and %d are missing; the journal continues after %[3]d",
 			n, state.FirstSeq, f.Last)
 	}
@@ -132,28 +140,68 @@ func missing(s jetstream.StreamState) uint64 {
 	return s.LastSeq - s.FirstSeq + 1 - s.Msgs
 }
 
-// holesFile holds how many records were missing at the start before, so that each loss is reported once.
-const holesFile = "HOLES"
-
-// readHoles returns 0 if there is no such file or it cannot be read: then a loss is reported twice.
-func readHoles(dir string) uint64 {
-	b, err := os.ReadFile(filepath.Join(dir, holesFile))
+// unreadable returns how many of the records that the server counts are whole in no block.
+func unreadable(r *reader, s jetstream.StreamState) (uint64, error) {
+	bl := blocks{dir: r.blocksDir}
+	numbers, err := bl.numbers()
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// keepHoles stores the number of missing records; Begin calls it.
-func (f *finding) keepHoles(dir string) error {
-	if f.missing == f.known {
+	whole := uint64(0)
+	count := func(fr frame) error {
+		if !fr.removes && !fr.gone && fr.seq >= s.FirstSeq && fr.seq <= s.LastSeq {
+			whole++
+		}
 		return nil
 	}
-	if err := writeFileDurably(filepath.Join(dir, holesFile), []byte(strconv.FormatUint(f.missing, 10)+"\n")); err != nil {
+	for _, n := range numbers {
+		if err := bl.scanBlock(journalStream, n, journalSubjects, count, func(int, error) {}); err != nil {
+			return 0, err
+		}
+	}
+	return s.Msgs - min(s.Msgs, whole), nil
+}
+
+// holesFile holds the holes of the start before, so that each loss is reported once.
+const holesFile = "HOLES"
+
+// holes counts the lost records that a start has reported: those that the server counted as missing, and those that it
+// did not count yet.
+type holes struct{ missing, unreadable uint64 }
+
+func (h holes) sum() uint64 { return h.missing + h.unreadable }
+
+// left returns how many unreadable records the server still does not count, now that it counts this many as missing.
+func (h holes) left(missing uint64) uint64 {
+	return h.unreadable - min(h.unreadable, missing-min(missing, h.missing))
+}
+
+// readHoles returns none if there is no such file or it cannot be read: then a loss is reported twice.
+func readHoles(dir string) (h holes) {
+	b, err := os.ReadFile(filepath.Join(dir, holesFile))
+	if err != nil {
+		return holes{}
+	}
+	n := [2]uint64{}
+	for i, field := range strings.Fields(string(b[:min(len(b), 64)])) {
+		if i == len(n) {
+			return holes{}
+		}
+		if n[i], err = strconv.ParseUint(field, 10, 64); err != nil {
+			return holes{}
+		}
+	}
+	return holes{n[0], n[1]}
+}
+
+// keepHoles stores the counts of lost records; Begin calls it.
+func (f *finding) keepHoles(dir string) error {
+	now := holes{f.missing, f.unreadable}
+	if now == f.known {
+		return nil
+	}
+	text := fmt.Sprintf("%d %d\n", now.missing, now.unreadable)
+	if err := writeFileDurably(filepath.Join(dir, holesFile), []byte(text)); err != nil {
 		return fmt.Errorf("bus: store the count of missing records: %w", err)
 	}
 	return nil

@@ -236,7 +236,7 @@ func (f *finding) finishCut(ctx context.Context, r *reader, c *cut, log *slog.Lo
 		return f.checkFront(ctx, r)
 	}
 	gone := f.first - c.first()
-	if f.missing += gone; f.missing > f.known {
+	if f.missing += gone; f.missing > f.known.sum() {
 		f.damage(c.first(), f.first,
 			"the journal's oldest records, %d to %d, are gone, and retention did not cut them",
 			c.first(), f.first-1)

@@ -25,7 +25,7 @@ func appendAged(t *testing.T, b *Bus, hours ...int) {
 	for _, h := range hours {
 		rec := fact(messages.Pod("p"), 0)
 		rec.Time.Seconds = noon.Add(-time.Duration(h) * time.Hour).Unix()
-		b.Journal().Append(rec)
+		must.OK(t, b.Journal().Append(rec))
 	}
 	must.OK(t, b.Journal().Flush(testContext(t)))
 }

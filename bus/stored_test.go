@@ -62,7 +62,7 @@ func appendWide(t *testing.T, b *Bus, n int) {
 	for range n {
 		rec := fact(messages.Pod("p"), 0)
 		rec.GetFact().GetPodObserved().Uid = strings.Repeat("x", 512<<10)
-		b.Journal().Append(rec)
+		must.OK(t, b.Journal().Append(rec))
 	}
 	must.OK(t, b.Journal().Flush(testContext(t)))
 }
@@ -221,7 +221,7 @@ func TestVerifyReportsDamageOfStoredJournal(t *testing.T) {
 			b := openBus(t, dir, rareSync)
 			appendWide(t, b, 17)
 			rec := fact(messages.Pod("p"), 7) // so that no other journal has the same records
-			b.Journal().Append(rec)
+			must.OK(t, b.Journal().Append(rec))
 			appendWide(t, b, last-18)
 			closeBus(t, b)
 			if v, _ := verifyAndMeasure(t, dir); !v.OK() || v.Last != last {

@@ -38,6 +38,8 @@ const (
 	DecisionError_DECISION_ERROR_MANIFEST_MISSING DecisionError = 3
 	// A recorded step does not follow the order rule (ADR 001).
 	DecisionError_DECISION_ERROR_ORDER_BROKEN DecisionError = 4
+	// The journal refused its step: a single decision is larger than a record may be, or its id is no valid one.
+	DecisionError_DECISION_ERROR_STEP_REFUSED DecisionError = 5
 )
 
 // Enum value maps for DecisionError.
@@ -48,6 +50,7 @@ var (
 		2: "DECISION_ERROR_ILLEGAL_TRANSITION",
 		3: "DECISION_ERROR_MANIFEST_MISSING",
 		4: "DECISION_ERROR_ORDER_BROKEN",
+		5: "DECISION_ERROR_STEP_REFUSED",
 	}
 	DecisionError_value = map[string]int32{
 		"DECISION_ERROR_UNSPECIFIED":        0,
@@ -55,6 +58,7 @@ var (
 		"DECISION_ERROR_ILLEGAL_TRANSITION": 2,
 		"DECISION_ERROR_MANIFEST_MISSING":   3,
 		"DECISION_ERROR_ORDER_BROKEN":       4,
+		"DECISION_ERROR_STEP_REFUSED":       5,
 	}
 )
 
@@ -529,9 +533,11 @@ func (x *Quarantined) GetMessage() string {
 
 // QuarantineLifted puts a quarantined actor back into service. It handles the records that it missed.
 type QuarantineLifted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Id    string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// The record on which it failed, if the actor is not to handle that one; 0: it handles all.
+	Skipped       uint64 `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -578,6 +584,13 @@ func (x *QuarantineLifted) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *QuarantineLifted) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
 }
 
 // TimerSet asks for a TimerFired after a duration, counted from the event's own time.
@@ -904,10 +917,11 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\x04R\x05cause\x12/\n" +
 	"\x04code\x18\x04 \x01(\x0e2\x1b.journalet.v1.DecisionErrorR\x04code\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"6\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"P\n" +
 	"\x10QuarantineLifted\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"u\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\askipped\x18\x03 \x01(\x04R\askipped\"u\n" +
 	"\bTimerSet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -936,13 +950,14 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x03set\x18\x02 \x03(\v2\x1d.journalet.v1.Timers.SetEntryR\x03set\x1aK\n" +
 	"\bSetEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
-	"\x05value\x18\x02 \x01(\v2\x13.journalet.v1.TimerR\x05value:\x028\x01*\xb6\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x13.journalet.v1.TimerR\x05value:\x028\x01*\xd7\x01\n" +
 	"\rDecisionError\x12\x1e\n" +
 	"\x1aDECISION_ERROR_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14DECISION_ERROR_PANIC\x10\x01\x12%\n" +
 	"!DECISION_ERROR_ILLEGAL_TRANSITION\x10\x02\x12#\n" +
 	"\x1fDECISION_ERROR_MANIFEST_MISSING\x10\x03\x12\x1f\n" +
-	"\x1bDECISION_ERROR_ORDER_BROKEN\x10\x04BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x1bDECISION_ERROR_ORDER_BROKEN\x10\x04\x12\x1f\n" +
+	"\x1bDECISION_ERROR_STEP_REFUSED\x10\x05BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_agent_proto_rawDescOnce sync.Once

@@ -283,8 +283,13 @@ type Step struct {
 	// The seq of the record that the actor handled before that one, 0 for none. An actor folds its
 	// records in this order on every later fold, whatever their order in the journal was.
 	After uint64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
-	// In the order in which they were decided. The id of decision i is <epoch>.<cause>.<actor>.<i>.
-	Decisions     []*Event `protobuf:"bytes,3,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	// In the order in which they were decided. The id of decision i is <epoch>.<cause>.<actor>.<offset + i>.
+	Decisions []*Event `protobuf:"bytes,3,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	// A step that is too large for one record is stored in parts, as records that follow each other. The number of
+	// decisions in the parts before this one.
+	Offset uint32 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The next record is the next part. The step is taken once its last part is stored; without it, it was not taken.
+	More          bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -338,6 +343,20 @@ func (x *Step) GetDecisions() []*Event {
 		return x.Decisions
 	}
 	return nil
+}
+
+func (x *Step) GetOffset() uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Step) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // Head is kept beside the stream: it shows when the journal's tail was cut.
@@ -427,7 +446,12 @@ type Snapshot struct {
 	// The last record that the state contains, whether it led to a step or not.
 	Handled uint64 `protobuf:"varint,2,opt,name=handled,proto3" json:"handled,omitempty"`
 	// The state, encoded by the actor's own state message.
-	State         []byte `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	State []byte `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	// Set while the actor is quarantined.
+	Quarantined *Quarantined `protobuf:"bytes,4,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
+	// Of a quarantined actor: the last record up to which its state contains all that concern it. It needs those after it
+	// to go on, whatever the snapshots of the others contain.
+	Contained     uint64 `protobuf:"varint,5,opt,name=contained,proto3" json:"contained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -483,6 +507,20 @@ func (x *Snapshot) GetState() []byte {
 	return nil
 }
 
+func (x *Snapshot) GetQuarantined() *Quarantined {
+	if x != nil {
+		return x.Quarantined
+	}
+	return nil
+}
+
+func (x *Snapshot) GetContained() uint64 {
+	if x != nil {
+		return x.Contained
+	}
+	return 0
+}
+
 // SnapshotIndex names a complete set of snapshots; it is stored last, so a set without one does not count.
 type SnapshotIndex struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -532,7 +570,7 @@ var File_journalet_v1_record_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"\x19journalet/v1/record.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/event.proto\"D\n" +
+	"\x19journalet/v1/record.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/event.proto\"D\n" +
 	"\x05Actor\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.journalet.v1.ActorKindR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x8d\x02\n" +
@@ -544,21 +582,25 @@ const file_journalet_v1_record_proto_rawDesc = "" +
 	"\rprevious_hash\x18\x05 \x01(\fR\fpreviousHash\x12)\n" +
 	"\x04fact\x18\x06 \x01(\v2\x13.journalet.v1.EventH\x00R\x04fact\x12(\n" +
 	"\x04step\x18\a \x01(\v2\x12.journalet.v1.StepH\x00R\x04stepB\x06\n" +
-	"\x04body\"e\n" +
+	"\x04body\"\x91\x01\n" +
 	"\x04Step\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\x04R\x05cause\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x04R\x05after\x121\n" +
-	"\tdecisions\x18\x03 \x03(\v2\x13.journalet.v1.EventR\tdecisions\"p\n" +
+	"\tdecisions\x18\x03 \x03(\v2\x13.journalet.v1.EventR\tdecisions\x12\x16\n" +
+	"\x06offset\x18\x04 \x01(\rR\x06offset\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"p\n" +
 	"\x04Head\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06format\x18\x03 \x01(\rR\x06format\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x14\n" +
-	"\x05clean\x18\x05 \x01(\bR\x05clean\"e\n" +
+	"\x05clean\x18\x05 \x01(\bR\x05clean\"\xc0\x01\n" +
 	"\bSnapshot\x12)\n" +
 	"\x05actor\x18\x01 \x01(\v2\x13.journalet.v1.ActorR\x05actor\x12\x18\n" +
 	"\ahandled\x18\x02 \x01(\x04R\ahandled\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\fR\x05state\"'\n" +
+	"\x05state\x18\x03 \x01(\fR\x05state\x12;\n" +
+	"\vquarantined\x18\x04 \x01(\v2\x19.journalet.v1.QuarantinedR\vquarantined\x12\x1c\n" +
+	"\tcontained\x18\x05 \x01(\x04R\tcontained\"'\n" +
 	"\rSnapshotIndex\x12\x16\n" +
 	"\x06actors\x18\x01 \x01(\rR\x06actors*\xab\x01\n" +
 	"\tActorKind\x12\x1a\n" +
@@ -594,6 +636,7 @@ var file_journalet_v1_record_proto_goTypes = []any{
 	(*SnapshotIndex)(nil),         // 6: journalet.v1.SnapshotIndex
 	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 	(*Event)(nil),                 // 8: journalet.v1.Event
+	(*Quarantined)(nil),           // 9: journalet.v1.Quarantined
 }
 var file_journalet_v1_record_proto_depIdxs = []int32{
 	0, // 0: journalet.v1.Actor.kind:type_name -> journalet.v1.ActorKind
@@ -603,11 +646,12 @@ var file_journalet_v1_record_proto_depIdxs = []int32{
 	3, // 4: journalet.v1.Record.step:type_name -> journalet.v1.Step
 	8, // 5: journalet.v1.Step.decisions:type_name -> journalet.v1.Event
 	1, // 6: journalet.v1.Snapshot.actor:type_name -> journalet.v1.Actor
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	9, // 7: journalet.v1.Snapshot.quarantined:type_name -> journalet.v1.Quarantined
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_record_proto_init() }
@@ -615,6 +659,7 @@ func file_journalet_v1_record_proto_init() {
 	if File_journalet_v1_record_proto != nil {
 		return
 	}
+	file_journalet_v1_agent_proto_init()
 	file_journalet_v1_event_proto_init()
 	file_journalet_v1_record_proto_msgTypes[1].OneofWrappers = []any{
 		(*Record_Fact)(nil),

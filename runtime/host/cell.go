@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/actors"
@@ -22,6 +21,13 @@ type cell struct {
 	handled uint64
 	// quarantined is set while the actor is quarantined and handles nothing.
 	quarantined *journaletv1.Quarantined
+	// contained is the last record up to which the state contains all records of a quarantined actor; it may be above
+	// handled, since not every record concerns the actor.
+	contained uint64
+	// behind: the actor was quarantined in the newest snapshots, and needs the records after contained.
+	behind bool
+	// diverged: the state is within a record, because the actor could not be rebuilt or its step not be folded.
+	diverged bool
 }
 
 // delivery is a record with the events that concern one actor.
@@ -60,9 +66,9 @@ func (d *delivery) input() actors.Input {
 	return in
 }
 
-// handle folds a record, decides and folds the decisions. It returns the step to record, nil without a decision. After
-// a failure the cell's state differs from the journal and the cell must be dropped.
-func (c *cell) handle(d *delivery, epoch uint64, now time.Time) (step *journaletv1.Record, fail *failure) {
+// handle folds a record, decides and folds the decisions. It returns the step to record in its parts, none without a
+// decision. After a failure the cell's state differs from the journal and the cell must be dropped.
+func (c *cell) handle(d *delivery, epoch uint64, now time.Time) (step []*journaletv1.Record, fail *failure) {
 	defer c.guard(d.rec.GetSeq(), &fail)
 	in := d.input()
 	if fail := c.evolve(in); fail != nil {
@@ -79,13 +85,7 @@ func (c *cell) handle(d *delivery, epoch uint64, now time.Time) (step *journalet
 	}
 	after := c.handled
 	c.handled = in.Seq
-	if len(decisions) == 0 {
-		return nil, nil
-	}
-	return &journaletv1.Record{
-		Time: timestamppb.New(now), Actor: c.ref.Proto(),
-		Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: in.Seq, After: after, Decisions: decisions}},
-	}, nil
+	return split(c.ref, in.Seq, after, now, decisions), nil
 }
 
 // refold folds a record that was handled before, with the step that was recorded for it, if any.

@@ -60,8 +60,12 @@ func RecoverCells(
 	return c, nil
 }
 
-// Stored queues a stored record for the actors that it concerns and returns them, sorted.
+// Stored queues a stored record for the actors that it concerns and returns them, sorted. The parts of a step count
+// with the last one.
 func (c *Cells) Stored(rec *journaletv1.Record) []messages.Ref {
+	if rec = c.fold.parts.join(rec); rec == nil {
+		return nil
+	}
 	c.fold.lifecycle(rec)
 	to := route(rec, c.fold.refs)
 	refs := sortedRefs(to)
@@ -80,9 +84,9 @@ func (c *Cells) Stored(rec *journaletv1.Record) []messages.Ref {
 // Waiting returns the number of records queued for an actor.
 func (c *Cells) Waiting(ref messages.Ref) int { return len(c.boxes[ref]) }
 
-// Handle makes an actor handle the next record in its queue and returns its step to record, nil if the actor decides
-// nothing or the queue is empty.
-func (c *Cells) Handle(ref messages.Ref, now time.Time) (*journaletv1.Record, error) {
+// Handle makes an actor handle the next record in its queue and returns its step to record, in its parts; none if the
+// actor decides nothing or the queue is empty.
+func (c *Cells) Handle(ref messages.Ref, now time.Time) ([]*journaletv1.Record, error) {
 	box, cell := c.boxes[ref], c.fold.cells[ref]
 	if len(box) == 0 || cell == nil {
 		return nil, nil

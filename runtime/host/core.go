@@ -44,9 +44,7 @@ func (c *Core) handle(at time.Time, refs []messages.Ref) ([]*journaletv1.Record,
 			if err != nil {
 				return nil, err
 			}
-			if step != nil {
-				steps = append(steps, step)
-			}
+			steps = append(steps, step...)
 		}
 	}
 	return steps, nil

@@ -27,6 +27,8 @@ type memory struct {
 	changed   *sync.Cond
 	// cut is the number of oldest records that were cut.
 	cut uint64
+	// refuse, if set, returns why a record cannot be stored.
+	refuse func(*journaletv1.Record) error
 	// hold keeps records from being stored while it is set.
 	hold bool
 
@@ -84,17 +86,30 @@ func (m *memory) kick() {
 	}
 }
 
-func (m *memory) Append(rec *journaletv1.Record) {
+func (m *memory) Append(recs ...*journaletv1.Record) error {
+	for _, rec := range recs {
+		if _, err := messages.Encode(rec); err != nil {
+			return err
+		}
+		if m.refuse != nil && m.refuse(rec) != nil {
+			return m.refuse(rec)
+		}
+	}
 	m.mu.Lock()
-	rec.Epoch = 1
-	m.queue = append(m.queue, rec)
+	for _, rec := range recs {
+		rec.Epoch = 1
+	}
+	m.queue = append(m.queue, recs...)
 	m.mu.Unlock()
 	m.kick()
+	return nil
 }
 
-func (m *memory) AppendFact(_ context.Context, rec *journaletv1.Record) error {
-	m.Append(rec)
-	return nil
+func (m *memory) AppendFact(_ context.Context, rec *journaletv1.Record) error { return m.Append(rec) }
+
+// queueFor appends a fact about an actor, which need not be the one that it concerns.
+func (m *memory) queueFor(about messages.Ref, e *journaletv1.Event) error {
+	return m.Append(fact(time.Unix(1, 0), about, e))
 }
 
 func (m *memory) Flush(context.Context) error {
@@ -248,9 +263,8 @@ func counters(change func(*counter)) Deciders {
 	}
 }
 
-// startHost recovers and starts a host over a journal.
-func startHost(t *testing.T, m *memory, deciders Deciders) *Host {
-	t.Helper()
+// newHost returns a host over a journal.
+func newHost(m *memory, deciders Deciders) *Host {
 	h := New(Options{
 		Node: "n", Epoch: 1, Journal: m, Snapshots: m, Deciders: deciders, Effects: noEffects{}, Now: time.Now,
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
@@ -258,6 +272,13 @@ func startHost(t *testing.T, m *memory, deciders Deciders) *Host {
 		},
 	})
 	m.stored = h.Stored
+	return h
+}
+
+// startHost recovers and starts a host over a journal.
+func startHost(t *testing.T, m *memory, deciders Deciders) *Host {
+	t.Helper()
+	h := newHost(m, deciders)
 	r, err := h.Recover()
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +301,7 @@ func count(t *testing.T, h *Host, uid string) uint64 {
 	t.Helper()
 	var n uint64
 	if err := h.Inspect(t.Context(), messages.Pod(uid), func(d actors.Decider) {
-		n = d.(*counter).state.GetGeneration()
+		n = d.State().(*journaletv1.Timers).GetGeneration()
 	}); err != nil {
 		t.Fatal(err)
 	}

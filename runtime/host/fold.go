@@ -2,6 +2,8 @@ package host
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -29,6 +31,12 @@ type fold struct {
 	started *journaletv1.Record
 	// only, if set, is the one actor to fold.
 	only *messages.Ref
+	// barrier is that of the snapshots that the fold begins with, 0 for none.
+	barrier uint64
+	// parts are those of the newest step, while others must follow.
+	parts parts
+	// last is the last record that was read.
+	last uint64
 }
 
 func newFold(deciders Deciders, manifest manifests) *fold {
@@ -66,12 +74,32 @@ func (f *fold) restore(s *journaletv1.Snapshot) error {
 		}
 		c.decider.Resolve(digest, m)
 	}
+	if c.contained = f.barrier; s.GetQuarantined() != nil {
+		c.quarantined, c.contained, c.behind = s.GetQuarantined(), s.GetContained(), true
+	}
 	f.cells[ref] = c
 	return nil
 }
 
+// missed folds a record that the snapshots contain, but for the actors that were quarantined then: it is pending for
+// those that it concerns. A quarantined actor takes no step.
+func (f *fold) missed(rec *journaletv1.Record) {
+	if rec = f.parts.join(rec); rec == nil {
+		return
+	}
+	f.quarantines(rec)
+	for ref, d := range route(rec, f.refs) {
+		if c := f.cells[ref]; c != nil && c.behind {
+			f.deliver(ref, d)
+		}
+	}
+}
+
 // record folds the next record of the journal.
 func (f *fold) record(rec *journaletv1.Record) {
+	if rec = f.parts.join(rec); rec == nil {
+		return
+	}
 	author := messages.RefOf(rec.GetActor())
 	if rec.GetStep() != nil {
 		f.foldStep(author, rec)
@@ -85,16 +113,27 @@ func (f *fold) record(rec *journaletv1.Record) {
 
 // lifecycle folds the host's own facts.
 func (f *fold) lifecycle(rec *journaletv1.Record) {
-	switch k := rec.GetFact().GetKind().(type) {
-	case *journaletv1.Event_AgentStarted:
+	if rec.GetFact().GetAgentStarted() != nil {
 		f.started = rec
-	case *journaletv1.Event_Quarantined:
-		if c := f.cellNamed(k.Quarantined.GetKind(), k.Quarantined.GetId()); c != nil {
-			c.quarantined = k.Quarantined
+	}
+	f.quarantines(rec)
+}
+
+// quarantines folds the beginning and the end of a quarantine.
+func (f *fold) quarantines(rec *journaletv1.Record) {
+	if q := rec.GetFact().GetQuarantined(); q != nil {
+		if c := f.cellNamed(q.GetKind(), q.GetId()); c != nil {
+			c.quarantined = q
 		}
-	case *journaletv1.Event_QuarantineLifted:
-		if c := f.cellNamed(k.QuarantineLifted.GetKind(), k.QuarantineLifted.GetId()); c != nil {
-			c.quarantined = nil
+	}
+	if l := rec.GetFact().GetQuarantineLifted(); l != nil {
+		c := f.cellNamed(l.GetKind(), l.GetId())
+		// A step that cannot be folded stays so, unless its cause is skipped.
+		if c != nil && (!c.diverged || l.GetSkipped() == c.quarantined.GetCause()) {
+			c.quarantined, c.diverged = nil, false
+			f.pending[c.ref] = slices.DeleteFunc(f.pending[c.ref], func(d *delivery) bool {
+				return d.seq() == l.GetSkipped()
+			})
 		}
 	}
 }
@@ -157,7 +196,7 @@ func creates(ref messages.Ref, d *delivery) bool {
 
 // create creates an actor. It folds the start of the run first.
 func (f *fold) create(ref messages.Ref) *cell {
-	c := &cell{ref: ref, decider: f.deciders(ref)}
+	c := &cell{ref: ref, decider: f.deciders(ref), contained: f.barrier}
 	if c.decider == nil {
 		return nil
 	}
@@ -194,7 +233,7 @@ func (f *fold) foldStep(author messages.Ref, step *journaletv1.Record) {
 		}
 		f.resolve(d)
 		if fail := c.refold(d, own); fail != nil {
-			c.quarantined = fail.quarantine(author)
+			c.quarantined, c.diverged = fail.quarantine(author), true
 			break
 		}
 	}
@@ -233,9 +272,14 @@ func (f *fold) forget(rec *journaletv1.Record) {
 	}
 }
 
+// maxReasonBytes bounds the reason of a quarantine: an error may quote what it failed on.
+const maxReasonBytes = 1 << 10
+
 func (f *failure) quarantine(ref messages.Ref) *journaletv1.Quarantined {
+	message := firstLine(f.err.Error())
 	return &journaletv1.Quarantined{
-		Kind: ref.KindName(), Id: ref.ID, Cause: f.cause, Code: f.code, Message: firstLine(f.err.Error()),
+		Kind: ref.KindName(), Id: ref.ID, Cause: f.cause, Code: f.code,
+		Message: strings.ToValidUTF8(message[:min(len(message), maxReasonBytes)], ""),
 	}
 }
 

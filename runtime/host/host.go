@@ -23,8 +23,9 @@ import (
 
 // Journal is the host's view of the journal; *bus.Journal implements it.
 type Journal interface {
-	// Append appends a record that must not be rejected: a step or an outcome. It never blocks.
-	Append(rec *journaletv1.Record)
+	// Append appends the parts of a step, all or none, or an outcome. It never blocks. An error means that such a record
+	// can never be stored.
+	Append(recs ...*journaletv1.Record) error
 	// AppendFact appends a new fact from outside. It blocks while too many records are queued.
 	AppendFact(ctx context.Context, rec *journaletv1.Record) error
 	// Flush returns once all appended records are stored and passed to Stored.
@@ -77,7 +78,9 @@ type Host struct {
 
 	// routing is held while a record goes to the actors, and while snapshots set their barrier.
 	routing sync.Mutex
+	// routed is the last routed record. It is never within the parts of a step.
 	routed  uint64
+	parts   parts
 	started *journaletv1.Record
 	// sinceSnapshot counts the records routed since the last set of snapshots.
 	sinceSnapshot uint64
@@ -86,6 +89,8 @@ type Host struct {
 	saving sync.Mutex
 	// folding is read-locked by folds of the journal, and locked while retention cuts it.
 	folding sync.RWMutex
+	// refusal is the first outcome that the journal refused.
+	refusal atomic.Pointer[error]
 	// floor is the last record that is not folded, 0 for none: see checkSnapshots. Set by Recover.
 	floor uint64
 
@@ -93,6 +98,8 @@ type Host struct {
 	mu      sync.RWMutex
 	members map[messages.Ref]*member
 
+	// lifting is held while a quarantine is lifted.
+	lifting sync.Mutex
 	// repairs are the goroutines that rebuild lagging or failed actors.
 	repairs sync.WaitGroup
 	ctx     context.Context
@@ -173,7 +180,25 @@ func (h *Host) Outcome(about messages.Ref, e *journaletv1.Event) {
 
 // OutcomeAt is Outcome with a time that the driver has read from its clock.
 func (h *Host) OutcomeAt(at time.Time, about messages.Ref, e *journaletv1.Event) {
-	h.opts.Journal.Append(fact(at, about, e))
+	if err := h.opts.Journal.Append(fact(at, about, e)); err != nil {
+		h.refused(about, e, err)
+	}
+}
+
+// refused keeps an outcome that the journal refused, for the agent's health: state and world differ from then on.
+func (h *Host) refused(about messages.Ref, e *journaletv1.Event, err error) {
+	err = fmt.Errorf("%s about %s was refused: %w", messages.EventName(e), about, err)
+	h.opts.Log.Error("the journal refused an outcome", "err", err)
+	h.refusal.CompareAndSwap(nil, &err)
+}
+
+// Refused returns the first outcome that the journal refused in this run, nil if there was none. A restart inspects
+// the world again.
+func (h *Host) Refused() error {
+	if err := h.refusal.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func fact(at time.Time, about messages.Ref, e *journaletv1.Event) *journaletv1.Record {
@@ -188,6 +213,9 @@ func (h *Host) Stored(recs []*journaletv1.Record) {
 	h.routing.Lock()
 	defer h.routing.Unlock()
 	for _, rec := range recs {
+		if rec = h.parts.join(rec); rec == nil {
+			continue
+		}
 		h.route(rec)
 		h.routed = rec.GetSeq()
 		h.opts.Effects.Stored(rec)
@@ -233,7 +261,7 @@ func (h *Host) post(ref messages.Ref, m *member, d *delivery) {
 		return
 	}
 	h.opts.Log.Warn("an actor lags behind and catches up from the journal", "actor", ref.String(), "seq", d.rec.GetSeq())
-	h.repairs.Go(func() { h.catchUp(ref, m, d.rec.GetSeq()) })
+	h.repairs.Go(func() { h.catchUp(ref, m, d) })
 }
 
 func (h *Host) allRefs() []messages.Ref {

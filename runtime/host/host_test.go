@@ -51,6 +51,23 @@ func TestEachStepNamesItsCauseAndThePreviousOne(t *testing.T) {
 	}
 }
 
+// The agent appends what it found of the journal before the host starts.
+func TestRecordAppendedBeforeTheStartIsRouted(t *testing.T) {
+	m := newMemory(t)
+	h := newHost(m, counters(nil))
+	r, err := h.Recover()
+	must.OK(t, err)
+	h.Outcome(messages.Agent, messages.NewEvent(&journaletv1.JournalDamaged{Message: "cut"}))
+	h.Start(r, &journaletv1.AgentStarted{Epoch: 1, Config: &journaletv1.AgentConfig{NodeName: "n"}})
+	defer stopHost(t, h)
+	h.Outcome(messages.Pod("a"), observed("a"))
+	m.await(t, "a step", statusOf("a", 2))
+	must.OK(t, h.Snapshot(t.Context()))
+	if m.barrier < 3 {
+		t.Errorf("the snapshots contain the records up to %d of %d", m.barrier, m.Last())
+	}
+}
+
 func TestLaggingActorCatchesUpFromTheJournal(t *testing.T) {
 	m := newMemory(t)
 	gate := make(chan struct{})
@@ -269,7 +286,7 @@ func TestLiftingAQuarantineLosesNoNewRecords(t *testing.T) {
 		}
 	}
 	m.mu.Unlock()
-	must.OK(t, h.LiftQuarantine(messages.Pod("a")))
+	must.OK(t, h.LiftQuarantine(messages.Pod("a"), false))
 	const n = 20
 	m.await(t, "every event is handled", statusOf("a", n+1))
 	last := uint64(0)

@@ -26,7 +26,7 @@ func (h *Host) foldJournal(f *fold) error {
 	if err != nil {
 		return fmt.Errorf("load snapshots: %w", err)
 	}
-	barrier = max(barrier, h.floor)
+	f.barrier = max(barrier, h.floor)
 	for _, s := range snaps {
 		if err := f.restore(s); err != nil {
 			return err
@@ -37,15 +37,30 @@ func (h *Host) foldJournal(f *fold) error {
 			f.create(ref)
 		}
 	}
-	last := h.opts.Journal.Last()
-	if last <= barrier {
+	f.last = h.opts.Journal.Last()
+	return h.readInto(f)
+}
+
+// readInto folds the records after the snapshots, and for the actors that were quarantined then also those before.
+func (h *Host) readInto(f *fold) error {
+	from := f.barrier
+	for _, c := range f.cells {
+		if c.behind {
+			from = min(from, c.contained)
+		}
+	}
+	if f.last <= from {
 		return nil
 	}
-	return h.opts.Journal.Read(h.ctx, barrier+1, last, "", func(rec *journaletv1.Record, _ int) error {
+	return h.opts.Journal.Read(h.ctx, from+1, f.last, "", func(rec *journaletv1.Record, _ int) error {
 		if err := checkRecord(rec); err != nil {
 			return err
 		}
-		f.record(rec)
+		if rec.GetSeq() <= f.barrier {
+			f.missed(rec)
+		} else {
+			f.record(rec)
+		}
 		return nil
 	})
 }
@@ -87,17 +102,18 @@ func (h *Host) Recover() (*Recovered, error) {
 // Start runs the recovered actors. It first records the start of the run; the actors first handle their pending
 // records.
 func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
+	// Route no record before all actors are spawned. What was appended since Recover, such as damage of the journal, may
+	// be routed already.
+	h.routing.Lock()
+	defer h.routing.Unlock()
 	h.startSystem()
-	h.routed = h.opts.Journal.Last()
+	h.routed = max(h.routed, r.fold.last)
 	h.started = r.fold.started
 	order := slices.Collect(maps.Keys(r.fold.cells))
 	// Supervisors first.
 	slices.SortFunc(order, func(a, b messages.Ref) int {
 		return supervisorsFirst(a) - supervisorsFirst(b)
 	})
-	// Route no record before all actors are spawned.
-	h.routing.Lock()
-	defer h.routing.Unlock()
 	h.Outcome(messages.Agent, messages.NewEvent(started))
 	var quarantined []messages.Ref
 	for _, ref := range order {
@@ -118,7 +134,7 @@ func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
 	// A new run retries quarantined actors: it may be another version.
 	for _, ref := range quarantined {
 		h.repairs.Go(func() {
-			if err := h.LiftQuarantine(ref); err != nil {
+			if err := h.LiftQuarantine(ref, false); err != nil {
 				h.opts.Log.Warn("an actor stays quarantined", "actor", ref.String(), "err", firstLine(err.Error()))
 			}
 		})
@@ -161,11 +177,20 @@ func (m *marker) pass(c *cell) {
 		m.fail <- fmt.Errorf("snapshot of %s: %w", c.ref, err)
 		return
 	}
-	m.out <- &journaletv1.Snapshot{Actor: c.ref.Proto(), Handled: c.handled, State: b}
+	snap := &journaletv1.Snapshot{Actor: c.ref.Proto(), Handled: c.handled, State: b}
+	if c.diverged {
+		m.fail <- fmt.Errorf("snapshot of %s: it is quarantined and could not be rebuilt", c.ref)
+		return
+	}
+	if c.quarantined != nil {
+		snap.Quarantined, snap.Contained = c.quarantined, max(c.contained, c.handled)
+	}
+	m.out <- snap
 }
 
-// Snapshot stores the state of every actor at one position of the journal, so that a start reads only what follows. It
-// returns an error while an actor lags or is quarantined: such an actor's records are still needed.
+// Snapshot stores the state of every actor at one position of the journal, so that a start reads only what follows, and
+// for a quarantined actor what it has missed. It returns an error while an actor lags: its records are still needed. So it
+// does while a quarantined actor has no state that the journal folds to.
 func (h *Host) Snapshot(ctx context.Context) error {
 	h.saving.Lock()
 	defer h.saving.Unlock()
@@ -200,8 +225,8 @@ func (h *Host) mark(out chan<- *journaletv1.Snapshot, fail chan<- error) (
 	if h.started == nil {
 		return 0, nil, 0, fmt.Errorf("no run has started")
 	}
-	if q, l := len(h.Quarantines()), h.Lagging(); q > 0 || l > 0 {
-		return 0, nil, 0, fmt.Errorf("%d actors are quarantined and %d lag: their records are still needed", q, l)
+	if l := h.Lagging(); l > 0 {
+		return 0, nil, 0, fmt.Errorf("%d actors lag: their records are still needed", l)
 	}
 	run, err := messages.Encode(h.started)
 	if err != nil {

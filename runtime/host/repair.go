@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,18 +24,27 @@ func (h *Host) repair(ref messages.Ref, m *member, first *failure) {
 	if err != nil {
 		h.opts.Log.Error("cannot rebuild an actor", "actor", ref.String(), "err", err)
 		err = fmt.Errorf("%w; rebuild: %w", first.err, err)
-		h.quarantine(ref, m, m.current(), &failure{first.code, first.cause, err})
+		c := m.current()
+		c.diverged = true
+		h.quarantine(ref, m, c, &failure{first.code, first.cause, err})
 		return
 	}
 	if fail := h.handlePending(c, pending); fail != nil {
-		last, _, err := h.rebuild(ref)
-		if err != nil {
-			last = c
-		}
-		h.quarantine(ref, m, last, fail)
+		h.quarantine(ref, m, h.lastGood(ref, c), fail)
 		return
 	}
 	m.replace(c)
+}
+
+// lastGood returns the cell of an actor after its last step. c, which has failed, is the last resort.
+func (h *Host) lastGood(ref messages.Ref, c *cell) *cell {
+	last, _, err := h.rebuild(ref)
+	if err != nil {
+		h.opts.Log.Error("cannot rebuild an actor", "actor", ref.String(), "err", err)
+		c.diverged = true
+		return c
+	}
+	return last
 }
 
 // quarantine quarantines an actor and records it.
@@ -43,21 +53,24 @@ func (h *Host) quarantine(ref messages.Ref, m *member, c *cell, fail *failure) {
 	m.replace(c)
 	h.opts.Log.Error("quarantined an actor; the others keep running", "actor", ref.String(), "seq", fail.cause,
 		"code", fail.code.String(), "err", firstLine(fail.err.Error()))
-	h.Outcome(ref, messages.NewEvent(c.quarantined))
+	e := messages.NewEvent(c.quarantined)
+	if h.opts.Journal.Append(fact(h.opts.Now(), ref, e)) != nil {
+		h.Outcome(messages.Agent, e) // the journal takes no record of an actor with this name
+	}
 }
 
-// handlePending makes a cell handle pending records and appends its steps.
+// handlePending makes a cell handle pending records and appends its steps. It fails if a recorded step of the actor
+// cannot be folded.
 func (h *Host) handlePending(c *cell, pending []*delivery) *failure {
+	if q := c.quarantined; q != nil {
+		return &failure{q.GetCode(), q.GetCause(), errors.New(q.GetMessage())}
+	}
 	for _, d := range pending {
 		if d.rec.GetSeq() <= c.handled {
 			continue
 		}
-		step, fail := c.handle(d, h.opts.Epoch, h.opts.Now())
-		if fail != nil {
+		if fail := h.decide(c, d); fail != nil {
 			return fail
-		}
-		if step != nil {
-			h.opts.Journal.Append(step)
 		}
 	}
 	return nil
@@ -83,8 +96,16 @@ func (h *Host) rebuild(ref messages.Ref) (*cell, []*delivery, error) {
 	return c, f.pending[ref], nil
 }
 
-// LiftQuarantine makes a quarantined actor handle the records that it has skipped.
-func (h *Host) LiftQuarantine(ref messages.Ref) error {
+// ErrNotQuarantined is returned by LiftQuarantine for an actor that is not quarantined.
+var ErrNotQuarantined = errors.New("is not quarantined")
+
+// LiftQuarantine folds a quarantined actor from the journal again, and makes it handle the records that it has missed.
+// With skip it does not handle the record on which it failed, nor those that it needs and retention has cut; that is
+// recorded, so every later fold does the same. If the actor fails again it is quarantined again, and LiftQuarantine
+// returns why. One at a time.
+func (h *Host) LiftQuarantine(ref messages.Ref, skip bool) error {
+	h.lifting.Lock()
+	defer h.lifting.Unlock()
 	m := h.member(ref)
 	if m == nil {
 		return fmt.Errorf("%s: %w", ref, ErrNoActor)
@@ -92,22 +113,38 @@ func (h *Host) LiftQuarantine(ref messages.Ref) error {
 	// New records must wait: a quarantined actor skips them.
 	m.box.pause()
 	defer m.box.resume()
-	h.Outcome(ref, messages.NewEvent(&journaletv1.QuarantineLifted{Kind: ref.KindName(), Id: ref.ID}))
+	was := m.current()
+	if was.quarantined == nil {
+		return fmt.Errorf("%s %w", ref, ErrNotQuarantined)
+	}
+	lifted := &journaletv1.QuarantineLifted{Kind: ref.KindName(), Id: ref.ID}
+	if skip {
+		lifted.Skipped = was.quarantined.GetCause()
+	} else if was.behind && was.contained+1 < h.opts.Journal.CutTo() {
+		return fmt.Errorf("%s needs the records from %d on, and retention has cut those before %d: "+
+			"lift the quarantine without them (--skip)", ref, was.contained+1, h.opts.Journal.CutTo())
+	}
+	if err := h.recordLifted(ref, lifted); err != nil {
+		return err
+	}
 	c, pending, err := h.rebuild(ref)
 	if err != nil {
 		return err
 	}
-	c.quarantined = nil
 	if fail := h.handlePending(c, pending); fail != nil {
-		last, _, err := h.rebuild(ref)
-		if err != nil {
-			return err
-		}
-		h.quarantine(ref, m, last, fail)
+		h.quarantine(ref, m, h.lastGood(ref, c), fail)
 		return fail
 	}
 	m.replace(c)
 	return nil
+}
+
+func (h *Host) recordLifted(ref messages.Ref, lifted *journaletv1.QuarantineLifted) error {
+	e := messages.NewEvent(lifted)
+	if h.opts.Journal.Append(fact(h.opts.Now(), ref, e)) == nil {
+		return nil
+	}
+	return h.opts.Journal.Append(fact(h.opts.Now(), messages.Agent, e)) // as in quarantine
 }
 
 // catchUpPause is the pause between two attempts to read the journal.
@@ -125,22 +162,26 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// catchUp puts the skipped records of a lagging actor into its mailbox, read from the journal.
-func (h *Host) catchUp(ref messages.Ref, m *member, from uint64) {
+// catchUp puts the skipped records of a lagging actor into its mailbox: the first one, and what the journal has after
+// it.
+func (h *Host) catchUp(ref messages.Ref, m *member, first *delivery) {
+	if !h.refill(m, first) {
+		return
+	}
+	from, joined := first.seq()+1, parts{}
 	for {
-		to := h.opts.Journal.Last()
+		to, before := h.opts.Journal.Last(), joined
 		err := h.opts.Journal.Read(h.ctx, from, to, "", func(rec *journaletv1.Record, _ int) error {
+			if rec = joined.join(rec); rec == nil {
+				return nil
+			}
 			d := route(rec, func() []messages.Ref { return []messages.Ref{ref} })[ref]
 			if d == nil {
 				return nil
 			}
 			resolveWith(d, h.manifest)
-			for !m.box.refill(d) {
-				select {
-				case <-m.box.drained:
-				case <-h.ctx.Done():
-					return h.ctx.Err()
-				}
+			if !h.refill(m, d) {
+				return h.ctx.Err()
 			}
 			return nil
 		})
@@ -149,7 +190,7 @@ func (h *Host) catchUp(ref messages.Ref, m *member, from uint64) {
 		}
 		if err != nil {
 			h.opts.Log.Error("cannot read the journal for a lagging actor; will retry", "actor", ref.String(), "err", err)
-			if !pause(h.ctx, catchUpPause) {
+			if joined = before; !pause(h.ctx, catchUpPause) {
 				return
 			}
 			continue
@@ -158,4 +199,16 @@ func (h *Host) catchUp(ref messages.Ref, m *member, from uint64) {
 			return
 		}
 	}
+}
+
+// refill puts a skipped record into a mailbox as soon as there is room; it returns false if the host stops first.
+func (h *Host) refill(m *member, d *delivery) bool {
+	for !m.box.refill(d) {
+		select {
+		case <-m.box.drained:
+		case <-h.ctx.Done():
+			return false
+		}
+	}
+	return true
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -65,13 +66,23 @@ func (h *Host) handle(c *cell, d *delivery) {
 	if c.quarantined != nil || d.rec.GetSeq() <= c.handled {
 		return
 	}
-	step, fail := c.handle(d, h.opts.Epoch, h.opts.Now())
-	if fail != nil {
+	if fail := h.decide(c, d); fail != nil {
 		panic(fail)
 	}
-	if step != nil {
-		h.opts.Journal.Append(step)
+}
+
+// decide makes a cell handle a record and appends its step. After a failure, which a refused step is too, the cell must
+// be dropped.
+func (h *Host) decide(c *cell, d *delivery) *failure {
+	step, fail := c.handle(d, h.opts.Epoch, h.opts.Now())
+	if fail != nil || len(step) == 0 {
+		return fail
 	}
+	if err := h.opts.Journal.Append(step...); err != nil {
+		return &failure{journaletv1.DecisionError_DECISION_ERROR_STEP_REFUSED, d.rec.GetSeq(),
+			fmt.Errorf("the journal refused its step (%s): %w", describe(step), err)}
+	}
+	return nil
 }
 
 // strategy rebuilds and resumes a failed child.

@@ -310,15 +310,17 @@ func (r *run) schedule(ref messages.Ref) {
 }
 
 func (r *run) handle(ref messages.Ref) {
-	step, err := r.cells.Handle(ref, r.clock.Now())
-	if err != nil {
-		r.judge.broken(noActorFails, ref.ID, "%v", err)
+	steps, err := r.cells.Handle(ref, r.clock.Now())
+	if err != nil || len(steps) > 1 {
+		r.judge.broken(noActorFails, ref.ID, "a step in %d parts, of small pods: %v", len(steps), err)
 		return
 	}
-	r.judge.handled(r, ref, step)
-	if step != nil {
-		r.journal.append(r.epoch, step)
+	if len(steps) == 0 {
+		r.judge.handled(r, ref, nil)
+		return
 	}
+	r.judge.handled(r, ref, steps[0])
+	r.journal.append(r.epoch, steps[0])
 }
 
 // crash kills the agent, at whatever point it is.
