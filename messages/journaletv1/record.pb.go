@@ -450,7 +450,7 @@ type Snapshot struct {
 	// Set while the actor is quarantined.
 	Quarantined *Quarantined `protobuf:"bytes,4,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	// Of a quarantined actor: the last record up to which its state contains all that concern it. It needs those after it
-	// to go on, whatever the snapshots of the others contain.
+	// when its quarantine is lifted, whatever the snapshots of the others contain.
 	Contained     uint64 `protobuf:"varint,5,opt,name=contained,proto3" json:"contained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -172,7 +172,6 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 			a.pleg.IgnoreEvents(k.GetUid())
 		}
 	}
-	a.bus.Observers().Publish(rec)
 }
 
 // registerStart registers a call that creates a container at the PLEG.

@@ -38,11 +38,15 @@ func shared(all map[messages.Ref]time.Time) map[messages.Ref]time.Time {
 	return all
 }
 
-// dispatch delivers stored records to actors and drivers. Nothing is stored meanwhile.
+// dispatch delivers stored records to actors and drivers, and then to observers, who receive them as they are stored:
+// a step in its parts. Nothing is stored meanwhile.
 func (a *agent) dispatch(recs []*journaletv1.Record) {
 	a.dispatching.begin()
 	defer a.dispatching.end()
 	a.host.Stored(recs)
+	for _, rec := range recs {
+		a.bus.Observers().Publish(rec)
+	}
 }
 
 // loop records since when a loop of the agent handles its current item. The zero value is a loop between two items.

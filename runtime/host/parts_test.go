@@ -28,8 +28,8 @@ func TestCopiesOfALargeFileLeaveOtherFilesAlone(t *testing.T) {
 			Digest: fmt.Sprintf("sha256:%064d", i),
 		})
 	}
-	for _, f := range []*journaletv1.ManifestFile{{Path: "a", Pods: pods}, {Path: "b", Pods: pods}, {Path: "c", Pods: pods}} {
-		f.Path = strings.Repeat(f.GetPath(), 250)
+	for _, path := range []string{"a", "b", "c"} {
+		f := &journaletv1.ManifestFile{Path: strings.Repeat(path, 250), Pods: pods}
 		must.OK(t, c.Put(at, messages.Source(messages.FileSource), messages.NewEvent(&journaletv1.ManifestsRead{
 			Source: messages.FileSource, Changed: []*journaletv1.ManifestFile{f},
 		})))

@@ -181,7 +181,7 @@ func failing(n uint64, broken *atomic.Bool) Deciders {
 	})
 }
 
-func TestSnapshotsAndRetentionGoOnDuringAQuarantine(t *testing.T) {
+func TestSnapshotsAndRetentionContinueDuringAQuarantine(t *testing.T) {
 	m := newMemory(t)
 	var broken atomic.Bool
 	broken.Store(true)
@@ -276,7 +276,7 @@ func TestLiftSkipsTheRecordThatFailed(t *testing.T) {
 	}
 }
 
-func TestLiftRefusesToGoOnWithoutRecordsThatWereCut(t *testing.T) {
+func TestLiftNamesRecordsThatWereCut(t *testing.T) {
 	m := newMemory(t)
 	var broken atomic.Bool
 	broken.Store(true)

@@ -189,8 +189,8 @@ func (m *marker) pass(c *cell) {
 }
 
 // Snapshot stores the state of every actor at one position of the journal, so that a start reads only what follows, and
-// for a quarantined actor what it has missed. It returns an error while an actor lags: its records are still needed. So it
-// does while a quarantined actor has no state that the journal folds to.
+// for a quarantined actor what it has missed. It returns an error while an actor lags, whose records are still needed, or
+// has no state that the journal folds to.
 func (h *Host) Snapshot(ctx context.Context) error {
 	h.saving.Lock()
 	defer h.saving.Unlock()
