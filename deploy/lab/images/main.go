@@ -48,13 +48,20 @@ func run(busybox, pause, out string) error {
 		return err
 	}
 	if err := write(filepath.Join(out, "busybox.tar"), busyboxRef, busyboxFiles,
-		v1.Config{Cmd: []string{"sh"}, Env: []string{defaultPath}}); err != nil {
+		v1.Config{Cmd: []string{"sh"}, Env: []string{defaultPath}, Labels: standIn("the distribution's busybox")}); err != nil {
 		return err
 	}
 	// 65535 is the user that the upstream pause image runs as; a sandbox needs no permissions. With -P catatonit does what
 	// a sandbox's first process has to do: it reaps children and ends on SIGTERM.
 	return write(filepath.Join(out, "pause.tar"), pauseRef, pauseFiles,
-		v1.Config{Entrypoint: []string{"/pause", "-P"}, Env: []string{defaultPath}, User: "65535:65535", WorkingDir: "/"})
+		v1.Config{Entrypoint: []string{"/pause", "-P"}, Env: []string{defaultPath}, User: "65535:65535", WorkingDir: "/",
+			Labels: standIn("the distribution's catatonit")})
+}
+
+// standIn returns the labels of an image that carries the name of another one.
+func standIn(content string) map[string]string {
+	return map[string]string{"org.opencontainers.image.vendor": "Journalet lab",
+		"org.opencontainers.image.description": "A local stand-in with " + content + ", not the image of this name."}
 }
 
 // write saves files as a one-layer image at path, under the name ref. The archive is renamed into place, so that an

@@ -82,6 +82,7 @@ unpack_debs() {
   for package in "$@"; do
     dpkg-deb -x "$package"_*.deb "$work/$package"
     mv "$work/$package" "$LAB_DIR/deb/"
+    dpkg-deb -W --showformat '${Package} ${Version} ${Architecture}\n' "$package"_*.deb >>"$LAB_DIR/deb/versions"
   done
   rm -rf "$work"
 }
