@@ -69,6 +69,7 @@ func (d *description) pod(r *query.PodReport) {
 			"decisions for it until the agent is restarted.", q.Cause, q.Code, q.Message)
 	}
 	d.waits(r)
+	d.notEnforced(p)
 	d.containers("Init containers", p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	d.containers("Containers", p.Spec.Containers, p.Status.ContainerStatuses)
 	d.conditions(p)
@@ -98,6 +99,16 @@ func (d *description) waits(r *query.PodReport) {
 		rows = append(rows, []string{duration.HumanDuration(d.now.Sub(w.Since)), cause, w.What})
 	}
 	(&table{w: d.w, indent: "  "}).print(rows...)
+}
+
+// notEnforced prints the limits that the author may rely on and that nothing enforces.
+func (d *description) notEnforced(p *corev1.Pod) {
+	for i, n := range pod.NotEnforced(p) {
+		if i == 0 {
+			d.line("\nNot enforced:")
+		}
+		d.line("  %s %s", n.Field, n.Message)
+	}
 }
 
 func (d *description) containers(title string, specs []corev1.Container, statuses []corev1.ContainerStatus) {

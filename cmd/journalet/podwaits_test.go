@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/journalet/journalet/actors/pod"
@@ -38,6 +39,18 @@ func TestPodPendingAdmissionShowsItsWaits(t *testing.T) {
 	})
 	if got := out.String(); strings.Contains(got, "Termination waits") || !strings.Contains(got, "\nWaits for:") ||
 		!strings.Contains(got, "which has its name") {
+		t.Errorf("printed\n%s", got)
+	}
+}
+
+func TestLimitThatNothingEnforcesIsShown(t *testing.T) {
+	a, out := testApp()
+	p := somePods().Items[1].DeepCopy()
+	size := resource.MustParse("1Mi")
+	p.Spec.Volumes = []corev1.Volume{{Name: "v",
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}
+	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{Pod: p})
+	if got := out.String(); !strings.Contains(got, "\nNot enforced:\n  spec.volumes[0].emptyDir.sizeLimit is not enforced") {
 		t.Errorf("printed\n%s", got)
 	}
 }

@@ -18,6 +18,8 @@ type Options struct {
 	RootDir string
 	// PodLogDir and ContainerLogDir default to /var/log/pods and /var/log/containers.
 	PodLogDir, ContainerLogDir string
+	// AllocatableMemory bounds each memory volume, in bytes; 0: only its pod and its size limit bound it.
+	AllocatableMemory int64
 }
 
 // Driver sets up and tears down volumes. Its only state is the disk and the mount table, so every method may be
@@ -144,7 +146,7 @@ func (d *Driver) SetUp(ctx context.Context, pod *corev1.Pod) error {
 		var err error
 		switch {
 		case v.EmptyDir != nil:
-			err = d.setUpEmptyDir(string(pod.UID), v)
+			err = d.setUpEmptyDir(pod, v)
 		case v.HostPath != nil:
 			err = setUpHostPath(v.HostPath)
 		default:

@@ -1,18 +1,23 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
 // mounter is the kernel's mount table.
 type mounter interface {
-	// tmpfs mounts a tmpfs at path. With sizeBytes 0 it has the kernel's default size, half of the memory.
+	// tmpfs mounts a tmpfs at path that is never swapped out, where the kernel can promise that (6.4 and newer). With
+	// sizeBytes 0 it has the kernel's default size, half of the memory.
 	tmpfs(path string, sizeBytes int64) error
 	unmount(path string) error
 	// below lists the mount points at and below path with the type of their file system.
@@ -24,11 +29,15 @@ type mountPoint struct{ path, fsType string }
 type kernelMounter struct{}
 
 func (kernelMounter) tmpfs(path string, sizeBytes int64) error {
-	opts := ""
+	var size []string
 	if sizeBytes > 0 {
-		opts = fmt.Sprintf("size=%d", sizeBytes)
+		size = []string{fmt.Sprintf("size=%d", sizeBytes)}
 	}
-	return unix.Mount("tmpfs", path, "tmpfs", 0, opts)
+	err := unix.Mount("tmpfs", path, "tmpfs", 0, strings.Join(append(size, "noswap"), ","))
+	if errors.Is(err, unix.EINVAL) { // an older kernel, or a user namespace
+		err = unix.Mount("tmpfs", path, "tmpfs", 0, strings.Join(size, ","))
+	}
+	return err
 }
 
 func (kernelMounter) unmount(path string) error {
@@ -57,7 +66,24 @@ func (kernelMounter) below(path string) ([]mountPoint, error) {
 
 func emptyDirPath(name string) string { return filepath.Join(volumesDir, emptyDirPlugin, name) }
 
-func (d *Driver) setUpEmptyDir(uid string, v *corev1.Volume) error {
+// MemorySize returns the size of a memory volume in bytes, as the kubelet does: the smallest of its size limit, the
+// memory limit of its pod and the memory that is allocatable to all pods; 0 if there is none of them.
+func MemorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatable int64) int64 {
+	least := max(0, allocatable)
+	limits := []int64{cgroup.OfPod(pod).MemoryBytes}
+	if source.SizeLimit != nil {
+		limits = append(limits, source.SizeLimit.Value())
+	}
+	for _, limit := range limits {
+		if limit > 0 && (least == 0 || limit < least) {
+			least = limit
+		}
+	}
+	return least
+}
+
+func (d *Driver) setUpEmptyDir(pod *corev1.Pod, v *corev1.Volume) error {
+	uid := string(pod.UID)
 	if err := checkNames(v.Name); err != nil {
 		return err
 	}
@@ -79,7 +105,7 @@ func (d *Driver) setUpEmptyDir(uid string, v *corev1.Volume) error {
 	switch v.EmptyDir.Medium {
 	case corev1.StorageMediumDefault:
 	case corev1.StorageMediumMemory:
-		if err := d.mountMemory(filepath.Join(d.PodDir(uid), rel), v.EmptyDir); err != nil {
+		if err := d.mountMemory(filepath.Join(d.PodDir(uid), rel), MemorySize(pod, v.EmptyDir, d.opts.AllocatableMemory)); err != nil {
 			return err
 		}
 	default:
@@ -97,7 +123,7 @@ func (d *Driver) setUpEmptyDir(uid string, v *corev1.Volume) error {
 	return nil
 }
 
-func (d *Driver) mountMemory(path string, source *corev1.EmptyDirVolumeSource) error {
+func (d *Driver) mountMemory(path string, sizeBytes int64) error {
 	points, err := d.mounts.below(path)
 	if err != nil {
 		return err
@@ -107,11 +133,7 @@ func (d *Driver) mountMemory(path string, source *corev1.EmptyDirVolumeSource) e
 			return nil
 		}
 	}
-	size := int64(0)
-	if source.SizeLimit != nil {
-		size = source.SizeLimit.Value()
-	}
-	if err := d.mounts.tmpfs(path, size); err != nil {
+	if err := d.mounts.tmpfs(path, sizeBytes); err != nil {
 		return fmt.Errorf("mount a tmpfs at %s: %w", path, err)
 	}
 	return nil

@@ -92,6 +92,38 @@ func mode(t *testing.T, path string) os.FileMode {
 	return info.Mode().Perm()
 }
 
+func TestMemoryVolumeIsBoundedByPodAndNode(t *testing.T) {
+	d, m, _ := newTest(t)
+	d.opts.AllocatableMemory = 1 << 30
+	limited := func(memory string, volumes ...corev1.Volume) *corev1.Pod {
+		p := podWith(volumes...)
+		p.Spec.Containers = []corev1.Container{{Name: "c"}}
+		if memory != "" {
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
+		}
+		return p
+	}
+	const medium = corev1.StorageMediumMemory
+	for name, one := range map[string]struct {
+		pod  *corev1.Pod
+		want int64
+	}{
+		"node":           {limited("", emptyDir("node", medium, "")), 1 << 30},
+		"pod":            {limited("32Mi", emptyDir("pod", medium, "")), 32 << 20},
+		"pod-below-size": {limited("32Mi", emptyDir("pod-below-size", medium, "64Mi")), 32 << 20},
+		"size":           {limited("32Mi", emptyDir("size", medium, "16Mi")), 16 << 20},
+		"node-below-all": {limited("4Gi", emptyDir("node-below-all", medium, "2Gi")), 1 << 30},
+		"size-of-zero":   {limited("", emptyDir("size-of-zero", medium, "0")), 1 << 30},
+	} {
+		must.OK(t, d.SetUp(t.Context(), one.pod))
+		path, err := d.Path(one.pod, name)
+		must.OK(t, err)
+		if got := m.sizes[path]; got != one.want {
+			t.Errorf("volume %s has %d bytes, want %d", name, got, one.want)
+		}
+	}
+}
+
 func TestEmptyDirsAreCreatedOnceAndRemoved(t *testing.T) {
 	d, m, dir := newTest(t)
 	pod := podWith(emptyDir("disk", "", ""), emptyDir("mem", corev1.StorageMediumMemory, "64Mi"))

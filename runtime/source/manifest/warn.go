@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	podactor "github.com/journalet/journalet/actors/pod"
 )
 
 // warn adds warnings about valid values that are probably mistakes.
@@ -15,6 +17,9 @@ func warn(r *report, pod *corev1.Pod) {
 		len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
 		r.warn("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
 			"has no effect: a pod from a manifest is not scheduled")
+	}
+	for _, n := range podactor.NotEnforced(pod) {
+		r.warn(n.Field, n.Message)
 	}
 	for i := range pod.Spec.InitContainers {
 		warnContainer(r, &pod.Spec.InitContainers[i], fmt.Sprintf("spec.initContainers[%d]", i))

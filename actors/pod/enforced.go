@@ -1,0 +1,43 @@
+package pod
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Unenforced is a limit of a manifest that nothing enforces yet.
+type Unenforced struct {
+	// Field is its path, such as spec.volumes[0].emptyDir.sizeLimit.
+	Field string
+	// Message is a sentence about it, without a full stop.
+	Message string
+}
+
+// NotEnforced returns the limits of a pod that are accepted and not enforced, in the order of the manifest: those that
+// the kubelet enforces by eviction.
+func NotEnforced(p *corev1.Pod) []Unenforced {
+	var out []Unenforced
+	for i := range p.Spec.Volumes {
+		dir := p.Spec.Volumes[i].EmptyDir
+		if dir != nil && dir.Medium == corev1.StorageMediumDefault && dir.SizeLimit != nil && !dir.SizeLimit.IsZero() {
+			out = append(out, Unenforced{Field: fmt.Sprintf("spec.volumes[%d].emptyDir.sizeLimit", i),
+				Message: "is not enforced: the volume may fill the node's disk"})
+		}
+	}
+	for _, group := range []struct {
+		field string
+		list  []corev1.Container
+	}{{"initContainers", p.Spec.InitContainers}, {"containers", p.Spec.Containers}} {
+		for i := range group.list {
+			limit, is := group.list[i].Resources.Limits[corev1.ResourceEphemeralStorage]
+			if is && !limit.IsZero() {
+				out = append(out, Unenforced{
+					Field:   fmt.Sprintf("spec.%s[%d].resources.limits[ephemeral-storage]", group.field, i),
+					Message: "is not enforced: the container may fill the node's disk",
+				})
+			}
+		}
+	}
+	return out
+}
