@@ -103,6 +103,9 @@ func (a *agent) open(ctx context.Context) (err error) {
 	if err := rejectBesideKubelet(a.cfg); err != nil {
 		return err
 	}
+	if err := protectKernelDefaults(a.cfg); err != nil {
+		return err
+	}
 	if err := createRoot(a.cfg.RootDir); err != nil {
 		return err
 	}

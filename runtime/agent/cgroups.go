@@ -29,11 +29,6 @@ func (a *agent) newCgroups() (*cgroup.Tree, error) {
 	if slices.Contains(enforced, config.EnforcePods) {
 		has = a.facts.Allocatable
 	}
-	for _, what := range enforced {
-		if what != config.EnforcePods && what != config.EnforceNone {
-			a.log.Warn("not supported, ignored", "enforceNodeAllocatable", what)
-		}
-	}
 	return cgroup.New(cgroup.Options{
 		All: a.cfg.CgroupsPerQOS, Root: a.cfg.CgroupRoot, PodPids: a.cfg.PodPidsLimit, Log: a.log,
 		Node: cgroup.OfNode(has.MilliCPU, has.MemoryBytes, has.Pids),

@@ -125,6 +125,7 @@ func (a *agent) sandboxSeccomp() string {
 func (a *agent) newDrivers() error {
 	volumes := volume.New(volume.Options{
 		RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, ContainerLogDir: a.cfg.ContainerLogDir,
+		AllocatableMemory: a.facts.Allocatable.MemoryBytes,
 	})
 	var err error
 	if a.cgroups, err = a.newCgroups(); err != nil {
@@ -147,7 +148,7 @@ func (a *agent) newDrivers() error {
 		Log: a.log,
 	})
 	a.pleg = pleg.New(pleg.Options{
-		Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, Log: a.log,
+		HostIPs: a.facts.HostIPs, Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, Log: a.log,
 		Relisted: a.metrics.Relisted,
 		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
 			return a.host.Fact(ctx, messages.Pod(o.GetUid()),

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/journalet/journalet/actors"
@@ -35,6 +36,17 @@ func rejectBesideKubelet(cfg *config.Config) error {
 	}
 	return fmt.Errorf("a kubelet (pid %d) runs on this node with the same container runtime: "+
 		"stop it first, or pass --allow-beside-kubelet", pid)
+}
+
+// protectKernelDefaults returns an error if the configuration asks for kernel settings that this machine does not have.
+func protectKernelDefaults(cfg *config.Config) error {
+	if simulated(cfg) || !cfg.ProtectKernelDefaults {
+		return nil
+	}
+	if differ := preflight.KernelTunables(); len(differ) > 0 {
+		return fmt.Errorf("--protect-kernel-defaults: set sysctl %s, or remove the flag", strings.Join(differ, " "))
+	}
+	return nil
 }
 
 // checks returns the checks of the agent's health, and more. They are independent of each other.

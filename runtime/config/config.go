@@ -99,6 +99,8 @@ type Config struct {
 	EnforceNodeAllocatable []string
 	// PodPidsLimit bounds the processes of a pod; 0 and less: no bound.
 	PodPidsLimit int64
+	// ProtectKernelDefaults refuses to start while a kernel setting differs from the one that pods rely on.
+	ProtectKernelDefaults bool
 	// CRIConcurrency bounds the start calls under way; 1 serializes all calls.
 	CRIConcurrency int
 
@@ -226,6 +228,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&c.EnforceNodeAllocatable, "enforce-node-allocatable", c.EnforceNodeAllocatable,
 		"what a cgroup bounds: pods (all pods together) or none")
 	fs.Int64Var(&c.PodPidsLimit, "pod-max-pids", c.PodPidsLimit, "maximum number of processes in a pod; -1: no bound")
+	fs.BoolVar(&c.ProtectKernelDefaults, "protect-kernel-defaults", c.ProtectKernelDefaults,
+		"refuse to start while a kernel setting differs from what pods rely on; journalet check lists them")
 	fs.IntVar(&c.CRIConcurrency, "cri-concurrency", c.CRIConcurrency,
 		"maximum number of concurrent start calls; 1 serializes all calls to the runtime")
 	fs.StringVar(&c.HostnameOverride, "hostname-override", c.HostnameOverride,

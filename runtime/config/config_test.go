@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -292,6 +293,57 @@ func addr(t *testing.T, s string) net.Addr {
 	return n
 }
 
+// networkOf returns a network whose node name resolves to named, and whose default route leaves from routed.
+func networkOf(named, routed string, addrs ...net.Addr) network {
+	return network{addrs: addrs,
+		lookUp: func(string) []net.IP {
+			var ips []net.IP
+			for _, s := range strings.Fields(named) {
+				ips = append(ips, net.ParseIP(s))
+			}
+			return ips
+		},
+		byRoute: func() (net.IP, error) {
+			if routed == "" {
+				return nil, errors.New("no default route")
+			}
+			return net.ParseIP(routed), nil
+		},
+	}
+}
+
+func TestNodeAddressIsThatOfItsNameThenOfTheDefaultRoute(t *testing.T) {
+	var addrs []net.Addr
+	for _, s := range []string{"127.0.0.1/8", "172.17.0.1/16", "10.0.0.5/24", "2001:db8::1/64", "2001:db8::2/64"} {
+		addrs = append(addrs, addr(t, s))
+	}
+	for _, one := range []struct{ named, routed, want string }{
+		{"", "", "172.17.0.1 2001:db8::1"},
+		{"", "10.0.0.5", "10.0.0.5 2001:db8::1"},
+		{"127.0.1.1", "10.0.0.5", "10.0.0.5 2001:db8::1"},
+		{"198.51.100.7", "10.0.0.5", "10.0.0.5 2001:db8::1"},
+		{"2001:db8::2 10.0.0.5", "172.17.0.1", "10.0.0.5 2001:db8::1"},
+		{"2001:db8::2", "10.0.0.5", "2001:db8::2 172.17.0.1"},
+	} {
+		ips, err := Defaults().hostIPs("node", networkOf(one.named, one.routed, addrs...))
+		if got := strings.Join(ips, " "); err != nil || got != one.want {
+			t.Errorf("name %q, route %q: addresses %s, %v; want %s", one.named, one.routed, got, err, one.want)
+		}
+	}
+}
+
+func TestUnenforcedReservationIsAProblem(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+"enforceNodeAllocatable: [pods, system-reserved]\n")
+	_, problems := mustLoad(t, "--config", file)
+	if len(problems) != 1 || !strings.Contains(problems[0].String(), "c.yaml: enforceNodeAllocatable: system-reserved: ") {
+		t.Errorf("problems %v", problems)
+	}
+	_, problems = mustLoad(t, "--enforce-node-allocatable=pods,kube-reserved")
+	if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), "--enforce-node-allocatable: ") {
+		t.Errorf("problems %v", problems)
+	}
+}
+
 func TestAllocatableIsCapacityWithoutReservations(t *testing.T) {
 	c := Defaults()
 	c.RootDir = filepath.Join(t.TempDir(), "does", "not", "exist")
@@ -302,7 +354,7 @@ func TestAllocatableIsCapacityWithoutReservations(t *testing.T) {
 	for _, s := range []string{"127.0.0.1/8", "fe80::1/64", "2001:db8::1/64", "10.0.0.5/24", "10.0.0.6/24"} {
 		addrs = append(addrs, addr(t, s))
 	}
-	f, err := c.nodeFacts(machine(t), "Host-1.Example", addrs)
+	f, err := c.nodeFacts(machine(t), "Host-1.Example", networkOf("", "", addrs...))
 	must.OK(t, err)
 	if f.NodeName != "host-1.example" || f.BootID != "b-1" ||
 		!slices.Equal(f.HostIPs, []string{"10.0.0.5", "2001:db8::1"}) ||
@@ -313,16 +365,16 @@ func TestAllocatableIsCapacityWithoutReservations(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	c.NodeIP, c.HostnameOverride = "192.0.2.1", "Other"
-	if f, err = c.nodeFacts(machine(t), "bad_host", addrs); err != nil || f.NodeName != "other" ||
+	if f, err = c.nodeFacts(machine(t), "bad_host", networkOf("", "", addrs...)); err != nil || f.NodeName != "other" ||
 		!slices.Equal(f.HostIPs, []string{"192.0.2.1"}) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	c.SystemReserved["memory"] = "5Gi"
-	if _, err = c.nodeFacts(machine(t), "h", nil); err == nil {
+	if _, err = c.nodeFacts(machine(t), "h", networkOf("", "")); err == nil {
 		t.Error("more reserved than the capacity was accepted")
 	}
 	c.HostnameOverride = ""
-	if _, err = c.nodeFacts(machine(t), "bad_host", nil); err == nil ||
+	if _, err = c.nodeFacts(machine(t), "bad_host", networkOf("", "")); err == nil ||
 		!strings.Contains(err.Error(), "--hostname-override") {
 		t.Errorf("bad host name: %v", err)
 	}

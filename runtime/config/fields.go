@@ -184,9 +184,11 @@ var fields = map[string]field{
 	"oomScoreAdj":  {ignored: notSupported + ": set OOMScoreAdjust in the systemd unit", def: `-999`},
 	"maxOpenFiles": {ignored: notSupported + ": set LimitNOFILE in the systemd unit", def: `1000000`},
 	"runOnce":      {ignored: notSupported}, "makeIPTablesUtilChains": {ignored: notSupported, def: `true`},
-	"protectKernelDefaults": {ignored: notSupported}, "allowedUnsafeSysctls": {ignored: notSupported},
-	"defaultPodSysctls":   {ignored: notSupported},
-	"shutdownGracePeriod": {ignored: notSupported}, "shutdownGracePeriodCriticalPods": {ignored: notSupported},
+	"protectKernelDefaults": {flag: "protect-kernel-defaults",
+		apply: set(func(c *Config, k *kubeletConfig) { c.ProtectKernelDefaults = k.ProtectKernelDefaults })},
+	"allowedUnsafeSysctls": {ignored: notSupported},
+	"defaultPodSysctls":    {ignored: notSupported},
+	"shutdownGracePeriod":  {ignored: notSupported}, "shutdownGracePeriodCriticalPods": {ignored: notSupported},
 	"shutdownGracePeriodByPodPriority": {ignored: notSupported}, "tracing": {ignored: notSupported},
 }
 

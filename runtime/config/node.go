@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,11 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -50,11 +54,11 @@ func (c *Config) NodeFacts() (*NodeFacts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the node's address: %w; is the network up?", err)
 	}
-	return c.nodeFacts("/", host, addrs)
+	return c.nodeFacts("/", host, network{addrs, lookUp, utilnet.ChooseHostInterface})
 }
 
 // nodeFacts reads a machine with its file system at root.
-func (c *Config) nodeFacts(root, host string, addrs []net.Addr) (*NodeFacts, error) {
+func (c *Config) nodeFacts(root, host string, n network) (*NodeFacts, error) {
 	name, err := c.nodeName(host)
 	if err != nil {
 		return nil, err
@@ -64,7 +68,7 @@ func (c *Config) nodeFacts(root, host string, addrs []net.Addr) (*NodeFacts, err
 		return nil, fmt.Errorf("find the boot id: %w; is /proc mounted?", err)
 	}
 	f := &NodeFacts{NodeName: name, BootID: strings.TrimSpace(string(boot))}
-	if f.HostIPs, err = c.hostIPs(addrs); err != nil {
+	if f.HostIPs, err = c.hostIPs(name, n); err != nil {
 		return nil, err
 	}
 	f.Labels = map[string]string{
@@ -92,34 +96,38 @@ func (c *Config) nodeName(host string) (string, error) {
 	return name, nil
 }
 
-// hostIPs returns the configured addresses, else the first global unicast address of each family.
-func (c *Config) hostIPs(addrs []net.Addr) ([]string, error) {
+// network is where the node's addresses come from.
+type network struct {
+	// addrs are the addresses of the interfaces.
+	addrs []net.Addr
+	// lookUp resolves a name.
+	lookUp func(name string) []net.IP
+	// byRoute returns the address of the interface with the default route.
+	byRoute func() (net.IP, error)
+}
+
+// lookUpTimeout bounds the resolution of the node's name: a start must not wait for a name server.
+const lookUpTimeout = 2 * time.Second
+
+func lookUp(name string) []net.IP {
+	ctx, stop := context.WithTimeout(context.Background(), lookUpTimeout)
+	defer stop()
+	ips, err := net.DefaultResolver.LookupIP(ctx, "ip", name)
+	if err != nil {
+		return nil
+	}
+	return ips
+}
+
+// hostIPs returns the configured addresses. Without one, it returns the address of the node's name, else of the default
+// route, as the kubelet does, else of the first interface; after it the first one of the other family.
+func (c *Config) hostIPs(name string, n network) ([]string, error) {
 	ips, err := parseNodeIPs(c.NodeIP)
 	if err != nil {
 		return nil, err
 	}
 	if len(ips) == 0 {
-		var four, six []netip.Addr
-		for _, a := range addrs {
-			n, ok := a.(*net.IPNet)
-			if !ok {
-				continue
-			}
-			ip, ok := netip.AddrFromSlice(n.IP)
-			if ip = ip.Unmap(); !ok || !ip.IsGlobalUnicast() {
-				continue
-			}
-			if ip.Is4() {
-				four = append(four, ip)
-			} else {
-				six = append(six, ip)
-			}
-		}
-		for _, family := range [][]netip.Addr{four, six} {
-			if len(family) > 0 {
-				ips = append(ips, family[0])
-			}
-		}
+		ips = n.choose(name)
 	}
 	var out []string
 	for _, ip := range ips {
@@ -127,6 +135,49 @@ func (c *Config) hostIPs(addrs []net.Addr) ([]string, error) {
 	}
 	return out, nil
 }
+
+// choose returns the primary address and the first one of the other family.
+func (n network) choose(name string) []netip.Addr {
+	var own []netip.Addr
+	for _, a := range n.addrs {
+		if at, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(at.IP); ok && ip.Unmap().IsGlobalUnicast() {
+				own = append(own, ip.Unmap())
+			}
+		}
+	}
+	found := fourFirst(n.lookUp(name))
+	if ip, err := n.byRoute(); err == nil {
+		found = append(found, fourFirst([]net.IP{ip})...)
+	}
+	found = slices.DeleteFunc(found, func(ip netip.Addr) bool { return !slices.Contains(own, ip) })
+	slices.SortStableFunc(own, byFamily)
+	all := append(found, own...)
+	if len(all) == 0 {
+		return nil
+	}
+	for _, ip := range own {
+		if ip.Is4() != all[0].Is4() {
+			return []netip.Addr{all[0], ip}
+		}
+	}
+	return all[:1]
+}
+
+// fourFirst returns addresses with those of IPv4 first.
+func fourFirst(ips []net.IP) []netip.Addr {
+	var out []netip.Addr
+	for _, ip := range ips {
+		if a, ok := netip.AddrFromSlice(ip); ok {
+			out = append(out, a.Unmap())
+		}
+	}
+	slices.SortStableFunc(out, byFamily)
+	return out
+}
+
+// byFamily orders IPv4 before IPv6.
+func byFamily(a, b netip.Addr) int { return a.BitLen() - b.BitLen() }
 
 func capacity(root, rootDir string) (Capacity, error) {
 	var out Capacity

@@ -188,14 +188,7 @@ func (c *call) checkSandbox(ctx context.Context, id string) ([]string, error) {
 	case resp.GetStatus().GetState() != runtimeapi.PodSandboxState_SANDBOX_READY:
 		return gone("is not ready")
 	}
-	var ips []string
-	if network := resp.GetStatus().GetNetwork(); network.GetIp() != "" {
-		ips = append(ips, network.GetIp())
-		for _, more := range network.GetAdditionalIps() {
-			ips = append(ips, more.GetIp())
-		}
-	}
-	return ips, nil
+	return PodIPs(resp.GetStatus().GetNetwork(), c.opts.HostIPs), nil
 }
 
 // findContainer finds the container that carries this intent. Another container with its name and attempt fails the

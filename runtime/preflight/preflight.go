@@ -78,6 +78,7 @@ func (m *machine) run(ctx context.Context) []Check {
 		{"bridge", true, single(m.bridge)},
 		{"ip-forward", true, single(m.ipForward)},
 		{"conntrack", true, single(m.conntrack)},
+		{"kernel", true, single(m.kernelTunables)},
 		{"inotify", false, single(m.inotify)},
 		{"swap", true, single(m.swap)},
 		{"clock", false, single(m.clock)},

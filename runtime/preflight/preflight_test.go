@@ -41,6 +41,12 @@ func testMachine(t *testing.T) *machine {
 		"proc/sys/kernel/osrelease":               "6.1\n",
 		"proc/sys/net/ipv4/ip_forward":            "1\n",
 		"proc/sys/net/netfilter/nf_conntrack_max": "1000\n",
+		"proc/sys/vm/overcommit_memory":           "1\n",
+		"proc/sys/vm/panic_on_oom":                "0\n",
+		"proc/sys/kernel/panic":                   "10\n",
+		"proc/sys/kernel/panic_on_oops":           "1\n",
+		"proc/sys/kernel/keys/root_maxkeys":       "1000000\n",
+		"proc/sys/kernel/keys/root_maxbytes":      "25000000\n",
 		"proc/sys/fs/inotify/max_user_instances":  "128\n",
 		"proc/sys/fs/inotify/max_user_watches":    "8192\n",
 		"sys/fs/cgroup/cgroup.controllers":        "cpuset cpu io memory pids\n",
@@ -378,5 +384,29 @@ func TestAllChecksRunOnThisMachine(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		t.Logf("%-4s %-16s %s", c.Status, c.Name, c.Message)
+	}
+}
+
+func TestKernelSettingsAreChecked(t *testing.T) {
+	m := testMachine(t)
+	if c := m.kernelTunables(); c.Status != OK {
+		t.Errorf("%+v", c)
+	}
+	m.write(t, "proc/sys/kernel/panic", "0\n")
+	m.remove(t, "proc/sys/kernel/keys/root_maxkeys")
+	c := m.kernelTunables()
+	if c.Status != Warn || !strings.HasPrefix(c.Remedy, "sysctl -w kernel.panic=10 kernel.keys.root_maxkeys=1000000;") {
+		t.Errorf("%+v", c)
+	}
+	m.cfg.ProtectKernelDefaults = true
+	if c := m.kernelTunables(); c.Status != Fail {
+		t.Errorf("%+v", c)
+	}
+	shipped, err := os.ReadFile("../../deploy/systemd/90-journalet.conf")
+	must.OK(t, err)
+	for _, t2 := range tunables {
+		if !strings.Contains(string(shipped), t2.name+" = "+t2.want+"\n") {
+			t.Errorf("the shipped file does not set %s to %s", t2.name, t2.want)
+		}
 	}
 }

@@ -102,13 +102,8 @@ func (p *PLEG) sandbox(
 	if err != nil {
 		return nil, fmt.Errorf("status of sandbox %s: %w", s.GetId(), err)
 	}
-	out.State, out.Ips = sandboxState(resp.GetStatus().GetState()), nil
-	if n := resp.GetStatus().GetNetwork(); n.GetIp() != "" {
-		out.Ips = append(out.Ips, n.GetIp())
-		for _, ip := range n.GetAdditionalIps() {
-			out.Ips = append(out.Ips, ip.GetIp())
-		}
-	}
+	out.State = sandboxState(resp.GetStatus().GetState())
+	out.Ips = cri.PodIPs(resp.GetStatus().GetNetwork(), p.opts.HostIPs)
 	return out, nil
 }
 

@@ -50,6 +50,8 @@ type Options struct {
 	RootDir string
 	// PodLogDir has the logs that may replace a termination message. Default /var/log/pods.
 	PodLogDir string
+	// HostIPs are the node's addresses, the primary one first: the pods' addresses follow its family.
+	HostIPs []string
 	// Relist and RelistWithoutEvents default to the constants of these names.
 	Relist, RelistWithoutEvents time.Duration
 	// RelistTimeout and InspectTimeout default to the constants of these names.

@@ -266,7 +266,8 @@ func (p *Pod) observe(ctx context.Context) error {
 	observed := make(chan *journaletv1.PodObserved, 1)
 	watcher := pleg.New(pleg.Options{
 		Conn: fakecri.Conn{Runtime: p.fake}, AgentID: ID, RootDir: p.opts.RootDir, PodLogDir: p.opts.PodLogDir,
-		Clock: clockOf{p.fake},
+		HostIPs: p.opts.HostIPs,
+		Clock:   clockOf{p.fake},
 		Sink: func(_ context.Context, o *journaletv1.PodObserved) error {
 			select {
 			case observed <- o:
