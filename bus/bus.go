@@ -34,6 +34,7 @@ type Bus struct {
 	snapshots   *Snapshots
 	observers   *Observers
 	socket      *socket
+	port        *port // nil without Options.Listen
 	slow        *slowConsumers
 	accounts    *accounts
 	previousPID []byte // content of the lock file before this process; nil if unknown
@@ -128,13 +129,18 @@ func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 // before anything that must not happen twice. After an error, which leaves no trace either, the bus can only be
 // closed.
 func (b *Bus) Begin() (err error) {
-	if b.slow, err = watchSlowConsumers(b.srv.srv, b.conns, b.opts.Listen != ""); err != nil {
+	if b.slow, err = watchSlowConsumers(b.srv.srv, b.conns); err != nil {
 		return fmt.Errorf("bus: connect inside the process: %w", err)
 	}
 	if b.socket, err = listenSocket(b.opts.Dir, b.srv.srv, b.slow.connected, b.opts.Log); err != nil {
 		return err
 	}
-	cut := b.socket.disconnect
+	if b.opts.Listen != "" {
+		if b.port, err = listenPort(b.opts, b.srv.srv, b.slow.connected); err != nil {
+			return err
+		}
+	}
+	cut := b.disconnect
 	b.slow.disconnect.Store(&cut)
 	// What an earlier run left in the page cache counts as stored from now on.
 	if err := b.blocks.force(); err != nil {
@@ -153,6 +159,14 @@ func (b *Bus) Begin() (err error) {
 	b.observers.start()
 	b.begun = true
 	return nil
+}
+
+// disconnect closes a client's connection, whichever door it came through.
+func (b *Bus) disconnect(id uint64) {
+	b.socket.disconnect(id)
+	if b.port != nil {
+		b.port.disconnect(id)
+	}
 }
 
 func createDir(dir string) error {
@@ -245,10 +259,10 @@ func (b *Bus) Services() *nats.Conn { return b.services }
 
 // Addr returns the URL where NATS clients connect, "" if no port is open.
 func (b *Bus) Addr() string {
-	if b.opts.Listen == "" {
+	if b.port == nil {
 		return ""
 	}
-	return b.srv.srv.ClientURL()
+	return b.port.url
 }
 
 // Close stores what is queued, until ctx ends, marks the journal's end as clean and stops the server. If something
@@ -259,9 +273,7 @@ func (b *Bus) Close(ctx context.Context) error {
 		return nil
 	}
 	b.closed = true
-	if b.socket != nil {
-		b.socket.close()
-	}
+	b.closeDoors()
 	if !b.begun {
 		b.release()
 		return nil
@@ -284,6 +296,15 @@ func (b *Bus) Close(ctx context.Context) error {
 	b.sound = true
 	b.release()
 	return err
+}
+
+func (b *Bus) closeDoors() {
+	if b.port != nil {
+		b.port.close()
+	}
+	if b.socket != nil {
+		b.socket.close()
+	}
 }
 
 func (b *Bus) release() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,18 +55,36 @@ func dial(ctx context.Context, dir, file string, opts []nats.Option) (*nats.Conn
 }
 
 // DialURL connects to an agent's port with a copy of a key from the agent's bus/credentials: QueryKeyFile for
-// queries, ObserverKeyFile for events.
-func DialURL(ctx context.Context, url, nkeyFile string, opts ...nats.Option) (*nats.Conn, error) {
+// queries, ObserverKeyFile for events. Off this machine the connection is always encrypted, so that nobody on the way
+// can ask for less; nats.RootCAs names another authority than the system's.
+func DialURL(ctx context.Context, server, nkeyFile string, opts ...nats.Option) (*nats.Conn, error) {
 	key, err := readKey(nkeyFile)
 	if err != nil {
 		return nil, err
 	}
 	defer key.Wipe()
-	nc, err := connect(ctx, url, key, opts)
+	if !localURL(server) {
+		opts = append([]nats.Option{nats.Secure()}, opts...)
+	}
+	nc, err := connect(ctx, server, key, opts)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the agent at %s: %w", hideUser(url), err)
+		return nil, fmt.Errorf("connect to the agent at %s: %w", hideUser(server), err)
 	}
 	return nc, nil
+}
+
+// localURL reports whether all servers of a NATS URL, which may be a list, are on the loopback interface.
+func localURL(list string) bool {
+	for one := range strings.SplitSeq(list, ",") {
+		if !strings.Contains(one, "://") {
+			one = "nats://" + one
+		}
+		u, err := url.Parse(strings.TrimSpace(one))
+		if err != nil || !onLoopback(u.Hostname()) {
+			return false
+		}
+	}
+	return true
 }
 
 // connect signs in with key. The caller wipes the key when it returns, so the connection keeps its own copy of the

@@ -56,7 +56,7 @@ func crash(b *Bus) {
 }
 
 func (b *Bus) abandonForTest() {
-	b.socket.close()
+	b.closeDoors()
 	b.journal.a.close()
 	b.observers.close()
 	b.journal.a.head.f.Close()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -64,9 +63,12 @@ type Options struct {
 	Node string
 	// Sync is when records are forced to disk; the zero value means always.
 	Sync SyncPolicy
-	// Listen is host:port for NATS clients that hold a key of credentials/; empty opens no port. The server rejects
-	// clients without a key, but does not encrypt: use loopback or a trusted network.
+	// Listen is host:port for NATS clients that hold a key of credentials/; empty opens no port. Clients without a key
+	// are rejected. Off the loopback interface the port must be encrypted.
 	Listen string
+	// TLSCertFile and TLSPrivateKeyFile are PEM files with the port's certificate, the server's first, and its key. They
+	// are read again when they have changed.
+	TLSCertFile, TLSPrivateKeyFile string
 	// Log receives messages of the bus and of the NATS server; nil means slog's default.
 	Log *slog.Logger
 }
@@ -87,8 +89,8 @@ func (o *Options) check() error {
 		o.Sync.Always = true
 	}
 	if o.Listen != "" {
-		if _, _, err := net.SplitHostPort(o.Listen); err != nil {
-			return fmt.Errorf("bus: listen address %q: want host:port: %w", o.Listen, err)
+		if err := CheckListen(o.Listen, o.TLSCertFile, o.TLSPrivateKeyFile); err != nil {
+			return fmt.Errorf("bus: listen (--bus-listen): %w", err)
 		}
 	}
 	if o.Log == nil {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,7 +16,8 @@ import (
 
 // Limits of the embedded server. Observers are few: commands on this machine, a hub, a person watching.
 const (
-	maxConnections = 128
+	// maxConnections is the server's bound. The doors bound their own, and the agent has a handful.
+	maxConnections = maxSocketConns + maxPortConns + 16
 	// maxSubscriptions is for one connection. Each subscription to events is a delivery of its own. A client needs one
 	// with wildcards; the agent's services have the most, less than 20.
 	maxSubscriptions = 32
@@ -50,7 +49,7 @@ type embedded struct {
 func startServer(ctx context.Context, o Options, a *accounts) (*embedded, error) {
 	opts := &server.Options{
 		ServerName:             "journalet-" + messages.Token(o.Node),
-		DontListen:             o.Listen == "",
+		DontListen:             true, // clients come through the doors
 		NoSigs:                 true,
 		NoLog:                  true,
 		Accounts:               []*server.Account{a.agent, a.observer, a.query, a.system},
@@ -61,6 +60,7 @@ func startServer(ctx context.Context, o Options, a *accounts) (*embedded, error)
 		MaxPayload:             maxPayload,
 		MaxPending:             maxPending,
 		WriteDeadline:          observerWriteDeadline,
+		AuthTimeout:            signInTimeout.Seconds(),
 		NoFastProducerStall:    true, // a slow observer is disconnected; it never slows the writer
 		JetStream:              true,
 		StoreDir:               o.Dir,
@@ -68,20 +68,6 @@ func startServer(ctx context.Context, o Options, a *accounts) (*embedded, error)
 		JetStreamMaxStore:      jetStreamStore,
 		SyncInterval:           o.Sync.Interval,
 		DisableJetStreamBanner: true,
-	}
-	if o.Listen != "" {
-		host, port, err := net.SplitHostPort(o.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("bus: listen address %q: %w", o.Listen, err)
-		}
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil {
-			return nil, fmt.Errorf("bus: listen address %q: want a port from 0 to 65535", o.Listen)
-		}
-		opts.Host, opts.Port = host, int(n)
-		if n == 0 {
-			opts.Port = server.RANDOM_PORT
-		}
 	}
 	srv, err := server.NewServer(opts)
 	if err != nil {

@@ -17,8 +17,6 @@ const (
 	// pendingInterval is how often pending bytes are checked while a client is connected; what the agent publishes within
 	// it comes on top.
 	pendingInterval = 50 * time.Millisecond
-	// portInterval is how often an open port is checked for new clients.
-	portInterval = time.Second
 )
 
 // slowConsumers disconnects clients that do not read what is pending for them.
@@ -31,9 +29,8 @@ type slowConsumers struct {
 	done       sync.WaitGroup
 }
 
-// watchSlowConsumers starts to watch; listens: clients may connect by a port. Nothing wakes the agent while no client
-// is connected and no port is open.
-func watchSlowConsumers(srv *server.Server, own []*nats.Conn, listens bool) (*slowConsumers, error) {
+// watchSlowConsumers starts to watch. Nothing wakes the agent while no client is connected.
+func watchSlowConsumers(srv *server.Server, own []*nats.Conn) (*slowConsumers, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	o := &slowConsumers{srv: srv, own: map[uint64]bool{}, connects: make(chan struct{}, 1), stop: stop}
 	for _, nc := range own {
@@ -44,11 +41,11 @@ func watchSlowConsumers(srv *server.Server, own []*nats.Conn, listens bool) (*sl
 		}
 		o.own[id] = true
 	}
-	o.done.Go(func() { o.run(ctx, listens) })
+	o.done.Go(func() { o.run(ctx) })
 	return o, nil
 }
 
-// connected reports a new connection by the socket.
+// connected reports a new connection.
 func (o *slowConsumers) connected() {
 	select {
 	case o.connects <- struct{}{}:
@@ -61,19 +58,12 @@ func (o *slowConsumers) close() {
 	o.done.Wait()
 }
 
-func (o *slowConsumers) run(ctx context.Context, listens bool) {
-	var check <-chan time.Time
-	pace := time.NewTicker(portInterval)
-	defer pace.Stop()
-	if listens {
-		check = pace.C
-	}
+func (o *slowConsumers) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-o.connects:
-		case <-check:
 		}
 		o.watch(ctx)
 	}

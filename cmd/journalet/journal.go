@@ -55,7 +55,9 @@ func (a *app) verifyCommand() *cobra.Command {
 		Long: "Check the whole journal: contiguous numbers, the hash chain, epochs, causes, and the head file. A running\n" +
 			"agent checks it while it works. If none runs, the command reads the files, also in a copy of the agent's\n" +
 			"root directory, and changes nothing. Exit code 1 if a check fails. A loss that the agent has already\n" +
-			"recorded in the journal is shown and does not fail the check.",
+			"recorded in the journal is shown and does not fail the check.\n\n" +
+			"This finds accidents, not attackers: the hash chain has no key, so a process that may write the root\n" +
+			"directory can compute it again.",
 		Example: "  journalet journal verify\n  journalet journal verify -o json\n" +
 			"  journalet journal verify --root-dir /mnt/copy",
 		Args: usageArgs(cobra.NoArgs),

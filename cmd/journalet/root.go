@@ -35,7 +35,7 @@ const (
 type app struct {
 	out, err io.Writer
 
-	rootDir, server, nkey, node, output string
+	rootDir, server, authority, nkey, node, output string
 
 	now func() time.Time
 }
@@ -102,7 +102,9 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 // clientFlags adds the flags of a command that queries a running agent.
 func (a *app) clientFlags(cmd *cobra.Command, formats ...string) *cobra.Command {
 	f := cmd.Flags()
-	f.StringVar(&a.server, "server", "", "NATS address (nats://host:port) of an agent on another machine")
+	f.StringVar(&a.server, "server", "", "NATS address (tls://host:port) of an agent on another machine")
+	f.StringVar(&a.authority, "certificate-authority", "",
+		"with --server: PEM file with the authority of the agent's certificate; empty: the system's authorities")
 	f.StringVar(&a.nkey, "nkey", "", "with --server: file with the key for requests, a copy of the agent's "+busDir+
 		"/credentials/"+bus.QueryKeyFile+"; following events needs "+bus.ObserverKeyFile+" in the same directory")
 	f.StringVar(&a.node, "node", "", "with --server: the node to query, if several respond")
@@ -141,9 +143,12 @@ func (a *app) connect(ctx context.Context, follow bool) (*query.Client, error) {
 	case a.server != "" && a.nkey == "":
 		return nil, usagef("--server needs --nkey: the file with the key for requests, a copy of %s on the agent's machine",
 			filepath.Join(a.rootDir, busDir, "credentials", bus.QueryKeyFile))
-	case a.server == "" && (a.nkey != "" || a.node != ""):
-		return nil, usagef("--nkey and --node need --server")
+	case a.server == "" && (a.nkey != "" || a.node != "" || a.authority != ""):
+		return nil, usagef("--nkey, --node and --certificate-authority need --server")
 	case a.server != "":
+		if a.authority != "" {
+			opts = append(opts, nats.RootCAs(a.authority))
+		}
 		if nc, err = bus.DialURL(ctx, a.server, a.nkey, opts...); err == nil {
 			listen := func(ctx context.Context) (*nats.Conn, error) {
 				return bus.DialURL(ctx, a.server, filepath.Join(filepath.Dir(a.nkey), bus.ObserverKeyFile), opts...)

@@ -114,7 +114,8 @@ func (a *agent) open(ctx context.Context) (err error) {
 		return err
 	}
 	a.bus, err = bus.Prepare(ctx, bus.Options{
-		Dir: filepath.Join(a.cfg.RootDir, "bus"), Node: a.facts.NodeName, Sync: sync, Listen: a.cfg.BusListen, Log: a.log,
+		Dir: filepath.Join(a.cfg.RootDir, "bus"), Node: a.facts.NodeName, Sync: sync, Log: a.log,
+		Listen: a.cfg.BusListen, TLSCertFile: a.cfg.BusTLSCertFile, TLSPrivateKeyFile: a.cfg.BusTLSPrivateKeyFile,
 	})
 	if err != nil {
 		return err

@@ -141,8 +141,11 @@ type Config struct {
 	// JournalRetentionAge and JournalRetentionBytes (a quantity such as 2Gi) bound the journal; 0: no bound.
 	JournalRetentionAge   time.Duration
 	JournalRetentionBytes string
-	// BusListen is host:port for observers; empty opens no port.
+	// BusListen is host:port for observers; empty opens no port. Off the loopback interface it needs the certificate.
 	BusListen string
+	// BusTLSCertFile and BusTLSPrivateKeyFile are the port's certificate and its key. They are not the kubelet's
+	// tlsCertFile and tlsPrivateKeyFile: those are its API's, which has other clients.
+	BusTLSCertFile, BusTLSPrivateKeyFile string
 
 	// Verbosity 2 and above adds debug messages to the log.
 	Verbosity int
@@ -260,7 +263,12 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"maximum age of journal records that the state does not need; 0: no bound")
 	fs.StringVar(&c.JournalRetentionBytes, "journal-retention-bytes", c.JournalRetentionBytes,
 		"maximum size of the journal, such as 2Gi; 0: no bound")
-	fs.StringVar(&c.BusListen, "bus-listen", c.BusListen, "host:port for connections of observers; empty: none")
+	fs.StringVar(&c.BusListen, "bus-listen", c.BusListen,
+		"host:port for NATS clients with a key of bus/credentials; empty: none. Other than on loopback it needs --bus-tls-*")
+	fs.StringVar(&c.BusTLSCertFile, "bus-tls-cert-file", c.BusTLSCertFile,
+		"PEM file with the certificate of --bus-listen; read again when it has changed")
+	fs.StringVar(&c.BusTLSPrivateKeyFile, "bus-tls-private-key-file", c.BusTLSPrivateKeyFile,
+		"PEM file with the key of --bus-tls-cert-file")
 	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity; 2 and above adds debug messages")
 	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
 	fs.BoolVar(&c.AllowBesideKubelet, "allow-beside-kubelet", c.AllowBesideKubelet,

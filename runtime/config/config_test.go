@@ -231,6 +231,8 @@ func TestContradictionsAndValuesOutOfBoundsAreRejected(t *testing.T) {
 	for _, args := range [][]string{
 		{"--journal-sync", "never"}, {"--cri-concurrency", "0"}, {"--hostname-override", "a_b"}, {"--node-ip", "127.0.0.1"},
 		{"--node-ip", "10.0.0.1,10.0.0.2"}, {"--node-labels", "a b=c"}, {"--bus-listen", "4222"}, {"--root-dir", "/"},
+		{"--bus-listen", ":4222"}, {"--bus-listen", "127.0.0.1:4222", "--bus-tls-cert-file", "/c"},
+		{"--bus-tls-cert-file", "/c", "--bus-tls-private-key-file", "/k"},
 		{"--static-pod-path", ""}, {"--config", "/no/such/file"}, {"--config-dir", "/no/such/dir"},
 		{"--static-pod-path", "/a", "--pod-manifest-path", "/b"},
 		{"--journal-retention-age", "1m"}, {"--journal-retention-age", "-1h"}, {"--journal-retention-bytes", "1Mi"},

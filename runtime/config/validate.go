@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -159,9 +158,11 @@ func (c *Config) validateNetwork() []error {
 		bad("healthzBindAddress (--healthz-bind-address): %q is not an IP address", c.HealthzBindAddress)
 	}
 	if c.BusListen != "" {
-		if _, port, err := net.SplitHostPort(c.BusListen); err != nil || port == "" {
-			bad("--bus-listen: %q is not host:port, such as 127.0.0.1:4222", c.BusListen)
+		if err := bus.CheckListen(c.BusListen, c.BusTLSCertFile, c.BusTLSPrivateKeyFile); err != nil {
+			bad("--bus-listen: %w", err)
 		}
+	} else if c.BusTLSCertFile != "" || c.BusTLSPrivateKeyFile != "" {
+		bad("--bus-tls-cert-file and --bus-tls-private-key-file need --bus-listen")
 	}
 	if len(c.ClusterDNS) > maxNameservers {
 		bad("clusterDNS (--cluster-dns): %d servers, at most %d", len(c.ClusterDNS), maxNameservers)

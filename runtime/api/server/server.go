@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 const (
@@ -18,13 +20,16 @@ const (
 	DefaultAddress = "127.0.0.1:10248"
 
 	readTimeout  = 5 * time.Second
-	idleTimeout  = time.Minute
+	idleTimeout  = 30 * time.Second // a scrape's interval, most often
 	writeTimeout = 30 * time.Second
 	// profileTimeout is writeTimeout with profiling on: a CPU profile takes as long as requested.
 	profileTimeout = 5 * time.Minute
 	maxHeaderBytes = 16 << 10
 	// maxRequests bounds the requests served at once; the rest get 503 with Retry-After.
 	maxRequests = 32
+	// maxConnections bounds the open connections; the rest wait to be accepted. One that sends no request is closed after
+	// readTimeout.
+	maxConnections = 128
 	// stopGrace bounds the wait for responses under way at the end.
 	stopGrace = 2 * time.Second
 )
@@ -70,7 +75,7 @@ func Listen(o Options) (*Server, error) {
 		return nil, fmt.Errorf("health server cannot listen on %s: %w (choose another address with %s)", o.Address, err,
 			o.Flag)
 	}
-	s := &Server{l: l}
+	s := &Server{l: netutil.LimitListener(l, maxConnections)}
 	s.http = &http.Server{
 		Handler: bounded(handler(o)), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeaderBytes,

@@ -111,6 +111,36 @@ func TestSlowCheckFailsOnlyBeyondTheToleratedTime(t *testing.T) {
 	}
 }
 
+func TestConnectionsAreBounded(t *testing.T) {
+	s, err := Listen(Options{Address: "127.0.0.1:0", Log: quiet})
+	must.OK(t, err)
+	var open, most atomic.Int64
+	s.http.ConnState = func(_ net.Conn, to http.ConnState) {
+		switch to {
+		case http.StateNew:
+			most.Store(max(most.Load(), open.Add(1)))
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	for range maxConnections + 16 { // they send nothing
+		c, err := net.Dial("tcp", s.Addr())
+		must.OK(t, err)
+		defer c.Close()
+	}
+	resp, err := http.Get("http://" + s.Addr() + "/livez") // once the first of them are closed
+	must.OK(t, err)
+	must.OK(t, resp.Body.Close())
+	if n := most.Load(); n != maxConnections {
+		t.Errorf("%d connections were open at once, the limit is %d", n, maxConnections)
+	}
+	stop()
+	must.OK(t, <-served)
+}
+
 func TestErrorOfAPortInUseNamesTheFlag(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.OK(t, err)
