@@ -213,6 +213,7 @@ func TestContradictionsAndValuesOutOfBoundsAreRejected(t *testing.T) {
 		"format":      {"logging: {format: xml}", "logging.format"},
 		"kind":        {"kind: Pod", "want \"kubelet.config"},
 		"syntax":      {"a: [", "invalid YAML"},
+		"aliases":     {"a: &a " + strings.Repeat("x", 64<<10) + "\nb: [" + strings.Repeat("*a, ", 1000) + "]", "aliases"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := head + c.text

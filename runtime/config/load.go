@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/pflag"
 	k8sjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 const (
@@ -135,6 +137,9 @@ func (m *merged) add(path string) ([]Problem, error) {
 	data, err := readBounded(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	if err := manifest.CheckBounds(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	var problems []Problem
 	text, err := yaml.YAMLToJSONStrict(data)

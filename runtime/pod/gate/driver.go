@@ -19,6 +19,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
 const (
@@ -250,6 +251,9 @@ func readFile(dir string) (map[string]string, error) {
 
 // parse parses a map from condition type to status, quoted or not.
 func parse(data []byte) (map[string]string, error) {
+	if err := manifest.CheckBounds(data); err != nil {
+		return nil, err
+	}
 	var raw map[string]any
 	if err := yaml.UnmarshalStrict(data, &raw); err != nil {
 		return nil, fmt.Errorf("not a map of condition types: %w", err)

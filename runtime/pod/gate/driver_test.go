@@ -161,3 +161,10 @@ func TestUnreadableFileIsLoggedOnce(t *testing.T) {
 		t.Errorf("the log is\n%s", got)
 	}
 }
+
+func TestFileThatExpandsToMoreThanItsBoundIsNotRead(t *testing.T) {
+	_, err := parse([]byte("a: &a \"" + strings.Repeat("x", 32<<10) + "\"\nb: [" + strings.Repeat("*a, ", 1000) + "]"))
+	if err == nil || !strings.Contains(err.Error(), "aliases") {
+		t.Error(err)
+	}
+}

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,16 +10,11 @@ import (
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
-// Bounds and codes of one file in a fact. The largest file stays well below the size of a record (1 MiB).
+// Bounds and codes of one file in a fact. With manifest.MaxPods and manifest.MaxProblems, the largest file stays well
+// below the size of a record (1 MiB).
 const (
-	// CodeTooMany is the code of a file with more pods or problems than a fact may have.
-	CodeTooMany = "too-many"
 	// CodeDefect is the code of a manifest on which the decoder panicked.
 	CodeDefect = "defect"
-	// MaxPods bounds the pods of one file; each needs at most about 450 bytes.
-	MaxPods = 1024
-	// MaxProblems bounds the problems of one file.
-	MaxProblems = 100
 	// maxTextBytes bounds each text of a problem.
 	maxTextBytes = 1 << 10
 )
@@ -38,11 +32,6 @@ func Decode(
 		}
 	}()
 	pods, problems := manifest.Decode(path, data, opts)
-	if len(pods) > MaxPods {
-		message := fmt.Sprintf("has %d pods, and a file may have %d; split it into several files", len(pods), MaxPods)
-		return Unreadable(name, CodeTooMany, message), nil
-	}
-	pods, problems = dropTooLarge(path, pods, problems)
 	unreadable := len(pods) == 0 && slices.ContainsFunc(problems, concernsWholeFile)
 	out = &journaletv1.ManifestFile{Path: name, Unreadable: unreadable}
 	for _, p := range pods {
@@ -52,36 +41,10 @@ func Decode(
 		}
 		out.Pods = append(out.Pods, ref)
 	}
-	for i, p := range problems {
-		if i == MaxProblems {
-			out.Problems = append(out.Problems, &journaletv1.ManifestProblem{
-				Code: CodeTooMany, Message: fmt.Sprintf("%d more problems; fix these first", len(problems)-i),
-			})
-			break
-		}
+	for _, p := range problems {
 		out.Problems = append(out.Problems, problem(p))
 	}
 	return out, pods
-}
-
-// dropTooLarge drops pods that are too large to be stored with their defaults: storing them would be retried forever.
-func dropTooLarge(
-	path string, pods []manifest.Parsed, problems []manifest.Problem,
-) ([]manifest.Parsed, []manifest.Problem) {
-	kept := pods[:0]
-	for _, p := range pods {
-		if int64(len(p.Canonical)) > manifest.DefaultMaxBytes {
-			problems = append(problems, manifest.Problem{
-				Path: path, Line: p.Line, Code: manifest.CodeTooLarge,
-				Message: fmt.Sprintf("%d bytes with defaults applied, and a pod may have %d",
-					len(p.Canonical), manifest.DefaultMaxBytes),
-				Remedy: "shorten its values",
-			})
-			continue
-		}
-		kept = append(kept, p)
-	}
-	return kept, problems
 }
 
 // concernsWholeFile reports whether a problem leaves the file's pods unknown.

@@ -45,12 +45,19 @@ func Decode(path string, data []byte, opts Options) ([]Parsed, []Problem) {
 	d := decoding{path: path, opts: opts, names: map[string]int{}, known: fieldTypes{}}
 	for _, doc := range docs {
 		if doc.fault != nil {
-			d.problems = append(d.problems, whole(doc.fault.line, doc.fault.code, doc.fault.message, doc.fault.remedy)...)
+			d.problems.add(whole(doc.fault.line, doc.fault.code, doc.fault.message, doc.fault.remedy)...)
 			continue
 		}
 		d.document(doc.root)
 	}
-	return d.pods, limit(path, d.problems)
+	switch {
+	case d.index > MaxPods:
+		return nil, whole(0, CodeTooLarge, fmt.Sprintf("more than %d pods", MaxPods), splitRemedy)
+	case d.bytes > maxFileBytes:
+		return nil, whole(0, CodeTooLarge, fmt.Sprintf("more than %d bytes of JSON with defaults applied", maxFileBytes),
+			splitRemedy)
+	}
+	return d.pods, d.problems.limited(path)
 }
 
 // decoding is the state of decoding one manifest.
@@ -61,11 +68,18 @@ type decoding struct {
 	names    map[string]int // full name of a pod to the line of the first such pod
 	known    fieldTypes
 	pods     []Parsed
-	problems []Problem
+	bytes    int // of the canonical pods
+	problems problems
 }
+
+// full reports whether the manifest has more than it may have, so that nothing more of it counts.
+func (d *decoding) full() bool { return d.index > MaxPods || d.bytes > maxFileBytes }
 
 // document decodes one document, by its kind.
 func (d *decoding) document(root *node) {
+	if d.full() {
+		return
+	}
 	r := &report{path: d.path, root: root}
 	kind, version := typeOf(root)
 	switch {
@@ -79,7 +93,7 @@ func (d *decoding) document(root *node) {
 	default:
 		d.unknownKind(r, kind, version)
 	}
-	d.problems = append(d.problems, r.sorted()...)
+	d.problems.add(r.sorted()...)
 }
 
 func typeOf(n *node) (kind, version string) {
@@ -122,6 +136,9 @@ func (d *decoding) list(r *report, t reflect.Type, kindImplied bool) {
 		return
 	}
 	for i, item := range items.items {
+		if d.full() {
+			return
+		}
 		d.item(item, fmt.Sprintf("items[%d]", i), kindImplied)
 	}
 }
@@ -135,7 +152,7 @@ func (d *decoding) item(item *node, prefix string, kindImplied bool) {
 	}
 	r := &report{path: d.path, prefix: prefix, root: item}
 	d.unknownKind(r, kind, version)
-	d.problems = append(d.problems, r.sorted()...)
+	d.problems.add(r.sorted()...)
 	d.index++
 }
 
@@ -144,8 +161,11 @@ func (d *decoding) pod(root *node, prefix string, kindImplied bool) {
 	r := &report{path: d.path, prefix: prefix, root: root}
 	index := d.index
 	d.index++
-	defer func() { d.problems = append(d.problems, r.sorted()...) }()
+	defer func() { d.problems.add(r.sorted()...) }()
 
+	if d.full() || !withinPod(r) {
+		return
+	}
 	s := shape{report: r, known: d.known}
 	s.check(root, reflect.TypeFor[corev1.Pod](), "")
 	if s.broken {
@@ -167,6 +187,21 @@ func (d *decoding) pod(root *node, prefix string, kindImplied bool) {
 	d.finish(r, pod, index)
 }
 
+// withinPod refuses a pod that is too large, before its aliases are expanded.
+func withinPod(r *report) bool {
+	switch {
+	case r.root.size > maxPodValues:
+		r.addAt("", CodeTooLarge, fmt.Sprintf("more than %d values in one object when aliases are expanded", maxPodValues),
+			"shorten its lists")
+	case r.root.bytes > MaxPodBytes:
+		r.addAt("", CodeTooLarge, fmt.Sprintf("more than %d bytes of JSON in one object when aliases are expanded",
+			MaxPodBytes), "shorten its values")
+	default:
+		return true
+	}
+	return false
+}
+
 func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
 	d.checkDuplicate(r, pod.Namespace, pod.Name)
 	checkStatic(r, pod)
@@ -186,6 +221,12 @@ func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
 		r.addAt("", CodeInvalid, "cannot be written as JSON", "report this manifest as a bug of the agent")
 		return
 	}
+	if len(data) > MaxPodBytes {
+		r.addAt("", CodeTooLarge, fmt.Sprintf("%d bytes of JSON with defaults applied, and a pod may have %d", len(data),
+			MaxPodBytes), "shorten its values")
+		return
+	}
+	d.bytes += len(data)
 	warn(r, pod)
 	d.pods = append(d.pods, Parsed{Pod: pod, Canonical: data, Digest: digest, Line: r.root.line, Index: index,
 		Warnings: r.warnings})

@@ -22,8 +22,9 @@ var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
 
 var manifestInput = regexp.MustCompile(`(?ms)^(?:decode|canonical)[^\n]*\n(.*?)^----$`)
 
-// FuzzDecode checks for any bytes that Decode does not panic, returns equal results twice, that every problem has a
-// place and a message, and that pods are canonical, by Load and by decoding them again.
+// FuzzDecode checks for any bytes that Decode does not panic, costs no more time and memory than they justify, returns
+// equal results twice, that every problem has a place and a message, and that pods are canonical, by Load and by
+// decoding them again.
 func FuzzDecode(f *testing.F) {
 	manifests, err := filepath.Glob("testdata/manifests/*")
 	if err != nil || len(manifests) == 0 {
@@ -38,7 +39,11 @@ func FuzzDecode(f *testing.F) {
 			f.Add(m[1])
 		}
 	}
+	for _, text := range costly {
+		f.Add([]byte(text(4 << 10)))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		checkCost(t, data)
 		opts := Options{NodeName: fuzzNode}
 		pods, problems := Decode("fuzz.yaml", data, opts)
 		lines := 1 + len(lineBreak.FindAll(data, -1))
@@ -115,9 +120,9 @@ func checkCanonical(t *testing.T, p Parsed, opts Options) {
 
 func TestProblemsAreBounded(t *testing.T) {
 	many := "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n" +
-		strings.Repeat("  - {}\n", 2*maxProblems)
+		strings.Repeat("  - {}\n", 2*MaxProblems)
 	_, problems := Decode("p", []byte(many), Options{NodeName: fuzzNode})
-	if len(problems) != maxProblems+1 || problems[maxProblems].Code != CodeTooMany {
+	if len(problems) != MaxProblems+1 || problems[MaxProblems].Code != CodeTooMany {
 		t.Errorf("%d problems, the last %v", len(problems), problems[len(problems)-1])
 	}
 }

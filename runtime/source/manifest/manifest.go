@@ -10,15 +10,43 @@ const (
 	// DefaultMaxBytes bounds a manifest. The kubelet reads at most 10 MiB from a file or a URL.
 	DefaultMaxBytes int64 = 10 << 20
 
-	// maxNodes bounds the values (mappings, lists and scalars, with aliases expanded) of one document, so that a few
-	// lines of nested YAML aliases cannot fill the memory. A large pod has about a thousand.
-	maxNodes = 1 << 20
+	// MaxPods bounds the pods of one manifest, valid or not. Each needs about 450 bytes in the fact that names it, and a
+	// fact is at most 1 MiB.
+	MaxPods = 1024
+
+	// MaxPodBytes bounds one pod as JSON, aliases expanded and defaults applied. It is what an API server stores: etcd
+	// takes requests of at most 1.5 MiB by default.
+	MaxPodBytes = 3 << 19
+
+	// maxPodValues bounds the values (mappings, lists and scalars, aliases expanded) of one pod. A large pod has about a
+	// thousand. A value of three bytes can become a container of 600 bytes in memory.
+	maxPodValues = 1 << 16
+
+	// maxFileValues and maxFileBytes bound all documents of a manifest together, aliases expanded, so that a few lines
+	// of YAML cannot fill the memory: 256 values for each of 1,024 pods, and twice the bytes of the largest manifest,
+	// because JSON has quotes that YAML does not need. A value takes about 400 bytes while it is parsed.
+	maxFileValues = 1 << 18
+	maxFileBytes  = int(2 * DefaultMaxBytes)
+
+	// maxResolved bounds the different words that a YAML library has to resolve (0777, 1e3, 100m, yes), which takes some
+	// ten microseconds each. 1,024 pods have 32 each.
+	maxResolved = 1 << 15
+
+	// maxDirectives bounds the lines that begin with %: the parser compares each directive with all before it.
+	maxDirectives = 64
 
 	// maxDepth bounds the nesting of one document. The deepest field of a pod is about 12 levels deep.
 	maxDepth = 64
 
-	// maxProblems bounds the problems of one call of Decode; one more reports that others are omitted.
-	maxProblems = 500
+	// MaxProblems bounds the problems of one call of Decode; one more reports how many are omitted. A fact names at most
+	// so many.
+	MaxProblems = 100
+
+	// maxHintBytes bounds how much of a line is searched for a frequent mistake.
+	maxHintBytes = 4 << 10
+
+	// maxSuggestBytes bounds the misspelt names for which a similar field is searched. The longest field has 50.
+	maxSuggestBytes = 64
 )
 
 // Source is the kind of source of a manifest, with the values of the annotation kubernetes.io/config.source.

@@ -18,7 +18,7 @@ type report struct {
 	warnings []string
 }
 
-func (r *report) full() bool { return len(r.problems) > maxProblems }
+func (r *report) full() bool { return len(r.problems) > MaxProblems }
 
 func (r *report) add(line int, at string, code Code, message, remedy string) {
 	if r.full() {
@@ -33,7 +33,7 @@ func (r *report) addAt(at string, code Code, message, remedy string) {
 }
 
 func (r *report) warn(at, message string) {
-	if len(r.warnings) < maxProblems {
+	if len(r.warnings) < MaxProblems {
 		p := Problem{Path: r.path, Line: r.root.lineOf(at, nil), Field: join(r.prefix, at), Message: message}
 		r.warnings = append(r.warnings, p.Error())
 	}
@@ -131,11 +131,23 @@ func specificity(c Code) int {
 	return 1
 }
 
-// limit bounds the problems of a whole manifest.
-func limit(path string, problems []Problem) []Problem {
-	if len(problems) <= maxProblems {
-		return problems
+// problems are the first problems of a manifest, and how many more there are.
+type problems struct {
+	kept []Problem
+	more int
+}
+
+func (p *problems) add(all ...Problem) {
+	room := min(len(all), MaxProblems-len(p.kept))
+	p.kept = append(p.kept, all[:room]...)
+	p.more += len(all) - room
+}
+
+// limited returns the problems, with one more for those that are omitted.
+func (p *problems) limited(path string) []Problem {
+	if p.more == 0 {
+		return p.kept
 	}
-	return append(problems[:maxProblems:maxProblems], Problem{Path: path, Code: CodeTooMany,
-		Message: fmt.Sprintf("more than %d problems; the rest is omitted", maxProblems), Remedy: "fix these first"})
+	return append(p.kept, Problem{Path: path, Code: CodeTooMany,
+		Message: fmt.Sprintf("at least %d more problems", p.more), Remedy: "fix these first"})
 }

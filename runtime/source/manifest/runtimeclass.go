@@ -50,7 +50,7 @@ func (c *RuntimeClasses) Names() []string {
 
 // DecodeRuntimeClasses parses one file: YAML or JSON, one document or several, each a RuntimeClass of node.k8s.io/v1. A
 // class with a problem is omitted.
-func DecodeRuntimeClasses(path string, data []byte) (classes []*nodev1.RuntimeClass, problems []Problem) {
+func DecodeRuntimeClasses(path string, data []byte) ([]*nodev1.RuntimeClass, []Problem) {
 	if int64(len(data)) > DefaultMaxBytes {
 		return nil, []Problem{{
 			Path: path, Code: CodeTooLarge, Message: fmt.Sprintf("%d bytes, and a file may have %d", len(data), DefaultMaxBytes),
@@ -62,27 +62,32 @@ func DecodeRuntimeClasses(path string, data []byte) (classes []*nodev1.RuntimeCl
 		return nil, []Problem{{Path: path, Line: bad.line, Code: bad.code, Message: bad.message, Remedy: bad.remedy}}
 	}
 	known := fieldTypes{}
+	var classes []*nodev1.RuntimeClass
+	var found problems
 	for i, doc := range docs {
 		switch {
 		case i == maxClasses:
-			return classes, append(problems, Problem{
+			return classes, append(found.kept, Problem{
 				Path: path, Code: CodeTooMany, Message: fmt.Sprintf("more than %d documents", maxClasses), Remedy: "split it",
 			})
 		case doc.fault != nil:
 			f := doc.fault
-			problems = append(problems, Problem{Path: path, Line: f.line, Code: f.code, Message: f.message, Remedy: f.remedy})
+			found.add(Problem{Path: path, Line: f.line, Code: f.code, Message: f.message, Remedy: f.remedy})
 			continue
 		}
 		r := &report{path: path, root: doc.root}
 		if c := decodeClass(r, known); c != nil {
 			classes = append(classes, c)
 		}
-		problems = append(problems, r.sorted()...)
+		found.add(r.sorted()...)
 	}
-	return classes, limit(path, problems)
+	return classes, found.limited(path)
 }
 
 func decodeClass(r *report, known fieldTypes) *nodev1.RuntimeClass {
+	if !withinPod(r) {
+		return nil
+	}
 	kind, version := typeOf(r.root)
 	if kind != "RuntimeClass" || version != nodev1.SchemeGroupVersion.String() {
 		r.addAt("kind", CodeUnknownKind, fmt.Sprintf("found kind %q of apiVersion %q; accepted is a RuntimeClass of %s",

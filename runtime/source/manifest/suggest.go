@@ -12,6 +12,9 @@ const maxTypos = 2
 
 // suggest returns the remedy for an unknown field: a field with a similar name, or the parent to which it belongs.
 func (s *shape) suggest(key string, known map[string]reflect.Type) string {
+	if len(key) > maxSuggestBytes {
+		return "remove it, or check its spelling and its indentation"
+	}
 	names := slices.Sorted(maps.Keys(known))
 	for _, name := range names {
 		if strings.EqualFold(name, key) {

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -24,7 +25,8 @@ type node struct {
 	items   []*node         // of a list
 	dups    []entry         // of a mapping: repeated keys, which are reported and not decoded
 
-	size   int // values in this tree with aliases expanded, at most maxNodes+1
+	size   int // values in this tree with aliases expanded, at most maxFileValues+1
+	bytes  int // of its JSON with aliases expanded, at most maxFileBytes+1
 	height int // levels of nesting, 1 for a scalar
 }
 
@@ -34,21 +36,22 @@ type entry struct {
 	val  *node
 }
 
-// measure sets size and height from the children; every constructor calls it last.
+// measure sets size, bytes and height from the children; every constructor calls it last.
 func (n *node) measure() *node {
-	n.size, n.height = 1, 1
-	add := func(child *node) {
-		n.size = min(n.size+child.size, maxNodes+1)
+	n.size, n.bytes, n.height = 1, len(n.raw)+len("{}"), 1
+	add := func(key string, child *node) {
+		n.size = min(n.size+child.size, maxFileValues+1)
+		n.bytes = min(n.bytes+len(key)+len(`"":,`)+child.bytes, maxFileBytes+1)
 		n.height = max(n.height, child.height+1)
 	}
 	for _, e := range n.entries {
-		add(e.val)
+		add(e.key, e.val)
 	}
 	for _, d := range n.dups {
-		add(d.val)
+		add(d.key, d.val)
 	}
 	for _, item := range n.items {
-		add(item)
+		add("", item)
 	}
 	return n
 }
@@ -138,8 +141,9 @@ func (n *node) lineOf(path string, bad any) int {
 		n, line = child, at
 	}
 	if text, ok := bad.(string); ok && n != nil && n.kind == mapNode {
+		quoted, _ := json.Marshal(text) // a string always marshals
 		for _, e := range n.entries {
-			if value, _ := e.val.text(); e.key == text || value == text {
+			if e.key == text || e.val.kind == scalarNode && bytes.Equal(e.val.raw, quoted) {
 				return e.line
 			}
 		}
