@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	podactor "github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -36,20 +37,6 @@ func testPod(change func(*corev1.Pod)) *corev1.Pod {
 		change(pod)
 	}
 	return pod
-}
-
-func TestExpandFollowsAPIRules(t *testing.T) {
-	vars := map[string]string{"A": "1", "EMPTY": "", "REF": "$(A)"}
-	lookup := func(n string) (string, bool) { v, ok := vars[n]; return v, ok }
-	for in, want := range map[string]string{
-		"plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$(NONE)": "$(NONE)", "$$(A)": "$(A)", "$$$(A)": "$1",
-		"$": "$", "$$": "$", "$(A": "$(A", "$A": "$A", "$(EMPTY)": "", "$(REF)": "$(A)", "$()": "$()", "a$": "a$",
-		"$(A$(A)": "$(A$(A)",
-	} {
-		if got := expand(in, lookup); got != want {
-			t.Errorf("%q gives %q, want %q", in, got, want)
-		}
-	}
 }
 
 func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
@@ -81,7 +68,7 @@ func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 		}
 	})
 	in := containerInput{pod: pod, container: &pod.Spec.Containers[0], podIPs: []string{"10.0.0.1", "fd00::1"}}
-	envs, err := testDriver().environment(in)
+	envs, err := testDriver().environment(in, &expand.Budget{})
 	must.OK(t, err)
 	var got []string
 	for _, e := range envs {
@@ -94,7 +81,7 @@ func TestEnvironmentReadsPodFieldsAndEarlierVariables(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "X", ValueFrom: field("status.phase")}}
-	if _, err := testDriver().environment(in); err == nil {
+	if _, err := testDriver().environment(in, &expand.Budget{}); err == nil {
 		t.Error("status.phase must be refused")
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
 // containerInput is the input of a container's configuration, beside the driver's options.
@@ -26,7 +28,8 @@ func logName(attempt uint32) string { return strconv.FormatUint(uint64(attempt),
 
 // containerConfig returns the container configuration that the kubelet (1.36) would send. It has no side effects.
 func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
-	envs, err := d.environment(in)
+	var budget expand.Budget
+	envs, err := d.environment(in, &budget)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +42,10 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 		return nil, err
 	}
 	c := in.container
-	command, args := expandCommand(c, envs)
+	command, args, err := expandCommand(c, envs, &budget)
+	if err != nil {
+		return nil, err
+	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:   &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: in.attempt},
 		Image:      &runtimeapi.ImageSpec{Image: in.image.ref, UserSpecifiedImage: c.Image},
@@ -76,7 +82,9 @@ func stopSignal(c *corev1.Container) runtimeapi.Signal {
 	return runtimeapi.Signal(runtimeapi.Signal_value["SIGNAL_"+name])
 }
 
-func expandCommand(c *corev1.Container, envs []*runtimeapi.KeyValue) (command, args []string) {
+func expandCommand(
+	c *corev1.Container, envs []*runtimeapi.KeyValue, budget *expand.Budget,
+) (command, args []string, err error) {
 	values := make(map[string]string, len(envs))
 	for _, e := range envs {
 		values[e.GetKey()] = string(e.GetValue())
@@ -85,13 +93,21 @@ func expandCommand(c *corev1.Container, envs []*runtimeapi.KeyValue) (command, a
 		v, ok := values[name]
 		return v, ok
 	}
-	for _, s := range c.Command {
-		command = append(command, expand(s, lookup))
+	all := func(list []string, name string) ([]string, error) {
+		var out []string
+		for i, s := range list {
+			text, err := budget.Argument(s, lookup)
+			if err != nil {
+				return nil, fmt.Errorf("%s[%d] %w", name, i, err)
+			}
+			out = append(out, text)
+		}
+		return out, nil
 	}
-	for _, s := range c.Args {
-		args = append(args, expand(s, lookup))
+	if command, err = all(c.Command, "command"); err == nil {
+		args, err = all(c.Args, "args")
 	}
-	return command, args
+	return command, args, err
 }
 
 func (d *Driver) containerAnnotations(in containerInput) (map[string]string, error) {

@@ -11,10 +11,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
-// environment returns a container's variables in the order of the manifest. A value may refer to earlier variables.
-func (d *Driver) environment(in containerInput) ([]*runtimeapi.KeyValue, error) {
+// environment returns a container's variables in the order of the manifest. A value may refer to earlier variables. What
+// they take is charged to the budget; an error names the variable.
+func (d *Driver) environment(in containerInput, budget *expand.Budget) ([]*runtimeapi.KeyValue, error) {
 	known := make(map[string]string, len(in.container.Env))
 	lookup := func(name string) (string, bool) {
 		v, ok := known[name]
@@ -24,12 +26,17 @@ func (d *Driver) environment(in containerInput) ([]*runtimeapi.KeyValue, error) 
 	at := make(map[string]int, len(in.container.Env))
 	for i := range in.container.Env {
 		e := &in.container.Env[i]
-		value := expand(e.Value, lookup)
+		value, err := e.Value, error(nil)
+		refers := lookup
 		if e.ValueFrom != nil {
-			var err error
-			if value, err = d.valueFrom(in, e.ValueFrom); err != nil {
-				return nil, fmt.Errorf("environment variable %s: %w", e.Name, err)
-			}
+			value, err = d.valueFrom(in, e.ValueFrom)
+			refers = nil // what is read from a field is literal
+		}
+		if err == nil {
+			value, err = budget.Variable(e.Name, value, refers)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("environment variable %s: %w", e.Name, err)
 		}
 		known[e.Name] = value
 		// A name that is set twice counts once, with its last value.

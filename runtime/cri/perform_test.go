@@ -3,6 +3,7 @@ package cri_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -447,6 +448,15 @@ func TestNameReservedByOtherIntentFailsCall(t *testing.T) {
 	}
 }
 
+// tenfold returns variables of which each refers ten times to the one before.
+func tenfold(n int) []corev1.EnvVar {
+	env := []corev1.EnvVar{{Name: "A0", Value: strings.Repeat("x", 100)}}
+	for i := 1; i < n; i++ {
+		env = append(env, corev1.EnvVar{Name: fmt.Sprintf("A%d", i), Value: strings.Repeat(fmt.Sprintf("$(A%d)", i-1), 10)})
+	}
+	return env
+}
+
 func TestFailedStartsHaveKubeletReasons(t *testing.T) {
 	yes, root := true, int64(0)
 	for _, c := range []struct {
@@ -469,6 +479,10 @@ func TestFailedStartsHaveKubeletReasons(t *testing.T) {
 		{"image runs as root", func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{RunAsNonRoot: &yes} },
 			nil,
 			journaletv1.CallError_CALL_ERROR_CONFIG, "container has runAsNonRoot and image will run as root"},
+		{"environment", func(c *corev1.Container) { c.Env = tenfold(12) }, nil, journaletv1.CallError_CALL_ERROR_CONFIG,
+			"environment variable A4: has more than 131071 bytes"},
+		{"command", func(c *corev1.Container) { c.Env, c.Args = tenfold(4), []string{"a", "$(A3)$(A3)$(A3)"} }, nil,
+			journaletv1.CallError_CALL_ERROR_CONFIG, "args[1] has more than 131071 bytes"},
 		{"create", nil, &sim.Fault{Method: "CreateContainer", Err: status.Error(codes.Unknown, "no space left")},
 			journaletv1.CallError_CALL_ERROR_CREATE, "no space left"},
 		{"start", func(c *corev1.Container) { c.Command = []string{"/missing"} }, nil, journaletv1.CallError_CALL_ERROR_START,

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
 // The API server's defaults for a probe, in seconds and runs.
@@ -62,6 +64,21 @@ func (s *containerScope) probes(c *corev1.Container, at *field.Path) {
 	s.report.invalid(validateProbe(c.LivenessProbe, at.Child("livenessProbe"), true))
 	s.report.invalid(validateProbe(c.ReadinessProbe, at.Child("readinessProbe"), false))
 	s.report.invalid(validateProbe(c.StartupProbe, at.Child("startupProbe"), true))
+	s.report.invalid(validateProbeCommand(c.LivenessProbe, c.Env, at.Child("livenessProbe")))
+	s.report.invalid(validateProbeCommand(c.ReadinessProbe, c.Env, at.Child("readinessProbe")))
+	s.report.invalid(validateProbeCommand(c.StartupProbe, c.Env, at.Child("startupProbe")))
+}
+
+// validateProbeCommand refuses a command that no process can be started with once its references are expanded. Unlike
+// the container's own, it depends on the manifest alone.
+func validateProbeCommand(p *corev1.Probe, env []corev1.EnvVar, at *field.Path) field.ErrorList {
+	if p == nil || p.Exec == nil {
+		return nil
+	}
+	if err := expand.CheckStatic(p.Exec.Command, env); err != nil {
+		return field.ErrorList{field.Invalid(at.Child("exec", "command"), field.OmitValueType{}, err.Error())}
+	}
+	return nil
 }
 
 // validateProbe checks one probe. restarts means that its failure restarts the container.
