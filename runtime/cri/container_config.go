@@ -131,14 +131,25 @@ func (d *Driver) containerAnnotations(in containerInput) (map[string]string, err
 		if err != nil {
 			return nil, fmt.Errorf("encode the preStop hook: %w", err)
 		}
-		a[AnnotationPreStopHandler] = string(raw)
+		annotate(a, AnnotationPreStopHandler, raw)
 	}
 	if len(c.Ports) > 0 {
 		raw, err := json.Marshal(c.Ports)
 		if err != nil {
 			return nil, fmt.Errorf("encode the ports: %w", err)
 		}
-		a[AnnotationPorts] = string(raw)
+		annotate(a, AnnotationPorts, raw)
 	}
 	return a, nil
+}
+
+// MaxAnnotationBytes bounds an annotation that describes a container for others than this agent, which has its
+// manifest. The runtime lists the annotations of all containers in one message of at most 16 MiB.
+const MaxAnnotationBytes = 1 << 10
+
+// annotate adds an annotation, if it is not too long: half of it would be of no use.
+func annotate(a map[string]string, name string, value []byte) {
+	if len(value) <= MaxAnnotationBytes {
+		a[name] = string(value)
+	}
 }

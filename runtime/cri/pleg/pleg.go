@@ -318,15 +318,15 @@ func (p *PLEG) Relist(ctx context.Context) error {
 	began := p.clock.Now()
 	listing, cancel := cri.WithTimeout(ctx, p.clock, p.opts.RelistTimeout)
 	defer cancel()
-	sandboxes, err := p.rt.ListPodSandbox(listing, &runtimeapi.ListPodSandboxRequest{})
+	sandboxes, err := p.listSandboxes(listing)
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
 	}
-	containers, err := p.rt.ListContainers(listing, &runtimeapi.ListContainersRequest{})
+	containers, err := p.listContainers(listing, sandboxes)
 	if err != nil {
 		return fmt.Errorf("list containers: %w", err)
 	}
-	shown := p.group(sandboxes.GetItems(), containers.GetContainers())
+	shown := p.group(sandboxes, containers)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.relisted = began
