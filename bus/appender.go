@@ -31,7 +31,6 @@ const (
 	backOffMin  = 10 * time.Millisecond
 	backOffMax  = 5 * time.Second
 	reopenAfter = 3 // failures in a row without one record stored
-	maxIDLength = 64
 )
 
 // item is one record from Append until it is on disk.
@@ -141,14 +140,8 @@ func checkRecord(rec *journaletv1.Record) error {
 	if r.KindName() == "unknown" {
 		return fmt.Errorf("a record of no known kind of actor (%v) cannot be stored", r.Kind)
 	}
-	if r.ID == "" || len(r.ID) > maxIDLength {
-		return fmt.Errorf("a record of a %s with an id of %d bytes cannot be stored: want 1 to %d", r.KindName(), len(r.ID),
-			maxIDLength)
-	}
-	for _, c := range []byte(r.ID) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return fmt.Errorf("a record of %q cannot be stored: an id holds only letters, digits, - and _", r.String())
-		}
+	if err := messages.CheckID(r.ID); err != nil {
+		return fmt.Errorf("a record of %q cannot be stored: %w", r.String(), err)
 	}
 	if fact := rec.GetFact(); fact == nil && rec.GetStep() == nil || fact != nil && messages.EventName(fact) == "" {
 		return fmt.Errorf("a record of %s without a fact or a step cannot be stored", r)

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +11,23 @@ import (
 
 // Singleton is the id of every actor that exists once.
 const Singleton = "0"
+
+// MaxIDBytes bounds the id of an actor: it is a token of subjects and part of the ids of decisions. A UUID has
+// 36 bytes.
+const MaxIDBytes = 64
+
+// CheckID returns an error unless id can name an actor: 1 to MaxIDBytes letters, digits, '-' and '_'.
+func CheckID(id string) error {
+	if id == "" || len(id) > MaxIDBytes {
+		return fmt.Errorf("an id of %d bytes: want 1 to %d", len(id), MaxIDBytes)
+	}
+	for _, c := range []byte(id) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return errors.New("an id holds only letters, digits, - and _")
+		}
+	}
+	return nil
+}
 
 // The ids of the source actors: of the static pod directory, which every node has, and of the manifest URL.
 const (

@@ -14,8 +14,8 @@ import (
 	"github.com/journalet/journalet/runtime/cri/expand"
 )
 
-// environment returns a container's variables in the order of the manifest. A value may refer to earlier variables. What
-// they take is charged to the budget; an error names the variable.
+// environment returns a container's variables in the order of the manifest. A value may refer to earlier variables.
+// What they take is charged to the budget; an error names the variable.
 func (d *Driver) environment(in containerInput, budget *expand.Budget) ([]*runtimeapi.KeyValue, error) {
 	known := make(map[string]string, len(in.container.Env))
 	lookup := func(name string) (string, bool) {

@@ -9,7 +9,7 @@ import (
 
 const (
 	// MaxStringBytes bounds one argument, or one variable as NAME=value. The kernel starts no process with a longer one:
-	// MAX_ARG_STRLEN is 32 pages of 4 KiB, with a final zero.
+	// it takes 32 pages of 4 KiB, with a final zero.
 	MaxStringBytes = 128<<10 - 1
 	// MaxTotalBytes bounds the arguments and variables of a process together. The kernel gives them a quarter of the
 	// stack's limit, which is 8 MiB by default.
@@ -20,8 +20,8 @@ const (
 var (
 	ErrString = fmt.Errorf("has more than %d bytes with its references expanded, and Linux starts no process with that; "+
 		"shorten it", MaxStringBytes)
-	ErrTotal = fmt.Errorf("takes the variables and arguments of the container beyond %d bytes, and Linux starts no process "+
-		"with more; shorten them, or put them into a file", MaxTotalBytes)
+	ErrTotal = fmt.Errorf("takes the variables and arguments of the container beyond %d bytes, and Linux starts no "+
+		"process with more; shorten them, or put them into a file", MaxTotalBytes)
 )
 
 // Lookup returns the value of a variable, and whether there is one. A nil Lookup leaves a text as it is.

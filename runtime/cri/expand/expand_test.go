@@ -63,7 +63,9 @@ func TestUnclosedReferencesTakeLinearTime(t *testing.T) {
 }
 
 func TestProbeCommandsHaveLiteralValues(t *testing.T) {
-	env := []corev1.EnvVar{{Name: "A", Value: "$(B)"}, {Name: "B", Value: "1"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{}}}
+	env := []corev1.EnvVar{
+		{Name: "A", Value: "$(B)"}, {Name: "B", Value: "1"}, {Name: "C", ValueFrom: &corev1.EnvVarSource{}},
+	}
 	got, err := Static([]string{"$(A)", "$(B)$(C)", "$(D)"}, env)
 	if want := []string{"$(B)", "1", "$(D)"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v, want %q", got, err, want)
@@ -75,7 +77,8 @@ func TestProbeCommandsHaveLiteralValues(t *testing.T) {
 		t.Errorf("%v, and measured %v", err, measured)
 	}
 	written := testing.AllocsPerRun(1, func() { _, _ = Static([]string{"$(A)", "$(A)"}, env) })
-	if measured := testing.AllocsPerRun(1, func() { _ = CheckStatic([]string{"$(A)", "$(A)"}, env) }); measured >= written {
+	measured := testing.AllocsPerRun(1, func() { _ = CheckStatic([]string{"$(A)", "$(A)"}, env) })
+	if measured >= written {
 		t.Errorf("%v allocations to measure a command, %v to write it", measured, written)
 	}
 }

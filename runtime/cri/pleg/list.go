@@ -13,7 +13,7 @@ import (
 )
 
 // tooLarge reports whether a list was larger than a message may be. Then it is requested in parts, so that a few large
-// pods, whoever created them, do not hide all others.
+// pods hide no others.
 func tooLarge(err error) bool { return status.Code(err) == codes.ResourceExhausted }
 
 // listSandboxes lists all sandboxes. In parts, these are the sandboxes of the pods that PLEG knows.

@@ -99,8 +99,8 @@ var costly = map[string]func(n int) string{
 	},
 	"probe commands": func(n int) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n" + numbered(n, func(i int) string {
-			return fmt.Sprintf("  - {name: c%d, image: b, env: [{name: A, value: %s}], livenessProbe: {exec: {command: [%s]}}}\n",
-				i, strings.Repeat("x", 4<<10), strings.Repeat("$(A)", 512))
+			return fmt.Sprintf("  - {name: c%d, image: b, env: [{name: A, value: %s}], "+
+				"livenessProbe: {exec: {command: [%s]}}}\n", i, strings.Repeat("x", 4<<10), strings.Repeat("$(A)", 512))
 		})
 	},
 	"escapes":       func(n int) string { return podHead + "    args: [\"" + repeated("&", n) + "\"]\n" },

@@ -49,6 +49,7 @@ func (s *containerScope) container(c *corev1.Container, volumes map[string]bool,
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	errs = append(errs, oneOf(c.TerminationMessagePolicy, p.Child("terminationMessagePolicy"),
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs, validateMessagePath(c.TerminationMessagePath, p.Child("terminationMessagePath"))...)
 	errs = append(errs, s.ports(c.Ports, p.Child("ports"))...)
 	errs = append(errs, validateMounts(c, volumes, p.Child("volumeMounts"))...)
 	s.report.invalid(errs)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-helpers/node/util/sysctl"
 
 	podactor "github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/messages"
 )
 
 // Bounds of the API server's validation, except where noted.
@@ -25,12 +26,12 @@ const (
 	maxSearchBytes = 2048 // of all search domains, with one byte between them
 	maxSysctlBytes = 253
 
+	// maxPathBytes is what Linux takes as a path, without the final zero.
+	maxPathBytes = 4095
+
 	// maxGraceSeconds is 68 years. The API server has no bound, and a time.Duration overflows after 292 years.
 	maxGraceSeconds = math.MaxInt32
 )
-
-// uidSyntax makes a UID valid as the name of a directory and as a token of a NATS subject. The API server uses UUIDs.
-var uidSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
 var sysctlSyntax = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
@@ -70,6 +71,7 @@ func validatePod(r *report, pod *corev1.Pod) {
 	errs = append(errs, validateTolerations(s.Tolerations, spec.Child("tolerations"))...)
 	errs = append(errs, validateNodeChoice(s, spec)...)
 	errs = append(errs, validatePodSecurity(s, spec.Child("securityContext"))...)
+	errs = append(errs, validateCounts(pod, spec)...)
 	r.invalid(errs)
 	validateOS(r, s.OS)
 	volumes := validateVolumes(r, s.Volumes, spec.Child("volumes"))
@@ -86,9 +88,10 @@ func validateMeta(pod *corev1.Pod) field.ErrorList {
 		return append(errs, apivalidation.ValidateAnnotations(pod.Annotations, meta.Child("annotations"))...)
 	}
 	errs := apivalidation.ValidateObjectMeta(&pod.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, meta)
-	if pod.UID != "" && !uidSyntax.MatchString(string(pod.UID)) {
-		errs = append(errs, field.Invalid(meta.Child("uid"), string(pod.UID),
-			"must be 1 to 128 letters, digits, '-' and '_', and begin with a letter or digit"))
+	// A UID names a directory, a cgroup and the pod's actor. The API server uses UUIDs.
+	if uid := string(pod.UID); uid != "" && (messages.CheckID(uid) != nil || strings.Trim(uid[:1], "-_") == "") {
+		errs = append(errs, field.Invalid(meta.Child("uid"), uid, fmt.Sprintf(
+			"must be 1 to %d letters, digits, '-' and '_', and begin with a letter or digit", messages.MaxIDBytes)))
 	}
 	guarantee, set := pod.Annotations[podactor.AnnotationStartGuarantee]
 	if set && guarantee != podactor.AtMostOnce && guarantee != podactor.AtLeastOnce {
