@@ -115,19 +115,19 @@ func (a *app) printVerified(r *bus.VerifyReport) error {
 
 // progress returns a function that shows the progress of a long operation on a terminal, nil without a terminal.
 func (a *app) progress(did, what string) func(done, total uint64) {
-	if !terminal(a.err) {
+	if !a.err.terminal() {
 		return nil
 	}
 	return func(done, total uint64) {
 		if total > 0 {
-			fmt.Fprintf(a.err, "\r\x1b[K%s %d of %d %s (%d %%)", did, done, total, what, done*100/total)
+			a.err.status(fmt.Sprintf("%s %d of %d %s (%d %%)", did, done, total, what, done*100/total))
 		}
 	}
 }
 
 func (a *app) endProgress() {
-	if terminal(a.err) {
-		fmt.Fprint(a.err, "\r\x1b[K")
+	if a.err.terminal() {
+		a.err.status("")
 	}
 }
 

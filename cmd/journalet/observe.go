@@ -106,7 +106,7 @@ type eventView struct {
 }
 
 func newEventView(ctx context.Context, a *app, c *query.Client) *eventView {
-	v := &eventView{a: a, ctx: ctx, d: query.NewDescriber(), colour: colour(a.out)}
+	v := &eventView{a: a, ctx: ctx, d: query.NewDescriber(), colour: a.out.colour()}
 	v.renderer = query.NewRenderer(v.d, c.Record)
 	// Without names pods are shown by their UIDs.
 	if pods, err := c.Pods(ctx, ""); err == nil {
@@ -117,34 +117,20 @@ func newEventView(ctx context.Context, a *app, c *query.Client) *eventView {
 	return v
 }
 
-const (
-	dim    = "\x1b[2m"
-	bold   = "\x1b[1m"
-	red    = "\x1b[31m"
-	normal = "\x1b[0m"
-)
-
-func (v *eventView) paint(code, s string) string {
-	if !v.colour || s == "" {
-		return s
-	}
-	return code + s + normal
-}
-
 func (v *eventView) print(f bus.Flat) error {
 	l := v.renderer.Render(v.ctx, f)
 	who := f.Author
 	if r, err := messages.ParseRef(f.Author); err == nil {
 		who = v.d.Actor(r)
 	}
-	text := l.Text
+	text := painted{text: l.Text}
 	if isAlert(l) {
-		text = v.paint(red, text)
+		text.code = red
 	}
-	seq := fmt.Sprintf("#%-6d", f.Seq)
-	_, err := fmt.Fprintf(v.a.out, "%s  %s  %s  %-22s  %s%s\n", v.paint(dim, clock(v.a.now(), f.Time)), v.paint(dim, seq),
-		v.paint(bold, fmt.Sprintf("%-16s", who)), f.Event, text, v.paint(dim, causeSuffix(l)))
-	return err
+	gap := painted{text: "  "}
+	return v.a.out.paint(v.colour, painted{dim, clock(v.a.now(), f.Time)}, gap, painted{dim, fmt.Sprintf("#%-6d", f.Seq)},
+		gap, painted{bold, fmt.Sprintf("%-16s", who)}, gap, painted{text: fmt.Sprintf("%-22s  ", f.Event)}, text,
+		painted{dim, causeSuffix(l)})
 }
 
 // isAlert reports whether an event needs attention.

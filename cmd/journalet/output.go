@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
 
@@ -20,7 +19,7 @@ const (
 )
 
 // printValue prints v as JSON or YAML.
-func printValue(w io.Writer, format string, v any) error {
+func printValue(w *screen, format string, v any) error {
 	b, err := json.MarshalIndent(v, "", "    ")
 	if err == nil && format == formatYAML {
 		b, err = yaml.JSONToYAML(b)
@@ -41,12 +40,17 @@ const (
 // table prints rows in columns. Unlike text/tabwriter it keeps the widths from one print to the next, so that later
 // rows line up with their headings.
 type table struct {
-	w      io.Writer
+	w      *screen
 	widths []int
 	indent string
 }
 
 func (t *table) print(rows ...[]string) {
+	for _, row := range rows {
+		for i := range row {
+			row[i] = quote(row[i], false)
+		}
+	}
 	for _, row := range rows {
 		for i, cell := range row {
 			if i == len(t.widths) {

@@ -38,7 +38,7 @@ func golden(t *testing.T, name, got string) {
 
 func testApp() (*app, *bytes.Buffer) {
 	var out bytes.Buffer
-	return &app{out: &out, err: &out, now: func() time.Time { return now }, output: formatTable}, &out
+	return &app{out: &screen{&out}, err: &screen{&out}, now: func() time.Time { return now }, output: formatTable}, &out
 }
 
 func named(p *corev1.Pod, namespace, name string) *corev1.Pod {

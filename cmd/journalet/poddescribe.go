@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -16,12 +15,20 @@ import (
 
 // description prints a pod in the manner of kubectl describe.
 type description struct {
-	w    io.Writer
+	w    *screen
 	now  time.Time
 	node string
 }
 
-func (d *description) line(format string, args ...any) { fmt.Fprintf(d.w, format+"\n", args...) }
+// line prints a line. Its values stay on it: only the format begins another.
+func (d *description) line(format string, args ...any) {
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = quote(strings.TrimRight(s, "\n"), false)
+		}
+	}
+	fmt.Fprintf(d.w, format+"\n", args...)
+}
 
 func (d *description) field(name, value string) {
 	if value != "" {

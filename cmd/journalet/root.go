@@ -16,7 +16,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/api/query"
@@ -33,7 +32,7 @@ const (
 
 // app is the state that all commands share.
 type app struct {
-	out, err io.Writer
+	out, err *screen
 
 	rootDir, server, authority, nkey, node, output string
 
@@ -42,15 +41,15 @@ type app struct {
 
 // execute runs one command line and returns its exit code.
 func execute(ctx context.Context, args []string, out, errs io.Writer) int {
-	a := &app{out: out, err: errs, now: time.Now}
+	a := &app{out: &screen{out}, err: &screen{errs}, now: time.Now}
 	root := a.command()
 	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(errs)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	cmd, err := root.ExecuteContextC(ctx)
-	fmt.Fprint(errs, errorText(ctx, cmd.CommandPath(), err))
+	fmt.Fprint(a.err, errorText(ctx, cmd.CommandPath(), err))
 	return exitCode(err)
 }
 
@@ -194,12 +193,3 @@ func (a *app) withClient(ctx context.Context, follow bool, f func(*query.Client)
 	}
 	return f(c)
 }
-
-// terminal reports whether w is a terminal.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// colour reports whether w may have colours.
-func colour(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && terminal(w) }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// screen is the only way to the user's terminal. What it prints may come from containers, manifests and other nodes, so
+// it prints control characters as text: a termination message cannot clear the screen, set a title or hide a line. Only
+// paint and status send control sequences, around quoted text.
+type screen struct{ w io.Writer }
+
+// Write prints text with its control characters quoted, except tab and newline. The quoted form is JSON's, so that
+// JSON keeps its value.
+func (s *screen) Write(b []byte) (int, error) {
+	text := string(b)
+	if _, err := io.WriteString(s.w, quote(text, true)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// painted is a part of a line, in a colour if code is set.
+type painted struct{ code, text string }
+
+const (
+	dim    = "\x1b[2m"
+	bold   = "\x1b[1m"
+	red    = "\x1b[31m"
+	normal = "\x1b[0m"
+)
+
+// paint prints one line of parts, each with its newlines quoted, too.
+func (s *screen) paint(colour bool, parts ...painted) error {
+	var b strings.Builder
+	for _, p := range parts {
+		text := quote(p.text, false)
+		if colour && p.code != "" && text != "" {
+			text = p.code + text + normal
+		}
+		b.WriteString(text)
+	}
+	b.WriteByte('\n')
+	_, err := io.WriteString(s.w, b.String())
+	return err
+}
+
+// status replaces the line of the cursor, on a terminal.
+func (s *screen) status(text string) { fmt.Fprint(s.w, "\r\x1b[K"+quote(text, false)) }
+
+// terminal reports whether it is a terminal.
+func (s *screen) terminal() bool {
+	f, ok := s.w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// colour reports whether it may have colours.
+func (s *screen) colour() bool { return os.Getenv("NO_COLOR") == "" && s.terminal() }
+
+// quote replaces characters that a terminal acts on by their escapes, such as \u001b: C0, DEL, C1, and those that
+// change the direction of text or begin a line. Tab and newline stay where lines is set. What is no UTF-8 becomes U+FFFD.
+func quote(s string, lines bool) string {
+	acts := func(r rune) bool { return controls(r) && (!lines || r != '\n' && r != '\t') }
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, acts) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s { // an invalid byte is U+FFFD
+		switch {
+		case !acts(r):
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteByte(' ')
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+func controls(r rune) bool {
+	switch {
+	case r < 0x20, 0x7f <= r && r <= 0x9f, // C0, DEL, C1
+		r == 0x061c, r == 0x200e, r == 0x200f, 0x202a <= r && r <= 0x202e, 0x2066 <= r && r <= 0x2069, // direction
+		r == 0x2028, r == 0x2029: // separators of lines and paragraphs
+		return true
+	}
+	return false
+}
