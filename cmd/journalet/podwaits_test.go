@@ -50,7 +50,8 @@ func TestLimitThatNothingEnforcesIsShown(t *testing.T) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "v",
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}}
 	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{Pod: p})
-	if got := out.String(); !strings.Contains(got, "\nNot enforced:\n  spec.volumes[0].emptyDir.sizeLimit is not enforced") {
+	want := "\nNot enforced:\n  spec.volumes[0].emptyDir.sizeLimit is not enforced"
+	if got := out.String(); !strings.Contains(got, want) {
 		t.Errorf("printed\n%s", got)
 	}
 }

@@ -63,7 +63,7 @@ func (s *screen) terminal() bool {
 func (s *screen) colour() bool { return os.Getenv("NO_COLOR") == "" && s.terminal() }
 
 // quote replaces characters that a terminal acts on by their escapes, such as \u001b: C0, DEL, C1, and those that
-// change the direction of text or begin a line. Tab and newline stay where lines is set. What is no UTF-8 becomes U+FFFD.
+// change the direction of text or begin a line. Tab and newline stay where lines is set. Invalid bytes become U+FFFD.
 func quote(s string, lines bool) string {
 	acts := func(r rune) bool { return controls(r) && (!lines || r != '\n' && r != '\t') }
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, acts) {

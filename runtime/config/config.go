@@ -211,7 +211,8 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"directory of pod manifests to run, or one manifest")
 	fs.StringVar(&c.StaticPodPath, "pod-manifest-path", c.StaticPodPath, "the kubelet's name for --static-pod-path")
 	_ = fs.MarkHidden("pod-manifest-path")
-	fs.StringVar(&c.StaticPodURL, "manifest-url", c.StaticPodURL, "http or https URL of more pod manifests to run")
+	fs.StringVar(&c.StaticPodURL, "manifest-url", c.StaticPodURL,
+		"URL of more pod manifests to run; put one with a secret into --config (staticPodURL): flags show in ps")
 	fs.Var(headerFlag{&c.StaticPodURLHeader}, "manifest-url-header",
 		"headers sent to --manifest-url; put secrets into --config (staticPodURLHeader): flags show in ps")
 	fs.DurationVar(&c.HTTPCheckFrequency, "http-check-frequency", c.HTTPCheckFrequency,
@@ -257,6 +258,15 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.HealthzBindAddress, "healthz-bind-address", c.HealthzBindAddress, "address of /healthz")
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling,
 		"serve Go profiles on /debug/pprof/ of --healthz-port, without authentication")
+	c.addBusFlags(fs)
+	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity; 2 and above adds debug messages")
+	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
+	fs.BoolVar(&c.AllowBesideKubelet, "allow-beside-kubelet", c.AllowBesideKubelet,
+		"start even if a kubelet runs on the same runtime")
+}
+
+// addBusFlags adds the flags of the journal and of the port of its bus.
+func (c *Config) addBusFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.JournalSync, "journal-sync", c.JournalSync,
 		"when to sync the journal to disk: always or interval:<duration>")
 	fs.DurationVar(&c.JournalRetentionAge, "journal-retention-age", c.JournalRetentionAge,
@@ -269,10 +279,6 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"PEM file with the certificate of --bus-listen; read again when it has changed")
 	fs.StringVar(&c.BusTLSPrivateKeyFile, "bus-tls-private-key-file", c.BusTLSPrivateKeyFile,
 		"PEM file with the key of --bus-tls-cert-file")
-	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity; 2 and above adds debug messages")
-	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
-	fs.BoolVar(&c.AllowBesideKubelet, "allow-beside-kubelet", c.AllowBesideKubelet,
-		"start even if a kubelet runs on the same runtime")
 }
 
 // Problem is a warning about a configuration file that does not prevent a start.

@@ -78,7 +78,8 @@ func (c *Config) Load(flags *pflag.FlagSet) ([]Problem, error) {
 	if strings.HasPrefix(c.ImageServiceEndpoint, "/") {
 		c.ImageServiceEndpoint = "unix://" + c.ImageServiceEndpoint
 	}
-	return append(append(problems, ignored...), c.notEnforced(m.from[enforceField])...), nil
+	problems = append(append(problems, ignored...), c.notEnforced(m.from[enforceField])...)
+	return append(problems, c.shownSecrets(given)...), nil
 }
 
 const enforceField = "enforceNodeAllocatable"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	neturl "net/url"
 	"slices"
 	"strings"
 
@@ -49,6 +50,23 @@ func (c *Config) URLHeader() http.Header {
 		for _, v := range c.StaticPodURLHeader[name] {
 			out.Add(name, v)
 		}
+	}
+	return out
+}
+
+// shownSecrets returns a problem for each flag whose value is likely a secret: every user of the machine can read the
+// command line of a process.
+func (c *Config) shownSecrets(given func(string) bool) []Problem {
+	var out []Problem
+	shown := func(flag, field, what string) {
+		out = append(out, Problem{File: "--" + flag, Field: field, Message: what + " on the command line shows in ps to " +
+			"every user of this machine; put it as " + field + " into the --config file, with mode 0600"})
+	}
+	if u, err := neturl.Parse(c.StaticPodURL); given("manifest-url") && err == nil && (u.User != nil || u.RawQuery != "") {
+		shown("manifest-url", "staticPodURL", "a URL with a user or a query")
+	}
+	if given("manifest-url-header") {
+		shown("manifest-url-header", "staticPodURLHeader", "a header")
 	}
 	return out
 }

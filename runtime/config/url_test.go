@@ -61,3 +61,27 @@ func TestSecretsOfTheManifestURLAreNotShown(t *testing.T) {
 		}
 	}
 }
+
+func TestSecretOnTheCommandLineIsWarnedOf(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "c.yaml"), head+`
+staticPodURL: https://user:s3cret@host/pods?token=s3cret
+staticPodURLHeader: {X-Token: [s3cret]}
+`)
+	for want, args := range map[string][][]string{
+		"":                      {{"--manifest-url", "https://host/pods"}, {"--config", file}},
+		"--manifest-url":        {{"--manifest-url", "https://s3cret@host/"}, {"--manifest-url", "https://host/?t=s3cret"}},
+		"--manifest-url-header": {{"--manifest-url-header", "X-Token:s3cret"}},
+	} {
+		for _, a := range args {
+			_, problems := mustLoad(t, a...)
+			if want == "" && len(problems) > 0 || want != "" && (len(problems) != 1 || problems[0].File != want) {
+				t.Errorf("%q: %v", a, problems)
+			}
+			for _, p := range problems {
+				if strings.Contains(p.String(), "s3cret") || !strings.Contains(p.String(), "--config") {
+					t.Errorf("%q: %v", a, p)
+				}
+			}
+		}
+	}
+}
