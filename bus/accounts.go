@@ -24,13 +24,18 @@ const (
 	// queries are the subjects of requests to the agent; discovery finds the services that reply.
 	queries   = "journalet.>"
 	discovery = "$SRV.>"
-	inboxes   = "_INBOX.>"
+	// control are the requests that change something.
+	control = "journalet.*.control.>"
+	inboxes = "_INBOX.>"
 
 	credentialsDir = "credentials"
 	// ObserverKeyFile is the key that permits to subscribe to events; see accounts.
 	ObserverKeyFile = "observer.nk"
 	// QueryKeyFile is the key that permits to send queries.
 	QueryKeyFile = "query.nk"
+	// ControlKeyFile is the key that permits to send requests that change something as well. It is accepted only on
+	// the socket of the command line, so a copy of it is of no use on another machine.
+	ControlKeyFile = "control.nk"
 )
 
 // accounts are the NATS accounts of the bus. The agent's account holds the streams; the others get what it exports
@@ -72,11 +77,16 @@ func newAccounts(dir string) (*accounts, error) {
 	if err != nil {
 		return nil, err
 	}
+	controller, err := publicKey(dir, ControlKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	inProcess := map[string]struct{}{jwt.ConnectionTypeInProcess: {}} // as the server sees the socket
 	a.users = []*server.NkeyUser{
 		{
 			Nkey:                   writer,
 			Account:                a.agent,
-			AllowedConnectionTypes: map[string]struct{}{jwt.ConnectionTypeInProcess: {}},
+			AllowedConnectionTypes: inProcess,
 		},
 		{
 			Nkey:    observer,
@@ -90,9 +100,18 @@ func newAccounts(dir string) (*accounts, error) {
 			Nkey:    requester,
 			Account: a.query,
 			Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: []string{queries, discovery}, Deny: []string{control}},
+				Subscribe: &server.SubjectPermission{Allow: []string{inboxes}},
+			},
+		},
+		{
+			Nkey:    controller,
+			Account: a.query,
+			Permissions: &server.Permissions{
 				Publish:   &server.SubjectPermission{Allow: []string{queries, discovery}},
 				Subscribe: &server.SubjectPermission{Allow: []string{inboxes}},
 			},
+			AllowedConnectionTypes: inProcess,
 		},
 	}
 	return a, nil

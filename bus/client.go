@@ -26,6 +26,11 @@ func Dial(ctx context.Context, dir string, opts ...nats.Option) (*nats.Conn, err
 	return dial(ctx, dir, QueryKeyFile, opts)
 }
 
+// DialControl connects like Dial, to send also requests that change something.
+func DialControl(ctx context.Context, dir string, opts ...nats.Option) (*nats.Conn, error) {
+	return dial(ctx, dir, ControlKeyFile, opts)
+}
+
 // Listen connects like Dial, as an observer: it can receive events and do nothing else.
 func Listen(ctx context.Context, dir string, opts ...nats.Option) (*nats.Conn, error) {
 	return dial(ctx, dir, ObserverKeyFile, opts)

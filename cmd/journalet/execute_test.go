@@ -37,6 +37,7 @@ func (noPods) Inspect(context.Context, messages.Ref, func(actors.Decider)) error
 	return errors.New("there is none")
 }
 func (noPods) Refs(journaletv1.ActorKind) []messages.Ref              { return nil }
+func (noPods) LiftQuarantine(messages.Ref, bool) error                { return nil }
 func (noPods) Quarantines() map[messages.Ref]*journaletv1.Quarantined { return nil }
 
 // agentRoot returns the root directory of a running agent with three records in its journal.

@@ -73,7 +73,8 @@ func (d *description) pod(r *query.PodReport) {
 	}
 	if q := r.Quarantine; q != nil {
 		d.line("\nQuarantined: it failed on record #%d (%s): %s\nIts containers keep running, but the agent takes no more "+
-			"decisions for it until the agent is restarted.", q.Cause, q.Code, q.Message)
+			"decisions for it. A change of its manifest, a restart of the agent, and `journalet lift %s` try again; with "+
+			"--skip the last one leaves out that record.", q.Cause, q.Code, q.Message, p.UID)
 	}
 	d.waits(r)
 	d.notEnforced(p)

@@ -33,7 +33,8 @@ func (a *app) podsCommand() *cobra.Command {
 		Short:   "List the pods of this node",
 		Long: "List the pods of this node as `kubectl get pods` does, by default of all namespaces.\n\n" +
 			"For a pod with status Quarantined a decision failed: its containers keep running, but the agent takes no more\n" +
-			"decisions for it until it is restarted. `journalet pod NAME` shows the error.",
+			"decisions for it until its quarantine ends. `journalet pod NAME` shows the error; `journalet lift NAME` and a\n" +
+			"change of its manifest try again.",
 		Example: "  journalet pods\n" +
 			"  journalet pods -o wide\n" +
 			"  journalet pods -n kube-system -w\n" +

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -9,10 +10,19 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/server"
+	"github.com/journalet/journalet/runtime/host"
 )
 
 // inspectTimeout bounds one inspection of actors.
 const inspectTimeout = time.Second
+
+// Bounds of the wait for the pods' actors of one scrape. A pod that hangs takes nothing from the others: each gets
+// podTimeout, and shortest when scrapeTimeout has passed. An actor that does not hang answers within microseconds.
+const (
+	podTimeout    = 100 * time.Millisecond
+	scrapeTimeout = time.Second
+	shortest      = 5 * time.Millisecond
+)
 
 // counts returns the gauges at the moment of a scrape.
 func (a *agent) counts() server.Counts {
@@ -27,12 +37,22 @@ func (a *agent) counts() server.Counts {
 			c.Actors[refs[0].KindName()] = len(refs)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), inspectTimeout)
-	defer cancel()
-	for _, ref := range a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
-		_ = a.host.Inspect(ctx, ref, func(d actors.Decider) { count(&c, d.(*pod.Actor).Pod()) })
-	}
+	a.countPods(&c)
 	return c
+}
+
+// countPods adds what the pods' actors show, and how many do not answer.
+func (a *agent) countPods(c *server.Counts) {
+	end := time.Now().Add(scrapeTimeout)
+	for _, ref := range a.host.Refs(journaletv1.ActorKind_ACTOR_KIND_POD) {
+		wait := max(min(podTimeout, time.Until(end)), shortest)
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		err := a.host.Inspect(ctx, ref, func(d actors.Decider) { count(c, d.(*pod.Actor).Pod()) })
+		cancel()
+		if err != nil && !errors.Is(err, host.ErrNoActor) {
+			c.Unanswered++
+		}
+	}
 }
 
 // count adds the observed sandboxes and containers of one pod.

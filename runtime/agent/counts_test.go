@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -65,6 +67,63 @@ func TestQueuedRecordsAreCounted(t *testing.T) {
 	}
 }
 
+// slowPod is a pod that hangs at its first observation until release is closed.
+type slowPod struct {
+	*pod.Actor
+	hangs, release chan struct{}
+}
+
+func (p slowPod) Decide(in actors.Input, emit actors.Emit) error {
+	close(p.hangs)
+	<-p.release
+	return nil
+}
+
+func TestHangingPodIsCountedAndHidesNoOther(t *testing.T) {
+	a := &agent{cfg: config.Defaults(), facts: &config.NodeFacts{NodeName: "n"}, log: slog.New(slog.DiscardHandler)}
+	var err error
+	a.bus, err = bus.Open(t.Context(), bus.Options{Dir: filepath.Join(t.TempDir(), "bus"), Node: "n", Log: a.log})
+	must.OK(t, err)
+	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
+	slow := slowPod{pod.New("a"), make(chan struct{}), make(chan struct{})}
+	a.host = host.New(host.Options{
+		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Effects: noEffects{}, Now: time.Now,
+		Log: a.log,
+		Deciders: func(ref messages.Ref) actors.Decider {
+			if ref == messages.Pod("a") {
+				return slow
+			}
+			return host.AllDeciders(ref)
+		},
+	})
+	a.bus.Journal().OnStored(a.host.Stored)
+	recovered, err := a.host.Recover()
+	must.OK(t, err)
+	a.host.Start(recovered, &journaletv1.AgentStarted{Epoch: 1, Config: &journaletv1.AgentConfig{NodeName: "n"}})
+	defer func() {
+		close(slow.release)
+		_ = a.host.Stop(context.Background())
+	}()
+	const n = 30
+	for i := range n {
+		uid := fmt.Sprintf("b%d", i)
+		a.host.Outcome(messages.Pod(uid), running(uid))
+	}
+	a.host.Outcome(messages.Pod("a"), running("a"))
+	<-slow.hangs
+	must.OK(t, a.bus.Journal().Flush(t.Context()))
+	if c := a.counts(); c.RunningPods != n || c.Unanswered != 1 {
+		t.Errorf("%d pods run and %d do not answer, want %d and 1", c.RunningPods, c.Unanswered, n)
+	}
+}
+
+// running is an observation of a pod with a ready sandbox.
+func running(uid string) *journaletv1.Event {
+	return messages.NewEvent(&journaletv1.PodObserved{Uid: uid, Sandboxes: []*journaletv1.SandboxObservation{{
+		Id: "s", State: journaletv1.SandboxState_SANDBOX_STATE_READY,
+	}}})
+}
+
 const simulatedPod = `apiVersion: v1
 kind: Pod
 metadata: {name: web}
@@ -105,7 +164,7 @@ func TestEveryMetricIsFilled(t *testing.T) {
 	} {
 		want[line] = "[1-9]"
 	}
-	for _, line := range []string{"journalet_mailbox_lagging", "journalet_actors_quarantined",
+	for _, line := range []string{"journalet_mailbox_lagging", "journalet_actors_quarantined", "journalet_pods_unanswered",
 		"journalet_journal_queued"} {
 		want[line] = "[0-9]"
 	}

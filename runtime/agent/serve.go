@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/config"
@@ -78,7 +80,36 @@ const (
 // healthz returns checks, and those of single actors and calls. All are reported only: see alive for what makes systemd
 // restart the agent.
 func (a *agent) healthz() *server.Checks {
-	return a.checks(server.Check{Name: "actors", Probe: a.checkActors}, server.Check{Name: "calls", Probe: a.checkCalls})
+	return a.checks(server.Check{Name: "actors", Probe: a.checkActors}, server.Check{Name: "calls", Probe: a.checkCalls},
+		server.Check{Name: "quarantine", Probe: func() error { return quarantined(a.host.Quarantines()) }},
+		server.Check{Name: "outcomes", Probe: a.checkOutcomes})
+}
+
+// quarantined returns an error that names the quarantined actors that every pod needs, each with the reason. A pod's
+// own quarantine does not fail the node: `journalet pods` and the metrics show it.
+func quarantined(all map[messages.Ref]*journaletv1.Quarantined) error {
+	var failed []string
+	for _, ref := range slices.SortedFunc(maps.Keys(all), func(x, y messages.Ref) int {
+		return cmp.Compare(x.String(), y.String())
+	}) {
+		if ref.Kind != journaletv1.ActorKind_ACTOR_KIND_POD {
+			q := all[ref]
+			failed = append(failed, fmt.Sprintf(
+				"%s is quarantined, it failed on record %d: %s; `journalet lift %s` tries again",
+				ref, q.GetCause(), q.GetMessage(), ref))
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(failed, "; "))
+}
+
+func (a *agent) checkOutcomes() error {
+	if err := a.host.Refused(); err != nil {
+		return fmt.Errorf("%w; restart the agent, which inspects the runtime again", err)
+	}
+	return nil
 }
 
 func (a *agent) checkActors() error { return hanging(a.host.Hanging(maxDecisionTime)) }

@@ -9,6 +9,21 @@ import (
 	"github.com/journalet/journalet/runtime/cri/calls"
 )
 
+func TestHealthNamesQuarantinedActorsThatAllPodsNeed(t *testing.T) {
+	q := &journaletv1.Quarantined{Cause: 7, Message: "no way"}
+	if err := quarantined(map[messages.Ref]*journaletv1.Quarantined{messages.Pod("a"): q}); err != nil {
+		t.Errorf("a pod's own quarantine fails the node: %v", err)
+	}
+	err := quarantined(map[messages.Ref]*journaletv1.Quarantined{
+		messages.Source("file"): q, messages.Runtime: q, messages.Pod("a"): q,
+	})
+	const want = "runtime/0 is quarantined, it failed on record 7: no way; `journalet lift runtime/0` tries again; " +
+		"source/file is quarantined, it failed on record 7: no way; `journalet lift source/file` tries again"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestHealthNamesTheOldestHangingActorAndCall(t *testing.T) {
 	at := func(n int) time.Time { return time.Date(2026, 1, 1, 12, 0, n, 0, time.UTC) }
 	if err := hanging(nil); err != nil {

@@ -248,6 +248,9 @@ func (h *Host) route(rec *journaletv1.Record) {
 		}
 		resolveWith(d, h.manifest)
 		h.post(ref, m, d)
+		if m.current().quarantined != nil && bringsManifest(d) {
+			h.repairs.Go(func() { h.retry(ref) })
+		}
 	}
 	for _, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetPodForgotten(); k != nil {

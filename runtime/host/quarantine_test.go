@@ -276,6 +276,37 @@ func TestLiftSkipsTheRecordThatFailed(t *testing.T) {
 	}
 }
 
+func TestChangedManifestEndsAQuarantine(t *testing.T) {
+	m := newMemory(t)
+	var broken atomic.Bool
+	broken.Store(true)
+	h := startHost(t, m, failing(2, &broken))
+	defer stopHost(t, h)
+	h.Outcome(messages.Pod("a"), observed("a"))
+	h.Outcome(messages.Pod("a"), observed("a"))
+	m.await(t, "quarantine", isQuarantine("a"))
+	h.repairs.Wait()
+	update := messages.NewEvent(&journaletv1.PodUpdated{
+		Operation: journaletv1.PodOperation_POD_OPERATION_REMOVE, Pod: &journaletv1.PodRef{Uid: "a"},
+	})
+	// It fails still, and is quarantined again.
+	must.OK(t, m.queueFor(messages.Source(messages.FileSource), update))
+	again := m.await(t, "the try", func(rec *journaletv1.Record) bool {
+		return rec.GetFact().GetQuarantineLifted() != nil
+	})
+	m.await(t, "quarantine again", func(rec *journaletv1.Record) bool {
+		return rec.GetSeq() > again.GetSeq() && isQuarantine("a")(rec)
+	})
+	h.repairs.Wait()
+	broken.Store(false)
+	must.OK(t, m.queueFor(messages.Source(messages.FileSource), proto.CloneOf(update)))
+	m.await(t, "the step that it missed", statusOf("a", 3))
+	h.repairs.Wait()
+	if q := h.Quarantines(); len(q) > 0 {
+		t.Errorf("quarantined are %v", q)
+	}
+}
+
 func TestLiftNamesRecordsThatWereCut(t *testing.T) {
 	m := newMemory(t)
 	var broken atomic.Bool

@@ -133,11 +133,7 @@ func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
 	}
 	// A new run retries quarantined actors: it may be another version.
 	for _, ref := range quarantined {
-		h.repairs.Go(func() {
-			if err := h.LiftQuarantine(ref, false); err != nil {
-				h.opts.Log.Warn("an actor stays quarantined", "actor", ref.String(), "err", firstLine(err.Error()))
-			}
-		})
+		h.repairs.Go(func() { h.retry(ref) })
 	}
 }
 
@@ -189,8 +185,8 @@ func (m *marker) pass(c *cell) {
 }
 
 // Snapshot stores the state of every actor at one position of the journal, so that a start reads only what follows, and
-// for a quarantined actor what it has missed. It returns an error while an actor lags, whose records are still needed, or
-// has no state that the journal folds to.
+// for a quarantined actor what it has missed. It returns an error while an actor lags, whose records are still needed,
+// or has no state that the journal folds to.
 func (h *Host) Snapshot(ctx context.Context) error {
 	h.saving.Lock()
 	defer h.saving.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/journalet/journalet/messages"
@@ -137,6 +138,22 @@ func (h *Host) LiftQuarantine(ref messages.Ref, skip bool) error {
 	}
 	m.replace(c)
 	return nil
+}
+
+// bringsManifest reports whether a delivery has a manifest that changed: the reason of a quarantine may be gone with
+// the one before.
+func bringsManifest(d *delivery) bool {
+	events := messages.Events(d.rec)
+	return slices.ContainsFunc(d.indices, func(i int) bool {
+		return events[i].GetPodUpdated() != nil || len(events[i].GetManifestsRead().GetChanged()) > 0
+	})
+}
+
+// retry lifts a quarantine that may have lost its reason.
+func (h *Host) retry(ref messages.Ref) {
+	if err := h.LiftQuarantine(ref, false); err != nil && !errors.Is(err, ErrNotQuarantined) {
+		h.opts.Log.Warn("an actor stays quarantined", "actor", ref.String(), "err", firstLine(err.Error()))
+	}
 }
 
 func (h *Host) recordLifted(ref messages.Ref, lifted *journaletv1.QuarantineLifted) error {

@@ -200,6 +200,12 @@ func (c *Client) Size(ctx context.Context) (*bus.SizeReport, error) {
 	return a, c.request(ctx, JournalSize, struct{}{}, a, longTimeout)
 }
 
+// Lift ends the quarantine of an actor.
+func (c *Client) Lift(ctx context.Context, q LiftRequest) (*LiftResponse, error) {
+	a := &LiftResponse{}
+	return a, c.request(ctx, QuarantineLift, q, a, liftTimeout)
+}
+
 // Info describes the agent.
 func (c *Client) Info(ctx context.Context) (*Info, error) {
 	a := &Info{}

@@ -135,7 +135,11 @@ func (d *Describer) agentEvent(_ string, e *journaletv1.Event) string {
 		s := fmt.Sprintf("quarantined %s: it failed on #%d (%s)", who, q.GetCause(), decisionError(q.GetCode()))
 		return withMessage(s, q.GetMessage())
 	case *journaletv1.Event_QuarantineLifted:
-		return "lifted the quarantine of " + d.actorText(k.QuarantineLifted.GetKind()+"/"+k.QuarantineLifted.GetId())
+		s := "lifted the quarantine of " + d.actorText(k.QuarantineLifted.GetKind()+"/"+k.QuarantineLifted.GetId())
+		if skipped := k.QuarantineLifted.GetSkipped(); skipped > 0 {
+			s += fmt.Sprintf(", which skips #%d", skipped)
+		}
+		return s
 	case *journaletv1.Event_TimerFired:
 		return fmt.Sprintf("timer %q fired", k.TimerFired.GetName())
 	case *journaletv1.Event_TimerSet:

@@ -42,6 +42,7 @@ type fakeHost struct {
 	actors      map[messages.Ref]actors.Decider
 	order       []messages.Ref
 	quarantined map[messages.Ref]*journaletv1.Quarantined
+	lifts       error // why LiftQuarantine fails without skip; nil: it does not
 	stuck       map[messages.Ref]bool
 }
 
@@ -70,6 +71,14 @@ func (h *fakeHost) Refs(kind journaletv1.ActorKind) []messages.Ref {
 		}
 	}
 	return out
+}
+
+func (h *fakeHost) LiftQuarantine(ref messages.Ref, skip bool) error {
+	if h.lifts != nil && !skip {
+		return h.lifts
+	}
+	delete(h.quarantined, ref)
+	return nil
 }
 
 func (h *fakeHost) Quarantines() map[messages.Ref]*journaletv1.Quarantined { return h.quarantined }

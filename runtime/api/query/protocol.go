@@ -51,6 +51,8 @@ const (
 	actorTimeout  = time.Second
 	actorsTimeout = 4 * time.Second
 	minWait       = 5 * time.Millisecond
+	// liftTimeout bounds the lift of a quarantine: the actor is folded from the journal.
+	liftTimeout = 2 * time.Minute
 	// longTimeout bounds a read of the whole journal.
 	longTimeout = time.Hour
 )
@@ -67,6 +69,8 @@ const (
 	JournalVerify = "journal.verify"
 	JournalSize   = "journal.size"
 	NodeInfo      = "node.info"
+	// QuarantineLift needs the key for requests that change something.
+	QuarantineLift = "control.quarantine.lift"
 )
 
 // Subject returns the subject of a request to a node.
@@ -194,6 +198,19 @@ type VerifyResponse struct {
 	Report *bus.VerifyReport `json:"report,omitempty"`
 }
 
+// LiftRequest requests that a quarantined actor is folded from the journal again and continues.
+type LiftRequest struct {
+	// Actor is the actor as kind/id, or a pod by its name, namespace/name or UID.
+	Actor string `json:"actor"`
+	// Skip leaves out the record on which the actor failed.
+	Skip bool `json:"skip,omitempty"`
+}
+
+// LiftResponse names the actor whose quarantine was lifted.
+type LiftResponse struct {
+	Actor string `json:"actor"`
+}
+
 // Info describes an agent.
 type Info struct {
 	Node         string         `json:"node"`
@@ -214,6 +231,7 @@ type Info struct {
 const (
 	CodeBadRequest  = 400
 	CodeNotFound    = 404
+	CodeConflict    = 409
 	CodeInternal    = 500
 	CodeUnavailable = 503
 )

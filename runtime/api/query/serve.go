@@ -33,6 +33,9 @@ type Host interface {
 	Refs(kind journaletv1.ActorKind) []messages.Ref
 	// Quarantines returns the quarantined actors.
 	Quarantines() map[messages.Ref]*journaletv1.Quarantined
+	// LiftQuarantine folds a quarantined actor from the journal again and makes it continue, with skip without the
+	// record on which it failed. An error is why it is still quarantined.
+	LiftQuarantine(ref messages.Ref, skip bool) error
 }
 
 // Options configure the services. All but Started, Simulated and Log must be set.
@@ -145,6 +148,7 @@ func (s *server) endpoints() []endpoint {
 		{JournalVerify, "a check of the whole journal, with progress", longTimeout, s.verify},
 		{JournalSize, "the size of the journal by its parts", longTimeout, single(s.size)},
 		{NodeInfo, "the agent itself", requestTimeout, single(s.info)},
+		{QuarantineLift, "the end of an actor's quarantine", liftTimeout, single(s.lift)},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/journalet/journalet/bus"
@@ -288,7 +289,7 @@ func TestServicesAreFoundAsNATSMicroServices(t *testing.T) {
 	for _, e := range info.Endpoints {
 		subjects = append(subjects, e.Subject)
 	}
-	if info.Version != "1.2.3" || !slices.Contains(subjects, "journalet.node-1_example.pods.list") || len(subjects) != 7 {
+	if info.Version != "1.2.3" || !slices.Contains(subjects, "journalet.node-1_example.pods.list") || len(subjects) != 8 {
 		t.Fatalf("found %+v", info)
 	}
 }
@@ -313,5 +314,47 @@ func TestEventOfAFlatIsTheFlattenedOne(t *testing.T) {
 	}
 	if _, err := Event(&bus.Flat{Event: "of_the_future"}); err == nil {
 		t.Fatal("an unknown event was read")
+	}
+}
+
+func TestLiftEndsAQuarantineOrSaysWhyNot(t *testing.T) {
+	w := newTestAgent(t)
+	w.host.addPod(t, "u1", "default", "web")
+	w.host.addPod(t, "u2", "default", "other")
+	w.host.quarantined[messages.Pod("u1")] = &journaletv1.Quarantined{Kind: "pod", Id: "u1", Cause: 7}
+	w.host.quarantined[messages.Runtime] = &journaletv1.Quarantined{Kind: "runtime", Id: "0", Cause: 8}
+	w.host.lifts = errors.New("record 7: no way")
+	nc, err := bus.DialControl(testContext(t), w.dir)
+	must.OK(t, err)
+	t.Cleanup(nc.Close)
+	c, err := NewLocalClient(testContext(t), nc, nil)
+	must.OK(t, err)
+	for request, want := range map[LiftRequest]string{
+		{Actor: "web"}:       "pod/u1 is still quarantined: record 7: no way",
+		{Actor: "other"}:     "pod/u2 is not quarantined",
+		{Actor: "source/x"}:  `actor "source/x" not found`,
+		{Actor: "runtime/0"}: "runtime/0 is still quarantined",
+	} {
+		if _, err := c.Lift(testContext(t), request); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("lift %v: %v, want %s", request, err, want)
+		}
+	}
+	for request, want := range map[LiftRequest]string{
+		{Actor: "web", Skip: true}: "pod/u1", {Actor: "runtime/0", Skip: true}: "runtime/0",
+	} {
+		if r, err := c.Lift(testContext(t), request); err != nil || r.Actor != want {
+			t.Errorf("lift %v: %v, %v", request, r, err)
+		}
+	}
+	// The key for queries permits no change.
+	denied := make(chan error, 1)
+	reader, err := bus.Dial(testContext(t), w.dir, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		denied <- err
+	}))
+	must.OK(t, err)
+	t.Cleanup(reader.Close)
+	must.OK(t, reader.Publish(Subject(testNode, QuarantineLift), []byte(`{"actor":"web"}`)))
+	if err := <-denied; !errors.Is(err, nats.ErrPermissionViolation) {
+		t.Errorf("with the key for queries: %v", err)
 	}
 }

@@ -18,6 +18,8 @@ type Counts struct {
 	Lagging int
 	// Quarantined are quarantined actors.
 	Quarantined int
+	// Unanswered are pods whose actors did not answer in time: RunningPods and Containers leave them out.
+	Unanswered int
 	// Queued are records that are not stored yet.
 	Queued int
 	// RunningPods have a ready sandbox; Containers are counted by state: created, running, exited, unknown.
@@ -133,15 +135,19 @@ var (
 	descLagging = prometheus.NewDesc("journalet_mailbox_lagging",
 		"Actors that read the journal to catch up after their mailbox was full.", nil, nil)
 	descQuarantined = prometheus.NewDesc("journalet_actors_quarantined", "Quarantined actors.", nil, nil)
-	descQueued      = prometheus.NewDesc("journalet_journal_queued", "Records that are not stored yet.", nil, nil)
-	descPods        = prometheus.NewDesc("kubelet_running_pods", "Pods with a ready sandbox.", nil, nil)
-	descContainers  = prometheus.NewDesc("kubelet_running_containers", "Containers by state.", []string{"container_state"},
+	descUnanswered  = prometheus.NewDesc("journalet_pods_unanswered",
+		"Pods whose actors did not answer this scrape: kubelet_running_pods and _containers leave them out.", nil, nil)
+	descQueued     = prometheus.NewDesc("journalet_journal_queued", "Records that are not stored yet.", nil, nil)
+	descPods       = prometheus.NewDesc("kubelet_running_pods", "Pods with a ready sandbox.", nil, nil)
+	descContainers = prometheus.NewDesc("kubelet_running_containers", "Containers by state.", []string{"container_state"},
 		nil)
 )
 
 // Describe sends the descriptions of the metrics.
 func (c *countCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descActors, descLagging, descQuarantined, descQueued, descPods, descContainers} {
+	for _, d := range []*prometheus.Desc{
+		descActors, descLagging, descQuarantined, descUnanswered, descQueued, descPods, descContainers,
+	} {
 		out <- d
 	}
 }
@@ -164,6 +170,7 @@ func (c *countCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(descLagging, n.Lagging)
 	gauge(descQuarantined, n.Quarantined)
+	gauge(descUnanswered, n.Unanswered)
 	gauge(descQueued, n.Queued)
 	gauge(descPods, n.RunningPods)
 }

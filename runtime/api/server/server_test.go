@@ -164,7 +164,7 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 	m.Build("1.0.0", "node-1")
 	m.Count(func() Counts {
 		return Counts{
-			Actors: map[string]int{"pod": 3}, Lagging: 1, Quarantined: 5, Queued: 7,
+			Actors: map[string]int{"pod": 3}, Lagging: 1, Quarantined: 5, Unanswered: 6, Queued: 7,
 			RunningPods: 2, Containers: map[string]int{"running": 4},
 		}
 	})
@@ -178,6 +178,7 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 		`journalet_actors{kind="pod"} 3`,
 		"journalet_mailbox_lagging 1",
 		"journalet_actors_quarantined 5",
+		"journalet_pods_unanswered 6",
 		"journalet_journal_queued 7",
 		`journalet_build_info{node="node-1",version="1.0.0"} 1`,
 		"kubelet_running_pods 2",
