@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +15,12 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// maxHookOutputBytes bounds a hook's output in the journal. The kubelet reports all of it.
-const maxHookOutputBytes = 1 << 10
+// maxHookMessageBytes bounds the whole message of a failed hook in the journal. The kubelet's has all of the output.
+const maxHookMessageBytes = 1 << 10
+
+// minSecretBytes is the length from which an argument of a hook is withheld from errors that repeat it: shorter ones,
+// such as -c, would tear words apart.
+const minSecretBytes = 4
 
 // runHook runs a lifecycle hook to its end or its timeout. Hooks run at least once: a hook in doubt runs again. It
 // fails with CALL_ERROR_NOT_DONE if the container has exited, otherwise with CALL_ERROR_HOOK.
@@ -38,14 +43,16 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	defer cancel()
 	h := hook{call: c, req: req, pod: pod, container: container}
 	message, err := h.run(within, handler)
+	suffix := ""
 	switch {
 	case err == nil:
 		return res, nil
 	case ctx.Err() != nil:
 		return res, ctx.Err()
 	case within.Err() != nil:
-		message = fmt.Sprintf("%s (timeout %s)", message, req.GetTimeout().AsDuration().Round(time.Millisecond))
+		suffix = fmt.Sprintf(" (timeout %s)", req.GetTimeout().AsDuration().Round(time.Millisecond))
 	}
+	message = Truncate(message, maxHookMessageBytes-len(suffix)) + suffix
 	code := journaletv1.CallError_CALL_ERROR_HOOK
 	if exited, err := h.hasExited(ctx); err == nil && exited {
 		code = journaletv1.CallError_CALL_ERROR_NOT_DONE
@@ -95,19 +102,22 @@ type hook struct {
 	container *corev1.Container
 }
 
-// run executes the handler. The message of a failure is worded as the kubelet's.
+// run executes the handler. The message of a failure is worded as the kubelet's, but without the command, or the path
+// and query, since these may contain secrets.
 func (h *hook) run(ctx context.Context, handler *corev1.LifecycleHandler) (message string, err error) {
 	about := fmt.Sprintf("for Container %q in Pod %q failed", h.container.Name, fullName(h.pod))
 	switch {
 	case handler.Exec != nil:
 		var output string
 		if output, err = h.exec(ctx, handler.Exec.Command); err != nil {
-			message = fmt.Sprintf("Exec lifecycle hook (%v) %s - error: %s, message: %q",
-				handler.Exec.Command, about, Truncate(messageOf(err), maxHookOutputBytes), output)
+			message = fmt.Sprintf("Exec lifecycle hook %s - error: %s", about, withhold(messageOf(err), handler.Exec.Command))
+			if output != "" {
+				message += fmt.Sprintf(", message: %q", output)
+			}
 		}
 	case handler.HTTPGet != nil:
 		if err = h.get(ctx, handler.HTTPGet); err != nil {
-			message = fmt.Sprintf("HTTP lifecycle hook (%s) %s - error: %v", handler.HTTPGet.Path, about, err)
+			message = fmt.Sprintf("HTTP lifecycle hook %s - error: %v", about, withoutURL(err))
 		}
 	case handler.Sleep != nil:
 		if err = Wait(ctx, h.clock, time.Duration(handler.Sleep.Seconds)*time.Second); err != nil {
@@ -134,7 +144,7 @@ func (h *hook) exec(ctx context.Context, command []string) (string, error) {
 		resp, err := h.rt.ExecSync(ctx, req)
 		switch {
 		case err == nil:
-			return outputOf(command, resp)
+			return outputOf(resp)
 		case !isUnavailable(err) || ctx.Err() != nil:
 			return "", err
 		}
@@ -146,13 +156,30 @@ func (h *hook) exec(ctx context.Context, command []string) (string, error) {
 }
 
 // outputOf returns the beginning of a command's output, and an error if its exit code is not 0.
-func outputOf(command []string, resp *runtimeapi.ExecSyncResponse) (string, error) {
-	output := Truncate(string(slices.Concat(resp.GetStdout(), resp.GetStderr())), maxHookOutputBytes)
+func outputOf(resp *runtimeapi.ExecSyncResponse) (string, error) {
+	output := Truncate(string(slices.Concat(resp.GetStdout(), resp.GetStderr())), maxHookMessageBytes)
 	if code := resp.GetExitCode(); code != 0 {
-		return output, fmt.Errorf("command '%s' exited with %d: %s",
-			strings.Join(command, " "), code, Truncate(string(resp.GetStderr()), maxHookOutputBytes))
+		return output, fmt.Errorf("the command exited with %d", code)
 	}
 	return output, nil
+}
+
+// withhold removes a command's arguments from an error that repeats them. The program stays: it is often what is wrong.
+func withhold(message string, command []string) string {
+	for _, arg := range command[min(1, len(command)):] {
+		if len(arg) >= minSecretBytes {
+			message = strings.ReplaceAll(message, arg, "(withheld)")
+		}
+	}
+	return message
+}
+
+// withoutURL returns the cause of a failed request, without its URL.
+func withoutURL(err error) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
 }
 
 // hasExited reports whether the hook's container has exited or is gone.

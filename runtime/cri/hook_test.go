@@ -54,9 +54,8 @@ func TestExecHookRunsAndFailsLikeKubelet(t *testing.T) {
 		Command: []string{"sh", "-c", "echo out; echo err >&2; exit 3"},
 	}}
 	out := r.hook(h)
-	want := `Exec lifecycle hook ([sh -c echo out; echo err >&2; exit 3]) for Container "main" in Pod ` +
-		`"web_default(uid-1)" failed - error: ` +
-		"command 'sh -c echo out; echo err >&2; exit 3' exited with 3: err\n, message: \"out\\nerr\\n\""
+	want := `Exec lifecycle hook for Container "main" in Pod "web_default(uid-1)" failed - error: ` +
+		`the command exited with 3, message: "out\nerr\n"`
 	if out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || out.GetMessage() != want {
 		t.Errorf("%s\n%q, want\n%q", out.GetError(), out.GetMessage(), want)
 	}
@@ -66,9 +65,38 @@ func TestHookOutputIsBounded(t *testing.T) {
 	r, h := hooked(t, execHook("sh", "-c",
 		"A=x; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do A=$A$A; done; echo $A; exit 1"))
 	out := r.hook(h)
-	if n := len(out.GetMessage()); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || n < 1<<10 || n > 2<<10 {
+	if n := len(out.GetMessage()); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || n != 1<<10 {
 		t.Errorf("%s with %d bytes", out.GetError(), n)
 	}
+}
+
+func TestMessageOfAFailedHookWithholdsCommandAndURL(t *testing.T) {
+	for what, handler := range map[string]corev1.LifecycleHandler{
+		"exit code": execHook("sh", "-c", "exit 3 # s3cret"),
+		"timeout":   execHook("sh", "-c", "sleep 1000 # s3cret"),
+		"http": {HTTPGet: &corev1.HTTPGetAction{
+			Host: "127.0.0.1", Port: intstr.FromInt32(1), Path: "/s3cret?token=s3cret",
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r, h := hooked(t, handler)
+			h.Timeout = durationpb.New(50 * time.Millisecond)
+			out := r.hook(h)
+			if out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK || strings.Contains(out.GetMessage(), "s3cret") ||
+				!strings.Contains(out.GetMessage(), "failed - error: ") {
+				t.Errorf("%s: %s", out.GetError(), out.GetMessage())
+			}
+		})
+	}
+	t.Run("error of the runtime", func(t *testing.T) {
+		r, h := hooked(t, execHook("sh", "-c", "echo s3cret"))
+		r.runtime.Inject(sim.Fault{Method: "ExecSync", Times: 1,
+			Err: status.Error(codes.Internal, "exec sh -c echo s3cret: no such container")})
+		if out := r.hook(h); strings.Contains(out.GetMessage(), "s3cret") ||
+			!strings.Contains(out.GetMessage(), "exec sh -c (withheld): no such container") {
+			t.Error(out.GetMessage())
+		}
+	})
 }
 
 func TestHookEndsAtTimeout(t *testing.T) {
@@ -173,7 +201,7 @@ func TestHTTPHookSendsKubeletRequest(t *testing.T) {
 			<-requests
 			action.Port = intstr.FromString("none")
 			if out := r.hook(h); out.GetError() != journaletv1.CallError_CALL_ERROR_HOOK ||
-				!strings.Contains(out.GetMessage(), "HTTP lifecycle hook (/away)") {
+				!strings.Contains(out.GetMessage(), "HTTP lifecycle hook for Container") {
 				t.Errorf("an unknown port name: %v", out)
 			}
 		})
