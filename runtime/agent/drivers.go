@@ -34,9 +34,6 @@ import (
 // simScheme selects the simulated runtime.
 const simScheme = "sim://"
 
-// maxCRIMessage bounds one response of the runtime (kubelet: maxMsgSize, 16 MiB).
-const maxCRIMessage = 16 << 20
-
 // stopPerStart is the ratio of concurrent teardown calls to concurrent starts: both are work of runc and CNI.
 const stopPerStart = 1
 
@@ -56,10 +53,8 @@ func (a *agent) connect() error {
 		a.conn = conn
 		return err
 	}
-	conn, err := grpc.NewClient(a.cfg.ContainerRuntimeEndpoint,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxCRIMessage)),
-		grpc.WithConnectParams(connectParams()))
+	conn, err := grpc.NewClient(a.cfg.ContainerRuntimeEndpoint, append(cri.DialOptions(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(connectParams()))...)
 	if err != nil {
 		return fmt.Errorf("container runtime endpoint %s: %w", a.cfg.ContainerRuntimeEndpoint, err)
 	}

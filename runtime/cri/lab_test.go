@@ -31,8 +31,8 @@ func newLab(t *testing.T, drain time.Duration) *rig {
 	if endpoint == "" {
 		t.Fatal("JOURNALET_TEST_CRI_ENDPOINT is not set: run make integration, or see CONTRIBUTING.md")
 	}
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)))
+	conn, err := grpc.NewClient(endpoint, append(cri.DialOptions(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	r := &rig{t: t, conn: conn, dir: t.TempDir()}

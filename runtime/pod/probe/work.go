@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/cri"
 )
 
 const (
 	// maxMessageBytes bounds a message. The kubelet's has up to 10 KiB; this one is part of the pod's state.
 	maxMessageBytes = 1 << 10
 	// maxOutputBytes bounds how much of a command's output or a response's body is read (kubelet: 10 KiB).
-	maxOutputBytes = 10 << 10
+	maxOutputBytes = cri.MaxExecOutputBytes
 	// maxAttempts bounds the attempts of one run without a result (kubelet: maxProbeRetries).
 	maxAttempts = 3
 	// logUnknownAfter is the number of runs in a row without a result after which one is logged. The first often belongs
