@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -29,6 +30,8 @@ const (
 	inboxes = "_INBOX.>"
 
 	credentialsDir = "credentials"
+	// maxKeyFile bounds what is read of a key: it has about 300 bytes.
+	maxKeyFile = 4 << 10
 	// ObserverKeyFile is the key that permits to subscribe to events; see accounts.
 	ObserverKeyFile = "observer.nk"
 	// QueryKeyFile is the key that permits to send queries.
@@ -146,7 +149,7 @@ func publicKey(dir, file string) (string, error) {
 }
 
 func loadOrCreateKey(path string) (nkeys.KeyPair, error) {
-	seed, err := os.ReadFile(path)
+	seed, err := bounded.ReadFile(path, maxKeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return createKey(path)
 	}

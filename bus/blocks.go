@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // blocks forces a stream's files to disk. JetStream writes every message to its block file before it acknowledges it.
@@ -126,7 +128,7 @@ func (b *blocks) rewrite() error {
 		if n < b.suspect {
 			continue
 		}
-		data, err := os.ReadFile(b.path(n))
+		data, err := bounded.ReadFile(b.path(n), maxBlock)
 		if err == nil {
 			err = writeFileDurably(b.path(n), data)
 		}
@@ -138,25 +140,26 @@ func (b *blocks) rewrite() error {
 	return nil
 }
 
+// numbers returns the numbers of the blocks in ascending order.
 func (b *blocks) numbers() ([]uint64, error) {
-	files, err := os.ReadDir(b.dir)
-	if err != nil {
-		return nil, err
-	}
 	var out []uint64
-	for _, f := range files {
+	for f, err := range bounded.Entries(b.dir) {
+		if err != nil {
+			return nil, err
+		}
 		name, ok := strings.CutSuffix(f.Name(), ".blk")
 		if n, err := strconv.ParseUint(name, 10, 64); ok && err == nil {
 			out = append(out, n)
 		}
 	}
+	slices.Sort(out)
 	return out, nil
 }
 
 var errSuspect = errors.New("a sync of the disk failed; its blocks are rewritten first")
 
 func syncFile(path string) error {
-	f, err := os.Open(path)
+	f, err := bounded.Open(path)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,9 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const lockFile = "LOCK"
+
+// maxPIDFile bounds what is read of it: the holder's pid.
+const maxPIDFile = 32
 
 // Bus is the open bus of one node. Only one process at a time has a directory's bus open.
 type Bus struct {
@@ -86,7 +89,7 @@ func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 	if err != nil && !headLost {
 		return b, err
 	}
-	if b.previousPID, err = io.ReadAll(io.LimitReader(b.lock, 32)); err != nil {
+	if b.previousPID, err = bounded.ReadAll(b.lock, maxPIDFile); err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 		return b, fmt.Errorf("bus: read %s: %w", b.lock.Name(), err)
 	}
 	if err := writePID(b.lock, fmt.Appendln(nil, os.Getpid())); err != nil {
@@ -353,7 +356,7 @@ func acquireLock(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("bus: lock its directory: %w", err)
 	}
 	if err := flockWithin(f); err != nil {
-		b, _ := io.ReadAll(io.LimitReader(f, 32))
+		b, _ := bounded.ReadAll(f, maxPIDFile)
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf(
@@ -395,7 +398,7 @@ func flockWithin(f *os.File) error {
 
 // Served reports whether an agent has the bus in dir open. It writes nothing.
 func Served(dir string) (bool, error) {
-	f, err := os.Open(filepath.Join(dir, lockFile))
+	f, err := bounded.Open(filepath.Join(dir, lockFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -15,6 +14,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+	"golang.org/x/sys/unix"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // dialTimeout bounds one attempt to connect when the context sets no earlier end.
@@ -118,7 +120,7 @@ func connect(ctx context.Context, url string, key nkeys.KeyPair, opts []nats.Opt
 }
 
 func readKey(path string) (nkeys.KeyPair, error) {
-	b, err := os.ReadFile(path)
+	b, err := bounded.ReadFile(path, maxKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the key: %w", err)
 	}
@@ -135,7 +137,7 @@ type socketDialer string
 // InProcessConn connects to the socket; nats.go calls it for each connection.
 func (d socketDialer) InProcessConn() (net.Conn, error) {
 	path := filepath.Join(string(d), socketFile)
-	if b, err := os.ReadFile(filepath.Join(string(d), socketPathFile)); err == nil {
+	if b, err := bounded.ReadFile(filepath.Join(string(d), socketPathFile), unix.PathMax); err == nil {
 		path = strings.TrimSpace(string(b))
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

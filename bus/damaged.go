@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -27,6 +29,10 @@ const (
 	// reads only those that changed since.
 	seenFile  = "SEEN"
 	indexFile = "index.db"
+	// maxSeenFile and maxIndexFile bound what is read of them: some 60 bytes for each of the few hundred blocks, and 100
+	// for each subject. Without them a start reads all blocks.
+	maxSeenFile  = 1 << 20
+	maxIndexFile = 64 << 20
 )
 
 // damagedFiles are the damaged files of the journal, copied before the server opened them. The server's recovery cuts
@@ -183,7 +189,7 @@ func blocksInDoubt(bl *blocks, dir string, numbers []uint64) []uint64 {
 // indexFits reports whether the server will trust its index: it is whole, and ends with the checksum that the last
 // block ends with.
 func indexFits(bl *blocks, last uint64) bool {
-	b, err := os.ReadFile(filepath.Join(bl.dir, indexFile))
+	b, err := bounded.ReadFile(filepath.Join(bl.dir, indexFile), maxIndexFile)
 	if err != nil || len(b) < 2*frameSum {
 		return false
 	}
@@ -196,7 +202,7 @@ func indexFits(bl *blocks, last uint64) bool {
 	if !bytes.Equal(hash.Sum(nil), b[end:]) {
 		return false
 	}
-	f, err := os.Open(bl.path(last))
+	f, err := bounded.Open(bl.path(last))
 	if err != nil {
 		return false
 	}
@@ -228,8 +234,8 @@ func statBlocks(bl *blocks, numbers []uint64) map[uint64]blockStat {
 // readSeen returns nil if there is no such file or it cannot be read: then a start reads all blocks.
 func readSeen(dir string) map[uint64]blockStat {
 	seen := map[uint64]blockStat{}
-	b, err := os.ReadFile(filepath.Join(dir, seenFile))
-	if err != nil || json.Unmarshal(b, &seen) != nil {
+	b, err := bounded.ReadFile(filepath.Join(dir, seenFile), maxSeenFile)
+	if err != nil || bounded.JSON(b, maxSeenFile, &seen) != nil {
 		return nil
 	}
 	return seen
@@ -251,12 +257,11 @@ const copyPrefix = "before-epoch-"
 
 // trimCopies removes the copies of the oldest starts; their names sort by age.
 func trimCopies(dir string) error {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("bus: list copies of damaged files: %w", err)
-	}
 	starts := map[string][]string{}
-	for _, f := range files {
+	for f, err := range bounded.Entries(dir) {
+		if err != nil {
+			return fmt.Errorf("bus: list copies of damaged files: %w", err)
+		}
 		rest, ours := strings.CutPrefix(f.Name(), copyPrefix)
 		if epoch, _, ok := strings.Cut(rest, "-"); ours && ok {
 			starts[epoch] = append(starts[epoch], f.Name())
@@ -274,7 +279,7 @@ func trimCopies(dir string) error {
 }
 
 func copyFile(from, to string) error {
-	in, err := os.Open(from)
+	in, err := bounded.Open(from)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // Limits of the doors. Each has a budget of its own, so that peers of the port never take the command line's place.
@@ -174,7 +176,7 @@ func (d *door) welcome(c net.Conn, line []byte) (net.Conn, error) {
 		return c, err
 	}
 	var info map[string]json.RawMessage
-	if err := json.Unmarshal(bytes.TrimPrefix(line, []byte("INFO ")), &info); err != nil {
+	if err := bounded.JSON(bytes.TrimPrefix(line, []byte("INFO ")), maxInfoLine, &info); err != nil {
 		return nil, err
 	}
 	info["tls_required"] = json.RawMessage("true")
@@ -212,7 +214,7 @@ func (d *door) register(line []byte, in net.Conn) uint64 {
 	var info struct {
 		ID uint64 `json:"client_id"`
 	}
-	if json.Unmarshal(bytes.TrimPrefix(line, []byte("INFO ")), &info) != nil {
+	if bounded.JSON(bytes.TrimPrefix(line, []byte("INFO ")), maxInfoLine, &info) != nil {
 		return 0
 	}
 	d.mu.Lock()

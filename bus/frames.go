@@ -5,11 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"io"
-	"os"
 	"strconv"
 
 	"github.com/minio/highwayhash"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // The format of a block as the pinned server writes it: records one after the other, each with its length, number,
@@ -148,10 +148,9 @@ func (b *blocks) scanBlock(stream string, n uint64, prefix string, f func(frame)
 
 // readBlock returns the bytes of one block, at most maxBlock.
 func (b *blocks) readBlock(n uint64) ([]byte, error) {
-	f, err := os.Open(b.path(n))
-	if err != nil {
-		return nil, err
+	data, err := bounded.ReadFile(b.path(n), maxBlock)
+	if errors.Is(err, bounded.ErrTooLarge) {
+		err = nil // what follows the limit is no record
 	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxBlock))
+	return data, err
 }

@@ -11,10 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -22,6 +24,8 @@ const (
 	// headSlot is the size of the slot of one head. The file has two slots, written alternately, so that a torn write
 	// costs the newer of them only. A sector is 512 bytes or more.
 	headSlot = 512
+	// maxHeadFile bounds what is read of the file.
+	maxHeadFile = 2 * headSlot
 	// headFrame precedes the encoded head: its length and its CRC-32C.
 	headFrame = 8
 	// headSyncEvery bounds how far the head on disk may lag behind. The head exists to notice a lost tail; records
@@ -47,7 +51,7 @@ type head struct {
 
 // readHead returns the newest head in the file, nil if there is no file. One of another format is an error.
 func readHead(dir string) (*journaletv1.Head, error) {
-	b, err := os.ReadFile(filepath.Join(dir, headFile))
+	b, err := bounded.ReadFile(filepath.Join(dir, headFile), maxHeadFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -199,7 +203,7 @@ func writeFileDurably(path string, b []byte) error {
 }
 
 func syncDir(dir string) error {
-	d, err := os.Open(dir)
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}

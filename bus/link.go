@@ -3,7 +3,6 @@ package bus
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // link is the appender's access to its stream; tests inject faults into it.
@@ -172,7 +172,7 @@ func refusal(m *nats.Msg, seq uint64) error {
 		Seq   uint64              `json:"seq"`
 		Error *jetstream.APIError `json:"error"`
 	}
-	if err := json.Unmarshal(m.Data, &reply); err != nil {
+	if err := bounded.JSON(m.Data, maxPayload, &reply); err != nil {
 		return fmt.Errorf("decode the acknowledgement of the journal's stream: %w", err)
 	}
 	if reply.Error != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // Opening is what Prepare found of an earlier run.
@@ -165,6 +165,9 @@ func unreadable(r *reader, s jetstream.StreamState) (uint64, error) {
 // holesFile holds the holes of the start before, so that each loss is reported once.
 const holesFile = "HOLES"
 
+// maxHolesFile bounds what is read of it: two numbers.
+const maxHolesFile = 64
+
 // holes counts the lost records that a start has reported: those that the server counted as missing, and those that it
 // did not count yet.
 type holes struct{ missing, unreadable uint64 }
@@ -178,7 +181,7 @@ func (h holes) left(missing uint64) uint64 {
 
 // readHoles returns none if there is no such file or it cannot be read: then a loss is reported twice.
 func readHoles(dir string) (h holes) {
-	b, err := os.ReadFile(filepath.Join(dir, holesFile))
+	b, err := bounded.ReadFile(filepath.Join(dir, holesFile), maxHolesFile)
 	if err != nil {
 		return holes{}
 	}

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -58,13 +58,13 @@ type cut struct {
 // readCut returns the last cut, nil if there is none or its file cannot be read: then missing oldest records are
 // reported as damage.
 func readCut(dir string, log *slog.Logger) *cut {
-	b, err := os.ReadFile(filepath.Join(dir, cutFile))
+	b, err := bounded.ReadFile(filepath.Join(dir, cutFile), maxCutFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	c := new(cut)
-	if err == nil && len(b) <= maxCutFile {
-		err = json.Unmarshal(b, c)
+	if err == nil {
+		err = bounded.JSON(b, maxCutFile, c)
 	}
 	if err != nil || c.First == 0 || c.hash() == nil {
 		log.Warn("cannot read what retention cut from the journal; the records that it cut are reported as missing",

@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 var (
@@ -88,6 +88,9 @@ func (s *Stored) checkUnchanged(result error) error {
 	return result
 }
 
+// maxMetaFile bounds what is read of a stream's own description: it has about 2 KiB.
+const maxMetaFile = 1 << 20
+
 // description is what the description of the journal's stream contains.
 type description struct {
 	node   string // as a token of its subjects; "" if unknown
@@ -97,11 +100,11 @@ type description struct {
 // describe reads the stream's own description, without which the server does not find the stream.
 func (s *Stored) describe() (d description, err error) {
 	dir := filepath.Dir(s.blocks(journalStream).dir)
-	b, err := os.ReadFile(filepath.Join(dir, server.JetStreamMetaFile))
+	b, err := bounded.ReadFile(filepath.Join(dir, server.JetStreamMetaFile), maxMetaFile)
 	if err != nil {
 		return d, err
 	}
-	sum, err := os.ReadFile(filepath.Join(dir, server.JetStreamMetaFileSum))
+	sum, err := bounded.ReadFile(filepath.Join(dir, server.JetStreamMetaFileSum), maxMetaFile)
 	if err != nil {
 		return d, err
 	}
@@ -114,7 +117,7 @@ func (s *Stored) describe() (d description, err error) {
 		Subjects []string          `json:"subjects"`
 		Metadata map[string]string `json:"metadata"`
 	}
-	if hex.EncodeToString(hash.Sum(nil)) != string(sum) || json.Unmarshal(b, &info) != nil || len(info.Subjects) != 1 {
+	if hex.EncodeToString(hash.Sum(nil)) != string(sum) || bounded.JSON(b, maxMetaFile, &info) != nil || len(info.Subjects) != 1 {
 		return d, fmt.Errorf("%s does not match its checksum", filepath.Join(dir, server.JetStreamMetaFile))
 	}
 	if rest, ok := strings.CutSuffix(info.Subjects[0], ".>"); ok {

@@ -17,6 +17,12 @@ const (
 	// maxYAMLGrowth bounds what a document costs with its aliases expanded, in nodes and bytes, as a multiple of the limit
 	// of its bytes. Without aliases, a document costs less than twice its bytes.
 	maxYAMLGrowth = 4
+	// maxYAMLValues bounds the characters after which a value begins: the parser needs some 300 bytes for a value, so at
+	// most 30 MB. The longest configuration has a few thousand.
+	maxYAMLValues = 100_000
+	// maxYAMLDirectives bounds the lines that begin with a percent sign: the parser compares each directive with all
+	// before it.
+	maxYAMLDirectives = 16
 )
 
 // JSON decodes one JSON value of at most limit bytes into a value, and refuses more data after it. Options are methods
@@ -61,6 +67,16 @@ func YAMLToJSONStrict(data []byte, limit int) ([]byte, error) {
 func checkYAML(data []byte, limit int) error {
 	if len(data) > limit {
 		return &tooLarge{int64(limit)}
+	}
+	if n := bytes.Count(data, []byte("\n%")); n > maxYAMLDirectives {
+		return fmt.Errorf("more than %d lines that begin with %%; indent them", maxYAMLDirectives)
+	}
+	values := 0
+	for _, mark := range []string{",", "[", "{", ":", "?", "- ", "-\n", "-\t"} {
+		values += bytes.Count(data, []byte(mark))
+	}
+	if values > maxYAMLValues {
+		return fmt.Errorf("more than %d characters after which a value begins; shorten it", maxYAMLValues)
 	}
 	var root yaml3.Node
 	if err := yaml3.Unmarshal(data, &root); err != nil {
