@@ -1,15 +1,11 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -17,9 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 	k8sjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
-	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -106,25 +101,12 @@ func (c *Config) configFiles() ([]string, error) {
 	if c.ConfigDir == "" {
 		return out, nil
 	}
-	dropIns := 0
 	// Subdirectories are included, in lexical order, as in the kubelet.
-	err := filepath.WalkDir(c.ConfigDir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if e.IsDir() || filepath.Ext(e.Name()) != dropInSuffix {
-			return nil
-		}
-		if dropIns++; dropIns > maxDropIns {
-			return fmt.Errorf("more than %d drop-ins; merge some of them", maxDropIns)
-		}
-		out = append(out, path)
-		return nil
-	})
+	dropIns, err := bounded.Files(c.ConfigDir, dropInSuffix, maxDropIns)
 	if err != nil {
 		return nil, fmt.Errorf("read --config-dir %s: %w; fix the directory, or remove the flag", c.ConfigDir, err)
 	}
-	return out, nil
+	return append(out, dropIns...), nil
 }
 
 // merged are the merged values of the files.
@@ -135,17 +117,14 @@ type merged struct {
 
 // add merges one file over those before.
 func (m *merged) add(path string) ([]Problem, error) {
-	data, err := readBounded(path)
+	data, err := bounded.ReadFile(path, maxFileBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	if err := manifest.CheckBounds(data); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
 	var problems []Problem
-	text, err := yaml.YAMLToJSONStrict(data)
+	text, err := bounded.YAMLToJSONStrict(data, maxFileBytes)
 	if err != nil {
-		lenient, lenientErr := yaml.YAMLToJSON(data)
+		lenient, lenientErr := bounded.YAMLToJSON(data, maxFileBytes)
 		if lenientErr != nil {
 			return nil, fmt.Errorf("%s: invalid YAML: %w", path, lenientErr)
 		}
@@ -173,9 +152,7 @@ func (m *merged) add(path string) ([]Problem, error) {
 		problems = append(problems, p)
 	}
 	var values map[string]any
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	if err := dec.Decode(&values); err != nil {
+	if err := bounded.JSON(text, len(text), &values, (*json.Decoder).UseNumber); err != nil {
 		return nil, fmt.Errorf("%s: not an object: %w", path, err)
 	}
 	for name := range values {
@@ -202,22 +179,6 @@ func patch(into, from map[string]any) {
 			into[k] = v
 		}
 	}
-}
-
-func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFileBytes {
-		return nil, fmt.Errorf("%s: more than %d bytes; is it a %s?", path, maxFileBytes, apiKind)
-	}
-	return data, nil
 }
 
 // apply applies the merged values, field by field.

@@ -20,7 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
+
+// maxKernelFile bounds what is read of a file of /proc or /sys: the longest has about 2 KiB.
+const maxKernelFile = 64 << 10
 
 // Capacity are resources of a node: all of them, or those allocatable to pods.
 type Capacity struct {
@@ -63,7 +68,7 @@ func (c *Config) nodeFacts(root, host string, n network) (*NodeFacts, error) {
 	if err != nil {
 		return nil, err
 	}
-	boot, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
+	boot, err := bounded.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"), maxKernelFile)
 	if err != nil {
 		return nil, fmt.Errorf("find the boot id: %w; is /proc mounted?", err)
 	}
@@ -209,7 +214,7 @@ func capacity(root, rootDir string) (Capacity, error) {
 func maxPids(root string) int64 {
 	var least int64
 	for _, file := range []string{"pid_max", "threads-max"} {
-		data, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel", file))
+		data, err := bounded.ReadFile(filepath.Join(root, "proc/sys/kernel", file), maxKernelFile)
 		n, perr := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 		if err == nil && perr == nil && n > 0 && (least == 0 || n < least) {
 			least = n
@@ -220,7 +225,7 @@ func maxPids(root string) int64 {
 
 // onlineCPUs reads the kernel's list, not this process's affinity, which the agent's systemd unit may restrict.
 func onlineCPUs(root string) (int, error) {
-	data, err := os.ReadFile(filepath.Join(root, "sys/devices/system/cpu/online"))
+	data, err := bounded.ReadFile(filepath.Join(root, "sys/devices/system/cpu/online"), maxKernelFile)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return runtime.NumCPU(), nil
@@ -244,7 +249,7 @@ func onlineCPUs(root string) (int, error) {
 }
 
 func memTotal(root string) (int64, error) {
-	data, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
+	data, err := bounded.ReadFile(filepath.Join(root, "proc/meminfo"), maxKernelFile)
 	if err != nil {
 		return 0, fmt.Errorf("measure the memory: %w; is /proc mounted?", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // Cgroups are the limits that a node's cgroups support.
@@ -16,12 +18,17 @@ type Cgroups struct {
 	Swap bool
 }
 
+// maxProcFile bounds what is read of /proc/self/cgroup: a line for each hierarchy.
+const maxProcFile = 64 << 10
+
 // DetectCgroups inspects the node below root, which is "/" except in tests. v2 means that the node has only the unified
 // hierarchy. What cannot be read counts as missing, so that the runtime gets no settings that it would refuse.
 func DetectCgroups(root string, v2 bool) Cgroups {
 	out := Cgroups{}
-	entries, _ := os.ReadDir(filepath.Join(root, "sys/kernel/mm/hugepages"))
-	for _, e := range entries {
+	for e, err := range bounded.Entries(filepath.Join(root, "sys/kernel/mm/hugepages")) {
+		if err != nil {
+			break
+		}
 		size, ok := strings.CutPrefix(e.Name(), "hugepages-")
 		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(size, "kB"), 10, 64)
 		if ok && err == nil {
@@ -32,7 +39,7 @@ func DetectCgroups(root string, v2 bool) Cgroups {
 	swap := filepath.Join(root, "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
 	if v2 {
 		// The root cgroup has no such file, so this process's own cgroup is read.
-		own, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+		own, _ := bounded.ReadFile(filepath.Join(root, "proc/self/cgroup"), maxProcFile)
 		_, group, _ := strings.Cut(strings.TrimSpace(string(own)), "::")
 		swap = filepath.Join(root, "sys/fs/cgroup", group, "memory.swap.max")
 	}

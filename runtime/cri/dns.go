@@ -2,15 +2,17 @@ package cri
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // Limits of a resolver configuration, as validated by the API server and applied by the kubelet.
@@ -37,12 +39,11 @@ func (d *Driver) hostDNS() (*runtimeapi.DNSConfig, error) {
 	if d.opts.ResolvConf == "" {
 		return &runtimeapi.DNSConfig{}, nil
 	}
-	f, err := os.Open(d.opts.ResolvConf)
-	if err != nil {
+	text, err := bounded.ReadFile(d.opts.ResolvConf, maxResolvConfBytes)
+	if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 		return nil, fmt.Errorf("read the host's resolver configuration; configure another file or none: %w", err)
 	}
-	defer f.Close()
-	return parseResolvConf(io.LimitReader(f, maxResolvConfBytes))
+	return parseResolvConf(bytes.NewReader(text))
 }
 
 func parseResolvConf(r io.Reader) (*runtimeapi.DNSConfig, error) {

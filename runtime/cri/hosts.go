@@ -2,12 +2,13 @@ package cri
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // hostsPath is the path of the managed hosts file in a container.
@@ -21,15 +22,12 @@ const maxHostsBytes = 1 << 20
 func (d *Driver) hostsContent(pod *corev1.Pod, podIPs []string) ([]byte, error) {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
-		f, err := os.Open(d.opts.HostsFile)
-		if err != nil {
+		text, err := bounded.ReadFile(d.opts.HostsFile, maxHostsBytes)
+		if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 			return nil, fmt.Errorf("copy the host's hosts file: %w", err)
 		}
-		defer f.Close()
 		b.WriteString("# Kubernetes-managed hosts file (host network).\n")
-		if _, err := io.Copy(&b, io.LimitReader(f, maxHostsBytes)); err != nil {
-			return nil, fmt.Errorf("copy the host's hosts file: %w", err)
-		}
+		b.Write(text)
 	} else {
 		hostname, domain := podHostname(pod, d.opts.ClusterDomain)
 		b.WriteString("# Kubernetes-managed hosts file.\n")

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // sandboxSeccomp is the profile of pause processes, in the format of OCI runtimes. Its groups allow the system calls of
@@ -24,7 +26,7 @@ const sandboxSeccompFile = "sandbox-seccomp.json"
 // returns its path for Options.SandboxSeccomp. The runtime must see it under the same path.
 func WriteSandboxSeccomp(dir string) (string, error) {
 	path := filepath.Join(dir, sandboxSeccompFile)
-	if b, err := os.ReadFile(path); err == nil && bytes.Equal(b, sandboxSeccomp) {
+	if b, err := bounded.ReadFile(path, int64(len(sandboxSeccomp))); err == nil && bytes.Equal(b, sandboxSeccomp) {
 		return path, nil // needs no space on a full disk
 	}
 	part := path + ".part"

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // stopContainer stops a container within its grace period. A repeated call gets the rest of the grace period: a runtime
@@ -90,15 +91,14 @@ func (c *call) removeLog(path string) error {
 		return err
 	}
 	defer root.Close()
-	entries, err := fs.ReadDir(root.FS(), filepath.Dir(rel))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	base := filepath.Base(rel)
-	for _, e := range entries {
+	for e, err := range bounded.EntriesIn(root, filepath.Dir(rel)) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		if e.Name() != base && !strings.HasPrefix(e.Name(), base+".") {
 			continue
 		}
@@ -111,14 +111,13 @@ func (c *call) removeLog(path string) error {
 
 // removeLink removes the link to a container's log, which ends in the container's id.
 func (c *call) removeLink(id string) error {
-	entries, err := os.ReadDir(c.opts.ContainerLogDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
+	for e, err := range bounded.Entries(c.opts.ContainerLogDir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		if e.Type()&fs.ModeSymlink != 0 && strings.HasSuffix(e.Name(), "-"+id+".log") {
 			if err := os.Remove(filepath.Join(c.opts.ContainerLogDir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // Bounds of the files that a container's processes keep in memory.
@@ -72,17 +74,16 @@ func readFile(config *cri.ContainerConfig, fs fileSet, name string) (string, err
 	if !ok {
 		return "", os.ErrNotExist
 	}
-	st, err := os.Stat(host)
+	b, err := bounded.ReadFile(host, maxFileBytes)
 	switch {
+	case errors.Is(err, bounded.ErrNotRegular):
+		return "", errors.New("not a regular file")
+	case errors.Is(err, bounded.ErrTooLarge):
+		return "", fmt.Errorf("larger than the %d bytes that a simulated process reads", maxFileBytes)
 	case err != nil:
 		return "", os.ErrNotExist
-	case !st.Mode().IsRegular():
-		return "", errors.New("not a regular file")
-	case st.Size() > maxFileBytes:
-		return "", fmt.Errorf("larger than the %d bytes that a simulated process reads", maxFileBytes)
 	}
-	b, err := os.ReadFile(host)
-	return string(b), err
+	return string(b), nil
 }
 
 // writeHost lets an effect happen on the host.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -91,7 +92,7 @@ func discover(ctx context.Context, nc *nats.Conn, more time.Duration) ([]string,
 			return nil, clientError(ctx, err)
 		}
 		var p micro.Ping
-		if json.Unmarshal(m.Data, &p) == nil && p.Metadata["node"] != "" {
+		if bounded.JSON(m.Data, maxResponse, &p) == nil && p.Metadata["node"] != "" {
 			nodes = append(nodes, p.Metadata["node"])
 		}
 		if wait = more; more == 0 && len(nodes) > 0 {
@@ -151,7 +152,7 @@ func decodeResponse(m *nats.Msg, into any) error {
 	if code := m.Header.Get(micro.ErrorCodeHeader); code != "" {
 		return &Error{parseCode(code), m.Header.Get(micro.ErrorHeader)}
 	}
-	if err := json.Unmarshal(m.Data, into); err != nil {
+	if err := bounded.JSON(m.Data, maxResponse, into); err != nil {
 		return fmt.Errorf("decode the agent's response; is it of another version than this command? %w", err)
 	}
 	return nil

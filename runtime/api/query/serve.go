@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"regexp"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // Host is what the services need of the actors' host.
@@ -209,13 +209,8 @@ func decode(data []byte, into any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := bounded.JSON(data, maxRequest, into, (*json.Decoder).DisallowUnknownFields); err != nil {
 		return badRequest("decode the request: %v", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return badRequest("decode the request: more data after its end")
 	}
 	return nil
 }

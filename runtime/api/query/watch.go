@@ -13,6 +13,7 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -298,7 +299,7 @@ func (w *watcher) follow(ctx context.Context, live <-chan *nats.Msg) error {
 // take processes one live event.
 func (w *watcher) take(ctx context.Context, m *nats.Msg) error {
 	var f bus.Flat
-	if err := json.Unmarshal(m.Data, &f); err != nil {
+	if err := bounded.JSON(m.Data, maxResponse, &f); err != nil {
 		return fmt.Errorf("decode an event on %s; is the agent of another version? %w", m.Subject, err)
 	}
 	if f.Event == bus.EventsMissed {

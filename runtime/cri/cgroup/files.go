@@ -1,9 +1,10 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,11 +12,16 @@ import (
 
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // orphanAge is the minimum age of an unknown pod's empty cgroup to be removed: another agent may be about to use a
 // younger one.
 const orphanAge = time.Minute
+
+// maxCgroupFile bounds what is read of a file of a cgroup: one line.
+const maxCgroupFile = 4 << 10
 
 // noLimit is the value of an unset limit of cgroup v1, less rounding to pages.
 const noLimit = 1 << 62
@@ -92,17 +98,19 @@ func (t *Tree) empty(at name) bool {
 		return false
 	}
 	for _, dir := range t.requiredDirs(path) {
-		entries, err := os.ReadDir(dir)
-		if os.IsNotExist(err) {
-			continue
-		}
-		for _, e := range entries {
-			if e.IsDir() {
+		missing := false
+		for e, err := range bounded.Entries(dir) {
+			if missing = errors.Is(err, fs.ErrNotExist); missing {
+				break
+			}
+			if err != nil || e.IsDir() {
 				return false
 			}
 		}
-		pids, perr := cgroups.GetPids(dir)
-		if err != nil || perr != nil || len(pids) > 0 {
+		if missing {
+			continue
+		}
+		if pids, err := cgroups.GetPids(dir); err != nil || len(pids) > 0 {
 			return false
 		}
 	}
@@ -118,12 +126,11 @@ func (t *Tree) removeOrphans() {
 			continue
 		}
 		for _, dir := range t.requiredDirs(path) {
-			entries, err := os.ReadDir(dir)
-			if err != nil {
-				t.log.Warn("cgroups of removed pods cannot be listed", "error", err)
-				continue
-			}
-			for _, e := range entries {
+			for e, err := range bounded.Entries(dir) {
+				if err != nil {
+					t.log.Warn("cgroups of removed pods cannot be listed", "error", err)
+					break
+				}
 				uid := t.layout.uidOf(above, e.Name())
 				info, err := e.Info()
 				if !e.IsDir() || err != nil || uid == "" || t.known[uid] || time.Since(info.ModTime()) < orphanAge {
@@ -175,7 +182,7 @@ func (t *Tree) memoryUsed(at name) int64 {
 }
 
 func readText(dir, file string) string {
-	data, err := os.ReadFile(filepath.Join(dir, file))
+	data, err := bounded.ReadFile(filepath.Join(dir, file), maxCgroupFile)
 	if err != nil {
 		return ""
 	}

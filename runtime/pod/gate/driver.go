@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -15,11 +14,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -225,37 +223,26 @@ func readFile(dir string) (map[string]string, error) {
 		return nil, err
 	}
 	defer root.Close()
-	info, err = root.Lstat(FileName)
+	data, err := bounded.ReadFileIn(root, FileName, maxFileBytes)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file; write one", FileName)
-	}
-	f, err := root.Open(FileName)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(data) > maxFileBytes:
+	case errors.Is(err, bounded.ErrTooLarge):
 		return nil, fmt.Errorf("the file has more than %d bytes; write only the conditions of this pod", maxFileBytes)
+	case err != nil:
+		return nil, err
 	}
 	return parse(data)
 }
 
 // parse parses a map from condition type to status, quoted or not.
 func parse(data []byte) (map[string]string, error) {
-	if err := manifest.CheckBounds(data); err != nil {
-		return nil, err
-	}
 	var raw map[string]any
-	if err := yaml.UnmarshalStrict(data, &raw); err != nil {
+	text, err := bounded.YAMLToJSONStrict(data, maxFileBytes)
+	if err == nil {
+		err = bounded.JSON(text, len(text), &raw)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("not a map of condition types: %w", err)
 	}
 	all := map[string]string{}

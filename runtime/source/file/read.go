@@ -3,7 +3,6 @@ package file
 import (
 	"crypto/sha256"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/source/feed"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -172,8 +172,10 @@ func readFile(path string) ([]byte, stamp, error) {
 }
 
 func readOnce(path string) ([]byte, stamp, error) {
-	// Not blocking, in case a pipe has just replaced the file.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := bounded.Open(path)
+	if errors.Is(err, bounded.ErrNotRegular) {
+		return nil, stamp{}, errChanging // it was regular just before
+	}
 	if err != nil {
 		return nil, stamp{}, err
 	}
@@ -182,11 +184,9 @@ func readOnce(path string) ([]byte, stamp, error) {
 	if err != nil {
 		return nil, stamp{}, err
 	}
-	if !before.isRegular() {
-		return nil, stamp{}, errChanging
-	}
-	data, err := io.ReadAll(io.LimitReader(f, manifest.DefaultMaxBytes+1))
-	if err != nil {
+	// The decoder refuses one byte more than the limit.
+	data, err := bounded.ReadAll(f, manifest.DefaultMaxBytes+1)
+	if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 		return nil, stamp{}, err
 	}
 	after, err := statFile(f)

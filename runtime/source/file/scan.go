@@ -3,12 +3,12 @@ package file
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 const (
@@ -16,8 +16,6 @@ const (
 	maxFiles = 4096
 	// maxWarned bounds the names with a logged warning.
 	maxWarned = 1024
-	// readDirBatch is how many names are read from a directory at once.
-	readDirBatch = 512
 	// watchTries bounds the attempts to set up the watch while the path changes; the reread finds later changes.
 	watchTries = 3
 )
@@ -105,34 +103,25 @@ func (d *Driver) names(st stamp, missing bool) (map[string]bool, error) {
 	case d.listed && d.dir == st:
 		return nil, errUnchanged
 	}
-	f, err := os.Open(d.opts.Path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	out := map[string]bool{}
 	fresh := 0
-	for {
-		names, err := f.Readdirnames(readDirBatch)
-		for _, name := range names {
-			if strings.HasPrefix(name, ".") {
-				continue
-			}
-			if d.files[name] == nil {
-				// Names beyond the limit are dropped; known names stay.
-				if fresh++; fresh > maxFiles+1 {
-					continue
-				}
-			}
-			out[name] = true
-		}
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
+	for e, err := range bounded.Entries(d.opts.Path) {
 		if err != nil {
 			return nil, err
 		}
+		name := e.Name()
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		if d.files[name] == nil {
+			// Names beyond the limit are dropped; known names stay.
+			if fresh++; fresh > maxFiles+1 {
+				continue
+			}
+		}
+		out[name] = true
 	}
+	return out, nil
 }
 
 // setNames updates files to these names.

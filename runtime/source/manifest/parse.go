@@ -45,22 +45,6 @@ func parse(data []byte) ([]document, *fault) {
 	return s.parseYAML()
 }
 
-// CheckBounds returns an error if decoding YAML or JSON costs more than a manifest may: more values, bytes or levels,
-// with aliases expanded. Whatever else is wrong with it is left to the decoder. Call it before a decoder that expands
-// aliases.
-func CheckBounds(data []byte) error {
-	docs, bad := parse(data)
-	if bad != nil && bad.code == CodeTooLarge {
-		return fmt.Errorf("line %d: %s; %s", bad.line, bad.message, bad.remedy)
-	}
-	for _, d := range docs {
-		if d.fault != nil && d.fault.code == CodeTooLarge {
-			return fmt.Errorf("line %d: %s; %s", d.fault.line, d.fault.message, d.fault.remedy)
-		}
-	}
-	return nil
-}
-
 // line returns the text of a line, nil if there is none.
 func (s *source) line(n int) []byte {
 	s.findBreaks()

@@ -15,6 +15,7 @@ import (
 
 	nodev1 "k8s.io/api/node/v1"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -114,28 +115,26 @@ func (f *Directory) list() ([]string, error) {
 	case !st.IsDir():
 		return []string{f.path}, nil
 	}
-	entries, err := os.ReadDir(f.path)
-	if err != nil {
-		return nil, err
-	}
 	var paths []string
-	for _, e := range entries {
+	for e, err := range bounded.Entries(f.path) {
+		if err != nil {
+			return nil, err
+		}
 		path := filepath.Join(f.path, e.Name())
 		if st, err := os.Stat(path); strings.HasPrefix(e.Name(), ".") || err != nil || !st.Mode().IsRegular() {
 			continue
 		}
-		paths = append(paths, path)
+		if paths = append(paths, path); len(paths) > maxFiles {
+			return nil, fmt.Errorf("more than %d files; put several runtime classes into one file", maxFiles)
+		}
 	}
-	if len(paths) > maxFiles {
-		return nil, fmt.Errorf("%d files, and at most %d may have runtime classes; put several classes into one file",
-			len(paths), maxFiles)
-	}
+	slices.Sort(paths)
 	return paths, nil
 }
 
 // read reads one file, if it has changed. After an error it keeps its earlier classes.
 func (f *Directory) read(path string) error {
-	data, err := readBounded(path)
+	data, err := bounded.ReadFile(path, maxFileBytes)
 	if err != nil {
 		return err
 	}
@@ -163,19 +162,6 @@ func keep(before, now []*nodev1.RuntimeClass) []*nodev1.RuntimeClass {
 		}
 	}
 	return now
-}
-
-func readBounded(path string) ([]byte, error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	data, err := io.ReadAll(io.LimitReader(in, maxFileBytes+1))
-	if err == nil && len(data) > maxFileBytes {
-		err = fmt.Errorf("%s: more than %d bytes; is it a file of runtime classes?", path, maxFileBytes)
-	}
-	return data, err
 }
 
 // logOnce logs an error of the path once; nil means none.

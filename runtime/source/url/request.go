@@ -6,12 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"syscall"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
@@ -108,8 +108,9 @@ func (d *Driver) fetch(ctx context.Context) (response, error) {
 	if resp.StatusCode != http.StatusOK {
 		return response{}, &statusError{resp.StatusCode}
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, manifest.DefaultMaxBytes+1))
-	if err != nil {
+	// The decoder refuses one byte more than the limit.
+	body, err := bounded.ReadAll(resp.Body, manifest.DefaultMaxBytes+1)
+	if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 		return response{}, d.cause(err)
 	}
 	etag := resp.Header.Get("ETag")
