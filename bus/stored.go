@@ -117,7 +117,8 @@ func (s *Stored) describe() (d description, err error) {
 		Subjects []string          `json:"subjects"`
 		Metadata map[string]string `json:"metadata"`
 	}
-	if hex.EncodeToString(hash.Sum(nil)) != string(sum) || bounded.JSON(b, maxMetaFile, &info) != nil || len(info.Subjects) != 1 {
+	damaged := hex.EncodeToString(hash.Sum(nil)) != string(sum)
+	if damaged || bounded.JSON(b, maxMetaFile, &info) != nil || len(info.Subjects) != 1 {
 		return d, fmt.Errorf("%s does not match its checksum", filepath.Join(dir, server.JetStreamMetaFile))
 	}
 	if rest, ok := strings.CutSuffix(info.Subjects[0], ".>"); ok {

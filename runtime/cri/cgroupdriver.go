@@ -2,13 +2,13 @@ package cri
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/runtime/bounded"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
@@ -49,7 +49,7 @@ func configuredDriver(text string) string {
 			} `json:"runtimes"`
 		} `json:"containerd"`
 	}
-	if len(text) > maxConfigBytes || json.Unmarshal([]byte(text), &config) != nil {
+	if bounded.JSON([]byte(text), maxConfigBytes, &config) != nil {
 		return ""
 	}
 	handler := config.Containerd.Runtimes[config.Containerd.DefaultRuntimeName]

@@ -38,7 +38,7 @@ const (
 // DialOptions returns what a connection to a runtime needs so that no response, and no number of them, takes more
 // memory than the bounds of this package.
 //
-// The output of a command is up to whoever wrote the image: containerd keeps 16 MiB of it, and hundreds of probes and
+// The output of a command is up to the author of the image: containerd keeps 16 MiB of it, and hundreds of probes and
 // hooks may end at once. The kubelet's bound of a message alone would allow gigabytes, and a lower one would lose the
 // exit code, so that a probe with a long output would have no result. So the exit code and the first
 // MaxExecOutputBytes of each output are taken from any answer of up to 16 MiB, and a few answers are received at a

@@ -99,9 +99,10 @@ func TestOutputsOfManyCommandsAtOnceTakeLittleMemory(t *testing.T) {
 	for range calls {
 		all.Go(func() {
 			resp, err := client.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: "c"})
-			if err != nil || resp.GetExitCode() != -3 || string(resp.GetStdout()) != strings.Repeat("o", cri.MaxExecOutputBytes) ||
-				string(resp.GetStderr()) != strings.Repeat("e", cri.MaxExecOutputBytes) {
-				t.Errorf("exit code %d, %d and %d bytes, %v", resp.GetExitCode(), len(resp.GetStdout()), len(resp.GetStderr()), err)
+			out, errs := string(resp.GetStdout()), string(resp.GetStderr())
+			if err != nil || resp.GetExitCode() != -3 || out != strings.Repeat("o", cri.MaxExecOutputBytes) ||
+				errs != strings.Repeat("e", cri.MaxExecOutputBytes) {
+				t.Errorf("exit code %d, %d and %d bytes, %v", resp.GetExitCode(), len(out), len(errs), err)
 			}
 		})
 	}
@@ -133,7 +134,8 @@ func TestCommandsOutcomesAreThoseOfTheRuntime(t *testing.T) {
 	e.exec = func(context.Context) (*runtimeapi.ExecSyncResponse, error) {
 		return nil, status.Error(codes.DeadlineExceeded, "timeout 1s exceeded")
 	}
-	if _, err := call(t.Context()); status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "timeout 1s") {
+	_, err := call(t.Context())
+	if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "timeout 1s") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

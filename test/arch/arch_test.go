@@ -28,6 +28,18 @@ func TestRepositoryKeepsItsRules(t *testing.T) {
 	}
 }
 
+// An exception that nothing needs would let the next reader in unseen.
+func TestEveryExceptionFromBoundsIsNeeded(t *testing.T) {
+	repo, all := mustLoad(t, root), boundExceptions
+	t.Cleanup(func() { boundExceptions = all })
+	for i, e := range all {
+		boundExceptions = slices.Delete(slices.Clone(all), i, i+1)
+		if len((rule{check: checkBounds}).run(repo)) == 0 {
+			t.Errorf("%s no longer needs %s: remove the exception", e.in, e.pkg)
+		}
+	}
+}
+
 // A rule over an empty directory holds for nothing: each layer must be where the rules look for it.
 func TestEveryLayerHasFiles(t *testing.T) {
 	repo := mustLoad(t, root)

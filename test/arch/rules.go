@@ -19,6 +19,7 @@ type rule struct {
 var rules = []rule{
 	{"imports run one way", true, checkImports},
 	{"deciders are pure", true, checkPurity},
+	{"what others write is read within bounds", true, checkBounds},
 	{"packages say what they are for", true, checkDocs},
 	{"files and functions fit a screen", true, checkSizes},
 	{"tests test", true, checkTests},

@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -331,7 +330,7 @@ func (w *watcher) resume(ctx context.Context, f *bus.Flat) error {
 		return nil
 	}
 	var gap bus.Missed
-	if err := json.Unmarshal(f.Data, &gap); err != nil {
+	if err := bounded.JSON(f.Data, maxResponse, &gap); err != nil {
 		return fmt.Errorf("decode the agent's notice of missed events; is the agent of another version? %w", err)
 	}
 	w.notice(fmt.Sprintf("the agent did not send records %d to %d live; reading them from its journal", gap.From, gap.To))
