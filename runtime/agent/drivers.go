@@ -143,7 +143,8 @@ func (a *agent) newDrivers() error {
 		Log: a.log,
 	})
 	a.pleg = pleg.New(pleg.Options{
-		HostIPs: a.facts.HostIPs, Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir, Log: a.log,
+		HostIPs: a.facts.HostIPs, Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
+		Log:      a.log,
 		Relisted: a.metrics.Relisted,
 		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
 			return a.host.Fact(ctx, messages.Pod(o.GetUid()),

@@ -7,7 +7,7 @@ import (
 )
 
 // PodIPs returns a sandbox's addresses as pods have them: the first of each IP family, that of the node's first
-// address first, IPv4 without one (kubelet: sortPodIPs). What is no address is left out.
+// address first, IPv4 without one (as in the kubelet). What is no address is left out.
 func PodIPs(network *runtimeapi.PodSandboxNetworkStatus, hostIPs []string) []string {
 	all := []string{network.GetIp()}
 	for _, more := range network.GetAdditionalIps() {

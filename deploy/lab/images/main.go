@@ -47,8 +47,10 @@ func run(busybox, pause, out string) error {
 	if err != nil {
 		return err
 	}
-	if err := write(filepath.Join(out, "busybox.tar"), busyboxRef, busyboxFiles,
-		v1.Config{Cmd: []string{"sh"}, Env: []string{defaultPath}, Labels: standIn("the distribution's busybox")}); err != nil {
+	config := v1.Config{
+		Cmd: []string{"sh"}, Env: []string{defaultPath}, Labels: standIn("the distribution's busybox"),
+	}
+	if err := write(filepath.Join(out, "busybox.tar"), busyboxRef, busyboxFiles, config); err != nil {
 		return err
 	}
 	// 65535 is the user that the upstream pause image runs as; a sandbox needs no permissions. With -P catatonit does what

@@ -105,7 +105,8 @@ func (d *Driver) setUpEmptyDir(pod *corev1.Pod, v *corev1.Volume) error {
 	switch v.EmptyDir.Medium {
 	case corev1.StorageMediumDefault:
 	case corev1.StorageMediumMemory:
-		if err := d.mountMemory(filepath.Join(d.PodDir(uid), rel), MemorySize(pod, v.EmptyDir, d.opts.AllocatableMemory)); err != nil {
+		size := MemorySize(pod, v.EmptyDir, d.opts.AllocatableMemory)
+		if err := d.mountMemory(filepath.Join(d.PodDir(uid), rel), size); err != nil {
 			return err
 		}
 	default:
