@@ -89,6 +89,7 @@ func (a *Actor) freeShare(uid string, p *journaletv1.AdmittedPod) {
 	p.Terminated = true
 	if p.GetPreempted() {
 		s.Preempting--
+		delete(a.victims, uid)
 	}
 	s.Running--
 	s.Used.MilliCpu -= p.GetDemand().GetMilliCpu()

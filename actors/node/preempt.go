@@ -181,6 +181,7 @@ func (a *Actor) preempt(uids []string) {
 		if p := a.state.Pods[uid]; p != nil && !p.GetTerminated() && !p.GetPreempted() {
 			p.Preempted = true
 			a.state.Preempting++
+			a.victims[uid] = true
 		}
 	}
 }

@@ -2,8 +2,11 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
@@ -125,4 +128,44 @@ func TestPendingResizeIsDeferredWhenNodeShrinks(t *testing.T) {
 		started(2000), admission("critical", systemCritical, 500), admission("low", 0, 1500),
 		resize("critical", systemCritical, 1000), started(900), terminated("low"), admission("other", 0, 400))
 	expect(t, a, "", finished("critical"), started(2000))
+}
+
+// What is used after the victims have ended is the same as if all pods were searched, also after a restore.
+func TestVictimsAreThoseOfTheState(t *testing.T) {
+	a := New()
+	expect(t, a, "admit a, admit b", started(1000), admission("a", 1, 400), admission("b", 1, 400))
+	check := func(want int) {
+		t.Helper()
+		again := New()
+		b, err := proto.Marshal(a.State())
+		if err != nil || again.Restore(b) != nil {
+			t.Fatal("the actor's own state cannot be restored")
+		}
+		used := a.usedAfterVictims()
+		if len(a.victims) != want || !maps.Equal(a.victims, again.victims) || used != again.usedAfterVictims() {
+			t.Errorf("victims %v, after a restore %v, want %d", a.victims, again.victims, want)
+		}
+	}
+	check(0)
+	expect(t, a, "pending c[b a]", admission("c", 2, 900))
+	check(2)
+	expect(t, a, "", terminated("a"))
+	check(1)
+	expect(t, a, "admit c", terminated("b"))
+	check(0)
+}
+
+func TestAdmissionBesideAVictimCostsNoSearchOfAllPods(t *testing.T) {
+	cost := func(pods int) float64 {
+		a := New()
+		expect(t, a, "", started(int64(pods)*10))
+		for i := range pods {
+			expect(t, a, fmt.Sprint("admit p", i), admission(fmt.Sprint("p", i), 1, 10))
+		}
+		expect(t, a, fmt.Sprintf("pending v[p%d]", pods-1), admission("v", 2, 10))
+		return testing.AllocsPerRun(10, func() { a.usedAfterVictims() })
+	}
+	if few, many := cost(10), cost(1000); many > few {
+		t.Errorf("%v allocations with 10 pods, %v with 1000", few, many)
+	}
 }

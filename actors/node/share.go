@@ -88,10 +88,8 @@ func (a *Actor) usedAfterVictims() share {
 	if a.state.GetPreempting() == 0 {
 		return x
 	}
-	for _, uid := range slices.Sorted(maps.Keys(a.state.Pods)) {
-		if p := a.state.Pods[uid]; p.GetPreempted() && !p.GetTerminated() {
-			x = x.minus(shareOf(p.GetDemand()))
-		}
+	for _, uid := range slices.Sorted(maps.Keys(a.victims)) {
+		x = x.minus(shareOf(a.state.Pods[uid].GetDemand()))
 	}
 	return x
 }

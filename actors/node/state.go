@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -13,15 +15,16 @@ import (
 // Actor is the decider on admission.
 type Actor struct {
 	state *journaletv1.NodeState
-	// addresses are derived from state.
+	// addresses and victims are derived from state. victims are the preempted pods that have not terminated.
 	addresses addresses
+	victims   map[string]bool
 }
 
 var _ actors.Decider = (*Actor)(nil)
 
 // New returns the decider. No pod is admitted yet.
 func New() *Actor {
-	return &Actor{state: withMaps(new(journaletv1.NodeState)), addresses: addresses{}}
+	return &Actor{state: withMaps(new(journaletv1.NodeState)), addresses: addresses{}, victims: map[string]bool{}}
 }
 
 func withMaps(s *journaletv1.NodeState) *journaletv1.NodeState {
@@ -65,8 +68,18 @@ func (a *Actor) Restore(b []byte) error {
 		return fmt.Errorf("restore node: %w", err)
 	}
 	a.state = withMaps(s)
-	a.addresses = addressesOf(a.state)
+	a.addresses, a.victims = addressesOf(a.state), victimsOf(a.state)
 	return nil
+}
+
+func victimsOf(s *journaletv1.NodeState) map[string]bool {
+	victims := map[string]bool{}
+	for _, uid := range slices.Sorted(maps.Keys(s.Pods)) {
+		if p := s.Pods[uid]; p.GetPreempted() && !p.GetTerminated() {
+			victims[uid] = true
+		}
+	}
+	return victims
 }
 
 // Digests is empty: the admission request holds the pod's demand.

@@ -68,7 +68,7 @@ func (c *call) removeContainer(ctx context.Context, id string) (result, error) {
 		return result{containerID: id}, err
 	}
 	// Logs left behind only cost disk until the pod is cleaned, so they do not fail the removal.
-	if err := errors.Join(c.removeLog(st.GetStatus().GetLogPath()), c.removeLink(id)); err != nil {
+	if err := errors.Join(c.removeLog(st.GetStatus().GetLogPath()), c.removeLink(st.GetStatus())); err != nil {
 		c.log.Warn("logs of a removed container cannot be removed", "container", id, "error", err)
 	}
 	return result{containerID: id}, nil
@@ -109,22 +109,19 @@ func (c *call) removeLog(path string) error {
 	return nil
 }
 
-// removeLink removes the link to a container's log, which ends in the container's id.
-func (c *call) removeLink(id string) error {
-	for e, err := range bounded.Entries(c.opts.ContainerLogDir) {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if e.Type()&fs.ModeSymlink != 0 && strings.HasSuffix(e.Name(), "-"+id+".log") {
-			if err := os.Remove(filepath.Join(c.opts.ContainerLogDir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
+// removeLink removes the link to a container's log. It costs the same however many containers there are. The link of a
+// container whose status is gone is removed with its pod.
+func (c *call) removeLink(st *runtimeapi.ContainerStatus) error {
+	of := st.GetLabels()
+	name := linkName(of[LabelPodName], of[LabelPodNamespace], of[LabelContainerName], st.GetId())
+	if st == nil || name != filepath.Base(name) {
+		return nil
 	}
-	return nil
+	err := os.Remove(filepath.Join(c.opts.ContainerLogDir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // maxNameBytes is the longest file name on Linux.
@@ -136,14 +133,15 @@ func (c *call) linkLog(podName, namespace, container, id, logPath string) error 
 	if err := os.MkdirAll(c.opts.ContainerLogDir, 0o755); err != nil {
 		return fmt.Errorf("create the directory of container log links: %w", err)
 	}
-	const ext = ".log"
-	name := fmt.Sprintf("%s_%s_%s-%s", podName, namespace, container, id)
-	if len(name) > maxNameBytes-len(ext) {
-		name = name[:maxNameBytes-len(ext)]
-	}
-	link := filepath.Join(c.opts.ContainerLogDir, name+ext)
+	link := filepath.Join(c.opts.ContainerLogDir, linkName(podName, namespace, container, id))
 	if err := os.Symlink(logPath, link); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("link the container's log: %w", err)
 	}
 	return nil
+}
+
+func linkName(podName, namespace, container, id string) string {
+	const ext = ".log"
+	name := fmt.Sprintf("%s_%s_%s-%s", podName, namespace, container, id)
+	return name[:min(len(name), maxNameBytes-len(ext))] + ext
 }

@@ -41,10 +41,13 @@ type Driver struct {
 	fire  Fire
 
 	mu     sync.Mutex
-	timers map[key]func() bool
+	timers map[key]*armed
 	seeds  []seed
 	closed bool
 }
+
+// armed is a timer that has neither fired nor been stopped.
+type armed struct{ stop func() bool }
 
 // seed is a timer of an earlier run that is not armed yet.
 type seed struct {
@@ -54,7 +57,7 @@ type seed struct {
 
 // New returns a driver without timers.
 func New(clock Clock, fire Fire) *Driver {
-	return &Driver{clock: clock, fire: fire, timers: map[key]func() bool{}}
+	return &Driver{clock: clock, fire: fire, timers: map[key]*armed{}}
 }
 
 // Seed adds the timers of an actor's folded state, sorted by name because a simulation needs a fixed order. Begin arms
@@ -122,20 +125,32 @@ func (d *Driver) arm(ref messages.Ref, name string, generation uint64, from time
 		return
 	}
 	d.dropSeeds(func(x key) bool { return x == k })
-	if stop := d.timers[k]; stop != nil {
-		stop()
+	if t := d.timers[k]; t != nil {
+		t.stop()
 	}
-	d.timers[k] = d.clock.AfterFunc(left, func() {
+	t := &armed{}
+	d.timers[k] = t
+	t.stop = d.clock.AfterFunc(left, func() {
+		d.drop(k, t)
 		d.fire(ref, messages.NewEvent(&journaletv1.TimerFired{Name: name, Generation: generation}))
 	})
+}
+
+// drop drops a timer that fires, unless another one has its name by now.
+func (d *Driver) drop(k key, t *armed) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timers[k] == t {
+		delete(d.timers, k)
+	}
 }
 
 func (d *Driver) disarm(k key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dropSeeds(func(x key) bool { return x == k })
-	if stop := d.timers[k]; stop != nil {
-		stop()
+	if t := d.timers[k]; t != nil {
+		t.stop()
 		delete(d.timers, k)
 	}
 }
@@ -149,9 +164,9 @@ func (d *Driver) forget(ref messages.Ref) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dropSeeds(func(x key) bool { return x.ref == ref })
-	for k, stop := range d.timers {
+	for k, t := range d.timers {
 		if k.ref == ref {
-			stop()
+			t.stop()
 			delete(d.timers, k)
 		}
 	}
@@ -169,8 +184,8 @@ func (d *Driver) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
-	for _, stop := range d.timers {
-		stop()
+	for _, t := range d.timers {
+		t.stop()
 	}
 	clear(d.timers)
 }

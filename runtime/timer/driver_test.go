@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,6 +44,28 @@ func record(at time.Time, e *journaletv1.Event) *journaletv1.Record {
 	return &journaletv1.Record{
 		Time: timestamppb.New(at), Actor: messages.Pod("a").Proto(),
 		Body: &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: 1, Decisions: []*journaletv1.Event{e}}},
+	}
+}
+
+func TestFiredTimerIsDropped(t *testing.T) {
+	clock := &fakeClock{now: noon}
+	d := New(clock, func(messages.Ref, *journaletv1.Event) {})
+	for i := range uint64(100) {
+		d.Stored(set(noon, fmt.Sprint("pull ", i), i, time.Second))
+	}
+	for _, a := range clock.arms {
+		a.fire()
+	}
+	if n := len(d.timers); n > 0 {
+		t.Errorf("%d timers have fired and are held", n)
+	}
+	// A timer that fires late leaves its successor armed.
+	d.Stored(set(noon, "back-off", 1, time.Second))
+	late := clock.arms[100]
+	d.Stored(set(noon, "back-off", 2, time.Second))
+	late.fire()
+	if n := len(d.timers); n != 1 {
+		t.Errorf("%d timers are armed, want the second one", n)
 	}
 }
 

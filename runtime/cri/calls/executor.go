@@ -137,20 +137,35 @@ func (x *Executor) begin(id string) *intent {
 	return in
 }
 
+// due returns how long a call may take by its own request; false if nothing bounds it.
+func (in *intent) due() (time.Duration, bool) {
+	switch {
+	case in.req.GetPullImage() != nil:
+		return 0, false
+	case in.req.GetRunHook() != nil:
+		timeout := in.req.GetRunHook().GetTimeout()
+		return timeout.AsDuration(), timeout != nil
+	case in.req.GetStopContainer() != nil:
+		return in.req.GetStopContainer().GetGrace().AsDuration(), true
+	}
+	return 0, true
+}
+
 // Overdue is a call that has been under way for longer than a threshold.
 type Overdue struct {
 	Request *journaletv1.CallRequested
 	Since   time.Time
 }
 
-// Overdue returns the calls that have been under way for longer than threshold, the oldest first. It omits stops, hooks
-// and pulls, whose duration depends on a container's program or a registry.
+// Overdue returns the calls that have been under way for longer than threshold, the oldest first. A stop and a hook get
+// their grace period or timeout on top. It omits pulls, whose duration depends on a registry, and hooks without a
+// timeout, which may take as long as their container.
 func (x *Executor) Overdue(threshold time.Duration) []Overdue {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var all []Overdue
 	for _, in := range x.underWay {
-		if !in.canCancel() && in.req.GetPullImage() == nil && time.Since(in.began) > threshold {
+		if due, bounded := in.due(); bounded && time.Since(in.began) > due+threshold {
 			all = append(all, Overdue{in.req, in.began})
 		}
 	}

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -226,7 +227,7 @@ func TestHookOfLastRunGetsRemainingTimeout(t *testing.T) {
 	}
 }
 
-// A stop depends on its grace period, a hook on its program, a pull on its registry: only other calls are overdue.
+// A stop and a hook with a timeout are overdue after it; a pull, and a hook without one, never.
 func TestSlowCallIsOverdueUntilItsOutcome(t *testing.T) {
 	x, f, outcomes, _ := newExecutor(t)
 	p := messages.Pod("u1")
@@ -236,22 +237,35 @@ func TestSlowCallIsOverdueUntilItsOutcome(t *testing.T) {
 		callRequested(&journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_PullImage{
 			PullImage: &journaletv1.PullImage{}}}),
 		stopRequested("u1"),
+		callRequested(&journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_StopContainer{
+			StopContainer: &journaletv1.StopContainer{Grace: durationpb.New(time.Nanosecond)}}}),
+		callRequested(&journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_RunHook{
+			RunHook: &journaletv1.RunHook{}}}),
+		callRequested(&journaletv1.CallRequested{PodUid: "u1", Work: &journaletv1.CallRequested_RunHook{
+			RunHook: &journaletv1.RunHook{Timeout: durationpb.New(time.Nanosecond)}}}),
 	))
+	const calls = 6
 	if all := x.Overdue(0); len(all) > 0 {
 		t.Errorf("before its dispatch: %v", all)
 	}
-	for i := range 3 {
+	for i := range calls {
 		x.Stored(step(uint64(3+i), 2, messages.Runtime,
 			messages.NewEvent(&journaletv1.CallDispatched{IntentId: messages.DecisionID(1, 1, p, i)})))
 		<-f.began
 	}
-	if all := x.Overdue(0); len(all) != 1 || all[0].Request.GetSetUpVolumes() == nil || all[0].Since.IsZero() {
-		t.Errorf("overdue: %v", all)
+	var overdue []string
+	for _, c := range x.Overdue(0) {
+		if overdue = append(overdue, Operation(c.Request)); c.Since.IsZero() {
+			t.Errorf("%v is under way since never", c.Request)
+		}
+	}
+	if want := []string{"set_up_volumes", "stop_container", "run_hook"}; !slices.Equal(overdue, want) {
+		t.Errorf("overdue: %v, want %v", overdue, want)
 	}
 	if all := x.Overdue(time.Hour); len(all) > 0 {
 		t.Errorf("with a threshold of an hour: %v", all)
 	}
-	for range 3 {
+	for range calls {
 		f.end <- &journaletv1.CallFinished{}
 		<-outcomes
 	}
