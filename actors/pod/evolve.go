@@ -215,7 +215,7 @@ func (a *Actor) evolveAdded(e actors.Event, u *journaletv1.PodUpdated) error {
 	next := withMaps(&journaletv1.PodState{
 		Pod: u.GetPod(), Source: u.GetSource(), Stage: admitting,
 		CreatedAt: timestamppb.New(e.Time), MaxBackOff: s.GetMaxBackOff(),
-		Timers: &journaletv1.Timers{Generation: s.GetTimers().GetGeneration()},
+		Timers: &journaletv1.Timers{Generation: s.GetTimers().GetGeneration()}, RemovedIds: s.GetRemovedIds(),
 	})
 	if o := s.GetObserved(); s.GetStage() == unknown || len(o.GetSandboxes())+len(o.GetContainers()) > 0 {
 		next.Observed, next.Containers, next.SandboxId = o, s.GetContainers(), s.GetSandboxId()

@@ -32,6 +32,7 @@ func (a *Actor) evolveCallRequested(e actors.Event, req *journaletv1.CallRequest
 		}
 	case *journaletv1.CallRequested_StartContainer:
 		r := a.ensureRecord(w.StartContainer.GetContainer())
+		r.ImageRequested = false // a pull for another container is not for the start after this one
 		if w.StartContainer.GetPart() != journaletv1.StartPart_START_PART_START {
 			// A new instance is created with what is allocated. One that was created before keeps its record: other
 			// resources may have been allocated since.
@@ -96,9 +97,11 @@ func (a *Actor) evolveCallFinished(e actors.Event, f *journaletv1.CallFinished) 
 	case *journaletv1.CallRequested_RemoveContainer:
 		if ok {
 			a.dropContainer(w.RemoveContainer.GetContainerId())
+			a.keepRemoved(w.RemoveContainer.GetContainerId())
 		}
 	case *journaletv1.CallRequested_RemoveSandbox:
 		if ok {
+			a.keepRemovedSandbox(w.RemoveSandbox.GetSandboxId())
 			a.dropSandbox(w.RemoveSandbox.GetSandboxId())
 		}
 	case *journaletv1.CallRequested_CleanPod:
@@ -287,8 +290,8 @@ func startError(f *journaletv1.CallFinished, neverPull bool) *journaletv1.Contai
 
 // The functions below carry the outcome of a call into the observation, without waiting for an inspection. The time of
 // the observation stays that of the last inspection: one that is under way may show more than this call's effect, and
-// is recorded but once. Where it began before the call ended it may bring back what is gone, which at worst leads to
-// the same call again.
+// is recorded but once. Where it began before the call ended it may bring back what is gone, unless that was removed
+// (keepRemoved). At worst that leads to the same call again.
 
 // markStopped folds that a stop has ended. Nothing of the container is alive, and its state is unknown until an
 // inspection shows how it ended.

@@ -16,14 +16,21 @@ func (a *Actor) eachWithImage(image string, do func(*journaletv1.ContainerRecord
 }
 
 // evolvePullRequested records which containers wait for an image: those that may start now. A container that may start
-// later requests the image itself, so that an image of policy Always is pulled for its start, too.
+// later requests the image itself, so that an image of policy Always is pulled for its start, too. One that waits for a
+// delay would count as having waited once the image is there.
 func (a *Actor) evolvePullRequested(image string) {
 	for c := range a.all() {
 		if c.Image == image && a.mayStart(c) {
 			r := a.ensureRecord(c.Name)
-			r.ImageRequested = !running(r.GetCurrent())
+			r.ImageRequested = !running(r.GetCurrent()) && !a.calling(forContainer(c.Name)) && !a.delayed(c.Name)
 		}
 	}
+}
+
+// delayed reports whether a container waits for its back-off, or for the delay after a failed start.
+func (a *Actor) delayed(name string) bool {
+	set := a.state.GetTimers().GetSet()
+	return set[backOffTimer+name] != nil || set[startTimer+name] != nil
 }
 
 func (a *Actor) evolvePullDecided(r *journaletv1.ImagePullDecided) {

@@ -29,7 +29,7 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		// The runtime created something late, for an earlier run of the agent or for a lost journal.
 		s.Containers, s.SandboxId, s.NextSandboxAttempt = map[string]*journaletv1.ContainerRecord{}, "", 0
 	}
-	shown := idsIn(old)
+	shown, o := idsIn(old), a.withoutRemoved(o)
 	if o.GetPodName() != "" && s.GetPod() == nil {
 		s.ReportedAs = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
 	}
@@ -80,14 +80,15 @@ func withoutOnce(o *journaletv1.PodObserved) (*journaletv1.PodObserved, map[stri
 	return o, reported
 }
 
-// idsIn returns the ids of the observed sandboxes and containers.
+// idsIn returns the ids of the observed sandboxes and containers, without a container that only the outcome of a call
+// put there: no inspection has shown it yet.
 func idsIn(o *journaletv1.PodObserved) map[string]bool {
 	shown := map[string]bool{}
 	for _, x := range o.GetSandboxes() {
 		shown[x.GetId()] = true
 	}
 	for _, c := range o.GetContainers() {
-		shown[c.GetId()] = true
+		shown[c.GetId()] = c.GetState() != stoppedUnobserved || c.GetStartedAt() != nil
 	}
 	return shown
 }

@@ -66,9 +66,9 @@ func (a *Actor) resetStartFailures() {
 }
 
 // undoBackOff undoes the back-off step of a start that did not take place: the wait before it is over, and the next
-// start takes the same step.
+// start takes the same step. A step that was undone before is not undone again.
 func undoBackOff(r *journaletv1.ContainerRecord) {
-	if b := r.GetBackOff(); b != nil {
+	if b := r.GetBackOff(); b.GetUpdatedAt() != nil {
 		b.UpdatedAt, b.Delay = nil, durationpb.New(b.GetDelay().AsDuration()/2)
 	}
 }

@@ -1429,7 +1429,10 @@ type PodState struct {
 	// The manifest whose CPU and memory are allocated. Empty: the pod's own.
 	AllocatedDigest string `protobuf:"bytes,46,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
 	// Unset: no resize is under way.
-	Resize        *PodResize `protobuf:"bytes,47,opt,name=resize,proto3" json:"resize,omitempty"`
+	Resize *PodResize `protobuf:"bytes,47,opt,name=resize,proto3" json:"resize,omitempty"`
+	// Sandboxes and containers that calls have removed, until an observation no longer has them. An inspection that began
+	// before their removal may still show them.
+	RemovedIds    []string `protobuf:"bytes,48,rep,name=removed_ids,json=removedIds,proto3" json:"removed_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1789,6 +1792,13 @@ func (x *PodState) GetAllocatedDigest() string {
 func (x *PodState) GetResize() *PodResize {
 	if x != nil {
 		return x.Resize
+	}
+	return nil
+}
+
+func (x *PodState) GetRemovedIds() []string {
+	if x != nil {
+		return x.RemovedIds
 	}
 	return nil
 }
@@ -2548,7 +2558,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xd8\x13\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xf9\x13\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2609,7 +2619,9 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x0fgate_conditions\x18, \x03(\v2$.journalet.v1.ReadinessGateConditionR\x0egateConditions\x12a\n" +
 	"\x19all_containers_restarting\x18- \x01(\v2%.journalet.v1.AllContainersRestartingR\x17allContainersRestarting\x12)\n" +
 	"\x10allocated_digest\x18. \x01(\tR\x0fallocatedDigest\x12/\n" +
-	"\x06resize\x18/ \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x1a\\\n" +
+	"\x06resize\x18/ \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x12\x1f\n" +
+	"\vremoved_ids\x180 \x03(\tR\n" +
+	"removedIds\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +

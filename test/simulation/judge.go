@@ -101,6 +101,7 @@ type judge struct {
 	// runSince is when the present run of the agent began.
 	runSince time.Duration
 	pods     map[string]*podHistory
+	book     *instanceBook
 	// lostAt is when a container vanished from the runtime, by id.
 	lostAt map[string]time.Duration
 	// underWay are the intents of the calls under way.
@@ -133,7 +134,7 @@ type intent struct {
 
 func newJudge(s *sim) *judge {
 	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, lostAt: map[string]time.Duration{},
-		clockSet: -time.Hour, lostRecordsAt: -time.Hour, lostIntents: map[string]bool{}}
+		clockSet: -time.Hour, lostRecordsAt: -time.Hour, lostIntents: map[string]bool{}, book: newInstanceBook()}
 	j.forgetRecords()
 	return j
 }
@@ -272,6 +273,7 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 	case *journaletv1.Event_PodStatusChanged:
 		j.history(author.ID).reported.fold(k.PodStatusChanged)
 	}
+	j.bookInstances(e, rec)
 }
 
 func (j *judge) outcome(id string) {

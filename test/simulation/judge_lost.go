@@ -18,6 +18,7 @@ func (j *judge) rebuild() {
 	defer func() { j.rebuilding = false }()
 	lost := j.intents
 	j.forgetRecords()
+	j.book.forgetRecords(len(j.sim.journal.stored), j.sim.world)
 	for _, h := range j.pods {
 		h.forgetRecords()
 		for _, c := range h.all {

@@ -170,6 +170,7 @@ func (j *judge) sandboxCreated(o *objects, x *sandbox, gone bool, listed time.Du
 // containerCreated: an instance is created once, for a stored intent and a pod that has not finished.
 func (j *judge) containerCreated(c *container, gone bool) {
 	j.intentDurable(c.intent)
+	j.instanceCreated(c)
 	j.createdAsAdmitted(c)
 	h := j.history(c.uid)
 	h.all = append(h.all, c)
@@ -205,6 +206,7 @@ func (j *judge) containerStarted(o *objects, c *container) {
 	if n := h.countRun(c); n > 1 {
 		j.broken(onceMeansOnce, c.uid, "%s starts a %d. time", c.name, n)
 	}
+	j.instanceStarted(c)
 	j.sharesFit(o)
 	j.portsDistinct(o)
 	j.spaced(h, c)
@@ -285,6 +287,7 @@ func (h *podHistory) startLost(id string) {
 }
 
 func (j *judge) containerEnded(c *container) {
+	j.instanceEnded(c)
 	if c.code == 0 {
 		j.history(c.uid).succeeded[c.inSandbox(c.name)] = true
 	}
@@ -293,6 +296,7 @@ func (j *judge) containerEnded(c *container) {
 // vanished: a container that vanished has run all the same. Its attempt number may be used again, since the agent may
 // not have seen it.
 func (j *judge) vanished(c *container) {
+	j.instanceVanished(c)
 	h := j.history(c.uid)
 	delete(h.ran, fmt.Sprint(c.name, " ", c.attempt))
 	h.vanished[c.id] = true
@@ -332,6 +336,7 @@ func (j *judge) statusReported(author messages.Ref, rec *journaletv1.Record) {
 		return
 	}
 	v := a.View(pod.Node{RuntimeName: "sim"})
+	j.reports(author.ID, v, rec)
 	if got := podPhases[t.changed.GetPhase()]; got != v.Status.Phase {
 		j.broken(statusIsFold, author.ID, "record %d: phase %s was reported, and is %s", rec.GetSeq(), got, v.Status.Phase)
 	}

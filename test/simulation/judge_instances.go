@@ -1,0 +1,159 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Invariants of what the agent does with running containers, and of what it reports of them. Each is judged by what the
+// world did and by the manifests, never by an actor's state.
+const (
+	exitsReported   = "an exit is reported as it was"
+	countsTrue      = "a restart count is the number of restarts"
+	backOffDoubles  = "a back-off doubles up to its bound, and begins again after a long run"
+	backOffReported = "a back-off is reported as it is"
+)
+
+// instance is what the judge knows of one instance of a container, also after the runtime has removed it.
+type instance struct {
+	*container
+	// n counts the instances of all containers in the order of their creation.
+	n int
+	// vanished is set if it was removed without the agent, or if the agent does not know any more that it removed it.
+	vanished bool
+	// endedAt is when it ended, in uptime.
+	endedAt time.Duration
+	// shownBy is the first record of an observation that has it, 0 for none.
+	shownBy uint64
+	// startLost is set if the outcome of its start is recorded as unknown.
+	startLost bool
+}
+
+// instances are the books of all instances that were ever created.
+type instanceBook struct {
+	byID map[string]*instance
+	// ofPod are the instances of each pod, in the order of their creation.
+	ofPod map[string][]*instance
+	// begun is the number of instances that preceded the present incarnation of each pod. since does not count them if the
+	// runtime still had one: the agent continues its attempt numbers, as the kubelet does.
+	since, begun map[string]int
+	// adds are the records that added each pod.
+	adds  map[string][]addition
+	count int
+	// backOffsFrom is the number of instances that preceded the last change of what back-offs depend on: the clock, their
+	// bound, and the journal. failedStart is when a start failed last, by pod and container, in uptime.
+	backOffsFrom int
+	failedStart  map[string]time.Duration
+}
+
+// addition is a record that adds a pod, when some instances preceded it. clean is set if the
+// runtime had none of the pod's.
+type addition struct {
+	seq   uint64
+	count int
+	clean bool
+}
+
+func newInstanceBook() *instanceBook {
+	return &instanceBook{byID: map[string]*instance{}, ofPod: map[string][]*instance{}, since: map[string]int{},
+		begun: map[string]int{}, adds: map[string][]addition{},
+		failedStart: map[string]time.Duration{}}
+}
+
+// instanceCreated books an instance.
+func (j *judge) instanceCreated(c *container) {
+	b := j.book
+	b.count++
+	x := &instance{container: c, n: b.count}
+	b.byID[c.id], b.ofPod[c.uid] = x, append(b.ofPod[c.uid], x)
+}
+
+// instanceStarted judges a start.
+func (j *judge) instanceStarted(c *container) {
+	j.waited(j.book.byID[c.id])
+}
+
+// instanceEnded books an end.
+func (j *judge) instanceEnded(c *container) {
+	j.book.byID[c.id].endedAt = j.sim.clock.uptime
+}
+
+// instanceVanished books that the runtime lost a container.
+func (j *judge) instanceVanished(c *container) { j.book.byID[c.id].vanished = true }
+
+// clockJumped books that the clock was set.
+func (j *judge) clockJumped() {
+	j.clockSet, j.book.backOffsFrom = j.sim.clock.uptime, j.book.count
+}
+
+// bookInstances books an event of a record.
+func (j *judge) bookInstances(e *journaletv1.Event, rec *journaletv1.Record) {
+	b := j.book
+	j.bookBackOffs(e)
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_PodObserved:
+		for _, c := range k.PodObserved.GetContainers() {
+			if x := b.byID[c.GetId()]; x != nil && x.shownBy == 0 {
+				x.shownBy = rec.GetSeq()
+			}
+		}
+	case *journaletv1.Event_PodUpdated:
+		if k.PodUpdated.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD && !j.rebuilding {
+			j.incarnationBegins(k.PodUpdated.GetPod().GetUid(), rec.GetSeq())
+		}
+	case *journaletv1.Event_CallFinished:
+		if k.CallFinished.GetError() == journaletv1.CallError_CALL_ERROR_START_LOST {
+			if x := b.byID[j.intents[k.CallFinished.GetIntentId()].startedContainer()]; x != nil {
+				x.startLost = true
+			}
+		}
+	}
+}
+
+// incarnationBegins books that a record adds a pod.
+func (j *judge) incarnationBegins(uid string, seq uint64) {
+	b := j.book
+	add := addition{seq, b.count, len(j.sim.world.objectsOf(uid).containers) == 0}
+	b.adds[uid] = append(b.adds[uid], add)
+	b.added(uid, add)
+}
+
+func (b *instanceBook) added(uid string, add addition) {
+	if b.begun[uid] = add.count; add.clean {
+		b.since[uid] = add.count
+	}
+}
+
+func (in *intent) startedContainer() string {
+	if in == nil {
+		return ""
+	}
+	return in.req.GetStartContainer().GetContainerId()
+}
+
+// forgetRecords forgets the records after the first n. An agent that has lost them does not know what it removed.
+func (b *instanceBook) forgetRecords(n int, w *world) {
+	for _, x := range b.byID {
+		x.shownBy = 0
+		x.vanished = x.vanished || !slices.Contains(w.objectsOf(x.uid).containers, x.container)
+	}
+	clear(b.since)
+	clear(b.begun)
+	for uid := range b.adds {
+		b.adds[uid] = slices.DeleteFunc(b.adds[uid], func(a addition) bool { return a.seq > uint64(n) })
+		for _, a := range b.adds[uid] {
+			b.added(uid, a)
+		}
+	}
+	b.backOffsFrom = b.count
+}
+
+// instancesOf returns the instances of a container in the present incarnation of its pod, in the order of their
+// creation.
+func (b *instanceBook) instancesOf(uid, name string) []*instance {
+	return slices.DeleteFunc(slices.Clone(b.ofPod[uid]), func(x *instance) bool {
+		return x.name != name || x.n <= b.since[uid]
+	})
+}

@@ -1,0 +1,83 @@
+package simulation
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Invariants of what is reported of containers: exit codes, reasons, times and restart counts.
+
+// reports judges the status that a pod shows after a record.
+func (j *judge) reports(uid string, v *corev1.Pod, rec *journaletv1.Record) {
+	cause, sum, most := rec.GetStep().GetCause(), 0, 0
+	for _, s := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
+		for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+			if t != nil {
+				j.exitReported(uid, s.Name, t)
+			}
+		}
+		from, to := j.restarts(uid, s.Name, cause)
+		sum, most = sum+from, most+to
+		if n := int(s.RestartCount); n < from || n > to {
+			j.broken(countsTrue, uid, "%s: %d restarts are reported, and it had between %d and %d", s.Name, n, from, to)
+		}
+		j.waitReported(uid, &s)
+	}
+	for _, e := range rec.GetStep().GetDecisions() {
+		if c := e.GetPodStatusChanged(); c != nil && (int(c.GetRestarts()) < sum || int(c.GetRestarts()) > most) {
+			j.broken(countsTrue, uid, "%d restarts of its containers are reported, and they had between %d and %d",
+				c.GetRestarts(), sum, most)
+		}
+	}
+}
+
+// The status of an instance of which nobody knows how it ended.
+const (
+	unknownReason = "ContainerStatusUnknown"
+	unknownCode   = 137
+)
+
+// exitReported: an instance that is reported as ended has ended, with this code, reason and time. How one that the
+// runtime lost, or that never ran, ended may be unknown.
+func (j *judge) exitReported(uid, name string, t *corev1.ContainerStateTerminated) {
+	_, id, _ := strings.Cut(t.ContainerID, "://")
+	x := j.book.byID[id]
+	switch unknown := t.Reason == unknownReason && t.ExitCode == unknownCode; {
+	case x == nil:
+		j.presumed(uid, name, t)
+	case unknown && (x.vanished || x.startLost || x.startedAt == 0):
+	case x.alive() || x.state == created:
+		j.broken(exitsReported, uid, "%s is reported as ended with %d, and is %s", id, t.ExitCode, x.state)
+	case t.ExitCode != x.code || t.Reason != x.reason:
+		j.broken(exitsReported, uid, "%s ended with %d %s, and is reported with %d %s", id, x.code, x.reason, t.ExitCode,
+			t.Reason)
+	case !t.FinishedAt.Time.Equal(x.finished):
+		j.broken(exitsReported, uid, "%s ended at %s, and is reported to have ended at %s", id, x.finished, t.FinishedAt)
+	}
+}
+
+// presumed: an end of no instance is reported only of an init container whose instance nothing shows any more, after
+// the journal was lost.
+func (j *judge) presumed(uid, name string, t *corev1.ContainerStateTerminated) {
+	unrecorded := func(x *instance) bool { return j.intents[x.intent] == nil }
+	if t.ExitCode != 0 || !slices.ContainsFunc(j.book.ofPod[uid], unrecorded) {
+		j.broken(exitsReported, uid, "%s is reported as ended with %d %s, and no such instance was created", name, t.ExitCode,
+			t.Reason)
+	}
+}
+
+// restarts returns between which bounds the restart count of a container is by a record. Each instance that ran and
+// was shown counts; one that never ran, or that the runtime lost, may count.
+func (j *judge) restarts(uid, name string, cause uint64) (from, to int) {
+	for _, x := range j.book.instancesOf(uid, name) {
+		to++
+		if x.n > j.book.begun[uid] && x.startedAt > 0 && !x.vanished && x.shownBy > 0 && x.shownBy <= cause {
+			from++
+		}
+	}
+	return max(from-1, 0), max(to-1, 0)
+}
