@@ -121,11 +121,13 @@ func newAccounts(dir string) (*accounts, error) {
 }
 
 func (a *accounts) exports() error {
+	// A request has one response. For a stream of them the server keeps a mapping for minutes after each request, with
+	// the reply's subject, of which a client can send gigabytes.
 	listeners, requesters := []*server.Account{a.observer}, []*server.Account{a.query}
 	return errors.Join(
 		a.agent.AddStreamExport(messages.EventFilterAll, listeners),
-		a.agent.AddServiceExportWithResponse(queries, server.Streamed, requesters),
-		a.agent.AddServiceExportWithResponse(discovery, server.Streamed, requesters),
+		a.agent.AddServiceExportWithResponse(queries, server.Singleton, requesters),
+		a.agent.AddServiceExportWithResponse(discovery, server.Singleton, requesters),
 		a.observer.AddStreamImport(a.agent, messages.EventFilterAll, ""),
 		a.query.AddServiceImport(a.agent, queries, queries),
 		a.query.AddServiceImport(a.agent, discovery, discovery),

@@ -22,8 +22,6 @@ const (
 	discoverTimeout = 5 * time.Second
 	// discoverMore is how long the search continues after the first response, where there may be others.
 	discoverMore = 300 * time.Millisecond
-	// quietTimeout bounds the pause between two responses to a long request.
-	quietTimeout = time.Minute
 )
 
 // ErrNoAgent reports that no agent responds on the bus.
@@ -215,29 +213,22 @@ func (c *Client) Info(ctx context.Context) (*Info, error) {
 
 // Verify has the agent check its journal. progress may be nil.
 func (c *Client) Verify(ctx context.Context, progress func(done, total uint64)) (*bus.VerifyReport, error) {
-	inbox := c.nc.NewRespInbox()
-	sub, err := c.nc.SubscribeSync(inbox)
-	if err != nil {
-		return nil, fmt.Errorf("request to the agent: %w", err)
-	}
-	defer func() { _ = sub.Unsubscribe() }()
-	if err := c.nc.PublishRequest(Subject(c.node, JournalVerify), inbox, nil); err != nil {
-		return nil, fmt.Errorf("request to the agent: %w", err)
-	}
-	for {
-		m, err := next(ctx, sub, quietTimeout)
-		if err != nil {
-			return nil, clientError(ctx, err)
-		}
-		var a VerifyResponse
-		if err := decodeResponse(m, &a); err != nil {
+	for q := (VerifyRequest{}); ; {
+		a := &VerifyResponse{}
+		if err := c.request(ctx, JournalVerify, q, a, clientTimeout); err != nil {
 			return nil, err
+		}
+		if progress != nil {
+			progress(a.Done, a.Total)
 		}
 		if a.Report != nil {
 			return a.Report, nil
 		}
-		if progress != nil {
-			progress(a.Done, a.Total)
+		q.Check = a.Check
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(verifyPoll):
 		}
 	}
 }

@@ -37,7 +37,7 @@ func flood(t *testing.T, w *testAgent, name string, data []byte, n int, meanwhil
 			refused++
 		case err != nil:
 			others++
-		case name != JournalVerify || a.Report != nil:
+		default:
 			served++
 		}
 	}

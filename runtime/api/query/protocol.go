@@ -191,8 +191,15 @@ type RecordReport struct {
 	Events []Line `json:"events"`
 }
 
-// VerifyResponse is one of several responses to journal.verify: progress, and at last the report.
+// VerifyRequest requests a check of the whole journal. Without a Check it joins the one under way or starts one. The
+// client repeats the request, with the Check of the response, until that has the report.
+type VerifyRequest struct {
+	Check uint64 `json:"check,omitempty"`
+}
+
+// VerifyResponse is the progress of a check, and at last its report.
 type VerifyResponse struct {
+	Check  uint64            `json:"check"`
 	Done   uint64            `json:"done"`
 	Total  uint64            `json:"total"`
 	Report *bus.VerifyReport `json:"report,omitempty"`

@@ -146,35 +146,6 @@ func (s *server) getRecord(ctx context.Context, q GetRequest) (*RecordReport, er
 	return &RecordReport{Seq: rec.GetSeq(), Hash: hex.EncodeToString(rec.GetPreviousHash()), Events: lines}, nil
 }
 
-// verifyEvery is the pause between two progress reports of a check.
-const verifyEvery = 250 * time.Millisecond
-
-func (s *server) verify(ctx context.Context, data []byte, send func(any) error) error {
-	var none struct{}
-	if err := decode(data, &none); err != nil {
-		return err
-	}
-	if err := send(VerifyResponse{}); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var sent time.Time
-	report, err := s.Journal.Verify(ctx, func(done, total uint64) {
-		if time.Since(sent) < verifyEvery {
-			return
-		}
-		sent = time.Now()
-		if err := send(VerifyResponse{Done: done, Total: total}); err != nil {
-			cancel(err)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return send(VerifyResponse{Done: report.Records, Total: report.Records, Report: &report})
-}
-
 func (s *server) size(ctx context.Context, _ struct{}) (bus.SizeReport, error) {
 	return s.Journal.Size(ctx)
 }

@@ -74,6 +74,7 @@ type server struct {
 	ctx context.Context
 
 	working sync.WaitGroup
+	checks  checks
 }
 
 // endpoint serves one kind of request.
@@ -81,8 +82,8 @@ type endpoint struct {
 	subject string
 	about   string
 	timeout time.Duration
-	// respond decodes the request in data and sends one or more responses.
-	respond func(ctx context.Context, data []byte, send func(any) error) error
+	// respond decodes the request in data and returns the response.
+	respond func(ctx context.Context, data []byte) (any, error)
 }
 
 // Serve serves requests until stop is called or the connection closes. Requests of one kind are served one after the
@@ -109,6 +110,7 @@ func Serve(ctx context.Context, o Options) (stop func(), err error) {
 		if err := svc.Stop(); err != nil {
 			o.Log.Debug("cannot stop the query service cleanly", "err", err)
 		}
+		s.checks.stop()
 		s.working.Wait()
 	}
 	group := svc.AddGroup(prefix(o.Node))
@@ -145,7 +147,7 @@ func (s *server) endpoints() []endpoint {
 		{PodsGet, "one pod with its latest decisions and their causes", requestTimeout, single(s.getPod)},
 		{RecordsRead, "a page of the journal's events", requestTimeout, single(s.readRecords)},
 		{RecordsGet, "one record of the journal", requestTimeout, single(s.getRecord)},
-		{JournalVerify, "a check of the whole journal, with progress", longTimeout, s.verify},
+		{JournalVerify, "a check of the whole journal, with progress", requestTimeout, single(s.verify)},
 		{JournalSize, "the size of the journal by its parts", longTimeout, single(s.size)},
 		{NodeInfo, "the agent itself", requestTimeout, single(s.info)},
 		{QuarantineLift, "the end of an actor's quarantine", liftTimeout, single(s.lift)},
@@ -188,18 +190,14 @@ func (s *server) handler(e endpoint) micro.Handler {
 	})
 }
 
-// single adapts a function with one response.
-func single[Q, A any](f func(context.Context, Q) (A, error)) func(context.Context, []byte, func(any) error) error {
-	return func(ctx context.Context, data []byte, send func(any) error) error {
+// single adapts a function to a request's and a response's encoding.
+func single[Q, A any](f func(context.Context, Q) (A, error)) func(context.Context, []byte) (any, error) {
+	return func(ctx context.Context, data []byte) (any, error) {
 		var q Q
 		if err := decode(data, &q); err != nil {
-			return err
+			return nil, err
 		}
-		a, err := f(ctx, q)
-		if err != nil {
-			return err
-		}
-		return send(a)
+		return f(ctx, q)
 	}
 }
 
@@ -232,7 +230,11 @@ func (s *server) handle(e endpoint, req micro.Request) {
 				err = &Error{CodeInternal, "internal error of the agent; see its log"}
 			}
 		}()
-		return e.respond(ctx, req.Data(), func(a any) error { return s.send(req, a) })
+		a, err := e.respond(ctx, req.Data())
+		if err != nil {
+			return err
+		}
+		return s.send(req, a)
 	}()
 	if err != nil {
 		s.reject(e, req, err)
