@@ -1,6 +1,7 @@
 package node
 
 import (
+	"math"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,5 +46,15 @@ func TestRejectionNamesShortageBeforeAffinity(t *testing.T) {
 	r := a.cannotRun(p, &journaletv1.PodDemand{MilliCpu: 1})
 	if r == nil || r.reason != "PodOSSelectorNodeLabelDoesNotMatch" {
 		t.Errorf("the same with the label of another OS: %+v", r)
+	}
+}
+
+func TestDemandOfAnySizeFindsNoRoomOnAFullNode(t *testing.T) {
+	a := New()
+	// The node has shrunk: more is used than there is.
+	a.state.Config = &journaletv1.AgentConfig{Allocatable: &journaletv1.NodeCapacity{MemoryBytes: 1 << 30}}
+	a.state.Used = &journaletv1.PodDemand{MemoryBytes: 2 << 30}
+	if r := a.outOfResources(&journaletv1.PodDemand{MemoryBytes: math.MaxInt64}); r == nil || r.reason != "OutOfmemory" {
+		t.Errorf("the largest demand of all: %+v", r)
 	}
 }

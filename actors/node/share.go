@@ -40,9 +40,22 @@ func shareOf(d *journaletv1.PodDemand) share {
 
 func (x share) plus(y share) share {
 	for r := range x {
-		x[r] += y[r]
+		x[r] = saturatingSum(x[r], y[r])
 	}
 	return x
+}
+
+// saturatingSum returns the sum of two amounts, or the nearest amount that an int64 holds: a demand may be as large as
+// that, and a sum that wraps around would make room for it.
+func saturatingSum(x, y int64) int64 {
+	switch sum := x + y; {
+	case x > 0 && y > 0 && sum < 0:
+		return math.MaxInt64
+	case x < 0 && y < 0 && sum >= 0:
+		return math.MinInt64
+	default:
+		return sum
+	}
 }
 
 func (x share) minus(y share) share {
@@ -99,7 +112,8 @@ func (a *Actor) shortages(d *journaletv1.PodDemand, used share) []Shortage {
 	var short []Shortage
 	want, has := shareOf(d), a.capacity()
 	for r := range resources {
-		if missing := want[r] - (has[r] - used[r]); want[r] > 0 && missing > 0 {
+		missing := saturatingSum(want[r], saturatingSum(used[r], -has[r]))
+		if want[r] > 0 && missing > 0 {
 			short = append(short, Shortage{Resource: r, Missing: missing})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -20,9 +21,9 @@ func Demand(p *corev1.Pod) *journaletv1.PodDemand {
 	}
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
 	d := &journaletv1.PodDemand{
-		MilliCpu:              requests.Cpu().MilliValue(),
-		MemoryBytes:           requests.Memory().Value(),
-		EphemeralStorageBytes: requests.StorageEphemeral().Value(),
+		MilliCpu:              resources.Millis(requests.Cpu()),
+		MemoryBytes:           resources.Bytes(requests.Memory()),
+		EphemeralStorageBytes: resources.Bytes(requests.StorageEphemeral()),
 	}
 	for i := range p.Spec.InitContainers {
 		// Regular init containers release their ports before the main containers take theirs.

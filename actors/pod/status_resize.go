@@ -56,7 +56,7 @@ func (a *Actor) reportedResources(c *corev1.Container, r *journaletv1.ContainerR
 	values := resources.Requirements(is)
 	put := func(list, from corev1.ResourceList, name corev1.ResourceName, least int64) {
 		value, was := from[name], list[name]
-		if list != nil && !value.IsZero() && value.Cmp(was) != 0 && (value.MilliValue() > least || was.MilliValue() > least) {
+		if list != nil && !value.IsZero() && value.Cmp(was) != 0 && (resources.Millis(&value) > least || resources.Millis(&was) > least) {
 			list[name] = value
 		}
 	}
@@ -77,7 +77,7 @@ func (a *Actor) addPodLimits(has *corev1.ResourceRequirements) {
 	}
 	put := func(list corev1.ResourceList, name corev1.ResourceName, least int64) {
 		own, limit := list[name], whole.Limits[name]
-		if list != nil && own.IsZero() && limit.MilliValue() > least {
+		if list != nil && own.IsZero() && resources.Millis(&limit) > least {
 			list[name] = limit.DeepCopy()
 		}
 	}

@@ -13,10 +13,10 @@ var resizable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 // Of returns the CPU and memory of a container. CPU is rounded up to thousandths, memory to bytes.
 func Of(r *corev1.ResourceRequirements) *journaletv1.Resources {
 	return &journaletv1.Resources{
-		CpuRequestMillis:   r.Requests.Cpu().MilliValue(),
-		CpuLimitMillis:     r.Limits.Cpu().MilliValue(),
-		MemoryRequestBytes: r.Requests.Memory().Value(),
-		MemoryLimitBytes:   r.Limits.Memory().Value(),
+		CpuRequestMillis:   Millis(r.Requests.Cpu()),
+		CpuLimitMillis:     Millis(r.Limits.Cpu()),
+		MemoryRequestBytes: Bytes(r.Requests.Memory()),
+		MemoryLimitBytes:   Bytes(r.Limits.Memory()),
 	}
 }
 

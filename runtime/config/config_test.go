@@ -372,6 +372,12 @@ func TestAllocatableIsCapacityWithoutReservations(t *testing.T) {
 		!slices.Equal(f.HostIPs, []string{"192.0.2.1"}) {
 		t.Errorf("%+v, %v", f, err)
 	}
+	// Together they are -2 in 64 bits.
+	c.SystemReserved["memory"], c.KubeReserved["memory"] = "9223372036854775807", "9223372036854775807"
+	if _, err = c.nodeFacts(machine(t), "h", networkOf("", "")); err == nil {
+		t.Error("reservations that wrap around were accepted")
+	}
+	delete(c.KubeReserved, "memory")
 	c.SystemReserved["memory"] = "5Gi"
 	if _, err = c.nodeFacts(machine(t), "h", networkOf("", "")); err == nil {
 		t.Error("more reserved than the capacity was accepted")

@@ -21,6 +21,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
@@ -264,6 +265,14 @@ func memTotal(root string) (int64, error) {
 	return 0, errors.New("measure the memory: /proc/meminfo has no MemTotal; is /proc mounted?")
 }
 
+// minus returns what is left of an amount, or -1 once less than nothing is: two large amounts must not wrap around.
+func minus(left, reserved int64) int64 {
+	if left < 0 || reserved > left {
+		return -1
+	}
+	return left - reserved
+}
+
 // allocatable subtracts the reserved resources. There is no eviction yet, so no eviction threshold is subtracted.
 func (c *Config) allocatable(has Capacity) (Capacity, error) {
 	left := has
@@ -275,14 +284,14 @@ func (c *Config) allocatable(has Capacity) (Capacity, error) {
 			}
 			switch name {
 			case "cpu":
-				left.MilliCPU -= q.MilliValue()
+				left.MilliCPU = minus(left.MilliCPU, resources.Millis(&q))
 			case "memory":
-				left.MemoryBytes -= q.Value()
+				left.MemoryBytes = minus(left.MemoryBytes, resources.Bytes(&q))
 			case "ephemeral-storage":
-				left.EphemeralStorageBytes -= q.Value()
+				left.EphemeralStorageBytes = minus(left.EphemeralStorageBytes, resources.Bytes(&q))
 			case "pid":
 				if has.Pids > 0 {
-					left.Pids -= q.Value()
+					left.Pids = minus(left.Pids, resources.Bytes(&q))
 				}
 			}
 		}

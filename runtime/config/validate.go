@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
@@ -133,11 +134,11 @@ func (c *Config) Retention() (bus.Retention, error) {
 		return bus.Retention{}, fmt.Errorf("--journal-retention-bytes: %q is not a quantity such as %s; 0 means no bound",
 			c.JournalRetentionBytes, DefaultJournalBytes)
 	}
-	if n := q.Value(); n != 0 && n < minRetentionBytes {
+	if n := resources.Bytes(&q); n != 0 && n < minRetentionBytes {
 		return bus.Retention{}, fmt.Errorf("--journal-retention-bytes: %s is less than %d bytes; 0 means no bound",
 			c.JournalRetentionBytes, minRetentionBytes)
 	}
-	return bus.Retention{Age: c.JournalRetentionAge, Bytes: uint64(q.Value())}, nil
+	return bus.Retention{Age: c.JournalRetentionAge, Bytes: uint64(resources.Bytes(&q))}, nil
 }
 
 func (c *Config) validateNetwork() []error {

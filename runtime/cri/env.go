@@ -10,6 +10,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/cri/expand"
 )
@@ -158,9 +159,9 @@ func (d *Driver) limitOf(pod *corev1.Pod, container *corev1.Container, name core
 }
 
 func divide(q, divisor resource.Quantity, milli bool) string {
-	value, by := q.Value(), divisor.Value()
+	value, by := resources.Bytes(&q), resources.Bytes(&divisor)
 	if milli {
-		value, by = q.MilliValue(), divisor.MilliValue()
+		value, by = resources.Millis(&q), resources.Millis(&divisor)
 	}
 	if divisor.IsZero() || by <= 0 {
 		by = 1

@@ -6,6 +6,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	podactor "github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 )
 
@@ -22,15 +23,15 @@ const classNodeCritical = "system-node-critical"
 
 // linuxResources turns requests and limits into cgroup settings. A missing CPU request defaults to the limit.
 func (d *Driver) linuxResources(requests, limits corev1.ResourceList) *runtimeapi.LinuxContainerResources {
-	cpu := requests.Cpu().MilliValue()
+	cpu := resources.Millis(requests.Cpu())
 	if _, ok := requests[corev1.ResourceCPU]; !ok {
-		cpu = limits.Cpu().MilliValue()
+		cpu = resources.Millis(limits.Cpu())
 	}
 	r := &runtimeapi.LinuxContainerResources{
 		CpuShares:          int64(cgroup.SharesOf(cpu)),
 		CpuPeriod:          cgroup.PeriodMicros,
-		CpuQuota:           cgroup.QuotaOf(limits.Cpu().MilliValue()),
-		MemoryLimitInBytes: limits.Memory().Value(),
+		CpuQuota:           cgroup.QuotaOf(resources.Millis(limits.Cpu())),
+		MemoryLimitInBytes: resources.Bytes(limits.Memory()),
 	}
 	if d.opts.CgroupV2 {
 		// The kernel kills all processes of a container together, so that none runs on without the others.
@@ -113,7 +114,7 @@ func unrequested(pod *corev1.Pod) int64 {
 		return 0
 	}
 	containers := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
-	return max(0, pod.Spec.Resources.Requests.Memory().Value()-containers.Memory().Value()) / n
+	return max(0, resources.Bytes(pod.Spec.Resources.Requests.Memory())-resources.Bytes(containers.Memory())) / n
 }
 
 // burstableScore returns the score of a container whose memory request counts as larger by more bytes.
@@ -121,7 +122,8 @@ func burstableScore(container *corev1.Container, more, capacity int64) int64 {
 	if capacity <= 0 {
 		return oomMaxBurstable
 	}
-	request := min(container.Resources.Requests.Memory().Value()+more, capacity)
+	// Each part is cut before they are added: their sum might not fit.
+	request := min(min(resources.Bytes(container.Resources.Requests.Memory()), capacity)+min(more, capacity), capacity)
 	score := oomBestEffort - oomBestEffort*request/capacity
 	return min(max(score, oomMinBurstable), oomMaxBurstable)
 }

@@ -13,6 +13,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/resources"
 )
 
 // Options configure a Tree.
@@ -175,7 +176,7 @@ func burstableRequest(p *corev1.Pod) int64 {
 		return 0
 	}
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
-	return requests.Cpu().MilliValue()
+	return resources.Millis(requests.Cpu())
 }
 
 // Parent returns a pod's cgroup as CRI's cgroup parent, whether it exists or not; "" for a pod without a cgroup. The

@@ -1,11 +1,14 @@
 package cgroup
 
 import (
+	"math"
+
 	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/journalet/journalet/actors/pod"
+	"github.com/journalet/journalet/actors/resources"
 )
 
 // Units of the CPU controller (kubelet: SharesPerCPU, MilliCPUToCPU, QuotaPeriod).
@@ -47,19 +50,19 @@ func OfNode(milliCPU, memoryBytes, pids int64) Values {
 func OfPod(p *corev1.Pod) Values {
 	all := resourcehelper.PodResourcesOptions{}
 	requests, limits := resourcehelper.PodRequests(p, all), resourcehelper.PodLimits(p, all)
-	v := Values{Shares: SharesOf(requests.Cpu().MilliValue())}
+	v := Values{Shares: SharesOf(resources.Millis(requests.Cpu()))}
 	switch pod.QOS(p) {
 	case corev1.PodQOSBestEffort:
 		return Values{Shares: minShares}
 	case corev1.PodQOSGuaranteed:
-		v.QuotaMicros, v.PeriodMicros = QuotaOf(limits.Cpu().MilliValue()), PeriodMicros
-		v.MemoryBytes = limits.Memory().Value()
+		v.QuotaMicros, v.PeriodMicros = QuotaOf(resources.Millis(limits.Cpu())), PeriodMicros
+		v.MemoryBytes = resources.Bytes(limits.Memory())
 	default:
 		if hasLimit(p, corev1.ResourceCPU) {
-			v.QuotaMicros, v.PeriodMicros = QuotaOf(limits.Cpu().MilliValue()), PeriodMicros
+			v.QuotaMicros, v.PeriodMicros = QuotaOf(resources.Millis(limits.Cpu())), PeriodMicros
 		}
 		if hasLimit(p, corev1.ResourceMemory) {
-			v.MemoryBytes = limits.Memory().Value()
+			v.MemoryBytes = resources.Bytes(limits.Memory())
 		}
 	}
 	return v
@@ -84,6 +87,7 @@ func hasLimit(p *corev1.Pod, of corev1.ResourceName) bool {
 
 // SharesOf returns the shares, 2 to 262144, for thousandths of a CPU.
 func SharesOf(milli int64) uint64 {
+	milli = min(milli, maxShares) // more than that many CPUs have the largest shares too, and the product must fit
 	return uint64(min(max(milli*SharesPerCPU/MilliPerCPU, minShares), maxShares))
 }
 
@@ -93,7 +97,8 @@ func QuotaOf(milli int64) int64 {
 	if milli == 0 {
 		return 0
 	}
-	return max(milli*PeriodMicros/MilliPerCPU, minQuota)
+	const each = PeriodMicros / MilliPerCPU
+	return max(min(milli, math.MaxInt64/each)*each, minQuota)
 }
 
 // weightOf returns the weight of cgroup v2, 1 to 10000, for shares of v1 (KEP-2254).

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"math"
 	"reflect"
 	"testing"
 
@@ -150,5 +151,16 @@ func TestUIDOfCgroupName(t *testing.T) {
 		if !reflect.DeepEqual(found, want) {
 			t.Errorf("%+v: %v, want %v", l, found, want)
 		}
+	}
+}
+
+func TestCPUBeyondWhatACgroupHoldsIsTheLargest(t *testing.T) {
+	for _, milli := range []int64{256_000, 1 << 40, math.MaxInt64} {
+		if got := SharesOf(milli); got != maxShares {
+			t.Errorf("%d thousandths: %d shares", milli, got)
+		}
+	}
+	if got := QuotaOf(math.MaxInt64); got < math.MaxInt64/2 {
+		t.Errorf("the largest quota is %d", got)
 	}
 }

@@ -117,9 +117,7 @@ func podResourceList(r *report, list, reported corev1.ResourceList, at *field.Pa
 		default:
 			r.invalid(field.ErrorList{field.NotSupported(p, string(name), podResourceNames)})
 		}
-		if quantity.Sign() < 0 {
-			r.invalid(field.ErrorList{field.Invalid(p, quantity.String(), "must be 0 or more")})
-		}
+		r.invalid(validateQuantity(name, quantity, p))
 	}
 }
 

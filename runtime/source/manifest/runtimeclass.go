@@ -135,9 +135,7 @@ func validateClass(r *report, c *nodev1.RuntimeClass) {
 			if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage {
 				r.notYet(at.Key(string(name)).String(), "another overhead than cpu, memory and ephemeral-storage")
 			}
-			if q.Sign() < 0 {
-				errs = append(errs, field.Invalid(at.Key(string(name)), q.String(), "must not be negative"))
-			}
+			errs = append(errs, validateQuantity(name, q, at.Key(string(name)))...)
 		}
 	}
 	if c.Scheduling != nil {

@@ -2,13 +2,17 @@ package manifest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/journalet/journalet/actors/resources"
 )
 
 // containerScope is the context of a container's rules.
@@ -153,10 +157,22 @@ func (s *containerScope) resourceList(list, reported corev1.ResourceList, at *fi
 			s.report.invalid(field.ErrorList{field.NotSupported(p, string(resourceName),
 				[]string{string(corev1.ResourceCPU), string(corev1.ResourceMemory), string(corev1.ResourceEphemeralStorage)})})
 		}
-		if quantity.Sign() < 0 {
-			s.report.invalid(field.ErrorList{field.Invalid(p, quantity.String(), "must be 0 or more")})
-		}
+		s.report.invalid(validateQuantity(resourceName, quantity, p))
 	}
+}
+
+// validateQuantity refuses an amount that is negative, or that no int64 holds: the API server takes it, and its sums wrap
+// around.
+func validateQuantity(of corev1.ResourceName, q resource.Quantity, at *field.Path) field.ErrorList {
+	switch {
+	case q.Sign() < 0:
+		return field.ErrorList{field.Invalid(at, q.String(), "must be 0 or more")}
+	case resources.InRange(of, q):
+		return nil
+	case of == corev1.ResourceCPU:
+		return field.ErrorList{field.Invalid(at, q.String(), fmt.Sprintf("must be at most %dm", int64(math.MaxInt64)))}
+	}
+	return field.ErrorList{field.Invalid(at, q.String(), fmt.Sprintf("must be at most %d", int64(math.MaxInt64)))}
 }
 
 func carriedResource(resourceName corev1.ResourceName) bool {

@@ -50,8 +50,8 @@ func validateEmptyDir(r *report, dir *corev1.EmptyDirVolumeSource, at *field.Pat
 		r.invalid(field.ErrorList{field.NotSupported(at.Child("medium"), dir.Medium,
 			[]corev1.StorageMedium{corev1.StorageMediumDefault, corev1.StorageMediumMemory})})
 	}
-	if dir.SizeLimit != nil && dir.SizeLimit.Sign() < 0 {
-		r.invalid(field.ErrorList{field.Invalid(at.Child("sizeLimit"), dir.SizeLimit.String(), "must be 0 or more")})
+	if dir.SizeLimit != nil {
+		r.invalid(validateQuantity(corev1.ResourceEphemeralStorage, *dir.SizeLimit, at.Child("sizeLimit")))
 	}
 }
 
