@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/journalet/journalet/actors/apparmor"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -22,20 +24,27 @@ func failed(predicate, why string) *rejection {
 }
 
 // cannotRun returns why a pod can never run on this node; nil if it can. Of several reasons it returns the same one
-// as the kubelet, which checks the node's free resources before labels.
+// as the kubelet, which checks the node's free resources before labels, and AppArmor last.
 func (a *Actor) cannotRun(pod *corev1.Pod, d *journaletv1.PodDemand) *rejection {
 	c := a.state.GetConfig()
 	if r := unsupported(pod); r != nil {
 		return r
 	}
-	r := misfit(c, pod)
-	if r == nil {
+	if r := misfit(c, pod); r != nil {
+		return cmp.Or(a.outOfResources(d), r)
+	}
+	if r := unconfinable(c, pod); r != nil {
+		return cmp.Or(a.noRoom(d), r)
+	}
+	return nil
+}
+
+// unconfinable returns the rejection of a pod with AppArmor profiles on a node without AppArmor; nil for none.
+func unconfinable(c *journaletv1.AgentConfig, pod *corev1.Pod) *rejection {
+	if pod == nil || c.GetAppArmor() || !apparmor.Required(pod) {
 		return nil
 	}
-	if short := a.outOfResources(d); short != nil {
-		return short
-	}
-	return r
+	return &rejection{"AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
 }
 
 // unsupported returns the rejection of a pod that needs what no Linux node of ours supports; nil for none.

@@ -56,7 +56,8 @@ func (a *Actor) reportedResources(c *corev1.Container, r *journaletv1.ContainerR
 	values := resources.Requirements(is)
 	put := func(list, from corev1.ResourceList, name corev1.ResourceName, least int64) {
 		value, was := from[name], list[name]
-		if list != nil && !value.IsZero() && value.Cmp(was) != 0 && (resources.Millis(&value) > least || resources.Millis(&was) > least) {
+		large := max(resources.Millis(&value), resources.Millis(&was)) > least
+		if list != nil && !value.IsZero() && value.Cmp(was) != 0 && large {
 			list[name] = value
 		}
 	}

@@ -1,11 +1,13 @@
 package pod
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/journalet/journalet/actors/apparmor"
 	"github.com/journalet/journalet/actors/resources"
 )
 
@@ -28,6 +30,9 @@ func updateAllowed(old, to *corev1.Pod) bool {
 		return false
 	}
 	is.Tolerations = was.Tolerations
+	if !maps.Equal(apparmor.Annotations(old), apparmor.Annotations(to)) {
+		return false
+	}
 	return equality.Semantic.DeepEqual(was, is)
 }
 

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
+
+	"github.com/journalet/journalet/actors/apparmor"
 )
 
 // updatable is a pod with an init container, a sidecar and two main containers.
@@ -46,6 +48,9 @@ func TestUpdateIsWhatTheAPIServerAllows(t *testing.T) {
 		"an image of an init container": {true, func(p *corev1.Pod) { p.Spec.InitContainers[0].Image = "app:2" }},
 		"labels and annotations": {true, func(p *corev1.Pod) {
 			p.Labels, p.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+		}},
+		"an AppArmor annotation": {false, func(p *corev1.Pod) {
+			p.Annotations = map[string]string{apparmor.AnnotationPrefix + "main": "runtime/default"}
 		}},
 		"a lower deadline": {true, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](99) }},
 		"another toleration": {true, func(p *corev1.Pod) {

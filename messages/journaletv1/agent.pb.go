@@ -187,7 +187,9 @@ type AgentConfig struct {
 	// Longest container restart back-off. Kubelet default: 300 s.
 	MaxContainerBackOff *durationpb.Duration `protobuf:"bytes,8,opt,name=max_container_back_off,json=maxContainerBackOff,proto3" json:"max_container_back_off,omitempty"`
 	// The sources that are configured, by name, sorted; at least one.
-	Sources       []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
+	Sources []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
+	// AppArmor is enabled on the host. Without it, no pod with a profile runs.
+	AppArmor      bool `protobuf:"varint,10,opt,name=app_armor,json=appArmor,proto3" json:"app_armor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -283,6 +285,13 @@ func (x *AgentConfig) GetSources() []string {
 		return x.Sources
 	}
 	return nil
+}
+
+func (x *AgentConfig) GetAppArmor() bool {
+	if x != nil {
+		return x.AppArmor
+	}
+	return false
 }
 
 // NodeCapacity is what all pods together may request.
@@ -887,7 +896,7 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
 	"\x06config\x18\x03 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x12\x17\n" +
 	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12\x19\n" +
-	"\bagent_id\x18\x05 \x01(\tR\aagentId\"\xfb\x03\n" +
+	"\bagent_id\x18\x05 \x01(\tR\aagentId\"\x98\x04\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -898,7 +907,9 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x10stop_concurrency\x18\x06 \x01(\rR\x0fstopConcurrency\x12)\n" +
 	"\x10pull_concurrency\x18\a \x01(\rR\x0fpullConcurrency\x12N\n" +
 	"\x16max_container_back_off\x18\b \x01(\v2\x19.google.protobuf.DurationR\x13maxContainerBackOff\x12\x18\n" +
-	"\asources\x18\t \x03(\tR\asources\x1a=\n" +
+	"\asources\x18\t \x03(\tR\asources\x12\x1b\n" +
+	"\tapp_armor\x18\n" +
+	" \x01(\bR\bappArmor\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +

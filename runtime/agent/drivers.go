@@ -95,7 +95,7 @@ func (a *agent) started() *journaletv1.AgentStarted {
 			StartConcurrency: concurrency, StopConcurrency: stopPerStart * concurrency,
 			PullConcurrency:     uint32(max(1, a.cfg.MaxParallelImagePulls)),
 			MaxContainerBackOff: durationpb.New(a.cfg.MaxContainerRestartPeriod),
-			Sources:             a.sources(),
+			Sources:             a.sources(), AppArmor: a.facts.AppArmor,
 		},
 	}
 }

@@ -399,3 +399,29 @@ func TestNodeFactsOfThisMachine(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+func TestAppArmorIsAFactOfTheNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		mounted bool
+		enabled string
+		want    bool
+	}{
+		"enabled": {true, "Y\n", true}, "disabled": {true, "N\n", false}, "no module": {true, "", false},
+		"not mounted": {false, "Y\n", false},
+	} {
+		root := machine(t)
+		if c.mounted {
+			write(t, filepath.Join(root, "sys/kernel/security/apparmor/profiles"), "")
+		}
+		if c.enabled != "" {
+			write(t, filepath.Join(root, "sys/module/apparmor/parameters/enabled"), c.enabled)
+		}
+		cfg := Defaults()
+		cfg.RootDir = t.TempDir()
+		f, err := cfg.nodeFacts(root, "h", networkOf("", "", addr(t, "10.0.0.5/24")))
+		must.OK(t, err)
+		if f.AppArmor != c.want {
+			t.Errorf("%s: %v", name, f.AppArmor)
+		}
+	}
+}

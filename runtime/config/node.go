@@ -47,6 +47,8 @@ type NodeFacts struct {
 	Labels map[string]string
 	// Capacity are the machine's resources, Allocatable those without the reserved ones.
 	Capacity, Allocatable Capacity
+	// AppArmor: the kernel confines processes by AppArmor profiles.
+	AppArmor bool
 }
 
 // NodeFacts reads the machine. It fails without a valid node name, without the expected files in /proc, and if more is
@@ -87,7 +89,18 @@ func (c *Config) nodeFacts(root, host string, n network) (*NodeFacts, error) {
 	if f.Allocatable, err = c.allocatable(f.Capacity); err != nil {
 		return nil, err
 	}
+	f.AppArmor = appArmor(root)
 	return f, nil
+}
+
+// appArmor reports whether AppArmor is enabled, by the same two files as the kubelet and runc.
+func appArmor(root string) bool {
+	if _, err := os.Stat(filepath.Join(root, "sys/kernel/security/apparmor")); err != nil {
+		return false
+	}
+	// The file has one character and a newline.
+	enabled, err := bounded.ReadFile(filepath.Join(root, "sys/module/apparmor/parameters/enabled"), maxKernelFile)
+	return err == nil && len(enabled) > 1 && enabled[0] == 'Y'
 }
 
 func (c *Config) nodeName(host string) (string, error) {

@@ -4,14 +4,17 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/journalet/journalet/actors/apparmor"
 	podactor "github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/runtime/cri/expand"
 	"github.com/journalet/journalet/test/must"
@@ -437,5 +440,77 @@ func TestImageNames(t *testing.T) {
 		if got != want || (err != nil) != (want == "") {
 			t.Errorf("%q gives %q, %v; want %q", in, got, err, want)
 		}
+	}
+}
+
+func TestAppArmorProfileIsThatOfFieldThenAnnotationThenPod(t *testing.T) {
+	mine := "mine"
+	field := func(kind corev1.AppArmorProfileType, local *string) *corev1.AppArmorProfile {
+		return &corev1.AppArmorProfile{Type: kind, LocalhostProfile: local}
+	}
+	for name, c := range map[string]struct {
+		own, ofPod *corev1.AppArmorProfile
+		annotation string
+		want       *runtimeapi.SecurityProfile
+		old        string
+	}{
+		"none": {},
+		"the container's field": {
+			own:   field(corev1.AppArmorProfileTypeLocalhost, &mine),
+			ofPod: field(corev1.AppArmorProfileTypeUnconfined, nil), annotation: "unconfined",
+			want: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "mine"},
+			old:  "localhost/mine",
+		},
+		"the annotation": {
+			ofPod: field(corev1.AppArmorProfileTypeUnconfined, nil), annotation: "runtime/default",
+			want: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}, old: "runtime/default",
+		},
+		"a local profile by annotation": {
+			annotation: "localhost/a/b",
+			want:       &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: "a/b"},
+			old:        "localhost/a/b",
+		},
+		"the pod's field": {
+			ofPod: field(corev1.AppArmorProfileTypeUnconfined, nil),
+			want:  &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}, old: "unconfined",
+		},
+	} {
+		pod := testPod(func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{AppArmorProfile: c.ofPod}
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AppArmorProfile: c.own}
+			if c.annotation != "" {
+				p.Annotations[apparmor.AnnotationPrefix+"main"] = c.annotation
+			}
+		})
+		sc, err := testDriver().containerSecurity(containerInput{pod: pod, container: &pod.Spec.Containers[0]})
+		must.OK(t, err)
+		if !proto.Equal(sc.GetApparmor(), c.want) || sc.GetApparmorProfile() != c.old { //nolint:staticcheck // see confine
+			t.Errorf("%s: %v", name, sc)
+		}
+	}
+	pod := testPod(func(p *corev1.Pod) {
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{AppArmorProfile: field("Strict", nil)}
+	})
+	if _, err := testDriver().containerSecurity(containerInput{pod: pod, container: &pod.Spec.Containers[0]}); err == nil {
+		t.Error("an unknown type was accepted")
+	}
+}
+
+func TestThermalCountersOfEachCPUAreMasked(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{
+		"cpu0/thermal_throttle", "cpu10/thermal_throttle", "cpu2/thermal_throttle", "cpu3", "cpufreq",
+	} {
+		must.OK(t, os.MkdirAll(filepath.Join(root, "sys/devices/system/cpu", dir), 0o750))
+	}
+	masked := maskedPaths(root)
+	if got, want := masked[len(maskedOnEveryHost):], []string{
+		"/sys/devices/system/cpu/cpu0/thermal_throttle", "/sys/devices/system/cpu/cpu2/thermal_throttle",
+		"/sys/devices/system/cpu/cpu10/thermal_throttle",
+	}; !slices.Equal(got, want) {
+		t.Errorf("masked %q", got)
+	}
+	if !slices.Contains(masked, "/proc/kcore") {
+		t.Error("the paths of every host are missing")
 	}
 }

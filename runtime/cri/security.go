@@ -1,23 +1,57 @@
 package cri
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/actors/apparmor"
+	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // Paths that a container must not see or must not write, unless it has procMount Unmasked. For a privileged container
 // runtimes ignore them. These are the kubelet's lists.
 var (
-	defaultMaskedPaths = []string{
+	defaultMaskedPaths = sync.OnceValue(func() []string { return maskedPaths("/") })
+	maskedOnEveryHost  = []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
 		"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
 		"/sys/devices/virtual/powercap",
 	}
 	defaultReadonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
+
+// maskedPaths returns the paths that a container on a host must not see, with the file system of the host at root. The
+// counters of thermal events reveal what other processes do; each CPU that has them has a directory of its own.
+func maskedPaths(root string) []string {
+	const cpus = "/sys/devices/system/cpu"
+	var numbers []int
+	for e, err := range bounded.Entries(filepath.Join(root, cpus)) {
+		if err != nil {
+			break // there is no /sys, or no CPU in it
+		}
+		if n, err := strconv.Atoi(strings.TrimPrefix(e.Name(), "cpu")); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	all := slices.Clone(maskedOnEveryHost)
+	for _, n := range numbers {
+		path := filepath.Join(cpus, fmt.Sprintf("cpu%d", n), "thermal_throttle")
+		if _, err := os.Stat(filepath.Join(root, path)); err == nil {
+			all = append(all, path)
+		}
+	}
+	return all
+}
 
 func int64Value(v *int64) *runtimeapi.Int64Value {
 	if v == nil {
@@ -163,14 +197,41 @@ func (d *Driver) containerSecurity(in containerInput) (*runtimeapi.LinuxContaine
 	}
 	unmasked := sc.ProcMount != nil && *sc.ProcMount == corev1.UnmaskedProcMount
 	if !unmasked {
-		out.MaskedPaths, out.ReadonlyPaths = defaultMaskedPaths, defaultReadonlyPaths
+		out.MaskedPaths, out.ReadonlyPaths = defaultMaskedPaths(), defaultReadonlyPaths
 	}
 	var err error
 	if out.Seccomp, err = d.seccomp(sc.SeccompProfile); err != nil {
 		return nil, err
 	}
+	if err = confine(out, apparmor.Profile(in.pod, in.container)); err != nil {
+		return nil, err
+	}
 	out.SupplementalGroups, out.SupplementalGroupsPolicy, err = supplementalGroups(in.pod.Spec.SecurityContext)
 	return out, err
+}
+
+// confine sets a container's AppArmor profile, also in the field that older runtimes read. Without a profile the
+// runtime chooses: its default profile, if AppArmor is enabled.
+func confine(out *runtimeapi.LinuxContainerSecurityContext, profile *corev1.AppArmorProfile) error {
+	if profile == nil {
+		return nil
+	}
+	out.Apparmor = &runtimeapi.SecurityProfile{}
+	switch profile.Type {
+	case corev1.AppArmorProfileTypeRuntimeDefault:
+		out.Apparmor.ProfileType = runtimeapi.SecurityProfile_RuntimeDefault
+	case corev1.AppArmorProfileTypeUnconfined:
+		out.Apparmor.ProfileType = runtimeapi.SecurityProfile_Unconfined
+	case corev1.AppArmorProfileTypeLocalhost:
+		if profile.LocalhostProfile == nil || *profile.LocalhostProfile == "" {
+			return errors.New("localhostProfile must be set if appArmorProfile type is Localhost")
+		}
+		out.Apparmor.ProfileType, out.Apparmor.LocalhostRef = runtimeapi.SecurityProfile_Localhost, *profile.LocalhostProfile
+	default:
+		return fmt.Errorf("appArmorProfile type %q is unknown; use RuntimeDefault, Unconfined or Localhost", profile.Type)
+	}
+	out.ApparmorProfile = apparmor.Annotation(profile) //nolint:staticcheck // what runtimes before CRI 0.22 read
+	return nil
 }
 
 func (d *Driver) seccomp(p *corev1.SeccompProfile) (*runtimeapi.SecurityProfile, error) {

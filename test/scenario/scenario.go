@@ -172,6 +172,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 			EphemeralStorageBytes: quantity(d, "storage", "100Gi").Value(),
 		},
 		Sources:             sources(d, []string{messages.FileSource}),
+		AppArmor:            d.HasArg("apparmor"),
 		NodeLabels:          map[string]string{"kubernetes.io/hostname": arg(d, "node", "n1")},
 		StartConcurrency:    uint32(number(d, "start-concurrency", 8)),
 		StopConcurrency:     uint32(number(d, "stop-concurrency", 8)),

@@ -138,7 +138,7 @@ func checkCost(t *testing.T, data []byte) {
 
 func TestManifestsCostWhatTheirBytesJustify(t *testing.T) {
 	for name, text := range costly {
-		for _, n := range []int{1 << 20, int(DefaultMaxBytes) - 4096} {
+		for _, n := range []int{256 << 10, int(DefaultMaxBytes) - 4096} {
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) { checkCost(t, []byte(text(n))) })
 		}
 	}

@@ -34,6 +34,7 @@ var supportedFields = newFieldSet(alsoForInit(withHooks(withProbes(
 	"spec.securityContext.runAsUser", "spec.securityContext.runAsGroup", "spec.securityContext.runAsNonRoot",
 	"spec.securityContext.supplementalGroups", "spec.securityContext.sysctls[].name",
 	"spec.securityContext.sysctls[].value", "spec.securityContext.seccompProfile",
+	"spec.securityContext.appArmorProfile",
 
 	"spec.volumes[].name", "spec.volumes[].emptyDir.medium", "spec.volumes[].emptyDir.sizeLimit",
 	"spec.volumes[].hostPath.path", "spec.volumes[].hostPath.type",
@@ -56,7 +57,7 @@ var supportedFields = newFieldSet(alsoForInit(withHooks(withProbes(
 	"spec.containers[].securityContext.runAsUser", "spec.containers[].securityContext.runAsGroup",
 	"spec.containers[].securityContext.runAsNonRoot", "spec.containers[].securityContext.readOnlyRootFilesystem",
 	"spec.containers[].securityContext.allowPrivilegeEscalation", "spec.containers[].securityContext.seccompProfile",
-	"spec.containers[].securityContext.procMount",
+	"spec.containers[].securityContext.procMount", "spec.containers[].securityContext.appArmorProfile",
 )...)...)...)
 
 // alsoForInit adds the same fields of init containers.

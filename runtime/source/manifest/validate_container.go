@@ -161,8 +161,8 @@ func (s *containerScope) resourceList(list, reported corev1.ResourceList, at *fi
 	}
 }
 
-// validateQuantity refuses an amount that is negative, or that no int64 holds: the API server takes it, and its sums wrap
-// around.
+// validateQuantity refuses an amount that is negative, or that no int64 holds: the API server takes it, and its sums
+// wrap around.
 func validateQuantity(of corev1.ResourceName, q resource.Quantity, at *field.Path) field.ErrorList {
 	switch {
 	case q.Sign() < 0:
@@ -195,6 +195,7 @@ func (s *containerScope) security(sc *corev1.SecurityContext, at *field.Path) {
 	}
 	errs := validateUser(sc.RunAsUser, sc.RunAsGroup, at)
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
+	errs = append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
 	if sc.Capabilities != nil {
 		errs = append(errs, validateCapabilities(sc.Capabilities.Add, at.Child("capabilities", "add"))...)
 		errs = append(errs, validateCapabilities(sc.Capabilities.Drop, at.Child("capabilities", "drop"))...)

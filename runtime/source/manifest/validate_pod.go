@@ -72,6 +72,7 @@ func validatePod(r *report, pod *corev1.Pod) {
 	errs = append(errs, validateNodeChoice(s, spec)...)
 	errs = append(errs, validatePodSecurity(s, spec.Child("securityContext"))...)
 	errs = append(errs, validateCounts(pod, spec)...)
+	errs = append(errs, validateAppArmorAnnotations(pod)...)
 	r.invalid(errs)
 	validateOS(r, s.OS)
 	volumes := validateVolumes(r, s.Volumes, spec.Child("volumes"))
@@ -209,6 +210,7 @@ func validatePodSecurity(s *corev1.PodSpec, at *field.Path) field.ErrorList {
 		}
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
+	errs = append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)
 	return append(errs, validateSysctls(s, at.Child("sysctls"))...)
 }
 
