@@ -37,7 +37,7 @@ func newPerformer(r *run) *performer {
 	f.Driver = cri.New(cri.Options{
 		Conn: criConn{r}, AgentID: agentID, Hash: pod.ContainerHash, Volumes: disk{f}, Clock: newSteadyClock(r),
 		Manifest:        func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
-		ContainerLogDir: "/dev/null/no links to logs", HostsFile: "/dev/null", HostIPs: []string{"192.0.2.1"},
+		ContainerLogDir: "/dev/null/no links to logs", HostsFile: "testdata/hosts", HostIPs: []string{"192.0.2.1"},
 		HTTP: func(req *http.Request) error {
 			c := f.current()
 			return r.execute(req.Context(), r.world.container(c.req.GetRunHook().GetContainerId()), c.req.GetRunHook())
