@@ -18,8 +18,8 @@ const JournalFormat = 2
 // half the bytes of a whole hash.
 const HashBytes = 16
 
-// MaxRecordBytes bounds one encoded record. The largest regular one is a step of a pod with as
-// many containers as fit a 10 MB manifest, which is far smaller.
+// MaxRecordBytes bounds one encoded record. The largest regular one is an observation of a pod with as many containers
+// as a manifest may have, all with termination messages.
 const MaxRecordBytes = 1 << 20
 
 // Encode returns a record's stored form. It is deterministic within one version of the code.

@@ -1,0 +1,10 @@
+package manifest
+
+// Limits are the constants of this package that docs/LIMITS.md lists, by name.
+var Limits = map[string]int{
+	"DefaultMaxBytes": int(DefaultMaxBytes), "MaxPods": MaxPods, "maxFileValues": maxFileValues,
+	"maxFileBytes": maxFileBytes, "maxDepth": maxDepth, "maxResolved": maxResolved, "maxDirectives": maxDirectives,
+	"MaxProblems": MaxProblems, "MaxPodBytes": MaxPodBytes, "maxPodValues": maxPodValues,
+	"MaxContainers": MaxContainers, "maxReadinessGates": maxReadinessGates, "maxHostPorts": maxHostPorts,
+	"maxLabelBytes": maxLabelBytes, "maxPathBytes": maxPathBytes,
+}
