@@ -29,6 +29,14 @@ listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { e
 integration chaos chaos-short attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
 CHAOS = $(GO) test ./test/chaos -tags chaos -count=1
+# What starts goroutines: deciders do not, and run in the host of the scenarios.
+CONCURRENT = ./bus ./cmd/... ./runtime/... ./test/scenario
+# Tests that work on one goroutine for long: damaged journals by the hundred, a node with 1000 pods, hostile manifests and
+# trees.
+RACE_LONG = TestVerifyReportsDamageOfStoredJournal|TestStartCopiesDamagedBlocksBeforeRecovery|TestReportedLossIsNoProblem
+RACE_LONG := $(RACE_LONG)|TestCostOfAnEventDoesNotDependOnTheNumberOfPods|TestManifestsCostWhatTheirBytesJustify
+RACE_LONG := $(RACE_LONG)|TestIdentifiersBeyondTheirLimitsAreRefusedByName|TestLargestPodFitsTheJournal
+RACE_LONG := $(RACE_LONG)|TestDeepTreeIsRemovedWithFewDescriptorsAndLittleMemory|TestWideAndBushyTreesAreRemoved
 # The other modules of the repository that hold programs of ours.
 MODULES = $(patsubst %/main.go,%,$(wildcard test/*/main.go)) test/tools/supply
 
@@ -75,7 +83,7 @@ clean: ## remove what was built, but for the tools and the labs
 check: fmt vet lint proto generated arch third-party ## all that needs no running: format, vet, linters, proto contract, generated code, architecture, licences
 
 .PHONY: test
-test: unit vulns oracle mutants-ten integration chaos-short ## every tier: unit, architecture, simulation, the kubelet's own code, then integration and short chaos on a real containerd (root)
+test: unit race vulns oracle mutants-ten integration chaos-short ## every tier: unit, architecture, simulation, the kubelet's own code, then integration and short chaos on a real containerd (root)
 
 .PHONY: unit
 unit: sim ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
@@ -90,8 +98,10 @@ integration: ## the integration tests, on the lab "test" (root)
 	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags integration -count=1 $(INTEGRATION)
 
 .PHONY: race
-race: ## the unit tests under the race detector
-	$(GO) test -race ./...
+race: ## what runs concurrently, and a minute of the simulation, under the race detector (FULL=1: everything; SEEDS=20: so many seeds)
+	$(GO) test -race -timeout 30m $(if $(FULL),./...,-skip '^($(RACE_LONG))$$' $(CONCURRENT))
+	$(GO) test -race -count=1 -timeout 2h -run '^TestNothingBreaksUnderFaults$$' ./test/simulation \
+		-sim.seeds=$(or $(SEEDS),10) -sim.for=$(if $(SEEDS),0,1m)
 
 .PHONY: sim
 sim: ## the agent in a world of faults on virtual time: kept and fresh seeds, 3 min at most (SEEDS=10000: as long as it takes; SEED=123 repeats one, KEEP=its ops; OUT=directory for journals)
