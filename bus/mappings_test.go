@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	longReplies = 50_000
+	longReplies = 20_000
 	// longReply is about the longest reply subject that the server takes.
 	longReply = 3900
 	// maxMappingsHeap is a fourth of what the reply subjects alone hold.

@@ -25,17 +25,21 @@ const (
 	maxWait = 10 * time.Second
 )
 
-// Limits of the fan-out. It costs the agent 2 to 5 µs of CPU for each event and subscription, measured through the
-// socket, so that all observers together get at most a tenth of one core.
+// Limits of the fan-out. An event costs the machine some 10 µs of CPU for each subscription, from the server through the
+// socket to the client. All observers together get a fifth of one core while nothing happens, and a twentieth while
+// records are being stored: then the agent needs the machine, and events may wait.
 const (
-	// deliveryShare is the share of time of one delivery: 20,000 of them a second.
-	deliveryShare = 50 * time.Microsecond
+	// quietShare and busyShare are the time of one delivery: 20,000 of them a second, and 5,000.
+	quietShare = 50 * time.Microsecond
+	busyShare  = 200 * time.Microsecond
+	// busyFor is how long after a record the agent counts as busy.
+	busyFor = 100 * time.Millisecond
 	// deliveryUnit is how many bytes of an event cost as much as one delivery.
 	deliveryUnit = 1 << 10
-	// deliveryBurst is how much of that time may be saved up: one observer gets a burst of 300 pods at once.
+	// deliveryBurst is how much of that time may be saved up.
 	deliveryBurst = 250 * time.Millisecond
-	// maxEventCost is a second's share. An event that costs more is not sent: its observers find it in the journal.
-	maxEventCost = int(time.Second / deliveryShare)
+	// maxEventCost is a busy second's share. An event that costs more is not sent: its observers find it in the journal.
+	maxEventCost = int(time.Second / busyShare)
 )
 
 // gapLogInterval bounds how often gaps are logged.
@@ -72,6 +76,7 @@ type Observers struct {
 	bytes   int    // of waiting
 	gap     Missed // not reported yet; From is 0 without one
 	missed  uint64
+	stored  time.Time // when the last record was handed over
 
 	pace    pace
 	wake    chan struct{}
@@ -93,7 +98,7 @@ type waitingRecord struct {
 func newObservers(node string, nc *nats.Conn, a *accounts, log *slog.Logger) *Observers {
 	return &Observers{
 		node: node, nc: nc, agent: a.agent, observer: a.observer, log: log,
-		pace: pace{share: deliveryShare, burst: deliveryBurst}, wake: make(chan struct{}, 1),
+		pace: pace{burst: deliveryBurst}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -114,6 +119,7 @@ func (o *Observers) Publish(rec *journaletv1.Record) {
 	defer o.mu.Unlock()
 	o.waiting = append(o.waiting, waitingRecord{rec, size, now})
 	o.bytes += size
+	o.stored = now
 	if len(o.waiting) > maxWaiting || o.bytes > maxWaitingBytes || now.Sub(o.waiting[0].since) > maxWait {
 		o.drop()
 	}
@@ -254,13 +260,23 @@ func (o *Observers) publish(subject string, data []byte, cost int) {
 	}
 	// An error means that the bus is closed.
 	_ = o.nc.PublishMsg(m)
-	o.pace.spend(cost)
+	o.pace.spend(time.Duration(cost) * o.share())
 }
 
-// pace bounds a rate, by the time that each unit takes and by how much unused time is saved up.
+// share returns what one delivery costs now.
+func (o *Observers) share() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if time.Since(o.stored) < busyFor {
+		return busyShare
+	}
+	return quietShare
+}
+
+// pace bounds the share of time that is spent, with a bound on how much unused time is saved up.
 type pace struct {
-	share, burst time.Duration
-	due          time.Time
+	burst time.Duration
+	due   time.Time
 }
 
 // pause returns how long to wait for what was spent before.
@@ -271,4 +287,4 @@ func (p *pace) pause(now time.Time) time.Duration {
 	return p.due.Sub(now)
 }
 
-func (p *pace) spend(units int) { p.due = p.due.Add(time.Duration(units) * p.share) }
+func (p *pace) spend(d time.Duration) { p.due = p.due.Add(d) }

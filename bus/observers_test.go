@@ -77,17 +77,17 @@ func TestRecordsThatWaitAreBoundedInBytesAndTime(t *testing.T) {
 }
 
 func TestPaceAdmitsABurstAndThenItsShare(t *testing.T) {
-	p, now := pace{share: time.Millisecond, burst: 10 * time.Millisecond}, time.Unix(1000, 0)
+	p, now := pace{burst: 10 * time.Millisecond}, time.Unix(1000, 0)
 	if d := p.pause(now); d > 0 {
 		t.Fatalf("the first pauses %v", d)
 	}
-	p.spend(10)
+	p.spend(10 * time.Millisecond)
 	if d := p.pause(now); d > 0 {
 		t.Fatalf("within the burst it pauses %v", d)
 	}
-	p.spend(12_000)
+	p.spend(12 * time.Second)
 	if d := p.pause(now); d != 12*time.Second {
-		t.Fatalf("after 12000 units it pauses %v", d)
+		t.Fatalf("after 12 s it pauses %v", d)
 	}
 	if d := p.pause(now.Add(time.Hour)); d != -p.burst {
 		t.Fatalf("an hour later %v are saved up", -d)
