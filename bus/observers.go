@@ -38,7 +38,7 @@ const (
 	deliveryUnit = 1 << 10
 	// deliveryBurst is how much of that time may be saved up.
 	deliveryBurst = 250 * time.Millisecond
-	// maxEventCost is a busy second's share. An event that costs more is not sent: its observers find it in the journal.
+	// maxEventCost is a busy second's share. An event that costs more is not sent: observers find it in the journal.
 	maxEventCost = int(time.Second / busyShare)
 )
 
