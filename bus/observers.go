@@ -25,9 +25,9 @@ const (
 	maxWait = 10 * time.Second
 )
 
-// Limits of the fan-out. An event costs the machine some 10 µs of CPU for each subscription, from the server through the
-// socket to the client. All observers together get a fifth of one core while nothing happens, and a twentieth while
-// records are being stored: then the agent needs the machine, and events may wait.
+// Limits of the fan-out. An event costs the machine some 10 µs of CPU for each subscription, from the server to the
+// client. All observers together get a fifth of one core while nothing happens, and a twentieth while records are being
+// stored: then the agent needs the machine, and events may wait.
 const (
 	// quietShare and busyShare are the time of one delivery: 20,000 of them a second, and 5,000.
 	quietShare = 50 * time.Microsecond
