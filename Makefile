@@ -83,7 +83,7 @@ clean: ## remove what was built, but for the tools and the labs
 check: fmt vet lint proto generated arch third-party ## all that needs no running: format, vet, linters, proto contract, generated code, architecture, licences
 
 .PHONY: test
-test: unit race vulns oracle mutants-ten integration chaos-short ## every tier: unit, architecture, simulation, the kubelet's own code, then integration and short chaos on a real containerd (root)
+test: unit race vulns oracle mutants-ten integration chaos-short attack ## every tier: unit, architecture, simulation, the kubelet's own code, then integration, short chaos and attacks on a real containerd (root)
 
 .PHONY: unit
 unit: sim ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
