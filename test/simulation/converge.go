@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors/dispatch"
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -56,63 +55,79 @@ func (s *sim) converge(crashAfter uint64) {
 	}
 	// Inspections under way, or of the next relist, may show details.
 	s.play(s.clock.uptime+2*pleg.RelistWithEvents, 0)
-	records := len(s.journal.stored)
+	since, records := s.clock.uptime, len(s.journal.stored)
 	s.play(s.clock.uptime+restFor, 0)
-	if s.judge.first != nil {
-		return
-	}
-	if uid, wrong = s.deviations(); len(wrong) > 0 && !s.deadlines() {
-		s.judge.broken(rest, uid, "pods had converged, and then:\n%s", strings.Join(wrong, "\n"))
-	}
-	for _, rec := range s.journal.stored[records:] {
-		if !s.mayStillHappen(rec) {
-			s.judge.broken(rest, rec.GetActor().GetId(), "record %d follows convergence without a reason: %v", rec.GetSeq(), rec)
+	uid, wrong = s.deviations()
+	for end := s.clock.uptime + endsWithin; len(wrong) > 0 && s.judge.first == nil; uid, wrong = s.deviations() {
+		if len(s.endedSince(since)) == 0 || s.clock.uptime >= end {
+			s.judge.broken(rest, uid, "pods had converged, and then:\n%s", strings.Join(wrong, "\n"))
 			return
+		}
+		s.play(s.clock.uptime+convergeStep, 0)
+	}
+	ended := s.endedSince(since)
+	for _, rec := range s.journal.stored[records:] {
+		if s.judge.first == nil && !s.mayStillHappen(rec, ended) {
+			s.judge.broken(rest, rec.GetActor().GetId(), "record %d follows convergence without a reason: %v", rec.GetSeq(), rec)
 		}
 	}
 }
 
-// noticesLost: a container that vanished from the runtime stops counting as running, once faults have ended.
+// noticesLost: a container that vanished from the runtime is not reported as running any more, once faults have ended.
 func (s *sim) noticesLost(faultless time.Duration) {
 	if s.agent == nil {
 		return
 	}
 	for _, ref := range s.agent.cells.Refs() {
-		a, _ := s.agent.cells.Decider(ref).(*pod.Actor)
-		if a == nil {
+		v := s.reported(ref)
+		if v == nil {
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(a.Pod().GetContainers())) {
-			c := a.Pod().GetContainers()[name].GetCurrent()
-			at, gone := s.judge.lostAt[c.GetId()]
-			if since := s.clock.uptime - max(at, faultless); gone && c.GetState() == running && since > missedWithin {
-				s.judge.broken(vanishedEnds, ref.ID, "%s vanished from the runtime, and counts as running for %s since", c.GetId(),
-					since)
+		for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
+			_, id, _ := strings.Cut(c.ContainerID, "://")
+			at, gone := s.judge.lostAt[id]
+			if since := s.clock.uptime - max(at, faultless); gone && c.State.Running != nil && since > missedWithin {
+				s.judge.broken(vanishedEnds, ref.ID, "%s vanished from the runtime, and counts as running for %s since", id, since)
 			}
 		}
 	}
 }
 
-// mayStillHappen: deadlines of pods still pass after convergence, with what follows from that.
-func (s *sim) mayStillHappen(rec *journaletv1.Record) bool {
-	a, _ := s.agent.cells.Decider(messages.RefOf(rec.GetActor())).(*pod.Actor)
-	switch {
-	case s.config.cpu < largeCPU && s.deadlines():
-		// On a small node another pod may wait for the resources of one that ends.
-		return true
-	case a != nil:
-		return a.Manifest() != nil && a.Manifest().Spec.ActiveDeadlineSeconds != nil
-	case messages.RefOf(rec.GetActor()) == messages.Runtime || rec.GetFact().GetCallFinished() != nil:
-		return s.deadlines()
+// reported returns the status that the agent reports of a pod, nil if it has none.
+func (s *sim) reported(ref messages.Ref) *corev1.Pod {
+	if a, ok := s.agent.cells.Decider(ref).(*pod.Actor); ok {
+		return a.View(pod.Node{RuntimeName: "sim"})
 	}
-	return false
+	return nil
 }
 
-// deadlines reports whether the deadline of a pod may pass at any time.
-func (s *sim) deadlines() bool {
-	return slices.ContainsFunc(s.agent.cells.Refs(), func(ref messages.Ref) bool {
-		a, _ := s.agent.cells.Decider(ref).(*pod.Actor)
-		return a != nil && a.Manifest() != nil && a.Manifest().Spec.ActiveDeadlineSeconds != nil
+// endsWithin bounds how long the end of a pod takes whose deadline passes, with what follows from it.
+const endsWithin = 5 * time.Minute
+
+// endedSince returns the pods whose deadline has ended them since an uptime.
+func (s *sim) endedSince(since time.Duration) map[string]bool {
+	ended := map[string]bool{}
+	for uid, h := range s.judge.pods {
+		if h.endsAt >= since-time.Second && h.manifest != nil && s.judge.deadlineEnded(h, h.manifest) {
+			ended[uid] = true
+		}
+	}
+	return ended
+}
+
+// mayStillHappen: after convergence only the deadlines of pods still pass, with what follows from that. On a small node
+// another pod may wait for the resources of one that ends.
+func (s *sim) mayStillHappen(rec *journaletv1.Record, ended map[string]bool) bool {
+	if len(ended) > 0 && s.config.cpu < largeCPU {
+		return true
+	}
+	of := func(id string) bool {
+		in := s.judge.intents[id]
+		return in != nil && ended[in.req.GetPodUid()]
+	}
+	return ended[rec.GetActor().GetId()] || !slices.ContainsFunc(messages.Events(rec), func(e *journaletv1.Event) bool {
+		return !of(e.GetCallDispatched().GetIntentId()) && !of(e.GetCallFinished().GetIntentId()) &&
+			!of(e.GetCallDropped().GetIntentId())
 	})
 }
 
@@ -149,23 +164,28 @@ func (s *sim) deviations() (uid string, wrong []string) {
 	if s.agent == nil {
 		return "", []string{"the agent is down"}
 	}
-	if n := len(s.agent.cells.Decider(messages.Runtime).(*dispatch.Actor).Runtime().GetCalls()); n > 0 {
-		say("", "the runtime actor has %d calls", n)
+	for _, name := range slices.Sorted(maps.Keys(s.judge.set)) {
+		if ref := s.judge.set[name]; ref.Kind != journaletv1.ActorKind_ACTOR_KIND_POD ||
+			!strings.Contains(name, activeDeadline) {
+			say(ref.ID, "timer %q is set", name)
+		}
 	}
-	if n := len(s.agent.cells.Decider(messages.Image).Timers().GetSet()); n > 0 {
-		say("", "%d pulls wait for their next attempt", n)
+	for _, uid := range slices.Sorted(maps.Keys(s.judge.pods)) {
+		if n := len(s.judge.pods[uid].openCalls); n > 0 {
+			say(uid, "%d of its calls have no outcome", n)
+		}
 	}
 	desired := s.judgeSources(say)
 	for _, uid := range slices.Sorted(maps.Keys(desired)) {
-		a, _ := s.agent.cells.Decider(messages.Pod(uid)).(*pod.Actor)
-		if a == nil {
+		v := s.reported(messages.Pod(uid))
+		if v == nil {
 			say(uid, "%s is desired and has no actor", s.manifests.names[uid])
 			continue
 		}
-		if s.waitsForNamesake(uid, a, desired) {
+		if s.waitsForNamesake(uid, v, desired) {
 			continue
 		}
-		s.judgePod(uid, a, desired[uid],
+		s.judgePod(uid, v, desired[uid],
 			func(format string, args ...any) { say(uid, s.manifests.names[uid]+": "+format, args...) })
 	}
 	for _, ref := range s.agent.cells.Refs() {
@@ -198,55 +218,49 @@ func (s *sim) fromFiles() map[string]string {
 	return all
 }
 
-// judgePod reports how a desired pod differs from its manifest when there are no faults.
-func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string, ...any)) {
-	st, o := a.Pod(), s.world.objectsOf(uid)
-	if st.GetPod().GetDigest() != digest && st.GetStage() < journaletv1.PodStage_POD_STAGE_TERMINATING {
-		say("it runs an old manifest")
-	}
-	if n := len(st.GetCalls()); n > 0 {
-		say("%d calls are under way", n)
-	}
-	for _, name := range slices.Sorted(maps.Keys(st.GetTimers().GetSet())) {
-		if !strings.HasPrefix(name, "active deadline ") {
-			say("timer %q is set", name)
-		}
-	}
-	v := a.View(pod.Node{RuntimeName: "sim"})
+// activeDeadline is in the names of the timers that end pods.
+const activeDeadline = " active deadline "
+
+// judgePod reports how a desired pod differs from its manifest when there are no faults. v is what the agent reports.
+func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string, ...any)) {
+	h, m, o := s.judge.history(uid), s.manifests.byDigest[digest], s.world.objectsOf(uid)
 	ready := 0
 	for _, x := range o.sandboxes {
 		if x.ready {
 			ready++
 		}
 	}
-	switch st.GetStage() {
-	case journaletv1.PodStage_POD_STAGE_TERMINATED:
-		if v.Status.Phase != corev1.PodSucceeded && v.Status.Phase != corev1.PodFailed {
-			say("it has terminated with phase %s", v.Status.Phase)
-		}
-		if name, code := failed(o, v); name != "" && v.Status.Phase == corev1.PodSucceeded {
-			say("it has succeeded, and %s has failed with %d", name, code)
+	if h.rejectedAs == h.incarnation && h.requests[len(h.requests)-1].digest != digest {
+		say("it was rejected with an old manifest")
+	}
+	if h.rejectedAs != h.incarnation && v.Status.Phase != corev1.PodPending && !isUpdate(h.admittedAs, m) {
+		say("it was admitted with a manifest of which the present one is no update")
+	}
+	switch v.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed:
+		if !s.mayHaveEnded(uid, m, v.Status.Phase) {
+			say("it is %s (%s), and its manifest and its containers do not allow that", v.Status.Phase, v.Status.Reason)
 		}
 		if ready > 0 {
-			say("it has terminated and keeps a ready sandbox")
+			say("it has ended and keeps a ready sandbox")
 		}
 		for _, c := range o.containers {
 			if c.alive() {
-				say("it has terminated, and %s runs", c.name)
+				say("it has ended, and %s runs", c.name)
 			}
 		}
-	case journaletv1.PodStage_POD_STAGE_RUNNING:
-		if late := s.pastDeadline(uid, v); late > deadlineTolerance {
+	case corev1.PodRunning:
+		if late := s.pastDeadline(h, m); late > deadlineTolerance {
 			say("it runs %s beyond its deadline", late)
 		}
-		if v.Status.Phase != corev1.PodRunning || ready != 1 {
-			say("it runs with phase %s and %d ready sandboxes", v.Status.Phase, ready)
+		if over, _ := h.allOver(m); over || ready != 1 {
+			say("it runs with %d ready sandboxes, all its containers have ended for good: %t", ready, over)
 		}
-		s.judgeContainers(o, v, say)
-		s.judgeResources(uid, a, o, v, say)
+		s.judgeContainers(h, m, o, v, say)
+		s.judgeResources(h, m, o, v, say)
 		s.judgeGates(uid, v, say)
 	default:
-		say("it is in stage %s", st.GetStage())
+		say("it is %s", v.Status.Phase)
 	}
 	s.judgeDead(o, say)
 }
@@ -254,52 +268,35 @@ func (s *sim) judgePod(uid string, a *pod.Actor, digest string, say func(string,
 // deadlineTolerance bounds how long an actor takes to end a pod whose deadline has passed.
 const deadlineTolerance = time.Minute
 
-// pastDeadline returns for how long a pod has run beyond its active deadline, 0 if the clock was set since its
-// admission.
-func (s *sim) pastDeadline(uid string, v *corev1.Pod) time.Duration {
-	h, seconds := s.judge.history(uid), v.Spec.ActiveDeadlineSeconds
-	if seconds == nil || !h.holdsShare || s.judge.clockSet >= h.admittedAt {
+// pastDeadline returns for how long a pod has run beyond its active deadline. If the clock was set since its admission,
+// the deadline counts from the start of the present run of the agent, which reads the clock again.
+func (s *sim) pastDeadline(h *podHistory, m *corev1.Pod) time.Duration {
+	if m.Spec.ActiveDeadlineSeconds == nil {
 		return 0
 	}
-	return s.clock.uptime - h.admittedAt - time.Duration(*seconds)*time.Second
-}
-
-// failed returns a main container whose newest instance in the world ended with another code than 0, "" for none.
-func failed(o *objects, v *corev1.Pod) (name string, code int32) {
-	for i := range v.Spec.Containers {
-		var newest *container
-		for _, c := range o.containers {
-			if c.name == v.Spec.Containers[i].Name && (newest == nil || c.attempt > newest.attempt) {
-				newest = c
-			}
-		}
-		if newest != nil && newest.code != 0 {
-			return newest.name, newest.code
-		}
+	from := h.admittedAt
+	if s.judge.clockSet >= from {
+		from = max(s.judge.runSince, s.judge.clockSet)
 	}
-	return "", 0
+	return s.clock.uptime - from - time.Duration(*m.Spec.ActiveDeadlineSeconds)*time.Second
 }
 
 // judgeContainers compares what runs with the manifest, and checks the status of each container.
-func (s *sim) judgeContainers(o *objects, v *corev1.Pod, say func(string, ...any)) {
+func (s *sim) judgeContainers(h *podHistory, m *corev1.Pod, o *objects, v *corev1.Pod, say func(string, ...any)) {
 	alive := map[string]*container{}
 	for _, c := range o.containers {
 		if c.alive() {
 			alive[c.name] = c
 		}
 	}
-	for _, list := range [][]corev1.Container{v.Spec.InitContainers, v.Spec.Containers} {
+	for _, list := range [][]corev1.Container{m.Spec.InitContainers, m.Spec.Containers} {
 		for i := range list {
 			c := alive[list[i].Name]
 			delete(alive, list[i].Name)
-			if c != nil && c.hash != pod.ContainerHash(&list[i]) && !c.once {
+			if c != nil && c.image != list[i].Image && !c.once {
 				say("%s runs an old definition", c.name)
 			}
-			policy := v.Spec.RestartPolicy
-			if list[i].RestartPolicy != nil {
-				policy = corev1.RestartPolicy(*list[i].RestartPolicy)
-			}
-			if c == nil && policy == corev1.RestartPolicyAlways && (isSidecar(&list[i]) || !isInit(v, list[i].Name)) {
+			if over, _ := h.over(m, &list[i]); c == nil && !over && (isSidecar(&list[i]) || !isInit(m, list[i].Name)) {
 				say("%s does not run", list[i].Name)
 			}
 		}

@@ -93,6 +93,8 @@ type judge struct {
 	read map[string]time.Duration
 	// timers are the timers of each actor after the record that it handled last.
 	timers map[messages.Ref]map[string]*journaletv1.Timer
+	// set are the timers that are set and have not fired, by actor and name, with their actor.
+	set map[string]setTimer
 	// due is when each timer has to fire. results are the last recorded probe results. onTheirWay counts pending results
 	// of probes that were replaced.
 	due        map[string]due
@@ -106,8 +108,9 @@ type judge struct {
 	lostAt map[string]time.Duration
 	// underWay are the intents of the calls under way.
 	underWay []string
-	// clockSet is when the clock was last set.
-	clockSet time.Duration
+	// clockSet is when the clock was last set, clockSets each time.
+	clockSet  time.Duration
+	clockSets []time.Duration
 	// lostIntents are the intents whose records were lost, by id. lostRecordsAt is when records were last lost, in
 	// uptime.
 	lostIntents   map[string]bool
@@ -143,6 +146,7 @@ func (j *judge) forgetRecords() {
 	j.fold = host.NewFold(host.AllDeciders, j.sim.manifests.get)
 	j.states, j.intents, j.busy = map[decided][]byte{}, map[string]*intent{}, map[bound]int{}
 	j.read, j.configs = map[string]time.Duration{}, nil
+	j.set = map[string]setTimer{}
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
@@ -250,6 +254,8 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.noRemovalInDoubt(rec, k.PodUpdated)
 		j.ofOneSource(author, k.PodUpdated.GetPod().GetUid(), j.history(k.PodUpdated.GetPod().GetUid()))
 		j.history(k.PodUpdated.GetPod().GetUid()).onUpdate(j.sim, seq, at, k.PodUpdated)
+	case *journaletv1.Event_TimerCleared:
+		delete(j.set, author.String()+" "+k.TimerCleared.GetName())
 	case *journaletv1.Event_TimerSet:
 		j.timerSet(author, rec, k.TimerSet)
 	case *journaletv1.Event_TimerFired:

@@ -86,6 +86,7 @@ func (j *judge) instanceVanished(c *container) { j.book.byID[c.id].vanished = tr
 // clockJumped books that the clock was set.
 func (j *judge) clockJumped() {
 	j.clockSet, j.book.backOffsFrom = j.sim.clock.uptime, j.book.count
+	j.clockSets = append(j.clockSets, j.clockSet)
 }
 
 // bookInstances books an event of a record.

@@ -55,7 +55,7 @@ func (h *podHistory) forgetRecords() {
 	h.share, h.requestedShare, h.holdsShare, h.releasedBy = share{}, share{}, false, 0
 	h.ports, h.requestedPorts, h.admittedAs, h.allocatedAs, h.name = nil, nil, nil, nil, ""
 	h.incarnation, h.admittedIncarnation, h.preempting = 0, 0, 0
-	h.preemptedAs, h.rejectedAs = 0, 0
+	h.preemptedAs, h.rejectedAs, h.pendedAs, h.finishedBy = 0, 0, 0, 0
 	clear(h.requestedAs)
 	clear(h.restarts)
 	clear(h.endRequested)
@@ -63,6 +63,7 @@ func (h *podHistory) forgetRecords() {
 	clear(h.shownRun)
 	clear(h.shownEnd)
 	clear(h.startDispatched)
+	clear(h.lostStarts)
 }
 
 // forgetRun forgets that an instance ran, of which the runtime shows nothing any more, if no record shows it either.

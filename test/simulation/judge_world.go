@@ -33,8 +33,9 @@ type podHistory struct {
 	restarting   bool
 	// shown are the containers that a recorded observation has, by id, shownRun those that it does not show as merely
 	// created, shownEnd those that it shows as ended. startDispatched are the created ones whose start is recorded as
-	// dispatched. vanished are those that vanished from the runtime.
-	shown, shownRun, shownEnd, startDispatched, vanished map[string]bool
+	// dispatched, lostStarts those of which a record shows that their start was lost. vanished are those that vanished
+	// from the runtime.
+	shown, shownRun, shownEnd, startDispatched, lostStarts, vanished map[string]bool
 	// all are the instances of this incarnation, in the order of their creation, with what was left of earlier ones.
 	all []*container
 	// endRequested is when the end of an instance was first requested, by id. endsAt is when the pod's end was, -1 for
@@ -59,15 +60,16 @@ type podHistory struct {
 	ports, requestedPorts []hostPort
 	// admittedAs is the manifest that it was admitted with.
 	admittedAs *corev1.Pod
-	// admittedAt is when the node admitted it, in uptime, admittedWall that by the clock.
-	admittedAt   time.Duration
-	admittedWall time.Time
+	// admittedAt is when the node admitted it, in uptime.
+	admittedAt time.Duration
 	// requestedAs are the manifests of its admission requests, by incarnation.
 	requestedAs map[uint64]*corev1.Pod
 	// incarnation is that of its last admission request, admittedIncarnation that of its last admission.
 	incarnation, admittedIncarnation uint64
-	// pending is set while its admission waits for the end of preempted pods.
-	pending bool
+	// pending is set while its admission waits for the end of preempted pods. pendedAs is the last incarnation that did,
+	// finishedBy the record by which it finished last; 0 for none.
+	pending              bool
+	pendedAs, finishedBy uint64
 	// preempting is the incarnation for which others are preempted, 0 for none.
 	preempting uint64
 	// requests are its admission requests, in order.
@@ -84,6 +86,7 @@ func (j *judge) history(uid string) *podHistory {
 			requestedAs: map[uint64]*corev1.Pod{}, recentStarts: map[string][]time.Duration{},
 			endRequested: map[string]time.Duration{}, shown: map[string]bool{}, shownRun: map[string]bool{},
 			shownEnd: map[string]bool{}, startDispatched: map[string]bool{}, vanished: map[string]bool{},
+			lostStarts: map[string]bool{},
 		}
 		j.pods[uid] = h
 	}
@@ -115,7 +118,8 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 	h.manifest, h.updates = m, append(h.updates, admissionRequest{seq, digest})
 }
 
-// onlyLeft forgets the instances of earlier incarnations, but for those that the runtime still has.
+// onlyLeft forgets the instances of earlier incarnations, but for those that the runtime still has, and those that the
+// agent has seen since.
 func (h *podHistory) onlyLeft(o *objects) {
 	ran := h.ran
 	h.ran = map[string]int{}
@@ -124,7 +128,7 @@ func (h *podHistory) onlyLeft(o *objects) {
 		h.ran[key] = ran[key]
 	}
 	h.all = slices.DeleteFunc(h.all, func(c *container) bool {
-		gone := !slices.Contains(o.containers, c)
+		gone := !slices.Contains(o.containers, c) && !h.shown[c.id]
 		if gone {
 			h.mayRunAgain(c)
 		}
@@ -281,6 +285,7 @@ func (h *podHistory) uncount(c *container) {
 
 // startLost: a start counts as a run if it cannot be found out whether it ran.
 func (h *podHistory) startLost(id string) {
+	h.lostStarts[id] = true
 	if key, ok := h.once[id]; ok {
 		h.count(id, key)
 	}

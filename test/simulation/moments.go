@@ -83,6 +83,12 @@ func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider) {
 	j.timers[ref] = maps.Clone(set)
 }
 
+// setTimer is a timer that is set: of which actor, and its generation.
+type setTimer struct {
+	messages.Ref
+	generation uint64
+}
+
 // due is when a timer has to fire.
 type due struct {
 	generation uint64
@@ -92,6 +98,7 @@ type due struct {
 
 // timerSet notes when a timer is due. That is unknown if the clock was set back between the cause and the step.
 func (j *judge) timerSet(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerSet) {
+	j.set[ref.String()+" "+t.GetName()] = setTimer{ref, t.GetGeneration()}
 	if cause := j.sim.journal.stored[rec.GetStep().GetCause()-1]; rec.GetTime().AsTime().Before(cause.GetTime().AsTime()) {
 		delete(j.due, ref.String()+" "+t.GetName())
 		return
@@ -105,6 +112,9 @@ func (j *judge) timerSet(ref messages.Ref, rec *journaletv1.Record, t *journalet
 // judge cannot know.
 func (j *judge) timerFired(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerFired) {
 	d, known := j.due[ref.String()+" "+t.GetName()]
+	if j.set[ref.String()+" "+t.GetName()].generation == t.GetGeneration() {
+		delete(j.set, ref.String()+" "+t.GetName())
+	}
 	if !known || d.generation != t.GetGeneration() || j.clockSet >= min(d.set, d.stored) {
 		return
 	}

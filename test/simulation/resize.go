@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/actors/resources"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
@@ -125,13 +124,25 @@ func (j *judge) resourcesApplied(c *container, to *journaletv1.Resources) {
 	}
 }
 
-// judgeResources: without faults a container has its allocated resources. The allocated ones are those of the
+// sameInAll reports whether the containers of two manifests have the same CPU and memory.
+func sameInAll(a, b *corev1.Pod) bool {
+	for _, list := range [][]corev1.Container{a.Spec.InitContainers, a.Spec.Containers} {
+		for i := range list {
+			if c := findSpec(b, list[i].Name); c == nil || !sameResources(&list[i].Resources, &c.Resources) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// judgeResources: without faults a container has the resources that the node gave it last. Those are the ones of the
 // manifest unless the status says why not.
-func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod, say func(string, ...any)) {
-	st := a.Pod()
-	desired, allocated := s.manifests.byDigest[st.GetPod().GetDigest()], s.manifests.byDigest[st.GetPod().GetDigest()]
-	if d := st.GetAllocatedDigest(); d != "" {
-		allocated = resources.Allocated(desired, s.manifests.byDigest[d])
+func (s *sim) judgeResources(h *podHistory, desired *corev1.Pod, o *objects, v *corev1.Pod, say func(string, ...any)) {
+	allocated := h.allocatedAs
+	if allocated == nil {
+		say("it runs, and was not admitted")
+		return
 	}
 	var runs share
 	for _, c := range o.containers {
@@ -152,10 +163,10 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 		}
 	}
 	// A runtime shows a request of 2 where there is none.
-	if has := s.judge.history(uid).share.plus(share{cpu: 2 * int64(len(o.containers))}); !runs.within(has) {
-		say("its running containers request %+v, and the node gave it %+v", runs, s.judge.history(uid).share)
+	if has := h.share.plus(share{cpu: 2 * int64(len(o.containers))}); !runs.within(has) {
+		say("its running containers request %+v, and the node gave it %+v", runs, h.share)
 	}
-	has := resources.Same(desired, allocated)
+	has := sameInAll(desired, allocated)
 	i := slices.IndexFunc(v.Status.Conditions,
 		func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 	switch {
@@ -165,7 +176,7 @@ func (s *sim) judgeResources(uid string, a *pod.Actor, o *objects, v *corev1.Pod
 	case has:
 		say("it has the resources of its manifest, and a condition says that it waits for them: %v", v.Status.Conditions[i])
 	case v.Status.Conditions[i].Reason == corev1.PodReasonDeferred:
-		if have, need := s.allocatable(), s.takenBesides(uid).plus(demandOf(desired)); need.within(have) {
+		if have, need := s.allocatable(), s.takenBesides(string(desired.UID)).plus(demandOf(desired)); need.within(have) {
 			say("its resize is deferred, and would fit: %v of %v", need, have)
 		}
 	default:

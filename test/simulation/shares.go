@@ -89,14 +89,15 @@ func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 		if h := j.history(k.ResizeDecided.GetUid()); k.ResizeDecided.GetAllocated() {
 			h.allocatedAs = manifests[k.ResizeDecided.GetDigest()]
 			h.share = demandOf(h.allocatedAs)
-			j.fits(k.ResizeDecided.GetUid())
+			j.fits(k.ResizeDecided.GetUid(), nil)
 		}
 	case *journaletv1.Event_PodTerminated:
 		j.history(k.PodTerminated.GetUid()).release(rec.GetSeq())
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
 		h.release(rec.GetSeq())
-		h.name, h.pending = "", false
+		h.finishedBy, h.name, h.pending = rec.GetSeq(), "", false
+		clear(h.shown) // what is observed from now on is left of it
 	}
 }
 
@@ -110,6 +111,9 @@ func (h *podHistory) release(seq uint64) {
 func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.AdmissionDecided) {
 	h, m := j.history(k.GetUid()), j.history(k.GetUid()).requestedAs[k.GetIncarnation()]
 	h.pending = false
+	if m != nil && !h.gone && !j.isHeld(m.Namespace+"/"+m.Name) {
+		h.name = m.Namespace + "/" + m.Name // also of one that is rejected, until it has finished
+	}
 	if !k.GetAdmitted() {
 		if h.preempting == k.GetIncarnation() && h.preempting != 0 {
 			j.broken(preemptorStays, k.GetUid(), "it is rejected: %s", k.GetMessage())
@@ -118,29 +122,40 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 		j.rejectedForCause(rec.GetStep().GetCause(), k, m)
 		return
 	}
-	h.admittedAt, h.admittedWall = j.sim.clock.uptime, rec.GetTime().AsTime()
+	h.admittedAt = j.uptimeOf(rec)
 	h.admittedIncarnation, h.admittedAs, h.allocatedAs = k.GetIncarnation(), m, m
-	if k.GetIncarnation() != h.incarnation || h.gone {
-		return // it has ended before the decision
+	if k.GetIncarnation() != h.incarnation {
+		return
 	}
-	h.share, h.ports, h.holdsShare = h.requestedShare, h.requestedPorts, true
-	if m != nil {
-		h.name = m.Namespace + "/" + m.Name
+	h.share, h.ports = h.requestedShare, h.requestedPorts
+	if h.gone {
+		h.releasedBy = h.finishedBy // the node decided before it knew that the pod had finished
+		return
 	}
-	j.fits(k.GetUid())
+	h.holdsShare = true
+	j.fits(k.GetUid(), m)
 	j.onlyIncarnation(k.GetUid())
 }
 
-// fits: the admitted pods need no more than the node has, and no name is admitted twice.
-func (j *judge) fits(uid string) {
+// isHeld reports whether a pod holds a name.
+func (j *judge) isHeld(name string) bool {
+	for _, h := range j.pods {
+		if h.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// fits: the admitted pods need no more than the node has, and no name is admitted twice. m is the manifest that a pod is
+// admitted with, nil for a resize.
+func (j *judge) fits(uid string, m *corev1.Pod) {
 	h := j.history(uid)
 	if need, have := j.sim.takenBesides(uid).plus(h.share), j.sim.allocatable(); !need.within(have) {
 		j.broken(withinNode, uid, "%+v of %+v", need, have)
 	}
-	for other, x := range j.pods {
-		if other != uid && x.name != "" && x.name == h.name {
-			j.broken(withinNode, uid, "%s is admitted twice, as %s too", h.name, other)
-		}
+	if m != nil && h.name != m.Namespace+"/"+m.Name {
+		j.broken(withinNode, uid, "%s/%s is admitted, and another pod has its name", m.Namespace, m.Name)
 	}
 }
 
@@ -149,20 +164,20 @@ func (j *judge) fits(uid string) {
 func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, m *corev1.Pod) {
 	need, have, taken := demandOf(m), j.sim.allocatable(), false
 	for uid, x := range j.pods {
-		holds := x.holdsShare || x.releasedBy > cause
+		holds, pending := x.holdsShare || x.releasedBy > cause, x.pending || x.pendedAs == x.incarnation && x.finishedBy > cause
 		switch {
 		case uid == k.GetUid():
 			continue
-		case x.pending:
+		case pending:
 			need = need.plus(x.requestedShare)
 		case holds && priorityOf(x.admittedAs) >= priorityOf(m):
 			need = need.plus(x.share)
 		}
 		ports := x.ports
-		if x.pending {
+		if pending {
 			ports = x.requestedPorts
 		}
-		taken = taken || (holds || x.pending) && slices.ContainsFunc(portsOf(m), func(p hostPort) bool {
+		taken = taken || (holds || pending) && slices.ContainsFunc(portsOf(m), func(p hostPort) bool {
 			return slices.ContainsFunc(ports, p.collides)
 		})
 	}
@@ -186,7 +201,8 @@ func (j *judge) pendingPreemption(seq uint64, at time.Duration, cause uint64,
 	for _, q := range slices.Backward(j.history(k.GetUid()).requests) {
 		if q.seq <= cause {
 			j.preempted(seq, at, k.GetUid(), q.digest, k.GetVictims())
-			j.history(k.GetUid()).pending = !j.history(k.GetUid()).gone
+			h := j.history(k.GetUid())
+			h.pending, h.pendedAs = !h.gone, h.incarnation
 			if h := j.history(k.GetUid()); len(k.GetVictims()) > 0 && q == h.requests[len(h.requests)-1] {
 				h.preempting = h.incarnation
 			}

@@ -14,7 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/journalet/journalet/actors/pod"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -166,7 +167,7 @@ func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]
 			if p == nil {
 				say(uid, "%s: source %s does not have it", s.manifests.names[uid], name)
 			}
-			if desired[uid] == "" || p.GetStage() == journaletv1.SourcePodStage_SOURCE_POD_STAGE_ADDED {
+			if desired[uid] == "" || s.judge.history(uid).source == name {
 				desired[uid] = says[uid]
 			}
 		}
@@ -175,12 +176,15 @@ func (s *sim) judgeSources(say func(of, format string, args ...any)) map[string]
 }
 
 // waitsForNamesake reports whether a pod waits for the end of a desired pod of the same name, of the other source.
-func (s *sim) waitsForNamesake(uid string, a *pod.Actor, desired map[string]string) bool {
-	holder := a.Pod().GetHolderUid()
-	if a.Pod().GetStage() != journaletv1.PodStage_POD_STAGE_ADMITTING || desired[holder] == "" {
-		return false
+func (s *sim) waitsForNamesake(uid string, v *corev1.Pod, desired map[string]string) bool {
+	if m := s.manifests.byDigest[desired[uid]]; v.Status.Phase == corev1.PodPending {
+		for other := range desired {
+			if other != uid && s.judge.history(other).name == m.Namespace+"/"+m.Name {
+				return true
+			}
+		}
 	}
-	return s.manifests.byDigest[desired[uid]].Name == s.manifests.byDigest[desired[holder]].Name
+	return false
 }
 
 // urlWorkload plans what the manifest URL serves: lists of pods, some with names or UIDs that files have too.
