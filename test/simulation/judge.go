@@ -229,6 +229,8 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		}
 	case *journaletv1.Event_AgentStarted:
 		j.onAgentStarted(seq, k.AgentStarted.GetConfig())
+	case *journaletv1.Event_TimerSet, *journaletv1.Event_TimerCleared, *journaletv1.Event_TimerFired:
+		j.timerEvent(author, rec, e)
 	case *journaletv1.Event_AllContainersRestarting:
 		j.onAllRestarting(author.ID, seq, k.AllContainersRestarting)
 	case *journaletv1.Event_SourceSynced:
@@ -254,12 +256,6 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.noRemovalInDoubt(rec, k.PodUpdated)
 		j.ofOneSource(author, k.PodUpdated.GetPod().GetUid(), j.history(k.PodUpdated.GetPod().GetUid()))
 		j.history(k.PodUpdated.GetPod().GetUid()).onUpdate(j.sim, seq, at, k.PodUpdated)
-	case *journaletv1.Event_TimerCleared:
-		delete(j.set, author.String()+" "+k.TimerCleared.GetName())
-	case *journaletv1.Event_TimerSet:
-		j.timerSet(author, rec, k.TimerSet)
-	case *journaletv1.Event_TimerFired:
-		j.timerFired(author, rec, k.TimerFired)
 	case *journaletv1.Event_ProbeResult:
 		j.isNews(k.ProbeResult)
 	case *journaletv1.Event_ProbesSet:

@@ -96,31 +96,45 @@ type due struct {
 	set, at, stored time.Duration
 }
 
+// timerEvent keeps the books of timers.
+func (j *judge) timerEvent(ref messages.Ref, rec *journaletv1.Record, e *journaletv1.Event) {
+	name := ref.String() + " "
+	switch {
+	case e.GetTimerSet() != nil:
+		name += e.GetTimerSet().GetName()
+		j.set[name] = setTimer{ref, e.GetTimerSet().GetGeneration()}
+		j.timerSet(name, rec, e.GetTimerSet())
+	case e.GetTimerCleared() != nil:
+		delete(j.set, name+e.GetTimerCleared().GetName())
+	default:
+		name += e.GetTimerFired().GetName()
+		if j.set[name].generation == e.GetTimerFired().GetGeneration() {
+			delete(j.set, name)
+		}
+		j.timerFired(name, rec, e.GetTimerFired())
+	}
+}
+
 // timerSet notes when a timer is due. That is unknown if the clock was set back between the cause and the step.
-func (j *judge) timerSet(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerSet) {
-	j.set[ref.String()+" "+t.GetName()] = setTimer{ref, t.GetGeneration()}
+func (j *judge) timerSet(name string, rec *journaletv1.Record, t *journaletv1.TimerSet) {
 	if cause := j.sim.journal.stored[rec.GetStep().GetCause()-1]; rec.GetTime().AsTime().Before(cause.GetTime().AsTime()) {
-		delete(j.due, ref.String()+" "+t.GetName())
+		delete(j.due, name)
 		return
 	}
 	set := j.sim.clock.uptime - j.sim.clock.Now().Sub(rec.GetTime().AsTime())
-	j.due[ref.String()+" "+t.GetName()] = due{t.GetGeneration(), set, set + t.GetDuration().AsDuration(),
-		j.sim.clock.uptime}
+	j.due[name] = due{t.GetGeneration(), set, set + t.GetDuration().AsDuration(), j.sim.clock.uptime}
 }
 
 // timerFired: a timer fires when it is due, or when the next run of the agent begins. If the clock was set since, the
 // judge cannot know.
-func (j *judge) timerFired(ref messages.Ref, rec *journaletv1.Record, t *journaletv1.TimerFired) {
-	d, known := j.due[ref.String()+" "+t.GetName()]
-	if j.set[ref.String()+" "+t.GetName()].generation == t.GetGeneration() {
-		delete(j.set, ref.String()+" "+t.GetName())
-	}
+func (j *judge) timerFired(name string, rec *journaletv1.Record, t *journaletv1.TimerFired) {
+	d, known := j.due[name]
 	if !known || d.generation != t.GetGeneration() || j.clockSet >= min(d.set, d.stored) {
 		return
 	}
 	fired := j.sim.clock.uptime - j.sim.clock.Now().Sub(rec.GetTime().AsTime())
 	if late := fired - max(d.at, d.stored, j.runSince); late > lateness {
-		j.broken(timerLate, ref.ID, "timer %q of %s fires %s too late", t.GetName(), ref, late)
+		j.broken(timerLate, rec.GetActor().GetId(), "timer %q fires %s too late", name, late)
 	}
 }
 

@@ -147,8 +147,8 @@ func (j *judge) isHeld(name string) bool {
 	return false
 }
 
-// fits: the admitted pods need no more than the node has, and no name is admitted twice. m is the manifest that a pod is
-// admitted with, nil for a resize.
+// fits: the admitted pods need no more than the node has, and no name is admitted twice. m is the manifest that a pod
+// is admitted with, nil for a resize.
 func (j *judge) fits(uid string, m *corev1.Pod) {
 	h := j.history(uid)
 	if need, have := j.sim.takenBesides(uid).plus(h.share), j.sim.allocatable(); !need.within(have) {
@@ -164,7 +164,8 @@ func (j *judge) fits(uid string, m *corev1.Pod) {
 func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, m *corev1.Pod) {
 	need, have, taken := demandOf(m), j.sim.allocatable(), false
 	for uid, x := range j.pods {
-		holds, pending := x.holdsShare || x.releasedBy > cause, x.pending || x.pendedAs == x.incarnation && x.finishedBy > cause
+		holds := x.holdsShare || x.releasedBy > cause
+		pending := x.pending || x.pendedAs == x.incarnation && x.finishedBy > cause
 		switch {
 		case uid == k.GetUid():
 			continue
