@@ -10,21 +10,40 @@ import (
 
 // Classes of histories that both sides handle differently; known.go has the reasons.
 const (
-	neverStarted   = "a container that was never started, "
-	unknownAgain   = "a container of unknown state after another, "
-	unknownEnds    = "a container of unknown state that is not started again, "
-	ownPolicyLost  = "a container with a policy of its own whose sandbox is lost, "
-	initLost       = "an init container of an earlier sandbox, "
-	startedAgain   = "a container that had started up and is replaced, "
-	startingSide   = "a sidecar with another image that has not started up, "
-	unhealthyRules = "an unhealthy container with rules that would restart it, "
-	initGone       = "an init container that no longer exists, "
-	endingForGood  = "a dead sidecar beside a container that is stopped for good, "
+	neverStarted   = "a container that was never started: "
+	unknownAgain   = "a container of unknown state after another: "
+	unknownEnds    = "a container of unknown state that is not started again: "
+	ownPolicyLost  = "a container with a policy of its own whose sandbox is lost: "
+	initLost       = "an init container of an earlier sandbox: "
+	startedAgain   = "a container that had started up and is replaced: "
+	startingSide   = "a sidecar with another image that has not started up: "
+	unhealthyRules = "an unhealthy container with rules that would restart it: "
+	initGone       = "an init container that no longer exists: "
+	unknownHook    = "a container of unknown state with a preStop hook: "
+	endingForGood  = "a dead sidecar beside a container that is stopped for good: "
 )
 
-// classOf returns the class of a history, for keys of differences: "" in most cases. Of several classes, the one listed
-// first above counts.
-func classOf(p *corev1.Pod, h pods.History) string {
+// prefixOf returns how keys of differences begin: with the class of the container that differs. A difference of a
+// container without a class, or of the pod, begins with the class of another container and "beside".
+func prefixOf(p *corev1.Pod, h pods.History) func(container string) string {
+	classes := classesOf(p, h)
+	return func(container string) string {
+		for _, class := range allClasses {
+			if classes[class][container] {
+				return class
+			}
+		}
+		for _, class := range allClasses {
+			if len(classes[class]) > 0 {
+				return "beside " + class
+			}
+		}
+		return ""
+	}
+}
+
+// classesOf returns the containers of each class.
+func classesOf(p *corev1.Pod, h pods.History) map[string]map[string]bool {
 	lost, pasts := map[uint32]bool{}, map[string][]pods.ContainerPast{}
 	for _, x := range h.Sandboxes {
 		lost[x.Attempt] = !x.Ready
@@ -32,7 +51,15 @@ func classOf(p *corev1.Pod, h pods.History) string {
 	for _, c := range h.Containers {
 		pasts[c.Name] = append(pasts[c.Name], c)
 	}
-	found := map[string]bool{}
+	found := map[string]map[string]bool{}
+	in := func(class, container string, is bool) {
+		if is && found[class] == nil {
+			found[class] = map[string]bool{}
+		}
+		if is {
+			found[class][container] = true
+		}
+	}
 	dead := slices.ContainsFunc(p.Spec.InitContainers, func(spec corev1.Container) bool {
 		past := pasts[spec.Name]
 		return isSidecar(&spec) && len(past) > 0 && past[0].State != pods.Running
@@ -42,37 +69,34 @@ func classOf(p *corev1.Pod, h pods.History) string {
 	for i, spec := range slices.Backward(all) {
 		isInit, past := i < len(p.Spec.InitContainers), pasts[spec.Name]
 		if len(past) == 0 {
-			found[initGone] = found[initGone] || isInit && later
+			in(initGone, spec.Name, isInit && later)
 			continue
 		}
 		ended := lost[past[0].Sandbox]
 		for _, c := range past {
-			found[neverStarted] = found[neverStarted] || c.State == pods.Created
+			in(neverStarted, spec.Name, c.State == pods.Created)
 			unknown := c.State == pods.Unknown
-			found[unknownAgain] = found[unknownAgain] || unknown && len(past) > 1
-			found[unknownEnds] = found[unknownEnds] ||
-				unknown && (h.Removed || ended || isInit && later || !restartable(p, &spec))
+			in(unknownHook, spec.Name, unknown && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil)
+			in(unknownAgain, spec.Name, unknown && len(past) > 1)
+			in(unknownEnds, spec.Name, unknown && (h.Removed || ended || isInit && later || !restartable(p, &spec)))
 			forGood := (c.Liveness == pods.Failure || c.Startup == pods.Failure) && !restartable(p, &spec)
-			found[unhealthyRules] = found[unhealthyRules] || forGood && len(spec.RestartPolicyRules) > 0
-			found[endingForGood] = found[endingForGood] || forGood && dead && !isInit
-			found[startedAgain] = found[startedAgain] ||
-				c.Startup == pods.Success && (ended || c.OtherImage || c.Liveness == pods.Failure)
+			in(unhealthyRules, spec.Name, forGood && len(spec.RestartPolicyRules) > 0)
+			in(endingForGood, spec.Name, forGood && dead && !isInit)
+			in(startedAgain, spec.Name, c.Startup == pods.Success && (ended || c.OtherImage || c.Liveness == pods.Failure))
 		}
-		found[startingSide] = found[startingSide] || isInit && isSidecar(&spec) && spec.StartupProbe != nil &&
-			past[0].OtherImage && past[0].Startup != pods.Success
-		found[ownPolicyLost] = found[ownPolicyLost] || ended && spec.RestartPolicy != nil && !isSidecar(&spec)
-		found[initLost] = found[initLost] || isInit && ended
+		in(startingSide, spec.Name, isInit && isSidecar(&spec) && spec.StartupProbe != nil &&
+			past[0].OtherImage && past[0].Startup != pods.Success)
+		in(ownPolicyLost, spec.Name, ended && spec.RestartPolicy != nil && !isSidecar(&spec))
+		in(initLost, spec.Name, isInit && ended)
 		later = true
 	}
-	for _, class := range []string{
-		neverStarted, unknownAgain, unknownEnds, ownPolicyLost, initLost,
-		startedAgain, startingSide, unhealthyRules, initGone, endingForGood,
-	} {
-		if found[class] {
-			return class
-		}
-	}
-	return ""
+	return found
+}
+
+// allClasses are the classes; a container of several has the first one.
+var allClasses = []string{
+	neverStarted, unknownAgain, unknownEnds, ownPolicyLost, initLost, startedAgain, startingSide, unhealthyRules, initGone,
+	endingForGood, unknownHook,
 }
 
 func isSidecar(c *corev1.Container) bool {
@@ -86,4 +110,13 @@ func restartable(p *corev1.Pod, c *corev1.Container) bool {
 		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
 	}
 	return p.Spec.RestartPolicy != corev1.RestartPolicyNever
+}
+
+// startsAgain reports whether an init container may start again although later containers exist: a sidecar that had
+// started, or an init container that is gone.
+func startsAgain(p *corev1.Pod, h pods.History) bool {
+	return len(classesOf(p, h)[initGone]) > 0 || slices.ContainsFunc(h.Containers, func(past pods.ContainerPast) bool {
+		spec := specOf(p, past.Name)
+		return spec != nil && isSidecar(spec)
+	})
 }

@@ -21,6 +21,8 @@ type comparer struct {
 	generate func(*pods.Generator) string
 	// compare compares one case, testCase.text. It must accept any text that parses, because shrinking removes parts.
 	compare func(*testCase)
+	// known is the comparer whose known differences it shares; "": its own.
+	known string
 	// kept returns hand-written cases, by name, which run before the generated ones. May be nil.
 	kept func() map[string]string
 }
@@ -61,13 +63,16 @@ type difference struct{ of, shows, ours, theirs string }
 // tally collects the differences that a comparer found.
 type tally struct {
 	comparer string
-	cases    int
-	counts   map[string]int
-	found    map[string][]difference
+	// known begins the keys of its known differences.
+	known  string
+	cases  int
+	counts map[string]int
+	found  map[string][]difference
 }
 
-func newTally(name string) *tally {
-	return &tally{comparer: name, counts: map[string]int{}, found: map[string][]difference{}}
+func newTally(c comparer) *tally {
+	return &tally{comparer: c.name, known: cmp.Or(c.known, c.name) + ": ", counts: map[string]int{},
+		found: map[string][]difference{}}
 }
 
 // maxKept bounds the differences of one key that are kept. Only the shortest is reported.
@@ -81,10 +86,10 @@ func (t *tally) add(key string, d difference) {
 }
 
 // summary describes the comparison in one line.
-func (t *tally) summary(known map[string]string) string {
+func (t *tally) summary(known map[string]meant) string {
 	same, unknown := 0, 0
 	for key := range t.found {
-		if knownEntry(known, t.comparer+": "+key) != "" {
+		if _, is := known[t.known+key]; is {
 			same++
 		} else {
 			unknown++
@@ -100,34 +105,26 @@ func (t *tally) summary(known map[string]string) string {
 }
 
 // unknown returns the differences that are not in known.go, with the shortest case of each.
-func (t *tally) unknown(c comparer, known map[string]string) []string {
+func (t *tally) unknown(c comparer, known map[string]meant) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(t.found)) {
-		if knownEntry(known, t.comparer+": "+key) != "" {
+		if _, is := known[t.known+key]; is {
 			continue
 		}
-		size := func(d difference) int { return len(d.shows) + len(d.ours) + len(d.theirs) }
-		d := slices.MinFunc(t.found[key], func(a, b difference) int {
-			return cmp.Or(cmp.Compare(size(a), size(b)), cmp.Compare(a.shows, b.shows))
-		})
-		d = shrink(c, key, d)
+		d := t.shortest(c, key)
 		out = append(out, fmt.Sprintf("%s: %s (%d times)\n  ours:    %s\n  kubelet: %s\n  case %s:\n%s", t.comparer, key,
 			t.counts["! "+key], indent(d.ours), indent(d.theirs), d.of, indent("    "+d.shows)))
 	}
 	return out
 }
 
-// knownEntry returns the entry that matches a key: the key itself, or a prefix of it that ends in *.
-func knownEntry(known map[string]string, key string) string {
-	if known[key] != "" {
-		return key
-	}
-	for _, entry := range slices.Sorted(maps.Keys(known)) {
-		if begin, all := strings.CutSuffix(entry, "*"); all && strings.HasPrefix(key, begin) {
-			return entry
-		}
-	}
-	return ""
+// shortest returns the shortest difference of a key, as short as possible.
+func (t *tally) shortest(c comparer, key string) difference {
+	size := func(d difference) int { return len(d.shows) + len(d.ours) + len(d.theirs) }
+	d := slices.MinFunc(t.found[key], func(a, b difference) int {
+		return cmp.Or(cmp.Compare(size(a), size(b)), cmp.Compare(a.shows, b.shows))
+	})
+	return shrink(c, key, d)
 }
 
 // check panics with an error that no case may cause.

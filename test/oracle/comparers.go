@@ -4,10 +4,12 @@ package oracle
 func comparers() []comparer {
 	return []comparer{
 		{name: "decode", share: 300, generate: generateManifest, compare: compareDecode, kept: keptIn("decode")},
-		{name: "config", share: 100, generate: generatePod, compare: compareConfigs, kept: keptIn("config")},
+		{name: "config", share: 100, generate: generateWithInit, compare: compareConfigs, kept: keptIn("config")},
 		{name: "cgroup", share: 100, generate: generatePod, compare: compareCgroups},
+		{name: "memory-volume", share: 50, generate: generatePod, compare: compareMemoryVolumes},
 		{name: "history", share: 100, generate: generateHistory, compare: compareHistories, kept: keptIn("history")},
-		{name: "lifecycle", share: 50, generate: generateLifecycle, compare: compareHistories, kept: keptIn("lifecycle")},
+		{name: "lifecycle", share: 50, generate: generateLifecycle, compare: compareHistories, kept: keptIn("lifecycle"),
+			known: "history"},
 		{name: "restarts", share: 50, generate: generateRuns, compare: compareRestarts},
 		{name: "resize", share: 60, generate: generateResizes, compare: compareResizes, kept: keptIn("resize")},
 		{name: "allocate", share: 60, generate: generateAllocations, compare: compareAllocations, kept: keptIn("allocate")},

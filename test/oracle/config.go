@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -97,9 +98,15 @@ func worldOf(parsed manifest.Parsed) *world {
 	}
 	opts.CgroupV2, opts.Swap = r.IntN(2) == 0, r.IntN(2) == 0
 	opts.HugePages = kubelet.HugePages()
+	opts.HostIPs = pick(r, []string{"192.0.2.10"}, []string{"192.0.2.10", "2001:db8::10"}, []string{"2001:db8::10"})
 	w.ours, w.theirs = w.side(opts, "ours"), w.side(opts, "theirs")
+	w.ours.fake.IPs = pick(r, []string{"10.88.0.7"}, []string{"fd00:88::7", "10.88.0.7"},
+		[]string{"10.88.0.7", "fd00:88:0::7"})
+	w.theirs.fake.IPs = w.ours.fake.IPs
 	return w
 }
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // newKubelet returns the kubelet of the kubelet's node.
 func (w *world) newKubelet() *kubelet.Kubelet {
@@ -163,6 +170,27 @@ func addImages(fake *fakecri.Runtime) {
 // generatePod returns a pod without mistakes.
 func generatePod(m *pods.Generator) string { return text(m.Pod()) }
 
+// generateWithInit returns a pod without mistakes that may have init containers and sidecars without probes and hooks.
+func generateWithInit(m *pods.Generator) string {
+	p := m.Pod()
+	if m.Chance(40) {
+		m.AddLifecycle(p)
+		p.Spec.ActiveDeadlineSeconds = nil
+		for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				c := &list[i]
+				c.Lifecycle, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = nil, nil, nil, nil
+			}
+		}
+		for i := range p.Spec.InitContainers {
+			if c := &p.Spec.InitContainers[i]; isSidecar(c) {
+				c.Ports = []corev1.ContainerPort{{ContainerPort: sidecarPort + int32(i)}} // the list is short
+			}
+		}
+	}
+	return text(p)
+}
+
 // compareConfigs compares the requests to the runtime for a new pod.
 func compareConfigs(c *testCase) {
 	w := c.world(c.text)
@@ -172,12 +200,17 @@ func compareConfigs(c *testCase) {
 	defer w.close()
 	ctx := context.Background()
 	kl := w.newKubelet()
-	theirs, err := kl.Sync(ctx, w.parsed.Pod.DeepCopy())
+	theirs, err := w.startTheirs(ctx, kl)
 	check("the kubelet cannot sync", err)
 	ours, err := agent.NewDriver(w.ours.opts, w.ours.fake, w.parsed).StartAll(ctx)
 	check("our driver", err)
 	compareOutcomes(c, ours, theirs)
 	ourCalls, theirCalls := configsOf(w.ours), configsOf(w.theirs)
+	for _, config := range ourCalls {
+		if withoutSidecars(config) {
+			c.differs("port mappings of sidecars", "mapped", "not mapped")
+		}
+	}
 	for _, name := range sortedKeys(ourCalls) {
 		if theirCalls[name] == nil {
 			continue // compareOutcomes reports it
@@ -196,7 +229,65 @@ func compareConfigs(c *testCase) {
 			return // the kubelet writes the file even if it then does not create the container
 		}
 	}
-	c.differs("hosts file", hostsOf(w.ours, w.parsed.Pod), hostsOf(w.theirs, w.parsed.Pod))
+	ourHosts, theirHosts := hostsOf(w.ours, w.parsed.Pod), hostsOf(w.theirs, w.parsed.Pod)
+	key := "hosts file"
+	if slices.Equal(unordered(ourHosts), unordered(theirHosts)) {
+		key = "hosts file: order of addresses"
+	}
+	c.differs(key, ourHosts, theirHosts)
+}
+
+// unordered returns the lines of a hosts file with equal addresses written alike, sorted.
+func unordered(hosts string) []string {
+	var out []string
+	for line := range strings.Lines(hosts) {
+		at, names, _ := strings.Cut(line, "\t")
+		if ip, err := netip.ParseAddr(at); err == nil {
+			at = ip.String()
+		}
+		out = append(out, at+" "+names)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// sidecarPort is the first of a hundred ports that only generated sidecars have.
+const sidecarPort = 45000
+
+// withoutSidecars removes the port mappings of sidecars from the configuration of a sandbox, and reports whether there
+// are any.
+func withoutSidecars(config map[string]any) bool {
+	mapped, _ := config["portMappings"].([]any)
+	left := slices.DeleteFunc(slices.Clone(mapped), func(m any) bool {
+		have, _ := m.(map[string]any)
+		port, _ := have["containerPort"].(float64)
+		return port >= sidecarPort && port < sidecarPort+100
+	})
+	config["portMappings"] = left
+	return len(left) < len(mapped)
+}
+
+// startTheirs has the kubelet start all containers: every ordinary init container ends with 0 once it runs.
+func (w *world) startTheirs(ctx context.Context, kl *kubelet.Kubelet) (map[string]kubelet.Outcome, error) {
+	all := map[string]kubelet.Outcome{}
+	pod := w.parsed.Pod.DeepCopy() // one for all syncs: the first one changes it
+	for range len(w.parsed.Pod.Spec.InitContainers) + 1 {
+		found, err := kl.Sync(ctx, pod)
+		if err != nil {
+			return nil, err
+		}
+		for name, o := range found {
+			if all[name].Reason == "" {
+				all[name] = o
+			}
+		}
+		for _, c := range w.parsed.Pod.Spec.InitContainers {
+			if !isSidecar(&c) {
+				w.theirs.fake.Exit(c.Name, 0)
+			}
+		}
+	}
+	return all, nil
 }
 
 // reasons maps our errors to the kubelet's.

@@ -55,9 +55,10 @@ func compareGrace(c *testCase) {
 // stops returns the stops of containers with their grace periods.
 func stops(s side) string {
 	var out []string
-	for _, d := range actions(s) {
-		if strings.HasPrefix(d, "stop container") {
-			out = append(out, d)
+	calls, _ := callsOf(s)
+	for _, d := range calls {
+		if d.what == stopsIt {
+			out = append(out, d.line)
 		}
 	}
 	return strings.Join(out, "\n")

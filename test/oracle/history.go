@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -238,19 +237,19 @@ func compareHistories(c *testCase) {
 		c.differs("our decider fails", err, "no error")
 		return
 	}
-	class := classOf(w.parsed.Pod, s.History)
+	b := &both{testCase: c, world: w, of: prefixOf(w.parsed.Pod, s.History), again: startsAgain(w.parsed.Pod, s.History),
+		removed: s.History.Removed}
 	if s.History.Removed {
 		if err := decider.Remove(ctx); err != nil {
 			c.differs("our decider fails", err, "no error")
 			return
 		}
 		// Then we have no object left, and the kubelet those that its garbage collection has not found yet.
-		compareLines(c, class+"call", actions(w.ours), actions(w.theirs))
+		b.compareCalls()
 		return
 	}
-	if compareLines(c, class+"call", actions(w.ours), actions(w.theirs)) &&
-		compareLines(c, class+"end", w.ours.fake.Objects(), w.theirs.fake.Objects()) {
-		compareTrees(c, class+"status", statusTree(decider.View().Status), statusTree(theirs))
+	if b.compareCalls() && b.compareObjects() {
+		b.compareStatus(decider.View().Status, theirs)
 	}
 }
 
@@ -281,54 +280,6 @@ func probesOf(h pods.History) agent.Probes {
 	return out
 }
 
-// actions returns the calls that create and stop, sorted. It leaves out pulls, starts, which follow each creation, and
-// the stops and removals of sandboxes, whose end state is compared.
-func actions(s side) []string {
-	var out []string
-	for _, call := range s.fake.Calls() {
-		if d := action(call); d != "" {
-			out = append(out, d)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-func action(call proto.Message) string {
-	switch q := call.(type) {
-	case *runtimeapi.RunPodSandboxRequest:
-		return fmt.Sprintf("run sandbox, attempt %d", q.GetConfig().GetMetadata().GetAttempt())
-	case *runtimeapi.CreateContainerRequest:
-		return fmt.Sprintf("create container: %s in %s", fakecri.ContainerID(q.GetConfig().GetMetadata().GetName(),
-			q.GetConfig().GetMetadata().GetAttempt()), q.GetPodSandboxId())
-	case *runtimeapi.StopContainerRequest:
-		return fmt.Sprintf("stop container: %s within %d s", q.GetContainerId(), q.GetTimeout())
-	}
-	return ""
-}
-
-// compareLines compares lines, and reports whether they are equal.
-func compareLines(c *testCase, what string, ours, theirs []string) bool {
-	for _, d := range ours {
-		if !slices.Contains(theirs, d) {
-			c.differs(what+" only of ours: "+kind(d), strings.Join(ours, "\n"), strings.Join(theirs, "\n"))
-		}
-	}
-	for _, d := range theirs {
-		if !slices.Contains(ours, d) {
-			c.differs(what+" only of the kubelet's: "+kind(d), strings.Join(ours, "\n"), strings.Join(theirs, "\n"))
-		}
-	}
-	return slices.Equal(ours, theirs)
-}
-
-// kind returns an action without its object.
-func kind(d string) string {
-	what, _, _ := strings.Cut(d, ":")
-	what, _, _ = strings.Cut(what, ",")
-	return what
-}
-
 // inheritedBy returns the runtime's resources of a container that inherits limits of its pod. It is nil for a pod
 // without limits, whose containers have the manifest's resources.
 func inheritedBy(p *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerResources {
@@ -352,6 +303,50 @@ func inheritedBy(p *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerR
 	}
 	if out.CpuQuota > 0 {
 		out.CpuQuota = max(1000, out.CpuQuota)
+	}
+	return out
+}
+
+// compareObjects compares the sandboxes and containers that are left, and reports whether they are equal.
+func (b *both) compareObjects() bool {
+	ours, theirs := b.ours.fake.Objects(), b.theirs.fake.Objects()
+	for _, object := range slices.Concat(ours, theirs) {
+		if slices.Contains(ours, object) && slices.Contains(theirs, object) {
+			continue
+		}
+		what, rest, _ := strings.Cut(object, ": ")
+		id, _, _ := strings.Cut(rest, " ")
+		name, aspect := "", "sandboxes left"
+		if what == "container" {
+			name, aspect = id[:strings.LastIndexByte(id, '-')], "containers left"
+		}
+		b.differs(b.of(name)+aspect, strings.Join(ours, "\n"), strings.Join(theirs, "\n"))
+	}
+	return slices.Equal(ours, theirs)
+}
+
+// compareStatus compares the status of the pod and of each container.
+func (b *both) compareStatus(ours, theirs corev1.PodStatus) {
+	o, t := statusTree(ours), statusTree(theirs)
+	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
+		mine, others := byName(o[list]), byName(t[list])
+		for _, c := range slices.Concat(b.parsed.Pod.Spec.InitContainers, b.parsed.Pod.Spec.Containers) {
+			compareTrees(b.testCase, b.of(c.Name)+"status of a container", mine[c.Name], others[c.Name])
+		}
+		delete(o, list)
+		delete(t, list)
+	}
+	compareTrees(b.testCase, b.of("")+"status", o, t)
+}
+
+// byName returns the objects of a list by their names.
+func byName(list any) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	all, _ := list.([]any)
+	for _, x := range all {
+		if object, ok := x.(map[string]any); ok {
+			out[fmt.Sprint(object["name"])] = object
+		}
 	}
 	return out
 }

@@ -171,7 +171,7 @@ func (b *sizes) resize(ctx context.Context, to *corev1.Pod) bool {
 	b.count("resizes")
 	b.differs(b.class+"updates",
 		strings.Join(updates(b.ours, before), "\n"), strings.Join(updates(b.theirs, beforeTheirs), "\n"))
-	if !compareLines(b.testCase, b.class+"call", actions(b.ours), actions(b.theirs)) {
+	if !(&both{testCase: b.testCase, world: b.world, of: func(string) string { return b.class }}).compareCalls() {
 		return false
 	}
 	theirs, err := b.kubelet.APIStatus(ctx, parsed.Pod.DeepCopy(), false)

@@ -22,7 +22,7 @@ func shrink(c comparer, key string, d difference) difference {
 		if err != nil {
 			return false
 		}
-		t := newTally(c.name)
+		t := newTally(c)
 		c.do(&testCase{name: d.of, text: string(data), tally: t})
 		if len(t.found[key]) == 0 || others > 0 && len(t.found) > others {
 			return false // it no longer occurs, or others occur, which would distract

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,7 +100,7 @@ func (d *Driver) StartAll(ctx context.Context) (map[string]*journaletv1.CallFini
 	if sandbox.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
 		return out, nil
 	}
-	for _, c := range d.parsed.Pod.Spec.Containers {
+	for _, c := range slices.Concat(d.parsed.Pod.Spec.InitContainers, d.parsed.Pod.Spec.Containers) {
 		started, err := d.do(ctx, "start "+c.Name, &journaletv1.CallRequested{Work: &journaletv1.CallRequested_StartContainer{
 			StartContainer: &journaletv1.StartContainer{Container: c.Name, SandboxId: sandbox.GetSandboxId()},
 		}})
@@ -107,6 +108,10 @@ func (d *Driver) StartAll(ctx context.Context) (map[string]*journaletv1.CallFini
 			return nil, err
 		}
 		out[c.Name] = started
+		failed := started.GetError() != journaletv1.CallError_CALL_ERROR_UNSPECIFIED
+		if failed && len(out)-1 <= len(d.parsed.Pod.Spec.InitContainers) {
+			return out, nil // the containers after an init container wait for it
+		}
 	}
 	return out, nil
 }

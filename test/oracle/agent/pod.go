@@ -200,6 +200,12 @@ func (p *Pod) carryOut(ctx context.Context, d actors.Event) error {
 				RequestId: q.GetRequestId()},
 		}})
 	case *journaletv1.Event_ImagePullRequested:
+		pull := &journaletv1.CallRequested{Work: &journaletv1.CallRequested_PullImage{
+			PullImage: &journaletv1.PullImage{Image: k.ImagePullRequested.GetImage()},
+		}}
+		if _, err := p.do(ctx, d.ID, pull); err != nil {
+			return err
+		}
 		p.queue = append(p.queue, &journaletv1.Event{Kind: &journaletv1.Event_ImagePullDecided{
 			ImagePullDecided: &journaletv1.ImagePullDecided{Uid: uid, Image: k.ImagePullRequested.GetImage()},
 		}})

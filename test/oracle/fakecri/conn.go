@@ -66,6 +66,8 @@ func (c Conn) serve(args any) (proto.Message, error) {
 		return &runtimeapi.ListContainersResponse{Containers: c.listContainers(q.GetFilter())}, nil
 	case *runtimeapi.ContainerStatusRequest:
 		return c.containerStatus(q.GetContainerId())
+	case *runtimeapi.ExecSyncRequest:
+		return &runtimeapi.ExecSyncResponse{}, c.exec(q.GetContainerId(), q.GetCmd())
 	case *runtimeapi.UpdateContainerResourcesRequest:
 		return &runtimeapi.UpdateContainerResourcesResponse{}, c.updateContainer(q.GetContainerId(), q.GetLinux())
 	case *runtimeapi.UpdatePodSandboxResourcesRequest:

@@ -242,6 +242,21 @@ func (r *Runtime) startContainer(id string) error {
 	return nil
 }
 
+// exec notes a command, which succeeds in a running container.
+func (r *Runtime) exec(id string, cmd []string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.containers[id]
+	if c == nil {
+		return notFound("container", id)
+	}
+	r.note(&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: cmd})
+	if c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return status.Errorf(codes.FailedPrecondition, "container %q does not run", id)
+	}
+	return nil
+}
+
 func (r *Runtime) stopContainer(id string, timeout int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

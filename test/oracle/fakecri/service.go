@@ -2,6 +2,7 @@ package fakecri
 
 import (
 	"context"
+	"time"
 
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -95,6 +96,12 @@ func (s Service) UpdatePodSandboxResources(
 	context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest,
 ) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
+}
+
+// ExecSync runs a command in a container.
+func (s Service) ExecSync(_ context.Context, id string, cmd []string, _ time.Duration) (out, problems []byte,
+	err error) {
+	return nil, nil, s.exec(id, cmd)
 }
 
 // ReopenContainerLog does nothing.

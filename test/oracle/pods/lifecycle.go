@@ -4,7 +4,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Lifecycle returns a pod of all kinds of containers: init containers, sidecars, with probes and restart rules.
+// The commands of hooks.
+const (
+	PostStart = "/post-start"
+	PreStop   = "/pre-stop"
+)
+
+// Lifecycle returns a pod of all kinds of containers: init containers, sidecars, with probes, hooks and restart rules.
 func (m *Generator) Lifecycle() *corev1.Pod {
 	p := m.Small()
 	for i := range p.Spec.Containers {
@@ -30,6 +36,14 @@ func (m *Generator) later(c *corev1.Container, ordinaryInit bool) {
 		c.LivenessProbe = m.probe(30)
 		c.ReadinessProbe = m.probe(30)
 		c.StartupProbe = m.probe(20)
+		if m.Chance(25) {
+			hook := func(path string) *corev1.LifecycleHandler {
+				return maybe(m, 60, func() corev1.LifecycleHandler {
+					return corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{path}}}
+				})
+			}
+			c.Lifecycle = &corev1.Lifecycle{PostStart: hook(PostStart), PreStop: hook(PreStop)}
+		}
 	}
 	if c.RestartPolicy == nil && m.Chance(25) {
 		policy := Pick(m, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure,
