@@ -135,8 +135,8 @@ func TestObserversReceiveEventsOnlyWhileSubscribed(t *testing.T) {
 		t.Fatal("not connected with an observer")
 	}
 	j := b.Journal()
-	j.Append(fact(messages.Pod("p"), 7))
-	j.Append(step(messages.Source("file"), 1, 0))
+	must.OK(t, j.Append(fact(messages.Pod("p"), 7)))
+	must.OK(t, j.Append(step(messages.Source("file"), 1, 0)))
 	must.OK(t, j.Flush(testContext(t)))
 	recs, err := j.Tail(testContext(t), "", 2)
 	must.OK(t, err)
@@ -180,7 +180,7 @@ func TestSlowObserverIsDisconnectedAndDelaysNoAppend(t *testing.T) {
 	for range 400 { // 100 MB, more than may be pending
 		begin := time.Now()
 		b.Observers().Publish(rec)
-		b.Journal().Append(fact(messages.Pod("q"), 0))
+		must.OK(t, b.Journal().Append(fact(messages.Pod("q"), 0)))
 		must.OK(t, b.Journal().Flush(testContext(t)))
 		longest = max(longest, time.Since(begin))
 	}

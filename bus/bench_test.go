@@ -8,6 +8,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/observing"
 )
 
@@ -73,7 +74,7 @@ func BenchmarkHop(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				begin := time.Now()
-				j.Append(benchRecord(i))
+				must.OK(b, j.Append(benchRecord(i)))
 				<-stored
 				took = append(took, time.Since(begin))
 				i++
@@ -108,7 +109,7 @@ func BenchmarkHopBesideObservers(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				begin := time.Now()
-				j.Append(benchRecord(i))
+				must.OK(b, j.Append(benchRecord(i)))
 				<-stored
 				took = append(took, time.Since(begin))
 				i++
@@ -141,7 +142,7 @@ func BenchmarkChains(b *testing.B) {
 						if n := r.GetTime().GetNanos() + 1; n < hops {
 							next := benchRecord(0)
 							next.Time.Nanos = n
-							j.Append(next)
+							must.OK(b, j.Append(next))
 						} else {
 							done <- struct{}{}
 						}
@@ -149,7 +150,7 @@ func BenchmarkChains(b *testing.B) {
 				})
 				for b.Loop() {
 					for range 50 {
-						j.Append(benchRecord(0))
+						must.OK(b, j.Append(benchRecord(0)))
 					}
 					for range 50 {
 						<-done
@@ -165,7 +166,7 @@ func BenchmarkRead(b *testing.B) {
 	bus := openBus(b, busDir(b), func(o *Options) { o.Sync = policies[1] })
 	const n = 20_000
 	for i := range n {
-		bus.Journal().Append(benchRecord(i))
+		must.OK(b, bus.Journal().Append(benchRecord(i)))
 	}
 	if err := bus.Journal().Flush(b.Context()); err != nil {
 		b.Fatal(err)

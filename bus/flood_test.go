@@ -229,7 +229,7 @@ func appendDuring(t *testing.T, b *Bus, stop <-chan struct{}) (n int, longest ti
 		default:
 		}
 		began := time.Now()
-		b.Journal().Append(fact(messages.Pod("p"), int64(n)))
+		must.OK(t, b.Journal().Append(fact(messages.Pod("p"), int64(n))))
 		if err := b.Journal().Flush(testContext(t)); err != nil {
 			t.Error(err)
 			return n, longest, heap

@@ -109,7 +109,7 @@ func (h *received) seqs() []uint64 {
 func appendFacts(t testing.TB, b *Bus, n int) {
 	t.Helper()
 	for i := range n {
-		b.Journal().Append(fact(messages.Pod("p"), int64(i)))
+		must.OK(t, b.Journal().Append(fact(messages.Pod("p"), int64(i))))
 	}
 	must.OK(t, b.Journal().Flush(testContext(t)))
 }

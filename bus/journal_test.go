@@ -21,7 +21,7 @@ func TestReadReturnsRecordsInAppendOrder(t *testing.T) {
 	j.OnStored(h.add)
 	const n = 2000
 	for i := range n {
-		j.Append(fact(messages.Pod("p"), int64(i)))
+		must.OK(t, j.Append(fact(messages.Pod("p"), int64(i))))
 	}
 	must.OK(t, j.Flush(testContext(t)))
 	wantSeqs(t, h.seqs(), 1, n)
@@ -84,7 +84,7 @@ func TestReadsStayWithinTheirBoundsAndFilter(t *testing.T) {
 		if i%2 == 0 { // numbers begin at 1
 			r = messages.Pod("odd")
 		}
-		j.Append(fact(r, int64(i)))
+		must.OK(t, j.Append(fact(r, int64(i))))
 	}
 	must.OK(t, j.Flush(testContext(t)))
 	var got []uint64
@@ -188,7 +188,7 @@ func TestForceSyncsNewBlocks(t *testing.T) {
 func TestSizeSharesSumUpToTheJournal(t *testing.T) {
 	b := openBus(t, busDir(t))
 	appendFacts(t, b, 10)
-	b.Journal().Append(step(messages.Source("file"), 1, 0))
+	must.OK(t, b.Journal().Append(step(messages.Source("file"), 1, 0)))
 	must.OK(t, b.Journal().Flush(testContext(t)))
 	r, err := b.Journal().Size(testContext(t))
 	must.OK(t, err)

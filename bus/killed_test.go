@@ -89,7 +89,7 @@ func fillAndContinue(t *testing.T, dir string) {
 	limitFiles(t, 64<<10, limit.Max)
 	const n = 2000
 	for i := range int64(n) {
-		j.Append(fact(messages.Pod("p"), i))
+		must.OK(t, j.Append(fact(messages.Pod("p"), i)))
 	}
 	waitUntil(t, "the stall is reported", func() bool {
 		_, err := j.Stalled()

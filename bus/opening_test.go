@@ -129,7 +129,7 @@ func TestOpenReportsMissingRecordsAndContinues(t *testing.T) {
 			other := busDir(t)
 			b := openBus(t, other)
 			for range 3 {
-				b.Journal().Append(fact(messages.Pod("other"), 5))
+				must.OK(t, b.Journal().Append(fact(messages.Pod("other"), 5)))
 			}
 			appendFacts(t, b, n-3)
 			closeBus(t, b)

@@ -202,8 +202,8 @@ func TestUnreferencedManifestsAreFound(t *testing.T) {
 		must.OK(t, b.Manifests().Put(testContext(t), digestOf(data), data))
 	}
 	for _, what := range []string{"in a record that is cut", "in a record"} {
-		b.Journal().Append(&journaletv1.Record{Time: at(0), Actor: messages.Node.Proto(),
-			Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(&journaletv1.AdmissionRequested{Digest: names[what]})}})
+		must.OK(t, b.Journal().Append(&journaletv1.Record{Time: at(0), Actor: messages.Node.Proto(),
+			Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(&journaletv1.AdmissionRequested{Digest: names[what]})}}))
 	}
 	appendFacts(t, b, 1)
 	states := []*journaletv1.Snapshot{{State: []byte("x" + names["in a state"] + "sha256:short")}}

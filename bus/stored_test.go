@@ -86,7 +86,7 @@ func TestStoredJournalReportsWhatRunningAgentReports(t *testing.T) {
 		},
 		"manifests and snapshots": func(t *testing.T, b *Bus) {
 			appendFacts(t, b, 3)
-			b.Journal().Append(step(messages.Source("file"), 1, 0))
+			must.OK(t, b.Journal().Append(step(messages.Source("file"), 1, 0)))
 			appendFacts(t, b, 3)
 			var digests []string
 			for i := range 20 {

@@ -123,7 +123,7 @@ func TestReportedLossIsNoProblem(t *testing.T) {
 				}
 			}
 			wantVerified(false)
-			b.Journal().Append(damaged(messages.Agent, d))
+			must.OK(t, b.Journal().Append(damaged(messages.Agent, d)))
 			appendFacts(t, b, 3)
 			wantVerified(true, c.want)
 			closeBus(t, b)
@@ -140,7 +140,7 @@ func TestReportedLossIsNoProblem(t *testing.T) {
 			removeAll(t, streamDir(dir, journalStream), true) // lose all blocks again
 			b = openBus(t, dir)
 			wantVerified(false)
-			b.Journal().Append(damaged(messages.Agent, b.Opening().Damage))
+			must.OK(t, b.Journal().Append(damaged(messages.Agent, b.Opening().Damage)))
 			wantVerified(true, Loss{1, 39, 40})
 		})
 	}

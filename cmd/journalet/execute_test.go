@@ -55,7 +55,7 @@ func agentRoot(t *testing.T) string {
 	must.OK(t, err)
 	t.Cleanup(stop)
 	for i := range 3 {
-		b.Journal().Append(agentStopped(now.Add(time.Duration(i) * time.Second)))
+		must.OK(t, b.Journal().Append(agentStopped(now.Add(time.Duration(i)*time.Second))))
 	}
 	must.OK(t, b.Journal().Flush(t.Context()))
 	return root

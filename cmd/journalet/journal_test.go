@@ -33,7 +33,7 @@ func stoppedRoot(t *testing.T) string {
 	b := openBus(t, root, "node-1")
 	observed := &journaletv1.Event_PodObserved{PodObserved: &journaletv1.PodObserved{Uid: "uid-1"}}
 	for range 10 {
-		b.Journal().Append(fact(messages.Pod("uid-1"), now, &journaletv1.Event{Kind: observed}))
+		must.OK(t, b.Journal().Append(fact(messages.Pod("uid-1"), now, &journaletv1.Event{Kind: observed})))
 	}
 	must.OK(t, b.Close(context.Background()))
 	return root
@@ -117,7 +117,7 @@ func TestLostRecordsThatTheJournalReportsAreNoError(t *testing.T) {
 	must.OK(t, os.Remove(blockPath(root)))
 	b := openBus(t, root, "node-1")
 	damaged := &journaletv1.Event_JournalDamaged{JournalDamaged: b.Opening().Damage}
-	b.Journal().Append(fact(messages.Agent, now, &journaletv1.Event{Kind: damaged}))
+	must.OK(t, b.Journal().Append(fact(messages.Agent, now, &journaletv1.Event{Kind: damaged})))
 	must.OK(t, b.Close(context.Background()))
 	code, out, _ := run(t.Context(), "journal", "verify", "--root-dir", root)
 	for _, want := range []string{
@@ -140,7 +140,7 @@ func otherBlock(t *testing.T) []byte {
 	t.Helper()
 	root := t.TempDir()
 	b := openBus(t, root, "other")
-	b.Journal().Append(agentStopped(now))
+	must.OK(t, b.Journal().Append(agentStopped(now)))
 	must.OK(t, b.Close(context.Background()))
 	data, err := os.ReadFile(blockPath(root))
 	must.OK(t, err)

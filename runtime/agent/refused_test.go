@@ -44,13 +44,13 @@ func TestFailedStartLeavesTheJournalUnchanged(t *testing.T) {
 		prepare func(t *testing.T, b *bus.Bus)
 		want    string
 	}{
-		"a record of a newer version": {func(_ *testing.T, b *bus.Bus) {
+		"a record of a newer version": {func(t *testing.T, b *bus.Bus) {
 			e := new(journaletv1.Event)
 			e.ProtoReflect().SetUnknown(newer)
 			step := &journaletv1.Step{Cause: 1, Decisions: []*journaletv1.Event{{Kind: &journaletv1.Event_SourceSynced{}}, e}}
-			b.Journal().Append(&journaletv1.Record{
+			must.OK(t, b.Journal().Append(&journaletv1.Record{
 				Time: timestamppb.Now(), Actor: messages.Pod("p").Proto(), Body: &journaletv1.Record_Step{Step: step},
-			})
+			}))
 		}, "has an event"},
 		"a snapshot of a newer version": {func(t *testing.T, b *bus.Bus) {
 			set := []*journaletv1.Snapshot{{Actor: messages.Pod("p").Proto(), Handled: 1, State: newer}}
@@ -68,10 +68,10 @@ func TestFailedStartLeavesTheJournalUnchanged(t *testing.T) {
 			b, err := bus.Open(t.Context(), bus.Options{Dir: dir, Node: "node-1", Log: log})
 			must.OK(t, err)
 			stopped := &journaletv1.Event_AgentStopped{AgentStopped: &journaletv1.AgentStopped{Reason: "test"}}
-			b.Journal().Append(&journaletv1.Record{
+			must.OK(t, b.Journal().Append(&journaletv1.Record{
 				Time: timestamppb.Now(), Actor: messages.Agent.Proto(),
 				Body: &journaletv1.Record_Fact{Fact: &journaletv1.Event{Kind: stopped}},
-			})
+			}))
 			c.prepare(t, b)
 			must.OK(t, b.Close(t.Context()))
 			before := files(t, dir)
@@ -97,14 +97,14 @@ func TestFailedStartLeavesTheJournalUnchanged(t *testing.T) {
 func TestRootDirectoryOfOthersIsRefusedUntouched(t *testing.T) {
 	for name, prepare := range map[string]func(root string) error{
 		"writable by everybody": func(root string) error {
-			return errors.Join(os.Mkdir(root, 0o700), os.Chmod(root, 0o777)) //nolint:gosec // the mistake
+			return errors.Join(os.Mkdir(root, 0o700), os.Chmod(root, 0o777))
 		},
 		"with credentials writable by everybody": func(root string) error {
 			keys := filepath.Join(root, "bus/credentials")
-			return errors.Join(os.MkdirAll(keys, 0o700), os.Chmod(keys, 0o777)) //nolint:gosec // the mistake
+			return errors.Join(os.MkdirAll(keys, 0o700), os.Chmod(keys, 0o777))
 		},
 		"replaceable by everybody": func(root string) error {
-			return errors.Join(os.Mkdir(root, 0o700), os.Chmod(filepath.Dir(root), 0o777)) //nolint:gosec // the mistake
+			return errors.Join(os.Mkdir(root, 0o700), os.Chmod(filepath.Dir(root), 0o777))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -118,7 +118,7 @@ func (execCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		case field == 2 && kind == protowire.BytesType:
 			resp.Stderr = text
 		case field == 3 && kind == protowire.VarintType:
-			resp.ExitCode = int32(n) //nolint:gosec // as protobuf truncates it
+			resp.ExitCode = int32(n)
 		}
 	}
 	return nil
@@ -141,7 +141,7 @@ func readField(r *mem.Reader, kind protowire.Type) (n uint64, text []byte, err e
 		if err == nil {
 			text = make([]byte, min(n, MaxExecOutputBytes))
 			_, err = io.ReadFull(r, text)
-			skip = int(n) - len(text) //nolint:gosec // at most what remains
+			skip = int(n) - len(text)
 		}
 	default:
 		err = errors.New("unknown wire type")

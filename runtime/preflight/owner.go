@@ -43,7 +43,7 @@ func exposureOf(path string, st *unix.Stat_t, user, group int, stickyIsSafe bool
 // CheckRoot refuses an existing root directory that others can change, because its keys would be theirs, its journal
 // and its manifests too. It checks the directory, what the agent keeps secret in it, and whether others can replace it.
 func CheckRoot(dir string) error {
-	real, err := filepath.EvalSymlinks(dir)
+	target, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -51,8 +51,8 @@ func CheckRoot(dir string) error {
 		return fmt.Errorf("check root directory %s: %w", dir, err)
 	}
 	user, group := os.Geteuid(), os.Getegid()
-	for _, path := range []string{filepath.Dir(real), real, filepath.Join(real, "bus"),
-		filepath.Join(real, "bus/credentials")} {
+	for _, path := range []string{filepath.Dir(target), target, filepath.Join(target, "bus"),
+		filepath.Join(target, "bus/credentials")} {
 		var st unix.Stat_t
 		err := unix.Lstat(path, &st)
 		if errors.Is(err, unix.ENOENT) {
@@ -61,8 +61,8 @@ func CheckRoot(dir string) error {
 		if err != nil {
 			return fmt.Errorf("check root directory %s: %w", dir, &fs.PathError{Op: "stat", Path: path, Err: err})
 		}
-		found := exposureOf(path, &st, user, group, path == filepath.Dir(real))
-		if found != nil && (path != filepath.Dir(real) || found.anyone) {
+		found := exposureOf(path, &st, user, group, path == filepath.Dir(target))
+		if found != nil && (path != filepath.Dir(target) || found.anyone) {
 			return fmt.Errorf("cannot use root directory %s: %s can change %s, and with it the agent's keys and journal; "+
 				"choose a directory of your own with --root-dir", dir, found.who, found.path)
 		}
@@ -73,23 +73,23 @@ func CheckRoot(dir string) error {
 // exposed returns the first exposure of a path, of the directories above it, and of the files in it; nil if there is
 // none.
 func (m *machine) exposed(p string) (*exposure, error) {
-	real, err := filepath.EvalSymlinks(m.path(p))
+	target, err := filepath.EvalSymlinks(m.path(p))
 	if err != nil {
 		return nil, err
 	}
-	for at := real; ; at = filepath.Dir(at) {
-		if found, err := m.exposedFile(at, at != real); found != nil || err != nil {
+	for at := target; ; at = filepath.Dir(at) {
+		if found, err := m.exposedFile(at, at != target); found != nil || err != nil {
 			return found, err
 		}
 		if at == filepath.Dir(at) {
 			break
 		}
 	}
-	if st, err := os.Stat(real); err != nil || !st.IsDir() {
+	if st, err := os.Stat(target); err != nil || !st.IsDir() {
 		return nil, err
 	}
 	checked := 0
-	for e, err := range bounded.Entries(real) {
+	for e, err := range bounded.Entries(target) {
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ func (m *machine) exposed(p string) (*exposure, error) {
 		if checked++; checked > maxChecked {
 			return nil, nil
 		}
-		found, err := m.exposedFile(filepath.Join(real, e.Name()), false)
+		found, err := m.exposedFile(filepath.Join(target, e.Name()), false)
 		if found != nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return found, err
 		}

@@ -202,20 +202,20 @@ func TestProblemsAreFoundWithARemedy(t *testing.T) {
 		{"root-dir", "not writable", Fail, func(t *testing.T, m *machine) { m.cfg.RootDir = "/var/lib/x" }},
 		{"static-pods", "does not exist", Warn, func(t *testing.T, m *machine) { m.remove(t, "etc/journalet") }},
 		{"static-pods", "everybody can change", Fail, func(t *testing.T, m *machine) {
-			must.OK(t, os.Chmod(m.path("etc/journalet/pods"), 0o777)) //nolint:gosec // the mistake to be found
+			must.OK(t, os.Chmod(m.path("etc/journalet/pods"), 0o777))
 		}},
 		{"static-pods", "everybody can change", Fail, func(t *testing.T, m *machine) {
-			must.OK(t, os.Chmod(m.path("etc/journalet/pods"), 0o777|os.ModeSticky)) //nolint:gosec // the same
+			must.OK(t, os.Chmod(m.path("etc/journalet/pods"), 0o777|os.ModeSticky))
 		}},
 		{"static-pods", "a.yaml, and so run any pod as root", Fail, func(t *testing.T, m *machine) {
-			must.OK(t, os.Chmod(m.path("etc/journalet/pods/a.yaml"), 0o666)) //nolint:gosec // the same
+			must.OK(t, os.Chmod(m.path("etc/journalet/pods/a.yaml"), 0o666))
 		}},
 		{"static-pods", "/etc/journalet, and so", Fail, func(t *testing.T, m *machine) {
-			must.OK(t, os.Chmod(m.path("etc/journalet"), 0o777)) //nolint:gosec // the same
+			must.OK(t, os.Chmod(m.path("etc/journalet"), 0o777))
 		}},
 		{"root-dir", "everybody can change", Fail, func(t *testing.T, m *machine) {
 			m.write(t, "var/lib/journalet/x", "")
-			must.OK(t, os.Chmod(m.path("var/lib/journalet"), 0o777)) //nolint:gosec // the same
+			must.OK(t, os.Chmod(m.path("var/lib/journalet"), 0o777))
 		}},
 		{"resolv-conf", "the pod itself", Warn, func(t *testing.T,
 			m *machine) {

@@ -122,6 +122,7 @@ func added(uid, namespace, name string) *journaletv1.Event {
 
 // testAgent is an agent without its deciders: a real bus with the services on it.
 type testAgent struct {
+	t    testing.TB
 	bus  *bus.Bus
 	host *fakeHost
 	dir  string
@@ -131,7 +132,7 @@ type testAgent struct {
 
 func newTestAgent(t testing.TB) *testAgent {
 	t.Helper()
-	w := &testAgent{
+	w := &testAgent{t: t,
 		dir: filepath.Join(t.TempDir(), "bus"),
 		host: &fakeHost{
 			actors: map[messages.Ref]actors.Decider{}, stuck: map[messages.Ref]bool{},
@@ -192,12 +193,16 @@ func (w *testAgent) client(t testing.TB, opts ...nats.Option) *Client {
 
 func (w *testAgent) fact(ref messages.Ref, sec int, e *journaletv1.Event) {
 	body := &journaletv1.Record_Fact{Fact: e}
-	w.bus.Journal().Append(&journaletv1.Record{Time: timestamppb.New(at(sec)), Actor: ref.Proto(), Body: body})
+	must.OK(w.t, w.bus.Journal().Append(&journaletv1.Record{
+		Time: timestamppb.New(at(sec)), Actor: ref.Proto(), Body: body,
+	}))
 }
 
 func (w *testAgent) step(ref messages.Ref, sec int, cause uint64, decisions ...*journaletv1.Event) {
 	body := &journaletv1.Record_Step{Step: &journaletv1.Step{Cause: cause, Decisions: decisions}}
-	w.bus.Journal().Append(&journaletv1.Record{Time: timestamppb.New(at(sec)), Actor: ref.Proto(), Body: body})
+	must.OK(w.t, w.bus.Journal().Append(&journaletv1.Record{
+		Time: timestamppb.New(at(sec)), Actor: ref.Proto(), Body: body,
+	}))
 }
 
 func (w *testAgent) flush(t testing.TB) {
