@@ -37,6 +37,8 @@ RACE_LONG = TestVerifyReportsDamageOfStoredJournal|TestStartCopiesDamagedBlocksB
 RACE_LONG := $(RACE_LONG)|TestCostOfAnEventDoesNotDependOnTheNumberOfPods|TestManifestsCostWhatTheirBytesJustify
 RACE_LONG := $(RACE_LONG)|TestIdentifiersBeyondTheirLimitsAreRefusedByName|TestLargestPodFitsTheJournal
 RACE_LONG := $(RACE_LONG)|TestDeepTreeIsRemovedWithFewDescriptorsAndLittleMemory|TestWideAndBushyTreesAreRemoved
+# The tests of test/vm build, boot and stop their machine by themselves.
+VM = $(GO) test ./test/vm -tags vm -count=1
 # The other modules of the repository that hold programs of ours.
 MODULES = $(patsubst %/main.go,%,$(wildcard test/*/main.go)) test/tools/supply
 
@@ -83,7 +85,7 @@ clean: ## remove what was built, but for the tools and the labs
 check: fmt vet lint proto generated arch third-party ## all that needs no running: format, vet, linters, proto contract, generated code, architecture, licences
 
 .PHONY: test
-test: unit race vulns oracle-short mutants-ten integration chaos-short attack ## every tier: unit, architecture, simulation, the kubelet's own code, then integration, short chaos and attacks on a real containerd (root)
+test: unit race vulns oracle-short mutants-ten integration chaos-short attack vm-short ## every tier: unit, architecture, simulation, the kubelet's own code, integration, short chaos and attacks on a real containerd, systemd in an emulated machine (root)
 
 .PHONY: unit
 unit: sim ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
@@ -182,6 +184,14 @@ attack: ## what containers, manifests, servers and peers can do to harm the agen
 chaos-debian: ## the short form on Debian's containerd 1.6, which has no event stream, on the lab "chaos-debian"
 	LAB_NAME=chaos-debian LAB_CONTAINERD=debian $(CHAOS) $(ARGS)
 
+.PHONY: vm
+vm: ## the shipped unit under a real systemd with cgroup v2, in an emulated machine: disk, runtime and directory fail for 5 min each (root)
+	$(VM) -v -timeout 60m -vm.full $(ARGS)
+
+.PHONY: vm-short
+vm-short: ## the same in five minutes, a part of make test; .lab/vm keeps the image of the machine
+	$(VM) -v -timeout 20m $(ARGS)
+
 ##@ parts of check
 
 .PHONY: fmt
@@ -190,7 +200,7 @@ fmt: # gofmt, without changing anything
 
 .PHONY: vet
 vet:
-	$(GO) vet -tags integration,chaos,attack ./...
+	$(GO) vet -tags integration,chaos,attack,vm ./...
 	for module in $(MODULES); do (cd "$$module" && $(GO) vet ./...); done
 
 .PHONY: lint

@@ -1,0 +1,436 @@
+//go:build vm
+
+package vm
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/test/must"
+)
+
+var full = flag.Bool("vm.full", false, "full length instead of the short form")
+
+const (
+	repo = "../.."
+	// watchdogLimit is WatchdogSec of the unit.
+	watchdogLimit = 30 * time.Second
+	// shortTrouble is long enough for systemd to kill an agent that stops its pings at once, and for it to come back.
+	shortTrouble = watchdogLimit + 10*time.Second
+	fullTrouble  = 5 * time.Minute
+	// soon bounds what takes seconds on a machine that is some five times slower than this one, and shares it.
+	soon = 3 * time.Minute
+	poll = time.Second
+)
+
+// node is the machine on which all tests run, in their order: each begins with the pods that the ones before have left.
+var node *machine
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := runOnMachine(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vm tests:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runOnMachine(m *testing.M) (int, error) {
+	begun := time.Now()
+	build := exec.Command("./image.sh")
+	build.Stderr = os.Stderr
+	image, err := build.Output()
+	if err != nil {
+		return 0, fmt.Errorf("image.sh: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "vm")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	files := filepath.Join(dir, "files")
+	if err := bring(files); err != nil {
+		return 0, err
+	}
+	built := time.Now()
+	if node, err = boot(strings.TrimSpace(string(image)), files, dir); err != nil {
+		return 0, err
+	}
+	defer node.stop()
+	fmt.Printf("built in %.0f s, booted in %.0f s\n", built.Sub(begun).Seconds(), time.Since(built).Seconds())
+	return m.Run(), nil
+}
+
+// bring collects the files of the machine's second disk.
+func bring(files string) error {
+	if err := os.Mkdir(files, 0o700); err != nil {
+		return err
+	}
+	for name, pkg := range map[string]string{"journalet": "/cmd/journalet", "guest": "/test/vm/guest"} {
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(files, name), repo+pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // this machine's C library may be newer than the other's
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go build %s: %w: %s", pkg, err, out)
+		}
+	}
+	for _, from := range []string{"deploy/systemd/journalet.service", "deploy/pods", "test/vm/testdata"} {
+		cmd := exec.Command("cp", "-r", filepath.Join(repo, from)+"/.", files)
+		if strings.HasSuffix(from, ".service") {
+			cmd = exec.Command("cp", filepath.Join(repo, from), files)
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("copy %s: %w: %s", from, err, out)
+		}
+	}
+	return nil
+}
+
+// sh runs a script on the node, which must succeed.
+func sh(t *testing.T, script string) string {
+	t.Helper()
+	out, err := node.run(script)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, agentLog())
+	}
+	return strings.TrimSpace(out)
+}
+
+// eventually polls a condition until it holds.
+func eventually(t *testing.T, limit time.Duration, what string, holds func() error) {
+	t.Helper()
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	begun := time.Now()
+	deadline := begun.Add(limit)
+	for {
+		err := holds()
+		if err == nil {
+			t.Logf("%s: after %.1f s", what, time.Since(begun).Seconds())
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %v\n%s", what, limit, err, agentLog())
+		}
+		<-tick.C
+	}
+}
+
+func agentLog() string {
+	out, err := node.run("journalctl -u journalet -o short-monotonic --no-pager | tail -n 60")
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+// service is what systemd reports about the agent's unit.
+type service struct{ pid, restarts, state string }
+
+func unit(t *testing.T) service {
+	t.Helper()
+	values := map[string]string{}
+	for line := range strings.Lines(sh(t, "systemctl show journalet -p MainPID,NRestarts,ActiveState")) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		values[name] = value
+	}
+	return service{values["MainPID"], values["NRestarts"], values["ActiveState"]}
+}
+
+// get returns the response of an HTTP server on the node, which may be an error of the connection.
+func get(port, path string) string {
+	out, _ := node.run("exec 3<>/dev/tcp/127.0.0.1/" + port + " && printf 'GET /" + path +
+		` HTTP/1.0\r\n\r\n' >&3 && timeout 20 cat <&3`)
+	return out
+}
+
+// health returns the checks of a health endpoint.
+func health(path string) string { return get("10248", path+"?verbose") }
+
+func healthy() error {
+	if h := health("readyz"); !strings.Contains(h, "readyz check passed") {
+		return errors.New(h)
+	}
+	return nil
+}
+
+func pods(t *testing.T) (map[string]corev1.Pod, error) {
+	t.Helper()
+	out, err := node.run("journalet pods -o json")
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	must.OK(t, json.Unmarshal([]byte(out), &list))
+	all := map[string]corev1.Pod{}
+	for _, p := range list.Items {
+		all[strings.TrimSuffix(p.Name, "-node")] = p
+	}
+	return all, nil
+}
+
+// await waits until pods of the given names are in a phase, and ready if that is Running.
+func await(t *testing.T, phase corev1.PodPhase, names ...string) {
+	t.Helper()
+	eventually(t, soon, fmt.Sprintf("%v %s", names, phase), func() error {
+		all, err := pods(t)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			p := all[name]
+			ready := phase != corev1.PodRunning
+			for _, c := range p.Status.Conditions {
+				ready = ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			}
+			if p.Status.Phase != phase || !ready {
+				return fmt.Errorf("%s: %+v", name, p.Status)
+			}
+		}
+		return nil
+	})
+}
+
+// tasks returns the containers that run, with their processes.
+func tasks(t *testing.T) string {
+	t.Helper()
+	return sh(t, "ctr -n k8s.io tasks ls | sort")
+}
+
+func TestMachineIsWhatTheOthersNeed(t *testing.T) {
+	for script, want := range map[string]string{
+		"stat -fc %T /sys/fs/cgroup":                  "cgroup2fs",
+		"cat /sys/module/apparmor/parameters/enabled": "Y",
+		"systemctl is-active dbus systemd-logind":     "active\nactive",
+	} {
+		if got := sh(t, script); got != want {
+			t.Errorf("%s: %s, want %s", script, got, want)
+		}
+	}
+}
+
+// The agent runs with the flags of its unit: it has to learn the cgroup driver from a containerd that has no
+// RuntimeConfig.
+func TestExamplePodsRunInSlices(t *testing.T) {
+	if out := sh(t, "bash /mnt/install.sh 2>&1"); !regexp.MustCompile(`cgroup-driver +ok +the runtime uses systemd`).
+		MatchString(out) {
+		t.Errorf("journalet check reports:\n%s", out)
+	}
+	// Without a deadline: on an emulated machine that shares its cores it passes before the work is done.
+	sh(t, "cp /mnt/*.yaml /etc/journalet/pods/ && sed -i /activeDeadlineSeconds/d /etc/journalet/pods/prepared.yaml")
+	await(t, corev1.PodRunning, "web", "pair")
+	await(t, corev1.PodSucceeded, "job", "prepared")
+	eventually(t, soon, "a back-off of the crasher", func() error {
+		all, err := pods(t)
+		s := all["crasher"].Status
+		if err == nil && (len(s.ContainerStatuses) != 1 || s.ContainerStatuses[0].RestartCount == 0) {
+			return fmt.Errorf("%+v", s)
+		}
+		return err
+	})
+	if page := get("18080", ""); !strings.Contains(page, "Hello from Journalet") {
+		t.Errorf("web serves %q", page)
+	}
+	all, err := pods(t)
+	must.OK(t, err)
+	web := all["web"]
+	id := containerID(web, "httpd")
+	want := "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" +
+		strings.ReplaceAll(string(web.UID), "-", "_") + ".slice/cri-containerd-" + id + ".scope"
+	if group := sh(t, "cat /proc/$("+taskPID(id)+")/cgroup"); group != want {
+		t.Errorf("web's container is in %s, want %s", group, want)
+	}
+}
+
+func TestAppArmorProfilesOfFieldAndAnnotationConfine(t *testing.T) {
+	await(t, corev1.PodRunning, "confined")
+	all, err := pods(t)
+	must.OK(t, err)
+	for container, want := range map[string]struct{ profile, log string }{
+		"annotated": {"journalet-test (enforce)", "denied"},
+		"field":     {"journalet-test (enforce)", "denied"},
+		"default":   {"cri-containerd.apparmor.d (enforce)", "written"},
+		"free":      {"unconfined", "written"},
+	} {
+		profile := sh(t, "cat /proc/$("+taskPID(containerID(all["confined"], container))+")/attr/current")
+		log := sh(t, "cat /var/log/pods/default_confined-*/"+container+"/0.log")
+		if profile != want.profile || !strings.HasSuffix(log, want.log) {
+			t.Errorf("%s runs under %s and logs %q, want %s and %s", container, profile, log, want.profile, want.log)
+		}
+	}
+}
+
+func containerID(p corev1.Pod, name string) string {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name == name {
+			return strings.TrimPrefix(c.ContainerID, "containerd://")
+		}
+	}
+	return "none"
+}
+
+// taskPID returns a script that prints the process of a container.
+func taskPID(id string) string {
+	return "ctr -n k8s.io tasks ls | awk '$1 == \"" + id + "\" { print $2 }'"
+}
+
+// What comes next compares containers: it keeps those that do not end.
+func TestRemovedPodsEnd(t *testing.T) {
+	sh(t, "cd /etc/journalet/pods && rm crasher.yaml job.yaml prepared.yaml confined.yaml")
+	eventually(t, soon, "two pods left", func() error {
+		all, err := pods(t)
+		if err == nil && len(all) != 2 {
+			return fmt.Errorf("%d pods", len(all))
+		}
+		return err
+	})
+	eventually(t, soon, "health", healthy)
+}
+
+// trouble is something that a restart of the agent does not repair.
+type trouble struct {
+	name       string
+	begin, end string // scripts
+	path, sign string // what the health endpoint path shows meanwhile
+	provoke    string // a script that makes the agent meet it, repeated until the sign is there
+}
+
+var troubles = []trouble{
+	{
+		name: "full disk", path: "healthz", sign: "[-]journal failed",
+		begin:   "systemd-run -q --unit=fill bash /mnt/fill.sh",
+		end:     "systemctl stop fill; rm -rf /fill",
+		provoke: "pkill -KILL -f 'date -u >/shared/time.part'",
+	},
+	{
+		// Nobody reads a link to itself, not even root.
+		name: "unreadable manifest directory", path: "healthz", sign: "[-]file source failed",
+		begin: "cd /etc/journalet && mv pods away && ln -s pods pods",
+		end:   "cd /etc/journalet && rm pods && mv away pods",
+	},
+	{
+		name: "dead containerd", path: "readyz", sign: "[-]runtime failed",
+		begin: "systemctl stop containerd", end: "systemctl start containerd",
+	},
+}
+
+func TestAgentIsNotRestartedForWhatARestartDoesNotRepair(t *testing.T) {
+	together, hold := [][]trouble{troubles[:1], troubles[1:]}, shortTrouble
+	if *full {
+		together, hold = [][]trouble{troubles[:1], troubles[1:2], troubles[2:]}, fullTrouble
+	}
+	for _, some := range together {
+		var names []string
+		for _, x := range some {
+			names = append(names, x.name)
+		}
+		t.Run(strings.Join(names, " and "), func(t *testing.T) {
+			before := unit(t)
+			t.Cleanup(func() {
+				for _, x := range some {
+					if t.Failed() {
+						_, _ = node.run(x.end) // the tests that follow need the node
+					}
+				}
+			})
+			for _, x := range some {
+				sh(t, x.begin)
+				eventually(t, soon, x.name, x.shows)
+			}
+			polls, seen := 0, 0
+			for end := time.Now().Add(hold); time.Now().Before(end); <-time.After(poll) {
+				if now := unit(t); now != before {
+					t.Fatalf("the agent was restarted: %+v, was %+v\n%s", now, before, agentLog())
+				}
+				for _, x := range some {
+					polls++
+					if x.shows() == nil {
+						seen++
+					}
+				}
+			}
+			// On a full disk some space becomes free at times: removed containers.
+			if t.Logf("reported %d of %d times", seen, polls); 2*seen < polls {
+				t.Errorf("the trouble was reported %d of %d times", seen, polls)
+			}
+			for _, x := range some {
+				sh(t, x.end)
+			}
+			eventually(t, soon, "health", healthy)
+			await(t, corev1.PodRunning, "web", "pair")
+			if now := unit(t); now != before {
+				t.Errorf("the agent was restarted: %+v, was %+v\n%s", now, before, agentLog())
+			}
+		})
+	}
+}
+
+// shows returns an error unless the agent reports the trouble.
+func (x trouble) shows() error {
+	if x.provoke != "" {
+		_, _ = node.run(x.provoke)
+	}
+	if h := health(x.path); !strings.Contains(h, x.sign) {
+		return errors.New(h)
+	}
+	return nil
+}
+
+// It comes before the agent is killed: the peak covers the tests above.
+func TestMemoryStaysFarBelowTheUnitsLimit(t *testing.T) {
+	const cgroup = "/sys/fs/cgroup/system.slice/journalet.service/"
+	peak, limit := number(t, "cat "+cgroup+"memory.peak"), number(t, "cat "+cgroup+"memory.max")
+	resident := number(t, "awk '/VmHWM/ { print $2 * 1024 }' /proc/"+unit(t).pid+"/status")
+	t.Logf("peak of the cgroup %d MiB, of resident memory %d MiB, limit %d MiB", peak>>20, resident>>20, limit>>20)
+	if resident > limit/4 {
+		t.Errorf("the peak of resident memory is %d bytes, the limit %d", resident, limit)
+	}
+}
+
+func TestKilledAgentIsRestartedAndTouchesNoContainer(t *testing.T) {
+	restarted(t, "kill -KILL", "code=killed, status=9/KILL")
+}
+
+func TestHungAgentIsRestartedByTheWatchdogAndTouchesNoContainer(t *testing.T) {
+	restarted(t, "kill -STOP", "Watchdog timeout")
+}
+
+// restarted ends the agent and expects another, with the same containers.
+func restarted(t *testing.T, kill, logged string) {
+	t.Helper()
+	before, running := unit(t), tasks(t)
+	sh(t, kill+" "+before.pid)
+	eventually(t, 2*watchdogLimit+soon, "another agent", func() error {
+		if now := unit(t); now.restarts == before.restarts || now.pid == before.pid || now.state != "active" {
+			return fmt.Errorf("%+v, was %+v", now, before)
+		}
+		return nil
+	})
+	eventually(t, soon, "health", healthy)
+	await(t, corev1.PodRunning, "web", "pair")
+	if now := tasks(t); now != running {
+		t.Errorf("containers\n%s\nwere\n%s", now, running)
+	}
+	if log := sh(t, "journalctl -u journalet -o cat --no-pager"); !strings.Contains(log, logged) {
+		t.Errorf("systemd did not log %q:\n%s", logged, log)
+	}
+}
+
+func number(t *testing.T, script string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(sh(t, script), 10, 64)
+	must.OK(t, err)
+	return n
+}
