@@ -29,6 +29,12 @@ const (
 // ErrNoManifest means that no manifest with that digest is kept.
 var ErrNoManifest = errors.New("no such manifest is kept")
 
+// put is the last Put of a manifest in this run.
+type put struct {
+	at     time.Time
+	stored bool // and on disk, where the journal is synced always
+}
+
 // Manifests stores each pod manifest once, by its digest. Events name manifests by digest, so a manifest is stored
 // before the first event that names it.
 type Manifests struct {
@@ -40,8 +46,10 @@ type Manifests struct {
 
 	// mu is held while a manifest is stored or removed, so that none is removed that was just put.
 	mu sync.Mutex
-	// put holds when each was last put, at least for the last ManifestGrace.
-	put      map[string]time.Time
+	// put holds when each was last put, at least for the last ManifestGrace. sweepAt is how many it may hold before
+	// older ones are dropped.
+	put      map[string]put
+	sweepAt  int
 	reopener reopener
 }
 
@@ -58,7 +66,7 @@ func openManifests(ctx context.Context, r *reader, e *embedded, node string) (*M
 		return nil, fmt.Errorf("bus: open the manifests: %w", err)
 	}
 	return &Manifests{
-		reader: r, node: node, stream: s, put: map[string]time.Time{}, always: e.sync.Always,
+		reader: r, node: node, stream: s, put: map[string]put{}, sweepAt: maxPutNoted, always: e.sync.Always,
 		blocks: &blocks{dir: streamDir(e.dir, manifestStream)},
 	}, nil
 }
@@ -74,28 +82,36 @@ func (m *Manifests) Put(ctx context.Context, digest string, data []byte) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.notePut(digest)
-	if _, err := m.Get(ctx, digest); err == nil {
+	stored := m.put[digest].stored
+	m.notePut(digest, stored)
+	if stored {
 		return nil
 	}
-	begun := time.Now()
-	_, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data,
-		jetstream.WithExpectStream(manifestStream))
-	if err := m.reopener.note(ctx, begun, err); err != nil {
-		return fmt.Errorf("store manifest %s: %w", digest, err)
+	if _, err := m.Get(ctx, digest); err != nil {
+		begun := time.Now()
+		_, err := m.reader.js.Publish(ctx, messages.ManifestSubject(m.node, digest), data,
+			jetstream.WithExpectStream(manifestStream))
+		if err := m.reopener.note(ctx, begun, err); err != nil {
+			return fmt.Errorf("store manifest %s: %w", digest, err)
+		}
 	}
-	if !m.always {
-		return nil
+	// What an earlier call has stored may not be on disk, if that call failed here.
+	if m.always {
+		if err := m.blocks.force(); err != nil {
+			return err
+		}
 	}
-	return m.blocks.force()
+	m.notePut(digest, true)
+	return nil
 }
 
 // notePut remembers that a manifest was just put; mu is held.
-func (m *Manifests) notePut(digest string) {
-	if len(m.put) >= maxPutNoted {
-		maps.DeleteFunc(m.put, func(_ string, at time.Time) bool { return time.Since(at) >= ManifestGrace })
+func (m *Manifests) notePut(digest string, stored bool) {
+	if len(m.put) >= m.sweepAt {
+		maps.DeleteFunc(m.put, func(_ string, p put) bool { return time.Since(p.at) >= ManifestGrace })
+		m.sweepAt = max(maxPutNoted, 2*len(m.put))
 	}
-	m.put[digest] = time.Now()
+	m.put[digest] = put{time.Now(), stored}
 }
 
 // Get returns the manifest with a digest, checked against it. ErrNoManifest if none is kept.
@@ -152,7 +168,7 @@ func (m *Manifests) Collect(ctx context.Context, digests []string, grace time.Du
 func (m *Manifests) remove(ctx context.Context, digest string, grace time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if at, ok := m.put[digest]; ok && time.Since(at) < grace {
+	if p, ok := m.put[digest]; ok && time.Since(p.at) < grace {
 		return false, nil
 	}
 	delete(m.put, digest)

@@ -121,3 +121,21 @@ func TestLoadReturnsNewestCompleteSnapshots(t *testing.T) {
 		t.Fatalf("an empty set: %d, %v, %v", at, snaps, err)
 	}
 }
+
+// A file of a thousand pods that is read a second time costs no thousand requests.
+func TestManifestStoredInThisRunIsPutAtNoCost(t *testing.T) {
+	m := openBus(t, busDir(t)).Manifests()
+	data := []byte("kind: Pod")
+	must.OK(t, m.Put(testContext(t), digestOf(data), data))
+	r := m.reader
+	m.reader = nil // any request would fail
+	must.OK(t, m.Put(testContext(t), digestOf(data), data))
+	m.reader = r
+	if n, err := m.Collect(testContext(t), []string{digestOf(data)}, 0); n != 1 || err != nil {
+		t.Fatalf("removed %d, %v", n, err)
+	}
+	must.OK(t, m.Put(testContext(t), digestOf(data), data))
+	if _, err := m.Get(testContext(t), digestOf(data)); err != nil {
+		t.Errorf("after its removal and a new Put: %v", err)
+	}
+}
