@@ -59,6 +59,12 @@ func (f *performer) Perform(ctx context.Context, intentID, requester string, req
 	defer r.judge.callEnds(intentID)
 	r.at(c, onceBegins)
 	defer r.at(c, onceUnrecorded)
+	if k := req.GetRunHook(); k != nil {
+		r.judge.hookBegins(r.epoch, k)
+		out := f.Driver.Perform(ctx, intentID, requester, req, inDoubt)
+		r.judge.hookEnds(k, out)
+		return out
+	}
 	if k := req.GetPullImage(); k != nil {
 		return f.pull(ctx, &journaletv1.CallFinished{IntentId: intentID, Requester: requester}, k.GetImage())
 	}

@@ -48,6 +48,7 @@ func (s *sim) converge(crashAfter uint64) {
 		}
 		s.play(s.clock.uptime+convergeStep, crashAfter)
 		s.noticesLost(from)
+		s.judge.overdue(from)
 		if s.judge.first != nil {
 			return
 		}
@@ -57,6 +58,7 @@ func (s *sim) converge(crashAfter uint64) {
 	s.play(s.clock.uptime+2*pleg.RelistWithEvents, 0)
 	since, records := s.clock.uptime, len(s.journal.stored)
 	s.play(s.clock.uptime+restFor, 0)
+	s.judge.overdue(from)
 	uid, wrong = s.deviations()
 	for end := s.clock.uptime + endsWithin; len(wrong) > 0 && s.judge.first == nil; uid, wrong = s.deviations() {
 		if len(s.endedSince(since)) == 0 || s.clock.uptime >= end {
@@ -350,6 +352,7 @@ func (s *sim) final() string {
 			default:
 				text += fmt.Sprintf(" %s=waiting", c.Name)
 			}
+			text += fmt.Sprintf("/%d", c.RestartCount)
 		}
 		lines = append(lines, text)
 	}

@@ -372,6 +372,7 @@ func difference(a, b proto.Message) string {
 func (j *judge) crashed() {
 	clear(j.states)
 	clear(j.onTheirWay)
+	j.book.probesEnd()
 	j.underWay = nil
 }
 

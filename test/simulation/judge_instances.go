@@ -14,6 +14,15 @@ const (
 	countsTrue      = "a restart count is the number of restarts"
 	backOffDoubles  = "a back-off doubles up to its bound, and begins again after a long run"
 	backOffReported = "a back-off is reported as it is"
+	stopCaused      = "a running container is stopped only for a cause"
+	deadlineKept    = "a pod ends at its deadline, not before it"
+	hooksOnce       = "a hook runs once"
+	preStopFirst    = "a preStop hook runs before its container is stopped"
+	postStartRuns   = "a started container has its postStart hook run"
+	startupGates    = "no probe runs before its time"
+	resultsTrue     = "a probe's result follows from its attempts"
+	readyTrue       = "a container is ready only while its probes succeed"
+	probesActed     = "a container whose probe fails is stopped"
 )
 
 // instance is what the judge knows of one instance of a container, also after the runtime has removed it.
@@ -29,6 +38,15 @@ type instance struct {
 	shownBy uint64
 	// startLost is set if the outcome of its start is recorded as unknown.
 	startLost bool
+	// unhealthy is set once its startup or liveness probe has failed as often as its threshold says, startupSucceeded once
+	// its startup probe has succeeded.
+	unhealthy, startupSucceeded bool
+	probes                      map[journaletv1.ProbeKind]*probeRun
+	// postStart and preStop are its hooks. postStartFailed is set if that one failed.
+	postStart, preStop hookRun
+	postStartFailed    bool
+	// stopJudged is set once a call that ends it was judged.
+	stopJudged bool
 }
 
 // instances are the books of all instances that were ever created.
@@ -46,6 +64,11 @@ type instanceBook struct {
 	// bound, and the journal. failedStart is when a start failed last, by pod and container, in uptime.
 	backOffsFrom int
 	failedStart  map[string]time.Duration
+	// ending are the pods that their source or the node ends.
+	ending map[string]bool
+	// admitted are the last admissions. setBack are the times at which the clock was set back.
+	admitted map[string]admission
+	setBack  []wallMark
 }
 
 // addition is a record that adds a pod, when some instances preceded it. clean is set if the
@@ -59,7 +82,7 @@ type addition struct {
 func newInstanceBook() *instanceBook {
 	return &instanceBook{byID: map[string]*instance{}, ofPod: map[string][]*instance{}, since: map[string]int{},
 		begun: map[string]int{}, adds: map[string][]addition{},
-		failedStart: map[string]time.Duration{}}
+		failedStart: map[string]time.Duration{}, ending: map[string]bool{}, admitted: map[string]admission{}}
 }
 
 // instanceCreated books an instance.
@@ -83,8 +106,18 @@ func (j *judge) instanceEnded(c *container) {
 // instanceVanished books that the runtime lost a container.
 func (j *judge) instanceVanished(c *container) { j.book.byID[c.id].vanished = true }
 
-// clockJumped books that the clock was set.
-func (j *judge) clockJumped() {
+// overdue judges what has to happen within a time, once faults have ended.
+func (j *judge) overdue(faultless time.Duration) {
+	j.endsAtDeadline(faultless)
+	j.postStartsRan(faultless)
+	j.probesActedOn(faultless)
+}
+
+// clockJumped books that the clock was set by a duration.
+func (j *judge) clockJumped(by time.Duration) {
+	if by < 0 {
+		j.book.setBack = append(j.book.setBack, wallMark{j.sim.clock.uptime, j.sim.clock.Now().Add(-by)})
+	}
 	j.clockSet, j.book.backOffsFrom = j.sim.clock.uptime, j.book.count
 	j.clockSets = append(j.clockSets, j.clockSet)
 }
@@ -93,6 +126,9 @@ func (j *judge) clockJumped() {
 func (j *judge) bookInstances(e *journaletv1.Event, rec *journaletv1.Record) {
 	b := j.book
 	j.bookBackOffs(e)
+	j.bookEnding(e)
+	j.bookDeadlines(rec.GetActor().GetId(), e, rec)
+	j.bookProbes(e, rec)
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_PodObserved:
 		for _, c := range k.PodObserved.GetContainers() {
@@ -105,6 +141,9 @@ func (j *judge) bookInstances(e *journaletv1.Event, rec *journaletv1.Record) {
 			j.incarnationBegins(k.PodUpdated.GetPod().GetUid(), rec.GetSeq())
 		}
 	case *journaletv1.Event_CallFinished:
+		if in := j.intents[k.CallFinished.GetIntentId()]; in != nil && in.req.GetRunHook() != nil {
+			j.bookHook(in.req.GetRunHook(), k.CallFinished)
+		}
 		if k.CallFinished.GetError() == journaletv1.CallError_CALL_ERROR_START_LOST {
 			if x := b.byID[j.intents[k.CallFinished.GetIntentId()].startedContainer()]; x != nil {
 				x.startLost = true
@@ -137,11 +176,15 @@ func (in *intent) startedContainer() string {
 // forgetRecords forgets the records after the first n. An agent that has lost them does not know what it removed.
 func (b *instanceBook) forgetRecords(n int, w *world) {
 	for _, x := range b.byID {
-		x.shownBy = 0
+		x.shownBy, x.postStart.done, x.preStop.done = 0, false, false
+		for _, r := range x.probes {
+			r.results = nil
+		}
 		x.vanished = x.vanished || !slices.Contains(w.objectsOf(x.uid).containers, x.container)
 	}
 	clear(b.since)
 	clear(b.begun)
+	clear(b.ending)
 	for uid := range b.adds {
 		b.adds[uid] = slices.DeleteFunc(b.adds[uid], func(a addition) bool { return a.seq > uint64(n) })
 		for _, a := range b.adds[uid] {

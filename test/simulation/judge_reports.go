@@ -20,6 +20,9 @@ func (j *judge) reports(uid string, v *corev1.Pod, rec *journaletv1.Record) {
 				j.exitReported(uid, s.Name, t)
 			}
 		}
+		if x := j.newest(uid, s.Name); x != nil && !j.unrecorded(x) && strings.HasSuffix(s.ContainerID, "://"+x.id) {
+			j.readyReported(x, &s, cause)
+		}
 		from, to := j.restarts(uid, s.Name, cause)
 		sum, most = sum+from, most+to
 		if n := int(s.RestartCount); n < from || n > to {

@@ -457,7 +457,7 @@ func (s *sim) loseJournal(o Op) {
 
 func (s *sim) setClock(by time.Duration) {
 	s.clock.wall = s.clock.wall.Add(by)
-	s.judge.clockJumped()
+	s.judge.clockJumped(by)
 }
 
 func (s *sim) wedgeActor(o Op) {

@@ -24,6 +24,7 @@ func newProber(r *run) *prober {
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) { return r.manifests.get(digest) },
 		Go:       func(work func()) { r.clock.start(r.scope, func(*proc) { work(); b.interrupt() }) },
 		Sink: func(_ context.Context, k *journaletv1.ProbeResult) error {
+			r.judge.resultReported(k)
 			return r.emit(messages.Pod(k.GetUid()), k)
 		},
 	})
@@ -64,5 +65,7 @@ func (w *world) attempt(_ context.Context, a probe.Attempt) (ok, known bool) {
 	case c == nil || c.state != running:
 		return false, !exec
 	}
-	return w.probe(c, a.Kind), true
+	ok = w.probe(c, a.Kind)
+	w.judge.attempted(c, a.Kind, a.Probe, ok)
+	return ok, true
 }

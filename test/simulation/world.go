@@ -283,6 +283,7 @@ func (w *world) term(c *container) {
 	if c.termed || !c.alive() {
 		return
 	}
+	w.judge.stopped(c, "StopContainer")
 	c.termed = true
 	if c.does.ignoresTerm {
 		return
@@ -322,6 +323,7 @@ func (w *world) killSandbox(x *sandbox) {
 // killedBy judges the kill of a container by a call.
 func (w *world) killedBy(c *container, call string) {
 	if c.alive() {
+		w.judge.stopped(c, call)
 		w.judge.killed(c, 0, call)
 	}
 }

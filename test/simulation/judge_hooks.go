@@ -1,0 +1,111 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Invariants of hooks: they run when they should, once a run of the agent.
+
+// hookRun is what the judge knows of one hook of an instance.
+type hookRun struct {
+	// inRun is the run of the agent that began it last, 0 for none; ended is set once it has ended in that run.
+	inRun uint64
+	ended bool
+	// done is set if its outcome is recorded.
+	done bool
+}
+
+// hookBegins judges that a run of the agent begins a hook.
+func (j *judge) hookBegins(epoch uint64, k *journaletv1.RunHook) {
+	x := j.book.byID[k.GetContainerId()]
+	if x == nil || !x.alive() {
+		return // it reaches no process
+	}
+	h := x.hook(k.GetKind())
+	if (h.inRun == epoch || h.done) && !j.unrecorded(x) {
+		j.broken(hooksOnce, x.uid, "a %s hook of %s begins again", k.GetKind(), x.id)
+	}
+	h.inRun, h.ended = epoch, false
+	if k.GetKind() == journaletv1.HookKind_HOOK_KIND_PRE_STOP && !j.unrecorded(x) {
+		j.caused(x, "a preStop hook")
+	}
+}
+
+// hookEnds books that a hook has ended.
+func (j *judge) hookEnds(k *journaletv1.RunHook, out *journaletv1.CallFinished) {
+	x := j.book.byID[k.GetContainerId()]
+	if x == nil {
+		return
+	}
+	x.hook(k.GetKind()).ended = true
+	if k.GetKind() == journaletv1.HookKind_HOOK_KIND_POST_START && out.GetError() != 0 {
+		x.postStartFailed = true
+	}
+}
+
+// hook returns what is known of a hook.
+func (x *instance) hook(kind journaletv1.HookKind) *hookRun {
+	if kind == journaletv1.HookKind_HOOK_KIND_PRE_STOP {
+		return &x.preStop
+	}
+	return &x.postStart
+}
+
+// bookHook books the outcome of a hook. One that was withdrawn has none.
+func (j *judge) bookHook(k *journaletv1.RunHook, f *journaletv1.CallFinished) {
+	x := j.book.byID[k.GetContainerId()]
+	if x == nil || f.GetError() == journaletv1.CallError_CALL_ERROR_WITHDRAWN ||
+		f.GetError() == journaletv1.CallError_CALL_ERROR_NOT_DONE {
+		return
+	}
+	x.hook(k.GetKind()).done = true
+}
+
+// hookBeforeStop: a running instance with a preStop hook is stopped after the hook has ended, or after its grace
+// period. Where all containers restart there is no grace. What is in an unknown state may have no process for a hook.
+func (j *judge) hookBeforeStop(x *instance, call string) {
+	h := j.history(x.uid)
+	if x.spec.Lifecycle == nil || x.spec.Lifecycle.PreStop == nil || x.state != running || h.restarting || h.gone {
+		return
+	}
+	if j.graceOver(h, x) {
+		return
+	}
+	switch p := x.preStop; {
+	case p.inRun == 0:
+		j.broken(preStopFirst, x.uid, "%s ends %s, and its preStop hook has not run", call, x.id)
+	case p.inRun == j.sim.epoch && !p.ended:
+		j.broken(preStopFirst, x.uid, "%s ends %s during its preStop hook", call, x.id)
+	}
+}
+
+// graceOver reports whether the shortest grace period that an instance may have has passed since its end began.
+func (j *judge) graceOver(h *podHistory, x *instance) bool {
+	begin, ok := h.endRequested[x.id]
+	if h.endsAt >= 0 && (!ok || h.endsAt < begin) {
+		begin, ok = h.endsAt, true
+	}
+	grace := h.graceOf(x.container)
+	return grace == 0 || ok && (j.clockSet >= begin || j.sim.clock.uptime-begin >= grace-graceTolerance)
+}
+
+// postStartsRan: once faults have ended, the postStart hook of each running instance has run.
+func (j *judge) postStartsRan(faultless time.Duration) {
+	for _, o := range j.sim.world.objects {
+		for _, c := range o.containers {
+			x := j.book.byID[c.id]
+			if c.spec.Lifecycle == nil || c.spec.Lifecycle.PostStart == nil || c.state != running || c.termed ||
+				j.unrecorded(x) || x.postStart.inRun > 0 {
+				continue
+			}
+			if since := j.sim.clock.uptime - max(c.startedAt, faultless); since > hookWithin {
+				j.broken(postStartRuns, o.uid, "%s has run for %s, and its postStart hook has not", c.id, since)
+			}
+		}
+	}
+}
+
+// hookWithin bounds how long a started container waits for its postStart hook.
+const hookWithin = time.Minute
