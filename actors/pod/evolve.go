@@ -66,6 +66,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolvePullDecided(k.ImagePullDecided)
 	case *journaletv1.Event_BackOffStarted:
 		a.evolveBackOff(e, k.BackOffStarted)
+	case *journaletv1.Event_TimerSet:
+		a.evolveTimerSet(k.TimerSet.GetName())
 	case *journaletv1.Event_ProbesSet:
 		a.evolveProbesSet(k.ProbesSet)
 	case *journaletv1.Event_ProbeResult:

@@ -18,6 +18,16 @@ func (a *Actor) evolveBackOff(e actors.Event, b *journaletv1.BackOffStarted) {
 	}
 }
 
+// evolveTimerSet folds that a container begins to wait for a delay. It does not wait for an image meanwhile, even if a
+// request of the same step for another container named its image.
+func (a *Actor) evolveTimerSet(timer string) {
+	for _, prefix := range []string{startTimer, backOffTimer} {
+		if name, ok := strings.CutPrefix(timer, prefix); ok && a.state.Containers[name] != nil {
+			a.state.Containers[name].ImageRequested = false
+		}
+	}
+}
+
 // evolveTimerFired folds that a wait is over by dropping when it began. Computing that from the time of day would start
 // the wait again and again after the clock was set back.
 func (a *Actor) evolveTimerFired(timer string) {

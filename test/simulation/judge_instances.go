@@ -32,8 +32,8 @@ type instance struct {
 	n int
 	// vanished is set if it was removed without the agent, or if the agent does not know any more that it removed it.
 	vanished bool
-	// endedAt is when it ended, in uptime.
-	endedAt time.Duration
+	// createdAt and endedAt are when it was created and when it ended, in uptime.
+	createdAt, endedAt time.Duration
 	// shownBy is the first record of an observation that has it, 0 for none.
 	shownBy uint64
 	// startLost is set if the outcome of its start is recorded as unknown.
@@ -89,7 +89,7 @@ func newInstanceBook() *instanceBook {
 func (j *judge) instanceCreated(c *container) {
 	b := j.book
 	b.count++
-	x := &instance{container: c, n: b.count}
+	x := &instance{container: c, n: b.count, createdAt: j.sim.clock.uptime}
 	b.byID[c.id], b.ofPod[c.uid] = x, append(b.ofPod[c.uid], x)
 }
 

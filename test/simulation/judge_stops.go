@@ -25,7 +25,8 @@ func (j *judge) stopped(c *container, call string) {
 // unrecorded reports whether the agent cannot know an instance as its own: the record of its creation was lost, or a
 // runtime completed its start for a client that was gone.
 func (j *judge) unrecorded(x *instance) bool {
-	return j.intents[x.intent] == nil || x.startedLate && x.shownBy == 0
+	lost := j.lostIntents[x.intent] && x.createdAt <= j.lostRecordsAt // another request may have its id since
+	return j.intents[x.intent] == nil || lost || x.startedLate && x.shownBy == 0
 }
 
 // caused: an instance is ended only for a cause.
@@ -117,7 +118,8 @@ func (j *judge) podDone(m *corev1.Pod, uid string) bool {
 	}
 	for i := range m.Spec.InitContainers {
 		c := &m.Spec.InitContainers[i]
-		if x := j.newest(uid, c.Name); x != nil && !isSidecar(c) && neverRestarts(m, c) && ended(x) && x.code != 0 {
+		if x := j.newest(uid, c.Name); x != nil && !isSidecar(c) && neverRestarts(m, c) && ended(x) &&
+			(x.code != 0 || x.vanished || x.startLost) {
 			return true
 		}
 	}
