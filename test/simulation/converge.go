@@ -226,6 +226,10 @@ const activeDeadline = " active deadline "
 // judgePod reports how a desired pod differs from its manifest when there are no faults. v is what the agent reports.
 func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string, ...any)) {
 	h, m, o := s.judge.history(uid), s.manifests.byDigest[digest], s.world.objectsOf(uid)
+	if m == nil {
+		say("no source has read its manifest %s", digest)
+		return
+	}
 	ready := 0
 	for _, x := range o.sandboxes {
 		if x.ready {
