@@ -55,8 +55,9 @@ func (s *sim) converge(crashAfter uint64) {
 		uid, wrong = s.deviations()
 	}
 	// Inspections under way, or of the next relist, may show details.
-	s.play(s.clock.uptime+2*pleg.RelistWithEvents, 0)
-	since, records := s.clock.uptime, len(s.journal.stored)
+	since := s.clock.uptime
+	s.play(since+2*pleg.RelistWithEvents, 0)
+	records := len(s.journal.stored)
 	s.play(s.clock.uptime+restFor, 0)
 	s.judge.overdue(from)
 	uid, wrong = s.deviations()
