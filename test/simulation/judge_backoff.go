@@ -34,7 +34,7 @@ func (j *judge) waited(x *instance) {
 // may have started at once.
 func (j *judge) leastBackOff(runs []*instance) (wait, ended time.Duration) {
 	var next time.Duration // the delay before the next restart, 0 for an immediate one
-	most := j.sim.config.maxBackOff
+	most := j.maxBackOff()
 	first := min(firstWait, most)
 	for i := range len(runs) - 1 {
 		run, after := runs[i], runs[i+1]
@@ -51,6 +51,14 @@ func (j *judge) leastBackOff(runs []*instance) (wait, ended time.Duration) {
 		ended = run.endedAt
 	}
 	return wait, ended
+}
+
+// maxBackOff returns the bound that the present run of the agent was started with.
+func (j *judge) maxBackOff() time.Duration {
+	if len(j.configs) == 0 {
+		return j.sim.config.maxBackOff
+	}
+	return j.configs[len(j.configs)-1].GetMaxContainerBackOff().AsDuration()
 }
 
 // runsOf returns the instances of a container that ran since its back-offs can be known, in order.
@@ -70,7 +78,7 @@ func (j *judge) waitReported(uid string, s *corev1.ContainerStatus) {
 	if w == nil || w.Reason != "CrashLoopBackOff" {
 		return
 	}
-	most, runs := j.sim.config.maxBackOff, j.runsOf(uid, s.Name)
+	most, runs := j.maxBackOff(), j.runsOf(uid, s.Name)
 	text := backOffText.FindStringSubmatch(w.Message)
 	if len(text) == 0 {
 		j.broken(backOffReported, uid, "%s waits: %s", s.Name, w.Message)
@@ -84,7 +92,8 @@ func (j *judge) waitReported(uid string, s *corev1.ContainerStatus) {
 		return
 	}
 	last := runs[len(runs)-1]
-	if last.endedAt-last.startedAt > 2*most && !last.vanished {
+	// The delay of a first run may have been chosen before the judge can know, long before the run.
+	if last.endedAt-last.startedAt > 2*most && !last.vanished && len(runs) > 1 {
 		j.broken(backOffReported, uid, "%s ran for %s, and waits for its back-off of %s", last.id,
 			last.endedAt-last.startedAt, delay)
 	}

@@ -69,6 +69,8 @@ type instanceBook struct {
 	// admitted are the last admissions. setBack are the times at which the clock was set back.
 	admitted map[string]admission
 	setBack  []wallMark
+	// heldUp is when a pull was last seen to hold up all other calls, in uptime.
+	heldUp time.Duration
 }
 
 // addition is a record that adds a pod, when some instances preceded it. clean is set if the
@@ -108,6 +110,10 @@ func (j *judge) instanceVanished(c *container) { j.book.byID[c.id].vanished = tr
 
 // overdue judges what has to happen within a time, once faults have ended.
 func (j *judge) overdue(faultless time.Duration) {
+	if j.sim.config.concurrency == 1 && j.busy[pullConcurrency] > 0 {
+		j.book.heldUp = j.sim.clock.uptime // one call at a time: all others wait for the pull
+	}
+	faultless = max(faultless, j.book.heldUp)
 	j.endsAtDeadline(faultless)
 	j.postStartsRan(faultless)
 	j.probesActedOn(faultless)

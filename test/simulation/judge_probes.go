@@ -43,9 +43,10 @@ func (j *judge) attempted(c *container, kind journaletv1.ProbeKind, p *corev1.Pr
 	if kind != startup && x.spec.StartupProbe != nil && !x.startupSucceeded {
 		j.broken(startupGates, x.uid, "a %s probe of %s runs before its startup probe has succeeded", kind, x.id)
 	}
-	// The driver's clock in the simulation does not follow one that is set during a run of the agent.
+	// The driver's clock in the simulation does not follow one that is set during a run of the agent. Where it was set
+	// since the start, the delay ends by the time of day.
 	delay := time.Duration(p.InitialDelaySeconds) * time.Second
-	if age := j.sim.clock.uptime - c.startedAt; age < delay-startTolerance && j.clockSet < j.runSince {
+	if age := j.sim.clock.uptime - c.startedAt; age < delay-startTolerance && j.clockSet < min(j.runSince, c.startedAt) {
 		j.broken(startupGates, x.uid, "a %s probe of %s runs after %s, and its initial delay is %s", kind, x.id, age, delay)
 	}
 	if ok {
