@@ -152,8 +152,8 @@ func (a *Actor) evolveUpdated(e actors.Event, u *journaletv1.PodUpdated) error {
 		return a.evolveAdded(e, u)
 	case journaletv1.PodOperation_POD_OPERATION_UPDATE:
 		switch {
-		case s.Removed:
-			// The new manifest is for the next incarnation.
+		case s.Removed, s.GetStage() == cleaning:
+			// The new manifest is for the next incarnation: what is cleaned up may be an orphan.
 		case s.GetStage() == admitting, s.Rejected, !updateAllowed(a.desired, e.Manifest):
 			a.evolveRemoved(e)
 		default:

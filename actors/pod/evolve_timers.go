@@ -64,14 +64,16 @@ func (a *Actor) evolveTimerFired(timer string) {
 func (a *Actor) resetStartFailures() {
 	for _, name := range slices.Sorted(maps.Keys(a.state.Containers)) {
 		r := a.state.Containers[name]
-		if r.GetStartFailures() == 0 || a.calling(startOf(name)) {
-			continue // an inspection has shown the sandbox before: the next start is under way, with its back-off
+		if r.GetStartFailures() == 0 {
+			continue
 		}
 		r.StartFailures, r.StartFailedAt = 0, nil
 		if !r.GetImageRequested() {
 			r.StartError = nil
 		}
-		undoBackOff(r)
+		if !a.calling(startOf(name)) {
+			undoBackOff(r) // else an inspection has shown the sandbox before: a start is under way, with its back-off
+		}
 	}
 }
 
