@@ -188,6 +188,11 @@ func (a *Actor) evolveStarted(e actors.Event, w *journaletv1.StartContainer, f *
 		}
 	case journaletv1.CallError_CALL_ERROR_SANDBOX_GONE:
 		a.markSandboxDead(w.GetSandboxId())
+		if cur := r.GetCurrent(); w.GetPart() == journaletv1.StartPart_START_PART_START && exited(cur) &&
+			cur.GetId() == w.GetContainerId() {
+			a.evolveNotRun(r, w) // it vanished before the start reached the runtime
+			return
+		}
 		undoBackOff(r)
 	case journaletv1.CallError_CALL_ERROR_START_LOST:
 		a.evolveStartLost(e, r, w)
