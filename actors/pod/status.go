@@ -335,7 +335,10 @@ func (a *Actor) certain() *Actor {
 	k := *a
 	k.state = proto.CloneOf(a.state)
 	for _, name := range uncertain {
-		k.state.Containers[name].Current, k.state.Containers[name].Last = k.state.Containers[name].GetLast(), nil
+		r := k.state.Containers[name]
+		// Its restart may have been reported when it was observed as created: see evolveNotRun.
+		r.ReportedRestarts = max(r.GetReportedRestarts(), r.GetCurrent().GetAttempt())
+		r.Current, r.Last = r.GetLast(), nil
 	}
 	return &k
 }
