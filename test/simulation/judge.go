@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/host"
@@ -86,6 +85,10 @@ type judge struct {
 	fold    *host.Fold
 	states  map[decided][]byte
 	intents map[string]*intent
+	// uptimes are the records' uptimes as they were when they were stored, dues when their timers were due, by record and
+	// timer: for records that are read again.
+	uptimes []time.Duration
+	dues    map[string]due
 	// configs are the configurations of the agent's runs; busy counts the calls under way by the limit that applies.
 	configs []configured
 	busy    map[bound]int
@@ -93,6 +96,8 @@ type judge struct {
 	read map[string]time.Duration
 	// timers are the timers of each actor after the record that it handled last.
 	timers map[messages.Ref]map[string]*journaletv1.Timer
+	// urlFiles are the recorded reads of the manifest URL, by path.
+	urlFiles map[string]*journaletv1.ManifestFile
 	// set are the timers that are set and have not fired, by actor and name, with their actor.
 	set map[string]setTimer
 	// due is when each timer has to fire. results are the last recorded probe results. onTheirWay counts pending results
@@ -137,7 +142,8 @@ type intent struct {
 
 func newJudge(s *sim) *judge {
 	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, lostAt: map[string]time.Duration{},
-		clockSet: -time.Hour, lostRecordsAt: -time.Hour, lostIntents: map[string]bool{}, book: newInstanceBook()}
+		clockSet: -time.Hour, lostRecordsAt: -time.Hour, lostIntents: map[string]bool{},
+		dues: map[string]due{}, book: newInstanceBook()}
 	j.forgetRecords()
 	return j
 }
@@ -146,7 +152,7 @@ func (j *judge) forgetRecords() {
 	j.fold = host.NewFold(host.AllDeciders, j.sim.manifests.get)
 	j.states, j.intents, j.busy = map[decided][]byte{}, map[string]*intent{}, map[bound]int{}
 	j.read, j.configs = map[string]time.Duration{}, nil
-	j.set = map[string]setTimer{}
+	j.set, j.urlFiles = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}
 	j.due, j.results, j.onTheirWay = map[string]due{}, map[string]bool{}, map[string]int{}
 }
 
@@ -177,6 +183,9 @@ func (j *judge) record(rec *journaletv1.Record, encoded []byte) {
 
 // events keeps the books of a record's events.
 func (j *judge) events(rec *journaletv1.Record) {
+	if !j.rebuilding {
+		j.uptimes = append(j.uptimes, j.uptimeOf(rec))
+	}
 	author := messages.RefOf(rec.GetActor())
 	for i, e := range messages.Events(rec) {
 		id := ""
@@ -190,6 +199,9 @@ func (j *judge) events(rec *journaletv1.Record) {
 // uptimeOf returns the uptime of a record as actors see it: a fact at its own time, a decision at the time of its
 // cause. The disk may have taken a while since. It is wrong if the clock was set since then.
 func (j *judge) uptimeOf(rec *journaletv1.Record) time.Duration {
+	if n := int(rec.GetSeq()); n <= len(j.uptimes) {
+		return j.uptimes[n-1]
+	}
 	at := rec.GetTime()
 	if cause := int(rec.GetStep().GetCause()); cause > 0 && cause <= len(j.sim.journal.stored) &&
 		rec.GetActor().GetKind() == journaletv1.ActorKind_ACTOR_KIND_POD {
@@ -233,6 +245,8 @@ func (j *judge) event(author messages.Ref, id string, e *journaletv1.Event, rec 
 		j.timerEvent(author, rec, e)
 	case *journaletv1.Event_AllContainersRestarting:
 		j.onAllRestarting(author.ID, seq, k.AllContainersRestarting)
+	case *journaletv1.Event_ManifestsRead:
+		j.bookRead(author, k.ManifestsRead)
 	case *journaletv1.Event_SourceSynced:
 		j.read[k.SourceSynced.GetSource()] = j.sim.journal.storedAt[seq-1]
 	case *journaletv1.Event_OrphanConfirmed:
@@ -316,9 +330,6 @@ func (j *judge) replayed(author messages.Ref, rec *journaletv1.Record) {
 	want, ok := j.states[key]
 	delete(j.states, key)
 	d, err := j.fold.Decider(author)
-	if d, is := d.(*pod.Actor); is && err == nil {
-		j.counts(author, d)
-	}
 	switch {
 	case err != nil:
 		j.broken(replayIsLive, author.ID, "record %d: %v", rec.GetSeq(), err)
@@ -457,22 +468,5 @@ func (j *judge) startsOnlyWhileItRuns(uid string, h *podHistory, rec *journaletv
 			h.admittedIncarnation, c)
 	case h.endsBy != 0 && (h.endsBy <= cause || h.endsBy == seq):
 		j.broken(startsWhileRuns, uid, "it ends by record %d, and requests for record %d: %v", h.endsBy, cause, c)
-	}
-}
-
-// counts: the restart count of a container never decreases within an incarnation. Only stored steps count: an actor
-// whose step was lost takes it again, and nothing has seen the lost one.
-func (j *judge) counts(ref messages.Ref, d *pod.Actor) {
-	h := j.history(ref.ID)
-	s := d.Pod()
-	if at := s.GetCreatedAt().AsTime(); !at.Equal(h.createdAt) || s.GetCreatedAt() == nil {
-		h.createdAt, h.restarts = at, map[string]uint32{}
-	}
-	for name, c := range s.GetContainers() {
-		n := max(c.GetCurrent().GetAttempt(), c.GetReportedRestarts())
-		if n < h.restarts[name] {
-			j.broken(countsGrow, ref.ID, "%s: from %d to %d", name, h.restarts[name], n)
-		}
-		h.restarts[name] = n
 	}
 }

@@ -12,10 +12,11 @@ import (
 type bound int
 
 const (
-	unbounded bound = iota
-	startConcurrency
+	startConcurrency bound = iota
 	stopConcurrency
 	pullConcurrency
+	graceConcurrency
+	hookConcurrency
 )
 
 func boundOf(req *journaletv1.CallRequested) bound {
@@ -30,9 +31,14 @@ func boundOf(req *journaletv1.CallRequested) bound {
 		return stopConcurrency
 	case *journaletv1.CallRequested_PullImage:
 		return pullConcurrency
+	case *journaletv1.CallRequested_RunHook:
+		return hookConcurrency
 	}
-	return unbounded // stops that wait for a grace period, and hooks: no plan reaches their limits
+	return graceConcurrency
 }
+
+// maxGrace bounds the stops of containers under way at once; most of such a call is waiting.
+const maxGrace = 1024
 
 // dispatched: when a call begins, no more of its kind run than the configuration allowed when the agent decided so,
 // on record cause. Calls of an earlier run continue even if there are more of them than that.
@@ -52,13 +58,24 @@ func (j *judge) dispatched(cause uint64, d *journaletv1.CallDispatched) {
 	}
 	in.dispatched = true
 	j.bookDispatch(in)
-	c := j.configAt(cause)
+	if !d.GetInDoubt() && of != hookConcurrency {
+		j.withinLimits(j.configAt(cause), of, in.req)
+	}
+}
+
+// withinLimits: no more calls run than configured. With bounds of one for starts and for stops, all calls are serial
+// but hooks. (Hooks have a bound that no plan reaches.)
+func (j *judge) withinLimits(c *journaletv1.AgentConfig, of bound, req *journaletv1.CallRequested) {
 	most := map[bound]uint32{
 		startConcurrency: c.GetStartConcurrency(), stopConcurrency: c.GetStopConcurrency(),
-		pullConcurrency: c.GetPullConcurrency(),
+		pullConcurrency: c.GetPullConcurrency(), graceConcurrency: maxGrace,
 	}
-	if n := j.busy[of]; of != unbounded && !d.GetInDoubt() && n > int(most[of]) {
-		j.broken(withinLimits, in.req.GetPodUid(), "%d calls at once, and the limit is %d: %v", n, most[of], in.req)
+	if n := j.busy[of]; n > int(most[of]) {
+		j.broken(withinLimits, req.GetPodUid(), "%d calls at once, and the limit is %d: %v", n, most[of], req)
+	}
+	all := j.busy[startConcurrency] + j.busy[stopConcurrency] + j.busy[pullConcurrency] + j.busy[graceConcurrency]
+	if c.GetStartConcurrency() == 1 && c.GetStopConcurrency() == 1 && all > 1 {
+		j.broken(withinLimits, req.GetPodUid(), "%d calls at once, and they are serial: %v", all, req)
 	}
 }
 

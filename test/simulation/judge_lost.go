@@ -17,6 +17,7 @@ func (j *judge) rebuild() {
 	j.rebuilding = true
 	defer func() { j.rebuilding = false }()
 	lost := j.intents
+	j.uptimes = j.uptimes[:len(j.sim.journal.stored)]
 	j.forgetRecords()
 	j.book.forgetRecords(len(j.sim.journal.stored), j.sim.world)
 	for _, h := range j.pods {
@@ -52,7 +53,7 @@ func (h *podHistory) forgetRecords() {
 	h.source = ""
 	h.gone, h.manifest, h.endsAt, h.endsBy, h.reported, h.openCalls = false, nil, -1, 0, reportedStatus{}, nil
 	h.requests, h.updates, h.restarting, h.pending = nil, nil, false, false
-	h.share, h.requestedShare, h.holdsShare, h.releasedBy = share{}, share{}, false, 0
+	h.share, h.requestedShare, h.resizing, h.holdsShare, h.releasedBy = share{}, share{}, share{}, false, 0
 	h.ports, h.requestedPorts, h.admittedAs, h.allocatedAs, h.name = nil, nil, nil, nil, ""
 	h.incarnation, h.admittedIncarnation, h.preempting = 0, 0, 0
 	h.preemptedAs, h.rejectedAs, h.pendedAs, h.finishedBy = 0, 0, 0, 0

@@ -22,8 +22,7 @@ func (j *judge) orphanConfirmed(cause uint64, uid string) {
 	s := j.sim
 	named := s.fromFiles()[uid] != "" && s.directory.changedAt < j.mustKnow(messages.FileSource)
 	if slices.Contains(j.configAt(cause).GetSources(), messages.HTTPSource) {
-		// An agent that read a wrong body from the URL does not know the pod.
-		named = named || s.fromURL()[uid] != "" && s.site.changedAt < j.mustKnow(messages.HTTPSource) && s.site.wrongAt == 0
+		named = named || s.fromURL()[uid] != "" && s.site.changedAt < j.mustKnow(messages.HTTPSource) && !j.mayNotKnow(uid)
 	}
 	if named {
 		j.broken(namedStays, uid, "it counts as an orphan")
@@ -37,4 +36,37 @@ func (j *judge) mustKnow(source string) time.Duration {
 		return at
 	}
 	return j.runSince
+}
+
+// readsWithin bounds how long a source takes to record what it was served: it reads every 20 s, and the disk may stall.
+const readsWithin = 2 * time.Minute
+
+// mayNotKnow reports whether the agent may not know that the URL names a pod: it read a wrong body, and nothing else
+// since. Once a record names the pod it knows.
+func (j *judge) mayNotKnow(uid string) bool {
+	s := j.sim.site
+	if s.wrongAt == 0 || j.namedByURL(uid) {
+		return false
+	}
+	return s.rightAt <= s.wrongAt || j.sim.clock.uptime-max(s.rightAt, j.runSince) < readsWithin
+}
+
+// bookRead notes what a read of the URL found.
+func (j *judge) bookRead(ref messages.Ref, k *journaletv1.ManifestsRead) {
+	if ref != messages.Source(messages.HTTPSource) {
+		return
+	}
+	for _, f := range k.GetChanged() {
+		j.urlFiles[f.GetPath()] = f
+	}
+}
+
+// namedByURL reports whether the recorded reads of the URL name a pod.
+func (j *judge) namedByURL(uid string) bool {
+	for _, f := range j.urlFiles {
+		if slices.ContainsFunc(f.GetPods(), func(p *journaletv1.PodRef) bool { return p.GetUid() == uid }) {
+			return true
+		}
+	}
+	return false
 }

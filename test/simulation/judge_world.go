@@ -19,10 +19,9 @@ type podHistory struct {
 	// source is the source that added it and has not forgotten it, empty for none.
 	source string
 	// manifest is the manifest that it is to run: of this incarnation, as its source updated it last.
-	manifest  *corev1.Pod
-	createdAt time.Time
+	manifest *corev1.Pod
 	// restarts are restart counts by container.
-	restarts map[string]uint32
+	restarts map[string]int32
 	// updates are the manifests that its source has updated it to, in order.
 	updates []admissionRequest
 	// ran counts starts by name and attempt.
@@ -48,9 +47,10 @@ type podHistory struct {
 	reported                reportedStatus
 	// recentStarts are the uptimes at which each container was started last.
 	recentStarts map[string][]time.Duration
-	// share is what the node gave it, requestedShare what it requested. holdsShare is set while the share counts.
-	share, requestedShare share
-	holdsShare            bool
+	// share is what the node gave it, requestedShare what it requested, and resizing what is reserved for a resize that
+	// waits for preempted pods. holdsShare is set while the share counts.
+	share, requestedShare, resizing share
+	holdsShare                      bool
 	// allocatedAs is the manifest whose resources the node gave it last. releasedBy is the record by which it freed its
 	// share last. name is its namespace and name while no other pod may be admitted under them.
 	allocatedAs *corev1.Pod
@@ -82,7 +82,7 @@ func (j *judge) history(uid string) *podHistory {
 	h := j.pods[uid]
 	if h == nil {
 		h = &podHistory{
-			restarts: map[string]uint32{}, ran: map[string]int{}, facts: newFacts(), endsAt: -1,
+			restarts: map[string]int32{}, ran: map[string]int{}, facts: newFacts(), endsAt: -1,
 			requestedAs: map[uint64]*corev1.Pod{}, recentStarts: map[string][]time.Duration{},
 			endRequested: map[string]time.Duration{}, shown: map[string]bool{}, shownRun: map[string]bool{},
 			shownEnd: map[string]bool{}, startDispatched: map[string]bool{}, vanished: map[string]bool{},
@@ -108,6 +108,7 @@ func (h *podHistory) onUpdate(s *sim, seq uint64, at time.Duration, u *journalet
 	switch {
 	case u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD:
 		h.gone, h.endsAt, h.endsBy, h.reported, h.updates = false, -1, 0, reportedStatus{}, nil
+		clear(h.restarts)
 		if !s.judge.rebuilding {
 			h.onlyLeft(s.world.objectsOf(u.GetPod().GetUid()))
 		}
@@ -309,6 +310,17 @@ func (j *judge) vanished(c *container) {
 	j.lostAt[c.id] = j.sim.clock.uptime
 }
 
+// counts: the reported restart count of a container never decreases within an incarnation.
+func (j *judge) counts(uid string, v *corev1.Pod) {
+	h := j.history(uid)
+	for _, c := range slices.Concat(v.Status.InitContainerStatuses, v.Status.ContainerStatuses) {
+		if c.RestartCount < h.restarts[c.Name] {
+			j.broken(countsGrow, uid, "%s: from %d to %d", c.Name, h.restarts[c.Name], c.RestartCount)
+		}
+		h.restarts[c.Name] = c.RestartCount
+	}
+}
+
 // reportedStatus is what an observer knows of a pod from PodStatusChanged alone.
 type reportedStatus struct {
 	changed    *journaletv1.PodStatusChanged
@@ -342,6 +354,7 @@ func (j *judge) statusReported(author messages.Ref, rec *journaletv1.Record) {
 	}
 	v := a.View(pod.Node{RuntimeName: "sim"})
 	j.reports(author.ID, v, rec)
+	j.counts(author.ID, v)
 	if got := podPhases[t.changed.GetPhase()]; got != v.Status.Phase {
 		j.broken(statusIsFold, author.ID, "record %d: phase %s was reported, and is %s", rec.GetSeq(), got, v.Status.Phase)
 	}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -73,14 +74,31 @@ func (j *judge) timersKept(r *run, ref messages.Ref, d actors.Decider) {
 	if last > 0 && last <= len(j.sim.journal.stored) {
 		rec := j.sim.journal.stored[last-1]
 		name := rec.GetFact().GetTimerFired().GetName()
-		if t := was[name]; t != nil && messages.RefOf(rec.GetActor()) == ref && set[name] != t &&
-			j.clockSet < j.sim.clock.uptime-time.Hour {
-			if due := t.GetSetAt().AsTime().Add(t.GetDuration().AsDuration()); rec.GetTime().AsTime().Before(due) {
-				j.broken(timerTime, ref.ID, "timer %q counts as fired at %s, and is due at %s", name, rec.GetTime().AsTime(), due)
-			}
+		if t := was[name]; t != nil && messages.RefOf(rec.GetActor()) == ref && set[name] != t {
+			j.wasDue(ref, rec, j.sim.journal.storedAt[last-1], t)
 		}
 	}
 	j.timers[ref] = maps.Clone(set)
+}
+
+// wasDue: the time of a timer that fired has passed, or its end has been reached by the clock. If the clock was set
+// more than once since the timer was, a restart in between may have cut it short.
+func (j *judge) wasDue(ref messages.Ref, rec *journaletv1.Record, firedAt time.Duration, t *journaletv1.Timer) {
+	d, known := j.due[ref.String()+" "+t.GetName()]
+	if !known || d.generation != t.GetGeneration() {
+		return
+	}
+	jumps := 0
+	for _, at := range j.clockSets {
+		if at >= d.from {
+			jumps++
+		}
+	}
+	byClock := t.GetSetAt().AsTime().Add(t.GetDuration().AsDuration())
+	if rec.GetTime().AsTime().Before(byClock) && (jumps == 0 || jumps == 1 && firedAt < d.earliest) {
+		j.broken(timerTime, ref.ID, "timer %q counts as fired at %s, and is due at %s", t.GetName(), rec.GetTime().AsTime(),
+			byClock)
+	}
 }
 
 // setTimer is a timer that is set: of which actor, and its generation.
@@ -92,8 +110,9 @@ type setTimer struct {
 // due is when a timer has to fire.
 type due struct {
 	generation uint64
-	// set is when it was set, at when it is due, and stored when the driver learned of it, in uptime.
-	set, at, stored time.Duration
+	// from is when the cause of its setting was stored, set when it was set, earliest when it is due counted from that
+	// cause, at when it is due, and stored when the driver learned of it, in uptime.
+	from, set, earliest, at, stored time.Duration
 }
 
 // timerEvent keeps the books of timers.
@@ -117,12 +136,21 @@ func (j *judge) timerEvent(ref messages.Ref, rec *journaletv1.Record, e *journal
 
 // timerSet notes when a timer is due. That is unknown if the clock was set back between the cause and the step.
 func (j *judge) timerSet(name string, rec *journaletv1.Record, t *journaletv1.TimerSet) {
-	if cause := j.sim.journal.stored[rec.GetStep().GetCause()-1]; rec.GetTime().AsTime().Before(cause.GetTime().AsTime()) {
+	key := fmt.Sprint(rec.GetSeq(), " ", name)
+	if d, known := j.dues[key]; j.rebuilding && known {
+		j.due[name] = d
+		return
+	}
+	cause := j.sim.journal.stored[rec.GetStep().GetCause()-1]
+	if rec.GetTime().AsTime().Before(cause.GetTime().AsTime()) {
 		delete(j.due, name)
 		return
 	}
-	set := j.sim.clock.uptime - j.sim.clock.Now().Sub(rec.GetTime().AsTime())
-	j.due[name] = due{t.GetGeneration(), set, set + t.GetDuration().AsDuration(), j.sim.clock.uptime}
+	set := min(j.sim.clock.uptime, j.sim.clock.uptime-j.sim.clock.Now().Sub(rec.GetTime().AsTime()))
+	from := j.sim.journal.storedAt[rec.GetStep().GetCause()-1]
+	after := t.GetDuration().AsDuration()
+	j.due[name] = due{t.GetGeneration(), from, set, j.uptimes[rec.GetStep().GetCause()-1] + after, set + after, j.sim.clock.uptime}
+	j.dues[key] = j.due[name]
 }
 
 // timerFired: a timer fires when it is due, or when the next run of the agent begins. If the clock was set since, the

@@ -85,8 +85,11 @@ func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 			portsOf(manifests[digest]), manifests[digest]
 	case *journaletv1.Event_AdmissionDecided:
 		j.admissionDecided(rec, k.AdmissionDecided)
+	case *journaletv1.Event_ResizePendingPreemption:
+		j.history(k.ResizePendingPreemption.GetUid()).resizing = demandOf(manifests[k.ResizePendingPreemption.GetDigest()])
 	case *journaletv1.Event_ResizeDecided:
-		if h := j.history(k.ResizeDecided.GetUid()); k.ResizeDecided.GetAllocated() {
+		h := j.history(k.ResizeDecided.GetUid())
+		if h.resizing = (share{}); k.ResizeDecided.GetAllocated() {
 			h.allocatedAs = manifests[k.ResizeDecided.GetDigest()]
 			h.share = demandOf(h.allocatedAs)
 			j.fits(k.ResizeDecided.GetUid(), nil)
@@ -104,7 +107,7 @@ func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 // release frees the share of a pod that has terminated.
 func (h *podHistory) release(seq uint64) {
 	if h.holdsShare {
-		h.holdsShare, h.releasedBy = false, seq
+		h.holdsShare, h.releasedBy, h.resizing = false, seq, share{}
 	}
 }
 
@@ -172,7 +175,7 @@ func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, 
 		case pending:
 			need = need.plus(x.requestedShare)
 		case holds && priorityOf(x.admittedAs) >= priorityOf(m):
-			need = need.plus(x.share)
+			need = need.plus(x.share.most(x.resizing))
 		}
 		ports := x.ports
 		if pending {

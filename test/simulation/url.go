@@ -34,8 +34,8 @@ type site struct {
 	// Until these uptimes it does not respond in time, refuses connections, responds with 502, or serves a wrong body.
 	hangsUntil, downUntil, brokenUntil, wrongUntil time.Duration
 	wrong                                          []byte
-	// wrongAt is when it served a wrong body last, 0 for never.
-	wrongAt time.Duration
+	// wrongAt is when it served a wrong body last, 0 for never, and rightAt when it first served the right one since then.
+	wrongAt, rightAt time.Duration
 }
 
 // manifestURLs are the URLs that the agent may be started with.
@@ -74,6 +74,8 @@ func (f *fetcher) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.StatusCode = http.StatusBadGateway
 	case now < s.wrongUntil:
 		body, s.wrongAt = s.wrong, now
+	case s.rightAt <= max(s.wrongAt, s.changedAt):
+		s.rightAt = now
 	}
 	if s.etags {
 		etag := fmt.Sprintf("%x", sha256.Sum256(body))
