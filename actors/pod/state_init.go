@@ -159,13 +159,14 @@ func (a *Actor) mayStart(c *corev1.Container) bool {
 }
 
 // initFailed reports whether an init container has failed for good, which fails the pod. A failure in an earlier
-// sandbox counts until the init container is the current one again.
+// sandbox counts until the init container is the current one again. One whose start is under way may not have run.
 func (a *Actor) initFailed() bool {
 	inits := a.initContainers()
 	for i := a.currentInit(); i < len(inits); i++ {
 		c := &inits[i]
 		r := a.record(c.Name)
-		if !isSidecar(c) && exited(r.GetCurrent()) && r.GetCurrent().GetExitCode() != 0 && !a.restarts(c, r) {
+		if !isSidecar(c) && exited(r.GetCurrent()) && r.GetCurrent().GetExitCode() != 0 && !a.restarts(c, r) &&
+			!a.calling(startOfNewest(r)) {
 			return true
 		}
 	}
