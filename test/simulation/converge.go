@@ -260,7 +260,7 @@ func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string
 		if late := s.pastDeadline(h, m); late > deadlineTolerance {
 			say("it runs %s beyond its deadline", late)
 		}
-		if over, _ := h.allOver(m); over || ready != 1 {
+		if over, _ := s.judge.allOver(h, m); over || ready != 1 {
 			say("it runs with %d ready sandboxes, all its containers have ended for good: %t", ready, over)
 		}
 		s.judgeContainers(h, m, o, v, say)
@@ -303,7 +303,7 @@ func (s *sim) judgeContainers(h *podHistory, m *corev1.Pod, o *objects, v *corev
 			if c != nil && c.image != list[i].Image && !c.once {
 				say("%s runs an old definition", c.name)
 			}
-			if over, _ := h.over(m, &list[i]); c == nil && !over && (isSidecar(&list[i]) || !isInit(m, list[i].Name)) {
+			if over, _ := s.judge.over(h, m, &list[i]); c == nil && !over && (isSidecar(&list[i]) || !isInit(m, list[i].Name)) {
 				say("%s does not run", list[i].Name)
 			}
 		}

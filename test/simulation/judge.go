@@ -109,6 +109,8 @@ type judge struct {
 	runSince time.Duration
 	pods     map[string]*podHistory
 	book     *instanceBook
+	// deadSandboxes are those that died by themselves.
+	deadSandboxes map[string]bool
 	// lostAt is when a container vanished from the runtime, by id.
 	lostAt map[string]time.Duration
 	// underWay are the intents of the calls under way.
@@ -143,7 +145,7 @@ type intent struct {
 func newJudge(s *sim) *judge {
 	j := &judge{sim: s, covered: map[string]int{}, pods: map[string]*podHistory{}, lostAt: map[string]time.Duration{},
 		clockSet: -time.Hour, lostRecordsAt: -time.Hour, lostIntents: map[string]bool{},
-		dues: map[string]due{}, book: newInstanceBook()}
+		dues: map[string]due{}, deadSandboxes: map[string]bool{}, book: newInstanceBook()}
 	j.forgetRecords()
 	return j
 }

@@ -38,6 +38,11 @@ func (j *judge) rebuild() {
 		}
 	}
 	j.lostRecordsAt = j.sim.clock.uptime
+	for _, o := range j.sim.world.objects {
+		for _, x := range o.sandboxes {
+			j.deadSandboxes[x.id] = j.deadSandboxes[x.id] || !x.ready // for an agent without these records
+		}
+	}
 	for _, h := range j.pods {
 		h.undoRestartAll(len(j.sim.journal.stored))
 		for _, c := range h.all {
@@ -59,6 +64,9 @@ func (h *podHistory) forgetRecords() {
 	h.preemptedAs, h.rejectedAs, h.pendedAs, h.finishedBy = 0, 0, 0, 0
 	clear(h.requestedAs)
 	clear(h.restarts)
+	for id := range h.endRequested {
+		h.endedBefore[id] = true
+	}
 	clear(h.endRequested)
 	clear(h.shown)
 	clear(h.shownRun)

@@ -37,9 +37,11 @@ type podHistory struct {
 	shown, shownRun, shownEnd, startDispatched, lostStarts, vanished map[string]bool
 	// all are the instances of this incarnation, in the order of their creation, with what was left of earlier ones.
 	all []*container
-	// endRequested is when the end of an instance was first requested, by id. endsAt is when the pod's end was, -1 for
+	// endRequested is when the end of an instance was first requested, by id. endedBefore are those of which the record of
+	// that was lost. endsAt is when the pod's end was, -1 for
 	// not yet, and endsBy the record of that, 0 for none.
 	endRequested map[string]time.Duration
+	endedBefore  map[string]bool
 	endsAt       time.Duration
 	endsBy       uint64
 	// preemptedAs and rejectedAs are the last incarnations that were preempted and rejected, 0 for none.
@@ -86,7 +88,7 @@ func (j *judge) history(uid string) *podHistory {
 			requestedAs: map[uint64]*corev1.Pod{}, recentStarts: map[string][]time.Duration{},
 			endRequested: map[string]time.Duration{}, shown: map[string]bool{}, shownRun: map[string]bool{},
 			shownEnd: map[string]bool{}, startDispatched: map[string]bool{}, vanished: map[string]bool{},
-			lostStarts: map[string]bool{},
+			lostStarts: map[string]bool{}, endedBefore: map[string]bool{},
 		}
 		j.pods[uid] = h
 	}

@@ -147,9 +147,9 @@ func (j *judge) timerSet(name string, rec *journaletv1.Record, t *journaletv1.Ti
 		return
 	}
 	set := min(j.sim.clock.uptime, j.sim.clock.uptime-j.sim.clock.Now().Sub(rec.GetTime().AsTime()))
-	from := j.sim.journal.storedAt[rec.GetStep().GetCause()-1]
-	after := t.GetDuration().AsDuration()
-	j.due[name] = due{t.GetGeneration(), from, set, j.uptimes[rec.GetStep().GetCause()-1] + after, set + after, j.sim.clock.uptime}
+	at, after := rec.GetStep().GetCause()-1, t.GetDuration().AsDuration()
+	j.due[name] = due{t.GetGeneration(), j.sim.journal.storedAt[at], set, j.uptimes[at] + after, set + after,
+		j.sim.clock.uptime}
 	j.dues[key] = j.due[name]
 }
 

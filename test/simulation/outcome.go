@@ -19,11 +19,11 @@ func (s *sim) mayHaveEnded(uid string, m *corev1.Pod, phase corev1.PodPhase) boo
 	}
 	for i := range m.Spec.InitContainers {
 		c := &m.Spec.InitContainers[i]
-		if over, failed := h.over(m, c); phase == corev1.PodFailed && over && failed && !isSidecar(c) {
+		if over, failed := s.judge.over(h, m, c); phase == corev1.PodFailed && over && failed && !isSidecar(c) {
 			return true
 		}
 	}
-	over, failed := h.allOver(m)
+	over, failed := s.judge.allOver(h, m)
 	return over && failed == (phase == corev1.PodFailed)
 }
 
@@ -40,9 +40,9 @@ func (j *judge) deadlineEnded(h *podHistory, m *corev1.Pod) bool {
 }
 
 // allOver reports whether no main container of a pod may be started again, and whether one of them has failed.
-func (h *podHistory) allOver(m *corev1.Pod) (over, failed bool) {
+func (j *judge) allOver(h *podHistory, m *corev1.Pod) (over, failed bool) {
 	for i := range m.Spec.Containers {
-		ended, badly := h.over(m, &m.Spec.Containers[i])
+		ended, badly := j.over(h, m, &m.Spec.Containers[i])
 		if !ended {
 			return false, false
 		}
@@ -53,7 +53,7 @@ func (h *podHistory) allOver(m *corev1.Pod) (over, failed bool) {
 
 // over reports whether a container has ended and is not to be started again, and whether it has failed. How an instance
 // ended that vanished is unknown unless a record shows it: it has failed, as it has if its start was lost.
-func (h *podHistory) over(m *corev1.Pod, spec *corev1.Container) (over, failed bool) {
+func (j *judge) over(h *podHistory, m *corev1.Pod, spec *corev1.Container) (over, failed bool) {
 	c := h.newestOf(spec.Name)
 	if c == nil || c.alive() || c.state == created && !h.lostStarts[c.id] {
 		return false, false
@@ -64,7 +64,10 @@ func (h *podHistory) over(m *corev1.Pod, spec *corev1.Container) (over, failed b
 	}
 	policy := m.Spec.RestartPolicy
 	if spec.RestartPolicy != nil {
-		if _, stopped := h.endRequested[c.id]; !stopped && !h.lostStarts[c.id] && ruleFor(spec, code) != "" {
+		_, stopped := h.endRequested[c.id]
+		switch action := ruleFor(spec, code); {
+		case stopped || h.endedBefore[c.id] || h.lostStarts[c.id] || action == "":
+		case action != corev1.ContainerRestartRuleActionRestartAllContainers || !j.deadSandboxes[c.sandbox]:
 			return false, false
 		}
 		policy = corev1.RestartPolicy(*spec.RestartPolicy)

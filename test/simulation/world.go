@@ -315,6 +315,9 @@ func (w *world) killSandbox(x *sandbox) {
 			w.exit(c, 137, "Error")
 		}
 	}
+	if was && !x.stopped {
+		w.judge.deadSandboxes[x.id] = true
+	}
 	if was {
 		w.emit(x.uid)
 	}
