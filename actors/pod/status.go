@@ -108,9 +108,9 @@ func restartCount(r *journaletv1.ContainerRecord) uint32 {
 }
 
 // terminalPhase returns the phase of a pod of which nothing will run again (kubelet: Succeeded if every main container
-// ended with 0, else Failed).
+// ended with 0, else Failed). Main containers of an earlier sandbox do not count if an init container has failed since.
 func (a *Actor) terminalPhase() journaletv1.PodPhase {
-	if a.state.GetRejected() || a.state.GetFails() {
+	if a.state.GetRejected() || a.state.GetFails() || a.initFailed() {
 		return failed
 	}
 	for i := range a.containers() {
