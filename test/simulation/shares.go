@@ -81,8 +81,8 @@ func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 		digest := k.AdmissionRequested.GetDigest()
 		h.requests = append(h.requests, admissionRequest{rec.GetSeq(), digest})
 		h.preempting, h.incarnation = 0, k.AdmissionRequested.GetIncarnation()
-		h.requestedShare, h.requestedPorts, h.requestedAs[h.incarnation] = demandOf(manifests[digest]),
-			portsOf(manifests[digest]), manifests[digest]
+		h.requestedShare, h.requestedPorts = demandOf(manifests[digest]), portsOf(manifests[digest])
+		h.requestedAs[h.incarnation] = manifests[digest]
 	case *journaletv1.Event_AdmissionDecided:
 		j.admissionDecided(rec, k.AdmissionDecided)
 	case *journaletv1.Event_ResizePendingPreemption:
@@ -127,11 +127,8 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 	}
 	h.admittedAt = j.uptimeOf(rec)
 	h.admittedIncarnation, h.admittedAs, h.allocatedAs = k.GetIncarnation(), m, m
-	if k.GetIncarnation() != h.incarnation {
-		return
-	}
-	h.share, h.ports = h.requestedShare, h.requestedPorts
-	if h.gone {
+	h.share, h.ports = demandOf(m), portsOf(m)
+	if h.gone || k.GetIncarnation() != h.incarnation {
 		h.releasedBy = h.finishedBy // the node decided before it knew that the pod had finished
 		return
 	}
