@@ -114,7 +114,8 @@ func (h *podHistory) release(seq uint64) {
 func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.AdmissionDecided) {
 	h, m := j.history(k.GetUid()), j.history(k.GetUid()).requestedAs[k.GetIncarnation()]
 	h.pending = false
-	if m != nil && !h.gone && !j.isHeld(m.Namespace+"/"+m.Name) {
+	present := k.GetIncarnation() == h.incarnation && !h.gone // else it has ended before the decision
+	if m != nil && present && !j.isHeld(m.Namespace+"/"+m.Name) {
 		h.name = m.Namespace + "/" + m.Name // also of one that is rejected, until it has finished
 	}
 	if !k.GetAdmitted() {
@@ -128,7 +129,7 @@ func (j *judge) admissionDecided(rec *journaletv1.Record, k *journaletv1.Admissi
 	h.admittedAt = j.uptimeOf(rec)
 	h.admittedIncarnation, h.admittedAs, h.allocatedAs = k.GetIncarnation(), m, m
 	h.share, h.ports = demandOf(m), portsOf(m)
-	if h.gone || k.GetIncarnation() != h.incarnation {
+	if !present {
 		h.releasedBy = h.finishedBy // the node decided before it knew that the pod had finished
 		return
 	}
