@@ -34,7 +34,7 @@ func TestReadOnlyRootDirectoryFailsTheStart(t *testing.T) {
 	a := newAgent(t)
 	// Root writes anywhere but to a read-only mount.
 	must.OK(t, os.MkdirAll(a.Root, 0o755))
-	must.OK(t, unix.Mount("none", a.Root, "tmpfs", unix.MS_RDONLY, ""))
+	must.OK(t, unix.Mount("none", a.Root, "tmpfs", unix.MS_RDONLY, "mode=0700"))
 	a.AtTheEnd(func() { _ = unix.Unmount(a.Root, unix.MNT_DETACH) })
 	a.failsToStart("root directory "+a.Root, "read-only", "--root-dir")
 }
