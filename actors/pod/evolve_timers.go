@@ -71,8 +71,10 @@ func (a *Actor) resetStartFailures() {
 		if !r.GetImageRequested() {
 			r.StartError = nil
 		}
-		if !a.calling(startOf(name)) {
-			undoBackOff(r) // else an inspection has shown the sandbox before: a start is under way, with its back-off
+		// Where an inspection has shown the sandbox before, a start is under way, with its back-off. A wait that has begun
+		// goes on.
+		if !a.calling(startOf(name)) && a.state.GetTimers().GetSet()[backOffTimer+name] == nil {
+			undoBackOff(r)
 		}
 	}
 }
