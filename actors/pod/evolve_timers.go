@@ -72,7 +72,7 @@ func (a *Actor) resetStartFailures() {
 			r.StartError = nil
 		}
 		// Where an inspection has shown the sandbox before, a start is under way, with its back-off. A wait that has begun
-		// goes on.
+		// continues.
 		if !a.calling(startOf(name)) && a.state.GetTimers().GetSet()[backOffTimer+name] == nil {
 			undoBackOff(r)
 		}

@@ -237,7 +237,8 @@ func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string
 			ready++
 		}
 	}
-	if h.rejectedAs == h.incarnation && h.requests[len(h.requests)-1].digest != digest {
+	// A lost journal may have taken the request.
+	if n := len(h.requests); h.rejectedAs == h.incarnation && n > 0 && h.requests[n-1].digest != digest {
 		say("it was rejected with an old manifest")
 	}
 	if h.rejectedAs != h.incarnation && v.Status.Phase != corev1.PodPending && !isUpdate(h.admittedAs, m) {
