@@ -160,7 +160,8 @@ func (j *judge) forgetRecords() {
 
 // broken notes the first violation.
 func (j *judge) broken(invariant, uid, format string, args ...any) {
-	if j.first == nil && !j.rebuilding {
+	only := j.sim.only
+	if j.first == nil && !j.rebuilding && (len(only) == 0 || slices.Contains(only, invariant)) {
 		j.first = &Violation{
 			Invariant: invariant, UID: uid, Text: fmt.Sprintf(format, args...), At: j.sim.clock.uptime,
 			Record: len(j.sim.journal.stored),

@@ -17,6 +17,8 @@ type sim struct {
 	directory *directory
 	site      *site
 	judge     *judge
+	// only are the invariants that count; none: all.
+	only []string
 	// beforeResize is the last resize of each file, by path.
 	beforeResize map[string]edit
 	// agent is the present run, nil while the agent is down.
@@ -61,6 +63,8 @@ type Options struct {
 	Quiet bool
 	// UnreliableHints makes all events of the runtime late, doubled or lost.
 	UnreliableHints bool
+	// Only are the invariants that count; none: all.
+	Only []string
 	// Defect, if any, is built into the agent to see whether it is found.
 	Defect func(*sim)
 }
@@ -68,7 +72,7 @@ type Options struct {
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
 	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite(),
-		beforeResize: map[string]edit{}}
+		beforeResize: map[string]edit{}, only: o.Only}
 	s.directory = newDirectory(s.clock)
 	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)

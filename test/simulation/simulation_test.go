@@ -20,6 +20,7 @@ var (
 	fresh    = flag.Uint64("sim.seeds", 10, "how many fresh seeds are tried after the kept ones")
 	first    = flag.Uint64("sim.first", 0, "the first fresh seed; 0: the present time in microseconds")
 	stop     = flag.Bool("sim.stop", false, "begin no further seed after a failure")
+	only     = flag.String("sim.only", "", "the only invariant that counts; empty: all of them")
 	shrink   = flag.Bool("sim.shrink", true, "leave out of a plan that fails whatever can be left out")
 	pods     = flag.Int("sim.pods", 0, "how many files of pods each plan has; 0: as the seed says")
 	duration = flag.Duration("sim.for", 0, "begin no further seed after this time; 0: no bound")
@@ -88,11 +89,15 @@ func TestNothingBreaksUnderFaults(t *testing.T) {
 	var virtual time.Duration
 	var records, instances, runs, done int
 	covered := map[string]int{}
+	var o Options
+	if *only != "" {
+		o.Only = []string{*only}
+	}
 	each(seedsOf(t), func(seed uint64) {
 		if *duration > 0 && time.Since(began) > *duration || *stop && t.Failed() {
 			return
 		}
-		r := Run(planOf(t, seed), Options{})
+		r := Run(planOf(t, seed), o)
 		mu.Lock()
 		virtual += r.Virtual
 		records, instances, runs, done = records+r.Records, instances+r.Instances, runs+r.Runs, done+1
@@ -105,7 +110,7 @@ func TestNothingBreaksUnderFaults(t *testing.T) {
 		}
 		if r.Violation != nil {
 			if *keepOps == "" && *shrink {
-				r = Shrink(r, Options{})
+				r = Shrink(r, o)
 			}
 			t.Error(r.Report())
 		}
