@@ -24,6 +24,9 @@ func (j *judge) endRequested(h *podHistory, rec *journaletv1.Record, at time.Dur
 	}
 	if _, ok := h.endRequested[id]; !ok {
 		h.endRequested[id] = at
+		if h.manifest == nil {
+			h.endedUnknown[id] = true
+		}
 	}
 	if h.restarting && c.GetStopContainer() != nil {
 		h.endRequested[id] = at - time.Hour
@@ -104,10 +107,11 @@ const graceTolerance = 100 * time.Millisecond
 // unknownGrace is the grace period of a pod whose manifest is not known. Kubernetes default: 30 s.
 const unknownGrace = 30 * time.Second
 
-// graceOf returns the shortest grace period that a container may have: its pod's, or one of its own probes'.
+// graceOf returns the shortest grace period that a container may have: its pod's, or one of its own probes'. An end that
+// began while no manifest was known keeps its grace period when a source adds the pod meanwhile.
 func (h *podHistory) graceOf(c *container) time.Duration {
 	least := unknownGrace
-	if h.manifest != nil {
+	if h.manifest != nil && !h.endedUnknown[c.id] {
 		least = graceIn(h.manifest, c.name)
 	}
 	return min(least, graceIn(c.manifest, c.name))

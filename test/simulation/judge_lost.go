@@ -68,6 +68,7 @@ func (h *podHistory) forgetRecords() {
 		h.endedBefore[id] = true
 	}
 	clear(h.endRequested)
+	clear(h.endedUnknown)
 	clear(h.shown)
 	clear(h.shownRun)
 	clear(h.shownEnd)

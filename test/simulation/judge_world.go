@@ -41,6 +41,8 @@ type podHistory struct {
 	// that was lost. endsAt is when the pod's end was, -1 for
 	// not yet, and endsBy the record of that, 0 for none.
 	endRequested map[string]time.Duration
+	// endedUnknown are those whose end was requested while no manifest was known, by id.
+	endedUnknown map[string]bool
 	endedBefore  map[string]bool
 	endsAt       time.Duration
 	endsBy       uint64
@@ -86,7 +88,8 @@ func (j *judge) history(uid string) *podHistory {
 		h = &podHistory{
 			restarts: map[string]int32{}, ran: map[string]int{}, facts: newFacts(), endsAt: -1,
 			requestedAs: map[uint64]*corev1.Pod{}, recentStarts: map[string][]time.Duration{},
-			endRequested: map[string]time.Duration{}, shown: map[string]bool{}, shownRun: map[string]bool{},
+			endRequested: map[string]time.Duration{}, endedUnknown: map[string]bool{},
+			shown: map[string]bool{}, shownRun: map[string]bool{},
 			shownEnd: map[string]bool{}, startDispatched: map[string]bool{}, vanished: map[string]bool{},
 			lostStarts: map[string]bool{}, endedBefore: map[string]bool{},
 		}
