@@ -57,6 +57,8 @@ type instanceBook struct {
 	// begun is the number of instances that preceded the present incarnation of each pod. since does not count them if the
 	// runtime still had one: the agent continues its attempt numbers, as the kubelet does.
 	since, begun map[string]int
+	// finished are the pods that have finished, and were not added since.
+	finished map[string]bool
 	// adds are the records that added each pod.
 	adds  map[string][]addition
 	count int
@@ -73,8 +75,8 @@ type instanceBook struct {
 	heldUp time.Duration
 }
 
-// addition is a record that adds a pod, when some instances preceded it. clean is set if the
-// runtime had none of the pod's.
+// addition is a record that adds a pod, when some instances preceded it. clean is set if the agent
+// knew none of them and the runtime had none.
 type addition struct {
 	seq   uint64
 	count int
@@ -83,7 +85,7 @@ type addition struct {
 
 func newInstanceBook() *instanceBook {
 	return &instanceBook{byID: map[string]*instance{}, ofPod: map[string][]*instance{}, since: map[string]int{},
-		begun: map[string]int{}, adds: map[string][]addition{},
+		begun: map[string]int{}, finished: map[string]bool{}, adds: map[string][]addition{},
 		failedStart: map[string]time.Duration{}, ending: map[string]bool{}, admitted: map[string]admission{}}
 }
 
@@ -142,6 +144,8 @@ func (j *judge) bookInstances(e *journaletv1.Event, rec *journaletv1.Record) {
 				x.shownBy = rec.GetSeq()
 			}
 		}
+	case *journaletv1.Event_PodFinished:
+		b.finished[k.PodFinished.GetUid()] = true
 	case *journaletv1.Event_PodUpdated:
 		if k.PodUpdated.GetOperation() == journaletv1.PodOperation_POD_OPERATION_ADD && !j.rebuilding {
 			j.incarnationBegins(k.PodUpdated.GetPod().GetUid(), rec.GetSeq())
@@ -161,7 +165,9 @@ func (j *judge) bookInstances(e *journaletv1.Event, rec *journaletv1.Record) {
 // incarnationBegins books that a record adds a pod.
 func (j *judge) incarnationBegins(uid string, seq uint64) {
 	b := j.book
-	add := addition{seq, b.count, len(j.sim.world.objectsOf(uid).containers) == 0}
+	known := !b.finished[uid] && slices.ContainsFunc(b.ofPod[uid], func(x *instance) bool { return x.shownBy > 0 })
+	add := addition{seq, b.count, !known && len(j.sim.world.objectsOf(uid).containers) == 0}
+	delete(b.finished, uid)
 	b.adds[uid] = append(b.adds[uid], add)
 	b.added(uid, add)
 }
@@ -191,6 +197,7 @@ func (b *instanceBook) forgetRecords(n int, w *world) {
 	clear(b.since)
 	clear(b.begun)
 	clear(b.ending)
+	clear(b.finished)
 	for uid := range b.adds {
 		b.adds[uid] = slices.DeleteFunc(b.adds[uid], func(a addition) bool { return a.seq > uint64(n) })
 		for _, a := range b.adds[uid] {

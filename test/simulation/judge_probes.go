@@ -15,6 +15,8 @@ type probeRun struct {
 	// successes and failures count equal results in a row, in one run of the agent. unreported counts the failures since
 	// the probe was set.
 	successes, failures, unreported int32
+	// spec is that of the last attempt: an instance that was taken over has the probes of the present manifest.
+	spec *corev1.Probe
 	// reported is the last result that was reported, if any.
 	reported *bool
 	// results are the recorded results.
@@ -40,6 +42,7 @@ const startTolerance = time.Second
 func (j *judge) attempted(c *container, kind journaletv1.ProbeKind, p *corev1.Probe, ok bool) {
 	x := j.book.byID[c.id]
 	r := x.probe(kind)
+	r.spec = p
 	if kind != startup && x.spec.StartupProbe != nil && !x.startupSucceeded {
 		j.broken(startupGates, x.uid, "a %s probe of %s runs before its startup probe has succeeded", kind, x.id)
 	}
@@ -77,8 +80,8 @@ func (j *judge) resultReported(k *journaletv1.ProbeResult) {
 	if x == nil {
 		return
 	}
-	r, p := x.probe(k.GetKind()), probeOf(x.spec, k.GetKind())
-	switch {
+	r := x.probe(k.GetKind())
+	switch p := r.spec; {
 	case x.state != running || p == nil: // an attempt at an instance that has ended fails without the world
 	case k.GetSuccess() && r.successes < max(p.SuccessThreshold, 1),
 		!k.GetSuccess() && r.failures < failureThreshold(p):

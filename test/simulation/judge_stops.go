@@ -104,9 +104,13 @@ func (j *judge) replaced(x *instance) bool {
 
 // restartsAll reports whether a container of a pod ended with a code for which its rule restarts all of them.
 func (j *judge) restartsAll(uid string) bool {
+	demands := func(spec *corev1.Container, code int32) bool {
+		return spec != nil && ruleFor(spec, code) == corev1.ContainerRestartRuleActionRestartAllContainers
+	}
 	return slices.ContainsFunc(j.book.ofPod[uid], func(x *instance) bool {
-		return x.n > j.book.begun[uid] && x.state == exited &&
-			ruleFor(x.spec, x.code) == corev1.ContainerRestartRuleActionRestartAllContainers
+		// An instance that was taken over has the rules of the present manifest.
+		return x.n > j.book.since[uid] && x.state == exited &&
+			(demands(x.spec, x.code) || demands(findSpec(j.history(uid).manifest, x.name), x.code))
 	})
 }
 
