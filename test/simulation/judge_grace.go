@@ -107,8 +107,8 @@ const graceTolerance = 100 * time.Millisecond
 // unknownGrace is the grace period of a pod whose manifest is not known. Kubernetes default: 30 s.
 const unknownGrace = 30 * time.Second
 
-// graceOf returns the shortest grace period that a container may have: its pod's, or one of its own probes'. An end that
-// began while no manifest was known keeps its grace period when a source adds the pod meanwhile.
+// graceOf returns the shortest grace period that a container may have: its pod's, or one of its own probes'.
+// An end that began while no manifest was known keeps its grace period when a source adds the pod meanwhile.
 func (h *podHistory) graceOf(c *container) time.Duration {
 	least := unknownGrace
 	if h.manifest != nil && !h.endedUnknown[c.id] {
