@@ -136,7 +136,7 @@ corpus: ## record the journals and the root directory of testdata again, after J
 .PHONY: replay
 replay: ## every scenario folded again from its journal, and the host's own folds
 	@$(call listed,.,./test/scenario)
-	$(GO) test -count=1 ./test/scenario ./runtime/host
+	$(GO) test -count=1 ./test/scenario ./runtime/fold ./runtime/host
 
 .PHONY: fuzz
 fuzz: ## fuzz the manifest decoder for FUZZTIME (30s)

@@ -26,6 +26,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/cgroup"
 	"github.com/journalet/journalet/runtime/cri/health"
 	"github.com/journalet/journalet/runtime/cri/pleg"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/runtime/pod/gate"
 	"github.com/journalet/journalet/runtime/pod/probe"
@@ -129,7 +130,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 	})
 	a.host = host.New(host.Options{
 		Node: a.facts.NodeName, Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(),
-		Deciders: host.AllDeciders, Manifest: a.manifests.get, Effects: a, Now: time.Now, Log: a.log,
+		Deciders: fold.AllDeciders, Manifest: a.manifests.get, Effects: a, Now: time.Now, Log: a.log,
 	})
 	a.bus.Journal().OnStored(a.dispatch)
 	a.loops = a.newLoops()

@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri"
 	"github.com/journalet/journalet/runtime/cri/pleg"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/test/must"
 )
@@ -37,7 +38,7 @@ func TestOutcomeOfACallIsRecordedInOrderWithInspections(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
 	a.host = host.New(host.Options{
-		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: host.AllDeciders,
+		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: fold.AllDeciders,
 		Effects: noEffects{}, Now: time.Now, Log: a.log,
 	})
 	a.bus.Journal().OnStored(a.host.Stored)

@@ -20,6 +20,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/test/must"
 )
@@ -44,7 +45,7 @@ func TestQueuedRecordsAreCounted(t *testing.T) {
 	t.Cleanup(func() { _ = a.bus.Close(context.Background()) })
 	g := blockFirst{make(chan struct{}), make(chan struct{})}
 	a.host = host.New(host.Options{
-		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: host.AllDeciders,
+		Node: "n", Epoch: 1, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(), Deciders: fold.AllDeciders,
 		Effects: g, Now: time.Now, Log: a.log,
 	})
 	a.bus.Journal().OnStored(a.host.Stored)
@@ -93,7 +94,7 @@ func TestHangingPodIsCountedAndHidesNoOther(t *testing.T) {
 			if ref == messages.Pod("a") {
 				return slow
 			}
-			return host.AllDeciders(ref)
+			return fold.AllDeciders(ref)
 		},
 	})
 	a.bus.Journal().OnStored(a.host.Stored)

@@ -15,6 +15,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/config"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
 	"github.com/journalet/journalet/test/must"
 )
@@ -34,7 +35,7 @@ func openForRetention(t *testing.T, dir string) *agent {
 	a.manifests = newManifestCache(a.bus.Manifests().Get)
 	a.host = host.New(host.Options{
 		Node: "n", Epoch: a.bus.Opening().Epoch, Journal: a.bus.Journal(), Snapshots: a.bus.Snapshots(),
-		Deciders: host.AllDeciders,
+		Deciders: fold.AllDeciders,
 		Manifest: a.manifests.get, Effects: noEffects{}, Log: a.log,
 		Now: func() time.Time { return time.Now().Add(-8 * 24 * time.Hour) },
 	})

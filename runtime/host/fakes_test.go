@@ -14,6 +14,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 )
 
 // memory is a journal in memory that stores on a goroutine of its own, as the real one does.
@@ -250,10 +251,10 @@ func observed(uid string) *journaletv1.Event {
 	})
 }
 
-func counters(change func(*counter)) Deciders {
+func counters(change func(*counter)) fold.Deciders {
 	return func(ref messages.Ref) actors.Decider {
 		if ref.Kind != journaletv1.ActorKind_ACTOR_KIND_POD {
-			return AllDeciders(ref)
+			return fold.AllDeciders(ref)
 		}
 		c := &counter{ref: ref, state: new(journaletv1.Timers)}
 		if change != nil {
@@ -264,7 +265,7 @@ func counters(change func(*counter)) Deciders {
 }
 
 // newHost returns a host over a journal.
-func newHost(m *memory, deciders Deciders) *Host {
+func newHost(m *memory, deciders fold.Deciders) *Host {
 	h := New(Options{
 		Node: "n", Epoch: 1, Journal: m, Snapshots: m, Deciders: deciders, Effects: noEffects{}, Now: time.Now,
 		Manifest: func(_ context.Context, digest string) (*corev1.Pod, error) {
@@ -276,7 +277,7 @@ func newHost(m *memory, deciders Deciders) *Host {
 }
 
 // startHost recovers and starts a host over a journal.
-func startHost(t *testing.T, m *memory, deciders Deciders) *Host {
+func startHost(t *testing.T, m *memory, deciders fold.Deciders) *Host {
 	t.Helper()
 	h := newHost(m, deciders)
 	r, err := h.Recover()

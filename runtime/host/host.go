@@ -19,6 +19,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 )
 
 // Journal is the host's view of the journal; *bus.Journal implements it.
@@ -55,7 +56,7 @@ type Options struct {
 	Epoch     uint64
 	Journal   Journal
 	Snapshots Snapshots
-	Deciders  Deciders
+	Deciders  fold.Deciders
 	// Manifest returns the manifest with a digest.
 	Manifest func(ctx context.Context, digest string) (*corev1.Pod, error)
 	Effects  Effects
@@ -65,9 +66,6 @@ type Options struct {
 
 // ErrNoActor is returned for an actor that does not exist.
 var ErrNoActor = errors.New("no such actor")
-
-// singletons are the actors that every node has. The first read of another source creates its actor.
-var singletons = []messages.Ref{messages.Runtime, messages.Node, messages.Image, messages.Source(messages.FileSource)}
 
 // Host runs the actors of one node.
 type Host struct {
@@ -80,7 +78,7 @@ type Host struct {
 	routing sync.Mutex
 	// routed is the last routed record. It is never within the parts of a step.
 	routed  uint64
-	parts   parts
+	parts   fold.Parts
 	started *journaletv1.Record
 	// sinceSnapshot counts the records routed since the last set of snapshots.
 	sinceSnapshot uint64
@@ -114,7 +112,7 @@ type member struct {
 	since atomic.Int64
 
 	mu    sync.Mutex
-	cell  *cell
+	cell  *fold.Cell
 	pid   *actor.PID
 	ended bool
 }
@@ -143,13 +141,13 @@ func (m *member) process() *actor.PID {
 	return m.pid
 }
 
-func (m *member) current() *cell {
+func (m *member) current() *fold.Cell {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cell
 }
 
-func (m *member) replace(c *cell) {
+func (m *member) replace(c *fold.Cell) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cell = c
@@ -213,7 +211,7 @@ func (h *Host) Stored(recs []*journaletv1.Record) {
 	h.routing.Lock()
 	defer h.routing.Unlock()
 	for _, rec := range recs {
-		if rec = h.parts.join(rec); rec == nil {
+		if rec = h.parts.Join(rec); rec == nil {
 			continue
 		}
 		h.route(rec)
@@ -236,19 +234,19 @@ func (h *Host) route(rec *journaletv1.Record) {
 	if rec.GetFact().GetAgentStarted() != nil {
 		h.started = rec
 	}
-	for ref, d := range route(rec, h.allRefs) {
+	for ref, d := range fold.Route(rec, h.allRefs) {
 		m := h.member(ref)
 		if m == nil {
-			if !creates(ref, d) {
+			if !fold.Creates(ref, d) {
 				continue
 			}
 			if m = h.create(ref, sourceOf(d)); m == nil {
 				continue
 			}
 		}
-		resolveWith(d, h.manifest)
+		d.Resolve(h.manifest)
 		h.post(ref, m, d)
-		if m.current().quarantined != nil && bringsManifest(d) {
+		if m.current().Quarantined != nil && bringsManifest(d) {
 			h.repairs.Go(func() { h.retry(ref) })
 		}
 	}
@@ -259,11 +257,11 @@ func (h *Host) route(rec *journaletv1.Record) {
 	}
 }
 
-func (h *Host) post(ref messages.Ref, m *member, d *delivery) {
+func (h *Host) post(ref messages.Ref, m *member, d *fold.Delivery) {
 	if m.box.put(d) {
 		return
 	}
-	h.opts.Log.Warn("an actor lags behind and catches up from the journal", "actor", ref.String(), "seq", d.rec.GetSeq())
+	h.opts.Log.Warn("an actor lags behind and catches up from the journal", "actor", ref.String(), "seq", d.Rec.GetSeq())
 	h.repairs.Go(func() { h.catchUp(ref, m, d) })
 }
 
@@ -281,11 +279,11 @@ func (h *Host) member(ref messages.Ref) *member {
 
 // create creates the actor of a new pod or source.
 func (h *Host) create(ref messages.Ref, source string) *member {
-	c := &cell{ref: ref, decider: h.opts.Deciders(ref)}
-	if c.decider == nil {
+	c := &fold.Cell{Ref: ref, Decider: h.opts.Deciders(ref)}
+	if c.Decider == nil {
 		return nil
 	}
-	c.foldStart(h.started)
+	c.FoldStart(h.started)
 	return h.spawn(c, source)
 }
 
@@ -320,7 +318,7 @@ func (h *Host) Quarantines() map[messages.Ref]*journaletv1.Quarantined {
 	all := map[messages.Ref]*journaletv1.Quarantined{}
 	for _, ref := range h.allRefs() {
 		if m := h.member(ref); m != nil {
-			if q := m.current().quarantined; q != nil {
+			if q := m.current().Quarantined; q != nil {
 				all[ref] = q
 			}
 		}

@@ -43,11 +43,9 @@ var _ actor.Mailbox = (*mailbox)(nil)
 
 // message is a record, or a marker between two records.
 type message interface {
-	// seq returns that of the record, or of the last record before a marker.
-	seq() uint64
+	// Seq returns that of the record, or of the last record before a marker.
+	Seq() uint64
 }
-
-func (d *delivery) seq() uint64 { return d.rec.GetSeq() }
 
 func newMailbox() *mailbox { return &mailbox{drained: make(chan struct{}, 1)} }
 
@@ -60,10 +58,10 @@ func (m *mailbox) put(d message) bool {
 	case m.closed:
 		return true
 	case m.lagging:
-		m.missed = d.seq()
+		m.missed = d.Seq()
 		return true
 	case m.waiting() >= mailboxSize:
-		m.lagging, m.missed = true, d.seq()
+		m.lagging, m.missed = true, d.Seq()
 		return false
 	}
 	m.append(d)

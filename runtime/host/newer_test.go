@@ -10,6 +10,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -99,7 +100,7 @@ func TestSnapshotWithUnknownFieldsIsRejected(t *testing.T) {
 // recoverFails recovers a journal and expects an error with these texts, or none.
 func recoverFails(t *testing.T, m *memory, want, where string) {
 	t.Helper()
-	_, err := New(Options{Journal: m, Snapshots: m, Deciders: AllDeciders, Effects: noEffects{}}).Recover()
+	_, err := New(Options{Journal: m, Snapshots: m, Deciders: fold.AllDeciders, Effects: noEffects{}}).Recover()
 	if want == "" {
 		if err != nil {
 			t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/journalet/journalet/actors"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -37,7 +38,7 @@ func (v *verbose) Decide(in actors.Input, emit actors.Emit) error {
 	return nil
 }
 
-func verbosePods(n, size func() int) Deciders {
+func verbosePods(n, size func() int) fold.Deciders {
 	return func(ref messages.Ref) actors.Decider {
 		if c, ok := counters(nil)(ref).(*counter); ok && ref == messages.Pod("a") {
 			return &verbose{c, n, size}
@@ -111,7 +112,7 @@ func TestRefusedOutcomeIsKeptForTheAgentsHealth(t *testing.T) {
 }
 
 // startAgain starts a host over the journal of another, from the records up to last.
-func startAgain(t *testing.T, m *memory, last int, deciders Deciders) (*memory, *Host) {
+func startAgain(t *testing.T, m *memory, last int, deciders fold.Deciders) (*memory, *Host) {
 	t.Helper()
 	next := newMemory(t)
 	m.mu.Lock()
@@ -156,9 +157,9 @@ func TestLargeStepIsStoredInParts(t *testing.T) {
 		h.Outcome(messages.Pod("a"), observed("a"))
 		m2.await(t, "the next step", statusOf("a", 4)) // after the start of the run
 		whole := 0
-		var joined parts
+		var joined fold.Parts
 		for _, rec := range m2.all() {
-			if rec = joined.join(rec); rec != nil && rec.GetStep().GetCause() == first.GetStep().GetCause() {
+			if rec = joined.Join(rec); rec != nil && rec.GetStep().GetCause() == first.GetStep().GetCause() {
 				whole++
 			}
 		}
@@ -170,7 +171,7 @@ func TestLargeStepIsStoredInParts(t *testing.T) {
 }
 
 // failing fails pod a with the count n while broken is set.
-func failing(n uint64, broken *atomic.Bool) Deciders {
+func failing(n uint64, broken *atomic.Bool) fold.Deciders {
 	return counters(func(c *counter) {
 		c.fail = func(actors.Event) error {
 			if c.ref == messages.Pod("a") && c.state.GetGeneration() == n && broken.Load() {

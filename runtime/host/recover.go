@@ -13,53 +13,50 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 )
 
 // snapshotEvery is the number of records between two sets of snapshots.
 const snapshotEvery = 20_000
 
 // foldJournal folds the newest snapshots and all records after them.
-func (h *Host) foldJournal(f *fold) error {
+func (h *Host) foldJournal(f *fold.Fold) error {
 	h.folding.RLock()
 	defer h.folding.RUnlock()
 	barrier, snaps, err := h.opts.Snapshots.Load(h.ctx)
 	if err != nil {
 		return fmt.Errorf("load snapshots: %w", err)
 	}
-	f.barrier = max(barrier, h.floor)
+	f.Barrier = max(barrier, h.floor)
 	for _, s := range snaps {
-		if err := f.restore(s); err != nil {
+		if err := f.Restore(s); err != nil {
 			return err
 		}
 	}
-	for _, ref := range singletons {
-		if f.cells[ref] == nil && (f.only == nil || *f.only == ref) {
-			f.create(ref)
-		}
-	}
-	f.last = h.opts.Journal.Last()
+	f.CreateSingletons()
+	f.Last = h.opts.Journal.Last()
 	return h.readInto(f)
 }
 
 // readInto folds the records after the snapshots, and for the actors that were quarantined then also those before.
-func (h *Host) readInto(f *fold) error {
-	from := f.barrier
-	for _, c := range f.cells {
-		if c.behind {
-			from = min(from, c.contained)
+func (h *Host) readInto(f *fold.Fold) error {
+	from := f.Barrier
+	for _, c := range f.Cells {
+		if c.Behind {
+			from = min(from, c.Contained)
 		}
 	}
-	if f.last <= from {
+	if f.Last <= from {
 		return nil
 	}
-	return h.opts.Journal.Read(h.ctx, from+1, f.last, "", func(rec *journaletv1.Record, _ int) error {
-		if err := checkRecord(rec); err != nil {
+	return h.opts.Journal.Read(h.ctx, from+1, f.Last, "", func(rec *journaletv1.Record, _ int) error {
+		if err := fold.CheckRecord(rec); err != nil {
 			return err
 		}
-		if rec.GetSeq() <= f.barrier {
-			f.missed(rec)
+		if rec.GetSeq() <= f.Barrier {
+			f.Missed(rec)
 		} else {
-			f.record(rec)
+			f.Record(rec)
 		}
 		return nil
 	})
@@ -67,23 +64,23 @@ func (h *Host) readInto(f *fold) error {
 
 // Recovered is the folded state of a host before it starts.
 type Recovered struct {
-	fold *fold
+	fold *fold.Fold
 }
 
 // Each calls do for every actor's decider, sorted by kind and id. do must only read.
 func (r *Recovered) Each(do func(messages.Ref, actors.Decider)) {
-	refs := slices.Collect(maps.Keys(r.fold.cells))
+	refs := slices.Collect(maps.Keys(r.fold.Cells))
 	slices.SortFunc(refs, func(a, b messages.Ref) int { return strings.Compare(a.String(), b.String()) })
 	for _, ref := range refs {
-		do(ref, r.fold.cells[ref].decider)
+		do(ref, r.fold.Cells[ref].Decider)
 	}
 }
 
 // Pending calls do for the records that an actor has received but not handled yet, in order. They are not in its state,
 // and it handles them as soon as it runs.
 func (r *Recovered) Pending(ref messages.Ref, do func(*journaletv1.Record)) {
-	for _, d := range r.fold.pending[ref] {
-		do(d.rec)
+	for _, d := range r.fold.Pending[ref] {
+		do(d.Rec)
 	}
 }
 
@@ -92,7 +89,7 @@ func (h *Host) Recover() (*Recovered, error) {
 	if err := h.checkSnapshots(); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
-	f := newFold(h.opts.Deciders, h.manifest)
+	f := fold.New(h.opts.Deciders, h.manifest)
 	if err := h.foldJournal(f); err != nil {
 		return nil, fmt.Errorf("recover: %w", err)
 	}
@@ -107,9 +104,9 @@ func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
 	h.routing.Lock()
 	defer h.routing.Unlock()
 	h.startSystem()
-	h.routed = max(h.routed, r.fold.last)
-	h.started = r.fold.started
-	order := slices.Collect(maps.Keys(r.fold.cells))
+	h.routed = max(h.routed, r.fold.Last)
+	h.started = r.fold.Started
+	order := slices.Collect(maps.Keys(r.fold.Cells))
 	// Supervisors first.
 	slices.SortFunc(order, func(a, b messages.Ref) int {
 		return supervisorsFirst(a) - supervisorsFirst(b)
@@ -117,17 +114,17 @@ func (h *Host) Start(r *Recovered, started *journaletv1.AgentStarted) {
 	h.Outcome(messages.Agent, messages.NewEvent(started))
 	var quarantined []messages.Ref
 	for _, ref := range order {
-		c := r.fold.cells[ref]
-		if c.quarantined != nil {
+		c := r.fold.Cells[ref]
+		if c.Quarantined != nil {
 			quarantined = append(quarantined, ref)
 		}
 		source := messages.FileSource
-		if p, ok := c.decider.(*pod.Actor); ok && p.Pod().GetSource() != "" {
+		if p, ok := c.Decider.(*pod.Actor); ok && p.Pod().GetSource() != "" {
 			source = p.Pod().GetSource()
 		}
 		m := h.spawn(c, source)
-		for _, d := range r.fold.pending[ref] {
-			r.fold.resolve(d)
+		for _, d := range r.fold.Pending[ref] {
+			r.fold.Resolve(d)
 			m.box.refillAll(d)
 		}
 	}
@@ -165,21 +162,21 @@ type marker struct {
 	fail    chan<- error
 }
 
-func (m *marker) seq() uint64 { return m.barrier }
+func (m *marker) Seq() uint64 { return m.barrier }
 
-func (m *marker) pass(c *cell) {
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.decider.State())
+func (m *marker) pass(c *fold.Cell) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.Decider.State())
 	if err != nil {
-		m.fail <- fmt.Errorf("snapshot of %s: %w", c.ref, err)
+		m.fail <- fmt.Errorf("snapshot of %s: %w", c.Ref, err)
 		return
 	}
-	snap := &journaletv1.Snapshot{Actor: c.ref.Proto(), Handled: c.handled, State: b}
-	if c.diverged {
-		m.fail <- fmt.Errorf("snapshot of %s: it is quarantined and could not be rebuilt", c.ref)
+	snap := &journaletv1.Snapshot{Actor: c.Ref.Proto(), Handled: c.Handled, State: b}
+	if c.Diverged {
+		m.fail <- fmt.Errorf("snapshot of %s: it is quarantined and could not be rebuilt", c.Ref)
 		return
 	}
-	if c.quarantined != nil {
-		snap.Quarantined, snap.Contained = c.quarantined, max(c.contained, c.handled)
+	if c.Quarantined != nil {
+		snap.Quarantined, snap.Contained = c.Quarantined, max(c.Contained, c.Handled)
 	}
 	m.out <- snap
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 )
 
 type panicError struct{ reason any }
@@ -18,16 +19,16 @@ func (p panicError) Error() string { return fmt.Sprintf("panic: %v", p.reason) }
 // repair rebuilds a failed actor, which is suspended: it folds its state from the journal again and handles the pending
 // records again. If it fails again it is quarantined: it keeps its last good state and handles nothing until the
 // quarantine is lifted.
-func (h *Host) repair(ref messages.Ref, m *member, first *failure) {
+func (h *Host) repair(ref messages.Ref, m *member, first *fold.Failure) {
 	h.opts.Log.Error("an actor failed; rebuilding it from the journal",
-		"actor", ref.String(), "code", first.code.String(), "err", first)
+		"actor", ref.String(), "code", first.Code.String(), "err", first)
 	c, pending, err := h.rebuild(ref)
 	if err != nil {
 		h.opts.Log.Error("cannot rebuild an actor", "actor", ref.String(), "err", err)
-		err = fmt.Errorf("%w; rebuild: %w", first.err, err)
+		err = fmt.Errorf("%w; rebuild: %w", first.Err, err)
 		c := m.current()
-		c.diverged = true
-		h.quarantine(ref, m, c, &failure{first.code, first.cause, err})
+		c.Diverged = true
+		h.quarantine(ref, m, c, &fold.Failure{Code: first.Code, Cause: first.Cause, Err: err})
 		return
 	}
 	if fail := h.handlePending(c, pending); fail != nil {
@@ -38,23 +39,23 @@ func (h *Host) repair(ref messages.Ref, m *member, first *failure) {
 }
 
 // lastGood returns the cell of an actor after its last step. c, which has failed, is the last resort.
-func (h *Host) lastGood(ref messages.Ref, c *cell) *cell {
+func (h *Host) lastGood(ref messages.Ref, c *fold.Cell) *fold.Cell {
 	last, _, err := h.rebuild(ref)
 	if err != nil {
 		h.opts.Log.Error("cannot rebuild an actor", "actor", ref.String(), "err", err)
-		c.diverged = true
+		c.Diverged = true
 		return c
 	}
 	return last
 }
 
 // quarantine quarantines an actor and records it.
-func (h *Host) quarantine(ref messages.Ref, m *member, c *cell, fail *failure) {
-	c.quarantined = fail.quarantine(ref)
+func (h *Host) quarantine(ref messages.Ref, m *member, c *fold.Cell, fail *fold.Failure) {
+	c.Quarantined = fail.Quarantine(ref)
 	m.replace(c)
-	h.opts.Log.Error("quarantined an actor; the others keep running", "actor", ref.String(), "seq", fail.cause,
-		"code", fail.code.String(), "err", firstLine(fail.err.Error()))
-	e := messages.NewEvent(c.quarantined)
+	h.opts.Log.Error("quarantined an actor; the others keep running", "actor", ref.String(), "seq", fail.Cause,
+		"code", fail.Code.String(), "err", firstLine(fail.Err.Error()))
+	e := messages.NewEvent(c.Quarantined)
 	if h.opts.Journal.Append(fact(h.opts.Now(), ref, e)) != nil {
 		h.Outcome(messages.Agent, e) // the journal takes no record of an actor with this name
 	}
@@ -62,12 +63,12 @@ func (h *Host) quarantine(ref messages.Ref, m *member, c *cell, fail *failure) {
 
 // handlePending makes a cell handle pending records and appends its steps. It fails if a recorded step of the actor
 // cannot be folded.
-func (h *Host) handlePending(c *cell, pending []*delivery) *failure {
-	if q := c.quarantined; q != nil {
-		return &failure{q.GetCode(), q.GetCause(), errors.New(q.GetMessage())}
+func (h *Host) handlePending(c *fold.Cell, pending []*fold.Delivery) *fold.Failure {
+	if q := c.Quarantined; q != nil {
+		return &fold.Failure{Code: q.GetCode(), Cause: q.GetCause(), Err: errors.New(q.GetMessage())}
 	}
 	for _, d := range pending {
-		if d.rec.GetSeq() <= c.handled {
+		if d.Rec.GetSeq() <= c.Handled {
 			continue
 		}
 		if fail := h.decide(c, d); fail != nil {
@@ -78,23 +79,23 @@ func (h *Host) handlePending(c *cell, pending []*delivery) *failure {
 }
 
 // rebuild folds one actor from the newest snapshots and the journal. It also returns the actor's pending records.
-func (h *Host) rebuild(ref messages.Ref) (*cell, []*delivery, error) {
+func (h *Host) rebuild(ref messages.Ref) (*fold.Cell, []*fold.Delivery, error) {
 	if err := h.opts.Journal.Flush(h.ctx); err != nil {
 		return nil, nil, err
 	}
-	f := newFold(h.opts.Deciders, h.manifest)
-	f.only = &ref
+	f := fold.New(h.opts.Deciders, h.manifest)
+	f.Only = &ref
 	if err := h.foldJournal(f); err != nil {
 		return nil, nil, err
 	}
-	c := f.cells[ref]
+	c := f.Cells[ref]
 	if c == nil {
 		return nil, nil, fmt.Errorf("%s: %w in the journal", ref, ErrNoActor)
 	}
-	for _, d := range f.pending[ref] {
-		f.resolve(d)
+	for _, d := range f.Pending[ref] {
+		f.Resolve(d)
 	}
-	return c, f.pending[ref], nil
+	return c, f.Pending[ref], nil
 }
 
 // ErrNotQuarantined is returned by LiftQuarantine for an actor that is not quarantined.
@@ -115,15 +116,15 @@ func (h *Host) LiftQuarantine(ref messages.Ref, skip bool) error {
 	m.box.pause()
 	defer m.box.resume()
 	was := m.current()
-	if was.quarantined == nil {
+	if was.Quarantined == nil {
 		return fmt.Errorf("%s %w", ref, ErrNotQuarantined)
 	}
 	lifted := &journaletv1.QuarantineLifted{Kind: ref.KindName(), Id: ref.ID}
 	if skip {
-		lifted.Skipped = was.quarantined.GetCause()
-	} else if was.behind && was.contained+1 < h.opts.Journal.CutTo() {
+		lifted.Skipped = was.Quarantined.GetCause()
+	} else if was.Behind && was.Contained+1 < h.opts.Journal.CutTo() {
 		return fmt.Errorf("%s needs the records from %d on, and retention has cut those before %d: "+
-			"lift the quarantine without them (--skip)", ref, was.contained+1, h.opts.Journal.CutTo())
+			"lift the quarantine without them (--skip)", ref, was.Contained+1, h.opts.Journal.CutTo())
 	}
 	if err := h.recordLifted(ref, lifted); err != nil {
 		return err
@@ -142,9 +143,9 @@ func (h *Host) LiftQuarantine(ref messages.Ref, skip bool) error {
 
 // bringsManifest reports whether a delivery has a manifest that changed: the reason of a quarantine may be gone with
 // the one before.
-func bringsManifest(d *delivery) bool {
-	events := messages.Events(d.rec)
-	return slices.ContainsFunc(d.indices, func(i int) bool {
+func bringsManifest(d *fold.Delivery) bool {
+	events := messages.Events(d.Rec)
+	return slices.ContainsFunc(d.Indices, func(i int) bool {
 		return events[i].GetPodUpdated() != nil || len(events[i].GetManifestsRead().GetChanged()) > 0
 	})
 }
@@ -181,22 +182,22 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // catchUp puts the skipped records of a lagging actor into its mailbox: the first one, and what the journal has after
 // it.
-func (h *Host) catchUp(ref messages.Ref, m *member, first *delivery) {
+func (h *Host) catchUp(ref messages.Ref, m *member, first *fold.Delivery) {
 	if !h.refill(m, first) {
 		return
 	}
-	from, joined := first.seq()+1, parts{}
+	from, joined := first.Seq()+1, fold.Parts{}
 	for {
 		to, before := h.opts.Journal.Last(), joined
 		err := h.opts.Journal.Read(h.ctx, from, to, "", func(rec *journaletv1.Record, _ int) error {
-			if rec = joined.join(rec); rec == nil {
+			if rec = joined.Join(rec); rec == nil {
 				return nil
 			}
-			d := route(rec, func() []messages.Ref { return []messages.Ref{ref} })[ref]
+			d := fold.Route(rec, func() []messages.Ref { return []messages.Ref{ref} })[ref]
 			if d == nil {
 				return nil
 			}
-			resolveWith(d, h.manifest)
+			d.Resolve(h.manifest)
 			if !h.refill(m, d) {
 				return h.ctx.Err()
 			}
@@ -219,7 +220,7 @@ func (h *Host) catchUp(ref messages.Ref, m *member, first *delivery) {
 }
 
 // refill puts a skipped record into a mailbox as soon as there is room; it returns false if the host stops first.
-func (h *Host) refill(m *member, d *delivery) bool {
+func (h *Host) refill(m *member, d *fold.Delivery) bool {
 	for !m.box.refill(d) {
 		select {
 		case <-m.box.drained:

@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
 )
 
 // Supervision: the root supervises the singletons and the sources, a source its pods. Protoactor suspends a failed
@@ -48,12 +52,12 @@ type memberActor struct {
 // Receive handles one message on the actor's goroutine. It does not block.
 func (a *memberActor) Receive(ctx actor.Context) {
 	switch msg := ctx.Message().(type) {
-	case *delivery:
+	case *fold.Delivery:
 		a.m.since.Store(int64(time.Since(a.h.createdAt)))
 		defer a.m.since.Store(0)
 		a.h.handle(a.m.current(), msg)
 	case *inspection:
-		msg.run(a.m.current().decider)
+		msg.run(a.m.current().Decider)
 	case *marker:
 		msg.pass(a.m.current())
 	default:
@@ -62,8 +66,8 @@ func (a *memberActor) Receive(ctx actor.Context) {
 }
 
 // handle makes a cell handle a record and appends its step. A failure panics, for the supervisor.
-func (h *Host) handle(c *cell, d *delivery) {
-	if c.quarantined != nil || d.rec.GetSeq() <= c.handled {
+func (h *Host) handle(c *fold.Cell, d *fold.Delivery) {
+	if c.Quarantined != nil || d.Rec.GetSeq() <= c.Handled {
 		return
 	}
 	if fail := h.decide(c, d); fail != nil {
@@ -73,16 +77,36 @@ func (h *Host) handle(c *cell, d *delivery) {
 
 // decide makes a cell handle a record and appends its step. After a failure, which a refused step is too, the cell must
 // be dropped.
-func (h *Host) decide(c *cell, d *delivery) *failure {
-	step, fail := c.handle(d, h.opts.Epoch, h.opts.Now())
+func (h *Host) decide(c *fold.Cell, d *fold.Delivery) *fold.Failure {
+	step, fail := c.Handle(d, h.opts.Epoch, h.opts.Now())
 	if fail != nil || len(step) == 0 {
 		return fail
 	}
 	if err := h.opts.Journal.Append(step...); err != nil {
-		return &failure{journaletv1.DecisionError_DECISION_ERROR_STEP_REFUSED, d.rec.GetSeq(),
-			fmt.Errorf("the journal refused its step (%s): %w", describe(step), err)}
+		return &fold.Failure{
+			Code: journaletv1.DecisionError_DECISION_ERROR_STEP_REFUSED, Cause: d.Seq(),
+			Err: fmt.Errorf("the journal refused its step (%s): %w", describe(step), err),
+		}
 	}
 	return nil
+}
+
+// describe returns what a step decides, without the decisions' content, which may hold secrets: "3 call_requested and
+// 1 timer_set, 4711 bytes".
+func describe(recs []*journaletv1.Record) string {
+	counts, size := map[string]int{}, 0
+	for _, rec := range recs {
+		size += proto.Size(rec)
+		for _, e := range rec.GetStep().GetDecisions() {
+			counts[messages.EventName(e)]++
+		}
+	}
+	var all []string
+	for name, n := range counts {
+		all = append(all, fmt.Sprintf("%d %s", n, name))
+	}
+	slices.Sort(all)
+	return fmt.Sprintf("%s, %d bytes", strings.Join(all, " and "), size)
 }
 
 // strategy rebuilds and resumes a failed child.
@@ -97,10 +121,10 @@ func (s strategy) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 		return
 	}
 	h.repairs.Go(func() {
-		fail, ok := reason.(*failure)
+		fail, ok := reason.(*fold.Failure)
 		if !ok {
 			code := journaletv1.DecisionError_DECISION_ERROR_PANIC
-			fail = &failure{code: code, cause: m.current().handled, err: panicError{reason}}
+			fail = &fold.Failure{Code: code, Cause: m.current().Handled, Err: panicError{reason}}
 		}
 		h.repair(ref, m, fail)
 		sup.ResumeChildren(child)
@@ -128,9 +152,9 @@ func (h *Host) startSystem() {
 }
 
 // sourceOf returns the source of a pod in a delivery, the file source for an orphan.
-func sourceOf(d *delivery) string {
-	events := messages.Events(d.rec)
-	for _, i := range d.indices {
+func sourceOf(d *fold.Delivery) string {
+	events := messages.Events(d.Rec)
+	for _, i := range d.Indices {
 		if s := events[i].GetPodUpdated().GetSource(); s != "" {
 			return s
 		}
@@ -140,19 +164,19 @@ func sourceOf(d *delivery) string {
 
 // spawn makes a cell a member under its supervisor, for a pod its source. The mailbox accepts records at once, so their
 // order is kept even if the supervisor, which may be suspended, spawns the actor later.
-func (h *Host) spawn(c *cell, source string) *member {
+func (h *Host) spawn(c *fold.Cell, source string) *member {
 	m := &member{box: newMailbox(), cell: c}
 	props := actor.PropsFromProducer(func() actor.Actor { return &memberActor{h, m} },
 		actor.WithMailbox(func() actor.Mailbox { return m.box }), actor.WithSupervisor(strategy{h}))
 	parent := h.root
-	if c.ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
+	if c.Ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
 		if s := h.member(messages.Source(source)); s != nil && s.process() != nil {
 			parent = s.process()
 		}
 	}
-	h.system.Root.Send(parent, &spawnChild{props: props, name: c.ref.KindName() + "-" + c.ref.ID, m: m})
+	h.system.Root.Send(parent, &spawnChild{props: props, name: c.Ref.KindName() + "-" + c.Ref.ID, m: m})
 	h.mu.Lock()
-	h.members[c.ref] = m
+	h.members[c.Ref] = m
 	h.mu.Unlock()
 	return m
 }

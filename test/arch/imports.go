@@ -23,6 +23,7 @@ var layers = []layer{
 	{in: "actors", allow: []string{"messages", "actors"}, tests: true},
 	{in: "bus", allow: []string{"messages", "bus", "runtime/bounded"}},
 	{in: "runtime/bounded", allow: nil}, // below everything: all that read what others write need it
+	{in: "runtime/fold", allow: []string{"messages", "actors"}},
 	{in: "runtime", allow: []string{"messages", "actors", "bus", "runtime"}},
 	{in: "cmd", allow: []string{"messages", "actors", "bus", "runtime", "cmd"}},
 }
@@ -40,6 +41,9 @@ var bans = []ban{
 	{in: "actors", why: "a decider performs no I/O: emit an intent, a driver performs it", pkgs: []string{
 		"os", "net$", "net/http", "net/rpc", "net/smtp", "syscall", "plugin", "unsafe", "path/filepath", "io/ioutil",
 		"golang.org/x/sys", "google.golang.org/grpc", "github.com/nats-io", "k8s.io/client-go",
+	}},
+	{in: "runtime/fold", why: "a fold is memory and CPU: its caller reads the journal", pkgs: []string{
+		"os", "net", "syscall", "sync", "context", "golang.org/x/sys", "google.golang.org/grpc", "github.com/nats-io",
 	}},
 	{in: "actors", why: "a decider logs nothing: what it has to say is a decision", pkgs: []string{
 		"log", "k8s.io/klog", "github.com/sirupsen/logrus",

@@ -15,7 +15,7 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/fold"
 )
 
 // finalState returns the state that a history reaches if nothing more goes wrong: every pod's status without times.
@@ -225,7 +225,7 @@ func (g *engine) restorable() error {
 		}
 	}
 	for _, ref := range refs {
-		live, again := g.core.Decider(ref), host.AllDeciders(ref)
+		live, again := g.core.Decider(ref), fold.AllDeciders(ref)
 		stored, err := proto.Marshal(live.State())
 		if err == nil {
 			err = again.Restore(stored)

@@ -21,7 +21,7 @@ import (
 	"github.com/journalet/journalet/actors/source"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/fold"
 )
 
 // maxSteps bounds the steps of a world without faults until nothing is left to happen.
@@ -29,7 +29,7 @@ const maxSteps = 2000
 
 // engine is an agent's core in a world: it plays the drivers, one step after the other.
 type engine struct {
-	core  *host.Core
+	core  *fold.Core
 	world *world
 	names *names
 	// now is the time of day, which may be set back; uptime only grows.
@@ -277,7 +277,7 @@ func (g *engine) fork(last int, w *world, started *journaletv1.AgentStarted, ahe
 		f.epoch++
 		f.world.stamped = time.Time{}
 	}
-	f.core = host.RecoverCore(host.AllDeciders, g.names.manifest, f.epoch, g.core.Records()[:last])
+	f.core = fold.RecoverCore(fold.AllDeciders, g.names.manifest, f.epoch, g.core.Records()[:last])
 	if started != nil {
 		started = proto.CloneOf(started)
 		started.Epoch = f.epoch

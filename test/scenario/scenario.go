@@ -15,7 +15,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -43,7 +43,7 @@ func New() *Scenario {
 			intents: map[string]*journaletv1.CallRequested{},
 		},
 	}}
-	s.g.core = host.NewCore(host.AllDeciders, s.g.names.manifest, s.g.epoch)
+	s.g.core = fold.NewCore(fold.AllDeciders, s.g.names.manifest, s.g.epoch)
 	return s
 }
 
@@ -226,7 +226,7 @@ func (s *Scenario) restart(d *datadriven.TestData) (string, error) {
 // loseJournal continues with an empty journal beside the running pods. End plays no crash before it.
 func (s *Scenario) loseJournal(*datadriven.TestData) (string, error) {
 	s.g.epoch++
-	s.g.core = host.NewCore(host.AllDeciders, s.g.names.manifest, s.g.epoch)
+	s.g.core = fold.NewCore(fold.AllDeciders, s.g.names.manifest, s.g.epoch)
 	s.g.armed, s.g.absorbed, s.printed, s.moments, s.started = map[timerKey]armedTimer{}, 0, 0, nil, nil
 	clear(s.g.world.observed)
 	clear(s.g.world.expected)

@@ -18,7 +18,7 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/calls"
 	"github.com/journalet/journalet/runtime/cri/health"
-	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/timer"
 )
 
@@ -30,7 +30,7 @@ type run struct {
 	*sim
 	epoch uint64
 	scope *scope
-	cells *host.Cells
+	cells *fold.Cells
 	// turns decides how long each actor waits before it handles its next record.
 	turns *rand.Rand
 	// late decides which timers fire late.
@@ -72,7 +72,7 @@ func (s *sim) start() {
 		wedged: map[messages.Ref]time.Duration{}, waits: map[*proc]context.Context{},
 	}
 	var err error
-	if r.cells, err = host.RecoverCells(host.AllDeciders, s.manifests.get, s.epoch, s.snapshots,
+	if r.cells, err = fold.RecoverCells(fold.AllDeciders, s.manifests.get, s.epoch, s.snapshots,
 		s.journal.stored[s.barrier:]); err != nil {
 		s.judge.broken(noActorFails, "", "the agent does not start: %v", err)
 		return

@@ -13,7 +13,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/fold"
 )
 
 // The invariants. Each has a function that calls broken. docs/SIMULATION.md lists them by subject.
@@ -82,7 +82,7 @@ type judge struct {
 	sim   *sim
 	first *Violation
 	// fold folds the journal beside the agent. states are the agent's states after each step that is not stored yet.
-	fold    *host.Fold
+	fold    *fold.Fold
 	states  map[decided][]byte
 	intents map[string]*intent
 	// uptimes are the records' uptimes as they were when they were stored, dues when their timers were due, by record and
@@ -151,7 +151,8 @@ func newJudge(s *sim) *judge {
 }
 
 func (j *judge) forgetRecords() {
-	j.fold = host.NewFold(host.AllDeciders, j.sim.manifests.get)
+	j.fold = fold.New(fold.AllDeciders, j.sim.manifests.get)
+	j.fold.CreateSingletons()
 	j.states, j.intents, j.busy = map[decided][]byte{}, map[string]*intent{}, map[bound]int{}
 	j.read, j.configs = map[string]time.Duration{}, nil
 	j.set, j.urlFiles = map[string]setTimer{}, map[string]*journaletv1.ManifestFile{}
@@ -352,7 +353,7 @@ func stateBytes(m proto.Message) []byte {
 }
 
 // recovered: a start folds snapshots and the records after them to the same states as the whole journal.
-func (j *judge) recovered(cells *host.Cells) {
+func (j *judge) recovered(cells *fold.Cells) {
 	j.timers, j.runSince = map[messages.Ref]map[string]*journaletv1.Timer{}, j.sim.clock.uptime
 	for _, ref := range cells.Refs() {
 		j.timers[ref] = maps.Clone(cells.Decider(ref).Timers().GetSet())

@@ -14,7 +14,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/fold"
 )
 
 // Write writes a run into a directory: what Record writes, and all of its events as text (.txt).
@@ -86,7 +86,7 @@ func Difference(want, got string) string {
 
 // StateText returns what a journal folds to: every actor's state after its last step, as JSON with sorted keys.
 func StateText(recs []*journaletv1.Record, manifest func(digest string) (*corev1.Pod, error)) ([]byte, error) {
-	cells, err := host.RecoverCells(host.AllDeciders, manifest, 0, nil, recs)
+	cells, err := fold.RecoverCells(fold.AllDeciders, manifest, 0, nil, recs)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package host
+package fold
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ const (
 )
 
 // maxGrowth bounds the cost of an event with manyPods relative to fewPods. The cost is allocations, which do not depend
-// on the machine's load; linear growth would be tenfold.
+// on the machine's load; linear growth would be ten
 const maxGrowth = 1.2
 
 // busyNode is a core with the real deciders and a runtime whose calls succeed at once.
@@ -260,7 +260,7 @@ var events = []struct {
 }
 
 // BenchmarkEvent measures one event of one pod with all resulting records, on nodes of different sizes:
-// go test -run '^$' -bench BenchmarkEvent -benchmem ./runtime/host
+// go test -run '^$' -bench BenchmarkEvent -benchmem ./runtime/fold
 func BenchmarkEvent(b *testing.B) {
 	for _, e := range events {
 		for _, n := range []int{fewPods, manyPods} {
@@ -311,25 +311,5 @@ func TestCostOfAnEventDoesNotDependOnTheNumberOfPods(t *testing.T) {
 					manyPods, manyBytes/fewBytes, manyAllocs/fewAllocs, fewPods)
 			}
 		})
-	}
-}
-
-func TestMailboxThatIsNeverEmptyReclaimsItsSpace(t *testing.T) {
-	m := newMailbox()
-	for seq := range uint64(100 * mailboxSize) {
-		if !m.put(&delivery{rec: &journaletv1.Record{Seq: seq + 1}}) {
-			t.Fatalf("the mailbox is full at record %d", seq+1)
-		}
-		// A few always wait.
-		if seq < 3 {
-			continue
-		}
-		m.started, m.invoker = true, nil
-		if msg, _ := m.next(); msg.(*delivery).seq() != seq-2 {
-			t.Fatalf("next is record %v, want %d", msg, seq-2)
-		}
-	}
-	if c := cap(m.records); c > 4*mailboxSize {
-		t.Errorf("the mailbox has space for %d records, its limit is %d", c, mailboxSize)
 	}
 }

@@ -1,4 +1,4 @@
-package host
+package fold
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ func newerError(what string) error {
 		"out of --root-dir: running pods are adopted as they are, with a new journal", what)
 }
 
-// checkRecord returns an error for a record that this version cannot fold.
-func checkRecord(rec *journaletv1.Record) error {
+// CheckRecord returns an error for a record that this version cannot fold.
+func CheckRecord(rec *journaletv1.Record) error {
 	if rec.GetBody() == nil {
 		return newerError(fmt.Sprintf("record %d of the journal has a body, neither fact nor step,", rec.GetSeq()))
 	}

@@ -1,4 +1,4 @@
-package host
+package fold
 
 import (
 	"fmt"
@@ -56,9 +56,9 @@ func RecoverCore(deciders Deciders, manifest func(digest string) (*corev1.Pod, e
 	journal []*journaletv1.Record) *Core {
 	c := NewCore(deciders, manifest, epoch)
 	for _, rec := range journal {
-		c.cells.fold.record(rec)
+		c.cells.fold.Record(rec)
 	}
-	c.cells.boxes, c.cells.fold.pending = c.cells.fold.pending, map[messages.Ref][]*delivery{}
+	c.cells.boxes, c.cells.fold.Pending = c.cells.fold.Pending, map[messages.Ref][]*Delivery{}
 	c.records = slices.Clone(journal)
 	return c
 }
@@ -109,17 +109,15 @@ func (c *Core) Decider(ref messages.Ref) actors.Decider {
 // Replay folds the journal again and compares every actor's state with the live one. The error names the first one that
 // differs.
 func (c *Core) Replay() error {
-	again := newFold(c.cells.fold.deciders, c.cells.fold.manifest)
-	for _, ref := range singletons {
-		again.create(ref)
-	}
+	again := New(c.cells.fold.deciders, c.cells.fold.manifest)
+	again.CreateSingletons()
 	for _, rec := range c.records {
-		again.record(rec)
+		again.Record(rec)
 	}
 	for _, ref := range again.refs() {
-		for _, d := range again.pending[ref] {
-			again.resolve(d)
-			if fail := again.cells[ref].refold(d, nil); fail != nil {
+		for _, d := range again.Pending[ref] {
+			again.Resolve(d)
+			if fail := again.Cells[ref].Refold(d, nil); fail != nil {
 				return fmt.Errorf("%s: %w", ref, fail)
 			}
 		}
@@ -130,13 +128,13 @@ func (c *Core) Replay() error {
 	}
 	slices.SortFunc(live, func(a, b messages.Ref) int { return strings.Compare(a.String(), b.String()) })
 	for _, ref := range live {
-		other := again.cells[ref]
+		other := again.Cells[ref]
 		if other == nil {
 			return fmt.Errorf("%s: missing after replay", ref)
 		}
-		if !proto.Equal(c.cells.fold.cells[ref].decider.State(), other.decider.State()) {
+		if !proto.Equal(c.cells.fold.Cells[ref].Decider.State(), other.Decider.State()) {
 			return fmt.Errorf("%s: replay differs:\nlive   %v\nreplay %v",
-				ref, c.cells.fold.cells[ref].decider.State(), other.decider.State())
+				ref, c.cells.fold.Cells[ref].Decider.State(), other.Decider.State())
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package host
+package fold
 
 import (
 	"fmt"
@@ -19,17 +19,15 @@ import (
 // host, without protoactor, bus or clock. The caller chooses when a record is stored and which actor handles its next
 // record, and so can produce every order that is possible in the host. After an error of Handle it must not be used.
 type Cells struct {
-	fold  *fold
+	fold  *Fold
 	epoch uint64
-	boxes map[messages.Ref][]*delivery
+	boxes map[messages.Ref][]*Delivery
 }
 
 // NewCells returns the actors that every node has.
 func NewCells(deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64) *Cells {
-	c := &Cells{fold: newFold(deciders, manifest), epoch: epoch, boxes: map[messages.Ref][]*delivery{}}
-	for _, ref := range singletons {
-		c.fold.create(ref)
-	}
+	c := &Cells{fold: New(deciders, manifest), epoch: epoch, boxes: map[messages.Ref][]*Delivery{}}
+	c.fold.CreateSingletons()
 	return c
 }
 
@@ -39,45 +37,41 @@ func RecoverCells(
 	deciders Deciders, manifest func(digest string) (*corev1.Pod, error), epoch uint64,
 	snaps []*journaletv1.Snapshot, journal []*journaletv1.Record,
 ) (*Cells, error) {
-	c := &Cells{fold: newFold(deciders, manifest), epoch: epoch, boxes: map[messages.Ref][]*delivery{}}
+	c := &Cells{fold: New(deciders, manifest), epoch: epoch, boxes: map[messages.Ref][]*Delivery{}}
 	for _, s := range snaps {
-		if err := c.fold.restore(s); err != nil {
+		if err := c.fold.Restore(s); err != nil {
 			return nil, err
 		}
 	}
-	for _, ref := range singletons {
-		if c.fold.cells[ref] == nil {
-			c.fold.create(ref)
-		}
-	}
+	c.fold.CreateSingletons()
 	for _, rec := range journal {
-		if err := checkRecord(rec); err != nil {
+		if err := CheckRecord(rec); err != nil {
 			return nil, err
 		}
-		c.fold.record(rec)
+		c.fold.Record(rec)
 	}
-	c.boxes, c.fold.pending = c.fold.pending, map[messages.Ref][]*delivery{}
+	c.boxes, c.fold.Pending = c.fold.Pending, map[messages.Ref][]*Delivery{}
 	return c, nil
 }
 
 // Stored queues a stored record for the actors that it concerns and returns them, sorted. The parts of a step count
 // with the last one.
 func (c *Cells) Stored(rec *journaletv1.Record) []messages.Ref {
-	if rec = c.fold.parts.join(rec); rec == nil {
+	if rec = c.fold.parts.Join(rec); rec == nil {
 		return nil
 	}
 	c.fold.lifecycle(rec)
-	to := route(rec, c.fold.refs)
+	to := Route(rec, c.fold.refs)
 	refs := sortedRefs(to)
 	refs = slices.DeleteFunc(refs, func(ref messages.Ref) bool {
-		if c.fold.cells[ref] == nil && (!creates(ref, to[ref]) || c.fold.create(ref) == nil) {
+		if c.fold.Cells[ref] == nil && (!Creates(ref, to[ref]) || c.fold.create(ref) == nil) {
 			return true
 		}
 		c.boxes[ref] = append(c.boxes[ref], to[ref])
 		return false
 	})
 	c.fold.forget(rec)
-	maps.DeleteFunc(c.boxes, func(ref messages.Ref, _ []*delivery) bool { return c.fold.cells[ref] == nil })
+	maps.DeleteFunc(c.boxes, func(ref messages.Ref, _ []*Delivery) bool { return c.fold.Cells[ref] == nil })
 	return refs
 }
 
@@ -87,15 +81,15 @@ func (c *Cells) Waiting(ref messages.Ref) int { return len(c.boxes[ref]) }
 // Handle makes an actor handle the next record in its queue and returns its step to record, in its parts; none if the
 // actor decides nothing or the queue is empty.
 func (c *Cells) Handle(ref messages.Ref, now time.Time) ([]*journaletv1.Record, error) {
-	box, cell := c.boxes[ref], c.fold.cells[ref]
+	box, cell := c.boxes[ref], c.fold.Cells[ref]
 	if len(box) == 0 || cell == nil {
 		return nil, nil
 	}
 	if c.boxes[ref] = box[1:]; len(box) == 1 {
 		delete(c.boxes, ref)
 	}
-	c.fold.resolve(box[0])
-	step, fail := cell.handle(box[0], c.epoch, now)
+	c.fold.Resolve(box[0])
+	step, fail := cell.Handle(box[0], c.epoch, now)
 	if fail != nil {
 		return nil, fmt.Errorf("%s: %w", ref, fail)
 	}
@@ -103,20 +97,20 @@ func (c *Cells) Handle(ref messages.Ref, now time.Time) ([]*journaletv1.Record, 
 }
 
 // Refs returns the actors, sorted.
-func (c *Cells) Refs() []messages.Ref { return sortedRefs(c.fold.cells) }
+func (c *Cells) Refs() []messages.Ref { return sortedRefs(c.fold.Cells) }
 
 // Decider returns an actor's decider, read-only; nil if there is no such actor.
 func (c *Cells) Decider(ref messages.Ref) actors.Decider {
-	if cell := c.fold.cells[ref]; cell != nil {
-		return cell.decider
+	if cell := c.fold.Cells[ref]; cell != nil {
+		return cell.Decider
 	}
 	return nil
 }
 
 // Handled returns the last record that an actor has handled, 0 for none.
 func (c *Cells) Handled(ref messages.Ref) uint64 {
-	if cell := c.fold.cells[ref]; cell != nil {
-		return cell.handled
+	if cell := c.fold.Cells[ref]; cell != nil {
+		return cell.Handled
 	}
 	return 0
 }
@@ -124,7 +118,7 @@ func (c *Cells) Handled(ref messages.Ref) uint64 {
 // Pending calls do for the records queued for an actor, in order.
 func (c *Cells) Pending(ref messages.Ref, do func(*journaletv1.Record)) {
 	for _, d := range c.boxes[ref] {
-		do(d.rec)
+		do(d.Rec)
 	}
 }
 
@@ -134,67 +128,22 @@ func (c *Cells) Snapshots() ([]*journaletv1.Snapshot, error) {
 		return nil, fmt.Errorf("snapshots: records are queued for %d actors", len(c.boxes))
 	}
 	var snaps []*journaletv1.Snapshot
-	if c.fold.started != nil {
-		run, err := messages.Encode(c.fold.started)
+	if c.fold.Started != nil {
+		run, err := messages.Encode(c.fold.Started)
 		if err != nil {
 			return nil, err
 		}
 		snaps = append(snaps, &journaletv1.Snapshot{Actor: messages.Agent.Proto(), State: run})
 	}
 	for _, ref := range c.Refs() {
-		cell := c.fold.cells[ref]
-		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(cell.decider.State())
+		cell := c.fold.Cells[ref]
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(cell.Decider.State())
 		if err != nil {
 			return nil, fmt.Errorf("snapshot of %s: %w", ref, err)
 		}
-		snaps = append(snaps, &journaletv1.Snapshot{Actor: ref.Proto(), Handled: cell.handled, State: b})
+		snaps = append(snaps, &journaletv1.Snapshot{Actor: ref.Proto(), Handled: cell.Handled, State: b})
 	}
 	return snaps, nil
-}
-
-// Fold is a fold that follows a journal record by record.
-type Fold struct{ fold *fold }
-
-// NewFold returns a Fold that has read nothing.
-func NewFold(deciders Deciders, manifest func(digest string) (*corev1.Pod, error)) *Fold {
-	f := newFold(deciders, manifest)
-	for _, ref := range singletons {
-		f.create(ref)
-	}
-	return &Fold{f}
-}
-
-// Record folds the next record.
-func (f *Fold) Record(rec *journaletv1.Record) { f.fold.record(rec) }
-
-// Decider returns an actor's decider after the last record for which it has a step, nil if there is no such actor. An
-// error is why it could not be folded.
-func (f *Fold) Decider(ref messages.Ref) (actors.Decider, error) {
-	c := f.fold.cells[ref]
-	switch {
-	case c == nil:
-		return nil, nil
-	case c.quarantined != nil:
-		return nil, fmt.Errorf("%s: %s: %s", ref, c.quarantined.GetCode(), c.quarantined.GetMessage())
-	}
-	return c.decider, nil
-}
-
-// CatchUp folds the records up to handled that an actor has handled without a decision.
-func (f *Fold) CatchUp(ref messages.Ref, handled uint64) error {
-	c := f.fold.cells[ref]
-	pending := f.fold.pending[ref]
-	for c != nil && len(pending) > 0 && pending[0].rec.GetSeq() <= handled {
-		f.fold.resolve(pending[0])
-		if fail := c.refold(pending[0], nil); fail != nil {
-			return fmt.Errorf("%s: %w", ref, fail)
-		}
-		pending = pending[1:]
-	}
-	if c != nil {
-		f.fold.pending[ref] = pending
-	}
-	return nil
 }
 
 func sortedRefs[V any](m map[messages.Ref]V) []messages.Ref {

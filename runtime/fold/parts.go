@@ -1,9 +1,7 @@
-package host
+package fold
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -40,13 +38,13 @@ func split(ref messages.Ref, cause, after uint64, now time.Time, decisions []*jo
 	return recs
 }
 
-// parts joins the parts of a step, which follow each other in the journal. A step whose last part a crash has lost was
+// Parts joins the parts of a step, which follow each other in the journal. A step whose last part a crash has lost was
 // not taken: nobody has received any of it, and its author handles the cause again.
-type parts struct{ first []*journaletv1.Record }
+type Parts struct{ first []*journaletv1.Record }
 
-// join returns the record to be handled: rec itself, with the last part of a step the whole step, and nil for a part
+// Join returns the record to be handled: rec itself, with the last part of a step the whole step, and nil for a part
 // that others must follow, or that does not follow the ones before.
-func (p *parts) join(rec *journaletv1.Record) *journaletv1.Record {
+func (p *Parts) Join(rec *journaletv1.Record) *journaletv1.Record {
 	step := rec.GetStep()
 	first := p.first
 	p.first = nil
@@ -84,22 +82,4 @@ func follows(first []*journaletv1.Record, rec *journaletv1.Record) bool {
 		messages.RefOf(last.GetActor()) == messages.RefOf(rec.GetActor()) &&
 		last.GetStep().GetCause() == rec.GetStep().GetCause() &&
 		int(last.GetStep().GetOffset())+len(last.GetStep().GetDecisions()) == int(rec.GetStep().GetOffset())
-}
-
-// describe returns what a step decides, without the decisions' content, which may hold secrets: "3 call_requested and
-// 1 timer_set, 4711 bytes".
-func describe(recs []*journaletv1.Record) string {
-	counts, size := map[string]int{}, 0
-	for _, rec := range recs {
-		size += proto.Size(rec)
-		for _, e := range rec.GetStep().GetDecisions() {
-			counts[messages.EventName(e)]++
-		}
-	}
-	var all []string
-	for name, n := range counts {
-		all = append(all, fmt.Sprintf("%d %s", n, name))
-	}
-	slices.Sort(all)
-	return fmt.Sprintf("%s, %d bytes", strings.Join(all, " and "), size)
 }

@@ -1,0 +1,166 @@
+package fold
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Cell is one actor: its decider and its position in the journal.
+type Cell struct {
+	Ref     messages.Ref
+	Decider actors.Decider
+	// Handled is the seq of the last folded record.
+	Handled uint64
+	// Quarantined is set while the actor is quarantined and handles nothing.
+	Quarantined *journaletv1.Quarantined
+	// Contained is the last record up to which the state contains all records of a quarantined actor; it may be above
+	// Handled, since not every record concerns the actor.
+	Contained uint64
+	// Behind is set if the actor was quarantined in the snapshots, and needs the records after Contained.
+	Behind bool
+	// Diverged is set if the state is within a record, because the actor could not be rebuilt or its step not folded.
+	Diverged bool
+}
+
+// Delivery is a record with the events that concern one actor.
+type Delivery struct {
+	Rec *journaletv1.Record
+	// Indices are those of the events in messages.Events(Rec).
+	Indices []int
+	// Manifests are those of the events, by the index in Indices, nil for an event without one; nil before Resolve.
+	Manifests []*corev1.Pod
+}
+
+// Seq returns the record's.
+func (d *Delivery) Seq() uint64 { return d.Rec.GetSeq() }
+
+// Failure is why a cell could not handle a record.
+type Failure struct {
+	Code journaletv1.DecisionError
+	// Cause is the seq of that record.
+	Cause uint64
+	Err   error
+}
+
+// Error returns the record and the reason.
+func (f *Failure) Error() string { return fmt.Sprintf("record %d: %v", f.Cause, f.Err) }
+
+// Input returns the decider's input for a delivery.
+func (d *Delivery) Input() actors.Input {
+	rec := d.Rec
+	events, author := messages.Events(rec), messages.RefOf(rec.GetActor())
+	in := actors.Input{Seq: rec.GetSeq(), Time: rec.GetTime().AsTime(), Events: make([]actors.Event, len(d.Indices))}
+	for n, i := range d.Indices {
+		e := actors.Event{Seq: rec.GetSeq(), Time: in.Time, Author: author, Body: events[i]}
+		if rec.GetStep() != nil {
+			e.ID = messages.DecisionID(rec.GetEpoch(), rec.GetStep().GetCause(), author, i)
+		}
+		if d.Manifests != nil {
+			e.Manifest = d.Manifests[n]
+		}
+		in.Events[n] = e
+	}
+	return in
+}
+
+// Handle folds a record, decides and folds the decisions. It returns the step to record in its parts, none without a
+// decision. After a failure the cell's state differs from the journal and the cell must be dropped.
+func (c *Cell) Handle(d *Delivery, epoch uint64, now time.Time) (step []*journaletv1.Record, fail *Failure) {
+	defer c.guard(d.Rec.GetSeq(), &fail)
+	in := d.Input()
+	if fail := c.evolve(in); fail != nil {
+		return nil, fail
+	}
+	var decisions []*journaletv1.Event
+	err := c.Decider.Decide(in, func(e *journaletv1.Event) error {
+		id := messages.DecisionID(epoch, in.Seq, c.Ref, len(decisions))
+		decisions = append(decisions, e)
+		return c.Decider.Evolve(actors.Event{ID: id, Seq: in.Seq, Time: in.Time, Author: c.Ref, Body: e})
+	})
+	if err != nil {
+		return nil, failed(in.Seq, err)
+	}
+	after := c.Handled
+	c.Handled = in.Seq
+	return split(c.Ref, in.Seq, after, now, decisions), nil
+}
+
+// Refold folds a record that was handled before, with the step that was recorded for it, nil for none. It fails if the
+// step follows another record than the last one that the cell has folded.
+func (c *Cell) Refold(d *Delivery, step *journaletv1.Record) (fail *Failure) {
+	defer c.guard(d.Rec.GetSeq(), &fail)
+	in := d.Input()
+	if step != nil && step.GetStep().GetAfter() != c.Handled {
+		return &Failure{journaletv1.DecisionError_DECISION_ERROR_ORDER_BROKEN, in.Seq, fmt.Errorf(
+			"step %d follows record %d, but the fold is at %d", step.GetSeq(), step.GetStep().GetAfter(), c.Handled)}
+	}
+	if fail := c.evolve(in); fail != nil {
+		return fail
+	}
+	c.Handled = in.Seq
+	for i, e := range step.GetStep().GetDecisions() {
+		id := messages.DecisionID(step.GetEpoch(), in.Seq, c.Ref, i)
+		if err := c.Decider.Evolve(actors.Event{ID: id, Seq: in.Seq, Time: in.Time, Author: c.Ref, Body: e}); err != nil {
+			return failed(in.Seq, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cell) evolve(in actors.Input) *Failure {
+	for _, e := range in.Events {
+		if needsManifest(e.Body) && e.Manifest == nil {
+			return &Failure{journaletv1.DecisionError_DECISION_ERROR_MANIFEST_MISSING, in.Seq,
+				fmt.Errorf("manifest %s is missing", digestOf(e.Body))}
+		}
+		if err := c.Decider.Evolve(e); err != nil {
+			return failed(in.Seq, err)
+		}
+	}
+	return nil
+}
+
+// guard turns a panic of a decider into a failure.
+func (c *Cell) guard(seq uint64, fail **Failure) {
+	if p := recover(); p != nil {
+		err := fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		*fail = &Failure{journaletv1.DecisionError_DECISION_ERROR_PANIC, seq, err}
+	}
+}
+
+func failed(seq uint64, err error) *Failure {
+	var illegal *actors.IllegalError
+	code := journaletv1.DecisionError_DECISION_ERROR_UNSPECIFIED
+	if errors.As(err, &illegal) {
+		code = journaletv1.DecisionError_DECISION_ERROR_ILLEGAL_TRANSITION
+	}
+	return &Failure{code, seq, err}
+}
+
+// digestOf returns the digest of the manifest that an event carries, "" for none.
+func digestOf(e *journaletv1.Event) string {
+	switch k := e.GetKind().(type) {
+	case *journaletv1.Event_PodUpdated:
+		return k.PodUpdated.GetPod().GetDigest()
+	case *journaletv1.Event_AdmissionRequested:
+		return k.AdmissionRequested.GetDigest()
+	case *journaletv1.Event_ResizeDecided:
+		if k.ResizeDecided.GetAllocated() {
+			return k.ResizeDecided.GetDigest()
+		}
+	}
+	return ""
+}
+
+// needsManifest reports whether an event needs its manifest. A removal names one but does not need it.
+func needsManifest(e *journaletv1.Event) bool {
+	return digestOf(e) != "" && e.GetPodUpdated().GetOperation() != journaletv1.PodOperation_POD_OPERATION_REMOVE
+}
