@@ -58,10 +58,10 @@ func (h *podHistory) forgetRecords() {
 	h.source = ""
 	h.gone, h.manifest, h.endsAt, h.endsBy, h.reported, h.openCalls = false, nil, -1, 0, reportedStatus{}, nil
 	h.requests, h.updates, h.restarting, h.pending = nil, nil, false, false
-	h.share, h.requestedShare, h.resizing, h.holdsShare, h.releasedBy = share{}, share{}, share{}, false, 0
-	h.ports, h.requestedPorts, h.admittedAs, h.allocatedAs, h.name = nil, nil, nil, nil, ""
+	h.share, h.resizing, h.holdsShare, h.releasedBy = share{}, share{}, false, 0
+	h.ports, h.admittedAs, h.allocatedAs, h.name = nil, nil, nil, ""
 	h.incarnation, h.admittedIncarnation, h.preempting = 0, 0, 0
-	h.preemptedAs, h.rejectedAs, h.pendedAs, h.finishedBy = 0, 0, 0, 0
+	h.preemptedAs, h.rejectedAs, h.pendedUntil, h.finishedBy = 0, 0, 0, 0
 	clear(h.requestedAs)
 	clear(h.restarts)
 	for id := range h.endRequested {

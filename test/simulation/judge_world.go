@@ -51,17 +51,17 @@ type podHistory struct {
 	reported                reportedStatus
 	// recentStarts are the uptimes at which each container was started last.
 	recentStarts map[string][]time.Duration
-	// share is what the node gave it, requestedShare what it requested, and resizing what is reserved for a resize that
-	// waits for preempted pods. holdsShare is set while the share counts.
-	share, requestedShare, resizing share
-	holdsShare                      bool
+	// share is what the node gave it, resizing what is reserved for a resize that waits for preempted pods. holdsShare is
+	// set while the share counts.
+	share, resizing share
+	holdsShare      bool
 	// allocatedAs is the manifest whose resources the node gave it last. releasedBy is the record by which it freed its
 	// share last. name is its namespace and name while no other pod may be admitted under them.
 	allocatedAs *corev1.Pod
 	releasedBy  uint64
 	name        string
-	// ports are the host ports that it was given, requestedPorts those that it requested.
-	ports, requestedPorts []hostPort
+	// ports are the host ports that it was given.
+	ports []hostPort
 	// admittedAs is the manifest that it was admitted with.
 	admittedAs *corev1.Pod
 	// admittedAt is when the node admitted it, in uptime.
@@ -70,10 +70,12 @@ type podHistory struct {
 	requestedAs map[uint64]*corev1.Pod
 	// incarnation is that of its last admission request, admittedIncarnation that of its last admission.
 	incarnation, admittedIncarnation uint64
-	// pending is set while its admission waits for the end of preempted pods. pendedAs is the last incarnation that did,
-	// finishedBy the record by which it finished last; 0 for none.
-	pending              bool
-	pendedAs, finishedBy uint64
+	// pending is set while its admission waits for the end of preempted pods, with what is reserved for it. pendedUntil is
+	// the record by which it finished instead, finishedBy that by which it finished last; 0 for none.
+	pending                 bool
+	pendingShare            share
+	pendingPorts            []hostPort
+	pendedUntil, finishedBy uint64
 	// preempting is the incarnation for which others are preempted, 0 for none.
 	preempting uint64
 	// requests are its admission requests, in order.

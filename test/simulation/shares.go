@@ -81,7 +81,6 @@ func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 		digest := k.AdmissionRequested.GetDigest()
 		h.requests = append(h.requests, admissionRequest{rec.GetSeq(), digest})
 		h.preempting, h.incarnation = 0, k.AdmissionRequested.GetIncarnation()
-		h.requestedShare, h.requestedPorts = demandOf(manifests[digest]), portsOf(manifests[digest])
 		h.requestedAs[h.incarnation] = manifests[digest]
 	case *journaletv1.Event_AdmissionDecided:
 		j.admissionDecided(rec, k.AdmissionDecided)
@@ -99,7 +98,10 @@ func (j *judge) bookShares(rec *journaletv1.Record, e *journaletv1.Event) {
 	case *journaletv1.Event_PodFinished:
 		h := j.history(k.PodFinished.GetUid())
 		h.release(rec.GetSeq())
-		h.finishedBy, h.name, h.pending = rec.GetSeq(), "", false
+		if h.pending {
+			h.pending, h.pendedUntil = false, rec.GetSeq()
+		}
+		h.finishedBy, h.name = rec.GetSeq(), ""
 		clear(h.shown) // what is observed from now on is left of it
 	}
 }
@@ -166,18 +168,18 @@ func (j *judge) rejectedForCause(cause uint64, k *journaletv1.AdmissionDecided, 
 	need, have, taken := demandOf(m), j.sim.allocatable(), false
 	for uid, x := range j.pods {
 		holds := x.holdsShare || x.releasedBy > cause
-		pending := x.pending || x.pendedAs == x.incarnation && x.finishedBy > cause
+		pending := x.pending || x.pendedUntil > cause
 		switch {
 		case uid == k.GetUid():
 			continue
 		case pending:
-			need = need.plus(x.requestedShare)
+			need = need.plus(x.pendingShare)
 		case holds && priorityOf(x.admittedAs) >= priorityOf(m):
 			need = need.plus(x.share.most(x.resizing))
 		}
 		ports := x.ports
 		if pending {
-			ports = x.requestedPorts
+			ports = x.pendingPorts
 		}
 		taken = taken || (holds || pending) && slices.ContainsFunc(portsOf(m), func(p hostPort) bool {
 			return slices.ContainsFunc(ports, p.collides)
@@ -203,8 +205,11 @@ func (j *judge) pendingPreemption(seq uint64, at time.Duration, cause uint64,
 	for _, q := range slices.Backward(j.history(k.GetUid()).requests) {
 		if q.seq <= cause {
 			j.preempted(seq, at, k.GetUid(), q.digest, k.GetVictims())
-			h := j.history(k.GetUid())
-			h.pending, h.pendedAs = !h.gone, h.incarnation
+			h, m := j.history(k.GetUid()), j.sim.manifests.byDigest[q.digest]
+			h.pendingShare, h.pendingPorts = demandOf(m), portsOf(m)
+			if h.pending = !h.gone && q == h.requests[len(h.requests)-1]; !h.pending {
+				h.pendedUntil = h.finishedBy // the node decided before it knew that the pod had finished
+			}
 			if h := j.history(k.GetUid()); len(k.GetVictims()) > 0 && q == h.requests[len(h.requests)-1] {
 				h.preempting = h.incarnation
 			}
