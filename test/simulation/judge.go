@@ -355,6 +355,7 @@ func stateBytes(m proto.Message) []byte {
 // recovered: a start folds snapshots and the records after them to the same states as the whole journal.
 func (j *judge) recovered(cells *fold.Cells) {
 	j.timers, j.runSince = map[messages.Ref]map[string]*journaletv1.Timer{}, j.sim.clock.uptime
+	j.book.starts = append(j.book.starts, wallMark{j.runSince, j.sim.clock.Now()})
 	for _, ref := range cells.Refs() {
 		j.timers[ref] = maps.Clone(cells.Decider(ref).Timers().GetSet())
 		// A snapshot also counts records that led to no step: none is handled again.

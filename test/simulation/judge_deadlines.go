@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +17,7 @@ type admission struct {
 	at   time.Duration
 }
 
-// wallMark is a time of day from which the clock was set back, at an uptime.
+// wallMark is a time of day at an uptime.
 type wallMark struct {
 	at   time.Duration
 	wall time.Time
@@ -28,9 +29,12 @@ func (j *judge) bookDeadlines(uid string, e *journaletv1.Event, rec *journaletv1
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_AdmissionDecided:
 		if k.AdmissionDecided.GetAdmitted() {
-			// The disk may have taken a while since.
-			lag := min(max(j.sim.clock.Now().Sub(rec.GetTime().AsTime()), 0), 2*time.Minute)
-			b.admitted[k.AdmissionDecided.GetUid()] = admission{rec.GetTime().AsTime(), j.sim.clock.uptime - lag}
+			at := j.uptimeOf(rec)
+			if !j.rebuilding {
+				// The disk may have taken a while since; what is longer is a clock that was set.
+				at = max(at, j.sim.clock.uptime-2*time.Minute)
+			}
+			b.admitted[k.AdmissionDecided.GetUid()] = admission{rec.GetTime().AsTime(), at}
 		}
 	case *journaletv1.Event_PodTerminating:
 		h := j.history(uid)
@@ -57,7 +61,8 @@ func deadlinesOf(j *judge, h *podHistory) []time.Duration {
 }
 
 // deadlinePassed reports whether a deadline of a pod has passed by the time of day, also for a while before the clock
-// was set back, or by the uptime since its admission.
+// was set back, or by the uptime since its admission. A run of the agent waits for what is left by the time of day at its
+// start, even if the clock is set back later.
 func (j *judge) deadlinePassed(uid string) bool {
 	a, ok := j.book.admitted[uid]
 	if !ok {
@@ -69,12 +74,12 @@ func (j *judge) deadlinePassed(uid string) bool {
 			took = max(took, m.wall.Sub(a.wall))
 		}
 	}
-	for _, d := range deadlinesOf(j, j.history(uid)) {
-		if took >= d {
-			return true
+	for _, m := range j.book.starts {
+		if m.at >= a.at {
+			took = max(took, m.wall.Sub(a.wall)+j.sim.clock.uptime-m.at)
 		}
 	}
-	return false
+	return slices.ContainsFunc(deadlinesOf(j, j.history(uid)), func(d time.Duration) bool { return took >= d })
 }
 
 // endsAtDeadline: once faults have ended, nothing runs of a pod whose deadline has passed, after its grace period. If

@@ -68,9 +68,11 @@ type instanceBook struct {
 	failedStart  map[string]time.Duration
 	// ending are the pods that their source or the node ends.
 	ending map[string]bool
-	// admitted are the last admissions. setBack are the times at which the clock was set back.
+	// admitted are the last admissions. setBack are the times at which the clock was set back, starts those at which the
+	// agent was started.
 	admitted map[string]admission
 	setBack  []wallMark
+	starts   []wallMark
 	// heldUp is when a pull was last seen to hold up all other calls, in uptime.
 	heldUp time.Duration
 }
