@@ -143,11 +143,11 @@ func TestObserversReceiveEventsOnlyWhileSubscribed(t *testing.T) {
 	for _, rec := range recs {
 		o.Publish(rec)
 	}
-	want := append(Flatten(testNode, recs[0]), Flatten(testNode, recs[1])...)
+	want := append(messages.Flatten(testNode, recs[0]), messages.Flatten(testNode, recs[1])...)
 	for i, subject := range []string{"pod.p.pod_observed", "source.file.pod_forgotten", "source.file.source_synced"} {
 		m, err := sub.NextMsgWithContext(testContext(t))
 		must.OK(t, err)
-		var got Flat
+		var got messages.Flat
 		if err := json.Unmarshal(m.Data, &got); err != nil {
 			t.Fatalf("%s: %v", m.Data, err)
 		}

@@ -217,7 +217,7 @@ func TestClientsOfThePortReceiveEvents(t *testing.T) {
 	b.Observers().Publish(rec)
 	m, err := sub.NextMsgWithContext(testContext(t))
 	must.OK(t, err)
-	var f Flat
+	var f messages.Flat
 	if err := json.Unmarshal(m.Data, &f); err != nil || f.Seq != 9 {
 		t.Fatalf("%s, %v", m.Data, err)
 	}

@@ -213,20 +213,21 @@ func (o *Observers) report(gap Missed) {
 	}
 	o.liveFrom = gap.To + 1
 	data, _ := json.Marshal(gap) // cannot fail: two numbers
-	f := Flat{
+	f := messages.Flat{
 		Seq: gap.To, Time: time.Now().UTC().Format(time.RFC3339Nano), Author: messages.Agent.String(), Event: EventsMissed,
-		Data: data, subject: messages.EventSubject(o.node, messages.Agent, EventsMissed),
+		Data: data,
 	}
+	subject := messages.EventSubject(o.node, messages.Agent, EventsMissed)
 	if b, err := json.Marshal(&f); err == nil {
-		o.publish(f.subject, b, o.agent.Interest(f.subject))
+		o.publish(subject, b, o.agent.Interest(subject))
 	}
 }
 
 // send publishes the events of a record, unless one of them costs too much.
 func (o *Observers) send(rec *journaletv1.Record) {
-	for _, f := range flatten(o.node, rec) {
-		n := o.agent.Interest(f.subject)
-		if n == 0 || !f.encode() {
+	for _, f := range messages.FlattenLazily(o.node, rec) {
+		n := o.agent.Interest(f.Subject())
+		if n == 0 || !f.Encode() {
 			continue
 		}
 		b, err := json.Marshal(&f)
@@ -240,7 +241,7 @@ func (o *Observers) send(rec *journaletv1.Record) {
 			o.mu.Unlock()
 			return
 		}
-		o.publish(f.subject, b, cost)
+		o.publish(f.Subject(), b, cost)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestWhatObserversMissIsCountedAndReportedWithWhereToResume(t *testing.T) {
 	o.start()
 	for i := range uint64(11) {
 		m := <-live
-		var f Flat
+		var f messages.Flat
 		must.OK(t, json.Unmarshal(m.Data, &f))
 		if got := m.Header.Get(LiveFromHeader); got != "4104" {
 			t.Fatalf("event %d is live from %q, want 4104", i, got)
@@ -124,7 +124,7 @@ func TestEventThatCostsTooMuchIsMissedAndNotSent(t *testing.T) {
 	for _, want := range []string{EventsMissed, "pod_observed"} {
 		m, err := live.NextMsgWithContext(testContext(t))
 		must.OK(t, err)
-		var f Flat
+		var f messages.Flat
 		must.OK(t, json.Unmarshal(m.Data, &f))
 		if f.Event != want || m.Header.Get(LiveFromHeader) != "4" {
 			t.Fatalf("want %s, live from 4; got %s, live from %q", want, m.Data, m.Header.Get(LiveFromHeader))

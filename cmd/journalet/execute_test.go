@@ -116,7 +116,7 @@ func TestObserveShowsThePastAsTextAndAsJSON(t *testing.T) {
 		t.Errorf("text: %d\n%s%s", code, out, errs)
 	}
 	code, out, errs = run(t.Context(), "observe", "--no-follow", "--from", "3", "-o", "json", "--root-dir", root)
-	var f bus.Flat
+	var f messages.Flat
 	if err := json.Unmarshal([]byte(out), &f); err != nil || code != exitOK || f.Seq != 3 || f.Event != "agent_stopped" {
 		t.Errorf("json: %d, %v\n%s%s", code, err, out, errs)
 	}

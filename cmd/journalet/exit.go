@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history"
 )
 
 // Exit codes, the same for every command.
@@ -14,16 +15,20 @@ const (
 	exitOK       = 0
 	exitError    = 1 // the command failed, or found something wrong
 	exitUsage    = 2 // the command line is invalid
-	exitNoAgent  = 3 // no agent can be reached
-	exitNotFound = 4 // the requested object does not exist
+	exitDiverged = 3 // a replay decides otherwise than recorded
+	exitDamaged  = 4 // a journal or a bundle is not as it was written
+	exitNoAgent  = 5 // no agent can be reached
+	exitNotFound = 6 // the requested object does not exist
 )
 
 const exitHelp = `Exit codes:
   0  success
   1  an error, or a failed check
   2  wrong usage
-  3  no agent can be reached
-  4  the requested object does not exist`
+  3  replay: a decision differs from the recorded one
+  4  a journal or a bundle is damaged
+  5  no agent can be reached
+  6  the requested object does not exist`
 
 // usageError is an error in the command line.
 type usageError struct{ error }
@@ -38,6 +43,13 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // errCheckFailed is the error of a command that has printed failed checks.
 var errCheckFailed = errors.New("check failed")
 
+// errDamaged is the error of a command that has printed what is damaged, errDiverged that of one that has printed where
+// a replay diverges.
+var (
+	errDamaged  = errors.New("damaged")
+	errDiverged = errors.New("diverged")
+)
+
 func exitCode(err error) int {
 	var usage usageError
 	var noAgent noAgentError
@@ -47,9 +59,13 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &usage):
 		return exitUsage
+	case errors.Is(err, errDiverged):
+		return exitDiverged
+	case errors.Is(err, errDamaged), errors.Is(err, history.ErrDamaged):
+		return exitDamaged
 	case errors.As(err, &noAgent), errors.Is(err, query.ErrNoAgent):
 		return exitNoAgent
-	case query.IsNotFound(err):
+	case query.IsNotFound(err), errors.Is(err, history.ErrGone), errors.Is(err, history.ErrNoRecord):
 		return exitNotFound
 	case errors.As(err, &response) && response.Code == query.CodeBadRequest:
 		return exitUsage
@@ -63,7 +79,7 @@ func exitCode(err error) int {
 func errorText(ctx context.Context, command string, err error) string {
 	var usage usageError
 	switch {
-	case err == nil, errors.Is(err, errCheckFailed):
+	case err == nil, errors.Is(err, errCheckFailed), errors.Is(err, errDamaged), errors.Is(err, errDiverged):
 		return ""
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return "journalet: interrupted\n"

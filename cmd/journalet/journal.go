@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 func (a *app) journalCommand() *cobra.Command {
@@ -54,7 +55,7 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Check that the journal is complete and unchanged",
 		Long: "Check the whole journal: contiguous numbers, the hash chain, epochs, causes, and the head file. A running\n" +
 			"agent checks it while it works. If none runs, the command reads the files, also in a copy of the agent's\n" +
-			"root directory, and changes nothing. Exit code 1 if a check fails. A loss that the agent has already\n" +
+			"root directory, and changes nothing. Exit code 4 if a check fails. A loss that the agent has already\n" +
 			"recorded in the journal is shown and does not fail the check.\n\n" +
 			"This finds accidents, not attackers: the hash chain has no key, so a process that may write the root\n" +
 			"directory can compute it again.",
@@ -86,7 +87,7 @@ func (a *app) printVerified(r *bus.VerifyReport) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.out, "Records %d to %d, epochs: %d, size: %s\n", r.First, r.Last, r.Epochs, query.Size(r.Bytes))
+		fmt.Fprintf(a.out, "Records %d to %d, epochs: %d, size: %s\n", r.First, r.Last, r.Epochs, describe.Size(r.Bytes))
 		if r.Cut {
 			fmt.Fprintf(a.out, "Records before %d were cut by retention.\n", r.First)
 		}
@@ -108,7 +109,7 @@ func (a *app) printVerified(r *bus.VerifyReport) error {
 		}
 	}
 	if !r.OK() {
-		return errCheckFailed
+		return errDamaged
 	}
 	return nil
 }
@@ -174,12 +175,12 @@ func (a *app) printSize(r *bus.SizeReport, names map[string]string) error {
 	fmt.Fprintln(a.out, "On disk:")
 	(&table{w: a.out, indent: "  "}).print(
 		[]string{"WHAT", "MESSAGES", "SIZE"},
-		[]string{"journal", fmt.Sprint(r.Journal.Count), query.Size(r.JournalDisk)},
-		[]string{"manifests", fmt.Sprint(r.Manifests), query.Size(r.ManifestsDisk)},
-		[]string{"snapshots", fmt.Sprint(r.Snapshots), query.Size(r.SnapshotsDisk)},
-		[]string{"total", "", query.Size(r.Total())},
+		[]string{"journal", fmt.Sprint(r.Journal.Count), describe.Size(r.JournalDisk)},
+		[]string{"manifests", fmt.Sprint(r.Manifests), describe.Size(r.ManifestsDisk)},
+		[]string{"snapshots", fmt.Sprint(r.Snapshots), describe.Size(r.SnapshotsDisk)},
+		[]string{"total", "", describe.Size(r.Total())},
 	)
-	fmt.Fprintf(a.out, "\nRecords as encoded: %s\n", query.Size(r.Journal.Bytes))
+	fmt.Fprintf(a.out, "\nRecords as encoded: %s\n", describe.Size(r.Journal.Bytes))
 	shares := func(title, what string, list []bus.Share, name func(string) string) {
 		if len(list) == 0 {
 			return
@@ -191,7 +192,7 @@ func (a *app) printSize(r *bus.SizeReport, names map[string]string) error {
 			if r.Journal.Bytes > 0 {
 				share = fmt.Sprintf("%.1f %%", float64(s.Bytes)*100/float64(r.Journal.Bytes))
 			}
-			rows = append(rows, []string{name(s.Name), fmt.Sprint(s.Count), query.Size(s.Bytes), share})
+			rows = append(rows, []string{name(s.Name), fmt.Sprint(s.Count), describe.Size(s.Bytes), share})
 		}
 		(&table{w: a.out, indent: "  "}).print(rows...)
 	}

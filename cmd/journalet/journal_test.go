@@ -87,14 +87,14 @@ func TestJournalWithoutAnAgentIsReadFromItsFiles(t *testing.T) {
 		want   string // on either output
 	}{
 		"whole":        {func(string) error { return nil }, exitOK, "The journal is complete and unchanged."},
-		"torn tail":    {write(block[:len(block)-9]), exitError, "the journal's end is torn"},
-		"flipped byte": {write(flipped), exitError, "cannot be read: block 1 is damaged at byte"},
-		"missing block": {func(root string) error { return os.Remove(blockPath(root)) }, exitError,
+		"torn tail":    {write(block[:len(block)-9]), exitDamaged, "the journal's end is torn"},
+		"flipped byte": {write(flipped), exitDamaged, "cannot be read: block 1 is damaged at byte"},
+		"missing block": {func(root string) error { return os.Remove(blockPath(root)) }, exitDamaged,
 			"names record 10, and the last one is 0"},
-		"truncated block": {write(block[:300]), exitError, "the journal's end is torn"},
+		"truncated block": {write(block[:300]), exitDamaged, "the journal's end is torn"},
 		"empty directory": {remove(), exitNoAgent, "no agent is running"},
-		"no streams":      {remove("jetstream"), exitError, "names record 10, and the last one is 0"},
-		"other node":      {write(otherBlock(t)), exitError, "record 1 "},
+		"no streams":      {remove("jetstream"), exitDamaged, "names record 10, and the last one is 0"},
+		"other node":      {write(otherBlock(t)), exitDamaged, "record 1 "},
 		"keys not copied": {remove("credentials"), exitOK, "complete and unchanged"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestAStoredJournalIsPrintedAsJSONOfTheSameForm(t *testing.T) {
 	must.OK(t, os.Truncate(blockPath(root), 300))
 	code, out, _ = run(t.Context(), "journal", "verify", "-o", "json", "--root-dir", root)
 	var r bus.VerifyReport
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitError || r.Found != len(r.Problems) ||
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDamaged || r.Found != len(r.Problems) ||
 		r.Found == 0 || r.Problems[0].Seq != r.Last+1 {
 		t.Errorf("a damaged one: %d, %v: %s", code, err, out)
 	}

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 const formatText = "text"
@@ -19,7 +20,7 @@ const formatText = "text"
 type observeOptions struct {
 	from             uint64
 	since            time.Duration
-	filter           query.Filter
+	filter           history.Filter
 	follow, noFollow bool
 }
 
@@ -32,7 +33,7 @@ func (a *app) observeCommand() *cobra.Command {
 			"it shows new events; with --no-follow, all events so far. After a restart of the agent it reconnects and\n" +
 			"continues: no event is missing and none is shown twice.\n\n" +
 			"With -o json each line is one event. Plain NATS clients get the same on the subjects event.> of the bus.\n\n" +
-			"Events: " + strings.Join(query.EventNames(), ", "),
+			"Events: " + strings.Join(history.EventNames(), ", "),
 		Example: "  journalet observe\n" +
 			"  journalet observe --pod web --since 10m\n" +
 			"  journalet observe --event call_finished --kind pod --from 1 --no-follow\n" +
@@ -64,7 +65,7 @@ func (a *app) observeCommand() *cobra.Command {
 	f.StringVar(&o.filter.Event, "event", "", "only events with this name")
 	f.BoolVarP(&o.follow, "follow", "f", true, "continue with new events")
 	f.BoolVar(&o.noFollow, "no-follow", false, "stop at the journal's end")
-	complete(cmd, "event", cobra.FixedCompletions(query.EventNames(), cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "event", cobra.FixedCompletions(history.EventNames(), cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "pod", a.completePods)
 	return a.clientFlags(cmd, formatText, formatJSON)
@@ -87,7 +88,7 @@ func (a *app) observe(ctx context.Context, c *query.Client, o observeOptions) er
 	return err
 }
 
-func (a *app) printJSON(f bus.Flat) error {
+func (a *app) printJSON(f messages.Flat) error {
 	b, err := json.Marshal(&f)
 	if err != nil {
 		return fmt.Errorf("print record %d: %w", f.Seq, err)
@@ -100,14 +101,14 @@ func (a *app) printJSON(f bus.Flat) error {
 type eventView struct {
 	a        *app
 	ctx      context.Context
-	d        *query.Describer
-	renderer *query.Renderer
+	d        *describe.Describer
+	renderer *describe.Renderer
 	colour   bool
 }
 
 func newEventView(ctx context.Context, a *app, c *query.Client) *eventView {
-	v := &eventView{a: a, ctx: ctx, d: query.NewDescriber(), colour: a.out.colour()}
-	v.renderer = query.NewRenderer(v.d, c.Record)
+	v := &eventView{a: a, ctx: ctx, d: describe.New(), colour: a.out.colour()}
+	v.renderer = describe.NewRenderer(v.d, c.Lines)
 	// Without names pods are shown by their UIDs.
 	if pods, err := c.Pods(ctx, ""); err == nil {
 		for i := range pods.Items {
@@ -117,7 +118,7 @@ func newEventView(ctx context.Context, a *app, c *query.Client) *eventView {
 	return v
 }
 
-func (v *eventView) print(f bus.Flat) error {
+func (v *eventView) print(f messages.Flat) error {
 	l := v.renderer.Render(v.ctx, f)
 	who := f.Author
 	if r, err := messages.ParseRef(f.Author); err == nil {
@@ -134,7 +135,7 @@ func (v *eventView) print(f bus.Flat) error {
 }
 
 // isAlert reports whether an event needs attention.
-func isAlert(l query.Line) bool {
+func isAlert(l describe.Line) bool {
 	return l.Event == "quarantined" || l.Event == "journal_damaged" ||
 		strings.HasPrefix(l.Text, "failed") || strings.HasPrefix(l.Text, "rejected")
 }

@@ -15,7 +15,9 @@ import (
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history/describe"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/test/must"
 )
@@ -104,13 +106,13 @@ func TestPodIsDescribed(t *testing.T) {
 	(&description{w: a.out, now: now, node: "node-1"}).pod(&query.PodReport{
 		Pod: p, Source: "file", Digest: "sha256:0123", Stage: "Running",
 		Quarantine: &query.Quarantine{Cause: 1041, Code: "Panic", Message: "index out of range"},
-		Decisions: []query.Line{
-			{Flat: bus.Flat{Seq: 1040, Time: "2026-02-28T23:59:59.9Z", Event: "call_requested", Cause: 1039},
+		Decisions: []describe.Line{
+			{Flat: messages.Flat{Seq: 1040, Time: "2026-02-28T23:59:59.9Z", Event: "call_requested", Cause: 1039},
 				Text: "requested: create sandbox"},
-			{Flat: bus.Flat{Seq: 1042, Time: "2026-03-01T11:59:55.123456789Z", Event: "call_requested", Cause: 1041},
+			{Flat: messages.Flat{Seq: 1042, Time: "2026-03-01T11:59:55.123456789Z", Event: "call_requested", Cause: 1041},
 				Text: "requested: start container a (attempt 1)", CauseText: "container a exited 1 (Error)"},
 		},
-		Events: []query.PodEvent{{Seq: 1042, Time: now.Add(-5 * time.Second), Type: "Normal", Reason: "Started",
+		Events: []describe.PodEvent{{Seq: 1042, Time: now.Add(-5 * time.Second), Type: "Normal", Reason: "Started",
 			Message: "Started container a (attempt 1)"}},
 	})
 	golden(t, "pod", out.String())
@@ -140,7 +142,7 @@ func TestJournalReportsAsTables(t *testing.T) {
 	}
 	problems := []bus.Problem{{Seq: 5, Message: "records 5 to 5 are missing"}}
 	report := &bus.VerifyReport{First: 1, Last: 9, Records: 8, Bytes: 900, Epochs: 1, Found: 1, Problems: problems}
-	if err := a.printVerified(report); exitCode(err) != exitError {
+	if err := a.printVerified(report); exitCode(err) != exitDamaged {
 		t.Errorf("a damaged journal ends with %v", err)
 	}
 	if err := a.printSize(&bus.SizeReport{

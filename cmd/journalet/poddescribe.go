@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // description prints a pod in the manner of kubectl describe.
@@ -205,7 +206,7 @@ func (d *description) events(r *query.PodReport) {
 }
 
 // causeSuffix formats the cause of a decision, as far as it is known.
-func causeSuffix(l query.Line) string {
+func causeSuffix(l describe.Line) string {
 	switch {
 	case l.Cause == 0:
 		return ""

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // podSummary is a pod in one row, as in `kubectl get pods`.
@@ -32,9 +32,9 @@ func summarize(p *corev1.Pod) podSummary {
 		s.containers(p)
 	}
 	switch {
-	case p.Status.Reason == query.ReasonQuarantined:
+	case p.Status.Reason == describe.ReasonQuarantined:
 		// It comes before the containers' states: the agent does not react to them any more.
-		s.status = query.ReasonQuarantined
+		s.status = describe.ReasonQuarantined
 	case p.DeletionTimestamp != nil && p.Status.Reason == "NodeLost":
 		s.status = string(corev1.PodUnknown)
 	case p.DeletionTimestamp != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed:

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -122,7 +122,8 @@ func TestStatusColumnEqualsKubectls(t *testing.T) {
 			withInit(podWith(corev1.PodSucceeded, terminated(0, 0, "Completed")), true, terminated(0, 0, "Completed"))),
 			"Completed", 0},
 		{"deadline passed", because(podWith(corev1.PodFailed, running()), "DeadlineExceeded"), "DeadlineExceeded", 1},
-		{"quarantined", because(podWith(corev1.PodRunning, running(), waiting("CrashLoopBackOff")), query.ReasonQuarantined),
+		{"quarantined",
+			because(podWith(corev1.PodRunning, running(), waiting("CrashLoopBackOff")), describe.ReasonQuarantined),
 			"Quarantined", 1},
 	} {
 		if s := summarize(c.pod); s.status != c.status || s.ready != c.ready {

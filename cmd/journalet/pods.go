@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/api/query"
 )
 
@@ -117,7 +117,7 @@ func (a *app) watchPods(ctx context.Context, c *query.Client, o podsOptions, t *
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		ended <- c.Watch(ctx, query.WatchRequest{Follow: true, Notice: a.notice}, func(bus.Flat) error {
+		ended <- c.Watch(ctx, query.WatchRequest{Follow: true, Notice: a.notice}, func(messages.Flat) error {
 			select {
 			case changed <- struct{}{}:
 			default:

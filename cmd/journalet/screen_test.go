@@ -9,8 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history/describe"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -43,20 +44,22 @@ func TestTextOfOthersDoesNotReachTheTerminalRaw(t *testing.T) {
 	state.State.Waiting.Message = hostile
 	p.Status.Message, p.Status.Reason = hostile, hostile
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Reason: hostile, Message: hostile}}
-	event := bus.Flat{Seq: 7, Time: "2026-03-01T11:59:55Z", Event: "pod_observed", Author: hostile, Data: []byte("{}")}
+	event := messages.Flat{
+		Seq: 7, Time: "2026-03-01T11:59:55Z", Event: "pod_observed", Author: hostile, Data: []byte("{}"),
+	}
 	report := &query.PodReport{
 		Pod: p, Source: hostile, Quarantine: &query.Quarantine{Cause: 1, Code: hostile, Message: hostile},
 		Waits:     []query.PodWait{{What: hostile}},
-		Decisions: []query.Line{{Flat: event, Text: hostile}},
-		Events:    []query.PodEvent{{Reason: hostile, Message: hostile}},
+		Decisions: []describe.Line{{Flat: event, Text: hostile}},
+		Events:    []describe.PodEvent{{Reason: hostile, Message: hostile}},
 	}
 	for what, print := range map[string]func(*app){
 		"pod":    func(a *app) { (&description{w: a.out, now: now, node: hostile}).pod(report) },
 		"pods":   func(a *app) { (&podTable{table: table{w: a.out}, wide: true, node: hostile}).show(now, pods, true) },
 		"notice": func(a *app) { a.notice(strings.TrimSpace(strings.ReplaceAll(hostile, "\n", " "))) },
 		"observe": func(a *app) {
-			d := query.NewDescriber()
-			v := &eventView{a: a, ctx: context.Background(), d: d, renderer: query.NewRenderer(d, nil)}
+			d := describe.New()
+			v := &eventView{a: a, ctx: context.Background(), d: d, renderer: describe.NewRenderer(d, nil)}
 			must.OK(t, v.print(event))
 		},
 	} {

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/node"
 )
@@ -33,7 +33,7 @@ func TestAgentKilledInABurstOfStartsStartsNothingTwice(t *testing.T) {
 	// At the first moment a sandbox is created, at the second sandboxes and containers, at the third the last ones.
 	moments := []struct {
 		what string
-		fits func(bus.Flat) bool
+		fits func(messages.Flat) bool
 		n    int
 	}{
 		{"the first call's dispatch", named("call_dispatched"), 1},
@@ -41,7 +41,7 @@ func TestAgentKilledInABurstOfStartsStartsNothingTwice(t *testing.T) {
 		{"most containers created", named("call_finished", "container_id"), burst * 3 / 4},
 	}
 	for _, m := range moments {
-		a.journal.wait(t, 0, settle, m.what, func(f bus.Flat) bool {
+		a.journal.wait(t, 0, settle, m.what, func(f messages.Flat) bool {
 			return m.fits(f) && a.journal.count(m.fits) >= m.n
 		})
 		a.Kill()
@@ -69,9 +69,9 @@ func TestAgentKilledInABurstOfStopsLeavesNothing(t *testing.T) {
 	for _, p := range list {
 		a.Remove(p.Name + ".yaml")
 	}
-	stopped := func(f bus.Flat) bool { return f.Seq > after && f.Event == "call_finished" }
+	stopped := func(f messages.Flat) bool { return f.Seq > after && f.Event == "call_finished" }
 	for _, done := range []int{1, n} {
-		a.journal.wait(t, after, settle, "calls that end pods", func(f bus.Flat) bool {
+		a.journal.wait(t, after, settle, "calls that end pods", func(f messages.Flat) bool {
 			return stopped(f) && a.journal.count(stopped) >= done
 		})
 		a.crash()
@@ -173,7 +173,7 @@ func TestRestartOfAnIdleAgentChangesNothing(t *testing.T) {
 	a.pods("two pods ready and the job completed", func(pods map[string]*corev1.Pod) bool {
 		return len(pods) == 3 && ready(pods["web"]) && ready(pods["pair"]) && phase(corev1.PodSucceeded)(pods["job"])
 	})
-	a.journal.wait(t, 0, settle, "the stop of the job's sandbox", func(f bus.Flat) bool {
+	a.journal.wait(t, 0, settle, "the stop of the job's sandbox", func(f messages.Flat) bool {
 		return event(t, f).GetCallRequested().GetStopSandbox() != nil
 	})
 	eventually(t, settle, "the last call's outcome", func() error {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -34,7 +34,7 @@ func hooks(grace int64, l corev1.Lifecycle) func(*corev1.Pod) {
 func ended(a *agent, after uint64, p *corev1.Pod, name string) *journaletv1.ContainerObservation {
 	a.T.Helper()
 	var end *journaletv1.ContainerObservation
-	a.journal.wait(a.T, after, settle, "the end of "+p.Name+" "+name, func(f bus.Flat) bool {
+	a.journal.wait(a.T, after, settle, "the end of "+p.Name+" "+name, func(f messages.Flat) bool {
 		o := event(a.T, f).GetPodObserved()
 		for _, c := range o.GetContainers() {
 			if o.GetUid() == string(p.UID) && c.GetName() == name &&
@@ -50,7 +50,7 @@ func ended(a *agent, after uint64, p *corev1.Pod, name string) *journaletv1.Cont
 // removed returns when the agent decided to end a pod, after a record.
 func removed(a *agent, after uint64, p *corev1.Pod) time.Time {
 	a.T.Helper()
-	return moment(a.T, a.journal.wait(a.T, after, settle, "the removal of "+p.Name, func(f bus.Flat) bool {
+	return moment(a.T, a.journal.wait(a.T, after, settle, "the removal of "+p.Name, func(f messages.Flat) bool {
 		u := event(a.T, f).GetPodUpdated()
 		return u.GetPod().GetUid() == string(p.UID) && u.GetOperation() == journaletv1.PodOperation_POD_OPERATION_REMOVE
 	}))
@@ -166,7 +166,7 @@ func TestHungPreStopHookEndsWithTheGracePeriod(t *testing.T) {
 	p := a.pod("hanging", "ready", ready)
 	after := a.journal.last()
 	a.Remove("hanging.yaml")
-	a.journal.wait(t, after, settle, "the hook", func(f bus.Flat) bool {
+	a.journal.wait(t, after, settle, "the hook", func(f messages.Flat) bool {
 		return event(t, f).GetCallRequested().GetRunHook() != nil
 	})
 	a.prints(p, "Termination waits for", "run the preStop hook of container main")
@@ -210,7 +210,7 @@ func TestTerminationContinuesAfterTheAgentIsKilled(t *testing.T) {
 		return execReturned(container(p, "main").ContainerID)
 	})
 	a.crash()
-	again := a.journal.wait(t, after, settle, "the hook in doubt", func(f bus.Flat) bool {
+	again := a.journal.wait(t, after, settle, "the hook in doubt", func(f messages.Flat) bool {
 		return event(t, f).GetCallDispatched().GetInDoubt()
 	})
 	writeFile(t, filepath.Join(dir, "go"), "")

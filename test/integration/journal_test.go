@@ -10,16 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history"
 )
 
 // journal holds the events that an observer has received of an agent's journal, from its first record and over
 // restarts.
 type journal struct {
 	mu      sync.Mutex
-	events  []bus.Flat
+	events  []messages.Flat
 	changed chan struct{} // closed and replaced with each event
 	err     error
 }
@@ -28,7 +29,7 @@ type journal struct {
 func follow(ctx context.Context, c *query.Client) *journal {
 	j := &journal{changed: make(chan struct{})}
 	go func() {
-		err := c.Watch(ctx, query.WatchRequest{All: true, Follow: true}, func(f bus.Flat) error {
+		err := c.Watch(ctx, query.WatchRequest{All: true, Follow: true}, func(f messages.Flat) error {
 			j.mu.Lock()
 			defer j.mu.Unlock()
 			j.events = append(j.events, f)
@@ -44,7 +45,7 @@ func follow(ctx context.Context, c *query.Client) *journal {
 }
 
 // seen returns the events so far, and a channel that closes with the next one.
-func (j *journal) seen() ([]bus.Flat, <-chan struct{}) {
+func (j *journal) seen() ([]messages.Flat, <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.events, j.changed
@@ -68,8 +69,8 @@ func (j *journal) last() uint64 {
 
 // wait returns the first event that fits, after a record.
 func (j *journal) wait(
-	t *testing.T, after uint64, within time.Duration, what string, fits func(bus.Flat) bool,
-) bus.Flat {
+	t *testing.T, after uint64, within time.Duration, what string, fits func(messages.Flat) bool,
+) messages.Flat {
 	t.Helper()
 	deadline := time.After(within)
 	checked := 0
@@ -89,7 +90,7 @@ func (j *journal) wait(
 }
 
 // count counts the events that fit.
-func (j *journal) count(fits func(bus.Flat) bool) int {
+func (j *journal) count(fits func(messages.Flat) bool) int {
 	events, _ := j.seen()
 	n := 0
 	for _, f := range events {
@@ -115,9 +116,9 @@ func (j *journal) tail(n int) string {
 }
 
 // event decodes the event in f.
-func event(t *testing.T, f bus.Flat) *journaletv1.Event {
+func event(t *testing.T, f messages.Flat) *journaletv1.Event {
 	t.Helper()
-	e, err := query.Event(&f)
+	e, err := history.Event(&f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +126,8 @@ func event(t *testing.T, f bus.Flat) *journaletv1.Event {
 }
 
 // named matches events of this name that have each part in their data or author.
-func named(name string, parts ...string) func(bus.Flat) bool {
-	return func(f bus.Flat) bool {
+func named(name string, parts ...string) func(messages.Flat) bool {
+	return func(f messages.Flat) bool {
 		if f.Event != name {
 			return false
 		}

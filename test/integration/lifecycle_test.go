@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -128,7 +128,7 @@ func TestDeletedPodHasItsGracePeriodAndLeavesNothing(t *testing.T) {
 	if code := ended(a, after, polite, "main").GetExitCode(); code != 0 {
 		t.Errorf("polite ended with %d, want 0 within its grace period", code)
 	}
-	stop := a.journal.wait(t, after, settle, "the request to stop stubborn", func(f bus.Flat) bool {
+	stop := a.journal.wait(t, after, settle, "the request to stop stubborn", func(f messages.Flat) bool {
 		c := event(t, f).GetCallRequested()
 		return c.GetPodUid() == string(stubborn.UID) && c.GetStopContainer() != nil
 	})

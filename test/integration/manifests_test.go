@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
 )
@@ -45,7 +45,7 @@ func TestBadManifestIsReportedWithItsLineAndChangesNoOtherPod(t *testing.T) {
 		after := a.journal.last()
 		file := bad.name + ".yaml"
 		a.Put(file, bad.text)
-		read := a.journal.wait(t, after, settle, "the problems of "+file, func(f bus.Flat) bool {
+		read := a.journal.wait(t, after, settle, "the problems of "+file, func(f messages.Flat) bool {
 			return f.Event == "manifests_read" && strings.Contains(string(f.Data), `"path":"`+file+`"`)
 		})
 		var found []*journaletv1.ManifestProblem
@@ -83,7 +83,7 @@ func TestBrokenEditOfAManifestKeepsItsPodRunning(t *testing.T) {
 	a.Stop()
 	a.start()
 	a.put(newPod("good", idle))
-	a.journal.wait(t, after, settle, "the fixed file", func(f bus.Flat) bool {
+	a.journal.wait(t, after, settle, "the fixed file", func(f messages.Flat) bool {
 		return f.Event == "manifests_read" && !strings.Contains(string(f.Data), "unreadable")
 	})
 	a.pod("good", "ready", ready)

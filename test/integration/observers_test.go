@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
@@ -48,13 +49,13 @@ func TestObserverReceivesEveryRecordOverARestart(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
 	})
-	seen := make(chan bus.Flat)
+	seen := make(chan messages.Flat)
 	go func() {
 		defer close(seen)
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 4<<20)
 		for lines.Scan() {
-			var f bus.Flat
+			var f messages.Flat
 			if json.Unmarshal(lines.Bytes(), &f) != nil {
 				f.Event = "not JSON: " + lines.Text()
 			}
@@ -68,7 +69,7 @@ func TestObserverReceivesEveryRecordOverARestart(t *testing.T) {
 	deadline := time.After(settle)
 	last, restarted := uint64(1), false
 	for {
-		var f bus.Flat
+		var f messages.Flat
 		var open bool
 		select {
 		case f, open = <-seen:
@@ -145,7 +146,7 @@ func TestObserverSurvivesCrashesOfTheAgent(t *testing.T) {
 	starts := named("agent_started")
 	for n := 1; n <= crashes; n++ {
 		// At once: the agent dies while it starts, and the observer's connection while it reads.
-		a.journal.wait(t, 0, node.Soon, fmt.Sprintf("start %d of the agent", n), func(f bus.Flat) bool {
+		a.journal.wait(t, 0, node.Soon, fmt.Sprintf("start %d of the agent", n), func(f messages.Flat) bool {
 			return starts(f) && a.journal.count(starts) >= n
 		})
 		a.Kill()

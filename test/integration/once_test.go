@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -23,8 +23,8 @@ const (
 )
 
 // part matches requests for a part of a container's start, after a record.
-func part(t *testing.T, after uint64, want journaletv1.StartPart) func(bus.Flat) bool {
-	return func(f bus.Flat) bool {
+func part(t *testing.T, after uint64, want journaletv1.StartPart) func(messages.Flat) bool {
+	return func(f messages.Flat) bool {
 		return f.Seq > after && f.Event == "call_requested" &&
 			event(t, f).GetCallRequested().GetStartContainer().GetPart() == want
 	}
@@ -48,7 +48,7 @@ func TestRestartPolicyNeverRunsOnceWheneverTheAgentIsKilled(t *testing.T) {
 		if n == 0 {
 			moment, n = part(t, after, journaletv1.StartPart_START_PART_CREATE), 1
 		}
-		a.journal.wait(t, after, settle, "requested starts", func(f bus.Flat) bool {
+		a.journal.wait(t, after, settle, "requested starts", func(f messages.Flat) bool {
 			return moment(f) && a.journal.count(moment) >= n
 		})
 		a.Kill()

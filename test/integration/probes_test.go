@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -56,11 +56,11 @@ func unready(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning &&
 // how long after the result the status was decided, and received by an observer.
 func visible(t *testing.T, a *agent, after uint64, uid string, ok bool) {
 	t.Helper()
-	result := a.journal.wait(t, after, settle, "a result of the readiness probe", func(f bus.Flat) bool {
+	result := a.journal.wait(t, after, settle, "a result of the readiness probe", func(f messages.Flat) bool {
 		r := event(t, f).GetProbeResult()
 		return r.GetUid() == uid && r.GetKind() == journaletv1.ProbeKind_PROBE_KIND_READINESS && r.GetSuccess() == ok
 	})
-	status := a.journal.wait(t, result.Seq, settle, "the status that follows from it", func(f bus.Flat) bool {
+	status := a.journal.wait(t, result.Seq, settle, "the status that follows from it", func(f messages.Flat) bool {
 		return f.Cause == result.Seq && f.Event == "pod_status_changed"
 	})
 	received := time.Now()
@@ -70,7 +70,7 @@ func visible(t *testing.T, a *agent, after uint64, uid string, ok bool) {
 }
 
 // moment returns when an event was recorded.
-func moment(t *testing.T, f bus.Flat) time.Time {
+func moment(t *testing.T, f messages.Flat) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339Nano, f.Time)
 	if err != nil {
@@ -132,7 +132,7 @@ func TestHTTPProbeAtThePodIPDecidesReadiness(t *testing.T) {
 	after = a.journal.wait(t, f.Seq, settle, "the next start", named("agent_started")).Seq
 	setup.Runtime.Exec(t, id, "sh", "-c", "echo hello > /www/index.html")
 	a.pod("web", "ready again", ready)
-	if n := a.journal.count(func(f bus.Flat) bool { return f.Seq > after && f.Event == "probe_result" }); n != 1 {
+	if n := a.journal.count(func(f messages.Flat) bool { return f.Seq > after && f.Event == "probe_result" }); n != 1 {
 		t.Errorf("%d results were reported after the restart, want the new one", n)
 	}
 }
@@ -170,7 +170,7 @@ func TestPodWithoutProbesHasNoProbeRecords(t *testing.T) {
 	t.Parallel()
 	a := started(t, onePod("plain", idle))
 	a.pod("plain", "ready", ready)
-	n := a.journal.count(func(f bus.Flat) bool { return f.Event == "probes_set" || f.Event == "probe_result" })
+	n := a.journal.count(func(f messages.Flat) bool { return f.Event == "probes_set" || f.Event == "probe_result" })
 	if n != 0 {
 		t.Errorf("%d records are about probes", n)
 	}

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/test/node"
 )
 
@@ -68,7 +68,7 @@ func TestResizeNeedsNoRestart(t *testing.T) {
 	after := a.journal.last()
 	a.put(newPod("grows", idle, sized("500m/64Mi", "600m/128Mi")))
 	applied := named("call_finished", node.BareID(was.ContainerID))
-	for _, moment := range []func(bus.Flat) bool{named("resize_decided"), applied} {
+	for _, moment := range []func(messages.Flat) bool{named("resize_decided"), applied} {
 		a.journal.wait(t, after, settle, "a moment of the resize", moment)
 		a.crash()
 	}

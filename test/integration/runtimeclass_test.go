@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 )
 
 // otherHandler is the lab's second runtime handler: runc by another name.
@@ -41,7 +41,7 @@ func TestPodRunsUnderTheHandlerOfItsRuntimeClass(t *testing.T) {
 	before, after := a.fingerprint(), a.journal.last()
 	// Another handler takes effect with the next sandbox.
 	writeFile(t, path, classText("runc"))
-	a.journal.wait(t, after, settle, "the changed class", func(f bus.Flat) bool { return f.Event == "pod_updated" })
+	a.journal.wait(t, after, settle, "the changed class", func(f messages.Flat) bool { return f.Event == "pod_updated" })
 	a.Stop()
 	a.start()
 	a.unchanged(before, "another handler")

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
 )
@@ -41,9 +41,9 @@ func probe(t *testing.T, port int, path string) (int, string) {
 }
 
 // runtimeIs waits for a record, after one, that the runtime is ready or that it is not.
-func (a *agent) runtimeIs(ready bool, after uint64) bus.Flat {
+func (a *agent) runtimeIs(ready bool, after uint64) messages.Flat {
 	a.T.Helper()
-	return a.journal.wait(a.T, after, noticed, fmt.Sprintf("runtime ready=%t", ready), func(f bus.Flat) bool {
+	return a.journal.wait(a.T, after, noticed, fmt.Sprintf("runtime ready=%t", ready), func(f messages.Flat) bool {
 		return f.Event == "runtime_health_changed" &&
 			event(a.T, f).GetRuntimeHealthChanged().GetRuntimeReady() == ready
 	})

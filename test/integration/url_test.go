@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 )
 
 // urlToken authenticates the agent at the server. It may not appear in the journal or the log.
@@ -102,7 +102,7 @@ func TestAgentStartedWhileItsURLIsDownKeepsItsPods(t *testing.T) {
 	a.unchanged(before, "an outage")
 	after = a.journal.last()
 	s.serve(manifest(newPod("remote", idle)))
-	a.journal.wait(t, after, settle, "the end of the outage", func(f bus.Flat) bool {
+	a.journal.wait(t, after, settle, "the end of the outage", func(f messages.Flat) bool {
 		return f.Event == "manifests_read" && !strings.Contains(string(f.Data), `"status"`)
 	})
 	a.pod("remote", "ready", ready)

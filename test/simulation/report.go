@@ -6,7 +6,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
-	"github.com/journalet/journalet/runtime/api/query"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // lastEvents is how many events of the pod concerned a failure shows.
@@ -35,7 +35,7 @@ func (r *Result) Report() string {
 
 // Text returns the last events of a pod, or of all for an empty UID; most below 1 means all of them.
 func (r *Result) Text(uid string, most int) string {
-	d := query.NewDescriber()
+	d := describe.New()
 	var lines []string
 	for _, rec := range r.sim.journal.stored {
 		author := messages.RefOf(rec.GetActor())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 const (
@@ -191,6 +192,15 @@ func (c *Client) Read(ctx context.Context, q ReadRequest) (*Page, error) {
 func (c *Client) Record(ctx context.Context, seq uint64) (*RecordReport, error) {
 	a := &RecordReport{}
 	return a, c.request(ctx, RecordsGet, GetRequest{Seq: seq}, a, clientTimeout)
+}
+
+// Lines returns the events of a record; a describe.Renderer fetches causes with it.
+func (c *Client) Lines(ctx context.Context, seq uint64) ([]describe.Line, error) {
+	r, err := c.Record(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	return r.Events, nil
 }
 
 // Size returns what makes up the size of the journal.

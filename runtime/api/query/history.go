@@ -5,9 +5,10 @@ import (
 	"context"
 	"slices"
 
-	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 const (
@@ -32,32 +33,32 @@ func (s *server) history(ctx context.Context, v podView, pods []podView, lines i
 	if err != nil {
 		return err
 	}
-	d := NewDescriber()
+	d := describe.New()
 	for _, p := range pods {
 		d.Name(p.ref.ID, p.pod.Namespace, p.pod.Name)
 	}
 	causes := map[uint64]string{}
-	events := newPodEvents(v.ref)
+	events := describe.NewPodEvents(v.ref)
 	for _, rec := range all {
 		own := messages.RefOf(rec.GetActor()) == v.ref
 		author := messages.RefOf(rec.GetActor())
-		for _, f := range bus.Flatten(s.Node, rec) {
-			e, err := Event(&f)
+		for _, f := range messages.Flatten(s.Node, rec) {
+			e, err := history.Event(&f)
 			if err != nil {
 				return err
 			}
 			text := d.Describe(f.ID, author, e)
-			if own || Concerns(v.ref, author, e) {
-				events.add(rec, f.ID, e)
+			if own || history.Concerns(v.ref, author, e) {
+				events.Add(rec, f.ID, e)
 				causes[f.Seq] = cmp.Or(causes[f.Seq], text)
 			}
 			if own && rec.GetStep() != nil && !isBookkeeping(e) {
-				r.Decisions = append(r.Decisions, Line{Flat: f, Text: text, CauseText: causes[f.Cause]})
+				r.Decisions = append(r.Decisions, describe.Line{Flat: f, Text: text, CauseText: causes[f.Cause]})
 			}
 		}
 	}
 	r.Decisions = newest(r.Decisions, lines)
-	r.Events = newest(events.list, maxPodEvents)
+	r.Events = newest(events.List(), maxPodEvents)
 	return nil
 }
 
@@ -91,53 +92,31 @@ func (s *server) withCauses(ctx context.Context, recs []*journaletv1.Record) ([]
 	return all, nil
 }
 
-// Concerns reports whether an actor receives an event that author recorded.
-func Concerns(ref, author messages.Ref, e *journaletv1.Event) bool {
-	audience, everyone := messages.Audience(author, e)
-	return everyone || author == ref || slices.Contains(audience, ref)
-}
-
 // isBookkeeping reports whether a decision adds nothing for a reader to the other decisions of its step.
 func isBookkeeping(e *journaletv1.Event) bool {
 	return e.GetTimerSet() != nil || e.GetTimerCleared() != nil
 }
 
 // renderRecord returns a record's events in words, and their cause.
-func (s *server) renderRecord(ctx context.Context, rec *journaletv1.Record) ([]Line, error) {
+func (s *server) renderRecord(ctx context.Context, rec *journaletv1.Record) ([]describe.Line, error) {
 	author := messages.RefOf(rec.GetActor())
-	d := NewDescriber()
+	d := describe.New()
 	causeText := ""
 	if n := rec.GetStep().GetCause(); n >= s.Journal.First() && n > 0 {
 		c, err := s.Journal.Get(ctx, n)
 		if err != nil {
 			return nil, err
 		}
-		causeText = d.cause(s.Node, author, c)
+		causeText = d.Cause(s.Node, author, c)
 	}
-	flats := bus.Flatten(s.Node, rec)
-	out := make([]Line, 0, len(flats))
+	flats := messages.Flatten(s.Node, rec)
+	out := make([]describe.Line, 0, len(flats))
 	for _, f := range flats {
-		e, err := Event(&f)
+		e, err := history.Event(&f)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Line{Flat: f, Text: d.Describe(f.ID, author, e), CauseText: causeText})
+		out = append(out, describe.Line{Flat: f, Text: d.Describe(f.ID, author, e), CauseText: causeText})
 	}
 	return out, nil
-}
-
-// cause describes the first event of a record that actor who receives.
-func (d *Describer) cause(node string, who messages.Ref, rec *journaletv1.Record) string {
-	author := messages.RefOf(rec.GetActor())
-	for _, f := range bus.Flatten(node, rec) {
-		e, err := Event(&f)
-		if err != nil {
-			continue
-		}
-		// Describe remembers also the events that are not returned.
-		if text := d.Describe(f.ID, author, e); Concerns(who, author, e) {
-			return text
-		}
-	}
-	return ""
 }

@@ -16,10 +16,9 @@ import (
 	"github.com/journalet/journalet/actors/pod"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
-
-// ReasonQuarantined is the status reason of a pod whose actor is quarantined.
-const ReasonQuarantined = "Quarantined"
 
 // podView is one pod as its actor shows it.
 type podView struct {
@@ -90,7 +89,7 @@ func podWaits(waits []pod.Wait) (out []PodWait) {
 	for _, w := range waits {
 		wait := PodWait{What: w.For, Since: w.Since}
 		if w.Call != nil {
-			wait.What = describeCall(w.Call).String()
+			wait.What = describe.Call(w.Call)
 		}
 		if id, err := messages.ParseDecisionID(w.IntentID); err == nil {
 			wait.Cause = id.Cause
@@ -147,8 +146,9 @@ func markQuarantine(p *corev1.Pod, q *journaletv1.Quarantined) {
 	if q == nil {
 		return
 	}
-	p.Status.Reason = ReasonQuarantined
-	p.Status.Message = fmt.Sprintf("%s on record %d: %s", decisionError(q.GetCode()), q.GetCause(), q.GetMessage())
+	p.Status.Reason = describe.ReasonQuarantined
+	p.Status.Message = fmt.Sprintf("%s on record %d: %s",
+		describe.DecisionError(q.GetCode()), q.GetCause(), q.GetMessage())
 }
 
 func (s *server) listPods(ctx context.Context, q ListRequest) (*rawList, error) {
@@ -201,7 +201,7 @@ func (s *server) findPod(ctx context.Context, name, namespace string) (v podView
 		if v.ref.ID == name {
 			return v, all, nil
 		}
-		if matchesName(name, s.Node, v.pod.Namespace, v.pod.Name) {
+		if history.MatchesName(name, s.Node, v.pod.Namespace, v.pod.Name) {
 			hits = append(hits, v)
 		}
 	}
@@ -234,10 +234,10 @@ func (s *server) getPod(ctx context.Context, q PodRequest) (*PodReport, error) {
 	r := &PodReport{
 		Pod: v.pod, Source: v.state.source, Digest: v.state.digest, Stage: stageName(v.state.stage),
 		Orphan: v.state.orphan, Waits: v.state.waits, PreemptedFor: v.state.preemptedFor,
-		Decisions: []Line{}, Events: []PodEvent{},
+		Decisions: []describe.Line{}, Events: []describe.PodEvent{},
 	}
 	if k := s.Host.Quarantines()[v.ref]; k != nil {
-		r.Quarantine = &Quarantine{Cause: k.GetCause(), Code: decisionError(k.GetCode()), Message: k.GetMessage()}
+		r.Quarantine = &Quarantine{Cause: k.GetCause(), Code: describe.DecisionError(k.GetCode()), Message: k.GetMessage()}
 	}
 	if q.Lines > 0 {
 		err = s.history(ctx, v, all, q.Lines, r)
@@ -250,5 +250,5 @@ func stageName(s journaletv1.PodStage) string {
 	if s == journaletv1.PodStage_POD_STAGE_UNSPECIFIED {
 		return pod.ReasonOrphan
 	}
-	return enumName(s.String(), "POD_STAGE_")
+	return describe.Enum(s.String(), "POD_STAGE_")
 }

@@ -14,16 +14,16 @@ func TestPreemptedPodNamesItsPreemptor(t *testing.T) {
 	w.host.addPod(t, "u1", "default", "web")
 	w.host.addPod(t, "u2", "shop", "low")
 	p := messages.Pod("u1")
-	pending := func(fullName string) *ev {
-		return &ev{Kind: &journaletv1.Event_AdmissionPendingPreemption{
+	pending := func(fullName string) *journaletv1.Event {
+		return &journaletv1.Event{Kind: &journaletv1.Event_AdmissionPendingPreemption{
 			AdmissionPendingPreemption: &journaletv1.AdmissionPendingPreemption{
 				Uid: "u9", FullName: fullName, Victims: []string{"u1", "u2"},
 			}}}
 	}
-	evolve := func(e *ev) {
+	evolve := func(e *journaletv1.Event) {
 		must.OK(t, w.host.actors[p].Evolve(actors.Event{Seq: 2, Time: at(1), Author: messages.Node, Body: e}))
 	}
-	evolve(&ev{Kind: &journaletv1.Event_AdmissionDecided{
+	evolve(&journaletv1.Event{Kind: &journaletv1.Event_AdmissionDecided{
 		AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u1", Admitted: true}}})
 	// u9 no longer exists: only the record has its name.
 	evolve(pending("shop/critical"))

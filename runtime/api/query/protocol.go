@@ -11,6 +11,8 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/describe"
 )
 
 // Limits of a request and its response.
@@ -41,8 +43,6 @@ const (
 	maxLines = 200
 	// defaultLines is their number if the request names none.
 	defaultLines = 20
-	// maxUIDs bounds the UIDs that a filter on a pod's name matches.
-	maxUIDs = 256
 
 	// requestTimeout bounds the work on one response; a client waits a little longer.
 	requestTimeout = 10 * time.Second
@@ -100,23 +100,6 @@ type Quarantine struct {
 	Message string `json:"message"`
 }
 
-// Line is one event with its description and that of its cause.
-type Line struct {
-	bus.Flat
-	Text string `json:"text"`
-	// CauseText describes the record Cause; empty for a fact.
-	CauseText string `json:"causeText,omitempty"`
-}
-
-// PodEvent is one event of a pod as the kubelet would emit it.
-type PodEvent struct {
-	Seq     uint64    `json:"seq"`
-	Time    time.Time `json:"time"`
-	Type    string    `json:"type"` // Normal or Warning
-	Reason  string    `json:"reason"`
-	Message string    `json:"message"`
-}
-
 // PodWait is one thing that a pod waits for.
 type PodWait struct {
 	What  string    `json:"what"`
@@ -138,8 +121,8 @@ type PodReport struct {
 	// Waits is what a pod that is not admitted yet, or terminates, waits for, the oldest first.
 	Waits []PodWait `json:"waits,omitempty"`
 	// Decisions are the newest ones, oldest first; Events are derived from the same records.
-	Decisions []Line     `json:"decisions"`
-	Events    []PodEvent `json:"events"`
+	Decisions []describe.Line     `json:"decisions"`
+	Events    []describe.PodEvent `json:"events"`
 	// FirstSeq and LastSeq are the oldest and newest record read for it; 0 if there was none.
 	FirstSeq uint64 `json:"firstSeq"`
 	LastSeq  uint64 `json:"lastSeq"`
@@ -164,12 +147,12 @@ type ReadRequest struct {
 	Since time.Time `json:"since,omitzero"`
 	// Limit is the number of records, at most and by default 500.
 	Limit int `json:"limit,omitempty"`
-	Filter
+	history.Filter
 }
 
 // Page is the response to ReadRequest.
 type Page struct {
-	Events []bus.Flat `json:"events"`
+	Events []messages.Flat `json:"events"`
 	// Next is the record to continue from. All records before it have been read.
 	Next uint64 `json:"next"`
 	// First and Last are the oldest and newest record of the journal. The page was the last one if Next is above Last.
@@ -186,9 +169,9 @@ type GetRequest struct {
 
 // RecordReport is one record: its events and their cause.
 type RecordReport struct {
-	Seq    uint64 `json:"seq"`
-	Hash   string `json:"hash"` // the previous record's, in hex
-	Events []Line `json:"events"`
+	Seq    uint64          `json:"seq"`
+	Hash   string          `json:"hash"` // the previous record's, in hex
+	Events []describe.Line `json:"events"`
 }
 
 // VerifyRequest requests a check of the whole journal. Without a Check it joins the one under way or starts one. The

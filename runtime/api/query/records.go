@@ -10,6 +10,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
 )
 
 // errPageFull stops reading records for a page.
@@ -23,12 +24,12 @@ func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) 
 		q.Limit = MaxRecords
 	}
 	if err := q.Check(); err != nil {
-		return nil, err
+		return nil, badRequest("%v", err)
 	}
 	if q.From > 0 && !q.Since.IsZero() {
 		return nil, badRequest("both from and since are given: want one of them")
 	}
-	page := &Page{Events: []bus.Flat{}, First: s.Journal.First(), Last: s.Journal.Last()}
+	page := &Page{Events: []messages.Flat{}, First: s.Journal.First(), Last: s.Journal.Last()}
 	from := max(q.From, page.First, 1)
 	if !q.Since.IsZero() {
 		var err error
@@ -80,7 +81,7 @@ func (p *pager) take(rec *journaletv1.Record, _ int) error {
 	}
 	if len(wanted) > 0 {
 		p.records++
-		for _, f := range bus.Flatten(p.node, rec) {
+		for _, f := range messages.Flatten(p.node, rec) {
 			if wanted[index(&f)] {
 				p.page.Events = append(p.page.Events, f)
 				p.size += len(f.Data)
@@ -92,7 +93,7 @@ func (p *pager) take(rec *journaletv1.Record, _ int) error {
 }
 
 // resolvePod adds the UID that the filter's pod has now.
-func (s *server) resolvePod(ctx context.Context, f *Filter) error {
+func (s *server) resolvePod(ctx context.Context, f *history.Filter) error {
 	if f.Pod == "" || len(f.UIDs) > 0 {
 		return nil
 	}
@@ -103,7 +104,7 @@ func (s *server) resolvePod(ctx context.Context, f *Filter) error {
 	case err != nil:
 		return err
 	}
-	f.addUID(v.ref.ID)
+	f.AddUID(v.ref.ID)
 	return nil
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/describe"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -63,7 +65,7 @@ func TestQuarantinedPodShowsItsQuarantine(t *testing.T) {
 	}
 	r, err := w.client(t).Pod(testContext(t), PodRequest{Pod: "web"})
 	must.OK(t, err)
-	if s := r.Pod.Status; s.Reason != ReasonQuarantined || s.Message != "IllegalTransition on record 7: no way" {
+	if s := r.Pod.Status; s.Reason != describe.ReasonQuarantined || s.Message != "IllegalTransition on record 7: no way" {
 		t.Fatalf("its status is %q, %q", s.Reason, s.Message)
 	}
 	if r.Quarantine == nil || r.Quarantine.Cause != 7 {
@@ -173,7 +175,7 @@ func TestPagesContinueWhereTheLastOneEnded(t *testing.T) {
 func TestFilterOnAPodFindsDecisionsOfOtherActorsAboutIt(t *testing.T) {
 	w := restartedAgent(t) // the pod has no actor: its UID is in the journal
 	c := w.client(t)
-	page, err := c.Read(testContext(t), ReadRequest{Filter: Filter{Pod: "web"}})
+	page, err := c.Read(testContext(t), ReadRequest{Filter: history.Filter{Pod: "web"}})
 	must.OK(t, err)
 	var got []string
 	for _, f := range page.Events {
@@ -188,7 +190,8 @@ func TestFilterOnAPodFindsDecisionsOfOtherActorsAboutIt(t *testing.T) {
 	if !slices.Equal(got, want) || !slices.Equal(page.UIDs, []string{"u1"}) {
 		t.Fatalf("read %q of %v, want %q", got, page.UIDs, want)
 	}
-	page, err = c.Read(testContext(t), ReadRequest{Filter: Filter{Pod: "u1", Kind: "pod", Event: "call_requested"}})
+	requests := history.Filter{Pod: "u1", Kind: "pod", Event: "call_requested"}
+	page, err = c.Read(testContext(t), ReadRequest{Filter: requests})
 	if err != nil || len(page.Events) != 2 {
 		t.Fatalf("three filters at once select %+v, %v", page.Events, err)
 	}
@@ -307,12 +310,12 @@ func TestNoResponseAfterStop(t *testing.T) {
 func TestEventOfAFlatIsTheFlattenedOne(t *testing.T) {
 	step := &journaletv1.Step{Cause: 2, Decisions: []*journaletv1.Event{startCall(4)}}
 	rec := &journaletv1.Record{Seq: 3, Actor: messages.Pod("u1").Proto(), Body: &journaletv1.Record_Step{Step: step}}
-	flats := bus.Flatten(testNode, rec)
-	e, err := Event(&flats[0])
+	flats := messages.Flatten(testNode, rec)
+	e, err := history.Event(&flats[0])
 	if err != nil || e.GetCallRequested().GetStartContainer().GetAttempt() != 4 {
 		t.Fatalf("got %v, %v", e, err)
 	}
-	if _, err := Event(&bus.Flat{Event: "of_the_future"}); err == nil {
+	if _, err := history.Event(&messages.Flat{Event: "of_the_future"}); err == nil {
 		t.Fatal("an unknown event was read")
 	}
 }

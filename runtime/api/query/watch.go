@@ -13,6 +13,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/history"
 )
 
 const (
@@ -30,7 +31,7 @@ type WatchRequest struct {
 	From  uint64
 	Since time.Time
 	All   bool
-	Filter
+	history.Filter
 	// Follow continues with new events, across restarts of the agent, until the context ends.
 	Follow bool
 	// Notice receives messages for the user, such as a lost connection. It may be nil.
@@ -51,7 +52,7 @@ func (p position) before(q position) bool {
 const wholeRecord = math.MaxInt
 
 // index returns an event's position within its record.
-func index(f *bus.Flat) int {
+func index(f *messages.Flat) int {
 	if d, err := messages.ParseDecisionID(f.ID); err == nil {
 		return d.Index
 	}
@@ -64,7 +65,7 @@ type watcher struct {
 	c      *Client
 	events *nats.Conn // nil without Follow
 	q      WatchRequest
-	f      func(bus.Flat) error
+	f      func(messages.Flat) error
 	done   position // everything up to here was passed to f or filtered out
 	resync chan struct{}
 	pause  time.Duration
@@ -76,7 +77,7 @@ type watcher struct {
 
 // Watch calls f for each event, once and in the journal's order: for the past ones, then, with Follow, for new ones. It
 // returns the context's error, f's error, or, without Follow, nil at the journal's end.
-func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(bus.Flat) error) error {
+func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(messages.Flat) error) error {
 	if err := q.Check(); err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (w *watcher) begin(ctx context.Context) error {
 
 func (w *watcher) addUIDs(uids []string) {
 	for _, uid := range uids {
-		w.q.addUID(uid)
+		w.q.AddUID(uid)
 	}
 }
 
@@ -297,7 +298,7 @@ func (w *watcher) follow(ctx context.Context, live <-chan *nats.Msg) error {
 
 // take processes one live event.
 func (w *watcher) take(ctx context.Context, m *nats.Msg) error {
-	var f bus.Flat
+	var f messages.Flat
 	if err := bounded.JSON(m.Data, maxResponse, &f); err != nil {
 		return fmt.Errorf("decode an event on %s; is the agent of another version? %w", m.Subject, err)
 	}
@@ -325,7 +326,7 @@ func (w *watcher) take(ctx context.Context, m *nats.Msg) error {
 
 // resume reads what the agent reports that it has not sent. Live events after a gap lead to the same; the notice comes
 // also if there are none.
-func (w *watcher) resume(ctx context.Context, f *bus.Flat) error {
+func (w *watcher) resume(ctx context.Context, f *messages.Flat) error {
 	if !w.done.before(position{f.Seq, wholeRecord}) {
 		return nil
 	}
@@ -337,12 +338,12 @@ func (w *watcher) resume(ctx context.Context, f *bus.Flat) error {
 	return w.catchUp(ctx)
 }
 
-func (w *watcher) wanted(f *bus.Flat) bool {
+func (w *watcher) wanted(f *messages.Flat) bool {
 	author, err := messages.ParseRef(f.Author)
 	if err != nil {
 		return w.q.Pod == "" && w.q.Kind == ""
 	}
-	e, err := Event(f)
+	e, err := history.Event(f)
 	if err != nil {
 		// An event of a newer agent: shown unless the filter selects by pod or by another event.
 		return w.q.Pod == "" && w.q.Event == "" && (w.q.Kind == "" || w.q.Kind == author.KindName())

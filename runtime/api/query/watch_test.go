@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -27,7 +28,7 @@ func follow(t *testing.T, c *Client, q WatchRequest) *follower {
 	f := &follower{seen: make(chan string, 10_000), err: make(chan error, 1), cancel: cancel}
 	q.Follow = true
 	go func() {
-		f.err <- c.Watch(ctx, q, func(e bus.Flat) error {
+		f.err <- c.Watch(ctx, q, func(e messages.Flat) error {
 			f.seen <- fmt.Sprintf("%d.%d", e.Seq, index(&e))
 			return nil
 		})
@@ -80,7 +81,7 @@ func TestWatchWithoutFollowEndsAtTheJournalsEnd(t *testing.T) {
 	want := appendSteps(w, 1, 20)
 	w.flush(t)
 	n := 0
-	err := w.client(t).Watch(testContext(t), WatchRequest{All: true}, func(e bus.Flat) error {
+	err := w.client(t).Watch(testContext(t), WatchRequest{All: true}, func(e messages.Flat) error {
 		if got := fmt.Sprintf("%d.%d", e.Seq, index(&e)); got != want[n] {
 			t.Fatalf("saw %s, want %s", got, want[n])
 		}
@@ -110,13 +111,13 @@ func TestGapInLiveEventsIsReadFromTheJournal(t *testing.T) {
 	appendSteps(w, 1, 9)
 	w.flush(t)
 	var got []string
-	x := &watcher{c: w.client(t), resync: make(chan struct{}, 1), done: position{3, 0}, f: func(e bus.Flat) error {
+	x := &watcher{c: w.client(t), resync: make(chan struct{}, 1), done: position{3, 0}, f: func(e messages.Flat) error {
 		got = append(got, fmt.Sprintf("%d.%d", e.Seq, index(&e)))
 		return nil
 	}}
 	rec, err := w.bus.Journal().Get(testContext(t), 5)
 	must.OK(t, err)
-	live := bus.Flatten(testNode, rec)[1]
+	live := messages.Flatten(testNode, rec)[1]
 	b := fmt.Appendf(nil, `{"seq":%d,"id":%q,"author":%q,"event":%q,"data":{}}`, live.Seq, live.ID,
 		live.Author, live.Event)
 	must.OK(t, x.take(testContext(t), &nats.Msg{Data: b}))
@@ -134,7 +135,7 @@ func TestWatchFiltersLiveAndPastEventsAlike(t *testing.T) {
 	w.step(messages.Source(messages.FileSource), 1, 0, added("u1", "default", "web"), added("u2", "default", "api"))
 	w.step(messages.Pod("u2"), 2, 1, startCall(0))
 	w.flush(t)
-	f := follow(t, w.client(t), WatchRequest{From: 1, Filter: Filter{Pod: "web"}})
+	f := follow(t, w.client(t), WatchRequest{From: 1, Filter: history.Filter{Pod: "web"}})
 	f.want(t, "1.0")
 	w.step(messages.Pod("u2"), 3, 2, startCall(1))
 	w.step(messages.Pod("u1"), 4, 1, startCall(0))

@@ -1,4 +1,4 @@
-package query
+package describe
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ func TestHooksEmitTheKubeletsEvents(t *testing.T) {
 	stop := callRequested(messages.NewCall(&journaletv1.StopContainer{
 		Container: "main", ContainerId: "c", Grace: durationpb.New(10 * time.Second), Reason: "pod removed",
 	}))
-	p := newPodEvents(messages.Pod("a"))
+	p := NewPodEvents(messages.Pod("a"))
 	for i, e := range []struct {
 		id string
 		e  *journaletv1.Event
@@ -45,7 +45,7 @@ func TestHooksEmitTheKubeletsEvents(t *testing.T) {
 		{"3", hookCall(pre, "c")}, {"", callFinished("3", failed, "it took too long")},
 		{"4", stop}, {"", callFinished("4", cut, "cut short")}, {"5", stop},
 	} {
-		p.add(&journaletv1.Record{Seq: uint64(i + 1), Time: timestamppb.Now()}, e.id, e.e)
+		p.Add(&journaletv1.Record{Seq: uint64(i + 1), Time: timestamppb.Now()}, e.id, e.e)
 	}
 	var got []string
 	for _, e := range p.list {
@@ -68,7 +68,7 @@ func TestHooksAreDescribed(t *testing.T) {
 		"requested: run the preStop hook of container main, within 30s (pod removed)": hookCall(
 			journaletv1.HookKind_HOOK_KIND_PRE_STOP, "c"),
 	} {
-		if got := NewDescriber().Describe("", messages.Pod("a"), e); got != want {
+		if got := New().Describe("", messages.Pod("a"), e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -1,10 +1,11 @@
-package query
+package describe
 
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,8 +14,20 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// podEvents derives a pod's Kubernetes events, with the kubelet's reasons, from the records that concern the pod.
-type podEvents struct {
+// ReasonQuarantined is the status reason of a pod whose actor is quarantined.
+const ReasonQuarantined = "Quarantined"
+
+// PodEvent is one event of a pod as the kubelet would emit it.
+type PodEvent struct {
+	Seq     uint64    `json:"seq"`
+	Time    time.Time `json:"time"`
+	Type    string    `json:"type"` // Normal or Warning
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+}
+
+// PodEvents derives a pod's Kubernetes events, with the kubelet's reasons, from the records that concern the pod.
+type PodEvents struct {
 	ref   messages.Ref
 	calls map[string]*journaletv1.CallRequested // by intent id
 	// killing are the containers, by id, whose preStop hook has already emitted Killing.
@@ -22,12 +35,13 @@ type podEvents struct {
 	list    []PodEvent
 }
 
-func newPodEvents(ref messages.Ref) *podEvents {
-	return &podEvents{ref: ref, calls: map[string]*journaletv1.CallRequested{}, killing: map[string]bool{}}
+// NewPodEvents returns the events of a pod's actor, without any yet.
+func NewPodEvents(ref messages.Ref) *PodEvents {
+	return &PodEvents{ref: ref, calls: map[string]*journaletv1.CallRequested{}, killing: map[string]bool{}}
 }
 
-// add reads one event of the journal; events must come in the journal's order.
-func (p *podEvents) add(rec *journaletv1.Record, id string, e *journaletv1.Event) {
+// Add reads one event of the journal; events must come in the journal's order.
+func (p *PodEvents) Add(rec *journaletv1.Record, id string, e *journaletv1.Event) {
 	add := func(kind, reason, format string, args ...any) {
 		p.list = append(p.list, PodEvent{
 			Seq: rec.GetSeq(), Time: rec.GetTime().AsTime(), Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...),
@@ -74,18 +88,21 @@ func (p *podEvents) add(rec *journaletv1.Record, id string, e *journaletv1.Event
 		}
 	case *journaletv1.Event_Quarantined:
 		if q := k.Quarantined; q.GetKind()+"/"+q.GetId() == p.ref.String() {
-			add(corev1.EventTypeWarning, ReasonQuarantined, "%s", withMessage(decisionError(q.GetCode()), q.GetMessage()))
+			add(corev1.EventTypeWarning, ReasonQuarantined, "%s", withMessage(DecisionError(q.GetCode()), q.GetMessage()))
 		}
 	}
 }
 
-func (p *podEvents) preempted(victims []string, add addEvent) {
+// List returns the events so far, the oldest first.
+func (p *PodEvents) List() []PodEvent { return p.list }
+
+func (p *PodEvents) preempted(victims []string, add addEvent) {
 	if slices.Contains(victims, p.ref.ID) {
 		add(corev1.EventTypeWarning, pod.ReasonPreempting, "%s", pod.MessagePreempting)
 	}
 }
 
-func (p *podEvents) imagePullDecided(a *journaletv1.ImagePullDecided, add addEvent) {
+func (p *PodEvents) imagePullDecided(a *journaletv1.ImagePullDecided, add addEvent) {
 	switch {
 	case a.GetUid() != p.ref.ID:
 	case a.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED:
@@ -97,7 +114,7 @@ func (p *podEvents) imagePullDecided(a *journaletv1.ImagePullDecided, add addEve
 }
 
 // backOffs emits an event for each container that waits for a back-off to pass.
-func (p *podEvents) backOffs(c *journaletv1.PodStatusChanged, add addEvent) {
+func (p *PodEvents) backOffs(c *journaletv1.PodStatusChanged, add addEvent) {
 	for _, name := range slices.Sorted(maps.Keys(c.GetWaiting())) {
 		w := c.GetWaiting()[name]
 		if strings.HasSuffix(w.GetReason(), "BackOff") {
@@ -108,7 +125,7 @@ func (p *podEvents) backOffs(c *journaletv1.PodStatusChanged, add addEvent) {
 
 type addEvent func(kind, reason, format string, args ...any)
 
-func (p *podEvents) callRequested(id string, c *journaletv1.CallRequested, add addEvent) {
+func (p *PodEvents) callRequested(id string, c *journaletv1.CallRequested, add addEvent) {
 	if id != "" {
 		p.calls[id] = c
 	}
@@ -129,7 +146,7 @@ func (p *podEvents) callRequested(id string, c *journaletv1.CallRequested, add a
 	}
 }
 
-func (p *podEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
+func (p *PodEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
 	c := p.calls[f.GetIntentId()]
 	if f.GetError() == journaletv1.CallError_CALL_ERROR_UNSPECIFIED {
 		// Most often one call creates and starts a container: both events are emitted then.
@@ -171,7 +188,7 @@ func (p *podEvents) callFinished(f *journaletv1.CallFinished, add addEvent) {
 }
 
 // probeResult emits failures, and successes with a warning.
-func (p *podEvents) probeResult(r *journaletv1.ProbeResult, add addEvent) {
+func (p *PodEvents) probeResult(r *journaletv1.ProbeResult, add addEvent) {
 	reason := "Unhealthy"
 	if r.GetSuccess() {
 		reason = "ProbeWarning"
@@ -182,7 +199,7 @@ func (p *podEvents) probeResult(r *journaletv1.ProbeResult, add addEvent) {
 }
 
 // resizeConditions emits pending and failed resizes. Their start and completion have records of their own.
-func (p *podEvents) resizeConditions(c *journaletv1.PodStatusChanged, add addEvent) {
+func (p *PodEvents) resizeConditions(c *journaletv1.PodStatusChanged, add addEvent) {
 	for _, cond := range c.GetConditions() {
 		switch t := corev1.PodConditionType(cond.GetType()); {
 		case t == corev1.PodResizePending:

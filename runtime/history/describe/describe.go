@@ -1,4 +1,4 @@
-package query
+package describe
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
 )
 
 const (
@@ -30,8 +31,8 @@ type Describer struct {
 	observed memory[*journaletv1.PodObserved]
 }
 
-// NewDescriber returns a Describer that remembers nothing yet.
-func NewDescriber() *Describer { return &Describer{} }
+// New returns a Describer that remembers nothing yet.
+func New() *Describer { return &Describer{} }
 
 // memory is a bounded map.
 type memory[V any] struct {
@@ -98,7 +99,7 @@ func (d *Describer) actorText(s string) string {
 
 // Describe returns one event as a short line. id is the decision's id, empty for a fact.
 func (d *Describer) Describe(id string, author messages.Ref, e *journaletv1.Event) string {
-	for _, p := range namedPods(e) {
+	for _, p := range history.NamedPods(e) {
 		d.Name(p.GetUid(), p.GetNamespace(), p.GetName())
 	}
 	for _, describe := range d.describers() {
@@ -132,7 +133,7 @@ func (d *Describer) agentEvent(_ string, e *journaletv1.Event) string {
 	case *journaletv1.Event_Quarantined:
 		q := k.Quarantined
 		who := d.actorText(q.GetKind() + "/" + q.GetId())
-		s := fmt.Sprintf("quarantined %s: it failed on #%d (%s)", who, q.GetCause(), decisionError(q.GetCode()))
+		s := fmt.Sprintf("quarantined %s: it failed on #%d (%s)", who, q.GetCause(), DecisionError(q.GetCode()))
 		return withMessage(s, q.GetMessage())
 	case *journaletv1.Event_QuarantineLifted:
 		s := "lifted the quarantine of " + d.actorText(k.QuarantineLifted.GetKind()+"/"+k.QuarantineLifted.GetId())
@@ -243,7 +244,7 @@ func (d *Describer) podEvent(_ string, e *journaletv1.Event) string {
 		}
 		return "terminating the pod: its main containers have exited for good, only sidecars are left"
 	case *journaletv1.Event_PodTerminated:
-		phase := enumName(k.PodTerminated.GetPhase().String(), "POD_PHASE_")
+		phase := Enum(k.PodTerminated.GetPhase().String(), "POD_PHASE_")
 		return fmt.Sprintf("pod %s terminated (%s)", d.podName(k.PodTerminated.GetUid()), phase)
 	case *journaletv1.Event_PodFinished:
 		return fmt.Sprintf("pod %s finished: nothing of it is left on the node", d.podName(k.PodFinished.GetUid()))
@@ -352,7 +353,7 @@ func containerText(c *journaletv1.ContainerObservation) string {
 }
 
 func statusChanged(c *journaletv1.PodStatusChanged) string {
-	parts := []string{enumName(c.GetPhase().String(), "POD_PHASE_")}
+	parts := []string{Enum(c.GetPhase().String(), "POD_PHASE_")}
 	for _, cond := range c.GetConditions() {
 		if cond.GetType() == string(corev1.PodReady) {
 			parts = append(parts, map[bool]string{true: "Ready", false: "not Ready"}[cond.GetStatus()])
@@ -391,8 +392,8 @@ func withMessage(s, message string) string {
 	return s + ": " + message
 }
 
-// enumName formats an enum's value: POD_PHASE_RUNNING is Running, CALL_ERROR_SANDBOX_GONE is SandboxGone.
-func enumName(s, prefix string) string {
+// Enum formats an enum's value: POD_PHASE_RUNNING is Running, CALL_ERROR_SANDBOX_GONE is SandboxGone.
+func Enum(s, prefix string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(strings.TrimPrefix(s, prefix), "_") {
 		if part != "" {
@@ -402,8 +403,9 @@ func enumName(s, prefix string) string {
 	return b.String()
 }
 
-func decisionError(c journaletv1.DecisionError) string {
-	return enumName(c.String(), "DECISION_ERROR_")
+// DecisionError returns an error of a decider in words.
+func DecisionError(c journaletv1.DecisionError) string {
+	return Enum(c.String(), "DECISION_ERROR_")
 }
 
 // span formats a duration: from a minute on in seconds, from a second on in 10 ms, below in milliseconds.

@@ -1,4 +1,4 @@
-package query
+package describe
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func probeResult(r *journaletv1.ProbeResult) string {
 	return withMessage("container "+r.GetContainer(), r.GetMessage()) // the message names the probe and its result
 }
 
-func probeKind(k journaletv1.ProbeKind) string { return enumName(k.String(), "PROBE_KIND_") }
+func probeKind(k journaletv1.ProbeKind) string { return Enum(k.String(), "PROBE_KIND_") }
 
 func readinessGatesSet(g *journaletv1.ReadinessGatesSet) string {
 	if len(g.GetTypes()) == 0 {

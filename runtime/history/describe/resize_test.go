@@ -1,4 +1,4 @@
-package query
+package describe
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func TestResizeEmitsTheKubeletsEvents(t *testing.T) {
 		Container: "main", Resources: &journaletv1.Resources{CpuRequestMillis: 100, MemoryRequestBytes: 64 << 20,
 			MemoryLimitBytes: 128 << 20},
 	}))
-	p := newPodEvents(messages.Pod("a"))
+	p := NewPodEvents(messages.Pod("a"))
 	for i, e := range []struct {
 		id string
 		e  *ev
@@ -42,7 +42,7 @@ func TestResizeEmitsTheKubeletsEvents(t *testing.T) {
 		{"", &ev{Kind: &journaletv1.Event_ResizeCompleted{ResizeCompleted: &journaletv1.ResizeCompleted{Uid: "a"}}}},
 		{"", &ev{Kind: &journaletv1.Event_ResizeStarted{ResizeStarted: &journaletv1.ResizeStarted{Uid: "a"}}}},
 	} {
-		p.add(&journaletv1.Record{Seq: uint64(i + 1), Time: timestamppb.Now()}, e.id, e.e)
+		p.Add(&journaletv1.Record{Seq: uint64(i + 1), Time: timestamppb.Now()}, e.id, e.e)
 	}
 	var got []string
 	for _, e := range p.list {

@@ -1,4 +1,4 @@
-package query
+package describe
 
 import (
 	"testing"
@@ -24,20 +24,20 @@ func TestProbesAreDescribedInShortLines(t *testing.T) {
 		"container main: Readiness probe failed: HTTP probe failed with statuscode: 500": probeEvent(
 			journaletv1.ProbeKind_PROBE_KIND_READINESS, false, "Readiness probe failed: HTTP probe failed with statuscode: 500"),
 	} {
-		if got := NewDescriber().Describe("", messages.Pod("a"), e); got != want {
+		if got := New().Describe("", messages.Pod("a"), e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
 
 func TestFailedProbesAndWarningsAreEventsOfThePod(t *testing.T) {
-	p := newPodEvents(messages.Pod("a"))
+	p := NewPodEvents(messages.Pod("a"))
 	for i, e := range []*ev{
 		probeEvent(journaletv1.ProbeKind_PROBE_KIND_READINESS, true, ""),
 		probeEvent(journaletv1.ProbeKind_PROBE_KIND_READINESS, false, "Readiness probe failed: it does"),
 		probeEvent(journaletv1.ProbeKind_PROBE_KIND_READINESS, true, "Readiness probe warning: Probe terminated redirects"),
 	} {
-		p.add(&journaletv1.Record{Seq: uint64(i + 1)}, "", e)
+		p.Add(&journaletv1.Record{Seq: uint64(i + 1)}, "", e)
 	}
 	if len(p.list) != 2 {
 		t.Fatalf("events: %v", p.list)

@@ -1,7 +1,6 @@
-package query
+package describe
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -15,13 +14,14 @@ import (
 type ev = journaletv1.Event
 
 func TestEveryEventOfTheContractHasADescription(t *testing.T) {
+	kinds := (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
 	for i := range kinds.Len() {
 		fd := kinds.Get(i)
 		e := &journaletv1.Event{}
 		e.ProtoReflect().Mutable(fd)
-		text := NewDescriber().Describe("", messages.Pod("u1"), e)
+		text := New().Describe("", messages.Pod("u1"), e)
 		own := ""
-		for _, describe := range NewDescriber().describers() {
+		for _, describe := range New().describers() {
 			own += describe("", e)
 		}
 		if own != text {
@@ -31,7 +31,7 @@ func TestEveryEventOfTheContractHasADescription(t *testing.T) {
 			t.Errorf("%s: %q", fd.Name(), text)
 		}
 	}
-	if got := NewDescriber().Describe("", messages.Pod("u1"), &journaletv1.Event{}); got != "event of a newer version" {
+	if got := New().Describe("", messages.Pod("u1"), &journaletv1.Event{}); got != "event of a newer version" {
 		t.Errorf("an unknown event is described as %q", got)
 	}
 }
@@ -43,7 +43,7 @@ func TestEventsAreDescribedInShortLines(t *testing.T) {
 	dispatched := func(c *journaletv1.CallDispatched) *ev {
 		return &ev{Kind: &journaletv1.Event_CallDispatched{CallDispatched: c}}
 	}
-	d := NewDescriber()
+	d := New()
 	d.Describe("", messages.Source("file"), added("u1", "default", "web"))
 	d.Describe(intent, messages.Pod("u1"), startCall(2))
 	for _, c := range []struct {
@@ -100,46 +100,5 @@ func TestDescriberForgetsTheOldestFirst(t *testing.T) {
 	}
 	if _, old := m.m[strings.Repeat("x", 9)]; old || len(m.m) != maxRemembered || m.m[strings.Repeat("x", 10)] != 10 {
 		t.Fatalf("it keeps %d", len(m.m))
-	}
-}
-
-func TestPodsOfFindsThePodInEveryEventThatNamesOne(t *testing.T) {
-	intent := messages.DecisionID(1, 7, messages.Pod("u1"), 0)
-	for _, e := range []*ev{
-		added("u1", "default", "web"), callResult("", "pod/u1", 0, ""), imagePullDecided("u1"),
-		{Kind: &journaletv1.Event_CallDispatched{CallDispatched: &journaletv1.CallDispatched{IntentId: intent}}},
-		{Kind: &journaletv1.Event_AdmissionDecided{AdmissionDecided: &journaletv1.AdmissionDecided{Uid: "u1"}}},
-		{Kind: &journaletv1.Event_Quarantined{Quarantined: &journaletv1.Quarantined{Kind: "pod", Id: "u1"}}},
-		{Kind: &journaletv1.Event_QuarantineLifted{QuarantineLifted: &journaletv1.QuarantineLifted{Kind: "pod", Id: "u1"}}},
-		{Kind: &journaletv1.Event_CallRequested{CallRequested: &journaletv1.CallRequested{PodUid: "u1"}}},
-	} {
-		if got := PodsOf(messages.Runtime, e); len(got) != 1 || got[0] != "u1" {
-			t.Errorf("%s is about %v", messages.EventName(e), got)
-		}
-	}
-}
-
-func TestRendererFetchesOnlyCausesItHasNotRendered(t *testing.T) {
-	w := restartedAgent(t)
-	c := w.client(t)
-	fetched := 0
-	renderer := NewRenderer(NewDescriber(), func(ctx context.Context, seq uint64) (*RecordReport, error) {
-		fetched++
-		return c.Record(ctx, seq)
-	})
-	page, err := c.Read(testContext(t), ReadRequest{From: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var causes []string
-	for _, f := range page.Events {
-		if l := renderer.Render(testContext(t), f); l.Cause > 0 {
-			causes = append(causes, l.CauseText)
-		}
-	}
-	// The cause of record 4 (two decisions) is 3, which was not rendered; that of 8 (two) and 9 is 7, which was.
-	if fetched != 1 || len(causes) != 5 || !strings.HasPrefix(causes[0], "image busybox:1.36 present") ||
-		causes[4] != "container main exited 1 (Error)" {
-		t.Fatalf("fetched %d records, causes %q", fetched, causes)
 	}
 }

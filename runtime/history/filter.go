@@ -1,4 +1,4 @@
-package query
+package history
 
 import (
 	"fmt"
@@ -9,10 +9,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
+
+// maxUIDs bounds the UIDs that a filter on a pod's name matches.
+const maxUIDs = 256
 
 // Filter selects events. An empty field matches every event.
 type Filter struct {
@@ -32,33 +34,33 @@ type Filter struct {
 func (f *Filter) Check() error {
 	if f.Kind != "" {
 		if _, err := messages.ParseRef(f.Kind + "/x"); err != nil {
-			return badRequest("%q is not a kind of actor: want agent, source, pod, runtime, node or image", f.Kind)
+			return fmt.Errorf("%q is not a kind of actor: want agent, source, pod, runtime, node or image", f.Kind)
 		}
 	}
-	if f.Event != "" && kinds.ByName(protoreflect.Name(f.Event)) == nil {
-		return badRequest("%q is not an event: want one of %s", f.Event, strings.Join(EventNames(), ", "))
+	if f.Event != "" && eventFields.ByName(protoreflect.Name(f.Event)) == nil {
+		return fmt.Errorf("%q is not an event: want one of %s", f.Event, strings.Join(EventNames(), ", "))
 	}
 	if len(f.UIDs) > maxUIDs {
-		return badRequest("%d UIDs given, at most %d", len(f.UIDs), maxUIDs)
+		return fmt.Errorf("%d UIDs given, at most %d", len(f.UIDs), maxUIDs)
 	}
 	return nil
 }
 
-var kinds = (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
+var eventFields = (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
 
 // EventNames returns the names of all events in the contract, sorted.
 func EventNames() []string {
-	out := make([]string, kinds.Len())
+	out := make([]string, eventFields.Len())
 	for i := range out {
-		out[i] = string(kinds.Get(i).Name())
+		out[i] = string(eventFields.Get(i).Name())
 	}
 	slices.Sort(out)
 	return out
 }
 
 // Event returns the typed event of f. It fails for an event of a newer agent that this version does not know.
-func Event(f *bus.Flat) (*journaletv1.Event, error) {
-	fd := kinds.ByName(protoreflect.Name(f.Event))
+func Event(f *messages.Flat) (*journaletv1.Event, error) {
+	fd := eventFields.ByName(protoreflect.Name(f.Event))
 	if fd == nil {
 		return nil, fmt.Errorf("record %d holds an event %q that this version does not know", f.Seq, f.Event)
 	}
@@ -75,16 +77,16 @@ func (f *Filter) addUIDs(e *journaletv1.Event) {
 	if f.Pod == "" {
 		return
 	}
-	for _, ref := range namedPods(e) {
-		if matchesName(f.Pod, f.Node, ref.GetNamespace(), ref.GetName()) {
-			f.addUID(ref.GetUid())
+	for _, ref := range NamedPods(e) {
+		if MatchesName(f.Pod, f.Node, ref.GetNamespace(), ref.GetName()) {
+			f.AddUID(ref.GetUid())
 		}
 	}
 }
 
-// matchesName reports whether wanted is the name or namespace/name of a pod: in full, or as in its manifest, without
+// MatchesName reports whether wanted is the name or namespace/name of a pod: in full, or as in its manifest, without
 // the suffix of a static pod.
-func matchesName(wanted, node, namespace, name string) bool {
+func MatchesName(wanted, node, namespace, name string) bool {
 	for _, a := range []string{wanted, wanted + "-" + node} {
 		if a == name || a == namespace+"/"+name {
 			return true
@@ -93,7 +95,8 @@ func matchesName(wanted, node, namespace, name string) bool {
 	return false
 }
 
-func (f *Filter) addUID(uid string) {
+// AddUID adds a UID that the filter's pod has had.
+func (f *Filter) AddUID(uid string) {
 	if uid != "" && len(f.UIDs) < maxUIDs && !slices.Contains(f.UIDs, uid) {
 		f.UIDs = append(f.UIDs, uid)
 	}
@@ -117,8 +120,8 @@ func (f *Filter) Match(author messages.Ref, e *journaletv1.Event) bool {
 	return false
 }
 
-// namedPods returns the pods whose UID, namespace and name an event holds.
-func namedPods(e *journaletv1.Event) []*journaletv1.PodRef {
+// NamedPods returns the pods whose UID, namespace and name an event holds.
+func NamedPods(e *journaletv1.Event) []*journaletv1.PodRef {
 	switch k := e.GetKind().(type) {
 	case *journaletv1.Event_PodUpdated:
 		return []*journaletv1.PodRef{k.PodUpdated.GetPod()}
@@ -151,7 +154,7 @@ func PodsOf(author messages.Ref, e *journaletv1.Event) []string {
 		}
 	}
 	addRef(author)
-	for _, p := range namedPods(e) {
+	for _, p := range NamedPods(e) {
 		add(p.GetUid())
 	}
 	fd := messages.EventField(e)
@@ -160,12 +163,12 @@ func PodsOf(author messages.Ref, e *journaletv1.Event) []string {
 	}
 	m := e.ProtoReflect().Get(fd).Message()
 	for _, field := range []protoreflect.Name{"uid", "pod_uid"} {
-		add(text(m, field))
+		add(Text(m, field))
 	}
-	if r, err := messages.ParseRef(text(m, "requester")); err == nil {
+	if r, err := messages.ParseRef(Text(m, "requester")); err == nil {
 		addRef(r)
 	}
-	if d, err := messages.ParseDecisionID(text(m, "intent_id")); err == nil {
+	if d, err := messages.ParseDecisionID(Text(m, "intent_id")); err == nil {
 		addRef(d.Author)
 	}
 	if q, ok := m.Interface().(interface {
@@ -180,9 +183,16 @@ func PodsOf(author messages.Ref, e *journaletv1.Event) []string {
 	return out
 }
 
-func text(m protoreflect.Message, field protoreflect.Name) string {
+// Text returns a string field of a message, "" if it has none with this name.
+func Text(m protoreflect.Message, field protoreflect.Name) string {
 	if fd := m.Descriptor().Fields().ByName(field); fd != nil && fd.Kind() == protoreflect.StringKind && !fd.IsList() {
 		return m.Get(fd).String()
 	}
 	return ""
+}
+
+// Concerns reports whether an actor receives an event that author recorded.
+func Concerns(ref, author messages.Ref, e *journaletv1.Event) bool {
+	audience, everyone := messages.Audience(author, e)
+	return everyone || author == ref || slices.Contains(audience, ref)
 }

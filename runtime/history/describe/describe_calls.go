@@ -1,4 +1,4 @@
-package query
+package describe
 
 import (
 	"fmt"
@@ -81,6 +81,9 @@ func (d *Describer) call(id string) callText {
 	return callText{"perform", "a call of " + d.Actor(p.Author)}
 }
 
+// Call describes what a requested call is to do: "start container main".
+func Call(c *journaletv1.CallRequested) string { return describeCall(c).String() }
+
 func describeCall(c *journaletv1.CallRequested) callText {
 	switch w := c.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
@@ -148,7 +151,7 @@ func attempt(n uint32) string {
 	return fmt.Sprintf(" (attempt %d)", n)
 }
 
-func callError(c journaletv1.CallError) string { return enumName(c.String(), "CALL_ERROR_") }
+func callError(c journaletv1.CallError) string { return Enum(c.String(), "CALL_ERROR_") }
 
 // resources formats the CPU and memory requests and limits that are set.
 func resources(r *journaletv1.Resources) string {

@@ -1,4 +1,4 @@
-package bus
+package messages
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -39,44 +38,44 @@ var dataForm = protojson.MarshalOptions{UseProtoNames: true}
 // Flatten returns the events of a record as observers receive them, without events of a newer version that this one
 // does not know.
 func Flatten(node string, rec *journaletv1.Record) []Flat {
-	flats := flatten(node, rec)
+	flats := FlattenLazily(node, rec)
 	out := flats[:0]
 	for _, f := range flats {
-		if f.encode() {
+		if f.Encode() {
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// flatten does everything but the expensive part, the data.
-func flatten(node string, rec *journaletv1.Record) []Flat {
-	author := messages.RefOf(rec.GetActor())
-	events := messages.Events(rec)
+// FlattenLazily does what Flatten does but for the expensive part, the data: see Flat.Encode.
+func FlattenLazily(node string, rec *journaletv1.Record) []Flat {
+	author := RefOf(rec.GetActor())
+	events := Events(rec)
 	at := rec.GetTime().AsTime().Format(time.RFC3339Nano)
 	out := make([]Flat, 0, len(events))
 	for i, e := range events {
-		name := messages.EventName(e)
+		name := EventName(e)
 		if name == "" {
 			continue
 		}
 		f := Flat{
 			Seq: rec.GetSeq(), Time: at, Epoch: rec.GetEpoch(), Author: author.String(), Event: name,
-			subject: messages.EventSubject(node, author, name), message: e,
+			subject: EventSubject(node, author, name), message: e,
 		}
 		if step := rec.GetStep(); step != nil {
 			f.Cause = step.GetCause()
-			f.ID = messages.DecisionID(rec.GetEpoch(), step.GetCause(), author, int(step.GetOffset())+i)
+			f.ID = DecisionID(rec.GetEpoch(), step.GetCause(), author, int(step.GetOffset())+i)
 		}
 		out = append(out, f)
 	}
 	return out
 }
 
-// encode sets Data; false if the event cannot be encoded (text that is not UTF-8, which the contract forbids).
-func (f *Flat) encode() bool {
+// Encode sets Data; false if the event cannot be encoded (text that is not UTF-8, which the contract forbids).
+func (f *Flat) Encode() bool {
 	m := f.message.ProtoReflect()
-	b, err := dataForm.Marshal(m.Get(messages.EventField(f.message)).Message().Interface())
+	b, err := dataForm.Marshal(m.Get(EventField(f.message)).Message().Interface())
 	f.Data = b
 	return err == nil
 }

@@ -1,20 +1,28 @@
-package query
+package describe
 
 import (
 	"context"
 	"strconv"
 
-	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
 )
+
+// Line is one event with its description and that of its cause.
+type Line struct {
+	messages.Flat
+	Text string `json:"text"`
+	// CauseText describes the record Cause; empty for a fact.
+	CauseText string `json:"causeText,omitempty"`
+}
 
 // Renderer renders a stream of events in words, each with its cause. It remembers what it rendered and fetches a cause
 // from the agent only if it was not in the stream.
 type Renderer struct {
 	d     *Describer
 	past  memory[[]rendered] // by seq
-	fetch func(ctx context.Context, seq uint64) (*RecordReport, error)
+	fetch func(ctx context.Context, seq uint64) ([]Line, error)
 }
 
 // rendered is one event that may be the cause of later ones.
@@ -25,19 +33,19 @@ type rendered struct {
 	text   string
 }
 
-// NewRenderer returns a Renderer. fetch, which may be nil, gets a record that was not in the stream: see Client.Record.
-func NewRenderer(d *Describer, fetch func(ctx context.Context, seq uint64) (*RecordReport, error)) *Renderer {
+// NewRenderer returns a Renderer. fetch, which may be nil, gets the events of a record that was not in the stream.
+func NewRenderer(d *Describer, fetch func(ctx context.Context, seq uint64) ([]Line, error)) *Renderer {
 	return &Renderer{d: d, fetch: fetch}
 }
 
 // Render describes an event; one that this version does not know by its name alone.
-func (r *Renderer) Render(ctx context.Context, f bus.Flat) Line {
+func (r *Renderer) Render(ctx context.Context, f messages.Flat) Line {
 	l := Line{Flat: f, Text: f.Event}
 	author, err := messages.ParseRef(f.Author)
 	if err != nil {
 		return l
 	}
-	e, err := Event(&f)
+	e, err := history.Event(&f)
 	if err != nil {
 		return l
 	}
@@ -60,10 +68,10 @@ func (r *Renderer) cause(ctx context.Context, who messages.Ref, e *journaletv1.E
 	key := strconv.FormatUint(seq, 10)
 	if _, ok := r.past.m[key]; !ok && r.fetch != nil {
 		r.past.put(key, nil)
-		if rec, err := r.fetch(ctx, seq); err == nil {
-			for _, l := range rec.Events {
+		if lines, err := r.fetch(ctx, seq); err == nil {
+			for _, l := range lines {
 				author, aerr := messages.ParseRef(l.Author)
-				if e, err := Event(&l.Flat); err == nil && aerr == nil {
+				if e, err := history.Event(&l.Flat); err == nil && aerr == nil {
 					r.remember(seq, rendered{l.ID, author, e, r.d.Describe(l.ID, author, e)})
 				}
 			}
@@ -76,7 +84,7 @@ func (r *Renderer) cause(ctx context.Context, who messages.Ref, e *journaletv1.E
 		}
 	}
 	for _, past := range r.past.m[key] {
-		if Concerns(who, past.author, past.event) {
+		if history.Concerns(who, past.author, past.event) {
 			return past.text
 		}
 	}
@@ -89,5 +97,21 @@ func intentOf(e *journaletv1.Event) string {
 	if fd == nil {
 		return ""
 	}
-	return text(e.ProtoReflect().Get(fd).Message(), "intent_id")
+	return history.Text(e.ProtoReflect().Get(fd).Message(), "intent_id")
+}
+
+// Cause describes the first event of a record that actor who receives.
+func (d *Describer) Cause(node string, who messages.Ref, rec *journaletv1.Record) string {
+	author := messages.RefOf(rec.GetActor())
+	for _, f := range messages.Flatten(node, rec) {
+		e, err := history.Event(&f)
+		if err != nil {
+			continue
+		}
+		// Describe remembers also the events that are not returned.
+		if text := d.Describe(f.ID, author, e); history.Concerns(who, author, e) {
+			return text
+		}
+	}
+	return ""
 }
