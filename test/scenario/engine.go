@@ -55,6 +55,7 @@ type armedTimer struct {
 // names are the scenario's names for pods, and the manifests by digest.
 type names struct {
 	manifests map[string]*corev1.Pod
+	canonical map[string][]byte // manifests as they are stored, by digest
 	alias     map[string]string // UID to alias
 	uids      []string          // in order of appearance
 	intents   map[string]*journaletv1.CallRequested

@@ -58,7 +58,7 @@ func (s *Scenario) decode(path, body, source string) (*journaletv1.ManifestFile,
 	text := ""
 	for _, p := range pods {
 		s.name(string(p.Pod.UID), strings.TrimSuffix(p.Pod.Name, "-"+s.started.GetConfig().GetNodeName()))
-		s.g.names.manifests[p.Digest] = p.Pod
+		s.g.names.manifests[p.Digest], s.g.names.canonical[p.Digest] = p.Pod, p.Canonical
 		f.Pods = append(f.Pods, &journaletv1.PodRef{
 			Uid: string(p.Pod.UID), Namespace: p.Pod.Namespace, Name: p.Pod.Name, Digest: p.Digest,
 		})
@@ -259,7 +259,11 @@ func (s *Scenario) exit(d *datadriven.TestData) (string, error) {
 		return "", err
 	}
 	o := s.g.world.of(uid)
-	o.end(o.newest(arg(d, "container", "main")).GetId(), int32(number(d, "code", 0)), s.g.now)
+	c := o.newest(arg(d, "container", "main"))
+	o.end(c.GetId(), int32(number(d, "code", 0)), s.g.now)
+	if reason := arg(d, "reason", ""); c != nil && reason != "" {
+		c.Reason = reason
+	}
 	return "", s.inspect(uid)
 }
 

@@ -39,7 +39,7 @@ func New() *Scenario {
 	s := &Scenario{g: &engine{
 		world: newWorld(), now: begin, epoch: 1, armed: map[timerKey]armedTimer{}, probed: map[place]probing{},
 		names: &names{
-			manifests: map[string]*corev1.Pod{}, alias: map[string]string{},
+			manifests: map[string]*corev1.Pod{}, canonical: map[string][]byte{}, alias: map[string]string{},
 			intents: map[string]*journaletv1.CallRequested{},
 		},
 	}}
@@ -55,7 +55,8 @@ var commands = map[string]func(*Scenario, *datadriven.TestData) (string, error){
 	"done": (*Scenario).done, "fail": (*Scenario).fail, "lose": (*Scenario).lose,
 	"observe": (*Scenario).observe, "probe": (*Scenario).probe, "gates": (*Scenario).gates,
 	"exit": (*Scenario).exit, "world": (*Scenario).disturb, "resources": (*Scenario).resources,
-	"status": (*Scenario).status, "calls": (*Scenario).calls, "settle": (*Scenario).settle,
+	"quarantine": (*Scenario).quarantine,
+	"status":     (*Scenario).status, "calls": (*Scenario).calls, "settle": (*Scenario).settle,
 }
 
 // Run carries out one command and returns the decisions that followed, as text. If a check fails, the text has a line

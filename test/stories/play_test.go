@@ -1,0 +1,45 @@
+package stories_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/scenario"
+)
+
+// play plays a story and returns its journal.
+func play(t *testing.T, name string) *history.Memory {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	s := scenario.New()
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		out := s.Run(d)
+		if strings.Contains(out, "WRONG") {
+			t.Errorf("%s: %s", d.Pos, out)
+		}
+		return out
+	})
+	m, err := s.Journal()
+	must.OK(t, err)
+	return m
+}
+
+func TestStoriesPlay(t *testing.T) {
+	files, err := os.ReadDir("testdata")
+	must.OK(t, err)
+	for _, f := range files {
+		if name, ok := strings.CutSuffix(f.Name(), ".txt"); ok {
+			t.Run(name, func(t *testing.T) {
+				if m := play(t, name); len(m.Records) == 0 {
+					t.Error("nothing is recorded")
+				}
+			})
+		}
+	}
+}
