@@ -3,6 +3,7 @@ package bus
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -138,6 +139,21 @@ func (b *blocks) rewrite() error {
 	}
 	b.suspect, b.last = 0, 0
 	return nil
+}
+
+// readAt returns size bytes of a block from offset at on, fewer at its end.
+func (b *blocks) readAt(n uint64, at, size int) ([]byte, error) {
+	f, err := bounded.Open(b.path(n))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	out := make([]byte, min(size, maxFrame))
+	got, err := f.ReadAt(out, int64(at))
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return out[:got], err
 }
 
 // numbers returns the numbers of the blocks in ascending order.

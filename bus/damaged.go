@@ -159,14 +159,19 @@ func (a *damagedFiles) drop() {
 // damagedAt returns the offset of the first byte of a block that belongs to no record, -1 if there is none; tail
 // reports whether no whole record follows it.
 func damagedAt(bl *blocks, n uint64) (at int, tail bool, err error) {
+	var c block
+	if err := c.read(bl, journalStream, journalSubjects, n); err != nil {
+		return -1, true, err
+	}
 	at, tail = -1, true
-	whole := func(frame) error { tail = at < 0; return nil }
-	err = bl.scanBlock(journalStream, n, journalSubjects, whole, func(place int, _ error) {
-		if at < 0 {
-			at = place
+	for _, p := range c.places {
+		if p.bad == nil {
+			tail = at < 0
+		} else if at < 0 {
+			at = p.at
 		}
-	})
-	return at, tail, err
+	}
+	return at, tail, nil
 }
 
 // blocksInDoubt returns the blocks that the server's recovery may cut. It cuts none while it trusts its own index;

@@ -129,7 +129,7 @@ func TestLossBehindATrustedIndexIsReportedOnce(t *testing.T) {
 	writeFile(t, path, data[:len(data)-1<<20])
 	r := &reader{blocksDir: streamDir(dir, journalStream)}
 	for counted, want := range map[uint64]uint64{34: 2, 33: 1, 32: 0, 31: 0} {
-		n, err := unreadable(r, jetstream.StreamState{FirstSeq: 1, LastSeq: 34, Msgs: counted})
+		n, err := unreadable(testContext(t), r, jetstream.StreamState{FirstSeq: 1, LastSeq: 34, Msgs: counted})
 		must.OK(t, err)
 		if n != want {
 			t.Errorf("with %d records in the server's count, %d are in no block, want %d", counted, n, want)

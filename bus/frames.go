@@ -8,8 +8,6 @@ import (
 	"strconv"
 
 	"github.com/minio/highwayhash"
-
-	"github.com/journalet/journalet/runtime/bounded"
 )
 
 // The format of a block as the pinned server writes it: records one after the other, each with its length, number,
@@ -47,9 +45,24 @@ var (
 	errChecksum = errors.New("the store's checksum does not match")
 )
 
-// blockHash returns the checksum of one block's records.
-func blockHash(stream string, block uint64) (*highwayhash.Digest64, error) {
-	return newStoreHash(stream + "-" + strconv.FormatUint(block, 10))
+// checksum computes the store's checksum of the records of one block. It is not for concurrent use.
+type checksum struct {
+	key [sha256.Size]byte
+	buf []byte // what the checksum is over, joined
+}
+
+// blockSum returns the checksum of one block's records.
+func blockSum(stream string, block uint64) *checksum {
+	return &checksum{key: sha256.Sum256([]byte(stream + "-" + strconv.FormatUint(block, 10)))}
+}
+
+// of returns the checksum over parts. One call of the hash over a copy costs half of what three writes do.
+func (c *checksum) of(parts ...[]byte) uint64 {
+	c.buf = c.buf[:0]
+	for _, p := range parts {
+		c.buf = append(c.buf, p...)
+	}
+	return highwayhash.Sum64(c.buf, c.key[:])
 }
 
 func newStoreHash(name string) (*highwayhash.Digest64, error) {
@@ -58,7 +71,7 @@ func newStoreHash(name string) (*highwayhash.Digest64, error) {
 }
 
 // parseFrame reads the record at the beginning of b.
-func parseFrame(b []byte, hash *highwayhash.Digest64) (frame, error) {
+func parseFrame(b []byte, sum *checksum) (frame, error) {
 	if len(b) < frameHead {
 		return frame{}, errTorn
 	}
@@ -76,12 +89,7 @@ func parseFrame(b []byte, hash *highwayhash.Digest64) (frame, error) {
 		return frame{}, errTorn
 	}
 	end := size - frameSum
-	hash.Reset()
-	_, _ = hash.Write(b[4:20]) // never fails, as the other writes
-	_, _ = hash.Write(b[frameHead:subject])
-	_, _ = hash.Write(b[data:end])
-	var sum [frameSum]byte
-	if !bytes.Equal(hash.Sum(sum[:0]), b[end:size]) {
+	if sum.of(b[4:20], b[frameHead:subject], b[data:end]) != binary.LittleEndian.Uint64(b[end:]) {
 		return frame{}, errChecksum
 	}
 	if length&withHeader != 0 {
@@ -98,27 +106,32 @@ func parseFrame(b []byte, hash *highwayhash.Digest64) (frame, error) {
 	}, nil
 }
 
-// scan passes a block's records to f in order. It passes the offset of bytes that belong to no record to bad, with
-// the reason, and continues at the next whole record whose subject begins with prefix.
-func scan(b []byte, hash *highwayhash.Digest64, prefix string, f func(frame) error, bad func(at int, why error)) error {
+// place is one record of a block, or bytes that belong to none.
+type place struct {
+	frame
+	at  int   // offset in the block
+	bad error // why no record begins there; nil for a record
+}
+
+// scan appends a block's records to out, in order. Behind bytes that belong to no record it continues at the next whole
+// record whose subject begins with prefix.
+func scan(b []byte, sum *checksum, prefix string, out []place) []place {
 	for at := 0; at < len(b); {
-		fr, err := parseFrame(b[at:], hash)
+		fr, err := parseFrame(b[at:], sum)
 		if err != nil {
-			bad(at, err)
-			if at, fr = resume(b, at+1, hash, prefix); at == len(b) {
-				return nil
+			out = append(out, place{at: at, bad: err})
+			if at, fr = resume(b, at+1, sum, prefix); at == len(b) {
+				return out
 			}
 		}
-		if err := f(fr); err != nil {
-			return err
-		}
+		out = append(out, place{frame: fr, at: at})
 		at += fr.size
 	}
-	return nil
+	return out
 }
 
 // resume finds the next whole record at or after from; len(b) if there is none.
-func resume(b []byte, from int, hash *highwayhash.Digest64, prefix string) (int, frame) {
+func resume(b []byte, from int, sum *checksum, prefix string) (int, frame) {
 	for at := from; ; at++ {
 		// Search for the subject first: a checksum at each byte would take minutes.
 		i := bytes.Index(b[min(at+frameHead, len(b)):], []byte(prefix))
@@ -126,31 +139,8 @@ func resume(b []byte, from int, hash *highwayhash.Digest64, prefix string) (int,
 			return len(b), frame{}
 		}
 		at += i
-		if fr, err := parseFrame(b[at:], hash); err == nil {
+		if fr, err := parseFrame(b[at:], sum); err == nil {
 			return at, fr
 		}
 	}
-}
-
-// scanBlock calls scan on one block of a stream.
-func (b *blocks) scanBlock(stream string, n uint64, prefix string, f func(frame) error,
-	bad func(at int, why error)) error {
-	hash, err := blockHash(stream, n)
-	if err != nil {
-		return err
-	}
-	data, err := b.readBlock(n)
-	if err != nil {
-		return err
-	}
-	return scan(data, hash, prefix, f, bad)
-}
-
-// readBlock returns the bytes of one block, at most maxBlock.
-func (b *blocks) readBlock(n uint64) ([]byte, error) {
-	data, err := bounded.ReadFile(b.path(n), maxBlock)
-	if errors.Is(err, bounded.ErrTooLarge) {
-		err = nil // what follows the limit is no record
-	}
-	return data, err
 }

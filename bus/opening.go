@@ -57,7 +57,7 @@ func inspect(ctx context.Context, r *reader, node string, h *journaletv1.Head, h
 	}
 	f := &finding{first: max(state.FirstSeq, 1), known: known, missing: missing(state)}
 	if f.unreadable = known.left(f.missing); kept.damagedBlock != "" {
-		if f.unreadable, err = unreadable(r, state); err != nil {
+		if f.unreadable, err = unreadable(ctx, r, state); err != nil {
 			return nil, fmt.Errorf("bus: count the journal's records: %w", err)
 		}
 	}
@@ -141,7 +141,7 @@ func missing(s jetstream.StreamState) uint64 {
 }
 
 // unreadable returns how many of the records that the server counts are whole in no block.
-func unreadable(r *reader, s jetstream.StreamState) (uint64, error) {
+func unreadable(ctx context.Context, r *reader, s jetstream.StreamState) (uint64, error) {
 	bl := blocks{dir: r.blocksDir}
 	numbers, err := bl.numbers()
 	if err != nil {
@@ -154,10 +154,9 @@ func unreadable(r *reader, s jetstream.StreamState) (uint64, error) {
 		}
 		return nil
 	}
-	for _, n := range numbers {
-		if err := bl.scanBlock(journalStream, n, journalSubjects, count, func(int, error) {}); err != nil {
-			return 0, err
-		}
+	err = bl.eachFrame(ctx, journalStream, journalSubjects, numbers, count, func(uint64, int, error) {})
+	if err != nil {
+		return 0, err
 	}
 	return s.Msgs - min(s.Msgs, whole), nil
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -54,7 +52,7 @@ func openSnapshots(ctx context.Context, r *reader, e *embedded, node string) (*S
 }
 
 func (s *Snapshots) subject(barrier uint64, rest string) string {
-	return messages.SnapshotPrefix(s.node) + strconv.FormatUint(barrier, 10) + "." + rest
+	return snapshotSubject(s.node, barrier, rest)
 }
 
 // Save stores a complete set that contains all records up to barrier, which is above 0, and then removes older sets.
@@ -145,19 +143,7 @@ func (s *Snapshots) sets(ctx context.Context) (map[uint64][]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the snapshots: %w", err)
 	}
-	sets := make(map[uint64][]string)
-	for subject := range info.State.Subjects {
-		at, rest, ok := strings.Cut(strings.TrimPrefix(subject, messages.SnapshotPrefix(s.node)), ".")
-		n, err := strconv.ParseUint(at, 10, 64)
-		if !ok || err != nil {
-			continue
-		}
-		if rest == indexToken {
-			rest = ""
-		}
-		sets[n] = append(sets[n], rest)
-	}
-	return sets, nil
+	return groupSets(s.node, maps.Keys(info.State.Subjects)), nil
 }
 
 // Load returns the newest complete set, in the order of the actors' names; barrier 0 and nothing if there is none. It

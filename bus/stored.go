@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -25,44 +24,69 @@ var (
 	ErrServed = errors.New("an agent has this journal open: query the agent")
 	// ErrNoJournal means that the directory holds no journal.
 	ErrNoJournal = errors.New("there is no journal")
-	errStarted   = errors.New("an agent was started there meanwhile: run the command again to query the agent")
+	// ErrGone means that retention has removed what is requested.
+	ErrGone = errors.New("retention has removed it")
+	// ErrNoRecord means that the journal holds no such record.
+	ErrNoRecord = errors.New("no such record")
+	errStarted  = errors.New("an agent was started there meanwhile: run the command again to query the agent")
 )
 
-// Stored is a journal that no agent has open: of a stopped agent, or a copy of its directory. It is read from its
-// files, block by block. Nothing is written, repaired or cut, so that a damaged journal stays as it is.
+// Stored is a journal read from its files, block by block: of a stopped agent, of a copy of its directory, or, opened
+// by OpenShared, of a running agent. Nothing is written, repaired or cut, so that a damaged journal stays as it is, and
+// no lock is kept. Its methods may be called by several goroutines at once.
 type Stored struct {
 	dir  string
 	head *journaletv1.Head // nil: missing or damaged
 	cut  *cut
 	of   description
 	meta error // what is wrong with the stream's own description
+
+	span      *span // of OpenShared
+	recent    recent
+	manifests keptMessages
+	snapshots keptMessages
 }
 
-// OpenStored opens the journal in the bus's directory dir. Errors are ErrServed, ErrNoJournal, missing permissions,
-// and a format other than this version's.
+// OpenStored opens the journal in the bus's directory dir to Verify or measure it. Errors are ErrServed, ErrNoJournal,
+// missing permissions, and a format other than this version's.
 func OpenStored(dir string) (*Stored, error) {
+	s, err := newStored(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkStopped(); err != nil {
+		return nil, err
+	}
+	return s, s.open()
+}
+
+func newStored(dir string) (*Stored, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
 	s := &Stored{dir: dir, cut: readCut(dir, slog.New(slog.DiscardHandler))} // Verify reports what a damaged CUT means
-	if err := s.checkStopped(); err != nil {
-		return nil, err
-	}
+	s.manifests.stream, s.snapshots.stream = manifestStream, snapshotStream
+	return s, nil
+}
+
+// open reads the head and the description.
+func (s *Stored) open() (err error) {
+	dir := s.dir
 	if s.head, err = readHead(dir); err != nil && !errors.Is(err, errHeadDamaged) {
-		return nil, err
+		return err
 	}
 	_, err = os.Stat(s.blocks(journalStream).dir)
 	if errors.Is(err, fs.ErrNotExist) && s.head == nil {
-		return nil, fmt.Errorf("%w in %s", ErrNoJournal, dir)
+		return fmt.Errorf("%w in %s", ErrNoJournal, dir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read the journal: %w", err)
+		return fmt.Errorf("read the journal: %w", err)
 	}
 	if s.of, s.meta = s.describe(); s.meta != nil {
-		return s, nil // Verify reports it
+		return nil // Verify reports it
 	}
-	return s, checkFormat(dir, s.of.format)
+	return checkFormat(dir, s.of.format)
 }
 
 // Node returns the node's name as a token of subjects, "" if it is not known.
@@ -134,23 +158,20 @@ func (s *Stored) describe() (d description, err error) {
 func (s *Stored) eachFrame(ctx context.Context, stream, prefix string, f func(frame) error,
 	bad func(block uint64, at int, why error)) error {
 	bl := s.blocks(stream)
-	numbers, err := bl.numbers()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	numbers, err := s.numbers(bl)
 	if err != nil {
 		return err
 	}
-	slices.Sort(numbers)
-	for _, n := range numbers {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := bl.scanBlock(stream, n, prefix, f, func(at int, why error) { bad(n, at, why) }); err != nil {
-			return err
-		}
+	return bl.eachFrame(ctx, stream, prefix, numbers, f, bad)
+}
+
+// numbers returns the numbers of a stream's blocks; none if the stream was never created.
+func (s *Stored) numbers(bl *blocks) ([]uint64, error) {
+	numbers, err := bl.numbers()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	return nil
+	return numbers, err
 }
 
 // prefix returns the prefix of the subjects of this journal's records.
@@ -206,27 +227,11 @@ func (s *Stored) Size(ctx context.Context) (SizeReport, error) {
 
 // newest measures a stream that keeps the newest message of each subject.
 func (s *Stored) newest(ctx context.Context, stream string) (disk, count uint64, err error) {
-	type message struct{ seq, size uint64 }
-	kept := map[string]message{}
-	subjects := map[uint64]string{}
-	err = s.eachFrame(ctx, stream, strings.ToLower(strings.TrimSuffix(stream, "S"))+".", func(fr frame) error {
-		switch {
-		case fr.removes:
-			if at := subjects[fr.seq]; kept[at].seq == fr.seq {
-				delete(kept, at)
-			}
-			delete(subjects, fr.seq)
-		case !fr.gone && fr.seq > 0:
-			subject := string(fr.subject)
-			delete(subjects, kept[subject].seq)
-			kept[subject], subjects[fr.seq] = message{fr.seq, uint64(fr.size)}, subject
-		}
-		return nil
-	}, func(uint64, int, error) {})
-	for _, m := range kept {
-		disk += m.size
+	index, err := (&keptMessages{stream: stream}).scan(ctx, s)
+	for _, k := range index {
+		disk += uint64(k.size)
 	}
-	return disk, uint64(len(kept)), err
+	return disk, uint64(len(index)), err
 }
 
 // storedVerifier checks records as they are in their blocks.
