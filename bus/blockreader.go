@@ -12,6 +12,9 @@ import (
 // readAhead is how many blocks are in memory while blocks are read in order: one is used while the next is read.
 const readAhead = 2
 
+// usualFrame is how many bytes a stored record takes, for the first allocation only.
+const usualFrame = 256
+
 // block is the content of one block: what a block reader returns. Its buffers are used again for the next one.
 type block struct {
 	number uint64
@@ -39,6 +42,7 @@ func (c *block) read(b *blocks, stream, prefix string, n uint64) error {
 		return err
 	}
 	c.data = c.data[:got]
+	c.places = slices.Grow(c.places, size/usualFrame)
 	c.places = scan(c.data, blockSum(stream, n), prefix, c.places)
 	return nil
 }

@@ -24,6 +24,7 @@ var layers = []layer{
 	{in: "bus", allow: []string{"messages", "bus", "runtime/bounded"}},
 	{in: "runtime/bounded", allow: nil}, // below everything: all that read what others write need it
 	{in: "runtime/fold", allow: []string{"messages", "actors"}},
+	{in: "runtime/history/open", allow: []string{"messages", "bus", "runtime/history"}}, // files
 	{in: "runtime/history", allow: []string{"messages", "actors", "runtime/bounded", "runtime/config", "runtime/fold",
 		"runtime/history", "runtime/source/manifest"}}, // a reader touches neither runtime nor bus
 	{in: "runtime", allow: []string{"messages", "actors", "bus", "runtime"}},
