@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -30,7 +32,7 @@ func (d *step) run() error {
 	if err := d.setUp(); err != nil {
 		return err
 	}
-	if d.state.GetSandboxId() == "" || !d.volumesReady() {
+	if d.state.GetSandboxId() == "" || d.inOtherNetwork() || !d.volumesReady() {
 		return nil
 	}
 	initialized, err := d.initialize()
@@ -64,6 +66,8 @@ func (d *step) stopStrays() error {
 			reason = "container is not in the manifest"
 		case c.GetSandboxId() != d.state.GetSandboxId():
 			reason = "its sandbox is not the pod's"
+		case d.inOtherNetwork():
+			reason = "its sandbox has another network than the pod"
 		case c.GetId() != d.record(c.GetName()).GetCurrent().GetId():
 			reason = "a newer instance has taken its place"
 		case exited(d.record(c.GetName()).GetCurrent()):
@@ -91,8 +95,11 @@ func (d *step) setUp() error {
 			return err
 		}
 	}
-	if d.state.GetSandboxId() != "" || d.calling(sandboxCall) || d.anyAlive() {
+	if d.state.GetSandboxId() != "" && !d.inOtherNetwork() || d.calling(sandboxCall) || d.anyAlive() {
 		return nil
+	}
+	if d.inOtherNetwork() && d.anyStarting() {
+		return nil // its grace period comes first
 	}
 	// A dead sandbox holds its address and the pod's host ports until it is stopped.
 	if over, err := d.stopSandboxes(d.holdsNetwork); err != nil || !over {
@@ -105,6 +112,29 @@ func (d *step) setUp() error {
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
 		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
 	})
+}
+
+// inOtherNetwork reports whether the pod's sandbox has a network of its own and the manifest desires the node's, or the
+// reverse. After a lost journal an earlier pod of this UID may have left it. It is replaced, as by the kubelet.
+func (d *step) inOtherNetwork() bool {
+	desired := journaletv1.NetworkMode_NETWORK_MODE_POD
+	if d.manifest.Spec.HostNetwork {
+		desired = journaletv1.NetworkMode_NETWORK_MODE_NODE
+	}
+	return slices.ContainsFunc(d.state.GetObserved().GetSandboxes(), func(x *journaletv1.SandboxObservation) bool {
+		return x.GetId() == d.state.GetSandboxId() && x.GetNetwork() != desired &&
+			x.GetNetwork() != journaletv1.NetworkMode_NETWORK_MODE_UNSPECIFIED
+	})
+}
+
+// anyStarting reports whether a container is being started, or was and is not observed since.
+func (d *step) anyStarting() bool {
+	for c := range d.all() {
+		if d.calling(startOf(c.Name)) || alive(d.record(c.Name).GetCurrent()) {
+			return true
+		}
+	}
+	return false
 }
 
 func sandboxCall(r *journaletv1.CallRequested) bool {

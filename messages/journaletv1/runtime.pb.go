@@ -345,6 +345,57 @@ func (ContainerState) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{4}
 }
 
+// NetworkMode is the network that a sandbox is in: one of its own, or the node's. It is unspecified where the runtime
+// does not report it.
+type NetworkMode int32
+
+const (
+	NetworkMode_NETWORK_MODE_UNSPECIFIED NetworkMode = 0
+	NetworkMode_NETWORK_MODE_POD         NetworkMode = 1
+	NetworkMode_NETWORK_MODE_NODE        NetworkMode = 2
+)
+
+// Enum value maps for NetworkMode.
+var (
+	NetworkMode_name = map[int32]string{
+		0: "NETWORK_MODE_UNSPECIFIED",
+		1: "NETWORK_MODE_POD",
+		2: "NETWORK_MODE_NODE",
+	}
+	NetworkMode_value = map[string]int32{
+		"NETWORK_MODE_UNSPECIFIED": 0,
+		"NETWORK_MODE_POD":         1,
+		"NETWORK_MODE_NODE":        2,
+	}
+)
+
+func (x NetworkMode) Enum() *NetworkMode {
+	p := new(NetworkMode)
+	*p = x
+	return p
+}
+
+func (x NetworkMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NetworkMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_runtime_proto_enumTypes[5].Descriptor()
+}
+
+func (NetworkMode) Type() protoreflect.EnumType {
+	return &file_journalet_v1_runtime_proto_enumTypes[5]
+}
+
+func (x NetworkMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NetworkMode.Descriptor instead.
+func (NetworkMode) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
+}
+
 // Lane is a group of calls with a bound of its own.
 type Lane int32
 
@@ -402,11 +453,11 @@ func (x Lane) String() string {
 }
 
 func (Lane) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[5].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[6].Descriptor()
 }
 
 func (Lane) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[5]
+	return &file_journalet_v1_runtime_proto_enumTypes[6]
 }
 
 func (x Lane) Number() protoreflect.EnumNumber {
@@ -415,7 +466,7 @@ func (x Lane) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Lane.Descriptor instead.
 func (Lane) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
 }
 
 // CallStage is where a call stands.
@@ -454,11 +505,11 @@ func (x CallStage) String() string {
 }
 
 func (CallStage) Descriptor() protoreflect.EnumDescriptor {
-	return file_journalet_v1_runtime_proto_enumTypes[6].Descriptor()
+	return file_journalet_v1_runtime_proto_enumTypes[7].Descriptor()
 }
 
 func (CallStage) Type() protoreflect.EnumType {
-	return &file_journalet_v1_runtime_proto_enumTypes[6]
+	return &file_journalet_v1_runtime_proto_enumTypes[7]
 }
 
 func (x CallStage) Number() protoreflect.EnumNumber {
@@ -467,7 +518,7 @@ func (x CallStage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallStage.Descriptor instead.
 func (CallStage) EnumDescriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{7}
 }
 
 // CallRequested is an intent: one piece of work on the container runtime or in the pod's directories. Its id is the
@@ -1996,6 +2047,7 @@ type SandboxObservation struct {
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	Ips           []string               `protobuf:"bytes,5,rep,name=ips,proto3" json:"ips,omitempty"`
 	IntentId      string                 `protobuf:"bytes,6,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
+	Network       NetworkMode            `protobuf:"varint,7,opt,name=network,proto3,enum=journalet.v1.NetworkMode" json:"network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2070,6 +2122,13 @@ func (x *SandboxObservation) GetIntentId() string {
 		return x.IntentId
 	}
 	return ""
+}
+
+func (x *SandboxObservation) GetNetwork() NetworkMode {
+	if x != nil {
+		return x.Network
+	}
+	return NetworkMode_NETWORK_MODE_UNSPECIFIED
 }
 
 // ContainerObservation is one container as the runtime shows it.
@@ -2932,7 +2991,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12!\n" +
 	"\fruntime_name\x18\x04 \x01(\tR\vruntimeName\x12'\n" +
-	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\xda\x01\n" +
+	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\x8f\x02\n" +
 	"\x12SandboxObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x120\n" +
@@ -2940,7 +2999,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x10\n" +
 	"\x03ips\x18\x05 \x03(\tR\x03ips\x12\x1b\n" +
-	"\tintent_id\x18\x06 \x01(\tR\bintentId\"\xc4\x04\n" +
+	"\tintent_id\x18\x06 \x01(\tR\bintentId\x123\n" +
+	"\anetwork\x18\a \x01(\x0e2\x19.journalet.v1.NetworkModeR\anetwork\"\xc4\x04\n" +
 	"\x14ContainerObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3073,7 +3133,11 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x17CONTAINER_STATE_CREATED\x10\x01\x12\x1b\n" +
 	"\x17CONTAINER_STATE_RUNNING\x10\x02\x12\x1a\n" +
 	"\x16CONTAINER_STATE_EXITED\x10\x03\x12\x1b\n" +
-	"\x17CONTAINER_STATE_UNKNOWN\x10\x04*\x8c\x01\n" +
+	"\x17CONTAINER_STATE_UNKNOWN\x10\x04*X\n" +
+	"\vNetworkMode\x12\x1c\n" +
+	"\x18NETWORK_MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10NETWORK_MODE_POD\x10\x01\x12\x15\n" +
+	"\x11NETWORK_MODE_NODE\x10\x02*\x8c\x01\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x10LANE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -3102,7 +3166,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_runtime_proto_rawDescData
 }
 
-var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
 var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
@@ -3110,102 +3174,104 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(CallError)(0),                // 2: journalet.v1.CallError
 	(SandboxState)(0),             // 3: journalet.v1.SandboxState
 	(ContainerState)(0),           // 4: journalet.v1.ContainerState
-	(Lane)(0),                     // 5: journalet.v1.Lane
-	(CallStage)(0),                // 6: journalet.v1.CallStage
-	(*CallRequested)(nil),         // 7: journalet.v1.CallRequested
-	(*Resources)(nil),             // 8: journalet.v1.Resources
-	(*RunSandbox)(nil),            // 9: journalet.v1.RunSandbox
-	(*StartContainer)(nil),        // 10: journalet.v1.StartContainer
-	(*MemoryLimit)(nil),           // 11: journalet.v1.MemoryLimit
-	(*UpdateContainer)(nil),       // 12: journalet.v1.UpdateContainer
-	(*StopContainer)(nil),         // 13: journalet.v1.StopContainer
-	(*RunHook)(nil),               // 14: journalet.v1.RunHook
-	(*RemoveContainer)(nil),       // 15: journalet.v1.RemoveContainer
-	(*StopSandbox)(nil),           // 16: journalet.v1.StopSandbox
-	(*RemoveSandbox)(nil),         // 17: journalet.v1.RemoveSandbox
-	(*PullImage)(nil),             // 18: journalet.v1.PullImage
-	(*SetUpVolumes)(nil),          // 19: journalet.v1.SetUpVolumes
-	(*CleanPod)(nil),              // 20: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 21: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 22: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 23: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 24: journalet.v1.CallFinished
-	(*RuntimeHealthChanged)(nil),  // 25: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 26: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 27: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 28: journalet.v1.PodObserved
-	(*Call)(nil),                  // 29: journalet.v1.Call
-	(*RuntimeState)(nil),          // 30: journalet.v1.RuntimeState
-	(*StartingPod)(nil),           // 31: journalet.v1.StartingPod
-	(*LaneLimits)(nil),            // 32: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 33: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 34: journalet.v1.PodCalls
-	nil,                           // 35: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 36: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 37: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 38: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 39: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 40: journalet.v1.RuntimeState.HooksEntry
-	nil,                           // 41: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
-	(*Timers)(nil),                // 44: journalet.v1.Timers
+	(NetworkMode)(0),              // 5: journalet.v1.NetworkMode
+	(Lane)(0),                     // 6: journalet.v1.Lane
+	(CallStage)(0),                // 7: journalet.v1.CallStage
+	(*CallRequested)(nil),         // 8: journalet.v1.CallRequested
+	(*Resources)(nil),             // 9: journalet.v1.Resources
+	(*RunSandbox)(nil),            // 10: journalet.v1.RunSandbox
+	(*StartContainer)(nil),        // 11: journalet.v1.StartContainer
+	(*MemoryLimit)(nil),           // 12: journalet.v1.MemoryLimit
+	(*UpdateContainer)(nil),       // 13: journalet.v1.UpdateContainer
+	(*StopContainer)(nil),         // 14: journalet.v1.StopContainer
+	(*RunHook)(nil),               // 15: journalet.v1.RunHook
+	(*RemoveContainer)(nil),       // 16: journalet.v1.RemoveContainer
+	(*StopSandbox)(nil),           // 17: journalet.v1.StopSandbox
+	(*RemoveSandbox)(nil),         // 18: journalet.v1.RemoveSandbox
+	(*PullImage)(nil),             // 19: journalet.v1.PullImage
+	(*SetUpVolumes)(nil),          // 20: journalet.v1.SetUpVolumes
+	(*CleanPod)(nil),              // 21: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 22: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 23: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 24: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 25: journalet.v1.CallFinished
+	(*RuntimeHealthChanged)(nil),  // 26: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 27: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 28: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 29: journalet.v1.PodObserved
+	(*Call)(nil),                  // 30: journalet.v1.Call
+	(*RuntimeState)(nil),          // 31: journalet.v1.RuntimeState
+	(*StartingPod)(nil),           // 32: journalet.v1.StartingPod
+	(*LaneLimits)(nil),            // 33: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 34: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 35: journalet.v1.PodCalls
+	nil,                           // 36: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 37: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 38: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 39: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 40: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 41: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 42: journalet.v1.PodCalls.ContainersEntry
+	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*Timers)(nil),                // 45: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
-	9,  // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
-	10, // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
-	13, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
-	15, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
-	16, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
-	17, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
-	18, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
-	19, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	20, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
-	14, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
-	12, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
+	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
+	11, // 1: journalet.v1.CallRequested.start_container:type_name -> journalet.v1.StartContainer
+	14, // 2: journalet.v1.CallRequested.stop_container:type_name -> journalet.v1.StopContainer
+	16, // 3: journalet.v1.CallRequested.remove_container:type_name -> journalet.v1.RemoveContainer
+	17, // 4: journalet.v1.CallRequested.stop_sandbox:type_name -> journalet.v1.StopSandbox
+	18, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
+	19, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
+	20, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
+	21, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	15, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
+	13, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
 	0,  // 11: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	8,  // 12: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	11, // 13: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	42, // 14: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	9,  // 12: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	12, // 13: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	43, // 14: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
 	1,  // 15: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	42, // 16: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	42, // 17: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	43, // 16: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	43, // 17: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
 	2,  // 18: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	8,  // 19: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	43, // 20: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	9,  // 19: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	44, // 20: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
 	3,  // 21: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	43, // 22: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	4,  // 23: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	43, // 24: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	43, // 25: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	43, // 26: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	8,  // 27: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	43, // 28: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	26, // 29: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	27, // 30: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	7,  // 31: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	5,  // 32: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	6,  // 33: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	43, // 34: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	32, // 35: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	35, // 36: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	36, // 37: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	37, // 38: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	25, // 39: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	38, // 40: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	39, // 41: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	44, // 42: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	40, // 43: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	41, // 44: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	29, // 45: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	33, // 46: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	34, // 47: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	31, // 48: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	44, // 22: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 23: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	4,  // 24: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	44, // 25: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	44, // 26: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	44, // 27: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 28: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	44, // 29: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	27, // 30: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	28, // 31: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	8,  // 32: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	6,  // 33: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	7,  // 34: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	44, // 35: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	33, // 36: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	36, // 37: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	37, // 38: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	38, // 39: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	26, // 40: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	39, // 41: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	40, // 42: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	45, // 43: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	41, // 44: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	42, // 45: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	30, // 46: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	34, // 47: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	35, // 48: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	32, // 49: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -3232,7 +3298,7 @@ func file_journalet_v1_runtime_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
-			NumEnums:      7,
+			NumEnums:      8,
 			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -195,9 +195,10 @@ func (w *world) runSandbox(
 	out.SandboxId = w.id("%s-s%d", alias, k.GetAttempt())
 	x := &journaletv1.SandboxObservation{
 		Id: out.SandboxId, Attempt: k.GetAttempt(), State: journaletv1.SandboxState_SANDBOX_STATE_READY,
-		CreatedAt: timestamppb.New(now), IntentId: id,
+		CreatedAt: timestamppb.New(now), IntentId: id, Network: journaletv1.NetworkMode_NETWORK_MODE_NODE,
 	}
 	if !k.GetHostNetwork() {
+		x.Network = journaletv1.NetworkMode_NETWORK_MODE_POD
 		x.Ips = []string{fmt.Sprintf("10.0.0.%d", k.GetAttempt()+1)}
 	}
 	o.sandboxes = append(o.sandboxes, x)

@@ -236,6 +236,9 @@ func (s *sim) judgePod(uid string, v *corev1.Pod, digest string, say func(string
 		if x.ready {
 			ready++
 		}
+		if x.ready && x.hostNetwork != m.Spec.HostNetwork {
+			say("the network of its sandbox %s is the node's: %t", x.id, x.hostNetwork)
+		}
 	}
 	// A lost journal may have taken the request.
 	if n := len(h.requests); h.rejectedAs == h.incarnation && n > 0 && h.requests[n-1].digest != digest {

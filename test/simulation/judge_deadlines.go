@@ -61,8 +61,8 @@ func deadlinesOf(j *judge, h *podHistory) []time.Duration {
 }
 
 // deadlinePassed reports whether a deadline of a pod has passed by the time of day, also for a while before the clock
-// was set back, or by the uptime since its admission. A run of the agent waits for what is left by the time of day at its
-// start, even if the clock is set back later.
+// was set back, or by the uptime since its admission. A run of the agent waits for what is left by the time of day at
+// its start, even if the clock is set back later.
 func (j *judge) deadlinePassed(uid string) bool {
 	a, ok := j.book.admitted[uid]
 	if !ok {

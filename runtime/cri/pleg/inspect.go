@@ -89,7 +89,7 @@ func (p *PLEG) sandbox(
 	}
 	out := &journaletv1.SandboxObservation{
 		Id: s.GetId(), Attempt: s.GetMetadata().GetAttempt(), State: state, CreatedAt: timeOf(s.GetCreatedAt()),
-		Ips: before.GetIps(), IntentId: s.GetAnnotations()[cri.AnnotationIntent],
+		Ips: before.GetIps(), IntentId: s.GetAnnotations()[cri.AnnotationIntent], Network: before.GetNetwork(),
 	}
 	if state != journaletv1.SandboxState_SANDBOX_STATE_READY {
 		// The network of a dead sandbox is known already or does not matter.
@@ -104,7 +104,20 @@ func (p *PLEG) sandbox(
 	}
 	out.State = sandboxState(resp.GetStatus().GetState())
 	out.Ips = cri.PodIPs(resp.GetStatus().GetNetwork(), p.opts.HostIPs)
+	out.Network = networkMode(resp.GetStatus().GetLinux().GetNamespaces().GetOptions())
 	return out, nil
+}
+
+// networkMode returns the network that a sandbox is in, as far as the runtime reports it.
+func networkMode(o *runtimeapi.NamespaceOption) journaletv1.NetworkMode {
+	switch {
+	case o == nil:
+	case o.GetNetwork() == runtimeapi.NamespaceMode_POD:
+		return journaletv1.NetworkMode_NETWORK_MODE_POD
+	case o.GetNetwork() == runtimeapi.NamespaceMode_NODE:
+		return journaletv1.NetworkMode_NETWORK_MODE_NODE
+	}
+	return journaletv1.NetworkMode_NETWORK_MODE_UNSPECIFIED
 }
 
 // container returns an observation of one container; nil if it was removed meanwhile.

@@ -178,7 +178,9 @@ func (r *rig) start(uid, owner string, change func(*runtimeapi.ContainerConfig))
 	sc := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: uid, Namespace: "default", Uid: uid},
 		Labels:   labels, Annotations: annotations,
-		LogDirectory: filepath.Join(r.dir, "logs"), Linux: &runtimeapi.LinuxPodSandboxConfig{},
+		LogDirectory: filepath.Join(r.dir, "logs"), Linux: &runtimeapi.LinuxPodSandboxConfig{
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{}},
+		},
 	}
 	sandbox = get[*runtimeapi.RunPodSandboxResponse](r.t)(r.rt.RunPodSandbox(ctx,
 		&runtimeapi.RunPodSandboxRequest{Config: sc})).GetPodSandboxId()
@@ -208,7 +210,7 @@ func TestReportsLifecycleOfOwnPodsOnly(t *testing.T) {
 		t.Errorf("the first observation has the name %s/%s", o.GetPodNamespace(), o.GetPodName())
 	}
 	if o.GetUid() != "u1" || s.GetId() != sandbox || s.GetState() != journaletv1.SandboxState_SANDBOX_STATE_READY ||
-		len(s.GetIps()) == 0 || s.GetIntentId() != "i-u1" {
+		len(s.GetIps()) == 0 || s.GetIntentId() != "i-u1" || s.GetNetwork() != journaletv1.NetworkMode_NETWORK_MODE_POD {
 		t.Errorf("sandbox %v", s)
 	}
 	if c.GetId() != container || c.GetName() != "main" || c.GetHash() != "cafe" || c.GetIntentId() != "i-u1" ||
