@@ -39,6 +39,7 @@ type item struct {
 	subject string
 	data    []byte
 	hash    []byte
+	since   time.Time // when it was handed over
 }
 
 type waiter struct {
@@ -56,6 +57,7 @@ type appender struct {
 	link     link
 	head     *head
 	onStored func([]*journaletv1.Record)
+	meter    Meter
 	reserve  *reserve      // nil in some tests
 	timeout  time.Duration // for acks; ackTimeout except in tests
 
@@ -115,7 +117,7 @@ func (a *appender) enqueue(recs ...*journaletv1.Record) error {
 	if a.closed {
 		return errClosed
 	}
-	items, next, prev := make([]item, 0, len(recs)), a.next, a.prev
+	items, next, prev, now := make([]item, 0, len(recs)), a.next, a.prev, time.Now()
 	for _, rec := range recs {
 		rec.Seq, rec.Epoch, rec.PreviousHash = next, a.epoch, prev
 		b, err := messages.Encode(rec)
@@ -123,7 +125,7 @@ func (a *appender) enqueue(recs ...*journaletv1.Record) error {
 			return err
 		}
 		next, prev = next+1, messages.Hash(b)
-		items = append(items, item{rec, messages.Subject(a.node, rec), b, prev})
+		items = append(items, item{rec, messages.Subject(a.node, rec), b, prev, now})
 	}
 	a.queue = append(a.queue, items...)
 	a.next, a.prev = next, prev
@@ -286,7 +288,7 @@ func (a *appender) commit(seq uint64) error {
 	if n == 0 {
 		return nil
 	}
-	if err := a.link.force(); err != nil {
+	if err := a.force(); err != nil {
 		return fmt.Errorf("force the journal to disk: %w", err)
 	}
 	a.mu.Lock()
@@ -306,6 +308,7 @@ func (a *appender) commit(seq uint64) error {
 		a.log.Error("cannot keep the journal's head up to date", "err", err)
 	}
 	a.stored.Store(seq)
+	a.measure(done)
 	if a.onStored != nil {
 		a.onStored(recs)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -77,6 +78,7 @@ type Observers struct {
 	gap     Missed // not reported yet; From is 0 without one
 	missed  uint64
 	stored  time.Time // when the last record was handed over
+	sent    atomic.Uint64
 
 	pace    pace
 	wake    chan struct{}
@@ -261,6 +263,7 @@ func (o *Observers) publish(subject string, data []byte, cost int) {
 	}
 	// An error means that the bus is closed.
 	_ = o.nc.PublishMsg(m)
+	o.sent.Add(1)
 	o.pace.spend(time.Duration(cost) * o.share())
 }
 

@@ -75,10 +75,12 @@ func Run(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) 
 	if err := a.open(ctx); err != nil {
 		return err
 	}
+	begun := time.Now()
 	recovered, err := a.host.Recover()
 	if err != nil {
 		return err
 	}
+	a.metrics.Folded(time.Since(begun), a.bus.Opening().Last)
 	// Nothing can fail the start from here on. Until now it has not changed a file.
 	if err := a.bus.Begin(); err != nil {
 		return err
@@ -133,6 +135,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 		Deciders: fold.AllDeciders, Manifest: a.manifests.get, Effects: a, Now: time.Now, Log: a.log,
 	})
 	a.bus.Journal().OnStored(a.dispatch)
+	a.bus.Journal().Measure(bus.Meter{Appended: a.metrics.Appended, Synced: a.metrics.Synced})
 	a.loops = a.newLoops()
 	return a.newDrivers()
 }
@@ -163,8 +166,6 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.probes.Stored(rec)
 	a.gates.Stored(rec)
 	a.manifests.Stored(rec)
-	a.metrics.Record()
-	a.metrics.Appended(time.Since(rec.GetTime().AsTime()))
 	for i, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetCallRequested(); k.GetStartContainer() != nil {
 			actor := messages.RefOf(rec.GetActor())

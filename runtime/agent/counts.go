@@ -24,13 +24,16 @@ const (
 	shortest      = 5 * time.Millisecond
 )
 
-// counts returns the gauges at the moment of a scrape.
+// counts returns the values at the moment of a scrape.
 func (a *agent) counts() server.Counts {
 	c := server.Counts{
-		Actors: map[string]int{}, Containers: map[string]int{}, Lagging: a.host.Lagging(),
+		Actors: map[string]int{}, Containers: map[string]int{}, Lagging: a.host.Lagging(), Backlog: a.host.Backlog(),
 		Quarantined: len(a.host.Quarantines()),
 		Queued:      a.bus.Journal().Queued(),
 	}
+	o := a.bus.Observers().Fanout()
+	c.Observers, c.Waiting, c.Lag, c.Missed, c.Sent = o.Connections, o.Waiting, o.Lag, o.Missed, o.Sent
+	a.countStores(&c)
 	for kind := range journaletv1.ActorKind_name {
 		refs := a.host.Refs(journaletv1.ActorKind(kind))
 		if len(refs) > 0 {
@@ -39,6 +42,21 @@ func (a *agent) counts() server.Counts {
 	}
 	a.countPods(&c)
 	return c
+}
+
+// countStores adds what the bus holds. A bus that does not answer in time leaves the bytes out.
+func (a *agent) countStores(c *server.Counts) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	u, err := a.bus.Usage(ctx)
+	if err != nil {
+		c.FirstRecord, c.LastRecord = a.bus.Journal().First(), a.bus.Journal().Last()
+		return
+	}
+	c.FirstRecord, c.LastRecord, c.SnapshotsAt = u.First, u.Last, u.SnapshotsAt
+	c.Bytes = map[string]uint64{
+		"journal": u.JournalBytes, "manifests": u.ManifestsBytes, "snapshots": u.SnapshotsBytes,
+	}
 }
 
 // countPods adds what the pods' actors show, and how many do not answer.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
@@ -157,6 +159,9 @@ func TestEveryMetricIsFilled(t *testing.T) {
 	want := map[string]string{}
 	for _, line := range []string{
 		"journalet_journal_records_total", "journalet_journal_append_seconds_count", `journalet_actors{kind="pod"}`,
+		"journalet_journal_record_bytes_total", "journalet_journal_sync_seconds_count", "journalet_journal_last_record",
+		"journalet_journal_first_record", `journalet_store_bytes{store="journal"}`,
+		`journalet_store_bytes{store="manifests"}`,
 		`journalet_actors{kind="node"}`, `journalet_build_info{node="node-1",version="dev"}`,
 		"kubelet_running_pods", `kubelet_running_containers{container_state="running"}`,
 		"kubelet_pleg_relist_duration_seconds_count", "kubelet_pleg_relist_interval_seconds_count",
@@ -166,7 +171,12 @@ func TestEveryMetricIsFilled(t *testing.T) {
 		want[line] = "[1-9]"
 	}
 	for _, line := range []string{"journalet_mailbox_lagging", "journalet_actors_quarantined", "journalet_pods_unanswered",
-		"journalet_journal_queued"} {
+		"journalet_journal_queued", "journalet_mailbox_backlog", "journalet_start_fold_seconds",
+		"journalet_start_last_record",
+		"journalet_observers_connections", "journalet_observers_waiting_records", "journalet_observers_lag_seconds",
+		"journalet_observers_missed_records_total", "journalet_observers_events_total", "journalet_traces_exported_total",
+		"journalet_traces_dropped_total", "journalet_traces_export_errors_total",
+		`journalet_store_bytes{store="snapshots"}`} {
 		want[line] = "[0-9]"
 	}
 	deadline := time.After(time.Minute)
@@ -179,6 +189,7 @@ func TestEveryMetricIsFilled(t *testing.T) {
 			}
 		}
 		if missing == "" {
+			isCatalog(t, body)
 			return
 		}
 		select {
@@ -189,6 +200,30 @@ func TestEveryMetricIsFilled(t *testing.T) {
 			t.Fatalf("not filled: %s\nin\n%s", missing, ours(body))
 		case <-time.After(50 * time.Millisecond):
 		}
+	}
+}
+
+// notYet are metrics that a young and healthy node without probes does not have.
+var notYet = []string{"kubelet_runtime_operations_errors_total", "prober_probe_total", "prober_probe_duration_seconds",
+	"journalet_snapshots_timestamp_seconds"}
+
+// isCatalog holds a scrape to the catalog of metrics, but for those of the Go runtime and the process.
+func isCatalog(t *testing.T, body string) {
+	t.Helper()
+	got := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(body, -1) {
+		if !regexp.MustCompile(`^(go|process|promhttp)_`).MatchString(m[1]) {
+			got[m[1]] = m[2]
+		}
+	}
+	for _, m := range server.NewMetrics().Catalog() {
+		if got[m.Name] != m.Type && !slices.Contains(notYet, m.Name) {
+			t.Errorf("%s of the catalog is a %q in the scrape, want a %s", m.Name, got[m.Name], m.Type)
+		}
+		delete(got, m.Name)
+	}
+	if len(got) > 0 {
+		t.Errorf("metrics that are not in the catalog: %v", got)
 	}
 }
 

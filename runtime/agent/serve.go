@@ -173,7 +173,6 @@ func (a *agent) serveHTTP(ctx context.Context) error {
 	}
 	a.metrics.Build(Version, a.facts.NodeName)
 	a.metrics.Count(a.counts)
-	a.metrics.ObserversMissed(a.bus.Observers().Missed)
 	s, err := server.Listen(server.Options{
 		Address: net.JoinHostPort(a.cfg.HealthzBindAddress, strconv.Itoa(int(a.cfg.HealthzPort))), Flag: "--healthz-port",
 		Health: a.healthz(), Ready: a.ready(), Metrics: a.metrics, Profiling: a.cfg.Profiling, Log: a.log,

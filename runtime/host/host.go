@@ -352,6 +352,17 @@ func (h *Host) Lagging() int {
 	return n
 }
 
+// Backlog returns how many records wait in the fullest mailbox, at most the size of one plus a few.
+func (h *Host) Backlog() int {
+	most := 0
+	for _, ref := range h.allRefs() {
+		if m := h.member(ref); m != nil {
+			most = max(most, m.box.UserMessageCount())
+		}
+	}
+	return most
+}
+
 // Inspect calls f with an actor's decider, on the actor's goroutine between two records. f must only read and must copy
 // what it keeps. After an error f has not run and will not run.
 func (h *Host) Inspect(ctx context.Context, ref messages.Ref, f func(actors.Decider)) error {

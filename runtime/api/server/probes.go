@@ -26,15 +26,12 @@ type probeMetrics struct {
 	durations *prometheus.HistogramVec
 }
 
-func newProbeMetrics() probeMetrics {
+func (m *Metrics) newProbes() probeMetrics {
 	return probeMetrics{
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "prober_probe_total", Help: "Runs of container probes by result.",
-		}, []string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "prober_probe_duration_seconds", Help: "Duration of successful container probes.",
-			Buckets: prometheus.DefBuckets,
-		}, []string{"probe_type", "container", "pod", "namespace"}),
+		total: m.counters("prober_probe_total", "Runs of container probes by result.",
+			"probe_type", "result", "container", "pod", "namespace", "pod_uid"),
+		durations: m.histograms("prober_probe_duration_seconds", "Duration of successful container probes.",
+			prometheus.DefBuckets, "probe_type", "container", "pod", "namespace"),
 	}
 }
 

@@ -154,9 +154,10 @@ func TestErrorOfAPortInUseNamesTheFlag(t *testing.T) {
 
 func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 	m := NewMetrics()
-	m.Record()
-	m.Record()
-	m.Appended(3 * time.Millisecond)
+	m.Appended(3*time.Millisecond, 300)
+	m.Appended(3*time.Millisecond, 200)
+	m.Synced(2 * time.Millisecond)
+	m.Folded(time.Second, 8)
 	m.Relisted(20 * time.Millisecond)
 	m.Relisted(20 * time.Millisecond)
 	m.Operation("start_container", time.Second, nil)
@@ -166,6 +167,8 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 		return Counts{
 			Actors: map[string]int{"pod": 3}, Lagging: 1, Quarantined: 5, Unanswered: 6, Queued: 7,
 			RunningPods: 2, Containers: map[string]int{"running": 4},
+			Backlog: 8, FirstRecord: 9, LastRecord: 10, Bytes: map[string]uint64{"journal": 11},
+			SnapshotsAt: time.UnixMilli(1500), Observers: 12, Waiting: 13, Lag: 1500 * time.Millisecond, Missed: 14, Sent: 15,
 		}
 	})
 	code, body := get(t, serve(t, Options{Metrics: m})+"/metrics")
@@ -174,7 +177,21 @@ func TestMetricsAreServedUnderTheKubeletsNames(t *testing.T) {
 	}
 	for _, line := range []string{
 		"journalet_journal_records_total 2",
-		"journalet_journal_append_seconds_count 1",
+		"journalet_journal_append_seconds_count 2",
+		"journalet_journal_record_bytes_total 500",
+		"journalet_journal_sync_seconds_count 1",
+		"journalet_start_fold_seconds 1",
+		"journalet_start_last_record 8",
+		"journalet_mailbox_backlog 8",
+		"journalet_journal_first_record 9",
+		"journalet_journal_last_record 10",
+		`journalet_store_bytes{store="journal"} 11`,
+		"journalet_snapshots_timestamp_seconds 1.5",
+		"journalet_observers_connections 12",
+		"journalet_observers_waiting_records 13",
+		"journalet_observers_lag_seconds 1.5",
+		"journalet_observers_missed_records_total 14",
+		"journalet_observers_events_total 15",
 		`journalet_actors{kind="pod"} 3`,
 		"journalet_mailbox_lagging 1",
 		"journalet_actors_quarantined 5",
