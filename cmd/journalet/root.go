@@ -35,6 +35,7 @@ type app struct {
 	out, err *screen
 
 	rootDir, server, authority, nkey, node, output string
+	journal                                        string // the journal to read; empty: that in rootDir
 
 	now func() time.Time
 }
