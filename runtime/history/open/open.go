@@ -11,23 +11,25 @@ import (
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/bundle"
 )
 
 // BusDir is the directory of the bus below an agent's root directory.
 const BusDir = "bus"
 
-// Path opens the journal in path: an agent's root directory, its bus directory, or a copy of either. The agent may run
-// or not, and nothing is written. The reader holds what was stored when it was opened. Errors say what to do: there is
-// no journal, it may not be read, or it is of another format.
+// Path opens the journal in path: an agent's root directory, its bus directory, a copy of either, or a bundle. The
+// agent may run or not, and nothing is written. The reader holds what was stored when it was opened. Errors say what to
+// do: there is no journal, it may not be read, it is of another format, or the bundle is damaged.
 func Path(ctx context.Context, path string) (history.Reader, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: there is no %s: name an agent's root directory or a copy of it", ErrNoJournal, path)
+		return nil, fmt.Errorf("%w: there is no %s: name an agent's root directory, a copy of it, or a bundle",
+			ErrNoJournal, path)
 	case err != nil:
 		return nil, explain(path, err)
 	case !info.IsDir():
-		return nil, fmt.Errorf("%w: %s is no directory: name an agent's root directory or a copy of it", ErrNoJournal, path)
+		return openBundle(path)
 	}
 	dir := path
 	if below, err := os.Stat(filepath.Join(path, BusDir)); err == nil && below.IsDir() {
@@ -40,6 +42,15 @@ func Path(ctx context.Context, path string) (history.Reader, error) {
 	return reader{s}, nil
 }
 
+// openBundle opens a file. The reader is a *bundle.Reader.
+func openBundle(path string) (history.Reader, error) {
+	b, err := bundle.Open(path)
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	return b, nil
+}
+
 // ErrNoJournal means that a path names no journal.
 var ErrNoJournal = bus.ErrNoJournal
 
@@ -49,7 +60,7 @@ func explain(path string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("open the journal in %s: %w: run the command as the agent's user", path, err)
 	case errors.Is(err, bus.ErrNoJournal):
-		return fmt.Errorf("open the journal: %w: name an agent's root directory or a copy of it", err)
+		return fmt.Errorf("open the journal: %w: name an agent's root directory, a copy of it, or a bundle", err)
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/bundle"
 	"github.com/journalet/journalet/runtime/history/open"
 	"github.com/journalet/journalet/test/must"
 )
@@ -93,7 +94,6 @@ func TestPathReportsWhatToDo(t *testing.T) {
 	must.OK(t, running(t, formatted, 1).Close(t.Context()))
 	for path, want := range map[string]string{
 		filepath.Join(root, "missing"): "name an agent's root directory",
-		file:                           "name an agent's root directory",
 		root:                           "name an agent's root directory",
 	} {
 		if _, err := open.Path(t.Context(), path); !errors.Is(err, open.ErrNoJournal) ||
@@ -103,5 +103,28 @@ func TestPathReportsWhatToDo(t *testing.T) {
 	}
 	if _, err := open.Path(t.Context(), formatted); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := open.Path(t.Context(), file); !errors.Is(err, history.ErrDamaged) {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+func TestPathOpensABundle(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "b.journalet")
+	f, err := os.Create(path)
+	must.OK(t, err)
+	w, err := bundle.NewWriter(f, &journaletv1.BundleHeader{Node: "node-1"})
+	must.OK(t, err)
+	rec := &journaletv1.Record{Seq: 7, Actor: messages.Agent.Proto()}
+	b, err := messages.Encode(rec)
+	must.OK(t, err)
+	must.OK(t, w.Record(b, rec))
+	_, err = w.Close(nil, "")
+	must.OK(t, err)
+	must.OK(t, f.Close())
+	r, err := open.Path(t.Context(), path)
+	must.OK(t, err)
+	if first, last := r.Bounds(); first != 7 || last != 7 || r.Node() != "node-1" {
+		t.Errorf("records %d to %d of %q", first, last, r.Node())
 	}
 }
