@@ -74,42 +74,74 @@ func (d *Delivery) Input() actors.Input {
 // Handle folds a record, decides and folds the decisions. It returns the step to record in its parts, none without a
 // decision. After a failure the cell's state differs from the journal and the cell must be dropped.
 func (c *Cell) Handle(d *Delivery, epoch uint64, now time.Time) (step []*journaletv1.Record, fail *Failure) {
+	after := c.Handled
+	var decisions []*journaletv1.Event
+	fail = c.Decide(d, epoch, func(e *journaletv1.Event) error {
+		decisions = append(decisions, e)
+		return nil
+	})
+	if fail != nil {
+		return nil, fail
+	}
+	return split(c.Ref, d.Seq(), after, now, decisions), nil
+}
+
+// Decide folds a record, decides and folds the decisions; each goes to take before it is folded. An error of take ends
+// it: the failure wraps that error, and the decisions before are folded. After any other failure the cell must be
+// dropped.
+func (c *Cell) Decide(d *Delivery, epoch uint64, take actors.Emit) (fail *Failure) {
 	defer c.guard(d.Rec.GetSeq(), &fail)
 	in := d.Input()
 	if fail := c.evolve(in); fail != nil {
-		return nil, fail
+		return fail
 	}
-	var decisions []*journaletv1.Event
+	n := 0
 	err := c.Decider.Decide(in, func(e *journaletv1.Event) error {
-		id := messages.DecisionID(epoch, in.Seq, c.Ref, len(decisions))
-		decisions = append(decisions, e)
+		if err := take(e); err != nil {
+			return err
+		}
+		id := messages.DecisionID(epoch, in.Seq, c.Ref, n)
+		n++
 		return c.Decider.Evolve(actors.Event{ID: id, Seq: in.Seq, Time: in.Time, Author: c.Ref, Body: e})
 	})
-	if err != nil {
-		return nil, failed(in.Seq, err)
-	}
-	after := c.Handled
 	c.Handled = in.Seq
-	return split(c.Ref, in.Seq, after, now, decisions), nil
+	if err != nil {
+		return failed(in.Seq, err)
+	}
+	return nil
 }
 
 // Refold folds a record that was handled before, with the step that was recorded for it, nil for none. It fails if the
 // step follows another record than the last one that the cell has folded.
 func (c *Cell) Refold(d *Delivery, step *journaletv1.Record) (fail *Failure) {
 	defer c.guard(d.Rec.GetSeq(), &fail)
-	in := d.Input()
-	if step != nil && step.GetStep().GetAfter() != c.Handled {
-		return &Failure{journaletv1.DecisionError_DECISION_ERROR_ORDER_BROKEN, in.Seq, fmt.Errorf(
-			"step %d follows record %d, but the fold is at %d", step.GetSeq(), step.GetStep().GetAfter(), c.Handled)}
-	}
-	if fail := c.evolve(in); fail != nil {
+	if fail := c.Follows(step); fail != nil {
 		return fail
 	}
-	c.Handled = in.Seq
-	for i, e := range step.GetStep().GetDecisions() {
-		id := messages.DecisionID(step.GetEpoch(), in.Seq, c.Ref, i)
-		if err := c.Decider.Evolve(actors.Event{ID: id, Seq: in.Seq, Time: in.Time, Author: c.Ref, Body: e}); err != nil {
-			return failed(in.Seq, err)
+	if fail := c.evolve(d.Input()); fail != nil {
+		return fail
+	}
+	c.Handled = d.Seq()
+	return c.FoldStep(d, step, 0)
+}
+
+// Follows fails if a step, nil for none, follows another record than the last one that the cell has folded.
+func (c *Cell) Follows(step *journaletv1.Record) *Failure {
+	if step == nil || step.GetStep().GetAfter() == c.Handled {
+		return nil
+	}
+	return &Failure{journaletv1.DecisionError_DECISION_ERROR_ORDER_BROKEN, step.GetStep().GetCause(), fmt.Errorf(
+		"step %d follows record %d, but the fold is at %d", step.GetSeq(), step.GetStep().GetAfter(), c.Handled)}
+}
+
+// FoldStep folds the recorded decisions of a step on a folded record, from an index on.
+func (c *Cell) FoldStep(d *Delivery, step *journaletv1.Record, from int) (fail *Failure) {
+	defer c.guard(d.Rec.GetSeq(), &fail)
+	seq, at := d.Seq(), d.Rec.GetTime().AsTime()
+	for i, e := range step.GetStep().GetDecisions()[from:] {
+		id := messages.DecisionID(step.GetEpoch(), seq, c.Ref, from+i)
+		if err := c.Decider.Evolve(actors.Event{ID: id, Seq: seq, Time: at, Author: c.Ref, Body: e}); err != nil {
+			return failed(seq, err)
 		}
 	}
 	return nil

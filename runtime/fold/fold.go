@@ -30,8 +30,12 @@ type Fold struct {
 	Pending map[messages.Ref][]*Delivery
 	// Started is the first record of the newest run; every new actor folds it first.
 	Started *journaletv1.Record
-	// Only, if set, is the one actor to fold.
-	Only *messages.Ref
+	// Mine, if set, reports whether to fold an actor.
+	Mine func(messages.Ref) bool
+	// Handle, if set, folds a record of an actor and its step, nil for none, in place of Cell.Refold.
+	Handle func(c *Cell, d *Delivery, step *journaletv1.Record) *Failure
+	// Skip, if set, is called for each step that is not folded.
+	Skip func(step *journaletv1.Record, why Skipped)
 	// Barrier is that of the snapshots that the fold begins with, 0 for none.
 	Barrier uint64
 	// Last is the last record to fold. It is the caller's.
@@ -55,7 +59,7 @@ var singletons = []messages.Ref{messages.Runtime, messages.Node, messages.Image,
 // CreateSingletons creates those actors that every node has and no snapshot has restored.
 func (f *Fold) CreateSingletons() {
 	for _, ref := range singletons {
-		if f.Cells[ref] == nil && (f.Only == nil || *f.Only == ref) {
+		if f.Cells[ref] == nil && f.mine(ref) {
 			f.create(ref)
 		}
 	}
@@ -70,31 +74,40 @@ func (f *Fold) Restore(s *journaletv1.Snapshot) error {
 		f.Started = rec
 		return err
 	}
-	if f.Only != nil && *f.Only != ref {
+	if !f.mine(ref) {
 		return nil
 	}
-	c := &Cell{Ref: ref, Decider: f.deciders(ref), Handled: s.GetHandled()}
+	c, err := f.Cell(s)
+	if err == nil {
+		f.Cells[ref] = c
+	}
+	return err
+}
+
+// Cell returns a cell with the state of a snapshot, which is no part of the fold.
+func (f *Fold) Cell(s *journaletv1.Snapshot) (*Cell, error) {
+	ref := messages.RefOf(s.GetActor())
+	c := &Cell{Ref: ref, Decider: f.deciders(ref), Handled: s.GetHandled(), Contained: f.Barrier}
 	if c.Decider == nil {
-		return fmt.Errorf("snapshot of %s: no such kind of actor", ref)
+		return nil, fmt.Errorf("snapshot of %s: no such kind of actor", ref)
 	}
 	if err := c.Decider.Restore(s.GetState()); err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkSnapshot(s, c.Decider.State().ProtoReflect()); err != nil {
-		return err
+		return nil, err
 	}
 	for _, digest := range c.Decider.Digests() {
 		m, err := f.manifest(digest)
 		if err != nil {
-			return fmt.Errorf("snapshot of %s: %w", ref, err)
+			return nil, fmt.Errorf("snapshot of %s: %w", ref, err)
 		}
 		c.Decider.Resolve(digest, m)
 	}
-	if c.Contained = f.Barrier; s.GetQuarantined() != nil {
+	if s.GetQuarantined() != nil {
 		c.Quarantined, c.Contained, c.Behind = s.GetQuarantined(), s.GetContained(), true
 	}
-	f.Cells[ref] = c
-	return nil
+	return c, nil
 }
 
 // Missed folds a record that the snapshots contain, for the actors that were quarantined then: it is pending for those
@@ -117,8 +130,10 @@ func (f *Fold) Record(rec *journaletv1.Record) {
 		return
 	}
 	author := messages.RefOf(rec.GetActor())
-	if rec.GetStep() != nil {
-		f.foldStep(author, rec)
+	if rec.GetStep() != nil && f.mine(author) {
+		if why := f.foldStep(author, rec); why != Folded && f.Skip != nil {
+			f.Skip(rec, why)
+		}
 	}
 	f.lifecycle(rec)
 	for ref, d := range Route(rec, f.refs) {
@@ -192,6 +207,8 @@ func (f *Fold) CatchUp(ref messages.Ref, handled uint64) error {
 	return nil
 }
 
+func (f *Fold) mine(ref messages.Ref) bool { return f.Mine == nil || f.Mine(ref) }
+
 // refs returns all actors.
 func (f *Fold) refs() []messages.Ref {
 	refs := make([]messages.Ref, 0, len(f.Cells))
@@ -202,7 +219,7 @@ func (f *Fold) refs() []messages.Ref {
 }
 
 func (f *Fold) deliver(ref messages.Ref, d *Delivery) {
-	if f.Only != nil && *f.Only != ref {
+	if !f.mine(ref) {
 		return
 	}
 	c := f.Cells[ref]
@@ -262,12 +279,39 @@ func (c *Cell) FoldStart(started *journaletv1.Record) {
 	})
 }
 
+// Skipped is why a step is not folded.
+type Skipped int
+
+// The reasons.
+const (
+	// Folded means that it was.
+	Folded Skipped = iota
+	// NoActor means that its author does not exist.
+	NoActor
+	// IsQuarantined means that its author is quarantined, or that it or a step before could not be folded.
+	IsQuarantined
+	// Contained means that the author's state contains it: that of a snapshot, or the author has taken a step on the
+	// same record before.
+	Contained
+	// NoCause means that the author has not received the record on which it was taken.
+	NoCause
+)
+
 // foldStep folds the author's pending records up to the step's cause, and the step.
-func (f *Fold) foldStep(author messages.Ref, step *journaletv1.Record) {
+func (f *Fold) foldStep(author messages.Ref, step *journaletv1.Record) Skipped {
 	c := f.Cells[author]
 	cause := step.GetStep().GetCause()
-	if c == nil || c.Quarantined != nil || cause <= c.Handled {
-		return
+	switch {
+	case c == nil:
+		return NoActor
+	case c.Quarantined != nil:
+		return IsQuarantined
+	case cause <= c.Handled:
+		return Contained
+	}
+	handle := f.Handle
+	if handle == nil {
+		handle = (*Cell).Refold
 	}
 	pending := f.Pending[author]
 	for len(pending) > 0 && pending[0].Rec.GetSeq() <= cause {
@@ -278,12 +322,19 @@ func (f *Fold) foldStep(author messages.Ref, step *journaletv1.Record) {
 			own = step
 		}
 		f.Resolve(d)
-		if fail := c.Refold(d, own); fail != nil {
+		if fail := handle(c, d, own); fail != nil {
 			c.Quarantined, c.Diverged = fail.Quarantine(author), true
 			break
 		}
 	}
 	f.Pending[author] = pending
+	switch {
+	case c.Diverged:
+		return IsQuarantined
+	case c.Handled < cause:
+		return NoCause
+	}
+	return Folded
 }
 
 // Resolve looks up the manifests of a delivery with the fold's Manifests.

@@ -84,7 +84,7 @@ func (h *Host) rebuild(ref messages.Ref) (*fold.Cell, []*fold.Delivery, error) {
 		return nil, nil, err
 	}
 	f := fold.New(h.opts.Deciders, h.manifest)
-	f.Only = &ref
+	f.Mine = func(r messages.Ref) bool { return r == ref }
 	if err := h.foldJournal(f); err != nil {
 		return nil, nil, err
 	}

@@ -3,6 +3,7 @@ package simulation
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -21,6 +22,8 @@ import (
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/replay"
 	"github.com/journalet/journalet/runtime/source/manifest"
 )
 
@@ -69,6 +72,50 @@ func TestRecordedHistoriesFoldToTheirState(t *testing.T) {
 			t.Errorf("no history holds the event %s: add one, `make sim SEED=n OUT=test/simulation/%s`", name, histories)
 		}
 	}
+}
+
+// TestRecordedHistoriesAreDecidedAgain decides on every record of the histories again. Older versions took other
+// decisions now and then; these are logged. But each step of theirs can be compared and folded.
+func TestRecordedHistoriesAreDecidedAgain(t *testing.T) {
+	all, err := filepath.Glob(histories + "/*.records")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no histories: %v", err)
+	}
+	for _, path := range all {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			r, err := checkAll(t.Context(), &history.Memory{
+				Records: readRecords(t, path), Manifests: rawManifests(t, strings.TrimSuffix(path, ".records")+".manifests"),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range r.Divergences {
+				t.Log(d.String())
+				if d.Error != "" {
+					t.Errorf("%s", d.String())
+				}
+			}
+		})
+	}
+}
+
+// checkAll replays a journal, and returns an error unless every step is compared.
+func checkAll(ctx context.Context, src *history.Memory) (*replay.Report, error) {
+	r, err := replay.Check(ctx, src, replay.Options{})
+	if err == nil && (r.NotCompared.Base+r.NotCompared.Missing+r.NotCompared.Quarantined > 0 || r.Steps == 0) {
+		err = fmt.Errorf("not all steps are compared: %d are, %+v", r.Steps, r.NotCompared)
+	}
+	return r, err
+}
+
+// decidedAgain returns an error unless every actor decides again what it decided in a run, on each record.
+func decidedAgain(ctx context.Context, r *Result) error {
+	again, err := checkAll(ctx, r.History())
+	if err == nil && again.Diverged > 0 {
+		err = fmt.Errorf("%d actors decide otherwise than recorded, the first: %s", again.Diverged,
+			again.Divergences[0].String())
+	}
+	return err
 }
 
 // notSimulated are the events that no run of the simulation has: an actor that fails is a violation there, and a pull
@@ -163,7 +210,8 @@ func readRecords(t *testing.T, path string) []*journaletv1.Record {
 	}
 }
 
-func readManifests(t *testing.T, path string) func(digest string) (*corev1.Pod, error) {
+// rawManifests reads manifests by digest.
+func rawManifests(t *testing.T, path string) map[string][]byte {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -173,6 +221,16 @@ func readManifests(t *testing.T, path string) func(digest string) (*corev1.Pod, 
 	if err := json.Unmarshal(b, &all); err != nil {
 		t.Fatal(err)
 	}
+	out := make(map[string][]byte, len(all))
+	for digest, b := range all {
+		out[digest] = b
+	}
+	return out
+}
+
+func readManifests(t *testing.T, path string) func(digest string) (*corev1.Pod, error) {
+	t.Helper()
+	all := rawManifests(t, path)
 	return func(digest string) (*corev1.Pod, error) {
 		b, ok := all[digest]
 		if !ok {

@@ -59,6 +59,8 @@ type config struct {
 	syncs time.Duration
 	// cpu, in millicores, and memory, in bytes, are allocatable on the node.
 	cpu, memory int64
+	// setEvery is how many records there are between the sets of snapshots that the run keeps.
+	setEvery int
 	// url is the configured manifest URL, empty for none. urls is set if the plan ever configures one, etags if the
 	// server sends ETags.
 	url         string
@@ -152,6 +154,7 @@ var faultKinds = map[string]struct {
 	"restart the agent": {4, 10 * time.Millisecond, 10 * time.Second, (*sim).restartAgent},
 	"other settings":    {2, 10 * time.Millisecond, time.Second, (*sim).otherSettings},
 	"snapshot":          {4, 0, 0, func(s *sim, _ Op) { s.snapshot() }},
+	"keep a snapshot":   {0, 0, 0, func(s *sim, _ Op) { s.keepSet() }},
 	"kill the runtime":  {5, 100 * time.Millisecond, 2 * time.Minute, (*sim).killRuntime},
 	"the runtime hangs": {4, time.Second, 4 * time.Minute,
 		func(s *sim, o Op) { s.world.hungUntil = max(s.world.hungUntil, s.clock.uptime+o.lasts) }},

@@ -28,6 +28,8 @@ type sim struct {
 	// snapshots are the newest stored set; they cover the first barrier records.
 	snapshots []*journaletv1.Snapshot
 	barrier   int
+	// sets are the sets of snapshots that a busy run keeps, by barrier.
+	sets map[uint64][]*journaletv1.Snapshot
 	// damage is what the next start finds wrong with the journal, nil for nothing.
 	damage *journaletv1.JournalDamaged
 	// trap is the moment at which the agent is killed next, trapLasts how long it stays down.
@@ -72,7 +74,7 @@ type Options struct {
 // Run carries out a plan.
 func Run(p *Plan, o Options) *Result {
 	s := &sim{seed: p.Seed, config: p.config, clock: newClock(p.Seed), manifests: newLibrary(), site: newSite(),
-		beforeResize: map[string]edit{}, only: o.Only}
+		beforeResize: map[string]edit{}, sets: map[uint64][]*journaletv1.Snapshot{}, only: o.Only}
 	s.directory = newDirectory(s.clock)
 	s.site.etags = p.config.etags
 	s.journal = newJournal(s.clock, p.Seed)

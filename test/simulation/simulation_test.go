@@ -98,6 +98,11 @@ func TestNothingBreaksUnderFaults(t *testing.T) {
 			return
 		}
 		r := Run(planOf(t, seed), o)
+		if r.Violation == nil {
+			if err := decidedAgain(t.Context(), r); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+		}
 		mu.Lock()
 		virtual += r.Virtual
 		records, instances, runs, done = records+r.Records, instances+r.Instances, runs+r.Runs, done+1

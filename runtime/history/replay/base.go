@@ -1,0 +1,100 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/fold"
+	"github.com/journalet/journalet/runtime/history"
+)
+
+// base is what a fold begins with.
+type base struct {
+	// barrier is the last record that the snapshots contain, 0 for the beginning of the journal.
+	barrier uint64
+	snaps   []*journaletv1.Snapshot
+	// from is the first record to read: one before the barrier if a quarantined actor needs it.
+	from uint64
+}
+
+// errNoBase is the error for a journal whose first records are missing, without a set of snapshots that replaces them.
+type errNoBase struct{ first uint64 }
+
+func (e errNoBase) Error() string {
+	return fmt.Sprintf("the records before %d are gone, and no set of snapshots replaces them: nothing can be folded",
+		e.first)
+}
+
+// firstBase returns the earliest state from which a journal can be folded: its beginning, or the first set of snapshots
+// that contains all records before the first one there is.
+func firstBase(ctx context.Context, src history.Reader) (base, error) {
+	first, last := src.Bounds()
+	if first <= 1 {
+		return base{from: 1}, nil
+	}
+	barriers, err := src.Snapshots(ctx)
+	if err != nil {
+		return base{}, err
+	}
+	for _, b := range barriers {
+		if b+1 >= first && b <= last {
+			return loadBase(ctx, src, b)
+		}
+	}
+	return base{}, errNoBase{first}
+}
+
+// baseBelow returns the latest state that contains no record after seq.
+func baseBelow(ctx context.Context, src history.Reader, seq uint64) (base, error) {
+	first, _ := src.Bounds()
+	barriers, err := src.Snapshots(ctx)
+	if err != nil {
+		return base{}, err
+	}
+	for i := len(barriers) - 1; i >= 0; i-- {
+		if b := barriers[i]; b <= seq && b+1 >= first {
+			return loadBase(ctx, src, b)
+		}
+	}
+	if first <= 1 {
+		return base{from: 1}, nil
+	}
+	return base{}, errNoBase{first}
+}
+
+func loadBase(ctx context.Context, src history.Reader, barrier uint64) (base, error) {
+	snaps, err := src.Snapshot(ctx, barrier)
+	if err != nil {
+		return base{}, err
+	}
+	b := base{barrier: barrier, snaps: snaps, from: barrier + 1}
+	first, _ := src.Bounds()
+	for _, s := range snaps {
+		if s.GetQuarantined() != nil {
+			b.from = min(b.from, max(first, s.GetContained()+1))
+		}
+	}
+	return b, nil
+}
+
+// begin restores the base's actors in a fold.
+func (b base) begin(f *fold.Fold) error {
+	f.Barrier = b.barrier
+	for _, s := range b.snaps {
+		if err := f.Restore(s); err != nil {
+			return err
+		}
+	}
+	f.CreateSingletons()
+	return nil
+}
+
+// fold folds the next record after begin.
+func (b base) fold(f *fold.Fold, rec *journaletv1.Record) {
+	if rec.GetSeq() <= b.barrier {
+		f.Missed(rec)
+	} else {
+		f.Record(rec)
+	}
+}
