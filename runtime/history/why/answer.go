@@ -1,0 +1,131 @@
+package why
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/history"
+)
+
+// Question is what is asked of a journal: Seq, or Pod.
+type Question struct {
+	// Seq is a record.
+	Seq uint64 `json:"seq,omitempty"`
+	// Pod is a name, namespace/name or UID. UID chooses among pods that have had one name.
+	Pod       string `json:"pod,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	// Container asks why that container of the pod was restarted.
+	Container string `json:"container,omitempty"`
+	// Restart is the number of the restart, 0 for the last one.
+	Restart uint32 `json:"restart,omitempty"`
+	// All adds the whole chain of causes, with the events as they were recorded.
+	All bool `json:"all,omitempty"`
+	// Limit bounds the records that are read; 0 means DefaultLimit.
+	Limit int `json:"limit,omitempty"`
+}
+
+// Answer is the response to a Question. Its JSON form only grows.
+type Answer struct {
+	Node string `json:"node"`
+	// Time is that of the journal's last record: everything is as of then.
+	Time time.Time `json:"time"`
+	// Seq is the record in question, or the last one.
+	Seq uint64 `json:"seq"`
+	Pod *Pod   `json:"pod,omitempty"`
+	// Summary is the answer in one sentence.
+	Summary string `json:"summary"`
+	// Reasons are what it follows from, the oldest first.
+	Reasons []Line `json:"reasons,omitempty"`
+	// Start is where the time of the pod's start went.
+	Start *Start `json:"start,omitempty"`
+	// Chains lead from decisions to facts from outside.
+	Chains []ChainAnswer `json:"chains,omitempty"`
+}
+
+// Pod names the pod of an answer.
+type Pod struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       string `json:"uid"`
+}
+
+// String returns namespace/name, or the UID of a pod without a name.
+func (p *Pod) String() string {
+	if p.Name == "" {
+		return p.UID
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// Line is one event in words.
+type Line struct {
+	Seq  uint64    `json:"seq"`
+	Time time.Time `json:"time"`
+	// Actor is the event's author, as kind/id; Event its name in the contract.
+	Actor string `json:"actor,omitempty"`
+	Event string `json:"event,omitempty"`
+	// Relation says how the event led to the one before it in a chain.
+	Relation Relation `json:"relation,omitempty"`
+	Text     string   `json:"text"`
+	// Data is the event as it was recorded, where Question.All is set.
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// ChainAnswer is why decisions were taken.
+type ChainAnswer struct {
+	// Decisions are those of one step with the same causes, or a fact.
+	Decisions []Line `json:"decisions"`
+	// Causes lead to the end; each led to the one before it.
+	Causes []Line `json:"causes"`
+	End    End    `json:"end"`
+}
+
+// Ask answers a question from a journal. Errors are history.ErrGone and history.ErrNoRecord for a record that is not
+// there, *NotFound for a pod or a restart that is not there, *Ambiguous for a name that several pods have had.
+func Ask(ctx context.Context, r history.Reader, q Question) (*Answer, error) {
+	if q.Limit <= 0 {
+		q.Limit = DefaultLimit
+	}
+	x := newExplainer(ctx, r, q.Limit)
+	if q.Seq > 0 {
+		return x.ofRecord(q)
+	}
+	return nil, history.ErrNoRecord
+}
+
+// newAnswer returns an answer as of the journal's end.
+func (x *explainer) newAnswer() *Answer {
+	a := &Answer{Node: x.j.r.Node(), Seq: x.j.last}
+	if rec, err := x.j.get(x.j.last); err == nil {
+		a.Time = rec.GetTime().AsTime()
+	}
+	return a
+}
+
+// line describes an event.
+func (x *explainer) line(e Event, all bool) Line {
+	l := Line{Seq: e.Seq, Time: e.Time, Actor: e.Author.String(), Event: e.Name(), Text: x.sentence(e)}
+	if all {
+		l.Data = data(e)
+	}
+	return l
+}
+
+// data returns an event as observers receive it.
+func data(e Event) json.RawMessage {
+	fd := messages.EventField(e.Body)
+	if fd == nil {
+		return nil
+	}
+	m := e.Body.ProtoReflect().Get(fd).Message().Interface()
+	b, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,116 @@
+package why_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/why"
+	"github.com/journalet/journalet/test/must"
+)
+
+const histories = "../../../test/simulation/testdata/histories"
+
+// read returns a recorded run of the simulation.
+func read(t testing.TB, path string) *history.Memory {
+	t.Helper()
+	f, err := os.Open(path)
+	must.OK(t, err)
+	defer f.Close()
+	m := &history.Memory{Name: "n1"}
+	for r := bufio.NewReader(f); ; {
+		rec := &journaletv1.Record{}
+		err := protodelim.UnmarshalFrom(r, rec)
+		if errors.Is(err, io.EOF) {
+			return m
+		}
+		must.OK(t, err)
+		m.Records = append(m.Records, rec)
+	}
+}
+
+// TestEveryDecisionLeadsToAFactFromOutside follows the chain of every decision of every recorded run.
+func TestEveryDecisionLeadsToAFactFromOutside(t *testing.T) {
+	all, err := filepath.Glob(histories + "/*.records")
+	must.OK(t, err)
+	total, longest, kinds := 0, 0, map[why.EndKind]int{}
+	for _, path := range all {
+		m := read(t, path)
+		n, most := followAll(t, filepath.Base(path), m, kinds)
+		total, longest = total+n, max(longest, most)
+	}
+	t.Logf("%d decisions, the longest chain has %d links; ends: %v", total, longest, kinds)
+	if total < 2_000 {
+		t.Errorf("only %d decisions: too few to show anything", total)
+	}
+	for kind := range kinds {
+		if !kind.Outside() {
+			t.Errorf("%d chains end with %q", kinds[kind], kind)
+		}
+	}
+}
+
+// followAll follows the chains of all decisions in a journal, and returns their number and the length of the longest.
+func followAll(t testing.TB, where string, m *history.Memory, kinds map[why.EndKind]int) (total, longest int) {
+	t.Helper()
+	for _, rec := range m.Records {
+		for i := range rec.GetStep().GetDecisions() {
+			c, err := why.Causes(t.Context(), m, rec.GetSeq(), i, why.DefaultLimit)
+			must.OK(t, err)
+			total, longest = total+1, max(longest, len(c.Events))
+			if kinds[c.End.Kind]++; !c.End.Kind.Outside() {
+				t.Errorf("%s: %s", where, text(c))
+			}
+		}
+	}
+	return total, longest
+}
+
+// text is a chain for a failure: the newest event first.
+func text(c *why.Chain) string {
+	var b strings.Builder
+	for i, e := range c.Events {
+		fmt.Fprintf(&b, "  %-9s #%d %s %s\n", c.Relations[i], e.Seq, e.Author, e.Body)
+		if i > 30 {
+			break
+		}
+	}
+	fmt.Fprintf(&b, "  %s #%d: %s", c.End.Kind, c.End.Seq, c.End.Text)
+	return b.String()
+}
+
+// TestChainStopsWhereRetentionCut cuts the front of a run.
+func TestChainStopsWhereRetentionCut(t *testing.T) {
+	m := read(t, filepath.Join(histories, "seed-160.records"))
+	m.Records = slices.Clone(m.Records[len(m.Records)/2:])
+	m.Sets = map[uint64][]*journaletv1.Snapshot{m.Records[0].GetSeq() - 1: nil}
+	kinds := map[why.EndKind]int{}
+	for _, rec := range m.Records {
+		for i := range messages.Events(rec) {
+			c, err := why.Causes(t.Context(), m, rec.GetSeq(), i, why.DefaultLimit)
+			must.OK(t, err)
+			kinds[c.End.Kind]++
+			switch {
+			case c.End.Kind.Outside():
+			case c.End.Kind != why.Cut:
+				t.Errorf("a chain ends with %q\n%s", c.End.Kind, text(c))
+			case c.End.Seq >= m.Records[0].GetSeq() || c.End.Snapshot != m.Records[0].GetSeq()-1:
+				t.Errorf("cut at %d, snapshot %d: the journal begins with %d", c.End.Seq, c.End.Snapshot, m.Records[0].GetSeq())
+			}
+		}
+	}
+	if kinds[why.Cut] == 0 || kinds[why.Manifest] == 0 {
+		t.Errorf("the cut shows nothing: %v", kinds)
+	}
+}

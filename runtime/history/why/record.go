@@ -1,0 +1,87 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// ofRecord answers why what a record holds was decided, or what a fact is.
+func (x *explainer) ofRecord(q Question) (*Answer, error) {
+	rec, err := x.j.get(q.Seq)
+	if err != nil {
+		return nil, err
+	}
+	x.learnNames(rec)
+	a := x.newAnswer()
+	a.Seq = rec.GetSeq()
+	var chains []*Chain
+	for _, e := range eventsOf(rec) {
+		if !q.All && rec.GetStep() != nil && isBookkeeping(e.Body) && len(rec.GetStep().GetDecisions()) > 1 {
+			continue
+		}
+		c, err := x.chain(e)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(chains, func(o *Chain) bool { return sameCauses(o, c) }); i >= 0 {
+			a.Chains[i].Decisions = append(a.Chains[i].Decisions, x.line(e, q.All))
+			continue
+		}
+		chains = append(chains, c)
+		a.Chains = append(a.Chains, x.chainAnswer(c, q.All))
+	}
+	for _, c := range a.Chains {
+		for _, l := range c.Decisions {
+			if a.Summary != "" {
+				a.Summary += "; "
+			}
+			a.Summary += l.Text
+		}
+	}
+	a.Summary = fmt.Sprintf("%s: %s", x.who(rec), a.Summary)
+	return a, nil
+}
+
+// who names the author of a record.
+func (x *explainer) who(rec *journaletv1.Record) string {
+	events := eventsOf(rec)
+	if len(events) == 0 {
+		return "record"
+	}
+	return x.d.Actor(events[0].Author)
+}
+
+// isBookkeeping reports whether a decision adds nothing for a reader to the others of its step.
+func isBookkeeping(e *journaletv1.Event) bool {
+	return e.GetTimerSet() != nil || e.GetTimerCleared() != nil
+}
+
+// sameCauses reports whether two chains differ only in what they begin with.
+func sameCauses(a, b *Chain) bool {
+	return a.End.Kind == b.End.Kind && slices.EqualFunc(a.Events[1:], b.Events[1:], func(x, y Event) bool {
+		return x.Seq == y.Seq && x.Index == y.Index
+	})
+}
+
+func (x *explainer) chainAnswer(c *Chain, all bool) ChainAnswer {
+	out := ChainAnswer{End: c.End, Causes: []Line{}}
+	// The oldest first: names and calls are known when they are referred to.
+	lines := make([]Line, len(c.Events))
+	for i, e := range slices.Backward(c.Events) {
+		lines[i] = x.line(e, all)
+		lines[i].Relation = c.Relations[i]
+	}
+	out.Decisions, out.Causes = lines[:1:1], lines[1:]
+	return out
+}
+
+// learnNames has the describer know the names of the pods that a record is about.
+func (x *explainer) learnNames(rec *journaletv1.Record) {
+	for _, e := range eventsOf(rec) {
+		if uid := e.uid(); uid != "" {
+			x.learnName(uid)
+		}
+	}
+}
