@@ -38,6 +38,9 @@ type noAgentError struct{ error }
 
 func (e noAgentError) Unwrap() error { return e.error }
 
+// notFoundError is an error of something that a journal does not hold.
+type notFoundError struct{ error }
+
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // errCheckFailed is the error of a command that has printed failed checks.
@@ -53,6 +56,7 @@ var (
 func exitCode(err error) int {
 	var usage usageError
 	var noAgent noAgentError
+	var missing notFoundError
 	var response *query.Error
 	switch {
 	case err == nil:
@@ -65,7 +69,8 @@ func exitCode(err error) int {
 		return exitDamaged
 	case errors.As(err, &noAgent), errors.Is(err, query.ErrNoAgent):
 		return exitNoAgent
-	case query.IsNotFound(err), errors.Is(err, history.ErrGone), errors.Is(err, history.ErrNoRecord):
+	case errors.As(err, &missing), query.IsNotFound(err), errors.Is(err, history.ErrGone),
+		errors.Is(err, history.ErrNoRecord):
 		return exitNotFound
 	case errors.As(err, &response) && response.Code == query.CodeBadRequest:
 		return exitUsage

@@ -80,8 +80,8 @@ func (a *app) command() *cobra.Command {
 	f.StringVar(&a.rootDir, "root-dir", cmp.Or(os.Getenv(rootDirEnv), config.DefaultRootDir),
 		"root directory of the agent (env "+rootDirEnv+")")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.journalCommand(),
-		a.liftCommand(), a.checkCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.whyCommand(),
+		a.journalCommand(), a.liftCommand(), a.checkCommand(), a.versionCommand())
 	return root
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ import (
 	"github.com/journalet/journalet/runtime/api/server"
 	"github.com/journalet/journalet/runtime/config"
 	"github.com/journalet/journalet/runtime/cri/calls"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/open"
 	"github.com/journalet/journalet/runtime/preflight"
 )
 
@@ -197,8 +200,13 @@ func (a *agent) notify(ctx context.Context) error {
 func (a *agent) serveQueries(ctx context.Context) (func(), error) {
 	return query.Serve(ctx, query.Options{
 		Conn: a.bus.Services(), Host: a.host, Journal: a.bus.Journal(), Node: a.facts.NodeName, NodeView: a.nodeView,
-		Version: Version, Epoch: a.bus.Opening().Epoch, Simulated: simulated(a.cfg), Log: a.log,
+		History: a.openHistory, Version: Version, Epoch: a.bus.Opening().Epoch, Simulated: simulated(a.cfg), Log: a.log,
 	})
+}
+
+// openHistory opens the agent's own journal to read it back.
+func (a *agent) openHistory(ctx context.Context) (history.Reader, error) {
+	return open.Path(ctx, filepath.Join(a.cfg.RootDir, open.BusDir))
 }
 
 // nodeView returns the node's part of a pod's status.

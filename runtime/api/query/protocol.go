@@ -68,6 +68,7 @@ const (
 	RecordsGet    = "records.get"
 	JournalVerify = "journal.verify"
 	JournalSize   = "journal.size"
+	JournalWhy    = "journal.why"
 	NodeInfo      = "node.info"
 	// QuarantineLift needs the key for requests that change something.
 	QuarantineLift = "control.quarantine.lift"

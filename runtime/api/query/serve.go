@@ -22,6 +22,7 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/history"
 )
 
 // Host is what the services need of the actors' host.
@@ -38,7 +39,7 @@ type Host interface {
 	LiftQuarantine(ref messages.Ref, skip bool) error
 }
 
-// Options configure the services. All but Started, Simulated and Log must be set.
+// Options configure the services. All but History, Started, Simulated and Log must be set.
 type Options struct {
 	Conn    *nats.Conn
 	Host    Host
@@ -46,6 +47,8 @@ type Options struct {
 	Node    string
 	// NodeView returns what pods show of their node; it is called for each response.
 	NodeView func() pod.Node
+	// History opens the journal to read it back; nil: what needs that is not served.
+	History func(context.Context) (history.Reader, error)
 	// Version is the agent's, as `journalet version` prints it.
 	Version string
 	// Epoch is the number of this run.
@@ -149,6 +152,7 @@ func (s *server) endpoints() []endpoint {
 		{RecordsGet, "one record of the journal", requestTimeout, single(s.getRecord)},
 		{JournalVerify, "a check of the whole journal, with progress", requestTimeout, single(s.verify)},
 		{JournalSize, "the size of the journal by its parts", longTimeout, single(s.size)},
+		{JournalWhy, "why a record was written, or a pod is as it is", requestTimeout, single(s.why)},
 		{NodeInfo, "the agent itself", requestTimeout, single(s.info)},
 		{QuarantineLift, "the end of an actor's quarantine", liftTimeout, single(s.lift)},
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/journalet/journalet/runtime/history"
 )
 
-// Question is what is asked of a journal: Seq, or Pod.
-type Question struct {
+// Query is what is asked of a journal: Seq, or Pod.
+type Query struct {
 	// Seq is a record.
 	Seq uint64 `json:"seq,omitempty"`
 	// Pod is a name, namespace/name or UID. UID chooses among pods that have had one name.
@@ -29,12 +29,12 @@ type Question struct {
 	Limit int `json:"limit,omitempty"`
 }
 
-// Answer is the response to a Question. Its JSON form only grows.
+// Answer is the response to a Query. Its JSON form only grows.
 type Answer struct {
 	Node string `json:"node"`
 	// Time is that of the journal's last record: everything is as of then.
 	Time time.Time `json:"time"`
-	// Seq is the record in question, or the last one.
+	// Seq is the record in query, or the last one.
 	Seq uint64 `json:"seq"`
 	Pod *Pod   `json:"pod,omitempty"`
 	// Summary is the answer in one sentence.
@@ -72,7 +72,7 @@ type Line struct {
 	// Relation says how the event led to the one before it in a chain.
 	Relation Relation `json:"relation,omitempty"`
 	Text     string   `json:"text"`
-	// Data is the event as it was recorded, where Question.All is set.
+	// Data is the event as it was recorded, where Query.All is set.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -85,9 +85,9 @@ type ChainAnswer struct {
 	End    End    `json:"end"`
 }
 
-// Ask answers a question from a journal. Errors are history.ErrGone and history.ErrNoRecord for a record that is not
-// there, *NotFound for a pod or a restart that is not there, *Ambiguous for a name that several pods have had.
-func Ask(ctx context.Context, r history.Reader, q Question) (*Answer, error) {
+// Explain answers a query from a journal. Errors are history.ErrGone and history.ErrNoRecord for a record that is not
+// there, *NotFoundError for a pod or a restart that is not there, *AmbiguousError for a name of several pods.
+func Explain(ctx context.Context, r history.Reader, q Query) (*Answer, error) {
 	if q.Limit <= 0 {
 		q.Limit = DefaultLimit
 	}

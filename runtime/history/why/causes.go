@@ -171,7 +171,7 @@ func (x *explainer) decision(id string, e Event) (*Event, *End, error) {
 	return nil, &End{Kind: Lost, Seq: e.Seq}, nil
 }
 
-// lostBefore reports whether the journal began anew after an epoch: what was recorded in it is lost, not cut.
+// lostBefore reports whether the journal began again after an epoch: what was recorded in it is lost, not cut.
 func (x *explainer) lostBefore(epoch uint64) bool {
 	if x.j.first != 1 {
 		return false
@@ -215,14 +215,19 @@ func (x *explainer) withdrawal(e Event, intent string) (*Event, error) {
 	to, err := x.latest(e, d.Author, intent, func(c *Event) bool {
 		return c.Body.GetCallWithdrawn().GetIntentId() == intent || c.ID == intent
 	})
-	if to.called() {
+	if to.call() != nil {
 		return nil, ignoreLimit(err)
 	}
 	return to, ignoreLimit(err)
 }
 
-// called reports whether the event requests a call.
-func (e *Event) called() bool { return e != nil && e.Body.GetCallRequested() != nil }
+// call returns the call that an event requests, nil for none.
+func (e *Event) call() *journaletv1.CallRequested {
+	if e == nil {
+		return nil
+	}
+	return e.Body.GetCallRequested()
+}
 
 func ignoreLimit(err error) error {
 	if errors.Is(err, errLimit) {

@@ -12,7 +12,7 @@ import (
 // maxChain bounds the links of a chain. Chains are far shorter: they end at the newest fact from outside.
 const maxChain = 1000
 
-// explainer answers one question.
+// explainer answers one query.
 type explainer struct {
 	j *journal
 	d *describe.Describer
@@ -27,7 +27,7 @@ func newExplainer(ctx context.Context, r history.Reader, limit int) *explainer {
 
 // Chain is how an event came about: what led to it, what led to that, up to the end.
 type Chain struct {
-	// Events begins with the event in question. Each other one led to the one before it.
+	// Events begins with the event in query. Each other one led to the one before it.
 	Events []Event
 	// Relations are those of each event to the one before it; the first is empty.
 	Relations []Relation

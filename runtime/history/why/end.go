@@ -50,7 +50,7 @@ const (
 	Cut EndKind = "cut"
 	// Lost is a record that was lost with an earlier journal, or to damage.
 	Lost EndKind = "lost"
-	// Limit is where the question has read as many records as it may.
+	// Limit is where the query has read as many records as it may.
 	Limit EndKind = "limit"
 	// Unknown is an event of a newer version, or of a journal that does not follow the contract.
 	Unknown EndKind = "unknown"
@@ -148,7 +148,7 @@ func (x *explainer) endText(end *End) string {
 	case Lost:
 		return "what led to this is not in the journal: it was lost or damaged, or belongs to an earlier journal"
 	case Limit:
-		return "not followed further: this question has read as many records as it may"
+		return "not followed further: this query has read as many records as it may"
 	case Unknown:
 		return "an event that this version does not know"
 	}

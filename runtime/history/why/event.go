@@ -33,7 +33,9 @@ func eventsOf(rec *journaletv1.Record) []Event {
 	var out []Event
 	step, author := rec.GetStep(), messages.RefOf(rec.GetActor())
 	for i, body := range messages.Events(rec) {
-		e := Event{Seq: rec.GetSeq(), Index: i, Epoch: rec.GetEpoch(), Time: rec.GetTime().AsTime(), Author: author, Body: body}
+		e := Event{
+			Seq: rec.GetSeq(), Index: i, Epoch: rec.GetEpoch(), Time: rec.GetTime().AsTime(), Author: author, Body: body,
+		}
 		if step != nil {
 			e.Cause = step.GetCause()
 			e.ID = messages.DecisionID(rec.GetEpoch(), e.Cause, author, int(step.GetOffset())+i)

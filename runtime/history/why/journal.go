@@ -15,11 +15,11 @@ const (
 	pageRecords = 1024
 	// keptPages bounds the pages in memory, at some 250 KiB each.
 	keptPages = 96
-	// DefaultLimit bounds the records that one question reads, unless the caller gives another limit.
+	// DefaultLimit bounds the records that one query reads, unless the caller gives another limit.
 	DefaultLimit = 2_000_000
 )
 
-// errLimit means that a question has read as much as it may.
+// errLimit means that a query has read as much as it may.
 var errLimit = errors.New("the limit of records to read is reached")
 
 // journal reads a journal page by page, forward and backward, and keeps the pages that were used last.

@@ -162,8 +162,8 @@ func (x *explainer) behindChange(e Event, c change) (*Link, *End, error) {
 		if end != nil && end.Kind == Lost {
 			end = &End{Kind: Found, Seq: e.Seq} // it was created before this journal began
 		}
-		if to != nil && to.Body.GetCallRequested().GetStartContainer().GetPart() == journaletv1.StartPart_START_PART_CREATE &&
-			c.what == changeRunning {
+		start := to.call().GetStartContainer()
+		if c.what == changeRunning && start.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 			to, err = x.startOf(e, c.container, to)
 		}
 		return link(Effect, to, end, err)
@@ -190,8 +190,8 @@ func (x *explainer) startOf(e Event, c *journaletv1.ContainerObservation, create
 	return to, ignoreLimit(err)
 }
 
-// endedBy returns the call of the agent that ended what a change shows to have ended, nil if it ended by itself: no such
-// call was dispatched before its end.
+// endedBy returns the call of the agent that ended what a change shows to have ended, nil if it ended by itself: no
+// such call was dispatched before its end.
 func (x *explainer) endedBy(e Event, c change) (*Event, error) {
 	id, sandbox := c.container.GetId(), c.container.GetSandboxId()+c.sandbox.GetId()
 	from, err := x.createdAt(e, c)
@@ -222,8 +222,8 @@ func (x *explainer) endedBy(e Event, c change) (*Event, error) {
 	return found, err
 }
 
-// createdAt returns the record from which on a call may have ended what a change is about: that of the call that created
-// it, else the first one.
+// createdAt returns the record from which on a call may have ended what a change is about: that of the call that
+// created it, else the first one.
 func (x *explainer) createdAt(e Event, c change) (uint64, error) {
 	intent := c.container.GetIntentId() + c.sandbox.GetIntentId()
 	to, _, err := x.decision(intent, e)
@@ -235,8 +235,8 @@ func (x *explainer) createdAt(e Event, c change) (uint64, error) {
 
 // ends reports whether a call ends what a change is about.
 func ends(req *journaletv1.CallRequested, c change, id, sandbox string) bool {
-	if sandbox != "" && (req.GetStopSandbox().GetSandboxId() == sandbox || req.GetRemoveSandbox().GetSandboxId() == sandbox) {
-		return true
+	if stopped := req.GetStopSandbox().GetSandboxId() + req.GetRemoveSandbox().GetSandboxId(); stopped != "" {
+		return stopped == sandbox
 	}
 	return id != "" && (req.GetStopContainer().GetContainerId() == id ||
 		c.what == changeVanished && req.GetRemoveContainer().GetContainerId() == id)

@@ -8,7 +8,7 @@ import (
 )
 
 // ofRecord answers why what a record holds was decided, or what a fact is.
-func (x *explainer) ofRecord(q Question) (*Answer, error) {
+func (x *explainer) ofRecord(q Query) (*Answer, error) {
 	rec, err := x.j.get(q.Seq)
 	if err != nil {
 		return nil, err

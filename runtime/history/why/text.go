@@ -17,8 +17,8 @@ const (
 	Alert
 )
 
-// TextLine is one line of an answer as text. It may hold control characters of containers, manifests and registries:
-// whoever prints it quotes them.
+// TextLine is one line of an answer as text. It may hold control characters of containers, manifests and registries,
+// which the caller quotes before it prints them.
 type TextLine struct {
 	Style Style
 	Text  string
@@ -52,7 +52,7 @@ func (t *texter) clock(at time.Time) string {
 	return at.Format("15:04:05.000")
 }
 
-// record formats the answer to a question about a record.
+// record formats the answer to a query about a record.
 func (t *texter) record(a *Answer) {
 	for i, c := range a.Chains {
 		if i > 0 {
