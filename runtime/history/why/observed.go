@@ -242,8 +242,8 @@ func ends(req *journaletv1.CallRequested, c change, id, sandbox string) bool {
 		c.what == changeVanished && req.GetRemoveContainer().GetContainerId() == id)
 }
 
-// before reports whether a call was dispatched before a container ended. A call that waited for its slot meanwhile ended
-// nothing.
+// before reports whether a call was dispatched before a container ended. A call that waited for its slot meanwhile
+// ended nothing.
 func (x *explainer) before(call, e Event, c *journaletv1.ContainerObservation) bool {
 	var dispatched *Event
 	_, err := x.j.forward(call.Seq+1, e.Seq-1, func(h head, b []byte) bool {
