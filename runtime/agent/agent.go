@@ -28,6 +28,7 @@ import (
 	"github.com/journalet/journalet/runtime/cri/pleg"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/host"
+	"github.com/journalet/journalet/runtime/otlp"
 	"github.com/journalet/journalet/runtime/pod/gate"
 	"github.com/journalet/journalet/runtime/pod/probe"
 	"github.com/journalet/journalet/runtime/preflight"
@@ -59,6 +60,7 @@ type agent struct {
 	url       *url.Driver // nil without a manifest URL
 	health    *health.Monitor
 	metrics   *server.Metrics
+	traces    *otlp.Exporter // nil unless starts are traced
 
 	dispatching loop
 	loops       *server.Checks
@@ -137,6 +139,9 @@ func (a *agent) open(ctx context.Context) (err error) {
 	a.bus.Journal().OnStored(a.dispatch)
 	a.bus.Journal().Measure(bus.Meter{Appended: a.metrics.Appended, Synced: a.metrics.Synced})
 	a.loops = a.newLoops()
+	if err := a.newTraces(); err != nil {
+		return err
+	}
 	return a.newDrivers()
 }
 
@@ -166,6 +171,9 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.probes.Stored(rec)
 	a.gates.Stored(rec)
 	a.manifests.Stored(rec)
+	if a.traces != nil {
+		a.traces.Stored(rec)
+	}
 	for i, e := range rec.GetStep().GetDecisions() {
 		if k := e.GetCallRequested(); k.GetStartContainer() != nil {
 			actor := messages.RefOf(rec.GetActor())
@@ -256,6 +264,9 @@ func (a *agent) serve(ctx context.Context) error {
 	}
 	if a.url != nil {
 		drivers["http source"] = a.url.Run
+	}
+	if a.traces != nil {
+		drivers["traces"] = a.traces.Run
 	}
 	for name, driver := range drivers {
 		g.Go(func() error {

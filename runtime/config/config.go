@@ -147,6 +147,11 @@ type Config struct {
 	// tlsCertFile and tlsPrivateKeyFile: those are its API's, which has other clients.
 	BusTLSCertFile, BusTLSPrivateKeyFile string
 
+	// TracingEndpoint is host:port of an OTLP receiver. TracingSamplingRatePerMillion is how many of a million starts of
+	// pods are traced; 0: none, and nothing is connected.
+	TracingEndpoint               string
+	TracingSamplingRatePerMillion int32
+
 	// Verbosity 2 and above adds debug messages to the log.
 	Verbosity int
 	LogFormat string
@@ -182,7 +187,7 @@ func Defaults() *Config {
 		SandboxSeccompProfile: SandboxSeccompMinimal,
 		HealthzPort:           DefaultHealthzPort, HealthzBindAddress: DefaultHealthzAddress,
 		JournalSync: "always", JournalRetentionAge: DefaultJournalAge, JournalRetentionBytes: DefaultJournalBytes,
-		LogFormat: LogText,
+		LogFormat: LogText, TracingEndpoint: DefaultTracingEndpoint,
 	}
 }
 
@@ -259,6 +264,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Profiling, "profiling", c.Profiling,
 		"serve Go profiles on /debug/pprof/ of --healthz-port, without authentication")
 	c.addBusFlags(fs)
+	c.addTracingFlags(fs)
 	fs.IntVarP(&c.Verbosity, "v", "v", c.Verbosity, "log verbosity; 2 and above adds debug messages")
 	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "text or json")
 	fs.BoolVar(&c.AllowBesideKubelet, "allow-beside-kubelet", c.AllowBesideKubelet,

@@ -100,6 +100,7 @@ var fields = map[string]field{
 	"podPidsLimit": {flag: "pod-max-pids", apply: set(
 		func(c *Config, k *kubeletConfig) { c.PodPidsLimit = *k.PodPidsLimit })},
 	"logging": {apply: noop}, // see applyLogging: each part has a flag
+	"tracing": {apply: noop}, // see applyTracing
 
 	"syncFrequency": {ignored: "pods are not synced periodically, ignored", def: `"1m"`},
 
@@ -189,7 +190,7 @@ var fields = map[string]field{
 	"allowedUnsafeSysctls": {ignored: notSupported},
 	"defaultPodSysctls":    {ignored: notSupported},
 	"shutdownGracePeriod":  {ignored: notSupported}, "shutdownGracePeriodCriticalPods": {ignored: notSupported},
-	"shutdownGracePeriodByPodPriority": {ignored: notSupported}, "tracing": {ignored: notSupported},
+	"shutdownGracePeriodByPodPriority": {ignored: notSupported},
 }
 
 func noop(*Config, *kubeletConfig, string) error { return nil }

@@ -205,6 +205,8 @@ func (c *Config) apply(m *merged, given func(string) bool) ([]Problem, error) {
 			}
 		case name == "logging":
 			problems = append(problems, c.applyLogging(set, file, given)...)
+		case name == "tracing":
+			c.applyTracing(set, given)
 		case fieldOf(set, name).IsZero() || given(f.flag):
 		default:
 			// All fields, since two may have to agree.

@@ -85,6 +85,9 @@ func (c *Config) Validate() error {
 	if _, err := bus.ParseSync(c.JournalSync); err != nil {
 		bad("--journal-sync: %w", err)
 	}
+	if err := c.validateTracing(); err != nil {
+		errs = append(errs, err)
+	}
 	if _, err := c.Retention(); err != nil {
 		errs = append(errs, err)
 	}
