@@ -271,6 +271,27 @@ func TestOrphanOfALostJournalIsReportedAndAdopted(t *testing.T) {
 	a.unchanged(before, "its manifest")
 }
 
+func TestPodOfALostJournalLeavesTheNodesNetwork(t *testing.T) {
+	t.Parallel()
+	named := func(p *corev1.Pod) { p.UID = "moves" }
+	onNode := func(p *corev1.Pod) { p.Spec.HostNetwork = true }
+	a := started(t, onePod("moves", idle, named, onNode))
+	p := a.pod("moves", "ready", ready)
+	if p.Status.PodIP != p.Status.HostIP {
+		t.Errorf("on the node's network it has the address %s", p.Status.PodIP)
+	}
+	a.loseJournal()
+	a.Remove("moves.yaml")
+	a.start()
+	a.put(newPod("moves", idle, named))
+	p = a.pod("moves", "ready with an address of its own", func(p *corev1.Pod) bool {
+		return ready(p) && p.Status.PodIP != "" && p.Status.PodIP != p.Status.HostIP
+	})
+	if n := container(p, "main").RestartCount; n != 1 {
+		t.Errorf("it reports %d restarts", n)
+	}
+}
+
 // runsOnce checks that each of n pods runs, and that nothing of it ran before.
 func runsOnce(t *testing.T, a *agent, n int) {
 	t.Helper()
