@@ -323,10 +323,11 @@ type trouble struct {
 
 var troubles = []trouble{
 	{
+		// A broken manifest that comes and goes is recorded each time, and takes no space itself.
 		name: "full disk", path: "healthz", sign: "[-]journal failed",
-		begin:   "systemd-run -q --unit=fill bash /mnt/fill.sh",
-		end:     "systemctl stop fill; rm -rf /fill",
-		provoke: "pkill -KILL -f 'date -u >/shared/time.part'",
+		begin:   "echo broken >/etc/journalet/broken && systemd-run -q --unit=fill bash /mnt/fill.sh",
+		end:     "systemctl stop fill; rm -rf /fill /etc/journalet/broken /etc/journalet/pods/broken.yaml",
+		provoke: "cd /etc/journalet && { mv broken pods/broken.yaml || mv pods/broken.yaml broken; }",
 	},
 	{
 		// Nobody reads a link to itself, not even root.
