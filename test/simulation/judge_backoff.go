@@ -92,14 +92,24 @@ func (j *judge) waitReported(uid string, s *corev1.ContainerStatus) {
 		return
 	}
 	last := runs[len(runs)-1]
-	// The delay of a first run may have been chosen before the judge can know, long before the run.
-	if last.endedAt-last.startedAt > 2*most && !last.vanished && len(runs) > 1 {
+	if last.endedAt-last.startedAt > 2*most && !last.vanished && delayed(runs) {
 		j.broken(backOffReported, uid, "%s ran for %s, and waits for its back-off of %s", last.id,
 			last.endedAt-last.startedAt, delay)
 	}
 	if least, _ := j.leastBackOff(append(runs, last)); delay < least {
 		j.broken(backOffReported, uid, "%s is reported to wait for %s, and has to wait for %s", last.id, delay, least)
 	}
+}
+
+// delayed reports whether a delay was chosen between two of these runs. That of a first run may have been chosen before
+// the judge can know, long before the run, and a start with another definition chooses none.
+func delayed(runs []*instance) bool {
+	for i := range len(runs) - 1 {
+		if runs[i].hash == runs[i+1].hash && !runs[i].vanished {
+			return true
+		}
+	}
+	return false
 }
 
 // possibleBackOff reports whether a delay is a first one, doubled any number of times. Each run of the agent may have
