@@ -1,7 +1,9 @@
 package messages
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -15,6 +17,9 @@ type Flat struct {
 	Seq   uint64 `json:"seq"`
 	Time  string `json:"time"` // RFC 3339 with nanoseconds, UTC
 	Epoch uint64 `json:"epoch"`
+	// Index is the event's place among the Of events of its record, from 0. Of is 0 for what is no event of the journal.
+	Index int `json:"index"`
+	Of    int `json:"of"`
 	// ID is a decision's id; a fact has none.
 	ID string `json:"id,omitempty"`
 	// Cause is the number of the record that led to the decision; 0 for a fact.
@@ -29,6 +34,12 @@ type Flat struct {
 	subject string
 	message *journaletv1.Event
 }
+
+// Position returns the event's place in the journal.
+func (f *Flat) Position() Position { return Position{f.Epoch, f.Seq, f.Index} }
+
+// Message returns the event that was flattened, nil for one that was decoded from JSON.
+func (f *Flat) Message() *journaletv1.Event { return f.message }
 
 // Subject returns the subject that the event is published on.
 func (f *Flat) Subject() string { return f.subject }
@@ -60,7 +71,8 @@ func FlattenLazily(node string, rec *journaletv1.Record) []Flat {
 			continue
 		}
 		f := Flat{
-			Seq: rec.GetSeq(), Time: at, Epoch: rec.GetEpoch(), Author: author.String(), Event: name,
+			Seq: rec.GetSeq(), Time: at, Epoch: rec.GetEpoch(), Index: i, Of: len(events),
+			Author: author.String(), Event: name,
 			subject: EventSubject(node, author, name), message: e,
 		}
 		if step := rec.GetStep(); step != nil {
@@ -79,3 +91,19 @@ func (f *Flat) Encode() bool {
 	f.Data = b
 	return err == nil
 }
+
+// Position is an event's place in the journal. Positions are compared by epoch first: after a journal has lost its
+// tail, the next run uses the numbers of the lost records again.
+type Position struct {
+	Epoch uint64 `json:"epoch"`
+	Seq   uint64 `json:"seq"`
+	Index int    `json:"index"`
+}
+
+// Before reports whether p is before q.
+func (p Position) Before(q Position) bool {
+	return cmp.Or(cmp.Compare(p.Epoch, q.Epoch), cmp.Compare(p.Seq, q.Seq), cmp.Compare(p.Index, q.Index)) < 0
+}
+
+// String returns <epoch>.<seq>.<index>.
+func (p Position) String() string { return fmt.Sprintf("%d.%d.%d", p.Epoch, p.Seq, p.Index) }

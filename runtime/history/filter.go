@@ -13,21 +13,46 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// maxUIDs bounds the UIDs that a filter on a pod's name matches.
-const maxUIDs = 256
+// Limits of what a Filter remembers, and passes on in a request: 64 KiB hold all of it.
+const (
+	maxUIDs   = 1024
+	maxTimers = 128
+	maxFired  = 1024
+)
 
-// Filter selects events. An empty field matches every event.
+// Filter selects events. An empty field matches every event. It learns from the events that it is shown, so it must
+// get them in the journal's order, and its copy continues where it stands.
 type Filter struct {
-	// Node is the agent's node: Pod may be a static pod's name without its suffix -<node>.
+	// Node is the agent's node: a pod may be a static pod's name without its suffix -<node>.
 	Node string `json:"node,omitempty"`
-	// Pod is a name, namespace/name or UID. It matches events that the pod's actor recorded and those that name the pod.
-	Pod string `json:"pod,omitempty"`
-	// UIDs are those that Pod has had, as far as they are known: a replaced pod gets another one.
-	UIDs []string `json:"uids,omitempty"`
+	// Namespace matches events about pods of this namespace.
+	Namespace string `json:"namespace,omitempty"`
+	// Pods are names, namespace/names or UIDs. They match events that a pod's actor recorded and those that name the pod.
+	Pods []string `json:"pods,omitempty"`
 	// Kind is an actor kind in lower case: agent, source, pod, runtime, node or image.
 	Kind string `json:"kind,omitempty"`
-	// Event is an event's name in the contract, such as call_finished.
-	Event string `json:"event,omitempty"`
+	// Author is the actor that decided, or that a fact is about, as kind/id.
+	Author string `json:"author,omitempty"`
+	// Events are events' names in the contract, such as call_finished.
+	Events []string `json:"events,omitempty"`
+	// Quiet leaves out timers, unless Events names them.
+	Quiet bool `json:"quiet,omitempty"`
+	// Cause is a record. It matches that record's events and those that it led to: decisions with one of them as their
+	// cause, outcomes of calls and timers among them, and so on.
+	Cause uint64 `json:"cause,omitempty"`
+
+	// UIDs, Timers and Fired are what the filter has learned. UIDs are those of the pods that Pods and Namespace name, as
+	// far as they are known: a replaced pod gets another one. Timers are those that Cause led to, Fired the records in
+	// which such timers fired: a record of them does not name the one that set the timer.
+	UIDs   []string `json:"uids,omitempty"`
+	Timers []string `json:"timers,omitempty"`
+	Fired  []uint64 `json:"fired,omitempty"`
+
+	// Record returns the events of a record for Cause; without it only records that the filter was shown are known. An
+	// error other than ErrGone and ErrNoRecord ends Match.
+	Record func(seq uint64) ([]messages.Flat, error) `json:"-"`
+
+	led led
 }
 
 // Check rejects a filter that can match nothing because of a typo.
@@ -37,14 +62,25 @@ func (f *Filter) Check() error {
 			return fmt.Errorf("%q is not a kind of actor: want agent, source, pod, runtime, node or image", f.Kind)
 		}
 	}
-	if f.Event != "" && eventFields.ByName(protoreflect.Name(f.Event)) == nil {
-		return fmt.Errorf("%q is not an event: want one of %s", f.Event, strings.Join(EventNames(), ", "))
+	if f.Author != "" {
+		if _, err := messages.ParseRef(f.Author); err != nil {
+			return err
+		}
 	}
-	if len(f.UIDs) > maxUIDs {
-		return fmt.Errorf("%d UIDs given, at most %d", len(f.UIDs), maxUIDs)
+	for _, event := range f.Events {
+		if eventFields.ByName(protoreflect.Name(event)) == nil {
+			return fmt.Errorf("%q is not an event: want one of %s", event, strings.Join(EventNames(), ", "))
+		}
+	}
+	if len(f.UIDs) > maxUIDs || len(f.Timers) > maxTimers || len(f.Fired) > maxFired {
+		return fmt.Errorf("%d UIDs, %d timers and %d records given, at most %d, %d and %d",
+			len(f.UIDs), len(f.Timers), len(f.Fired), maxUIDs, maxTimers, maxFired)
 	}
 	return nil
 }
+
+// SelectsPods reports whether the filter is for certain pods.
+func (f *Filter) SelectsPods() bool { return len(f.Pods) > 0 || f.Namespace != "" }
 
 var eventFields = (&journaletv1.Event{}).ProtoReflect().Descriptor().Fields()
 
@@ -72,16 +108,66 @@ func Event(f *messages.Flat) (*journaletv1.Event, error) {
 	return e, nil
 }
 
-// addUIDs adds the pod's UID from an event that names the pod, for later calls of Match.
+// Match reports whether the filter selects an event.
+func (f *Filter) Match(e *messages.Flat) (bool, error) {
+	author, err := messages.ParseRef(e.Author)
+	if err != nil {
+		return !f.SelectsPods() && f.Kind == "" && f.Author == "" && len(f.Events) == 0 && f.Cause == 0, nil
+	}
+	event := e.Message()
+	if event == nil {
+		// nil for an event of a newer agent: shown unless the filter selects by pod or by another event.
+		event, _ = Event(e)
+	}
+	f.addUIDs(event)
+	led, err := f.isLed(e, event)
+	if err != nil {
+		return false, err
+	}
+	return led && f.matchAuthor(author) && f.matchEvent(e.Event) && f.matchPod(author, event), nil
+}
+
+func (f *Filter) matchAuthor(author messages.Ref) bool {
+	return (f.Kind == "" || f.Kind == author.KindName()) && (f.Author == "" || f.Author == author.String())
+}
+
+// bookkeeping are the events that Quiet leaves out.
+var bookkeeping = []string{"timer_set", "timer_cleared", "timer_fired"}
+
+func (f *Filter) matchEvent(name string) bool {
+	if len(f.Events) > 0 {
+		return slices.Contains(f.Events, name)
+	}
+	return !f.Quiet || !slices.Contains(bookkeeping, name)
+}
+
+func (f *Filter) matchPod(author messages.Ref, e *journaletv1.Event) bool {
+	return !f.SelectsPods() || slices.ContainsFunc(PodsOf(author, e), func(uid string) bool {
+		return slices.Contains(f.Pods, uid) || slices.Contains(f.UIDs, uid)
+	})
+}
+
+// addUIDs adds the UIDs of the filter's pods from an event that names them.
 func (f *Filter) addUIDs(e *journaletv1.Event) {
-	if f.Pod == "" {
+	if !f.SelectsPods() {
 		return
 	}
 	for _, ref := range NamedPods(e) {
-		if MatchesName(f.Pod, f.Node, ref.GetNamespace(), ref.GetName()) {
-			f.AddUID(ref.GetUid())
-		}
+		f.AddPod(ref.GetUid(), ref.GetNamespace(), ref.GetName())
 	}
+}
+
+// AddPod adds a pod's UID if the filter selects pods with this namespace and name.
+func (f *Filter) AddPod(uid, namespace, name string) {
+	named := func(wanted string) bool { return MatchesName(wanted, f.Node, namespace, name) }
+	if !f.SelectsPods() || f.Namespace != "" && f.Namespace != namespace ||
+		len(f.Pods) > 0 && !slices.ContainsFunc(f.Pods, named) {
+		return
+	}
+	if uid == "" || slices.Contains(f.UIDs, uid) {
+		return
+	}
+	f.UIDs = latest(f.UIDs, uid, maxUIDs)
 }
 
 // MatchesName reports whether wanted is the name or namespace/name of a pod: in full, or as in its manifest, without
@@ -89,31 +175,6 @@ func (f *Filter) addUIDs(e *journaletv1.Event) {
 func MatchesName(wanted, node, namespace, name string) bool {
 	for _, a := range []string{wanted, wanted + "-" + node} {
 		if a == name || a == namespace+"/"+name {
-			return true
-		}
-	}
-	return false
-}
-
-// AddUID adds a UID that the filter's pod has had.
-func (f *Filter) AddUID(uid string) {
-	if uid != "" && len(f.UIDs) < maxUIDs && !slices.Contains(f.UIDs, uid) {
-		f.UIDs = append(f.UIDs, uid)
-	}
-}
-
-// Match reports whether the filter selects an event. It collects the UIDs of the pod's name on the way, so it must get
-// the events in the journal's order.
-func (f *Filter) Match(author messages.Ref, e *journaletv1.Event) bool {
-	f.addUIDs(e)
-	if f.Kind != "" && f.Kind != author.KindName() || f.Event != "" && f.Event != messages.EventName(e) {
-		return false
-	}
-	if f.Pod == "" {
-		return true
-	}
-	for _, uid := range PodsOf(author, e) {
-		if uid == f.Pod || slices.Contains(f.UIDs, uid) {
 			return true
 		}
 	}
@@ -195,4 +256,9 @@ func Text(m protoreflect.Message, field protoreflect.Name) string {
 func Concerns(ref, author messages.Ref, e *journaletv1.Event) bool {
 	audience, everyone := messages.Audience(author, e)
 	return everyone || author == ref || slices.Contains(audience, ref)
+}
+
+// latest appends v to all, of which it drops the oldest beyond most.
+func latest[T any](all []T, v T, most int) []T {
+	return append(all[max(len(all)-most+1, 0):], v)
 }

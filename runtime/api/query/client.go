@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/bounded"
+	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
@@ -201,6 +203,21 @@ func (c *Client) Lines(ctx context.Context, seq uint64) ([]describe.Line, error)
 		return nil, err
 	}
 	return r.Events, nil
+}
+
+// flats returns a function that reads the events of a record for a filter.
+func (c *Client) flats(ctx context.Context) func(uint64) ([]messages.Flat, error) {
+	return func(seq uint64) ([]messages.Flat, error) {
+		lines, err := c.Lines(ctx, seq)
+		if IsNotFound(err) {
+			return nil, history.ErrNoRecord
+		}
+		out := make([]messages.Flat, len(lines))
+		for i := range lines {
+			out[i] = lines[i].Flat
+		}
+		return out, err
+	}
 }
 
 // Size returns what makes up the size of the journal.

@@ -143,9 +143,11 @@ func (p PodName) String() string {
 
 // ReadRequest requests a page of events.
 type ReadRequest struct {
-	// From is the first record; 0 means the oldest, or the first one at or after Since.
-	From  uint64    `json:"from,omitempty"`
-	Since time.Time `json:"since,omitzero"`
+	// From is the first record, Since the time of the first one, After the last event that the client has. Without any
+	// of them the page begins with the oldest record.
+	From  uint64             `json:"from,omitempty"`
+	Since time.Time          `json:"since,omitzero"`
+	After *messages.Position `json:"after,omitempty"`
 	// Limit is the number of records, at most and by default 500.
 	Limit int `json:"limit,omitempty"`
 	history.Filter
@@ -159,8 +161,8 @@ type Page struct {
 	// First and Last are the oldest and newest record of the journal. The page was the last one if Next is above Last.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	// UIDs are those of the pod that the filter names, as far as they are known. Pass them with the next request.
-	UIDs []string `json:"uids,omitempty"`
+	// Filter is the request's, with what it has learned. Pass it with the next request.
+	Filter history.Filter `json:"filter,omitzero"`
 }
 
 // GetRequest requests one record.

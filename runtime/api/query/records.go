@@ -16,32 +16,35 @@ import (
 // errPageFull stops reading records for a page.
 var errPageFull = errors.New("the page is full")
 
+// limits bound one page.
+type limits struct {
+	events, bytes, scan int
+}
+
+var pageLimits = limits{MaxPageEvents, maxPageBytes, maxScan}
+
 func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) {
-	if q.Limit < 0 || q.Limit > MaxRecords {
-		return nil, badRequest("limit is %d: want 1 to %d, or 0 for the maximum", q.Limit, MaxRecords)
+	return s.readPage(ctx, q, pageLimits)
+}
+
+func (s *server) readPage(ctx context.Context, q ReadRequest, most limits) (*Page, error) {
+	if err := q.check(); err != nil {
+		return nil, err
 	}
 	if q.Limit == 0 {
 		q.Limit = MaxRecords
 	}
-	if err := q.Check(); err != nil {
-		return nil, badRequest("%v", err)
-	}
-	if q.From > 0 && !q.Since.IsZero() {
-		return nil, badRequest("both from and since are given: want one of them")
-	}
 	page := &Page{Events: []messages.Flat{}, First: s.Journal.First(), Last: s.Journal.Last()}
-	from := max(q.From, page.First, 1)
-	if !q.Since.IsZero() {
-		var err error
-		if from, err = s.seqAt(ctx, q.Since, page.First, page.Last); err != nil {
-			return nil, err
-		}
-	}
-	q.Node = s.Node
-	if err := s.resolvePod(ctx, &q.Filter); err != nil {
+	from, err := s.begin(ctx, q, page)
+	if err != nil {
 		return nil, err
 	}
-	p := pager{q: &q, node: s.Node, page: page}
+	q.Node = s.Node
+	if err := s.resolvePods(ctx, &q.Filter); err != nil {
+		return nil, err
+	}
+	q.Record = func(seq uint64) ([]messages.Flat, error) { return s.flatRecord(ctx, seq) }
+	p := pager{q: &q, most: most, node: s.Node, page: page}
 	page.Next = from
 	if from <= page.Last {
 		if err := s.Journal.Read(ctx, from, page.Last, "", p.take); err != nil && !errors.Is(err, errPageFull) {
@@ -51,13 +54,77 @@ func (s *server) readRecords(ctx context.Context, q ReadRequest) (*Page, error) 
 			page.Next = page.Last + 1
 		}
 	}
-	page.UIDs = q.UIDs
+	page.Filter = q.Filter
 	return page, nil
+}
+
+func (q *ReadRequest) check() error {
+	if q.Limit < 0 || q.Limit > MaxRecords {
+		return badRequest("limit is %d: want 1 to %d, or 0 for the maximum", q.Limit, MaxRecords)
+	}
+	if err := q.Check(); err != nil {
+		return badRequest("%v", err)
+	}
+	begins := 0
+	for _, given := range []bool{q.From > 0, !q.Since.IsZero(), q.After != nil} {
+		if given {
+			begins++
+		}
+	}
+	if begins > 1 {
+		return badRequest("more than one of from, since and after is given: want one of them")
+	}
+	return nil
+}
+
+// begin returns the first record of a page.
+func (s *server) begin(ctx context.Context, q ReadRequest, page *Page) (uint64, error) {
+	switch {
+	case !q.Since.IsZero():
+		return s.firstOf(ctx, page, func(rec *journaletv1.Record) bool { return !rec.GetTime().AsTime().Before(q.Since) })
+	case q.After != nil:
+		return s.after(ctx, *q.After, page)
+	}
+	return max(q.From, page.First, 1), nil
+}
+
+// after returns the first record that has events after a position.
+func (s *server) after(ctx context.Context, p messages.Position, page *Page) (uint64, error) {
+	if p.Seq < page.First {
+		return max(page.First, 1), nil
+	}
+	if p.Seq <= page.Last {
+		rec, err := s.Journal.Get(ctx, p.Seq)
+		if err != nil && !errors.Is(err, bus.ErrNoRecord) {
+			return 0, err
+		}
+		if err != nil || rec.GetEpoch() == p.Epoch {
+			return p.Seq, nil
+		}
+	}
+	// The journal has lost its tail, with the record at the position: what came after it is of later runs.
+	return s.firstOf(ctx, page, func(rec *journaletv1.Record) bool { return rec.GetEpoch() > p.Epoch })
+}
+
+// flatRecord returns the events of a record for a filter.
+func (s *server) flatRecord(ctx context.Context, seq uint64) ([]messages.Flat, error) {
+	if seq < s.Journal.First() || seq > s.Journal.Last() {
+		return nil, history.ErrNoRecord
+	}
+	rec, err := s.Journal.Get(ctx, seq)
+	if errors.Is(err, bus.ErrNoRecord) {
+		return nil, history.ErrNoRecord
+	}
+	if err != nil {
+		return nil, err
+	}
+	return messages.FlattenLazily(s.Node, rec), nil
 }
 
 // pager fills one page.
 type pager struct {
 	q             *ReadRequest
+	most          limits
 	node          string
 	page          *Page
 	records, size int
@@ -67,66 +134,65 @@ type pager struct {
 
 func (p *pager) take(rec *journaletv1.Record, _ int) error {
 	p.scanned++
-	p.full = p.records == p.q.Limit || len(p.page.Events) >= MaxPageEvents || p.size >= maxPageBytes ||
-		p.scanned > maxScan
+	p.full = p.records == p.q.Limit || len(p.page.Events) >= p.most.events || p.size >= p.most.bytes ||
+		p.scanned > p.most.scan
 	if p.full {
 		return errPageFull
 	}
-	author := messages.RefOf(rec.GetActor())
-	wanted := map[int]bool{}
-	for i, e := range messages.Events(rec) {
-		if messages.EventName(e) != "" && p.q.Match(author, e) {
-			wanted[i] = true
+	before := len(p.page.Events)
+	for _, f := range messages.FlattenLazily(p.node, rec) {
+		wanted, err := p.q.Match(&f)
+		if err != nil {
+			return err
+		}
+		if wanted && (p.q.After == nil || p.q.After.Before(f.Position())) && f.Encode() {
+			p.page.Events = append(p.page.Events, f)
+			p.size += len(f.Data)
 		}
 	}
-	if len(wanted) > 0 {
+	if len(p.page.Events) > before {
 		p.records++
-		for _, f := range messages.Flatten(p.node, rec) {
-			if wanted[index(&f)] {
-				p.page.Events = append(p.page.Events, f)
-				p.size += len(f.Data)
-			}
-		}
 	}
 	p.page.Next = rec.GetSeq() + 1
 	return nil
 }
 
-// resolvePod adds the UID that the filter's pod has now.
-func (s *server) resolvePod(ctx context.Context, f *history.Filter) error {
-	if f.Pod == "" || len(f.UIDs) > 0 {
+// resolvePods adds the UIDs that the filter's pods have now. Those of pods of the past are in the journal.
+func (s *server) resolvePods(ctx context.Context, f *history.Filter) error {
+	if !f.SelectsPods() || len(f.UIDs) > 0 {
 		return nil
 	}
-	v, _, err := s.findPod(ctx, f.Pod, "")
-	switch {
-	case IsNotFound(err):
-		return nil // a pod of the past: its UIDs are in the journal
-	case err != nil:
-		return err
+	all, err := s.views(ctx)
+	for _, v := range all {
+		f.AddPod(v.ref.ID, v.pod.Namespace, v.pod.Name)
 	}
-	f.AddUID(v.ref.ID)
-	return nil
+	return err
 }
 
-// seqAt returns the first record at or after a time, last+1 for none. Records carry the machine's clock: if it was set
-// back, more than one record qualifies, and seqAt returns any of them.
-func (s *server) seqAt(ctx context.Context, t time.Time, first, last uint64) (uint64, error) {
-	if last < first {
-		return last + 1, nil
+// firstOf returns the first record of the journal for which f is true, last+1 for none. It is true for all records
+// after that, but for times: records carry the machine's clock, and if it was set back, firstOf returns any record that
+// qualifies.
+func (s *server) firstOf(ctx context.Context, page *Page, f func(*journaletv1.Record) bool) (uint64, error) {
+	if page.Last < page.First {
+		return page.Last + 1, nil
 	}
 	var failed error
-	n := sort.Search(int(last-first+1), func(i int) bool {
+	n := sort.Search(int(page.Last-page.First+1), func(i int) bool {
 		if failed != nil {
 			return true
 		}
-		rec, err := s.Journal.Get(ctx, first+uint64(i))
+		seq := page.First + uint64(i)
+		rec, err := s.Journal.Get(ctx, seq)
+		for ; errors.Is(err, bus.ErrNoRecord) && seq < page.Last; seq++ { // it is damaged
+			rec, err = s.Journal.Get(ctx, seq+1)
+		}
 		if err != nil {
 			failed = err
 			return true
 		}
-		return !rec.GetTime().AsTime().Before(t)
+		return f(rec)
 	})
-	return first + uint64(n), failed
+	return page.First + uint64(n), failed
 }
 
 func (s *server) getRecord(ctx context.Context, q GetRequest) (*RecordReport, error) {

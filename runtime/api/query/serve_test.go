@@ -161,7 +161,7 @@ func TestPagesContinueWhereTheLastOneEnded(t *testing.T) {
 		page, err := c.Read(testContext(t), ReadRequest{From: from, Limit: 5})
 		must.OK(t, err)
 		for _, f := range page.Events {
-			got = append(got, fmt.Sprintf("%d.%d", f.Seq, index(&f)))
+			got = append(got, fmt.Sprintf("%d.%d", f.Seq, f.Index))
 		}
 		if from = page.Next; from > page.Last {
 			break
@@ -175,7 +175,7 @@ func TestPagesContinueWhereTheLastOneEnded(t *testing.T) {
 func TestFilterOnAPodFindsDecisionsOfOtherActorsAboutIt(t *testing.T) {
 	w := restartedAgent(t) // the pod has no actor: its UID is in the journal
 	c := w.client(t)
-	page, err := c.Read(testContext(t), ReadRequest{Filter: history.Filter{Pod: "web"}})
+	page, err := c.Read(testContext(t), ReadRequest{Filter: history.Filter{Pods: []string{"web"}}})
 	must.OK(t, err)
 	var got []string
 	for _, f := range page.Events {
@@ -187,13 +187,57 @@ func TestFilterOnAPodFindsDecisionsOfOtherActorsAboutIt(t *testing.T) {
 		"6 pod_observed", "7 pod_observed", "8 back_off_started", "8 pod_status_changed", "9 call_requested",
 		"10 call_finished",
 	}
-	if !slices.Equal(got, want) || !slices.Equal(page.UIDs, []string{"u1"}) {
-		t.Fatalf("read %q of %v, want %q", got, page.UIDs, want)
+	if !slices.Equal(got, want) || !slices.Equal(page.Filter.UIDs, []string{"u1"}) {
+		t.Fatalf("read %q of %v, want %q", got, page.Filter.UIDs, want)
 	}
-	requests := history.Filter{Pod: "u1", Kind: "pod", Event: "call_requested"}
+	requests := history.Filter{Pods: []string{"u1"}, Kind: "pod", Events: []string{"call_requested"}}
 	page, err = c.Read(testContext(t), ReadRequest{Filter: requests})
 	if err != nil || len(page.Events) != 2 {
 		t.Fatalf("three filters at once select %+v, %v", page.Events, err)
+	}
+}
+
+func TestReadingAfterAnEventBeginsWithTheNextOne(t *testing.T) {
+	w := restartedAgent(t)
+	epoch := w.bus.Opening().Epoch
+	for after, want := range map[messages.Position]string{
+		{Epoch: epoch, Seq: 3}:            "3.1",
+		{Epoch: epoch, Seq: 3, Index: 1}:  "4.0",
+		{Epoch: epoch, Seq: 11}:           "",
+		{}:                                "1.0",
+		{Epoch: epoch - 1, Seq: 4}:        "1.0", // of a run whose records are lost
+		{Epoch: epoch - 1, Seq: 99}:       "1.0",
+		{Epoch: epoch, Seq: 99, Index: 9}: "",
+	} {
+		page, err := w.client(t).Read(testContext(t), ReadRequest{After: &after, Limit: 1})
+		must.OK(t, err)
+		got := ""
+		if len(page.Events) > 0 {
+			got = fmt.Sprintf("%d.%d", page.Events[0].Seq, page.Events[0].Index)
+		}
+		if got != want {
+			t.Errorf("after %s comes %q, want %q", after, got, want)
+		}
+	}
+}
+
+func TestPagesOfAFilterOnACauseContinueWhereTheLastEnded(t *testing.T) {
+	w := restartedAgent(t)
+	q := ReadRequest{From: 4, Limit: 1, Filter: history.Filter{Cause: 2}}
+	var got []string
+	for {
+		page, err := w.client(t).Read(testContext(t), q)
+		must.OK(t, err)
+		for _, f := range page.Events {
+			got = append(got, fmt.Sprintf("%d.%d", f.Seq, f.Index))
+		}
+		if page.Next > page.Last {
+			break
+		}
+		q.From, q.Filter = page.Next, page.Filter
+	}
+	if want := []string{"4.0", "4.1", "5.0"}; !slices.Equal(got, want) {
+		t.Fatalf("record 2 led to %v, want %v", got, want)
 	}
 }
 
@@ -265,8 +309,10 @@ func TestBadRequestsGetErrorsThatSayWhy(t *testing.T) {
 		{PodsList, `{} {}`, 400, "more data"},
 		{RecordsRead, `{"limit":501}`, 400, "1 to 500"},
 		{RecordsRead, `{"kind":"pots"}`, 400, "not a kind of actor"},
-		{RecordsRead, `{"event":"pod_exploded"}`, 400, "want one of a"},
+		{RecordsRead, `{"events":["pod_exploded"]}`, 400, "want one of a"},
 		{RecordsRead, `{"from":1,"since":"2026-01-01T00:00:00Z"}`, 400, "one of them"},
+		{RecordsRead, `{"from":1,"after":{"epoch":1,"seq":1}}`, 400, "one of them"},
+		{RecordsRead, `{"after":{"epoch":-1}}`, 400, "decode the request"},
 		{RecordsGet, `{}`, 400, "no record given"},
 		{RecordsGet, `{"seq":99}`, 404, "record 99 not found"},
 		{JournalVerify, `{"x":1}`, 400, "unknown field"},

@@ -26,8 +26,8 @@ const (
 
 // WatchRequest selects the events to watch.
 type WatchRequest struct {
-	// From is the first record. 0 means the first one at or after Since; if that is zero too, the oldest one with All,
-	// else the next one to come.
+	// From is the first record. 0 means the first one at or after Since; if that is zero too, the filter's Cause, the
+	// oldest one with All, or else the next one to come.
 	From  uint64
 	Since time.Time
 	All   bool
@@ -51,12 +51,21 @@ func (p position) before(q position) bool {
 // wholeRecord is the index behind all events of a record.
 const wholeRecord = math.MaxInt
 
-// index returns an event's position within its record.
-func index(f *messages.Flat) int {
-	if d, err := messages.ParseDecisionID(f.ID); err == nil {
-		return d.Index
+// behind returns the position behind an event: the next one has the next index, or, after the record's last event, the
+// next number.
+func behind(f *messages.Flat) position {
+	if f.Index+1 == f.Of {
+		return position{f.Seq, wholeRecord}
 	}
-	return 0
+	return position{f.Seq, f.Index}
+}
+
+// follows reports whether no event is between p, a position behind an event, and q.
+func (p position) follows(q position) bool {
+	if q.index == wholeRecord {
+		return p == position{q.seq + 1, 0}
+	}
+	return p == position{q.seq, q.index + 1}
 }
 
 // watcher follows the journal. It uses live events as long as each follows the one before without a gap. On any gap it
@@ -81,7 +90,7 @@ func (c *Client) Watch(ctx context.Context, q WatchRequest, f func(messages.Flat
 	if err := q.Check(); err != nil {
 		return err
 	}
-	q.Node = c.node
+	q.Node, q.Record = c.node, c.flats(ctx)
 	w := &watcher{c: c, q: q, f: f, resync: make(chan struct{}, 1)}
 	if !q.Follow {
 		if err := w.begin(ctx); err != nil {
@@ -160,6 +169,9 @@ func (w *watcher) notice(s string) {
 
 // begin sets the position to begin at.
 func (w *watcher) begin(ctx context.Context) error {
+	if w.q.From == 0 && w.q.Since.IsZero() {
+		w.q.From = w.q.Cause
+	}
 	switch {
 	case w.q.From > 0:
 		w.done = position{w.q.From - 1, wholeRecord}
@@ -190,14 +202,15 @@ func (w *watcher) begin(ctx context.Context) error {
 		w.done = position{max(first, 1) - 1, wholeRecord}
 		return nil
 	}
-	w.addUIDs(page.UIDs)
+	w.learn(page)
 	return nil
 }
 
-func (w *watcher) addUIDs(uids []string) {
-	for _, uid := range uids {
-		w.q.AddUID(uid)
-	}
+// learn continues with the filter of a page.
+func (w *watcher) learn(page *Page) {
+	record := w.q.Record
+	w.q.Filter = page.Filter
+	w.q.Record = record
 }
 
 // read reads the journal from the position reached to its end.
@@ -212,7 +225,7 @@ func (w *watcher) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.addUIDs(page.UIDs)
+		w.learn(page)
 		if from > page.Last+1 {
 			w.notice(fmt.Sprintf("the journal ends at record %d, before the last one shown: its tail was lost; continuing there",
 				page.Last))
@@ -223,14 +236,13 @@ func (w *watcher) read(ctx context.Context) error {
 			w.notice(fmt.Sprintf("records %d to %d were cut by retention", from, page.First-1))
 		}
 		for _, f := range page.Events {
-			at := position{f.Seq, index(&f)}
-			if !w.done.before(at) {
+			if !w.done.before(position{f.Seq, f.Index}) {
 				continue
 			}
 			if w.failed = w.f(f); w.failed != nil {
 				return w.failed
 			}
-			w.done = at
+			w.done = behind(&f)
 		}
 		if reached := (position{page.Next - 1, wholeRecord}); page.Next > 0 && w.done.before(reached) {
 			w.done = reached
@@ -305,22 +317,26 @@ func (w *watcher) take(ctx context.Context, m *nats.Msg) error {
 	if f.Event == bus.EventsMissed {
 		return w.resume(ctx, &f)
 	}
-	at := position{f.Seq, index(&f)}
+	at := position{f.Seq, f.Index}
 	if !w.done.before(at) {
 		return nil
 	}
-	follows := at.seq == w.done.seq+1 && at.index == 0 || at.seq == w.done.seq && at.index == w.done.index+1
-	if !follows {
+	if !at.follows(w.done) {
 		if err := w.catchUp(ctx); err != nil || !w.done.before(at) {
 			return err
 		}
 	}
-	if w.wanted(&f) {
+	wanted, err := w.q.Match(&f)
+	if err != nil {
+		// The record of a cause could not be read: the agent is gone, or busy. It filters by itself once it is back.
+		return w.catchUp(ctx)
+	}
+	if wanted {
 		if w.failed = w.f(f); w.failed != nil {
 			return w.failed
 		}
 	}
-	w.done = at
+	w.done = behind(&f)
 	return nil
 }
 
@@ -336,17 +352,4 @@ func (w *watcher) resume(ctx context.Context, f *messages.Flat) error {
 	}
 	w.notice(fmt.Sprintf("the agent did not send records %d to %d live; reading them from its journal", gap.From, gap.To))
 	return w.catchUp(ctx)
-}
-
-func (w *watcher) wanted(f *messages.Flat) bool {
-	author, err := messages.ParseRef(f.Author)
-	if err != nil {
-		return w.q.Pod == "" && w.q.Kind == ""
-	}
-	e, err := history.Event(f)
-	if err != nil {
-		// An event of a newer agent: shown unless the filter selects by pod or by another event.
-		return w.q.Pod == "" && w.q.Event == "" && (w.q.Kind == "" || w.q.Kind == author.KindName())
-	}
-	return w.q.Match(author, e)
 }

@@ -29,7 +29,7 @@ func follow(t *testing.T, c *Client, q WatchRequest) *follower {
 	q.Follow = true
 	go func() {
 		f.err <- c.Watch(ctx, q, func(e messages.Flat) error {
-			f.seen <- fmt.Sprintf("%d.%d", e.Seq, index(&e))
+			f.seen <- fmt.Sprintf("%d.%d", e.Seq, e.Index)
 			return nil
 		})
 	}()
@@ -82,7 +82,7 @@ func TestWatchWithoutFollowEndsAtTheJournalsEnd(t *testing.T) {
 	w.flush(t)
 	n := 0
 	err := w.client(t).Watch(testContext(t), WatchRequest{All: true}, func(e messages.Flat) error {
-		if got := fmt.Sprintf("%d.%d", e.Seq, index(&e)); got != want[n] {
+		if got := fmt.Sprintf("%d.%d", e.Seq, e.Index); got != want[n] {
 			t.Fatalf("saw %s, want %s", got, want[n])
 		}
 		n++
@@ -112,7 +112,7 @@ func TestGapInLiveEventsIsReadFromTheJournal(t *testing.T) {
 	w.flush(t)
 	var got []string
 	x := &watcher{c: w.client(t), resync: make(chan struct{}, 1), done: position{3, 0}, f: func(e messages.Flat) error {
-		got = append(got, fmt.Sprintf("%d.%d", e.Seq, index(&e)))
+		got = append(got, fmt.Sprintf("%d.%d", e.Seq, e.Index))
 		return nil
 	}}
 	rec, err := w.bus.Journal().Get(testContext(t), 5)
@@ -135,12 +135,26 @@ func TestWatchFiltersLiveAndPastEventsAlike(t *testing.T) {
 	w.step(messages.Source(messages.FileSource), 1, 0, added("u1", "default", "web"), added("u2", "default", "api"))
 	w.step(messages.Pod("u2"), 2, 1, startCall(0))
 	w.flush(t)
-	f := follow(t, w.client(t), WatchRequest{From: 1, Filter: history.Filter{Pod: "web"}})
+	f := follow(t, w.client(t), WatchRequest{From: 1, Filter: history.Filter{Pods: []string{"web"}}})
 	f.want(t, "1.0")
 	w.step(messages.Pod("u2"), 3, 2, startCall(1))
 	w.step(messages.Pod("u1"), 4, 1, startCall(0))
 	w.step(messages.Image, 5, 4, imagePullDecided("u2"), imagePullDecided("u1"))
 	f.want(t, "4.0", "5.1")
+}
+
+func TestWatchOfACauseBeginsThereAndContinuesWithLiveEvents(t *testing.T) {
+	w := newTestAgent(t)
+	appendSteps(w, 1, 3)
+	w.step(messages.Image, 4, 0, imagePullDecided("u1"))
+	w.flush(t)
+	f := follow(t, w.client(t), WatchRequest{Filter: history.Filter{Cause: 2, Quiet: true}})
+	f.want(t, "2.0", "3.0")
+	w.step(messages.Pod("u1"), 5, 3, startCall(5), timerSet("t"))
+	w.step(messages.Pod("u1"), 6, 4, startCall(6)) // of another cause
+	w.fact(messages.Pod("u1"), 7, callResult(messages.DecisionID(1, 3, messages.Pod("u1"), 0), "pod/u1", 0, ""))
+	w.step(messages.Pod("u1"), 8, 7, startCall(7))
+	f.want(t, "5.0", "7.0", "8.0")
 }
 
 func TestWatchFromNowOnSkipsThePast(t *testing.T) {
