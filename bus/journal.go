@@ -165,17 +165,14 @@ func (j *Journal) readBytes(ctx context.Context, from, to uint64, filter string,
 	return nil
 }
 
-// ErrNoRecord means that the journal does not hold a record.
-var ErrNoRecord = errors.New("there is no record")
-
 // Get returns one stored record, or ErrNoRecord.
 func (j *Journal) Get(ctx context.Context, seq uint64) (*journaletv1.Record, error) {
 	if seq == 0 || seq > j.Last() {
-		return nil, fmt.Errorf("%w %d: the journal holds %d to %d", ErrNoRecord, seq, j.First(), j.Last())
+		return nil, fmt.Errorf("%w: %d; the journal holds %d to %d", ErrNoRecord, seq, j.First(), j.Last())
 	}
 	b, err := j.reader.record(ctx, seq)
 	if errors.Is(err, errNotStored) {
-		return nil, fmt.Errorf("%w %d: the journal holds %d to %d", ErrNoRecord, seq, j.First(), j.Last())
+		return nil, fmt.Errorf("%w: %d; the journal holds %d to %d", ErrNoRecord, seq, j.First(), j.Last())
 	}
 	if err != nil {
 		return nil, err

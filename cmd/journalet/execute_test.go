@@ -91,6 +91,9 @@ func TestExitCodesClassifyErrors(t *testing.T) {
 		{"argument too many", []string{"pods", "web"}, exitUsage, ""},
 		{"two starts", []string{"observe", "--from", "1", "--since", "1m"}, exitUsage, "--since"},
 		{"no such event", []string{"observe", "--event", "boom"}, exitUsage, "want one of"},
+		{"no such actor", []string{"observe", "--author", "web"}, exitUsage, "want kind/id"},
+		{"no such cause", []string{"observe", "--cause", "0"}, exitUsage, "number of a record"},
+		{"files do not grow", []string{"observe", "--journal", root, "--follow"}, exitUsage, "leave out --follow"},
 		{"no such kind", []string{"observe", "--kind", "boom"}, exitUsage, "want agent"},
 		{"server without a key", []string{"pods", "--server", "nats://localhost:1"}, exitUsage, "--nkey"},
 		{"node without a server", []string{"pods", "--node", "x"}, exitUsage, "--server"},
@@ -154,4 +157,33 @@ func TestEveryCommandHasAnExampleAndHelp(t *testing.T) {
 		}
 	}
 	walk(a.command())
+}
+
+func TestObserveFiltersAndPrintsCloudEvents(t *testing.T) {
+	root := agentRoot(t)
+	show := func(args ...string) (lines []string, errs string, code int) {
+		t.Helper()
+		code, out, errs := run(t.Context(), append([]string{"observe", "--no-follow"}, args...)...)
+		return strings.Split(strings.TrimSpace(out), "\n"), errs, code
+	}
+	for _, from := range [][]string{{"--root-dir", root}, {"--journal", root}} {
+		lines, errs, code := show(append(from, "--cause", "2", "-o", "cloudevents")...)
+		var e struct{ ID, Source, Type, Subject, Seq string }
+		err := json.Unmarshal([]byte(lines[0]), &e)
+		if err != nil || code != exitOK || len(lines) != 1 || e.Seq != "2" || !strings.HasSuffix(e.ID, ".2.0") ||
+			e.Source != "//journalet/node-1" || e.Type != "io.journalet.agent_stopped.v1" || e.Subject != "agent/0" {
+			t.Errorf("%v: %d, %v: %+v\n%q%s", from, code, err, e, lines, errs)
+		}
+		lines, errs, code = show(append(from, "--from", "2", "--event", "agent_stopped,agent_started")...)
+		if code != exitOK || len(lines) != 2 || !strings.Contains(lines[1], "agent stopped: test") {
+			t.Errorf("%v: %d\n%q%s", from, code, lines, errs)
+		}
+		lines, errs, code = show(append(from, "--author", "pod/u1")...)
+		if code != exitOK || lines[0] != "" {
+			t.Errorf("%v: an actor without events: %d\n%q%s", from, code, lines, errs)
+		}
+		if _, errs, code = show(append(from, "--cause", "99")...); code != exitNotFound || !strings.Contains(errs, "99") {
+			t.Errorf("%v: a record that is not there: %d, %s", from, code, errs)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,10 +13,14 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/cloudevents"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
-const formatText = "text"
+const (
+	formatText        = "text"
+	formatCloudEvents = "cloudevents"
+)
 
 type observeOptions struct {
 	from             uint64
@@ -24,79 +29,137 @@ type observeOptions struct {
 	follow, noFollow bool
 }
 
+const observeLong = `Show the journal's events as they are recorded, each decision with its cause. Without --from,
+--since and --cause it shows new events; with --no-follow, all events so far. After a restart of the agent it
+reconnects and continues: no event is missing and none is shown twice.
+
+Filters are combined: an event is shown if it passes all of them. --cause shows one record and what it led to.
+On a terminal failures are red, warnings yellow, and what brings a pod or the agent further is green; NO_COLOR=1 turns
+colours off.
+
+With -o json each line is one event, with -o cloudevents one CloudEvent 1.0 (CNCF). Plain NATS clients get the former on
+the subjects event.> of the bus.
+
+Events: `
+
 func (a *app) observeCommand() *cobra.Command {
 	var o observeOptions
 	cmd := &cobra.Command{
 		Use:   "observe",
 		Short: "Show the agent's observations and decisions, past and live",
-		Long: "Show the journal's events as they are recorded, each decision with its cause. Without --from and --since\n" +
-			"it shows new events; with --no-follow, all events so far. After a restart of the agent it reconnects and\n" +
-			"continues: no event is missing and none is shown twice.\n\n" +
-			"With -o json each line is one event. Plain NATS clients get the same on the subjects event.> of the bus.\n\n" +
-			"Events: " + strings.Join(history.EventNames(), ", "),
+		Long:  observeLong + strings.Join(history.EventNames(), ", "),
 		Example: "  journalet observe\n" +
-			"  journalet observe --pod web --since 10m\n" +
-			"  journalet observe --event call_finished --kind pod --from 1 --no-follow\n" +
-			"  journalet observe --from 1042 -o json | jq .data",
+			"  journalet observe --pod web --pod api --since 10m --quiet\n" +
+			"  journalet observe --namespace shop --event pod_status_changed,probe_result\n" +
+			"  journalet observe --cause 1042                # what record 1042 led to, so far and from now on\n" +
+			"  journalet observe --kind node --from 1 --no-follow\n" +
+			"  journalet observe --journal web.bundle --event call_finished\n" +
+			"  journalet observe --from 1042 -o json | jq .data\n" +
+			"  journalet observe -o cloudevents | while read -r e; do curl -sd \"$e\" -H 'Content-Type: " +
+			"application/cloudevents+json' $SINK; done",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("from") && cmd.Flags().Changed("since") {
-				return usagef("--from and --since exclude each other")
+			if err := a.checkObserve(cmd, &o); err != nil {
+				return err
 			}
-			if o.since < 0 {
-				return usagef("--since is %s: want a positive duration, such as 10m", o.since)
+			if a.journal != "" {
+				return a.observeJournal(cmd.Context(), o)
 			}
-			if cmd.Flags().Changed("follow") && o.follow && o.noFollow {
-				return usagef("--follow and --no-follow exclude each other")
-			}
-			if err := o.filter.Check(); err != nil {
-				return usageError{err}
-			}
-			o.follow = o.follow && !o.noFollow
 			return a.withClient(cmd.Context(), o.follow, func(c *query.Client) error { return a.observe(cmd.Context(), c, o) })
 		},
 	}
+	a.observeFlags(cmd, &o)
+	return a.clientFlags(cmd, formatText, formatJSON, formatCloudEvents)
+}
+
+func (a *app) observeFlags(cmd *cobra.Command, o *observeOptions) {
 	kinds := []string{"agent", "source", "pod", "runtime", "node", "image"}
 	f := cmd.Flags()
 	f.Uint64Var(&o.from, "from", 0, "start with this record")
 	f.DurationVar(&o.since, "since", 0, "start with the events of this last period, such as 10m")
 	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "only events about pods of this namespace")
-	f.StringSliceVar(&o.filter.Pods, "pod", nil, "only events about this pod: its name, namespace/name or UID; may be repeated")
-	f.Uint64Var(&o.filter.Cause, "cause", 0, "only this record and what it led to: decisions, the calls they request and the\n"+
-		"timers they set, and so on; begins there unless --from or --since is given")
-	f.StringVar(&o.filter.Author, "author", "", "only events of this actor, as kind/id")
+	f.StringSliceVar(&o.filter.Pods, "pod", nil,
+		"only events about this pod: its name, namespace/name or UID; may be repeated")
+	f.Uint64Var(&o.filter.Cause, "cause", 0, "only this record and what it led to: decisions, outcomes of the\n"+
+		"calls that they request, timers that they set, and so on. Starts there")
 	f.StringVar(&o.filter.Kind, "kind", "", "only events of this kind of actor: "+strings.Join(kinds, ", "))
+	f.StringVar(&o.filter.Author, "author", "", "only events of this actor, as kind/id, such as source/file")
 	f.StringSliceVar(&o.filter.Events, "event", nil, "only events with this name; may be repeated")
-	f.BoolVarP(&o.filter.Quiet, "quiet", "q", false, "without the actors' timers, unless --event names them")
+	f.BoolVarP(&o.filter.Quiet, "quiet", "q", false, "hide the actors' timers, unless --event names them")
 	f.BoolVarP(&o.follow, "follow", "f", true, "continue with new events")
 	f.BoolVar(&o.noFollow, "no-follow", false, "stop at the journal's end")
+	a.journalFlag(cmd)
+	f.Lookup("journal").Usage = "show the events of these files instead of an agent's: a root directory,\n" +
+		"a copy of one, or a bundle"
 	complete(cmd, "event", cobra.FixedCompletions(history.EventNames(), cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "pod", a.completePods)
-	return a.clientFlags(cmd, formatText, formatJSON)
+	complete(cmd, "namespace", a.completeNamespaces)
+}
+
+func (a *app) checkObserve(cmd *cobra.Command, o *observeOptions) error {
+	changed := cmd.Flags().Changed
+	switch {
+	case changed("from") && changed("since"):
+		return usagef("--from and --since exclude each other")
+	case o.since < 0:
+		return usagef("--since is %s: want a positive duration, such as 10m", o.since)
+	case changed("follow") && o.follow && o.noFollow:
+		return usagef("--follow and --no-follow exclude each other")
+	case a.journal != "" && changed("follow") && o.follow:
+		return usagef("--journal reads files, to which no events are added: leave out --follow")
+	case a.journal != "" && a.server != "":
+		return usagef("--journal and --server exclude each other")
+	case changed("cause") && o.filter.Cause == 0:
+		return usagef("--cause is 0: want the number of a record, as observe prints it after #")
+	}
+	if err := o.filter.Check(); err != nil {
+		return usageError{err}
+	}
+	o.follow = o.follow && !o.noFollow && a.journal == ""
+	return nil
 }
 
 func (a *app) observe(ctx context.Context, c *query.Client, o observeOptions) error {
+	if o.filter.Cause > 0 {
+		if _, err := c.Record(ctx, o.filter.Cause); err != nil {
+			return err
+		}
+	}
 	q := query.WatchRequest{From: o.from, All: !o.follow, Filter: o.filter, Follow: o.follow, Notice: a.notice}
 	if o.since > 0 {
 		q.Since = a.now().Add(-o.since)
 	}
-	show := a.printJSON
-	if a.output == formatText {
-		v := newEventView(ctx, a, c)
-		show = v.print
+	show, err := a.printer(c.Node(), func() *eventView { return newEventView(ctx, a, c) })
+	if err != nil {
+		return err
 	}
-	err := c.Watch(ctx, q, show)
+	err = c.Watch(ctx, q, show)
 	if o.follow {
 		return interrupted(ctx, err)
 	}
 	return err
 }
 
-func (a *app) printJSON(f messages.Flat) error {
-	b, err := json.Marshal(&f)
+// printer returns the function that prints an event in the chosen format.
+func (a *app) printer(node string, view func() *eventView) (func(messages.Flat) error, error) {
+	switch a.output {
+	case formatJSON:
+		return func(f messages.Flat) error { return a.printLine(f.Seq, &f) }, nil
+	case formatCloudEvents:
+		if node == "" {
+			return nil, errors.New("the journal does not name its node, which a CloudEvent needs: use -o json")
+		}
+		return func(f messages.Flat) error { return a.printLine(f.Seq, cloudevents.New(node, f)) }, nil
+	}
+	return view().print, nil
+}
+
+// printLine prints an event as JSON on one line.
+func (a *app) printLine(seq uint64, v any) error {
+	b, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("print record %d: %w", f.Seq, err)
+		return fmt.Errorf("print record %d: %w", seq, err)
 	}
 	_, err = fmt.Fprintln(a.out, string(b))
 	return err
@@ -129,18 +192,10 @@ func (v *eventView) print(f messages.Flat) error {
 	if r, err := messages.ParseRef(f.Author); err == nil {
 		who = v.d.Actor(r)
 	}
-	text := painted{text: l.Text}
-	if isAlert(l) {
-		text.code = red
-	}
+	event, _ := history.Event(&f)
+	text := painted{text: l.Text, code: tone(event)}
 	gap := painted{text: "  "}
 	return v.a.out.paint(v.colour, painted{dim, clock(v.a.now(), f.Time)}, gap, painted{dim, fmt.Sprintf("#%-6d", f.Seq)},
 		gap, painted{bold, fmt.Sprintf("%-16s", who)}, gap, painted{text: fmt.Sprintf("%-22s  ", f.Event)}, text,
 		painted{dim, causeSuffix(l)})
-}
-
-// isAlert reports whether an event needs attention.
-func isAlert(l describe.Line) bool {
-	return l.Event == "quarantined" || l.Event == "journal_damaged" ||
-		strings.HasPrefix(l.Text, "failed") || strings.HasPrefix(l.Text, "rejected")
 }

@@ -239,7 +239,18 @@ func (a *app) completePods(cmd *cobra.Command, args []string, _ string) ([]strin
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []string
+	return a.completeFromPods(cmd, func(p *corev1.Pod) string { return strings.TrimSpace(podName(p)) })
+}
+
+// completeNamespaces returns the namespaces of the pods for shell completion.
+func (a *app) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return a.completeFromPods(cmd, func(p *corev1.Pod) string { return p.Namespace })
+}
+
+// completeFromPods returns what text returns for each pod, sorted, each once.
+func (a *app) completeFromPods(cmd *cobra.Command, text func(*corev1.Pod) string) ([]string,
+	cobra.ShellCompDirective) {
+	var all []string
 	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
 	defer cancel()
 	err := a.withClient(ctx, false, func(c *query.Client) error {
@@ -248,13 +259,15 @@ func (a *app) completePods(cmd *cobra.Command, args []string, _ string) ([]strin
 			return err
 		}
 		for i := range pods.Items {
-			names = append(names, strings.TrimSpace(podName(&pods.Items[i])))
+			if s := text(&pods.Items[i]); s != "" {
+				all = append(all, s)
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	slices.Sort(names)
-	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+	slices.Sort(all)
+	return slices.Compact(all), cobra.ShellCompDirectiveNoFileComp
 }

@@ -32,6 +32,8 @@ const (
 	dim    = "\x1b[2m"
 	bold   = "\x1b[1m"
 	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
 	normal = "\x1b[0m"
 )
 
