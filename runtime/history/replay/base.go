@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/fold"
 	"github.com/journalet/journalet/runtime/history"
@@ -87,6 +88,16 @@ func (b base) begin(f *fold.Fold) error {
 		}
 	}
 	f.CreateSingletons()
+	return nil
+}
+
+// run sets the run of the agent in which the fold begins.
+func (b base) run(f *fold.Fold) error {
+	for _, s := range b.snaps {
+		if messages.RefOf(s.GetActor()) == messages.Agent {
+			return f.Restore(s)
+		}
+	}
 	return nil
 }
 

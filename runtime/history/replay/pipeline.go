@@ -32,6 +32,10 @@ type pipeline struct {
 	workers []*worker
 	// records and events were read.
 	records, events uint64
+	// stored, if set, is called with each entry. joined, if set, is called with each record, the parts of a step joined,
+	// and the number of entries that it is.
+	stored func(history.Entry) error
+	joined func(rec *journaletv1.Record, n int)
 	// failed is set once a worker cannot go on.
 	failed atomic.Pointer[error]
 }
@@ -42,6 +46,8 @@ type worker struct {
 	base base
 	in   chan []*journaletv1.Record
 	next []*journaletv1.Record
+	// after, if set, is called with each folded record.
+	after func(rec *journaletv1.Record)
 }
 
 // newPipeline returns a pipeline whose folds setUp has completed. run must be called once.
@@ -102,6 +108,7 @@ func (p *pipeline) read(ctx context.Context, src history.Reader, b base) error {
 		return nil
 	}
 	to := make([]bool, len(p.workers))
+	n := 0 // entries since the last joined record
 	return src.Read(ctx, b.from, 0, func(e history.Entry) error {
 		if p.records%progressEvery == 0 {
 			if p.failed.Load() != nil {
@@ -115,11 +122,22 @@ func (p *pipeline) read(ctx context.Context, src history.Reader, b base) error {
 		if err != nil {
 			return err
 		}
+		if p.stored != nil {
+			if err := p.stored(e); err != nil {
+				return err
+			}
+		}
 		p.records++
 		p.events += uint64(len(messages.Events(rec)))
-		if rec = parts.Join(rec); rec != nil {
-			p.route(rec, to)
+		n++
+		if rec = parts.Join(rec); rec == nil {
+			return nil
 		}
+		if p.joined != nil {
+			p.joined(rec, n)
+		}
+		n = 0
+		p.route(rec, to)
 		return nil
 	})
 }
@@ -188,6 +206,9 @@ func (w *worker) foldAll(recs []*journaletv1.Record) error {
 	for _, rec := range recs {
 		if err := guarded(rec.GetSeq(), func() error { w.base.fold(w.fold, rec); return nil }); err != nil {
 			return err
+		}
+		if w.after != nil {
+			w.after(rec)
 		}
 		author := messages.RefOf(rec.GetActor())
 		if n := len(w.fold.Pending[author]); n > maxPending {

@@ -136,10 +136,13 @@ func (s *sieve) event(e []byte) bool {
 }
 
 // step reports whether a decision of a step may concern the actor, or the step is one of several parts.
-func (s *sieve) step(b []byte) bool {
+func (s *sieve) step(b []byte) bool { return s.decides(b) || inParts(b) }
+
+// decides reports whether a step has a decision of one of the kinds.
+func (s *sieve) decides(b []byte) bool {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 || num == offsetField || num == moreField {
+		if n < 0 {
 			return true
 		}
 		b = b[n:]
