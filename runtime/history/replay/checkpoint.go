@@ -34,7 +34,9 @@ type checkpoint struct {
 
 // before returns the index of the last checkpoint before a position, -1 for none.
 func (t *track) before(end uint32) int {
-	i, _ := slices.BinarySearchFunc(t.checkpoints, end, func(c checkpoint, end uint32) int { return cmp.Compare(c.at, end) })
+	i, _ := slices.BinarySearchFunc(t.checkpoints, end, func(c checkpoint, end uint32) int {
+		return cmp.Compare(c.at, end)
+	})
 	return i - 1
 }
 

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -204,7 +205,7 @@ func text(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	return s
 }
 
-// messageText returns a message as one line of JSON with sorted keys.
+// messageText returns a message as one line of JSON.
 func messageText(m protoreflect.Message) string {
 	if s := scalarMessage(m); s != "" {
 		return s
@@ -213,12 +214,11 @@ func messageText(m protoreflect.Message) string {
 	if err != nil {
 		return "(" + err.Error() + ")"
 	}
-	var v any // through any: protojson varies its spaces on purpose
-	if json.Unmarshal(b, &v) != nil {
+	var out bytes.Buffer // compacted: protojson varies its spaces on purpose
+	if json.Compact(&out, b) != nil {
 		return string(b)
 	}
-	b, _ = json.Marshal(v) // what was just read
-	return string(b)
+	return out.String()
 }
 
 // scalarMessage returns a time or a duration as text, "" for any other message.

@@ -36,7 +36,7 @@ type pipeline struct {
 	// and the number of entries that it is.
 	stored func(history.Entry) error
 	joined func(rec *journaletv1.Record, n int)
-	// failed is set once a worker cannot go on.
+	// failed is set once a worker has failed.
 	failed atomic.Pointer[error]
 }
 

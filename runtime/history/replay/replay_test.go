@@ -144,7 +144,7 @@ func TestCheckStaysOnTheRecordedPath(t *testing.T) {
 }
 
 func TestCheckBeginsWithTheFirstSnapshotsOfACutJournal(t *testing.T) {
-	whole := simulation.Run(simulation.BusyPlan(3, 20, 10*time.Minute, 500), simulation.Options{}).History()
+	whole := simulation.Busy(3, 20, 10*time.Minute, 500).History()
 	barriers, err := whole.Snapshots(t.Context())
 	must.OK(t, err)
 	cut := *whole

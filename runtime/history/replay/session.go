@@ -239,8 +239,8 @@ func (s *Session) Diff(ref messages.Ref, from, to uint64) ([]Field, error) {
 // maxCauses bounds a chain of causes. One of a pod's start has some 20 records.
 const maxCauses = 256
 
-// Causes returns a record and its causes, up to a fact or to a record that is not there: record seq, the record on which
-// its author took that step, and so on; at most maxCauses.
+// Causes returns a record and its causes, up to a fact or to a record that is not there: record seq, the record on
+// which its author took that step, and so on; at most maxCauses.
 func (s *Session) Causes(seq uint64) ([]*journaletv1.Record, error) {
 	rec, err := s.Record(seq)
 	if err != nil {
