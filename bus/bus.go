@@ -149,6 +149,9 @@ func (b *Bus) Begin() (err error) {
 	if err := b.blocks.force(); err != nil {
 		return fmt.Errorf("bus: force the journal to disk: %w", err)
 	}
+	if err := b.removeLostSnapshots(); err != nil {
+		return err
+	}
 	h, err := newHead(b.opts.Dir, b.found.head())
 	if err != nil {
 		return err
@@ -161,6 +164,17 @@ func (b *Bus) Begin() (err error) {
 	go b.journal.a.run()
 	b.observers.start()
 	b.begun = true
+	return nil
+}
+
+// removeLostSnapshots removes sets of snapshots that contain records which are no longer there: the numbers of those
+// records are given again.
+func (b *Bus) removeLostSnapshots() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	if err := b.snapshots.removeAbove(ctx, b.found.Last); err != nil {
+		return fmt.Errorf("bus: %w", err)
+	}
 	return nil
 }
 
@@ -237,6 +251,7 @@ func (b *Bus) openStores(ctx context.Context, r *reader) (err error) {
 	if b.snapshots, err = openSnapshots(ctx, r, b.srv, b.opts.Node); err != nil {
 		return err
 	}
+	b.snapshots.cutTo, b.snapshots.last = b.journal.CutTo, b.journal.Last
 	b.manifests.reopener.reopen, b.snapshots.reopener.reopen = b.reopen, b.reopen
 	return nil
 }

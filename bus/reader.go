@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -83,36 +84,64 @@ func (r *reader) get(ctx context.Context, stream string, q getRequest) (*nats.Ms
 // batch sends one request for messages from seq on that match filter, and returns their bytes in order. None means
 // that there are no more; fewer than readBatch does not.
 func (r *reader) batch(ctx context.Context, stream string, seq uint64, filter string) ([][]byte, error) {
+	page, err := r.page(ctx, stream, getRequest{Seq: max(seq, 1), NextFor: filter, NoHeaders: true})
+	out := make([][]byte, len(page))
+	for i, m := range page {
+		out[i] = m.Data
+	}
+	return out, err
+}
+
+// each passes the messages of a stream that are kept to f, in order.
+func (r *reader) each(ctx context.Context, stream string, f func(data []byte)) error {
+	for seq := uint64(1); ; {
+		page, err := r.page(ctx, stream, getRequest{Seq: seq})
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, m := range page {
+			f(m.Data)
+		}
+		last, err := strconv.ParseUint(page[len(page)-1].Header.Get(jetstream.SequenceHeader), 10, 64)
+		if err != nil || last < seq {
+			return fmt.Errorf("read the stream %s from %d: a message has no number", stream, seq)
+		}
+		seq = last + 1
+	}
+}
+
+// page sends one request for a batch of messages.
+func (r *reader) page(ctx context.Context, stream string, q getRequest) ([]*nats.Msg, error) {
 	inbox := nats.NewInbox()
 	sub, err := r.nc.SubscribeSync(inbox)
 	if err != nil {
 		return nil, fmt.Errorf("read the stream %s: %w", stream, err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	q, err := json.Marshal(getRequest{
-		Seq: max(seq, 1), NextFor: filter, Batch: readBatch, MaxBytes: readBatchBytes, NoHeaders: true,
-	})
+	q.Batch, q.MaxBytes = readBatch, readBatchBytes
+	b, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.nc.PublishRequest(directSubject(stream), inbox, q); err != nil {
+	if err := r.nc.PublishRequest(directSubject(stream), inbox, b); err != nil {
 		return nil, fmt.Errorf("read the stream %s: %w", stream, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	out := make([][]byte, 0, readBatch)
+	out := make([]*nats.Msg, 0, readBatch)
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("read the stream %s from %d: %w", stream, seq, err)
+			return nil, fmt.Errorf("read the stream %s from %d: %w", stream, q.Seq, err)
 		}
 		switch status := m.Header.Get("Status"); status {
 		case "":
-			out = append(out, m.Data)
+			out = append(out, m)
 		case "204", "404": // the end of the batch; nothing there
 			return out, nil
 		default:
-			return nil, fmt.Errorf("read the stream %s from %d: status %s %s", stream, seq, status, m.Header.Get("Description"))
+			return nil, fmt.Errorf("read the stream %s from %d: status %s %s", stream, q.Seq, status,
+				m.Header.Get("Description"))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,8 +24,8 @@ const (
 	// newest blocks of the store, so that a cut never rewrites the block that is written to, and a wrong clock costs
 	// only the history before them.
 	MinKept = 16 << 20
-	// cutDeeper is how far a cut goes below the bound of bytes, as 1/cutDeeper of it, so that a journal at its bound
-	// is not cut all the time.
+	// cutDeeper is how far a cut for bytes goes below the bound at least, as 1/cutDeeper of it, so that a journal at its
+	// bound is not cut all the time.
 	cutDeeper = 8
 	// cutFile holds the number of the first record after the last cut, and the hash of the one before it.
 	cutFile = "CUT"
@@ -112,59 +113,116 @@ func (j *Journal) CutTo() uint64 {
 // Full signals each time that the journal has outgrown the bytes of the last Retain. It is never closed.
 func (j *Journal) Full() <-chan struct{} { return j.a.full }
 
-// Excess returns the first record that r would keep if there were no barrier; First if there is nothing to cut. It
-// reads the records to be cut. now is the time that ages are computed from.
-func (j *Journal) Excess(ctx context.Context, r Retention, now time.Time) (uint64, error) {
-	first, err := j.excess(ctx, r, now, j.Last())
+// Excess returns the first record that Retain would keep after one more set of snapshots; First if there is nothing to
+// cut. It reads the records to be cut. now is the time that ages are computed from.
+func (j *Journal) Excess(ctx context.Context, r Retention, sets []SnapshotSet, now time.Time) (uint64, error) {
+	last := j.Last()
+	first, err := j.excess(ctx, r, append(slices.Clone(sets), SnapshotSet{Barrier: last, NeededAfter: last}), now)
 	if err != nil {
 		return 0, fmt.Errorf("find the records that retention cuts: %w", err)
 	}
 	return first, nil
 }
 
-// excess returns the first record to be kept, at most limit+1. Only a prefix is cut: it ends before the first record
-// that is neither too old nor above the bound of bytes. So where the clock was set back, records wait for those
-// before them, and are never cut early.
-func (j *Journal) excess(ctx context.Context, r Retention, now time.Time, limit uint64) (uint64, error) {
-	keep := j.First()
-	if limit = min(limit, max(j.Last(), 1)-1); !r.Bounded() || limit < keep {
-		return keep, nil
+// excess returns the first record to be kept. The journal is cut behind the barrier of a set of snapshots, so that the
+// rest can be folded from its first record on: the highest one that r permits. If that leaves too many bytes, it is the
+// lowest one that does not; without such a set the cut for bytes ends where it must.
+func (j *Journal) excess(ctx context.Context, r Retention, sets []SnapshotSet, now time.Time) (uint64, error) {
+	c := &cutting{first: j.First(), permitted: j.First(), required: j.First()}
+	if !r.Bounded() || len(sets) == 0 {
+		return c.first, nil
+	}
+	for _, set := range sets {
+		c.places = append(c.places, set.NeededAfter+1)
+	}
+	// The newest set may need more than older ones: an actor was quarantined since.
+	c.newest = c.places[len(sets)-1]
+	slices.Sort(c.places)
+	limit := min(c.newest, max(j.Last(), 1)) - 1
+	if limit < c.first {
+		return c.first, nil
 	}
 	state, err := j.reader.state(ctx, journalStream)
 	if err != nil {
 		return 0, err
 	}
-	var over uint64 // bytes above the bound
 	if r.Bytes > 0 && state.Bytes > r.Bytes {
-		over = state.Bytes - (r.Bytes - r.Bytes/cutDeeper)
+		c.over = state.Bytes - (r.Bytes - r.Bytes/cutDeeper)
 	}
-	least, gone := j.least, uint64(0)
+	gone := uint64(0)
 	enough := errors.New("enough")
-	err = j.readBytes(ctx, keep, limit, "", func(b []byte) (uint64, error) {
+	err = j.readBytes(ctx, c.first, limit, "", func(b []byte) (uint64, error) {
 		rec, err := messages.Decode(b)
 		if err != nil {
 			return 0, err
 		}
-		old := r.Age > 0 && now.Sub(rec.GetTime().AsTime()) > r.Age
 		gone += uint64(len(b)+len(messages.Subject(j.node, rec))) + storedFrame
-		if gone+least > state.Bytes || !old && gone > over {
+		if gone+j.least > state.Bytes {
 			return 0, enough
 		}
-		keep = rec.GetSeq() + 1
+		if c.add(rec.GetSeq(), gone, r.Age > 0 && now.Sub(rec.GetTime().AsTime()) > r.Age) {
+			return 0, enough
+		}
 		return rec.GetSeq(), ctx.Err()
 	})
-	if errors.Is(err, enough) {
-		err = nil
+	if err != nil && !errors.Is(err, enough) {
+		return 0, err
 	}
-	return keep, err
+	return c.keep(), nil
 }
 
-// Retain cuts the journal's oldest records according to r, but none above barrier, which must be the barrier of a
-// complete set of snapshots: the live state needs the records after it. The newest MinKept bytes and the last record
-// stay. It returns how many records it cut. now is the time that ages are computed from. One Retain at a time.
-func (j *Journal) Retain(ctx context.Context, r Retention, barrier uint64, now time.Time) (n uint64, err error) {
+// cutting finds the place of a cut, record by record from the first one on. All numbers are those of records that would
+// be the first ones kept.
+type cutting struct {
+	first     uint64   // of the journal
+	over      uint64   // bytes to be cut
+	places    []uint64 // behind sets of snapshots
+	newest    uint64   // behind the newest set: all after it stay
+	required  uint64   // by the bound of bytes
+	permitted uint64   // by both bounds: only a prefix is cut, to the first record that is neither too old nor too much
+	ended     bool     // permitted is final
+	below     uint64   // the highest place up to permitted
+	above     uint64   // the lowest place above required that the newest bytes, which stay, leave
+}
+
+// add adds a record, with the bytes up to it, and reports whether the place is found.
+func (c *cutting) add(seq, gone uint64, old bool) bool {
+	next := seq + 1
+	if gone <= c.over {
+		c.required = next
+	}
+	if c.ended = c.ended || !old && gone > c.over; !c.ended {
+		c.permitted = next
+	}
+	_, found := slices.BinarySearch(c.places, next)
+	switch {
+	case found && next <= c.permitted:
+		c.below = next
+	case found && next > c.required && c.above == 0:
+		c.above = next
+	}
+	return c.ended && (c.below >= c.required || c.above > 0)
+}
+
+// keep returns the first record to be kept.
+func (c *cutting) keep() uint64 {
+	switch {
+	case c.required == c.first: // nothing has to go
+		return max(c.below, c.first)
+	case c.below >= c.required:
+		return c.below
+	case c.above > 0:
+		return c.above
+	}
+	return max(c.below, min(c.required, c.newest))
+}
+
+// Retain cuts the journal's oldest records according to r, behind one of the complete sets of snapshots: the state
+// needs the records after it. The newest MinKept bytes and the last record stay. It returns how many records it cut.
+// now is the time that ages are computed from. One Retain at a time.
+func (j *Journal) Retain(ctx context.Context, r Retention, sets []SnapshotSet, now time.Time) (n uint64, err error) {
 	first := j.First()
-	keep, err := j.excess(ctx, r, now, barrier)
+	keep, err := j.excess(ctx, r, sets, now)
 	if err == nil && keep > first {
 		err = j.cutBefore(ctx, keep)
 	}

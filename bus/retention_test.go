@@ -30,11 +30,20 @@ func appendAged(t *testing.T, b *Bus, hours ...int) {
 	must.OK(t, b.Journal().Flush(testContext(t)))
 }
 
-// retain cuts without MinKept.
+// setsUpTo returns a set of snapshots at each record up to barrier, so that a cut may end anywhere.
+func setsUpTo(barrier uint64) []SnapshotSet {
+	out := make([]SnapshotSet, barrier)
+	for i := range out {
+		out[i] = SnapshotSet{Barrier: uint64(i) + 1, NeededAfter: uint64(i) + 1}
+	}
+	return out
+}
+
+// retain cuts without MinKept, with snapshots at each record up to barrier.
 func retain(t *testing.T, b *Bus, r Retention, barrier uint64) uint64 {
 	t.Helper()
 	b.journal.least = 0
-	n, err := b.Journal().Retain(testContext(t), r, barrier, noon)
+	n, err := b.Journal().Retain(testContext(t), r, setsUpTo(barrier), noon)
 	must.OK(t, err)
 	return n
 }
@@ -91,7 +100,8 @@ func TestRetentionCutsOldRecordsUpToBarrier(t *testing.T) {
 func TestRetentionKeepsNewestBytes(t *testing.T) {
 	b := openBus(t, busDir(t))
 	appendAged(t, b, 90, 80, 70)
-	if n, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour, Bytes: 1}, 3, noon); err != nil || n != 0 {
+	if n, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour, Bytes: 1}, setsUpTo(3),
+		noon); err != nil || n != 0 {
 		t.Fatalf("%d of less than MinKept bytes were cut, %v", n, err)
 	}
 }
@@ -206,16 +216,20 @@ func TestUnreferencedManifestsAreFound(t *testing.T) {
 			Body: &journaletv1.Record_Fact{Fact: messages.NewEvent(&journaletv1.AdmissionRequested{Digest: names[what]})}}))
 	}
 	appendFacts(t, b, 1)
-	states := []*journaletv1.Snapshot{{State: []byte("x" + names["in a state"] + "sha256:short")}}
-	got, err := b.UnreferencedManifests(testContext(t), states)
+	for at, text := range map[uint64]string{1: "x" + names["in a state"] + "sha256:short", 2: "of a newer set"} {
+		must.OK(t, b.Snapshots().Save(testContext(t), at, []*journaletv1.Snapshot{{
+			Actor: messages.Node.Proto(), State: []byte(text),
+		}}))
+	}
+	got, err := b.UnreferencedManifests(testContext(t))
 	if err != nil || len(got) != 1 || got[0] != names["nowhere"] {
 		t.Fatalf("%v, %v", got, err)
 	}
 	b.journal.least = 0
-	if n, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour}, 1, noon); err != nil || n != 1 {
+	if n, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour}, setsUpTo(1), noon); err != nil || n != 1 {
 		t.Fatalf("%d, %v", n, err)
 	}
-	if got, err = b.UnreferencedManifests(testContext(t), states); err != nil || len(got) != 2 {
+	if got, err = b.UnreferencedManifests(testContext(t)); err != nil || len(got) != 2 {
 		t.Fatalf("after the cut: %v, %v", got, err)
 	}
 }
@@ -227,7 +241,8 @@ func TestReadsContinueDuringCut(t *testing.T) {
 	err := b.Journal().Read(testContext(t), 0, 0, "", func(rec *journaletv1.Record, _ int) error {
 		if len(got) == 0 {
 			b.journal.least = 0
-			if _, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour}, 2000, noon.Add(day)); err != nil {
+			if _, err := b.Journal().Retain(testContext(t), Retention{Age: time.Hour}, setsUpTo(2000),
+				noon.Add(day)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -3,8 +3,11 @@ package bus
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -39,6 +42,12 @@ type SizeReport struct {
 	// Manifests and Snapshots count messages.
 	Manifests uint64 `json:"manifests"`
 	Snapshots uint64 `json:"snapshots"`
+	// Sets are the complete sets of snapshots by their barriers: how many states each has, and their bytes as encoded.
+	Sets []Share `json:"sets,omitempty"`
+}
+
+func (r *SizeReport) addSet(barrier uint64, index *journaletv1.SnapshotIndex) {
+	r.Sets = append(r.Sets, Share{strconv.FormatUint(barrier, 10), uint64(index.GetActors()), index.GetBytes()})
 }
 
 // Total returns all bytes on disk.
@@ -67,7 +76,29 @@ func (j *Journal) Size(ctx context.Context) (SizeReport, error) {
 		return r, fmt.Errorf("measure the journal: %w", err)
 	}
 	m.end()
-	return r, nil
+	return r, j.measureSets(ctx, &r)
+}
+
+func (j *Journal) measureSets(ctx context.Context, r *SizeReport) error {
+	stream, err := j.reader.js.Stream(ctx, snapshotStream)
+	if err != nil {
+		return fmt.Errorf("measure the snapshots: %w", err)
+	}
+	s := &Snapshots{reader: j.reader, node: j.node, stream: stream}
+	names, err := s.sets(ctx)
+	if err != nil {
+		return fmt.Errorf("measure the snapshots: %w", err)
+	}
+	for _, at := range slices.Sorted(maps.Keys(names)) {
+		index, err := s.index(ctx, at, names[at])
+		if err != nil && !errors.Is(err, errIncomplete) {
+			return fmt.Errorf("measure the snapshots at %d: %w", at, err)
+		}
+		if err == nil {
+			r.addSet(at, index)
+		}
+	}
+	return nil
 }
 
 // measure divides the records' bytes.

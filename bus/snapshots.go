@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -26,14 +27,17 @@ const (
 	loadTries = 3
 )
 
-// Snapshots stores the newest complete set of the actors' folded states. A set counts once its index is stored, which
-// is done last; until then the older set stays.
+// Snapshots stores sets of the actors' folded states: the newest one, which a start folds from, and older ones spread
+// over the journal, so that the state at any record is a short fold away. A set counts once its index is stored, which
+// is done last.
 type Snapshots struct {
 	reader   *reader
 	node     string
 	blocks   *blocks
 	stream   jetstream.Stream
 	reopener reopener
+	// cutTo and last are the journal's.
+	cutTo, last func() uint64
 }
 
 func openSnapshots(ctx context.Context, r *reader, e *embedded, node string) (*Snapshots, error) {
@@ -55,8 +59,8 @@ func (s *Snapshots) subject(barrier uint64, rest string) string {
 	return snapshotSubject(s.node, barrier, rest)
 }
 
-// Save stores a complete set that contains all records up to barrier, which is above 0, and then removes older sets.
-// On an error the set before it stays. One Save at a time.
+// Save stores a complete set that contains all records up to barrier, which is above 0, and then removes sets that are
+// not worth their space any more (ADR 032). On an error the sets before it stay. One Save at a time.
 func (s *Snapshots) Save(ctx context.Context, barrier uint64, snaps []*journaletv1.Snapshot) error {
 	begun := time.Now()
 	if err := s.reopener.note(ctx, begun, s.save(ctx, barrier, snaps)); err != nil {
@@ -69,6 +73,7 @@ func (s *Snapshots) save(ctx context.Context, barrier uint64, snaps []*journalet
 	if barrier == 0 {
 		return errors.New("the barrier must be above 0")
 	}
+	size := 0
 	waiting := make([]jetstream.PubAckFuture, 0, snapshotWindow)
 	for part := range slices.Chunk(snaps, snapshotWindow) {
 		waiting = waiting[:0]
@@ -77,6 +82,7 @@ func (s *Snapshots) save(ctx context.Context, barrier uint64, snaps []*journalet
 			if err != nil {
 				return err
 			}
+			size += len(b)
 			r := messages.RefOf(snap.GetActor())
 			if len(b) > maxSnapshotBytes {
 				return fmt.Errorf("the state of %s has %d bytes, more than the limit of %d", r, len(b), maxSnapshotBytes)
@@ -91,11 +97,13 @@ func (s *Snapshots) save(ctx context.Context, barrier uint64, snaps []*journalet
 			return err
 		}
 	}
-	// First the states, then the index that makes them complete, then the removal of older sets.
+	// First the states, then the index that makes them complete, then the removal of other sets.
 	if err := s.blocks.force(); err != nil {
 		return err
 	}
-	b, err := proto.Marshal(&journaletv1.SnapshotIndex{Actors: uint32(len(snaps))})
+	b, err := proto.Marshal(&journaletv1.SnapshotIndex{
+		Actors: uint32(len(snaps)), NeededAfter: NeededAfter(barrier, snaps), Time: timestamppb.Now(), Bytes: uint64(size),
+	})
 	if err != nil {
 		return err
 	}
@@ -121,22 +129,6 @@ func await(ctx context.Context, waiting []jetstream.PubAckFuture) error {
 	return nil
 }
 
-func (s *Snapshots) removeOthers(ctx context.Context, barrier uint64) error {
-	sets, err := s.sets(ctx)
-	if err != nil {
-		return err
-	}
-	for old := range sets {
-		if old == barrier {
-			continue
-		}
-		if err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject(old, ">"))); err != nil {
-			return fmt.Errorf("remove the snapshots at %d: %w", old, err)
-		}
-	}
-	return nil
-}
-
 // sets returns the actors of each set by its barrier; the index counts as an actor with an empty name.
 func (s *Snapshots) sets(ctx context.Context) (map[uint64][]string, error) {
 	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(messages.SnapshotPrefix(s.node)+">"))
@@ -147,7 +139,7 @@ func (s *Snapshots) sets(ctx context.Context) (map[uint64][]string, error) {
 }
 
 // Load returns the newest complete set, in the order of the actors' names; barrier 0 and nothing if there is none. It
-// skips incomplete sets.
+// skips incomplete sets, and those of records that a crash has lost.
 func (s *Snapshots) Load(ctx context.Context) (barrier uint64, snaps []*journaletv1.Snapshot, err error) {
 	for range loadTries {
 		var found bool
@@ -165,7 +157,11 @@ func (s *Snapshots) newest(ctx context.Context) (barrier uint64, snaps []*journa
 	if err != nil {
 		return 0, nil, false, err
 	}
+	last := s.last()
 	for _, at := range slices.Backward(slices.Sorted(maps.Keys(sets))) {
+		if at > last {
+			continue
+		}
 		snaps, err := s.load(ctx, at, sets[at])
 		if err == nil {
 			return at, snaps, true, nil
@@ -181,19 +177,8 @@ var errIncomplete = errors.New("the set is not complete")
 
 func (s *Snapshots) load(ctx context.Context, barrier uint64, names []string) ([]*journaletv1.Snapshot, error) {
 	slices.Sort(names)
-	if len(names) == 0 || names[0] != "" {
-		return nil, errIncomplete
-	}
-	m, err := s.reader.latest(ctx, snapshotStream, s.subject(barrier, indexToken))
-	if errors.Is(err, errNotStored) {
-		return nil, errIncomplete
-	}
-	if err != nil {
+	if _, err := s.index(ctx, barrier, names); err != nil {
 		return nil, err
-	}
-	index := new(journaletv1.SnapshotIndex)
-	if proto.Unmarshal(m.Data, index) != nil || int(index.GetActors()) != len(names)-1 {
-		return nil, errIncomplete
 	}
 	snaps := make([]*journaletv1.Snapshot, 0, len(names)-1)
 	for _, name := range names[1:] {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -222,7 +224,24 @@ func (s *Stored) Size(ctx context.Context) (SizeReport, error) {
 			return r, fmt.Errorf("measure %s: %w", strings.ToLower(x.stream), s.checkUnchanged(err))
 		}
 	}
-	return r, s.checkUnchanged(nil)
+	return r, s.checkUnchanged(s.measureSets(ctx, &r))
+}
+
+func (s *Stored) measureSets(ctx context.Context, r *SizeReport) error {
+	sets, err := s.sets(ctx)
+	if err != nil {
+		return err
+	}
+	for _, at := range slices.Sorted(maps.Keys(sets)) {
+		index, err := s.index(ctx, at, sets[at])
+		if err != nil {
+			return err
+		}
+		if index != nil {
+			r.addSet(at, index)
+		}
+	}
+	return nil
 }
 
 // newest measures a stream that keeps the newest message of each subject.

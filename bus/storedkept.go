@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -115,7 +116,7 @@ func (s *Stored) Manifest(ctx context.Context, digest string) ([]byte, error) {
 		return nil, fmt.Errorf("read manifest %s: %w", digest, err)
 	}
 	b, err := s.manifests.get(ctx, s, messages.ManifestSubject(s.of.node, digest))
-	if err == errNotStored { //nolint:errorlint // get returns it as it is
+	if errors.Is(err, errNotStored) {
 		err = ErrNoManifest
 	}
 	if err == nil {
@@ -148,31 +149,32 @@ func (s *Stored) Snapshots(ctx context.Context) ([]uint64, error) {
 		if at+1 < s.span.first || at > s.span.last {
 			continue
 		}
-		if _, complete, err := s.set(ctx, at, sets[at]); err != nil {
+		if index, err := s.index(ctx, at, sets[at]); err != nil {
 			return nil, err
-		} else if complete {
+		} else if index != nil {
 			out = append(out, at)
 		}
 	}
 	return out, nil
 }
 
-// set reports whether a set is complete, and returns the names of its actors, sorted.
-func (s *Stored) set(ctx context.Context, barrier uint64, names []string) ([]string, bool, error) {
-	slices.Sort(names)
-	if len(names) == 0 || names[0] != "" {
-		return nil, false, nil
+// index returns the index of a set, nil if the set is not complete.
+func (s *Stored) index(ctx context.Context, barrier uint64, names []string) (*journaletv1.SnapshotIndex, error) {
+	if !slices.Contains(names, "") {
+		return nil, nil
 	}
 	b, err := s.snapshots.get(ctx, s, snapshotSubject(s.of.node, barrier, indexToken))
-	if err == errNotStored { //nolint:errorlint // get returns it as it is
-		return nil, false, nil
+	if errors.Is(err, errNotStored) {
+		return nil, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("read the snapshots at %d: %w", barrier, err)
+		return nil, fmt.Errorf("read the snapshots at %d: %w", barrier, err)
 	}
 	index := new(journaletv1.SnapshotIndex)
-	complete := proto.Unmarshal(b, index) == nil && int(index.GetActors()) == len(names)-1
-	return names[1:], complete, nil
+	if proto.Unmarshal(b, index) != nil || int(index.GetActors()) != len(names)-1 {
+		return nil, nil
+	}
+	return index, nil
 }
 
 // Snapshot returns the set of snapshots with a barrier, in the order of the actors' names. ErrGone if it was removed.
@@ -181,18 +183,20 @@ func (s *Stored) Snapshot(ctx context.Context, barrier uint64) ([]*journaletv1.S
 	if err != nil {
 		return nil, err
 	}
-	names, complete, err := s.set(ctx, barrier, sets[barrier])
+	names := slices.Sorted(slices.Values(sets[barrier]))
+	index, err := s.index(ctx, barrier, names)
 	if err != nil {
 		return nil, err
 	}
 	gone := fmt.Errorf("the snapshots at %d: %w: open the journal again", barrier, ErrGone)
-	if !complete {
+	if index == nil {
 		return nil, gone
 	}
+	names = names[1:] // the index has the empty name
 	out := make([]*journaletv1.Snapshot, 0, len(names))
 	for _, name := range names {
 		b, err := s.snapshots.get(ctx, s, snapshotSubject(s.of.node, barrier, name))
-		if err == errNotStored { //nolint:errorlint // get returns it as it is
+		if errors.Is(err, errNotStored) {
 			return nil, gone
 		}
 		if err != nil {

@@ -9,13 +9,12 @@ import (
 	"slices"
 
 	"github.com/journalet/journalet/messages"
-	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// UnreferencedManifests returns the digests of manifests that neither a kept record nor one of the states names. It
-// reads the whole journal, unless no manifest is left to search for. It finds digests by their form, wherever they
-// are in a message, so that a new event that names one needs no change here.
-func (b *Bus) UnreferencedManifests(ctx context.Context, states []*journaletv1.Snapshot) ([]string, error) {
+// UnreferencedManifests returns the digests of manifests that neither a kept record nor a state of any set of snapshots
+// names. It reads the whole journal, unless no manifest is left to search for. It finds digests by their form, wherever
+// they are in a message, so that a new event that names one needs no change here.
+func (b *Bus) UnreferencedManifests(ctx context.Context) ([]string, error) {
 	all, err := b.manifests.Digests(ctx)
 	if err != nil {
 		return nil, err
@@ -24,8 +23,8 @@ func (b *Bus) UnreferencedManifests(ctx context.Context, states []*journaletv1.S
 	for _, d := range all {
 		left[d] = true
 	}
-	for _, s := range states {
-		removeReferenced(left, s.GetState())
+	if err := b.snapshots.each(ctx, func(state []byte) { removeReferenced(left, state) }); err != nil {
+		return nil, fmt.Errorf("find the manifests that snapshots name: %w", err)
 	}
 	if len(left) == 0 {
 		return nil, nil

@@ -196,6 +196,14 @@ func (a *app) printSize(r *bus.SizeReport, names map[string]string) error {
 		}
 		(&table{w: a.out, indent: "  "}).print(rows...)
 	}
+	if len(r.Sets) > 0 {
+		fmt.Fprintln(a.out, "\nSets of snapshots, by the last record that they contain:")
+		rows := [][]string{{"RECORD", "STATES", "SIZE"}}
+		for _, set := range r.Sets {
+			rows = append(rows, []string{set.Name, fmt.Sprint(set.Count), describe.Size(set.Bytes)})
+		}
+		(&table{w: a.out, indent: "  "}).print(rows...)
+	}
 	same := func(s string) string { return s }
 	shares("By kind of actor", "KIND", r.ByKind, same)
 	shares("By event", "EVENT", r.ByEvent, same)

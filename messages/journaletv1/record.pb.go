@@ -523,8 +523,13 @@ func (x *Snapshot) GetContained() uint64 {
 
 // SnapshotIndex names a complete set of snapshots; it is stored last, so a set without one does not count.
 type SnapshotIndex struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Actors        uint32                 `protobuf:"varint,1,opt,name=actors,proto3" json:"actors,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Actors uint32                 `protobuf:"varint,1,opt,name=actors,proto3" json:"actors,omitempty"`
+	// The last record that no fold from this set needs: its barrier, or a lower one that a quarantined actor contains.
+	NeededAfter uint64                 `protobuf:"varint,2,opt,name=needed_after,json=neededAfter,proto3" json:"needed_after,omitempty"`
+	Time        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
+	// The size of the states, as encoded.
+	Bytes         uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +571,27 @@ func (x *SnapshotIndex) GetActors() uint32 {
 	return 0
 }
 
+func (x *SnapshotIndex) GetNeededAfter() uint64 {
+	if x != nil {
+		return x.NeededAfter
+	}
+	return 0
+}
+
+func (x *SnapshotIndex) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *SnapshotIndex) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 var File_journalet_v1_record_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_record_proto_rawDesc = "" +
@@ -600,9 +626,12 @@ const file_journalet_v1_record_proto_rawDesc = "" +
 	"\ahandled\x18\x02 \x01(\x04R\ahandled\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\fR\x05state\x12;\n" +
 	"\vquarantined\x18\x04 \x01(\v2\x19.journalet.v1.QuarantinedR\vquarantined\x12\x1c\n" +
-	"\tcontained\x18\x05 \x01(\x04R\tcontained\"'\n" +
+	"\tcontained\x18\x05 \x01(\x04R\tcontained\"\x90\x01\n" +
 	"\rSnapshotIndex\x12\x16\n" +
-	"\x06actors\x18\x01 \x01(\rR\x06actors*\xab\x01\n" +
+	"\x06actors\x18\x01 \x01(\rR\x06actors\x12!\n" +
+	"\fneeded_after\x18\x02 \x01(\x04R\vneededAfter\x12.\n" +
+	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes*\xab\x01\n" +
 	"\tActorKind\x12\x1a\n" +
 	"\x16ACTOR_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ACTOR_KIND_AGENT\x10\x01\x12\x15\n" +
@@ -647,11 +676,12 @@ var file_journalet_v1_record_proto_depIdxs = []int32{
 	8, // 5: journalet.v1.Step.decisions:type_name -> journalet.v1.Event
 	1, // 6: journalet.v1.Snapshot.actor:type_name -> journalet.v1.Actor
 	9, // 7: journalet.v1.Snapshot.quarantined:type_name -> journalet.v1.Quarantined
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	7, // 8: journalet.v1.SnapshotIndex.time:type_name -> google.protobuf.Timestamp
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_record_proto_init() }

@@ -10,9 +10,10 @@ import (
 
 // Pace of retention.
 const (
-	// retentionEvery is how often the age of the oldest records is checked. The journal itself signals when it has
-	// exceeded its size.
+	// retentionEvery is how often the age of the oldest records is checked at least, retentionMost at most. The journal
+	// itself signals when it has exceeded its size.
 	retentionEvery = time.Hour
+	retentionMost  = 5 * time.Minute
 	// retentionTimeout bounds one cut with its snapshots and manifests; the next check does the rest.
 	retentionTimeout = 10 * time.Minute
 )
@@ -28,7 +29,7 @@ func (a *agent) retain(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	pace := time.NewTicker(retentionEvery)
+	pace := time.NewTicker(retentionPace(keep))
 	defer pace.Stop()
 	for {
 		if err := a.cut(ctx, keep); err != nil && ctx.Err() == nil {
@@ -43,32 +44,72 @@ func (a *agent) retain(ctx context.Context) error {
 	}
 }
 
+// retentionPace returns the time between two checks. A cut for age ends behind a set of snapshots, so sets are taken
+// several times within the age that is kept.
+func retentionPace(keep bus.Retention) time.Duration {
+	if keep.Age == 0 {
+		return retentionEvery
+	}
+	return min(max(keep.Age/bus.MaxSets, retentionMost), retentionEvery)
+}
+
 // cut removes records that are too old or too many, and manifests that are no longer referenced. It takes snapshots
 // first if there is something to cut.
 func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 	ctx, cancel := context.WithTimeout(ctx, retentionTimeout)
 	defer cancel()
 	j, now := a.bus.Journal(), time.Now()
-	first, err := j.Excess(ctx, keep, now)
+	sets, err := a.bus.Snapshots().Sets(ctx)
 	if err != nil {
 		return err
 	}
-	if first <= j.First() {
-		// Nothing to cut. Retain also measures, so that the journal can signal its size.
-		_, err := j.Retain(ctx, keep, 0, now)
+	first, err := j.Excess(ctx, keep, sets, now)
+	if err != nil {
 		return err
 	}
+	if first > j.First() {
+		return a.cutBehindSnapshots(ctx, func(sets []bus.SnapshotSet) (uint64, error) {
+			return j.Retain(ctx, keep, sets, now)
+		})
+	}
+	if snapshotDue(keep, sets, j, now) {
+		if err := a.host.Snapshot(ctx); err != nil {
+			a.log.Warn("cannot take snapshots for retention; will retry", "err", err)
+		}
+	}
+	// Nothing to cut. Retain also measures, so that the journal can signal its size.
+	_, err = j.Retain(ctx, keep, nil, now)
+	return err
+}
+
+// snapshotDue reports whether a cut for age will soon need a set of snapshots of now: on a quiet node there are too few
+// records for one.
+func snapshotDue(keep bus.Retention, sets []bus.SnapshotSet, j *bus.Journal, now time.Time) bool {
+	if keep.Age == 0 || j.Last() == 0 {
+		return false
+	}
+	if len(sets) == 0 {
+		return true
+	}
+	newest := sets[len(sets)-1]
+	return j.Last() > newest.Barrier && now.Sub(newest.Taken) >= keep.Age/bus.MaxSets
+}
+
+// cutBehindSnapshots takes a set of snapshots, cuts the journal behind one of the sets and removes manifests that are
+// no longer referenced.
+func (a *agent) cutBehindSnapshots(ctx context.Context, cut func([]bus.SnapshotSet) (uint64, error)) error {
 	var gone uint64
-	var states []*journaletv1.Snapshot
-	err = a.host.Retain(ctx, func(barrier uint64, set []*journaletv1.Snapshot) (err error) {
-		gone, err = j.Retain(ctx, keep, barrier, now)
-		states = set
+	err := a.host.Retain(ctx, func(uint64, []*journaletv1.Snapshot) error {
+		sets, err := a.bus.Snapshots().Sets(ctx)
+		if err == nil {
+			gone, err = cut(sets)
+		}
 		return err
 	})
 	if err != nil || gone == 0 {
 		return err
 	}
-	unreferenced, err := a.bus.UnreferencedManifests(ctx, states)
+	unreferenced, err := a.bus.UnreferencedManifests(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,6 +117,6 @@ func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 	if err != nil {
 		return err
 	}
-	a.log.Info("cut the journal", "records", gone, "first", j.First(), "manifests", n)
+	a.log.Info("cut the journal", "records", gone, "first", a.bus.Journal().First(), "manifests", n)
 	return nil
 }

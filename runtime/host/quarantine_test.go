@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/fold"
@@ -319,7 +320,7 @@ func TestLiftNamesRecordsThatWereCut(t *testing.T) {
 	h.repairs.Wait()
 	must.OK(t, h.Snapshot(t.Context()))
 	h.stop()
-	m.cut = m.barrier // beyond keptForQuarantined
+	m.cut = m.barrier // beyond bus.KeptForQuarantined
 	m, h = startAgain(t, m, int(m.Last()), failing(1, &broken))
 	defer stopHost(t, h)
 	h.repairs.Wait()
@@ -336,9 +337,9 @@ func TestLiftNamesRecordsThatWereCut(t *testing.T) {
 func TestSkippedRecordsOfKeptQuarantineAreBounded(t *testing.T) {
 	set := []*journaletv1.Snapshot{{}, {Quarantined: &journaletv1.Quarantined{}, Contained: 7}}
 	for barrier, want := range map[uint64]uint64{
-		5: 5, 9: 7, keptForQuarantined + 5: 7, keptForQuarantined + 20: 20,
+		5: 5, 9: 7, bus.KeptForQuarantined + 5: 7, bus.KeptForQuarantined + 20: 20,
 	} {
-		if got := neededAfter(barrier, set); got != want {
+		if got := bus.NeededAfter(barrier, set); got != want {
 			t.Errorf("with snapshots at %d all after %d stay, want %d", barrier, got, want)
 		}
 	}

@@ -7,14 +7,9 @@ import (
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
-// keptForQuarantined bounds how many records below the newest snapshots are kept for a quarantined actor: at some 300
-// bytes each, 60 MB beyond the bounds of the journal. A quiet node appends fewer in a month.
-const keptForQuarantined = 200_000
-
-// Retain takes a set of snapshots and then calls cut to remove the oldest records while no fold runs. cut gets the
-// newest complete set, and the record above which all must stay: the set's barrier, or a lower one that a quarantined
-// actor needs, within keptForQuarantined. If no new set can be taken, because an actor lags, cut gets the previous set;
-// without one it is not called. ctx bounds everything.
+// Retain takes a set of snapshots and then calls cut to remove the oldest records while no fold runs; cut gets the
+// newest complete set. If no new set can be taken, because an actor lags, that is the previous one; without one cut is
+// not called. ctx bounds everything.
 func (h *Host) Retain(ctx context.Context, cut func(barrier uint64, set []*journaletv1.Snapshot) error) error {
 	if err := h.Snapshot(ctx); err != nil {
 		h.opts.Log.Warn("retention uses older snapshots and cuts less", "err", err)
@@ -28,18 +23,7 @@ func (h *Host) Retain(ctx context.Context, cut func(barrier uint64, set []*journ
 	if barrier == 0 {
 		return nil
 	}
-	return cut(neededAfter(barrier, set), set)
-}
-
-// neededAfter returns the last record that no actor of a set needs any more.
-func neededAfter(barrier uint64, set []*journaletv1.Snapshot) uint64 {
-	needed := barrier
-	for _, s := range set {
-		if s.GetQuarantined() != nil {
-			needed = min(needed, s.GetContained())
-		}
-	}
-	return max(needed, barrier-min(barrier, keptForQuarantined))
+	return cut(barrier, set)
 }
 
 // checkSnapshots detects that the snapshots are missing that replace the records cut by retention. The rest of such a

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
@@ -18,7 +19,7 @@ func cutAll(t *testing.T, h *Host, m *memory) uint64 {
 	if err := h.Retain(t.Context(), func(barrier uint64, set []*journaletv1.Snapshot) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if len(set) == 0 || barrier > m.barrier {
+		if barrier = bus.NeededAfter(barrier, set); len(set) == 0 || barrier > m.barrier {
 			t.Errorf("got a set of %d states at %d, want that at %d", len(set), barrier, m.barrier)
 		}
 		m.cut, at = barrier, barrier
