@@ -1,0 +1,137 @@
+package timeline
+
+import (
+	"slices"
+)
+
+// weight returns the rank of a class: what is more remarkable hides what is less.
+func weight(c Class) int { return slices.Index(classes, c) }
+
+// merge makes the picture coarser until at most limit events are left: neighbours in one lane that are shorter than the
+// resolution become one span that counts them, and the events that no span begins or ends with are dropped. Alerts stay
+// as long as the limit permits.
+func (b *builder) merge(limit int) {
+	if b.resolution == 0 {
+		b.resolution = millis(b.clock.at) / float64(limit)
+	}
+	for alerts := true; len(b.events) > limit; {
+		b.resolution = max(2*b.resolution, 1)
+		alerts = alerts && b.resolution < millis(b.clock.at)/100
+		for _, g := range b.groups {
+			for _, l := range g.Lanes {
+				l.merge(b.resolution)
+			}
+		}
+		b.drop(alerts)
+		if b.resolution > 2*millis(b.clock.at)+1 {
+			b.dropOldest(limit)
+		}
+	}
+}
+
+// drop drops the events that nothing needs.
+func (b *builder) drop(alerts bool) {
+	for _, ev := range b.events {
+		ev.held = alerts && ev.Alert
+	}
+	hold := func(ev *Event) {
+		if ev != nil {
+			ev.held = true
+		}
+	}
+	for _, g := range b.groups {
+		for _, l := range g.lanes {
+			for _, s := range l.Spans {
+				hold(s.first)
+				hold(s.last)
+			}
+		}
+	}
+	for _, g := range b.groups {
+		for _, l := range g.lanes {
+			if len(l.of) > 0 {
+				l.dropEvents(b.resolution)
+			}
+		}
+	}
+	b.sweep()
+}
+
+// sweep removes the events that are not held.
+func (b *builder) sweep() {
+	n := len(b.events)
+	b.events = slices.DeleteFunc(b.events, func(ev *Event) bool { return !ev.held })
+	b.merged += n - len(b.events)
+}
+
+// dropOldest is the last resort, for lanes without number: it drops the oldest half of the events.
+func (b *builder) dropOldest(limit int) {
+	cut := len(b.events) - limit/2
+	for i, ev := range b.events {
+		ev.held = i >= cut
+	}
+	for _, g := range b.groups {
+		for _, l := range g.lanes {
+			l.of = slices.DeleteFunc(l.of, func(ev *Event) bool { return !ev.held })
+		}
+	}
+	b.sweep()
+}
+
+// merge replaces runs of short spans by one each.
+func (l *Lane) merge(resolution float64) {
+	out := l.Spans[:0]
+	for _, s := range l.Spans {
+		n := len(out)
+		if n == 0 || !mergeable(out[n-1], s, resolution) {
+			out = append(out, s)
+			continue
+		}
+		out[n-1] = join(out[n-1], s)
+	}
+	clear(l.Spans[len(out):])
+	l.Spans = out
+}
+
+func mergeable(x, y *Span, resolution float64) bool {
+	return !x.Open && !y.Open && !x.lapse && !y.lapse && max(x.End, y.End)-x.Begin < resolution
+}
+
+// join returns one span for two that follow each other. It is drawn as the more remarkable of both.
+func join(x, y *Span) *Span {
+	s := *x
+	s.Count = max(1, x.Count) + max(1, y.Count)
+	s.Queued, s.Cause = 0, 0
+	if weight(y.Class) > weight(x.Class) {
+		s.Class, s.Label, s.Text = y.Class, y.Label, y.Text
+	}
+	if y.End >= x.End {
+		s.End, s.EndSeq, s.EndTime, s.last = y.End, max(x.EndSeq, y.EndSeq), y.EndTime, y.last
+	}
+	return &s
+}
+
+// dropEvents replaces the events of a lane that nothing holds by spans that count them.
+func (l *Lane) dropEvents(resolution float64) {
+	kept := l.of[:0]
+	for _, ev := range l.of {
+		if ev.held {
+			kept = append(kept, ev)
+			continue
+		}
+		if n := len(l.Spans); n > 0 && ev.At >= l.Spans[n-1].Begin && ev.At-l.Spans[n-1].Begin < resolution {
+			s := l.Spans[n-1]
+			s.Count++
+			s.End, s.EndSeq, s.EndTime = max(s.End, ev.At), max(s.EndSeq, ev.Seq), ev.Time
+			continue
+		}
+		s := newSpan(ev, ClassDone, "events", "")
+		s.first, s.Cause, s.Count = nil, 0, 1
+		s.finish(ev)
+		s.last = nil
+		l.Spans = append(l.Spans, s)
+	}
+	clear(l.of[len(kept):])
+	l.of = kept
+	slices.SortStableFunc(l.Spans, func(x, y *Span) int { return int(x.BeginSeq) - int(y.BeginSeq) })
+}
