@@ -141,20 +141,33 @@ func (j *Journal) bound(to uint64) uint64 {
 	return to
 }
 
-// readBytes pages through the stream until f returns a number at or above to.
+// readBytes reads records until f returns a number at or above to.
 func (j *Journal) readBytes(ctx context.Context, from, to uint64, filter string,
 	f func(b []byte) (uint64, error)) error {
+	to = j.bound(to)
+	return j.readPages(ctx, from, to, filter, func(page [][]byte) (seq uint64, err error) {
+		for _, b := range page {
+			if seq, err = f(b); err != nil || seq >= to {
+				return seq, err
+			}
+		}
+		return seq, nil
+	})
+}
+
+// readPages pages through the stream until f returns a number at or above to, which is that of the last record that it
+// was passed.
+func (j *Journal) readPages(ctx context.Context, from, to uint64, filter string,
+	f func(page [][]byte) (uint64, error)) error {
 	to = j.bound(to)
 	for from = max(from, j.First(), 1); from <= to; {
 		page, err := j.reader.batch(ctx, journalStream, from, filter)
 		if err != nil || len(page) == 0 {
 			return err
 		}
-		var seq uint64
-		for _, b := range page {
-			if seq, err = f(b); err != nil || seq >= to {
-				return err
-			}
+		seq, err := f(page)
+		if err != nil || seq >= to {
+			return err
 		}
 		if seq < from {
 			return fmt.Errorf("the record at or after %d has the number %d: the journal is damaged, run journal verify",

@@ -167,6 +167,16 @@ func (s *Stored) eachFrame(ctx context.Context, stream, prefix string, f func(fr
 	return bl.eachFrame(ctx, stream, prefix, numbers, f, bad)
 }
 
+// eachBlock reads the blocks of the journal in order.
+func (s *Stored) eachBlock(ctx context.Context, f func(*block) error) error {
+	bl := s.blocks(journalStream)
+	numbers, err := s.numbers(bl)
+	if err != nil {
+		return err
+	}
+	return bl.eachBlock(ctx, journalStream, s.prefix(), numbers, f)
+}
+
 // numbers returns the numbers of a stream's blocks; none if the stream was never created.
 func (s *Stored) numbers(bl *blocks) ([]uint64, error) {
 	numbers, err := bl.numbers()
@@ -184,13 +194,13 @@ func (s *Stored) prefix() string {
 // Verify does what Journal.Verify does, for a journal that no agent has open. It also reports what only the files
 // show.
 func (s *Stored) Verify(ctx context.Context, progress func(done, total uint64)) (VerifyReport, error) {
-	v := &storedVerifier{verifier: verifier{head: s.head, progress: progress, at: s.cut.first()}, s: s}
+	v := &storedVerifier{verifier: verifier{head: s.head, node: s.of.node, progress: progress, at: s.cut.first()}, s: s}
 	v.total = s.head.GetSeq() + 1 - min(s.cut.first(), s.head.GetSeq()+1)
 	if s.meta != nil {
 		v.r.problem(0, "the description of the journal's stream cannot be used: %v; the agent would not find the journal",
 			s.meta)
 	}
-	err := s.eachFrame(ctx, journalStream, s.prefix(), v.frame, v.bad)
+	err := s.eachBlock(ctx, v.block)
 	if err = s.checkUnchanged(err); err != nil {
 		return VerifyReport{}, fmt.Errorf("verify the journal: %w", err)
 	}
@@ -261,14 +271,36 @@ type storedVerifier struct {
 	unreadable string // damage met since the last record that could be read; "" for none
 }
 
+// block checks the records of one block.
+func (v *storedVerifier) block(c *block) error {
+	if c.err != nil {
+		return c.err
+	}
+	all := examineAll(len(c.places), func(i int) examined {
+		p := &c.places[i]
+		if !p.isRecord() || p.seq < v.s.cut.first() {
+			return examined{}
+		}
+		return examine(p.data, p.subject, v.node)
+	})
+	for i := range c.places {
+		if p := &c.places[i]; p.bad != nil {
+			v.bad(c.number, p.at, p.bad)
+		} else {
+			v.frame(p.frame, &all[i])
+		}
+	}
+	return nil
+}
+
 // frame checks one whole record of a block.
-func (v *storedVerifier) frame(fr frame) error {
+func (v *storedVerifier) frame(fr frame, x *examined) {
 	switch {
 	case fr.removes && v.begun && fr.seq >= v.r.First && fr.seq < v.at:
 		v.r.problem(fr.seq, "record %d was removed, and retention did not cut it", fr.seq)
-		return nil
+		return
 	case fr.removes, fr.gone, fr.seq < v.s.cut.first(): // a cut leaves some in the last block that it touches
-		return nil
+		return
 	case !v.begun:
 		v.begun, v.r.First = true, fr.seq
 		v.front(v.s.cut)
@@ -279,13 +311,11 @@ func (v *storedVerifier) frame(fr frame) error {
 	if v.unreadable != "" {
 		v.addUnreadable(fr.seq)
 	}
-	rec, err := messages.Decode(fr.data)
-	if err == nil && v.s.of.node != "" && string(fr.subject) != messages.Subject(v.s.of.node, rec) {
+	if x.foreign {
 		v.r.problem(fr.seq, "record %d has the subject %q, which is not its own: it is another node's, or it was changed",
 			fr.seq, fr.subject)
 	}
-	v.check(fr.data)
-	return nil
+	v.check(x)
 }
 
 // bad keeps where a block cannot be read. Which records are lost shows at the next one that can be read.

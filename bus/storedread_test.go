@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages"
@@ -331,4 +332,38 @@ func BenchmarkReadStored(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "records/s")
 	b.ReportMetric(float64(size)/n, "B/record")
+}
+
+// BenchmarkVerify checks a journal in its files, and through the agent that has it open.
+func BenchmarkVerify(b *testing.B) {
+	dir := busDir(b)
+	bus := openBus(b, dir, func(o *Options) { o.Sync = policies[1] })
+	const n = 200_000
+	for i := range n {
+		must.OK(b, bus.Journal().Append(benchRecord(i)))
+	}
+	must.OK(b, bus.Journal().Flush(b.Context()))
+	check := func(b *testing.B, verify func() (VerifyReport, error)) {
+		b.ReportAllocs()
+		var before, after unix.Rusage
+		must.OK(b, unix.Getrusage(unix.RUSAGE_SELF, &before))
+		for b.Loop() {
+			if r, err := verify(); err != nil || !r.OK() || r.Records != n {
+				b.Fatal(r, err)
+			}
+		}
+		must.OK(b, unix.Getrusage(unix.RUSAGE_SELF, &after))
+		cpu := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
+		b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "records/s")
+		b.ReportMetric(float64(cpu)/float64(b.N)/n, "cpu-ns/record")
+	}
+	b.Run("open", func(b *testing.B) {
+		check(b, func() (VerifyReport, error) { return bus.Journal().Verify(b.Context(), nil) })
+	})
+	closeBus(b, bus)
+	b.Run("files", func(b *testing.B) {
+		s, err := OpenStored(dir)
+		must.OK(b, err)
+		check(b, func() (VerifyReport, error) { return s.Verify(b.Context(), nil) })
+	})
 }

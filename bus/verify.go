@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 )
 
@@ -64,6 +63,7 @@ func (r *VerifyReport) problem(seq uint64, format string, args ...any) {
 type verifier struct {
 	r     VerifyReport
 	head  *journaletv1.Head
+	node  string // of the journal, "" if not known; of records from files
 	at    uint64 // number expected next
 	hash  []byte // of the record before; nil if unknown
 	epoch uint64
@@ -88,8 +88,13 @@ func (j *Journal) Verify(ctx context.Context, progress func(done, total uint64))
 	v.r.First, v.r.Last = j.First(), j.Last()
 	v.front(j.cut.Load())
 	if v.total = v.r.Last + 1 - v.r.First; v.total > 0 {
-		err = j.readBytes(ctx, v.at, v.r.Last, "", func(b []byte) (uint64, error) {
-			return v.check(b), ctx.Err()
+		err = j.readPages(ctx, v.at, v.r.Last, "", func(page [][]byte) (last uint64, err error) {
+			for _, x := range examineAll(len(page), func(i int) examined { return examine(page[i], nil, "") }) {
+				if last = v.check(&x); last >= v.r.Last {
+					break
+				}
+			}
+			return last, ctx.Err()
 		})
 		if err != nil {
 			return VerifyReport{}, fmt.Errorf("verify the journal: %w", err)
@@ -127,21 +132,19 @@ func (v *verifier) front(c *cut) {
 	}
 }
 
-// check checks one record, and returns its number as far as it is known.
-func (v *verifier) check(b []byte) uint64 {
-	v.r.Bytes += uint64(len(b))
+// check checks one record against those before it, and returns its number as far as it is known.
+func (v *verifier) check(x *examined) uint64 {
+	v.r.Bytes += uint64(x.size)
 	if v.r.Records++; v.progress != nil && v.r.Records%progressEvery == 0 {
 		v.progress(v.r.Records, max(v.total, v.r.Records))
 	}
-	hash := messages.Hash(b)
-	rec, err := messages.Decode(b)
-	if err != nil {
+	if x.unreadable {
 		v.r.problem(v.at, "record %d cannot be read", v.at)
-		v.hash = hash
+		v.hash = x.hash[:]
 		v.at++
 		return v.at - 1
 	}
-	seq := rec.GetSeq()
+	seq := x.seq
 	switch {
 	case seq > v.at:
 		v.gap(v.at, seq-1, "are missing")
@@ -150,14 +153,14 @@ func (v *verifier) check(b []byte) uint64 {
 		v.r.problem(v.at, "record %d has the number %d in it", v.at, seq)
 		seq = v.at
 	}
-	if seq == 1 && len(rec.GetPreviousHash()) > 0 || v.hash != nil && !bytes.Equal(v.hash, rec.GetPreviousHash()) {
+	if seq == 1 && len(x.previous) > 0 || v.hash != nil && !bytes.Equal(v.hash, x.previous) {
 		v.r.problem(seq, "record %d does not chain to the one before it: one of them was changed", seq)
 	}
-	if seq == v.head.GetSeq() && !bytes.Equal(hash, v.head.GetHash()) {
+	if seq == v.head.GetSeq() && !bytes.Equal(x.hash[:], v.head.GetHash()) {
 		v.r.problem(seq, "record %d is not the one that was stored: the journal's head has another hash for it", seq)
 	}
-	v.content(rec, seq)
-	v.hash, v.at = hash, seq+1
+	v.content(x, seq)
+	v.hash, v.at = x.hash[:], seq+1
 	return seq
 }
 
@@ -196,26 +199,26 @@ func (v *verifier) matchLoss(d *journaletv1.JournalDamaged, seq uint64) {
 	})
 }
 
-func (v *verifier) content(rec *journaletv1.Record, seq uint64) {
-	if d := rec.GetFact().GetJournalDamaged(); d != nil && messages.RefOf(rec.GetActor()) == messages.Agent {
-		v.matchLoss(d, seq)
+func (v *verifier) content(x *examined, seq uint64) {
+	if x.damage != nil {
+		v.matchLoss(x.damage, seq)
 	}
-	if e := rec.GetEpoch(); e < v.epoch {
-		v.r.problem(seq, "record %d has epoch %d, after one of epoch %d", seq, e, v.epoch)
-	} else if e > v.epoch {
+	if x.epoch < v.epoch {
+		v.r.problem(seq, "record %d has epoch %d, after one of epoch %d", seq, x.epoch, v.epoch)
+	} else if x.epoch > v.epoch {
 		v.r.Epochs++
-		v.epoch = e
+		v.epoch = x.epoch
 	}
-	if err := checkRecord(rec); err != nil {
-		v.r.problem(seq, "record %d: %v", seq, err)
+	if x.malformed != nil {
+		v.r.problem(seq, "record %d: %v", seq, x.malformed)
 	}
-	if step := rec.GetStep(); step != nil {
-		if step.GetCause() == 0 || step.GetCause() >= seq {
-			v.r.problem(seq, "step %d is caused by record %d, which is not before it", seq, step.GetCause())
+	if x.step {
+		if x.cause == 0 || x.cause >= seq {
+			v.r.problem(seq, "step %d is caused by record %d, which is not before it", seq, x.cause)
 		}
-		if step.GetAfter() != 0 && step.GetAfter() >= step.GetCause() {
+		if x.after != 0 && x.after >= x.cause {
 			v.r.problem(seq, "step %d is caused by record %d after record %d, which is not before that",
-				seq, step.GetCause(), step.GetAfter())
+				seq, x.cause, x.after)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestVerifyFindsDefects(t *testing.T) {
 	for name, c := range cases {
 		v := &verifier{at: 1, head: &journaletv1.Head{Seq: 4, Hash: []byte("other")}}
 		for _, b := range c.records {
-			v.check(b)
+			v.check(examinedRecord(b))
 		}
 		if v.r.OK() || v.r.Problems[0].Seq != c.seq || !strings.Contains(v.r.Problems[0].Message, c.want) {
 			t.Errorf("%s: %+v", name, v.r.Problems)
@@ -79,7 +79,7 @@ func TestVerifyFindsDefects(t *testing.T) {
 	}
 	v := &verifier{at: 1, head: &journaletv1.Head{Seq: 4, Hash: messages.Hash(good[3])}}
 	for _, b := range good {
-		v.check(b)
+		v.check(examinedRecord(b))
 	}
 	if !v.r.OK() {
 		t.Errorf("a sound journal: %+v", v.r.Problems)
@@ -184,7 +184,7 @@ func TestLossIsNoProblemOnlyIfReportedExactly(t *testing.T) {
 			v.r.First, v.r.Last = 1, 6
 			for i, b := range all {
 				if !slices.Contains(c.missing, uint64(i+1)) {
-					v.check(b)
+					v.check(examinedRecord(b))
 				}
 			}
 			r := v.end()
@@ -194,4 +194,9 @@ func TestLossIsNoProblemOnlyIfReportedExactly(t *testing.T) {
 			}
 		})
 	}
+}
+
+func examinedRecord(b []byte) *examined {
+	x := examine(b, nil, "")
+	return &x
 }
