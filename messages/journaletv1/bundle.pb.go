@@ -480,7 +480,8 @@ type BundleIndex struct {
 	Frames []*BundleFrame `protobuf:"bytes,1,rep,name=frames,proto3" json:"frames,omitempty"`
 	// As kind/id, sorted: BundleFrame.actors counts in it.
 	Actors []string `protobuf:"bytes,2,rep,name=actors,proto3" json:"actors,omitempty"`
-	// The first and the last record; first is last + 1 if there is none.
+	// The first and the last record that the bundle answers for; first is last + 1 if there is none. A bundle of some
+	// pods may hold neither of them.
 	First   uint64 `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
 	Last    uint64 `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`
 	Records uint64 `protobuf:"varint,5,opt,name=records,proto3" json:"records,omitempty"`
@@ -492,8 +493,11 @@ type BundleIndex struct {
 	AgentVersion string `protobuf:"bytes,9,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
 	// Digests that records name and whose manifests the journal no longer had, sorted.
 	MissingManifests []string `protobuf:"bytes,10,rep,name=missing_manifests,json=missingManifests,proto3" json:"missing_manifests,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Actors that do not fold from the bundle's first set, as kind/id: they were quarantined, and records that they
+	// missed are before it.
+	Incomplete    []string `protobuf:"bytes,11,rep,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BundleIndex) Reset() {
@@ -592,6 +596,13 @@ func (x *BundleIndex) GetAgentVersion() string {
 func (x *BundleIndex) GetMissingManifests() []string {
 	if x != nil {
 		return x.MissingManifests
+	}
+	return nil
+}
+
+func (x *BundleIndex) GetIncomplete() []string {
+	if x != nil {
+		return x.Incomplete
 	}
 	return nil
 }
@@ -807,7 +818,7 @@ const file_journalet_v1_bundle_proto_rawDesc = "" +
 	"\bsnapshot\x18\x02 \x01(\v2\x16.journalet.v1.SnapshotR\bsnapshot\"D\n" +
 	"\x0eBundleManifest\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1a\n" +
-	"\bmanifest\x18\x02 \x01(\fR\bmanifest\"\xd1\x02\n" +
+	"\bmanifest\x18\x02 \x01(\fR\bmanifest\"\xf1\x02\n" +
 	"\vBundleIndex\x121\n" +
 	"\x06frames\x18\x01 \x03(\v2\x19.journalet.v1.BundleFrameR\x06frames\x12\x16\n" +
 	"\x06actors\x18\x02 \x03(\tR\x06actors\x12\x14\n" +
@@ -819,7 +830,10 @@ const file_journalet_v1_bundle_proto_rawDesc = "" +
 	"\x04sets\x18\b \x03(\v2\x17.journalet.v1.BundleSetR\x04sets\x12#\n" +
 	"\ragent_version\x18\t \x01(\tR\fagentVersion\x12+\n" +
 	"\x11missing_manifests\x18\n" +
-	" \x03(\tR\x10missingManifests\"=\n" +
+	" \x03(\tR\x10missingManifests\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\v \x03(\tR\n" +
+	"incomplete\"=\n" +
 	"\tBundleSet\x12\x18\n" +
 	"\abarrier\x18\x01 \x01(\x04R\abarrier\x12\x16\n" +
 	"\x06actors\x18\x02 \x01(\rR\x06actors\"\xa1\x02\n" +

@@ -162,12 +162,15 @@ func (r *Reader) Size() int64 { return r.size }
 // Node returns the node's name as a token of subjects.
 func (r *Reader) Node() string { return r.header.GetNode() }
 
-// Bounds returns the first and the last record.
+// Bounds returns the first and the last record that the bundle answers for: one of some pods may hold neither.
 func (r *Reader) Bounds() (first, last uint64) { return r.index.GetFirst(), r.index.GetLast() }
 
 // Complete reports whether the bundle holds all records of an actor between its bounds, so that the actor folds. A
 // bundle of some pods does so for these pods only.
 func (r *Reader) Complete(ref messages.Ref) bool {
+	if slices.Contains(r.index.GetIncomplete(), ref.String()) {
+		return false
+	}
 	return len(r.header.GetPods()) == 0 || ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD &&
 		slices.ContainsFunc(r.header.GetPods(), func(p *journaletv1.BundlePod) bool { return p.GetUid() == ref.ID })
 }
@@ -192,16 +195,9 @@ func (r *Reader) Get(_ context.Context, seq uint64) (*journaletv1.Record, error)
 	case seq > 0 && seq < first:
 		return nil, r.gone(seq)
 	case seq > 0 && seq <= last:
-		d, err := r.decoded(r.records[r.at(seq)])
-		if err != nil {
-			return nil, r.named(err)
-		}
-		if i, ok := slices.BinarySearch(d.seqs, seq); ok {
-			rec, err := messages.Decode(d.items[i])
-			if err != nil {
-				err = r.named(problemf("record %d: %v", seq, err))
-			}
-			return rec, err
+		rec, err := r.find(seq)
+		if rec != nil || err != nil {
+			return rec, r.named(err)
 		}
 		if len(r.header.GetPods()) > 0 {
 			return nil, r.named(fmt.Errorf("record %d: %w: the bundle was written without it, for some pods only", seq,
@@ -210,6 +206,27 @@ func (r *Reader) Get(_ context.Context, seq uint64) (*journaletv1.Record, error)
 	}
 	return nil, r.named(fmt.Errorf("record %d: %w: the bundle holds records %d to %d", seq, history.ErrNoRecord, first,
 		last))
+}
+
+// find returns a record, nil if it is not there.
+func (r *Reader) find(seq uint64) (*journaletv1.Record, error) {
+	at := r.at(seq)
+	if at == len(r.records) {
+		return nil, nil
+	}
+	d, err := r.decoded(r.records[at])
+	if err != nil {
+		return nil, err
+	}
+	i, ok := slices.BinarySearch(d.seqs, seq)
+	if !ok {
+		return nil, nil
+	}
+	rec, err := messages.Decode(d.items[i])
+	if err != nil {
+		return nil, problemf("record %d: %v", seq, err)
+	}
+	return rec, nil
 }
 
 // Snapshots returns the barriers of the sets.

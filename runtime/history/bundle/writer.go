@@ -31,6 +31,7 @@ type Writer struct {
 	names  []messages.Ref
 	items  int
 	last   uint64
+	bounds [2]uint64
 }
 
 // NewWriter writes the beginning of a bundle. It sets the header's journal format.
@@ -193,6 +194,10 @@ func (b *Writer) Manifest(digest string, manifest []byte) error {
 	return nil
 }
 
+// Bounds sets the numbers of the first and the last record that the bundle answers for; without it they are those of
+// the first and the last record in it.
+func (b *Writer) Bounds(first, last uint64) { b.bounds = [2]uint64{first, last} }
+
 // Close writes the index and returns it. missing are the digests of manifests that records name and nobody has.
 // agentVersion counts if no record has one. It closes nothing else.
 func (b *Writer) Close(missing []string, agentVersion string) (*journaletv1.BundleIndex, error) {
@@ -205,6 +210,8 @@ func (b *Writer) Close(missing []string, agentVersion string) (*journaletv1.Bund
 	}
 	if x.Records == 0 {
 		x.First, x.Last = 1, 0
+	} else if b.bounds[0] > 0 {
+		x.First, x.Last = min(x.First, b.bounds[0]), max(x.Last, b.bounds[1])
 	}
 	x.MissingManifests = slices.Sorted(slices.Values(missing))
 	if len(missing) > maxNames {

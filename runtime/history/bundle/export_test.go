@@ -1,0 +1,292 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/replay"
+	"github.com/journalet/journalet/test/must"
+	"github.com/journalet/journalet/test/simulation"
+)
+
+var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// exported exports a part of a journal and opens it.
+func exported(t testing.TB, src history.Reader, o Options) (*Reader, *Result) {
+	t.Helper()
+	o.Version, o.Now = "v1.2.3", now
+	var out bytes.Buffer
+	res, err := Export(t.Context(), src, &out, o)
+	must.OK(t, err)
+	if int(res.Bytes) != out.Len() {
+		t.Errorf("%d bytes written, and %d reported", out.Len(), res.Bytes)
+	}
+	r := open(t, out.Bytes())
+	must.OK(t, r.Check(t.Context(), nil))
+	return r, res
+}
+
+// seeds are runs of the simulation under faults: several sources, crashes, resizes, preemption, orphans.
+var seeds = []uint64{112, 160, 203, 217, 255}
+
+// simulated returns the journal of a run; it is not changed.
+func simulated(seed uint64) *history.Memory {
+	runs.Lock()
+	defer runs.Unlock()
+	if runs.by[seed] == nil {
+		runs.by[seed] = simulation.Run(simulation.PlanOf(seed), simulation.Options{}).History()
+	}
+	m := *runs.by[seed]
+	m.Manifests = maps.Clone(m.Manifests)
+	return &m
+}
+
+var runs = struct {
+	sync.Mutex
+	by map[uint64]*history.Memory
+}{by: map[uint64]*history.Memory{}}
+
+// sound fails unless replay finds all decisions of a bundle as recorded. It returns how many.
+func sound(t *testing.T, r *Reader) (decisions uint64) {
+	t.Helper()
+	report, err := replay.Check(t.Context(), r, replay.Options{})
+	must.OK(t, err)
+	if some := len(r.Header().GetPods()) > 0; !some && (report.Decisions == 0 || report.NotCompared.Missing > 0) {
+		t.Errorf("records %d to %d: not all was compared: %+v", r.Index().GetFirst(), r.Index().GetLast(), report)
+	}
+	if report.Diverged > 0 {
+		t.Errorf("records %d to %d: %d divergences, the first one %+v", r.Index().GetFirst(), r.Index().GetLast(),
+			len(report.Divergences), report.Divergences[0])
+	}
+	return report.Decisions
+}
+
+func TestWholeJournalsFoldFromTheirBundles(t *testing.T) {
+	for _, seed := range seeds {
+		m := simulated(seed)
+		r, res := exported(t, m, Options{})
+		if n := uint64(len(m.Records)); res.Index.GetRecords() != n || res.Header.GetTo() != n || len(res.Notices) > 0 {
+			t.Errorf("%d: %d of %d records, %v", seed, res.Index.GetRecords(), n, res.Notices)
+		}
+		sound(t, r)
+	}
+}
+
+func TestAPartOfAJournalFoldsFromTheStatesAtItsBeginning(t *testing.T) {
+	for _, seed := range seeds {
+		m := simulated(seed)
+		last := uint64(len(m.Records))
+		for from := uint64(2); from < last; from += max(1, last/17) {
+			r, res := exported(t, m, Options{From: from, To: min(last, from+last/3)})
+			if first, _ := r.Bounds(); first > from || len(res.Index.GetSets()) != min(1, int(first)-1) ||
+				len(res.Notices) > 0 {
+				t.Errorf("%d from %d: it begins at %d, %v", seed, from, first, res.Notices)
+			}
+			sound(t, r)
+			if t.Failed() {
+				t.Fatalf("%d from %d", seed, from)
+			}
+		}
+	}
+}
+
+// What follows from a bundle's states is what follows from the whole journal.
+func TestStatesInABundleAreThoseOfTheJournal(t *testing.T) {
+	m := simulated(112)
+	last := uint64(len(m.Records))
+	r, _ := exported(t, m, Options{From: 900})
+	for _, name := range r.Index().GetActors() {
+		ref, err := messages.ParseRef(name)
+		must.OK(t, err)
+		for _, seq := range []uint64{900, 1200, last} {
+			want, err1 := replay.StateAt(t.Context(), m, ref, seq)
+			got, err2 := replay.StateAt(t.Context(), r, ref, seq)
+			if errors.Is(err1, replay.ErrNoActor) && errors.Is(err2, replay.ErrNoActor) {
+				continue
+			}
+			must.OK(t, err1)
+			must.OK(t, err2)
+			if !proto.Equal(want.Message, got.Message) {
+				t.Errorf("%s at %d:\n%v\nin the bundle:\n%v", ref, seq, want.Message, got.Message)
+			}
+		}
+	}
+}
+
+func TestABundleOfSomePodsHoldsWhatTheyNeedAndWhatLedToIt(t *testing.T) {
+	decisions := uint64(0)
+	for _, seed := range seeds {
+		m := simulated(seed)
+		for _, ref := range podsIn(m) {
+			r, res := exported(t, m, Options{Pods: []string{ref.GetUid()}})
+			if !r.Complete(messages.Pod(ref.GetUid())) || r.Complete(messages.Node) || len(res.Header.GetPods()) != 1 ||
+				res.Header.GetPods()[0].GetName() != ref.GetName() {
+				t.Errorf("%d: pods %v", seed, res.Header.GetPods())
+			}
+			decisions += sound(t, r)
+			checkCauses(t, m, r)
+			if t.Failed() {
+				t.Fatalf("%d, pod %s, %d of %d records", seed, ref.GetUid(), res.Index.GetRecords(), len(m.Records))
+			}
+		}
+	}
+	if decisions < 1000 {
+		t.Errorf("only %d decisions were compared", decisions)
+	}
+}
+
+// checkCauses fails if a decision's cause is missing, or a record about the pod.
+func checkCauses(t *testing.T, m *history.Memory, r *Reader) {
+	t.Helper()
+	pod := r.Header().GetPods()[0].GetUid()
+	held := map[uint64]bool{}
+	must.OK(t, r.Read(t.Context(), 0, 0, func(e history.Entry) error {
+		held[e.Seq] = true
+		rec, err := e.Record()
+		if step := rec.GetStep(); step != nil && !held[step.GetCause()] {
+			t.Errorf("record %d is there, and its cause %d is not", e.Seq, step.GetCause())
+		}
+		return err
+	}))
+	for _, rec := range m.Records {
+		author := messages.RefOf(rec.GetActor())
+		for _, e := range messages.Events(rec) {
+			if slices.Contains(history.PodsOf(author, e), pod) && !held[rec.GetSeq()] {
+				t.Errorf("record %d is about the pod, and it is missing", rec.GetSeq())
+			}
+		}
+	}
+	if len(held) < len(m.Records) {
+		for seq := uint64(1); seq < r.Index().GetLast(); seq++ {
+			if _, err := r.Get(t.Context(), seq); !held[seq] && !errors.Is(err, history.ErrGone) {
+				t.Fatalf("record %d: %v", seq, err)
+			}
+		}
+	}
+}
+
+func podsIn(m *history.Memory) []*journaletv1.PodRef {
+	seen := map[string]bool{}
+	var out []*journaletv1.PodRef
+	for _, rec := range m.Records {
+		for _, e := range messages.Events(rec) {
+			for _, p := range history.NamedPods(e) {
+				if p.GetUid() != "" && !seen[p.GetUid()] {
+					seen[p.GetUid()] = true
+					out = append(out, p)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func TestPodsOfAPartAreFoundByTheirNamesInItsStates(t *testing.T) {
+	m := simulated(112)
+	last := uint64(len(m.Records))
+	pods := podsIn(m)
+	for _, want := range []string{pods[0].GetName(), "default/" + pods[0].GetName()} {
+		r, res := exported(t, m, Options{From: 300, To: last, Pods: []string{want}})
+		if len(res.Header.GetPods()) == 0 {
+			t.Errorf("%s: no pod", want)
+		}
+		for _, p := range res.Header.GetPods() {
+			if p.GetName() != pods[0].GetName() {
+				t.Errorf("%s: pod %v", want, p)
+			}
+		}
+		sound(t, r)
+	}
+	if _, err := Export(t.Context(), m, &bytes.Buffer{}, Options{Pods: []string{"none"}}); !errors.Is(err, ErrNothing) ||
+		!strings.Contains(err.Error(), "pod none") {
+		t.Errorf("a pod that is not there: %v", err)
+	}
+}
+
+func TestTimesSelectRecords(t *testing.T) {
+	m := simulated(112)
+	at := func(seq int) time.Time { return m.Records[seq-1].GetTime().AsTime() }
+	_, res := exported(t, m, Options{Since: at(500), Until: at(900)})
+	from, to := res.Header.GetFrom(), res.Header.GetTo()
+	if at(int(from)).Before(at(500)) || !at(int(from)-1).Before(at(500)) || !at(int(to)).Before(at(900)) ||
+		at(int(to)+1).Before(at(900)) {
+		t.Errorf("records %d to %d", from, to)
+	}
+	for name, o := range map[string]Options{
+		"the future": {Since: at(len(m.Records)).Add(time.Second)}, "the past": {Until: at(1)},
+		"nothing between": {From: 10, To: 9}, "behind the end": {From: uint64(len(m.Records)) + 1},
+	} {
+		if _, err := Export(t.Context(), m, &bytes.Buffer{}, o); !errors.Is(err, ErrNothing) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Export(t.Context(), &history.Memory{}, &bytes.Buffer{}, Options{}); !errors.Is(err, ErrNothing) {
+		t.Errorf("an empty journal: %v", err)
+	}
+}
+
+func TestABundleOfABundleHoldsTheSame(t *testing.T) {
+	m := simulated(112)
+	first, _ := exported(t, m, Options{From: 300})
+	again, res := exported(t, first, Options{})
+	if again.Index().GetRecords() != first.Index().GetRecords() || len(res.Notices) > 0 ||
+		!proto.Equal(again.Index().GetSets()[0], first.Index().GetSets()[0]) ||
+		again.Index().GetManifests() != first.Index().GetManifests() ||
+		again.Index().GetAgentVersion() != first.Index().GetAgentVersion() {
+		t.Errorf("%v\nwant\n%v", again.Index(), first.Index())
+	}
+	sound(t, again)
+	pod := podsIn(m)[0].GetUid()
+	one, _ := exported(t, m, Options{Pods: []string{pod}})
+	part, res := exported(t, one, Options{From: one.Index().GetFirst() + 20})
+	if len(res.Header.GetPods()) != 1 || len(res.Notices) != 1 || !part.Complete(messages.Pod(pod)) {
+		t.Errorf("%v, %v", res.Header, res.Notices)
+	}
+}
+
+func TestARetainedJournalFoldsFromItsFirstSet(t *testing.T) {
+	m := simulated(112)
+	st, err := statesBefore(t.Context(), m, 1000, func(uint64) {})
+	must.OK(t, err)
+	cut := &history.Memory{
+		Name: m.Name, Manifests: m.Manifests, Records: m.Records[st.begin-1:],
+		Sets: map[uint64][]*journaletv1.Snapshot{st.begin - 1: st.set},
+	}
+	r, res := exported(t, cut, Options{})
+	if len(res.Notices) > 0 || len(res.Index.GetSets()) != 1 {
+		t.Errorf("%v, sets %v", res.Notices, res.Index.GetSets())
+	}
+	sound(t, r)
+	if _, err := Export(t.Context(), cut, &bytes.Buffer{}, Options{From: 10}); !errors.Is(err, history.ErrGone) {
+		t.Errorf("records that were cut: %v", err)
+	}
+	// Without the set, the records are readable and nothing folds.
+	cut.Sets = nil
+	if _, res = exported(t, cut, Options{}); len(res.Notices) != 1 || len(res.Index.GetSets()) != 0 {
+		t.Errorf("%v", res.Notices)
+	}
+	if _, res = exported(t, cut, Options{From: 1300}); len(res.Notices) != 1 || res.Index.GetFirst() != 1300 {
+		t.Errorf("%v", res.Notices)
+	}
+}
+
+func TestMissingManifestsAreListed(t *testing.T) {
+	m := simulated(112)
+	gone := podsIn(m)[0].GetDigest()
+	delete(m.Manifests, gone)
+	_, res := exported(t, m, Options{})
+	if !slices.Equal(res.Index.GetMissingManifests(), []string{gone}) || len(res.Notices) != 1 {
+		t.Errorf("%v, %v", res.Index.GetMissingManifests(), res.Notices)
+	}
+}
