@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"time"
+
 	"fmt"
 	"strconv"
 
@@ -46,3 +48,6 @@ func (s *Scenario) quarantine(d *datadriven.TestData) (string, error) {
 		Message: arg(d, "message", "panic"),
 	}))
 }
+
+// Now returns the scenario's time of day.
+func (s *Scenario) Now() time.Time { return s.g.now }

@@ -186,7 +186,10 @@ func manifestsRead(r *journaletv1.ManifestsRead) string {
 	if len(paths) == 0 {
 		return s + ": no changes"
 	}
-	s += fmt.Sprintf(": %s with %s", list(paths, 3), count(pods, "pod"))
+	s += ": " + list(paths, 3)
+	if pods > 0 || problems > 0 {
+		s += " with " + count(pods, "pod")
+	}
 	if problems > 0 {
 		s += ", " + count(problems, "problem")
 	}

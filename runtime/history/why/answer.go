@@ -37,8 +37,20 @@ type Answer struct {
 	// Seq is the record in query, or the last one.
 	Seq uint64 `json:"seq"`
 	Pod *Pod   `json:"pod,omitempty"`
-	// Summary is the answer in one sentence.
+	// Summary is the answer in one sentence. For a pod it is composed of the fields below.
 	Summary string `json:"summary"`
+	// Headline replaces State in an answer about a restart.
+	Headline string `json:"headline,omitempty"`
+	// State is the pod's state in words, since Since, reported by record SinceSeq, 0 if that is not known.
+	State    string    `json:"state,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	SinceSeq uint64    `json:"sinceSeq,omitempty"`
+	// Because is the main reason for the state; what it waits for is so since WaitsSince.
+	Because    string    `json:"because,omitempty"`
+	WaitsSince time.Time `json:"waitsSince,omitzero"`
+	// UntilWhat happens at Until.
+	Until     time.Time `json:"until,omitzero"`
+	UntilWhat string    `json:"untilWhat,omitempty"`
 	// Reasons are what it follows from, the oldest first.
 	Reasons []Line `json:"reasons,omitempty"`
 	// Start is where the time of the pod's start went.
@@ -95,7 +107,7 @@ func Explain(ctx context.Context, r history.Reader, q Query) (*Answer, error) {
 	if q.Seq > 0 {
 		return x.ofRecord(q)
 	}
-	return nil, history.ErrNoRecord
+	return x.ofPod(q)
 }
 
 // newAnswer returns an answer as of the journal's end.

@@ -279,3 +279,25 @@ func (x *explainer) failedProbe(e Event, req *journaletv1.CallRequested) (*Event
 	}
 	return nil, nil
 }
+
+// latestFrom is latest for the records from a number on, of any content.
+func (x *explainer) latestFrom(e Event, of messages.Ref, from uint64, match func(*Event) bool) (*Event, error) {
+	var found *Event
+	_, err := x.j.backward(from, e.Seq-1, func(h head, b []byte) bool {
+		if h.author != of || h.step {
+			return false
+		}
+		rec, err := messages.Decode(b)
+		if err != nil {
+			return false
+		}
+		for _, c := range eventsOf(rec) {
+			if match(&c) {
+				found = &c
+				return true
+			}
+		}
+		return false
+	})
+	return found, ignoreLimit(err)
+}

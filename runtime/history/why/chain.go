@@ -34,10 +34,18 @@ type Chain struct {
 	End       End
 }
 
-// Causes returns the chain behind an event of r: that with an index in record seq. limit bounds the records that are
-// read. It fails if the record is not there (history.ErrGone, history.ErrNoRecord) or if r does.
-func Causes(ctx context.Context, r history.Reader, seq uint64, index, limit int) (*Chain, error) {
-	x := newExplainer(ctx, r, limit)
+// Tracer follows many chains in one journal. It is not safe for concurrent use.
+type Tracer struct{ x *explainer }
+
+// NewTracer returns a tracer of r. limit bounds the records that are read for all chains together.
+func NewTracer(ctx context.Context, r history.Reader, limit int) *Tracer {
+	return &Tracer{newExplainer(ctx, r, limit)}
+}
+
+// Chain returns the chain behind an event: that with an index in record seq. It fails if the record is not there
+// (history.ErrGone, history.ErrNoRecord) or if the journal cannot be read.
+func (t *Tracer) Chain(seq uint64, index int) (*Chain, error) {
+	x := t.x
 	rec, err := x.j.get(seq)
 	if err != nil {
 		return nil, err

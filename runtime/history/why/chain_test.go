@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,9 +65,10 @@ func TestEveryDecisionLeadsToAFactFromOutside(t *testing.T) {
 // followAll follows the chains of all decisions in a journal, and returns their number and the length of the longest.
 func followAll(t testing.TB, where string, m *history.Memory, kinds map[why.EndKind]int) (total, longest int) {
 	t.Helper()
+	tracer := why.NewTracer(t.Context(), m, math.MaxInt)
 	for _, rec := range m.Records {
 		for i := range rec.GetStep().GetDecisions() {
-			c, err := why.Causes(t.Context(), m, rec.GetSeq(), i, why.DefaultLimit)
+			c, err := tracer.Chain(rec.GetSeq(), i)
 			must.OK(t, err)
 			total, longest = total+1, max(longest, len(c.Events))
 			if kinds[c.End.Kind]++; !c.End.Kind.Outside() {
@@ -96,9 +98,10 @@ func TestChainStopsWhereRetentionCut(t *testing.T) {
 	m.Records = slices.Clone(m.Records[len(m.Records)/2:])
 	m.Sets = map[uint64][]*journaletv1.Snapshot{m.Records[0].GetSeq() - 1: nil}
 	kinds := map[why.EndKind]int{}
+	tracer := why.NewTracer(t.Context(), m, math.MaxInt)
 	for _, rec := range m.Records {
 		for i := range messages.Events(rec) {
-			c, err := why.Causes(t.Context(), m, rec.GetSeq(), i, why.DefaultLimit)
+			c, err := tracer.Chain(rec.GetSeq(), i)
 			must.OK(t, err)
 			kinds[c.End.Kind]++
 			switch {
