@@ -216,6 +216,7 @@ func (a *agent) seed(r *host.Recovered) {
 			})
 			a.health = health.New(a.healthOptions(last))
 		case *pod.Actor:
+			a.manifests.own(ref.ID, d.Pod().GetPod().GetDigest())
 			a.seedCgroups(ref, d)
 			a.seedProbes(r, ref, d)
 			a.seedGates(r, ref, d)

@@ -136,7 +136,7 @@ func (a *agent) newDrivers() error {
 		Volumes:        volumes, PullQPS: pullQPS(a.cfg.RegistryPullQPS), PullBurst: int(a.cfg.RegistryBurst),
 		PodCgroups: a.cgroups, CgroupDriver: a.cfg.CgroupDriver,
 		CgroupV2: cgroup.V2(), Cgroups: cri.DetectCgroups("/", cgroup.V2()), Allocatable: a.allocatable,
-		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout},
+		Timeouts: cri.Timeouts{Call: a.cfg.RuntimeRequestTimeout}, Withhold: a.manifests.withhold,
 		Progress: func(p *journaletv1.PullProgressed) {
 			a.host.Outcome(messages.Image, messages.NewEvent(p))
 		},
@@ -145,7 +145,7 @@ func (a *agent) newDrivers() error {
 	a.pleg = pleg.New(pleg.Options{
 		HostIPs: a.facts.HostIPs, Conn: a.conn, AgentID: a.id(), RootDir: a.cfg.RootDir, PodLogDir: a.cfg.PodLogDir,
 		Log:      a.log,
-		Relisted: a.metrics.Relisted,
+		Relisted: a.metrics.Relisted, Withhold: a.manifests.withhold,
 		Sink: func(ctx context.Context, o *journaletv1.PodObserved) error {
 			return a.host.Fact(ctx, messages.Pod(o.GetUid()),
 				messages.NewEvent(o))

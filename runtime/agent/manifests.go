@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/source/manifest"
+	"github.com/journalet/journalet/runtime/withhold"
 )
 
 // manifestCache caches decoded manifests by digest while an actor may need them, so that no event and no call reads the
@@ -27,6 +29,9 @@ type manifestCache struct {
 // manifests that are read but never run, such as an edited duplicate: no event ends them. An evicted manifest is read
 // from the bus again.
 const maxManifests = 8192
+
+// withholdTimeout bounds the read of a manifest for a text of the runtime.
+const withholdTimeout = 5 * time.Second
 
 func newManifestCache(load func(ctx context.Context, digest string) ([]byte, error)) *manifestCache {
 	return &manifestCache{load: load, pods: map[string]*corev1.Pod{}, owned: map[string][2]string{}}
@@ -81,6 +86,33 @@ func (c *manifestCache) get(ctx context.Context, digest string) (*corev1.Pod, er
 	}
 	c.add(digest, pod)
 	return pod, nil
+}
+
+// own sets the manifest of a pod of an earlier run.
+func (c *manifestCache) own(uid, digest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if digest != "" && c.owned[uid][0] == "" {
+		c.owned[uid] = [2]string{digest}
+	}
+}
+
+// withhold takes out of a text of the runtime what the manifest of a pod holds as credentials. A pod without a manifest
+// is an orphan.
+func (c *manifestCache) withhold(uid, text string) string {
+	c.mu.Lock()
+	digest := c.owned[uid][0]
+	c.mu.Unlock()
+	if digest == "" {
+		return withhold.URLs(text)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), withholdTimeout)
+	defer cancel()
+	pod, err := c.get(ctx, digest)
+	if err != nil {
+		return withhold.Mark // the text is lost rather than a secret
+	}
+	return withhold.Text(text, pod)
 }
 
 // Stored evicts the manifests of forgotten pods.

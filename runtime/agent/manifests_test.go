@@ -54,3 +54,26 @@ func TestManifestCacheIsBounded(t *testing.T) {
 		t.Errorf("cached %d manifests of %d pods, at most %d", len(l.pods), len(l.owned), maxManifests)
 	}
 }
+
+// A text of the runtime is cleaned with a manifest of an earlier run, too. Without the manifest, all of it is withheld.
+func TestTextOfTheRuntimeIsCleanedAfterARestart(t *testing.T) {
+	const stored = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"default","uid":"a"},` +
+		`"spec":{"containers":[{"name":"c","image":"x:1","env":[{"name":"PASSWORD","value":"hunter2"}]}]}}`
+	l := newManifestCache(func(_ context.Context, digest string) ([]byte, error) {
+		if digest != "d" {
+			return nil, errors.New("not stored")
+		}
+		return []byte(stored), nil
+	})
+	l.own("a", "d")
+	l.own("a", "older")
+	l.own("b", "lost")
+	for uid, want := range map[string]string{
+		"a": "bad PASSWORD=(withheld) at http://x/?(withheld)", "b": "(withheld)",
+		"orphan": "bad PASSWORD=hunter2 at http://x/?(withheld)",
+	} {
+		if got := l.withhold(uid, "bad PASSWORD=hunter2 at http://x/?a=b"); got != want {
+			t.Errorf("of %s: %s", uid, got)
+		}
+	}
+}

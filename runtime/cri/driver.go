@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/withhold"
 )
 
 // The directories that log shippers expect.
@@ -101,6 +102,8 @@ type Options struct {
 	// PullQPS and PullBurst limit how often pulls begin; zero: the defaults, negative QPS: no limit.
 	PullQPS   float64
 	PullBurst int
+	// Withhold takes credentials of a pod out of a text, for calls that read no manifest. Nil: only those in URLs go.
+	Withhold func(uid, text string) string
 	// Progress receives the progress of pulls. May be nil.
 	Progress func(*journaletv1.PullProgressed)
 	// HTTP sends the request of a hook; any response is a success. The default client does not verify certificates, as
@@ -190,6 +193,7 @@ type call struct {
 	uid     string
 	inDoubt bool
 	log     *slog.Logger
+	pod     *corev1.Pod // the last manifest that the call has read; nil before
 }
 
 // result is what a call returned.
@@ -221,12 +225,22 @@ func (d *Driver) Perform(
 	}
 	if err != nil {
 		f := failureOf(err)
-		out.Error, out.Message, out.Retryable = f.code, f.message, f.retryable
-		c.log.Warn("call failed", "code", f.code, "error", f.message, "took", d.clock.Now().Sub(began))
+		out.Error, out.Retryable = f.code, f.retryable
+		// The whole text first: a value that the bound has cut would not be found.
+		out.Message = Truncate(c.withhold(f.message), maxMessageBytes)
+		c.log.Warn("call failed", "code", f.code, "error", out.GetMessage(), "took", d.clock.Now().Sub(began))
 		return out
 	}
 	c.log.Debug("call done", "took", d.clock.Now().Sub(began))
 	return out
+}
+
+// withhold takes credentials out of an error: of the manifest that the call has read, or of the one that the pod has.
+func (c *call) withhold(text string) string {
+	if c.pod == nil && c.uid != "" && c.opts.Withhold != nil {
+		return c.opts.Withhold(c.uid, text)
+	}
+	return withhold.Text(text, c.pod)
 }
 
 func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, error) {
@@ -296,6 +310,7 @@ func (c *call) manifest(ctx context.Context, digest string) (*corev1.Pod, error)
 		return nil, fail(journaletv1.CallError_CALL_ERROR_CONFIG,
 			fmt.Sprintf("the manifest %s is of pod %s, not of %s", digest, pod.UID, c.uid))
 	}
+	c.pod = pod
 	return pod, nil
 }
 
@@ -312,11 +327,11 @@ func (f *failure) Error() string { return f.message }
 const maxMessageBytes = 4 << 10
 
 func fail(code journaletv1.CallError, message string) *failure {
-	return &failure{code: code, message: Truncate(message, maxMessageBytes)}
+	return &failure{code: code, message: message}
 }
 
 func retryable(code journaletv1.CallError, message string) *failure {
-	return &failure{code: code, message: Truncate(message, maxMessageBytes), retryable: true}
+	return &failure{code: code, message: message, retryable: true}
 }
 
 func isFailure(err error) bool {

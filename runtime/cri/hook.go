@@ -6,21 +6,17 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/withhold"
 )
 
 // maxHookMessageBytes bounds the whole message of a failed hook in the journal. The kubelet's has all of the output.
 const maxHookMessageBytes = 1 << 10
-
-// minSecretBytes is the length from which an argument of a hook is withheld from errors that repeat it: shorter ones,
-// such as -c, would tear words apart.
-const minSecretBytes = 4
 
 // runHook runs a lifecycle hook to its end or its timeout. Hooks run at least once: a hook in doubt runs again. It
 // fails with CALL_ERROR_NOT_DONE if the container has exited, otherwise with CALL_ERROR_HOOK.
@@ -52,7 +48,7 @@ func (c *call) runHook(ctx context.Context, req *journaletv1.RunHook) (result, e
 	case within.Err() != nil:
 		suffix = fmt.Sprintf(" (timeout %s)", req.GetTimeout().AsDuration().Round(time.Millisecond))
 	}
-	message = Truncate(message, maxHookMessageBytes-len(suffix)) + suffix
+	message = Truncate(withhold.Text(message, pod), maxHookMessageBytes-len(suffix)) + suffix
 	code := journaletv1.CallError_CALL_ERROR_HOOK
 	if exited, err := h.hasExited(ctx); err == nil && exited {
 		code = journaletv1.CallError_CALL_ERROR_NOT_DONE
@@ -110,7 +106,7 @@ func (h *hook) run(ctx context.Context, handler *corev1.LifecycleHandler) (messa
 	case handler.Exec != nil:
 		var output string
 		if output, err = h.exec(ctx, handler.Exec.Command); err != nil {
-			message = fmt.Sprintf("Exec lifecycle hook %s - error: %s", about, withhold(messageOf(err), handler.Exec.Command))
+			message = fmt.Sprintf("Exec lifecycle hook %s - error: %s", about, messageOf(err))
 			if output != "" {
 				message += fmt.Sprintf(", message: %q", output)
 			}
@@ -162,16 +158,6 @@ func outputOf(resp *runtimeapi.ExecSyncResponse) (string, error) {
 		return output, fmt.Errorf("the command exited with %d", code)
 	}
 	return output, nil
-}
-
-// withhold removes a command's arguments from an error that repeats them. The program stays: it is often what is wrong.
-func withhold(message string, command []string) string {
-	for _, arg := range command[min(1, len(command)):] {
-		if len(arg) >= minSecretBytes {
-			message = strings.ReplaceAll(message, arg, "(withheld)")
-		}
-	}
-	return message
 }
 
 // withoutURL returns the cause of a failed request, without its URL.

@@ -167,7 +167,7 @@ func (p *PLEG) container(
 	if out.State == journaletv1.ContainerState_CONTAINER_STATE_EXITED {
 		out.FinishedAt = timeOf(st.GetFinishedAt())
 		out.ExitCode, out.Reason = st.GetExitCode(), st.GetReason()
-		out.Message = p.terminationMessage(st)
+		out.Message = p.terminationMessage(uid, st)
 	}
 	return out, nil
 }

@@ -26,8 +26,11 @@ const (
 
 // terminationMessage returns the message of an exited container: the runtime's message, then the file at its
 // terminationMessagePath, or the end of its log if the policy says so and it failed with an empty file.
-func (p *PLEG) terminationMessage(st *runtimeapi.ContainerStatus) string {
+func (p *PLEG) terminationMessage(uid string, st *runtimeapi.ContainerStatus) string {
 	out := st.GetMessage()
+	if out != "" && p.opts.Withhold != nil {
+		out = p.opts.Withhold(uid, out)
+	}
 	text := p.messageFile(st)
 	policy := corev1.TerminationMessagePolicy(st.GetAnnotations()[cri.AnnotationTerminationMessagePolicy])
 	if text == "" && policy == corev1.TerminationMessageFallbackToLogsOnError && st.GetExitCode() != 0 {

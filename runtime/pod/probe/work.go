@@ -10,6 +10,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri"
+	"github.com/journalet/journalet/runtime/withhold"
 )
 
 const (
@@ -91,6 +92,7 @@ func (d *Driver) runOnce(ctx context.Context, p *probe) (took time.Duration, don
 	began := d.clock.Now()
 	late := began.Sub(p.due)
 	out := d.try(ctx, p, t)
+	out.text = withhold.Container(out.text, t.container)
 	if ctx.Err() != nil {
 		return 0, false
 	}
