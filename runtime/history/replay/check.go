@@ -87,7 +87,7 @@ func Check(ctx context.Context, src history.Reader, o Options) (*Report, error) 
 		f.Handle, f.Skip = c.handle, c.skip
 		checkers = append(checkers, c)
 	})
-	if err := p.run(ctx, src, b); err != nil {
+	if err := p.run(ctx, src, b, 0); err != nil {
 		return nil, err
 	}
 	r.Records, r.Events = p.records, p.events

@@ -72,8 +72,8 @@ func (p *pipeline) shard(ref messages.Ref) int {
 	return int((h.Sum32() + uint32(ref.Kind)) % uint32(len(p.workers)))
 }
 
-// run reads a journal from its base on and folds it.
-func (p *pipeline) run(ctx context.Context, src history.Reader, b base) error {
+// run reads a journal from its base up to a record, 0 for its end, and folds it.
+func (p *pipeline) run(ctx context.Context, src history.Reader, b base, to uint64) error {
 	var wg sync.WaitGroup
 	for _, w := range p.workers {
 		w.base = b
@@ -86,7 +86,7 @@ func (p *pipeline) run(ctx context.Context, src history.Reader, b base) error {
 			}
 		})
 	}
-	err := p.read(ctx, src, b)
+	err := p.read(ctx, src, b, to)
 	for _, w := range p.workers {
 		w.in <- w.next
 		close(w.in)
@@ -101,15 +101,18 @@ func (p *pipeline) run(ctx context.Context, src history.Reader, b base) error {
 var errStopped = errors.New("stopped")
 
 // read passes the records to the workers.
-func (p *pipeline) read(ctx context.Context, src history.Reader, b base) error {
+func (p *pipeline) read(ctx context.Context, src history.Reader, b base, end uint64) error {
 	var parts fold.Parts
 	_, last := src.Bounds()
+	if end > 0 {
+		last = min(last, end)
+	}
 	if b.from > last {
 		return nil
 	}
 	to := make([]bool, len(p.workers))
 	n := 0 // entries since the last joined record
-	return src.Read(ctx, b.from, 0, func(e history.Entry) error {
+	return src.Read(ctx, b.from, last, func(e history.Entry) error {
 		if p.records%progressEvery == 0 {
 			if p.failed.Load() != nil {
 				return errStopped

@@ -59,7 +59,7 @@ func Open(ctx context.Context, src history.Reader, o Options) (*Session, error) 
 	}
 	p.stored = s.store
 	p.joined = s.index
-	if err := p.run(ctx, src, b); err != nil {
+	if err := p.run(ctx, src, b, 0); err != nil {
 		return nil, err
 	}
 	for _, k := range keepers {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -46,7 +47,7 @@ func StateAt(ctx context.Context, src history.Reader, ref messages.Ref, seq uint
 		return nil, err
 	}
 	s := newSieve(ref)
-	err = src.Read(ctx, b.from, seq, func(e history.Entry) error {
+	err = readOf(ctx, src, ref, b.from, seq, func(e history.Entry) error {
 		if !s.concerns(e.Bytes) {
 			return nil
 		}
@@ -62,6 +63,52 @@ func StateAt(ctx context.Context, src history.Reader, ref messages.Ref, seq uint
 	var st *State
 	err = guarded(seq, func() error { st, err = stateIn(f, ref, seq); return err })
 	return st, err
+}
+
+// readOf passes the records that may concern an actor, and others.
+func readOf(ctx context.Context, src history.Reader, ref messages.Ref, from, to uint64,
+	f func(history.Entry) error) error {
+	if from > to {
+		return nil
+	}
+	indexed, ok := src.(interface {
+		ReadOf(ctx context.Context, ref messages.Ref, from, to uint64, f func(history.Entry) error) error
+	})
+	if ok {
+		return indexed.ReadOf(ctx, ref, from, to, f)
+	}
+	return src.Read(ctx, from, to, f)
+}
+
+// StatesAt returns the states of all actors after a record was stored, 0 for the last one, sorted by actor.
+func StatesAt(ctx context.Context, src history.Reader, seq uint64, o Options) ([]*State, error) {
+	seq, err := check(src, seq)
+	if err != nil {
+		return nil, err
+	}
+	b, err := baseBelow(ctx, src, seq)
+	if err != nil {
+		return nil, err
+	}
+	p := newPipeline(o, newLibrary(ctx, src).get, func(*fold.Fold) {})
+	if err := p.run(ctx, src, b, seq); err != nil {
+		return nil, err
+	}
+	var all []*State
+	for _, w := range p.workers {
+		for ref := range w.fold.Cells {
+			err := guarded(seq, func() error {
+				st, err := stateIn(w.fold, ref, seq)
+				all = append(all, st)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *State) int { return compareRefs(a.Actor, b.Actor) })
+	return all, nil
 }
 
 // ErrNoActor means that an actor does not exist at a record: not yet, or no more.
