@@ -28,7 +28,7 @@ const (
 
 // replayOptions are the flags of replay.
 type replayOptions struct {
-	check              bool
+	check, step        bool
 	to, diff           string
 	actor, pod, config string
 }
@@ -44,14 +44,16 @@ func (a *app) replayCommand() *cobra.Command {
 			"                   recorded. Exit code 3 if one differs. Run the binary of another version to see what it\n" +
 			"                   would decide otherwise, before you install it.\n" +
 			"  --to MOMENT      the state of an actor (--actor, --pod) after a record, or which actors there are\n" +
-			"  --diff A B       what changed in the state of an actor between two moments\n\n" +
+			"  --diff A B       what changed in the state of an actor between two moments\n" +
+			"  --step [MOMENT]  a screen to go through the records, with states, changes and causes; ? explains its keys\n\n" +
 			"A moment is the number of a record, a time such as 2026-01-02T15:04:05Z, or a duration before the journal's\n" +
 			"end such as 10m.",
 		Example: "  journalet replay --check\n" +
 			"  journalet replay --check --journal bundle.journalet -o json\n" +
 			"  journalet replay --to 1042 --pod web\n" +
 			"  journalet replay --to 10m --actor node/0 -o yaml\n" +
-			"  journalet replay --diff 1000 1042 --pod web",
+			"  journalet replay --diff 1000 1042 --pod web\n" +
+			"  journalet replay --step --pod web --journal bundle.journalet",
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.replay(cmd.Context(), o, args) },
 	}
@@ -59,6 +61,7 @@ func (a *app) replayCommand() *cobra.Command {
 	f.BoolVar(&o.check, "check", false, "compare every recorded decision with what is decided now")
 	f.StringVar(&o.to, "to", "", "show the state after this moment")
 	f.StringVar(&o.diff, "diff", "", "show what changed from this moment to the one that follows")
+	f.BoolVar(&o.step, "step", false, "go through the records on a screen, from the moment that follows or from the end")
 	f.StringVar(&o.actor, "actor", "", "the actor as kind/id: node/0, runtime/0, image/0, source/file, pod/UID")
 	f.StringVar(&o.pod, "pod", "", "the pod: its name, namespace/name or UID")
 	complete(cmd, "pod", a.completePods)
@@ -68,17 +71,17 @@ func (a *app) replayCommand() *cobra.Command {
 
 func (a *app) replay(ctx context.Context, o replayOptions, args []string) error {
 	modes := 0
-	for _, set := range []bool{o.check, o.to != "", o.diff != ""} {
+	for _, set := range []bool{o.check, o.step, o.to != "", o.diff != ""} {
 		if set {
 			modes++
 		}
 	}
 	switch {
 	case modes != 1:
-		return usagef("choose one of --check, --to and --diff")
+		return usagef("choose one of --check, --to, --diff and --step")
 	case o.diff != "" && len(args) != 1:
 		return usagef("--diff takes two moments: --diff A B")
-	case o.diff == "" && len(args) > 0:
+	case o.diff == "" && !o.step && len(args) > 0:
 		return usagef("unexpected argument %q", args[0])
 	case o.actor != "" && o.pod != "":
 		return usagef("--actor and --pod exclude each other")
@@ -94,6 +97,8 @@ func (a *app) replay(ctx context.Context, o replayOptions, args []string) error 
 		return err
 	}
 	switch {
+	case o.step:
+		return a.replayStep(ctx, r, o, args)
 	case o.check:
 		return a.replayCheck(ctx, r)
 	case o.to != "":
