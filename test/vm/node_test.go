@@ -323,22 +323,30 @@ type trouble struct {
 
 var troubles = []trouble{
 	{
-		// A broken manifest that comes and goes is recorded each time, and takes no space itself.
+		// Broken manifests that come and go are recorded each time, and take no space themselves. Of few of them a record
+		// would fit into the last block of the journal's file.
 		name: "full disk", path: "healthz", sign: "[-]journal failed",
-		begin:   "echo broken >/etc/journalet/broken && systemd-run -q --unit=fill bash /mnt/fill.sh",
-		end:     "systemctl stop fill; rm -rf /fill /etc/journalet/broken /etc/journalet/pods/broken.yaml",
-		provoke: "cd /etc/journalet && { mv broken pods/broken.yaml || mv pods/broken.yaml broken; }",
+		begin: "mkdir /etc/journalet/broken && cd /etc/journalet/broken && " +
+			"for i in $(seq 40); do echo broken >broken$i.yaml; done && systemd-run -q --unit=fill bash /mnt/fill.sh",
+		end:     "systemctl stop fill; rm -rf /fill /etc/journalet/broken /etc/journalet/pods/broken*",
+		provoke: "cd /etc/journalet && { mv broken/* pods || mv pods/broken* broken; }",
 	},
 	{
 		// Nobody reads a link to itself, not even root.
 		name: "unreadable manifest directory", path: "healthz", sign: "[-]file source failed",
-		begin: "cd /etc/journalet && mv pods away && ln -s pods pods",
-		end:   "cd /etc/journalet && rm pods && mv away pods",
+		begin: unseen("mv pods away && ln -s pods pods"),
+		end:   unseen("rm pods && mv away pods"),
 	},
 	{
 		name: "dead containerd", path: "readyz", sign: "[-]runtime failed",
 		begin: "systemctl stop containerd", end: "systemctl start containerd",
 	},
+}
+
+// unseen returns a script that changes what is in the directory of the configuration while the agent is stopped: it must
+// not see a state in between. If there is no manifest directory, there are no pods.
+func unseen(script string) string {
+	return "systemctl kill -s STOP journalet && cd /etc/journalet && " + script + "; systemctl kill -s CONT journalet"
 }
 
 func TestAgentIsNotRestartedForWhatARestartDoesNotRepair(t *testing.T) {
@@ -438,7 +446,8 @@ func restarted(t *testing.T, kill, logged string) {
 	eventually(t, soon, "health", healthy)
 	await(t, corev1.PodRunning, "web", "pair")
 	if now := tasks(t); now != running {
-		t.Errorf("containers\n%s\nwere\n%s", now, running)
+		events, _ := node.run("journalet observe --no-follow --since 5m | tail -n 100")
+		t.Errorf("containers\n%s\nwere\n%s\nevents\n%s", now, running, events)
 	}
 	if log := sh(t, "journalctl -u journalet -o cat --no-pager"); !strings.Contains(log, logged) {
 		t.Errorf("systemd did not log %q:\n%s", logged, log)
