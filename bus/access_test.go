@@ -61,7 +61,9 @@ func TestObserversCannotWriteOrReachTheStreams(t *testing.T) {
 	t.Run("observer", func(t *testing.T) {
 		nc, refused := observe(t, b)
 		mustBeDenied(t, nc, refused, "journalet.n.info", "journalet.>")
-		mustBeDenied(t, nc, refused, "$SRV.PING", "_INBOX.>")
+		mustBeDenied(t, nc, refused, "$SRV.PING", "observer.>")
+		mustBeDenied(t, nc, refused, "reply._INBOX.x", "reply.>")
+		mustBeDenied(t, nc, refused, "journalet.n.records.read", "journalet.*.events.read")
 	})
 	t.Run("query", func(t *testing.T) {
 		nc, refused := query(t, b)

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
@@ -28,6 +30,11 @@ const (
 	// control are the requests that change something.
 	control = "journalet.*.control.>"
 	inboxes = "_INBOX.>"
+	// pastEvents are the subjects on which observers request events of the past. The agent receives them as messages of
+	// the observers' account on pastPrefix, and replies on repliesPrefix: see exports.
+	pastEvents    = "journalet.*.events.read"
+	pastPrefix    = "observer"
+	repliesPrefix = "reply."
 
 	credentialsDir = "credentials"
 	// maxKeyFile bounds what is read of a key: it has about 300 bytes.
@@ -42,10 +49,10 @@ const (
 )
 
 // accounts are the NATS accounts of the bus. The agent's account holds the streams; the others get what it exports
-// and nothing else. Observers receive events and cannot publish, not even requests. Query clients send requests, get
-// replies and receive no events. These are separate accounts rather than one account with permissions: within one
-// account a reader can move consumers, and a requester can direct the reply to any subject, so that it looks like an
-// event to subscribers.
+// and nothing else. Observers receive events, and publish nothing but requests for events of the past. Query clients
+// send requests, get replies and receive no events. These are separate accounts rather than one account with
+// permissions: within one account a reader can move consumers, and a requester can direct the reply to any subject, so
+// that it looks like an event to subscribers.
 type accounts struct {
 	agent, observer, query, system *server.Account
 	users                          []*server.NkeyUser
@@ -95,8 +102,8 @@ func newAccounts(dir string) (*accounts, error) {
 			Nkey:    observer,
 			Account: a.observer,
 			Permissions: &server.Permissions{
-				Publish:   &server.SubjectPermission{Deny: []string{">"}},
-				Subscribe: &server.SubjectPermission{Allow: []string{messages.EventFilterAll}},
+				Publish:   &server.SubjectPermission{Allow: []string{pastEvents}},
+				Subscribe: &server.SubjectPermission{Allow: []string{messages.EventFilterAll, inboxes}},
 			},
 		},
 		{
@@ -124,7 +131,13 @@ func (a *accounts) exports() error {
 	// A request has one response. For a stream of them the server keeps a mapping for minutes after each request, with
 	// the reply's subject, of which a client can send gigabytes.
 	listeners, requesters := []*server.Account{a.observer}, []*server.Account{a.query}
+	// Observers' requests come as plain messages, with the reply's subject, and not as requests to a service: the server
+	// keeps nothing for them, and the agent replies to inboxes alone, so that no reply passes for an event.
 	return errors.Join(
+		a.observer.AddStreamExport(pastEvents, []*server.Account{a.agent}),
+		a.agent.AddStreamImport(a.observer, pastEvents, pastPrefix),
+		a.agent.AddStreamExport(repliesPrefix+inboxes, listeners),
+		a.observer.AddMappedStreamImport(a.agent, repliesPrefix+inboxes, inboxes),
 		a.agent.AddStreamExport(messages.EventFilterAll, listeners),
 		a.agent.AddServiceExportWithResponse(queries, server.Singleton, requesters),
 		a.agent.AddServiceExportWithResponse(discovery, server.Singleton, requesters),
@@ -132,6 +145,25 @@ func (a *accounts) exports() error {
 		a.query.AddServiceImport(a.agent, queries, queries),
 		a.query.AddServiceImport(a.agent, discovery, discovery),
 	)
+}
+
+// PastEvents returns the subject on which the agent of a node receives observers' requests for events of the past.
+func PastEvents(node string) string {
+	return pastPrefix + "." + strings.Replace(pastEvents, "*", messages.Token(node), 1)
+}
+
+// maxReplySubject bounds the subject that an observer names for a reply, in bytes. A client's own has about 50.
+const maxReplySubject = 256
+
+// ReplySubject returns the subject in the agent's account that leads to an observer's inbox; false if the observer did
+// not name an inbox.
+func ReplySubject(inbox string) (string, bool) {
+	prefix := strings.TrimSuffix(inboxes, ">")
+	if len(inbox) > maxReplySubject || !strings.HasPrefix(inbox, prefix) || strings.ContainsAny(inbox, "*> \t\r\n") ||
+		slices.Contains(strings.Split(inbox, "."), "") {
+		return "", false
+	}
+	return repliesPrefix + inbox, true
 }
 
 func keyPath(dir, file string) string { return filepath.Join(dir, credentialsDir, file) }

@@ -142,13 +142,14 @@ func (d *door) serve(c, in net.Conn) {
 	if line, err := from.ReadSlice('\n'); err == nil {
 		id = d.register(line, in)
 		if to, err := d.welcome(c, line); err == nil {
-			done := make(chan struct{}, 2)
+			done, ended := make(chan struct{}, 2), make(chan struct{})
 			go func() {
-				_, _ = io.Copy(in, to)
+				_, _ = io.Copy(in, newThrottle(to, func() bool { return d.mayQuery(id) }, ended))
 				done <- struct{}{}
 			}()
 			go func() {
 				d.reply(c, to, from)
+				close(ended)
 				done <- struct{}{}
 			}()
 			<-done
@@ -166,6 +167,12 @@ func (d *door) serve(c, in net.Conn) {
 	delete(d.byID, id)
 	d.mu.Unlock()
 	<-d.slots
+}
+
+// mayQuery reports whether a client has signed in with a key for queries.
+func (d *door) mayQuery(id uint64) bool {
+	c := d.srv.GetClient(id)
+	return c != nil && c.Account() != nil && c.Account().GetName() == queryAccount
 }
 
 // welcome sends the server's first line and returns the connection to continue on. As NATS has it, a server that

@@ -157,6 +157,10 @@ func (e *embedded) connect(name string) (*nats.Conn, error) {
 		return nil, err
 	}
 	return nats.Connect("", nats.InProcessServer(e.srv), nats.Name(name), sign,
+		// Requests beyond what is queued are dropped: their clients see it.
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			e.log.log.Debug("an error of a connection of the agent", "connection", name, "err", err)
+		}),
 		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 		// No timer wakes the agent: a connection in the process cannot break.
 		nats.PingInterval(24*time.Hour))

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/journalet/journalet/bus"
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/test/must"
 	"github.com/journalet/journalet/test/node"
@@ -56,6 +58,52 @@ func TestObserversThatSubscribeToAll(t *testing.T) {
 			for _, nc := range all {
 				nc.Close()
 			}
+		},
+	}.run(t)
+}
+
+// Observers that request events of the past as fast as they can, and want the replies where others expect events.
+func TestObserversThatReadThePast(t *testing.T) {
+	var all []*nats.Conn
+	done := make(chan struct{})
+	var flooding sync.WaitGroup
+	attack{
+		begin: func(g *target) {
+			subject := query.Subject(g.Node, query.EventsRead)
+			for i := range observers {
+				nc, err := bus.Listen(g.Context(), g.bus(), quiet())
+				if err != nil {
+					continue // refused: beyond the agent's limit
+				}
+				all = append(all, nc)
+				inbox := nats.NewInbox()
+				_, err = nc.Subscribe(inbox, func(*nats.Msg) {})
+				must.OK(t, err)
+				if i%2 == 1 {
+					inbox = fmt.Sprintf("event.%s.pod.forged.%d", messages.Token(g.Node), i)
+				}
+				flooding.Go(func() {
+					for nc.IsConnected() {
+						select {
+						case <-done:
+							return
+						default:
+							_ = nc.PublishRequest(subject, inbox, nil)
+						}
+					}
+				})
+			}
+			if len(all) == 0 {
+				g.Fatal("no observer could connect")
+			}
+		},
+		check: commandLineWorks,
+		end: func(*target) {
+			close(done)
+			for _, nc := range all {
+				nc.Close()
+			}
+			flooding.Wait()
 		},
 	}.run(t)
 }

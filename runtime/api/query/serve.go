@@ -126,11 +126,19 @@ func Serve(ctx context.Context, o Options) (stop func(), err error) {
 			return nil, fmt.Errorf("query: add %s: %w", e.subject, err)
 		}
 	}
+	observers, err := s.servePast()
+	if err != nil {
+		end()
+		return nil, fmt.Errorf("query: serve observers: %w", err)
+	}
 	if err := o.Conn.FlushTimeout(requestTimeout); err != nil {
 		end()
 		return nil, fmt.Errorf("query: start to serve: %w", err)
 	}
-	return sync.OnceFunc(end), nil
+	return sync.OnceFunc(func() {
+		_ = observers.Unsubscribe() // fails only on a closed connection
+		end()
+	}), nil
 }
 
 // threeNumbers is the part that all forms of a version have in common.
@@ -227,22 +235,35 @@ func checkSize(data []byte) error {
 func (s *server) handle(e endpoint, req micro.Request) {
 	ctx, cancel := context.WithTimeout(s.ctx, e.timeout)
 	defer cancel()
-	err := func() (err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				s.Log.Error("panic in a request", "request", e.subject, "panic", r)
-				err = &Error{CodeInternal, "internal error of the agent; see its log"}
-			}
-		}()
-		a, err := e.respond(ctx, req.Data())
-		if err != nil {
-			return err
-		}
-		return s.send(req, a)
-	}()
+	b, err := s.respond(ctx, e, req.Data())
+	if err == nil {
+		err = req.Respond(b)
+	}
 	if err != nil {
 		s.reject(e, req, err)
 	}
+}
+
+// respond returns the encoded response to a request.
+func (s *server) respond(ctx context.Context, e endpoint, data []byte) (b []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.Log.Error("panic in a request", "request", e.subject, "panic", r)
+			err = &Error{CodeInternal, "internal error of the agent; see its log"}
+		}
+	}()
+	a, err := e.respond(ctx, data)
+	if err != nil {
+		return nil, err
+	}
+	if b, err = json.Marshal(a); err != nil {
+		return nil, fmt.Errorf("encode the response: %w", err)
+	}
+	if len(b) > maxResponse {
+		return nil, &Error{CodeInternal, fmt.Sprintf("the response has %d bytes, at most %d: request less", len(b),
+			maxResponse)}
+	}
+	return b, nil
 }
 
 // reject responds with an error.
@@ -251,17 +272,6 @@ func (s *server) reject(e endpoint, req micro.Request, err error) {
 	if err := req.Error(strconv.Itoa(coded.Code), coded.Message, nil); err != nil {
 		s.Log.Debug("cannot send a response", "request", e.subject, "err", err)
 	}
-}
-
-func (s *server) send(req micro.Request, a any) error {
-	b, err := json.Marshal(a)
-	if err != nil {
-		return fmt.Errorf("encode the response: %w", err)
-	}
-	if len(b) > maxResponse {
-		return &Error{CodeInternal, fmt.Sprintf("the response has %d bytes, at most %d: request less", len(b), maxResponse)}
-	}
-	return req.Respond(b)
 }
 
 func (s *server) coded(e endpoint, err error) *Error {
