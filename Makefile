@@ -85,7 +85,7 @@ clean: ## remove what was built, but for the tools and the labs
 check: fmt vet lint proto generated arch third-party ## all that needs no running: format, vet, linters, proto contract, generated code, architecture, licences
 
 .PHONY: test
-test: unit race vulns oracle-short mutants-ten integration chaos-short attack vm-short ## every tier: unit, architecture, simulation, the kubelet's own code, integration, short chaos and attacks on a real containerd, systemd in an emulated machine (root)
+test: unit race vulns oracle-short mutants-ten clients integration chaos-short attack vm-short ## every tier: unit, architecture, simulation, the kubelet's own code, integration, short chaos and attacks on a real containerd, systemd in an emulated machine (root)
 
 .PHONY: unit
 unit: sim ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
@@ -98,6 +98,11 @@ integration: ## the integration tests, on the lab "test" (root)
 	@[ -n "$(INTEGRATION)" ] || { echo "no test carries the integration tag: this checkout is not whole" >&2; exit 1; }
 	$(LAB) up
 	JOURNALET_TEST_CRI_ENDPOINT="$$($(LAB) endpoint)" $(GO) test -tags integration -count=1 $(INTEGRATION)
+
+.PHONY: clients
+clients: $(TOOLS)/nats ## the NATS clients of docs/OBSERVING.md beside an agent that is killed while they follow it (Go, Python, JavaScript, nats)
+	test/clients/provide.sh $(CURDIR)/.tools/clients
+	$(GO) test -tags clients -count=1 ./test/clients
 
 .PHONY: race
 race: ## what runs concurrently, and a minute of the simulation, under the race detector (FULL=1: everything; SEEDS=20: so many seeds)
@@ -200,7 +205,7 @@ fmt: # gofmt, without changing anything
 
 .PHONY: vet
 vet:
-	$(GO) vet -tags integration,chaos,attack,vm ./...
+	$(GO) vet -tags integration,chaos,attack,vm,clients ./...
 	for module in $(MODULES); do (cd "$$module" && $(GO) vet ./...); done
 
 .PHONY: lint
@@ -237,3 +242,6 @@ $(TOOLS)/buf $(TOOLS)/protoc-gen-go &: test/tools/buf/go.mod
 
 $(TOOLS)/golangci-lint: test/tools/lint/go.mod
 	cd test/tools/lint && $(GO) build -o $(TOOLS)/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(TOOLS)/nats: test/tools/nats/go.mod
+	cd test/tools/nats && $(GO) build -o $(TOOLS)/ github.com/nats-io/natscli/nats

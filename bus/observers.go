@@ -85,6 +85,8 @@ type Observers struct {
 	stop    chan struct{}
 	stopped chan struct{} // nil while the publisher does not run
 
+	epoch atomic.Uint64 // of the record that was handed over last
+
 	// These are for the publisher's goroutine only. liveFrom is 0 while nothing was missed.
 	liveFrom uint64
 	logged   time.Time
@@ -117,6 +119,7 @@ func (o *Observers) Publish(rec *journaletv1.Record) {
 		return
 	}
 	now, size := time.Now(), proto.Size(rec)
+	o.epoch.Store(rec.GetEpoch())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.waiting = append(o.waiting, waitingRecord{rec, size, now})
@@ -216,8 +219,8 @@ func (o *Observers) report(gap Missed) {
 	o.liveFrom = gap.To + 1
 	data, _ := json.Marshal(gap) // cannot fail: two numbers
 	f := messages.Flat{
-		Seq: gap.To, Time: time.Now().UTC().Format(time.RFC3339Nano), Author: messages.Agent.String(), Event: EventsMissed,
-		Data: data,
+		Seq: gap.To, Epoch: o.epoch.Load(), Time: time.Now().UTC().Format(time.RFC3339Nano),
+		Author: messages.Agent.String(), Event: EventsMissed, Data: data,
 	}
 	subject := messages.EventSubject(o.node, messages.Agent, EventsMissed)
 	if b, err := json.Marshal(&f); err == nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Limits of what a client sends that may not send queries: an observer, or a peer that has not signed in. Observers send
-// subscriptions and requests for events of the past, of some hundred bytes each. What they send beyond the limit waits
-// in their own connection.
+// Limits of what a client sends that may not send queries: an observer, or a peer that has not signed in. Observers
+// send subscriptions and requests for events of the past, of some hundred bytes each. What they send beyond the limit
+// waits in their own connection.
 const (
 	// sendBurst is a hundred requests.
 	sendBurst = 16 << 10

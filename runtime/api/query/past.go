@@ -13,8 +13,8 @@ import (
 	"github.com/journalet/journalet/bus"
 )
 
-// EventsRead is the request of observers, with the key for events: a page of the journal's events, as RecordsRead. It is
-// no service of NATS micro: see bus.PastEvents.
+// EventsRead is the request of observers, with the key for events: a page of the journal's events, as RecordsRead. It
+// is no service of NATS micro: see bus.PastEvents.
 const EventsRead = "events.read"
 
 // Limits of what observers read. All of them together get a fifth of one core, and a twentieth while records are being

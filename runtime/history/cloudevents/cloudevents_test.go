@@ -117,7 +117,8 @@ func TestCloudEventHoldsTheDecision(t *testing.T) {
 	}))
 	must.OK(t, err)
 	want := `{"specversion":"1.0","id":"2.7.1","source":"//journalet/n","type":"io.journalet.timer_set.v1",` +
-		`"subject":"pod/u1","time":"2026-03-01T12:00:00.5Z","datacontenttype":"application/json","seq":"7","epoch":"2","cause":"6",` +
+		`"subject":"pod/u1","time":"2026-03-01T12:00:00.5Z","datacontenttype":"application/json",` +
+		`"seq":"7","epoch":"2","cause":"6",` +
 		`"decision":"2.6.pod/u1.1","data":{"name":"grace"}}`
 	if string(b) != want {
 		t.Errorf("got\n%s\nwant\n%s", b, want)

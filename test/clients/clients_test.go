@@ -1,0 +1,363 @@
+//go:build clients
+
+package clients
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/test/must"
+)
+
+const (
+	nodeName = "node-1.example"
+	token    = "node-1_example"
+	// soon bounds the wait for a client to see what it has to see; rounds are the changes and cuts before that.
+	soon   = 90 * time.Second
+	rounds = 20
+)
+
+// programs are the clients. Each gets the address of the port, the node and the key's file.
+var programs = map[string]func(tools string) (env, command []string){
+	"go": func(tools string) (_, _ []string) { return nil, []string{filepath.Join(tools, "observe-go")} },
+	"python": func(tools string) (_, _ []string) {
+		libraries, _ := filepath.Glob(tools + "/clients/python/usr/lib/*-linux-gnu")
+		return []string{"PYTHONPATH=" + tools + "/clients/python/usr/lib/python3/dist-packages",
+			"LD_LIBRARY_PATH=" + strings.Join(libraries, ":")}, []string{"/usr/bin/python3", "python/observe.py"}
+	},
+	"javascript": func(tools string) (_, _ []string) {
+		return nil, []string{"node", filepath.Join(tools, "clients/javascript/observe.js")}
+	},
+	"nats-cli": func(tools string) (_, _ []string) {
+		return []string{"PATH=" + tools + "/bin:" + os.Getenv("PATH")}, []string{"bash", "nats-cli/observe.sh"}
+	},
+}
+
+// tools returns the directory with what `make clients` has installed.
+func tools(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../.tools")
+	must.OK(t, err)
+	for _, file := range []string{"bin/nats", "clients/python", "clients/javascript/node_modules"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Fatalf("%v: run `make clients`, which installs it", err)
+		}
+	}
+	// A module is found beside the script.
+	script, err := os.ReadFile("javascript/observe.js")
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(filepath.Join(dir, "clients/javascript/observe.js"), script, 0o600))
+	return dir
+}
+
+func build(t *testing.T, program, pkg string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	}
+}
+
+// agent is an agent on the simulated runtime.
+type agent struct {
+	t                   *testing.T
+	program, root, pods string
+	address             string
+	cmd                 *exec.Cmd
+}
+
+func newAgent(t *testing.T) *agent {
+	t.Helper()
+	dir := t.TempDir()
+	a := &agent{t: t, program: filepath.Join(dir, "journalet"), root: filepath.Join(dir, "root"),
+		pods: filepath.Join(dir, "pods"), address: freeAddress(t)}
+	build(t, a.program, "../../cmd/journalet")
+	must.OK(t, os.MkdirAll(a.pods, 0o700))
+	a.start()
+	t.Cleanup(a.kill)
+	return a
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.OK(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (a *agent) start() {
+	a.t.Helper()
+	a.cmd = exec.Command(a.program, "run", "--container-runtime-endpoint", "sim://", "--static-pod-path", a.pods,
+		"--root-dir", a.root, "--pod-log-dir", filepath.Join(a.root, "logs"), "--container-log-dir",
+		filepath.Join(a.root, "links"), "--healthz-port", "0", "--bus-listen", a.address,
+		"--hostname-override", nodeName)
+	a.cmd.Stderr = a.t.Output()
+	must.OK(a.t, a.cmd.Start())
+	a.until("the agent to listen", func() error {
+		c, err := net.Dial("tcp", a.address)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
+}
+
+func (a *agent) kill() {
+	_ = a.cmd.Process.Kill()
+	_ = a.cmd.Wait() // killed
+}
+
+// until polls a condition that the world offers no event for.
+func (a *agent) until(what string, f func() error) {
+	a.t.Helper()
+	for end := time.Now().Add(soon); ; {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			a.t.Fatalf("waited %s for %s: %v", soon, what, err)
+		}
+		select {
+		case <-a.t.Context().Done():
+			a.t.Fatal(a.t.Context().Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// put writes the manifest of a pod, remove removes it.
+func (a *agent) put(name string) {
+	a.t.Helper()
+	manifest := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers:\n"+
+		"  - {name: a, image: busybox, command: [sleep, infinity]}\n"+
+		"  - {name: b, image: busybox, command: [sleep, infinity]}\n", name)
+	must.OK(a.t, os.WriteFile(filepath.Join(a.pods, name+".yaml"), []byte(manifest), 0o600))
+}
+
+func (a *agent) remove(name string) {
+	a.t.Helper()
+	must.OK(a.t, os.Remove(filepath.Join(a.pods, name+".yaml")))
+}
+
+// journal returns all events, as the agent's files hold them.
+func (a *agent) journal() []string {
+	a.t.Helper()
+	out, err := exec.Command(a.program, "observe", "--journal", a.root, "-o", "json").Output()
+	must.OK(a.t, err)
+	var all []string
+	for line := range strings.Lines(string(out)) {
+		all = append(all, identity(line))
+	}
+	return all
+}
+
+// identity returns what an event is known by.
+func identity(line string) string {
+	var f messages.Flat
+	if err := json.Unmarshal([]byte(line), &f); err != nil || f.Seq == 0 {
+		return "not an event: " + line
+	}
+	return fmt.Sprintf("%s %s %s", f.Position(), f.Author, f.Event)
+}
+
+// wire leads a client to the agent, and can be cut.
+type wire struct {
+	l    net.Listener
+	to   string
+	mu   sync.Mutex
+	live []net.Conn
+	cuts int
+}
+
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.OK(t, err)
+	w := &wire{l: l, to: to}
+	t.Cleanup(func() { l.Close(); w.cut() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go w.lead(c)
+		}
+	}()
+	return w
+}
+
+func (w *wire) lead(c net.Conn) {
+	defer c.Close()
+	s, err := net.Dial("tcp", w.to)
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	w.mu.Lock()
+	w.live = append(w.live, c, s)
+	w.mu.Unlock()
+	go func() {
+		_, _ = io.Copy(s, c)
+		s.Close()
+	}()
+	_, _ = io.Copy(c, s)
+}
+
+// cut ends all connections, wherever in a message they are.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.live {
+		c.Close()
+	}
+	w.cuts += len(w.live) / 2
+	w.live = nil
+}
+
+// client is a client that runs.
+type client struct {
+	name string
+	wire *wire
+	mu   sync.Mutex
+	seen []string
+}
+
+func (a *agent) follow(name, tools string) *client {
+	a.t.Helper()
+	c := &client{name: name, wire: newWire(a.t, a.address)}
+	env, command := programs[name](tools)
+	server := c.wire.l.Addr().String()
+	if name == "go" || name == "nats-cli" {
+		server = "nats://" + server
+	}
+	key := filepath.Join(a.root, "bus/credentials/observer.nk")
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, command[0], append(command[1:], server, token, key)...)
+	group(cmd)
+	cmd.Env = append(os.Environ(), env...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	must.OK(a.t, err)
+	must.OK(a.t, cmd.Start())
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 4<<20)
+		for lines.Scan() {
+			c.mu.Lock()
+			c.seen = append(c.seen, identity(lines.Text()))
+			c.mu.Unlock()
+		}
+	}()
+	a.t.Cleanup(func() {
+		cancel()
+		<-read
+		_ = cmd.Wait() // killed
+		if a.t.Failed() {
+			a.t.Logf("%s: %s", name, tail(errs.String()))
+		}
+	})
+	return c
+}
+
+func tail(s string) string { return s[max(len(s)-2000, 0):] }
+
+func (c *client) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.seen)
+}
+
+// has returns an error unless the client has seen an event.
+func (c *client) has(event string) error {
+	all := c.all()
+	if !slices.Contains(all, event) {
+		return fmt.Errorf("%s has seen %d events, and not %s", c.name, len(all), event)
+	}
+	return nil
+}
+
+// compare reports how what a client has seen differs from the journal.
+func (c *client) compare(t *testing.T, want []string) {
+	t.Helper()
+	got := c.all()
+	for i, event := range want {
+		if i == len(got) || got[i] != event {
+			t.Errorf("%s: event %d of %d is %q, want %q", c.name, i+1, len(got), got[i:min(i+1, len(got))], event)
+			return
+		}
+	}
+	t.Logf("%s: %d events over %d cuts", c.name, len(got), c.wire.cuts)
+}
+
+func TestClientsSeeEveryEventOnceOverCutsAndRestarts(t *testing.T) {
+	dir := tools(t)
+	build(t, filepath.Join(dir, "observe-go"), "./go")
+	a := newAgent(t)
+	a.put("first")
+	var clients []*client
+	for name := range programs {
+		clients = append(clients, a.follow(name, dir))
+	}
+	for _, c := range clients {
+		a.until("the first events", func() error { return c.has(a.journal()[0]) })
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	for i := range rounds {
+		name := fmt.Sprintf("pod-%d", i)
+		a.put(name)
+		before := len(a.journal())
+		// Somewhere in the middle of the pod's start.
+		a.until("events", func() error {
+			if n := len(a.journal()) - before; n < random.IntN(30) {
+				return fmt.Errorf("%d new events", n)
+			}
+			return nil
+		})
+		switch {
+		case i%5 == 4:
+			a.kill()
+			a.start()
+		default:
+			for _, c := range clients {
+				if random.IntN(2) == 0 {
+					c.wire.cut()
+				}
+			}
+		}
+		if i%3 == 0 {
+			a.remove(name)
+		}
+	}
+	a.put("last")
+	a.until("the last pod to run", func() error {
+		out, err := exec.Command(a.program, "pod", "last", "-o", "json", "--root-dir", a.root).Output()
+		if err == nil && !strings.Contains(string(out), `"phase": "Running"`) {
+			err = fmt.Errorf("it does not: %s", out)
+		}
+		return err
+	})
+	want := a.journal()
+	for _, c := range clients {
+		a.until("the last event", func() error { return c.has(want[len(want)-1]) })
+		c.compare(t, want)
+	}
+}
