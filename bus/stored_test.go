@@ -142,14 +142,17 @@ func TestStoredJournalAfterCrashIsWhole(t *testing.T) {
 	}
 }
 
-// A journal of three blocks: records 1 to 15, 16 to 31, 32 to 34; what is done to it, and the problems reported.
-func TestVerifyReportsDamageOfStoredJournal(t *testing.T) {
-	const last = 34
+// harm damages a journal of damagedLast records in three blocks: records 1 to 15, 16 to 31, 32 to 34.
+type harm struct {
+	do   func(t *testing.T, dir string)
+	says []string // each problem that Verify reports, in order
+}
+
+const damagedLast = 34
+
+func harms() map[string]harm {
 	blk := func(dir string, n uint64) string { return (&blocks{dir: streamDir(dir, journalStream)}).path(n) }
-	cases := map[string]struct {
-		harm func(t *testing.T, dir string)
-		says []string // each problem, in order
-	}{
+	return map[string]harm{
 		"torn tail": {func(t *testing.T, dir string) {
 			b := readFile(t, blk(dir, 3))
 			writeFile(t, blk(dir, 3), b[:len(b)-20])
@@ -208,24 +211,24 @@ func TestVerifyReportsDamageOfStoredJournal(t *testing.T) {
 		"another node's block": {func(t *testing.T, dir string) {
 			other := busDir(t)
 			b := openBus(t, other, func(o *Options) { o.Node = "other" })
-			appendWide(t, b, last)
+			appendWide(t, b, damagedLast)
 			closeBus(t, b)
 			writeFile(t, blk(dir, 2), readFile(t, blk(other, 2)))
 		}, []string{`record 16 has the subject "node.other.pod.p.pod_observed"`}},
 	}
-	for name, c := range cases {
+}
+
+func TestVerifyReportsDamageOfStoredJournal(t *testing.T) {
+	for name, c := range harms() {
 		t.Run(name, func(t *testing.T) {
 			dir := busDir(t)
 			b := openBus(t, dir, rareSync)
-			appendWide(t, b, 17)
-			rec := fact(messages.Pod("p"), 7) // so that no other journal has the same records
-			must.OK(t, b.Journal().Append(rec))
-			appendWide(t, b, last-18)
+			appendToDamage(t, b)
 			closeBus(t, b)
-			if v, _ := verifyAndMeasure(t, dir); !v.OK() || v.Last != last {
+			if v, _ := verifyAndMeasure(t, dir); !v.OK() || v.Last != damagedLast {
 				t.Fatalf("before: %+v", v)
 			}
-			c.harm(t, dir)
+			c.do(t, dir)
 			v, _ := verifyAndMeasure(t, dir)
 			t.Log(v.Problems)
 			for i, want := range c.says {
@@ -238,6 +241,14 @@ func TestVerifyReportsDamageOfStoredJournal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// appendToDamage appends damagedLast records that no other journal has.
+func appendToDamage(t *testing.T, b *Bus) {
+	t.Helper()
+	appendWide(t, b, 17)
+	must.OK(t, b.Journal().Append(fact(messages.Pod("p"), 7)))
+	appendWide(t, b, damagedLast-18)
 }
 
 func flip(block uint64, at int) func(t *testing.T, dir string) {

@@ -184,9 +184,7 @@ func (v *verifier) gap(from, to uint64, why string) {
 // record, or the whole journal, or the oldest records; see finding.
 func (v *verifier) matchLoss(d *journaletv1.JournalDamaged, seq uint64) {
 	v.gaps = slices.DeleteFunc(v.gaps, func(g gap) bool {
-		end := d.GetExpectedSeq() == g.To && (d.GetFoundSeq()+1 == g.From || d.GetFoundSeq() == 0 && g.front)
-		front := g.front && d.GetExpectedSeq() == g.From && d.GetFoundSeq() == g.To+1
-		if !end && !front {
+		if !g.reportedBy(d, g.front) {
 			return false
 		}
 		g.ReportedBy = seq
@@ -197,6 +195,12 @@ func (v *verifier) matchLoss(d *journaletv1.JournalDamaged, seq uint64) {
 		}
 		return true
 	})
+}
+
+// reportedBy reports whether d reports this loss. front: it is that of the journal's oldest records.
+func (l Loss) reportedBy(d *journaletv1.JournalDamaged, front bool) bool {
+	end := d.GetExpectedSeq() == l.To && (d.GetFoundSeq()+1 == l.From || d.GetFoundSeq() == 0 && front)
+	return end || front && d.GetExpectedSeq() == l.From && d.GetFoundSeq() == l.To+1
 }
 
 func (v *verifier) content(x *examined, seq uint64) {

@@ -16,14 +16,15 @@ import (
 
 func (a *app) journalCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "journal",
-		Short:   "Check and measure the journal",
-		Long:    "Check and measure the journal: that of the running agent or, if none runs, that in the files.",
-		Example: "  journalet journal verify\n  journalet journal size",
+		Use:   "journal",
+		Short: "Check, measure and repair the journal",
+		Long: "Check and measure the journal: that of the running agent or, if none runs, that in the files. Set its\n" +
+			"damaged part aside.",
+		Example: "  journalet journal verify\n  journalet journal size\n  journalet journal repair --dry-run",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.verifyCommand(), a.sizeCommand())
+	cmd.AddCommand(a.verifyCommand(), a.sizeCommand(), a.repairCommand())
 	return cmd
 }
 
