@@ -170,15 +170,24 @@ func (s *subject) status(kind corev1.PodConditionType) (*journaletv1.Condition, 
 	if cond == nil {
 		return nil, nil
 	}
-	at := cond.GetLastTransition().AsTime()
-	return cond, s.log.last(s.at+1, 0, func(e *Event) bool {
+	// If it is the same in the snapshot, the record is further back than is worth reading.
+	base := s.base.GetConditions()[string(kind)]
+	far := base != nil && base.GetStatus() == cond.GetStatus() &&
+		base.GetLastTransition().AsTime().Equal(cond.GetLastTransition().AsTime())
+	from := s.log.low
+	reported := func(e *Event) *journaletv1.Condition {
 		for _, c := range e.Body.GetPodStatusChanged().GetConditions() {
-			if c.GetType() == cond.GetType() && c.GetStatus() == cond.GetStatus() && e.Time.Equal(at) {
-				return true
+			if c.GetType() == cond.GetType() {
+				return c
 			}
 		}
-		return false
-	})
+		return nil
+	}
+	same := func(e *Event) bool { return reported(e).GetStatus() == cond.GetStatus() }
+	if far && s.log.last(s.at+1, from, func(e *Event) bool { return reported(e) != nil && !same(e) }) == nil {
+		return cond, nil
+	}
+	return cond, s.log.since(s.at+1, func(e *Event) bool { return reported(e) != nil }, same)
 }
 
 // running explains an admitted pod.
@@ -291,7 +300,7 @@ func (s *subject) quarantine(a *Answer) {
 
 // orphan explains a pod that no source has named.
 func (s *subject) orphan(a *Answer) {
-	a.State = "an orphan: the runtime shows it, and no source has named it"
+	a.State = "an orphan"
 	first := s.log.next(0, func(e *Event) bool { return e.Body.GetPodObserved().GetUid() == s.uid })
 	if first != nil {
 		a.since(first.Time, first)
@@ -299,6 +308,12 @@ func (s *subject) orphan(a *Answer) {
 	s.add(a, first, "")
 	s.add(a, s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetOrphanFound().GetUid() == s.uid }), "")
 	s.waits(a)
+	wait := a.Because
+	a.Because = ""
+	a.because("the runtime shows it, and no source names it")
+	if wait != "" {
+		a.Because += "; " + wait
+	}
 }
 
 // admitting explains a pod that the node has not admitted.

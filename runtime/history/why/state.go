@@ -30,6 +30,8 @@ type subject struct {
 	containers []string
 	inits      map[string]bool
 	redacted   bool // manifests are missing
+	// base is the state in the snapshot that the fold began with, nil for none.
+	base *journaletv1.PodState
 }
 
 // newSubject folds a pod to the journal's end, from the newest snapshot that has it.
@@ -53,6 +55,7 @@ func (x *explainer) newSubject(uid string) (*subject, error) {
 		return nil, err
 	}
 	s.log = log
+	s.base = podState(set[ref])
 	cell, err := s.fold(set, barrier, s.at)
 	if err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func (t *texter) start(a *Answer) {
 	if end.IsZero() {
 		end = a.Time
 	}
-	whole := end.Sub(s.Begin)
+	whole := max(0, end.Sub(s.Begin)) // the clock may have been set back
 	t.add(Plain, "")
 	switch s.Outcome {
 	case "":

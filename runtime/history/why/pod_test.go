@@ -1,0 +1,107 @@
+package why_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/why"
+	"github.com/journalet/journalet/test/must"
+)
+
+// withManifests reads the manifests that were recorded with a run.
+func withManifests(t testing.TB, path string, m *history.Memory) *history.Memory {
+	t.Helper()
+	b, err := os.ReadFile(strings.TrimSuffix(path, ".records") + ".manifests")
+	must.OK(t, err)
+	var all map[string]json.RawMessage
+	must.OK(t, json.Unmarshal(b, &all))
+	m.Manifests = map[string][]byte{}
+	for digest, manifest := range all {
+		m.Manifests[digest] = manifest
+	}
+	return m
+}
+
+// uids returns the UIDs of the pods that a journal has.
+func uids(m *history.Memory) map[string]bool {
+	out := map[string]bool{}
+	for _, rec := range m.Records {
+		if rec.GetActor().GetKind() == journaletv1.ActorKind_ACTOR_KIND_POD {
+			out[rec.GetActor().GetId()] = true
+		}
+	}
+	return out
+}
+
+// TestEveryPodHasAnAnswer asks for every pod, and every restart, of runs under faults as they were at several moments.
+func TestEveryPodHasAnAnswer(t *testing.T) {
+	all, err := filepath.Glob(histories + "/*.records")
+	must.OK(t, err)
+	pods, restarts := 0, 0
+	for _, path := range all {
+		whole := withManifests(t, path, read(t, path))
+		for part := 1; part <= 8; part++ {
+			m := &history.Memory{Name: whole.Name, Manifests: whole.Manifests, Records: whole.Records[:len(whole.Records)*part/8]}
+			for uid := range uids(m) {
+				p, r := askFor(t, filepath.Base(path), m, uid)
+				pods, restarts = pods+p, restarts+r
+			}
+		}
+	}
+	t.Logf("%d answers about pods, %d about restarts", pods, restarts)
+	if pods < 100 || restarts < 100 {
+		t.Error("too few to show anything")
+	}
+}
+
+// askFor asks for a pod and its restarts, and returns how many answers there were.
+func askFor(t *testing.T, where string, m *history.Memory, uid string) (pods, restarts int) {
+	t.Helper()
+	a, err := why.Explain(t.Context(), m, why.Query{Pod: uid})
+	var missing *why.NotFoundError
+	switch {
+	case errors.As(err, &missing):
+		return 0, 0 // named, and never there
+	case err != nil:
+		t.Fatalf("%s: %s: %v", where, uid, err)
+	}
+	_, last := m.Bounds()
+	if a.State == "" || a.Because == "" && !strings.Contains(a.State, "and Ready") || len(a.Reasons) == 0 {
+		t.Errorf("%s, to record %d: no reason\n%s", where, last, lines(a))
+	}
+	for i, l := range a.Reasons {
+		if l.Text == "" || l.Seq == 0 || l.Seq > last || i > 0 && l.Seq < a.Reasons[i-1].Seq {
+			t.Errorf("%s: reason %d of %s is out of order or empty: %+v", where, i, uid, l)
+		}
+	}
+	for n := uint32(1); ; n++ {
+		for _, container := range []string{"main0", "main1", "init0", "side2"} {
+			a, err := why.Explain(t.Context(), m, why.Query{Pod: uid, Container: container, Restart: n})
+			if errors.As(err, &missing) {
+				if container == "side2" {
+					return 1, restarts
+				}
+				continue
+			}
+			must.OK(t, err)
+			restarts++
+			if a.Because == "" || a.Since.IsZero() || len(a.Reasons) == 0 {
+				t.Errorf("%s, to record %d: restart %d of %s\n%s", where, last, n, container, lines(a))
+			}
+		}
+	}
+}
+
+func lines(a *why.Answer) string {
+	var b strings.Builder
+	for _, l := range a.Text(a.Time) {
+		b.WriteString("    " + l.Text + "\n")
+	}
+	return b.String()
+}
