@@ -36,6 +36,8 @@ type world struct {
 	byUID   map[string]*objects
 	images  map[string]bool
 	ids     int
+	// ends are the containers that have ended, by id.
+	ends map[string]*container
 
 	// up is set while the runtime's process runs; run counts its starts.
 	up  bool
@@ -93,6 +95,9 @@ type container struct {
 	termed    bool
 	// startedLate is set if it was started for a client that was gone.
 	startedLate bool
+	// stoppedBy is the first call that reached it to end it, at stoppedAt in uptime; empty for none.
+	stoppedBy string
+	stoppedAt time.Duration
 	// stoppers wait for its exit.
 	stoppers []*proc
 }
@@ -100,7 +105,8 @@ type container struct {
 func newWorld(c *clock, seed uint64, j *judge) *world {
 	return &world{
 		clock: c, seed: seed, noise: stream(seed, "noise"), judge: j, byUID: map[string]*objects{}, images: map[string]bool{},
-		up: true, networkReady: true, registryUp: true, emit: func(string) {},
+		ends: map[string]*container{},
+		up:   true, networkReady: true, registryUp: true, emit: func(string) {},
 		conditions: map[string]*conditions{},
 	}
 }
@@ -271,6 +277,7 @@ func (w *world) exit(c *container, code int32, reason string) {
 	c.end.cancel()
 	c.kill.cancel()
 	w.judge.containerEnded(c)
+	w.ends[c.id] = c
 	for _, p := range c.stoppers {
 		p.interrupt()
 	}
@@ -283,7 +290,7 @@ func (w *world) term(c *container) {
 	if c.termed || !c.alive() {
 		return
 	}
-	w.judge.stopped(c, "StopContainer")
+	w.stopped(c, "StopContainer")
 	c.termed = true
 	if c.does.ignoresTerm {
 		return
@@ -326,8 +333,16 @@ func (w *world) killSandbox(x *sandbox) {
 // killedBy judges the kill of a container by a call.
 func (w *world) killedBy(c *container, call string) {
 	if c.alive() {
-		w.judge.stopped(c, call)
+		w.stopped(c, call)
 		w.judge.killed(c, 0, call)
+	}
+}
+
+// stopped notes that a call reaches a container to end it.
+func (w *world) stopped(c *container, call string) {
+	w.judge.stopped(c, call)
+	if c.stoppedBy == "" {
+		c.stoppedBy, c.stoppedAt = call, w.clock.uptime
 	}
 }
 

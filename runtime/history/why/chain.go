@@ -57,6 +57,21 @@ func (t *Tracer) Chain(seq uint64, index int) (*Chain, error) {
 	return x.chain(all[index])
 }
 
+// EndedBy returns the call of the agent that ended the container whose exit an observation in record seq shows, nil if
+// the container ended by itself.
+func (t *Tracer) EndedBy(seq uint64, containerID string) (*Event, error) {
+	rec, err := t.x.j.get(seq)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range eventsOf(rec) {
+		if c := containerIn(e.observation(), containerID); c != nil {
+			return t.x.endedBy(e, change{what: changeExited, container: c})
+		}
+	}
+	return nil, history.ErrNoRecord
+}
+
 // chain follows what led to an event to its end. Each link leads to an earlier record, so there is no cycle.
 func (x *explainer) chain(e Event) (*Chain, error) {
 	c := &Chain{Events: []Event{e}, Relations: []Relation{""}}
