@@ -28,9 +28,11 @@ const (
 
 // replayOptions are the flags of replay.
 type replayOptions struct {
-	check, step        bool
-	to, diff           string
-	actor, pod, config string
+	check, step bool
+	to, diff    string
+	actor, pod  string
+	config      string
+	allocatable string
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -45,7 +47,8 @@ func (a *app) replayCommand() *cobra.Command {
 			"                   would decide otherwise, before you install it.\n" +
 			"  --to MOMENT      the state of an actor (--actor, --pod) after a record, or which actors there are\n" +
 			"  --diff A B       what changed in the state of an actor between two moments\n" +
-			"  --step [MOMENT]  a screen to go through the records, with states, changes and causes; ? explains its keys\n\n" +
+			"  --step [MOMENT]  a screen to go through the records, with states, changes and causes; ? explains its keys\n" +
+			"  --with-config F  which decisions would differ under another KubeletConfiguration, from where on, and how\n\n" +
 			"A moment is the number of a record, a time such as 2026-01-02T15:04:05Z, or a duration before the journal's\n" +
 			"end such as 10m.",
 		Example: "  journalet replay --check\n" +
@@ -53,7 +56,9 @@ func (a *app) replayCommand() *cobra.Command {
 			"  journalet replay --to 1042 --pod web\n" +
 			"  journalet replay --to 10m --actor node/0 -o yaml\n" +
 			"  journalet replay --diff 1000 1042 --pod web\n" +
-			"  journalet replay --step --pod web --journal bundle.journalet",
+			"  journalet replay --step --pod web --journal bundle.journalet\n" +
+			"  journalet replay --with-config kubelet.yaml\n" +
+			"  journalet replay --with-allocatable cpu=2,memory=4Gi",
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.replay(cmd.Context(), o, args) },
 	}
@@ -62,6 +67,10 @@ func (a *app) replayCommand() *cobra.Command {
 	f.StringVar(&o.to, "to", "", "show the state after this moment")
 	f.StringVar(&o.diff, "diff", "", "show what changed from this moment to the one that follows")
 	f.BoolVar(&o.step, "step", false, "go through the records on a screen, from the moment that follows or from the end")
+	f.StringVar(&o.config, "with-config", "", "a KubeletConfiguration file: compare with what is decided under it")
+	_ = cmd.MarkFlagFilename("with-config") // fails only for an unknown flag
+	f.StringVar(&o.allocatable, "with-allocatable", "",
+		"compare with what is decided if this is allocatable to pods: cpu=4,memory=8Gi,ephemeral-storage=20Gi")
 	f.StringVar(&o.actor, "actor", "", "the actor as kind/id: node/0, runtime/0, image/0, source/file, pod/UID")
 	f.StringVar(&o.pod, "pod", "", "the pod: its name, namespace/name or UID")
 	complete(cmd, "pod", a.completePods)
@@ -71,14 +80,14 @@ func (a *app) replayCommand() *cobra.Command {
 
 func (a *app) replay(ctx context.Context, o replayOptions, args []string) error {
 	modes := 0
-	for _, set := range []bool{o.check, o.step, o.to != "", o.diff != ""} {
+	for _, set := range []bool{o.check, o.step, o.to != "", o.diff != "", o.config+o.allocatable != ""} {
 		if set {
 			modes++
 		}
 	}
 	switch {
 	case modes != 1:
-		return usagef("choose one of --check, --to, --diff and --step")
+		return usagef("choose one of --check, --to, --diff, --step and --with-config or --with-allocatable")
 	case o.diff != "" && len(args) != 1:
 		return usagef("--diff takes two moments: --diff A B")
 	case o.diff == "" && !o.step && len(args) > 0:
@@ -87,8 +96,8 @@ func (a *app) replay(ctx context.Context, o replayOptions, args []string) error 
 		return usagef("--actor and --pod exclude each other")
 	case o.diff != "" && o.actor == "" && o.pod == "":
 		return usagef("--diff needs --actor or --pod")
-	case o.check && o.actor+o.pod != "":
-		return usagef("--check replays all actors: --actor and --pod go with --to and --diff")
+	case o.to == "" && o.diff == "" && !o.step && o.actor+o.pod != "":
+		return usagef("all actors are replayed: --actor and --pod go with --to, --diff and --step")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(replayGC))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(replayMemory))
@@ -103,6 +112,8 @@ func (a *app) replay(ctx context.Context, o replayOptions, args []string) error 
 		return a.replayCheck(ctx, r)
 	case o.to != "":
 		return a.replayTo(ctx, r, o)
+	case o.diff == "":
+		return a.replayWhatIf(ctx, r, o)
 	}
 	return a.replayDiff(ctx, r, o, args[0])
 }

@@ -66,6 +66,9 @@ func TestReplayAnswersFromTheFilesOfAJournal(t *testing.T) {
 	root, m := t.TempDir(), simulated()
 	storeBelow(t, root, m)
 	several, uid := incarnations(t, m)
+	fewer := filepath.Join(t.TempDir(), "kubelet.yaml")
+	must.OK(t, os.WriteFile(fewer, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+
+		"maxPods: 1\n"), 0o600))
 	last := m.Records[len(m.Records)-1]
 	for name, c := range map[string]struct {
 		args []string
@@ -84,6 +87,10 @@ func TestReplayAnswersFromTheFilesOfAJournal(t *testing.T) {
 		"beyond the end":  {[]string{"--to", "99999999", "--actor", "node/0"}, exitNotFound, "the last one is"},
 		"record 0":        {[]string{"--to", "0", "--actor", "node/0"}, exitUsage, "there is no record 0"},
 		"no moment":       {[]string{"--to", "yesterday"}, exitUsage, "neither the number of a record"},
+		"other limit":     {[]string{"--with-config", fewer}, exitDiverged, "max_pods: 1, was "},
+		"other node":      {[]string{"--with-allocatable", "cpu=1"}, exitDiverged, "admission_decided"},
+		"no amount":       {[]string{"--with-allocatable", "cpu"}, exitUsage, "want cpu=4"},
+		"no config":       {[]string{"--with-config", fewer + ".none"}, exitUsage, "no such file"},
 		"no mode":         {nil, exitUsage, "choose one of"},
 		"two modes":       {[]string{"--check", "--to", "3"}, exitUsage, "choose one of"},
 		"half a diff":     {[]string{"--diff", "3", "--actor", "node/0"}, exitUsage, "takes two moments"},

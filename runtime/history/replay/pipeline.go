@@ -36,6 +36,8 @@ type pipeline struct {
 	// and the number of entries that it is.
 	stored func(history.Entry) error
 	joined func(rec *journaletv1.Record, n int)
+	// change, if set, returns the record to be folded in place of one.
+	change func(*journaletv1.Record) *journaletv1.Record
 	// failed is set once a worker has failed.
 	failed atomic.Pointer[error]
 }
@@ -140,6 +142,9 @@ func (p *pipeline) read(ctx context.Context, src history.Reader, b base, end uin
 			p.joined(rec, n)
 		}
 		n = 0
+		if p.change != nil {
+			rec = p.change(rec)
+		}
 		p.route(rec, to)
 		return nil
 	})
