@@ -152,6 +152,10 @@ fuzz: ## fuzz the manifest decoder for FUZZTIME (30s)
 bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS)
 	N="$(N)" RUNS="$(RUNS)" KUBELET="$(KUBELET)" ARGS="$(ARGS)" test/bench/run.sh
 
+.PHONY: bench-journal
+bench-journal: ## what reads a journal of 1,000,000 events: replay, states (written once into .lab; EVENTS, ARGS)
+	$(GO) run ./test/journalbench -events $(or $(EVENTS),1000000) $(ARGS)
+
 .PHONY: bench-sync
 bench-sync: build ## what syncing each append costs a burst, on this disk and on one that takes 10 ms a sync (root; N, RUNS, ARGS)
 	N="$(N)" RUNS="$(RUNS)" ARGS="$(ARGS)" test/bench/sync.sh
