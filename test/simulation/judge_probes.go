@@ -43,7 +43,7 @@ func (j *judge) attempted(c *container, kind journaletv1.ProbeKind, p *corev1.Pr
 	x := j.book.byID[c.id]
 	r := x.probe(kind)
 	r.spec = p
-	if kind != startup && x.spec.StartupProbe != nil && !x.startupSucceeded {
+	if kind != startup && j.hasStartupProbe(x) && !x.startupSucceeded {
 		j.broken(startupGates, x.uid, "a %s probe of %s runs before its startup probe has succeeded", kind, x.id)
 	}
 	// The driver's clock in the simulation does not follow one that is set during a run of the agent. Where it was set
@@ -65,6 +65,16 @@ func (j *judge) attempted(c *container, kind journaletv1.ProbeKind, p *corev1.Pr
 		j.broken(resultsTrue, x.uid, "a %s probe of %s has failed %d times, and no failure is reported", kind, x.id,
 			r.unreported)
 	}
+}
+
+// hasStartupProbe reports whether an instance has a startup probe. One that was taken over has the probes of the present
+// manifest.
+func (j *judge) hasStartupProbe(x *instance) bool {
+	spec := x.spec
+	if j.unrecorded(x) {
+		spec = findSpec(j.history(x.uid).manifest, x.name)
+	}
+	return spec != nil && spec.StartupProbe != nil
 }
 
 func failureThreshold(p *corev1.Probe) int32 {

@@ -97,6 +97,7 @@ type pod struct {
 	expected      bool                     // the next inspection is reported, even without a change
 	ignoreEvents  bool                     // the runtime's events do not trigger inspections
 	newestIntents map[string]string        // by container, from RegisterStart
+	forgets       uint64                   // calls to Forget
 }
 
 // New returns a PLEG. It does nothing before Run.
@@ -225,7 +226,7 @@ func (p *PLEG) enqueue(uid string, s *pod) {
 }
 
 // Forget drops the state of a removed pod; until then its last, empty observation is kept. Objects that the runtime
-// still has are reported as a new pod.
+// still has are reported as a new pod. What an inspection under way shows was there before, and is not reported.
 func (p *PLEG) Forget(uid string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +235,7 @@ func (p *PLEG) Forget(uid string) {
 		return
 	}
 	p.unindex(s.last)
-	s.last, s.expected, s.newestIntents = nil, false, nil
+	s.last, s.expected, s.newestIntents, s.forgets = nil, false, nil, s.forgets+1
 	p.drop(uid, s)
 }
 
@@ -384,7 +385,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	p.mu.Lock()
 	s := p.pods[uid]
 	s.queued, s.inspecting = false, true
-	last, owed := s.last, s.expected
+	last, owed, forgets := s.last, s.expected, s.forgets
 	s.expected = false
 	p.mu.Unlock()
 
@@ -396,7 +397,7 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 			Uid: uid, ObservedAt: began, Sandboxes: last.GetSandboxes(), Containers: last.GetContainers(),
 		}
 	}
-	if err == nil && now != nil {
+	if err == nil && now != nil && !p.forgotten(s, forgets) {
 		if err = p.opts.Sink(ctx, now); err != nil {
 			err = fmt.Errorf("report the observation of pod %s: %w", uid, err)
 		}
@@ -409,9 +410,8 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 	defer p.mu.Unlock()
 	s.inspecting, s.failed = false, err != nil
 	s.expected = s.expected || owed && err != nil
-	// If Forget was called meanwhile, the report stays, and the pod's next observation is that of a new pod.
-	forgotten := s.last != last
-	if err == nil && now != nil && !forgotten {
+	// If Forget was called during the report, that stays, and the pod's next observation is that of a new pod.
+	if err == nil && now != nil && s.forgets == forgets {
 		p.remember(now)
 	}
 	again := s.requeue && err == nil // after a failure the relist queues it
@@ -421,6 +421,13 @@ func (p *PLEG) serve(ctx context.Context, uid string) {
 		return
 	}
 	p.drop(uid, s)
+}
+
+// forgotten reports whether Forget was called for a pod since the given number of calls.
+func (p *PLEG) forgotten(s *pod, forgets uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.forgets != forgets
 }
 
 // remember replaces the last observation of a pod; p.mu is held.

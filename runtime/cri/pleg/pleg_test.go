@@ -484,3 +484,17 @@ func TestResourcesAreReportedOfContainersOfUnknownIntents(t *testing.T) {
 		t.Errorf("after Forget: %v", o)
 	}
 }
+
+func TestInspectionDuringWhichItsPodIsForgottenIsNotReported(t *testing.T) {
+	r := newRig(t)
+	r.start("u1", agent, nil)
+	remove := r.runtime.Inject(sim.Fault{Method: "ContainerStatus", Match: func(any) bool {
+		r.pleg.Forget("u1")
+		return false
+	}})
+	r.relist()
+	r.nothing()
+	remove()
+	r.relist()
+	r.until("a new pod", shows(journaletv1.ContainerState_CONTAINER_STATE_RUNNING))
+}
