@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -12,12 +16,15 @@ import (
 	"github.com/journalet/journalet/runtime/history/timeline"
 )
 
+const formatHTML = "html"
+
 // widthWithoutTerminal is the width of what is not printed on a terminal, in columns.
 const widthWithoutTerminal = 80
 
 type timelineOptions struct {
 	since, until string
-	ascii        bool
+	file         string
+	ascii, force bool
 	width, limit int
 }
 
@@ -29,11 +36,14 @@ func (a *app) timelineCommand() *cobra.Command {
 		Long: "Draw a pod's past as lanes over time: its phase, sandbox, containers, probes, pulls and calls, with what\n" +
 			"needs attention listed below. Without a pod it draws the node: the agent, the runtime, and the phase of each\n" +
 			"pod. POD is a name, namespace/name or UID; a name that several pods have had draws all of them.\n\n" +
+			"With --file it writes one page for a browser, with zoom, filters, each event and its causes. The page needs no\n" +
+			"network and loads nothing; it holds what the journal holds of these pods, so share it as you would the journal.\n\n" +
 			"--since and --until are a time such as 2026-01-02T15:04:05Z, a duration before the journal's last record such\n" +
 			"as 10m, or the number of a record. The order is that of the journal: where the node's clock was set, the axis\n" +
 			"shows it.",
 		Example: "  journalet timeline web\n" +
 			"  journalet timeline web --since 1h\n" +
+			"  journalet timeline web --file web.html\n" +
 			"  journalet timeline --journal /mnt/copy --ascii",
 		Args:              usageArgs(cobra.ArbitraryArgs),
 		ValidArgsFunction: a.completePods,
@@ -44,17 +54,29 @@ func (a *app) timelineCommand() *cobra.Command {
 			if o.limit < 1 {
 				return usagef("--limit is %d: want at least 1", o.limit)
 			}
+			switch {
+			case o.file != "" && !cmd.Flags().Changed("output"):
+				a.output = formatHTML
+			case o.file != "" && a.output != formatHTML:
+				return usagef("--file is for -o html: redirect the output instead")
+			case o.force && o.file == "":
+				return usagef("--force needs --file")
+			case a.output == formatHTML && o.file == "" && a.out.terminal():
+				return usagef("a page is no text for a terminal: name a file with --file")
+			}
 			return a.timeline(cmd.Context(), args, o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.since, "since", "", "begin with this time, duration before the end, or record")
 	f.StringVar(&o.until, "until", "", "end with this time, duration before the end, or record")
+	f.StringVar(&o.file, "file", "", "write the page to this new file, which only its owner can read (implies -o html)")
+	f.BoolVar(&o.force, "force", false, "replace the file if it exists")
 	f.BoolVar(&o.ascii, "ascii", false, "draw with ASCII characters only")
 	f.IntVar(&o.width, "width", 0, "columns; 0: those of the terminal, or 80")
 	f.IntVar(&o.limit, "limit", timeline.DefaultLimit, "events to show at most; of more, short ones are merged")
 	a.journalFlag(cmd)
-	return a.outputFlag(cmd, formatText, formatJSON, formatYAML)
+	return a.outputFlag(cmd, formatText, formatHTML, formatJSON, formatYAML)
 }
 
 func (a *app) timeline(ctx context.Context, pods []string, o timelineOptions) error {
@@ -71,10 +93,44 @@ func (a *app) timeline(ctx context.Context, pods []string, o timelineOptions) er
 	if err != nil {
 		return err
 	}
-	if a.output != formatText {
+	switch {
+	case a.output == formatHTML && o.file != "":
+		return a.writeTimeline(t, o)
+	case a.output == formatHTML:
+		return t.HTML(a.out)
+	case a.output != formatText:
 		return printValue(a.out, a.output, t)
 	}
 	return a.drawTimeline(t, o)
+}
+
+// writeTimeline writes the page to a new file that only its owner can read. What is there before is replaced only with
+// --force, and then as a whole.
+func (a *app) writeTimeline(t *timeline.Timeline, o timelineOptions) error {
+	var f *os.File
+	var err error
+	if o.force {
+		dir, name := filepath.Split(o.file)
+		f, err = os.CreateTemp(filepath.Clean(dir+"."), "."+name+".*") // with mode 0600
+	} else {
+		f, err = os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists: name another file, or replace it with --force", o.file)
+	}
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	err = errors.Join(t.HTML(f), f.Close())
+	if err == nil && o.force {
+		err = os.Rename(f.Name(), o.file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write the page: %w", err)
+	}
+	_, err = fmt.Fprintf(a.out, "%s: %d events; open it in a browser\n", o.file, len(t.Events))
+	return err
 }
 
 // moments returns the records that --since and --until name; 0 for one that is not set.

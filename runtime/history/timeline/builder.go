@@ -63,6 +63,7 @@ func (b *builder) add(rec *journaletv1.Record) {
 	for i, ev := range eventsOf(rec, millis(at)) {
 		ev.Text = b.describe.Describe(ev.id, ev.author, ev.event)
 		ev.Alert = alerts(ev.event)
+		ev.Container = b.containerOf(ev)
 		if i == 0 {
 			b.follow(ev)
 		}

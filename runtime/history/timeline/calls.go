@@ -1,7 +1,9 @@
 package timeline
 
 import (
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
@@ -10,6 +12,27 @@ type call struct {
 	request *journaletv1.CallRequested
 	pod     *pod // nil for a pull, and for a pod that the picture does not show
 	span    *Span
+}
+
+// containerOf returns the container that an event is about, "" for none.
+func (b *builder) containerOf(ev *Event) string {
+	fd := messages.EventField(ev.event)
+	if fd == nil {
+		return ""
+	}
+	m := ev.event.ProtoReflect().Get(fd).Message()
+	request := ev.event.GetCallRequested()
+	if c := b.calls[history.Text(m, "intent_id")]; c != nil {
+		request = c.request
+	}
+	if request == nil {
+		return history.Text(m, "container")
+	}
+	m = request.ProtoReflect()
+	if fd := m.WhichOneof(m.Descriptor().Oneofs().ByName("work")); fd != nil {
+		return history.Text(m.Get(fd).Message(), "container")
+	}
+	return ""
 }
 
 // foldShared folds events of calls, which concern a pod, the images and the node's lanes.

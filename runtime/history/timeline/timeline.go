@@ -162,7 +162,9 @@ type Event struct {
 	Name   string  `json:"event"`
 	// Kind is a coarse sort of event: agent, source, admission, status, container, call, image, probe, resize, timer.
 	Kind string `json:"kind"`
-	Text string `json:"text"`
+	// Container is the container that it is about, if it is about one.
+	Container string `json:"container,omitempty"`
+	Text      string `json:"text"`
 	// Alert is set for what needs attention: a failure, a rejection, a crash.
 	Alert bool `json:"alert,omitempty"`
 	// Cause is the record that led to a decision, 0 for a fact.
