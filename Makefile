@@ -85,7 +85,7 @@ clean: ## remove what was built, but for the tools and the labs
 check: fmt vet lint proto generated arch third-party ## all that needs no running: format, vet, linters, proto contract, generated code, architecture, licences
 
 .PHONY: test
-test: unit race vulns oracle-short mutants-ten clients integration chaos-short attack vm-short ## every tier: unit, architecture, simulation, the kubelet's own code, integration, short chaos and attacks on a real containerd, systemd in an emulated machine (root)
+test: unit race vulns oracle-short mutants-ten clients integration chaos-short attack timeline-test vm-short ## every tier: unit, architecture, simulation, the kubelet's own code, integration, short chaos and attacks on a real containerd, the timeline in a browser, systemd in an emulated machine (root)
 
 .PHONY: unit
 unit: sim ## tests that need no root and no runtime: deciders, bus, host, simulation, architecture
@@ -188,6 +188,16 @@ chaos-short: ## the same in two or three minutes, as part of make test
 .PHONY: attack
 attack: ## what containers, manifests, servers and peers can do to harm the agent, on the lab "attack" (root; ARGS='-run TestNestedJSON')
 	LAB_NAME=attack $(GO) test ./test/attack -tags attack -count=1 -timeout 20m -v $(ARGS)
+
+.PHONY: timeline-test
+timeline-test: ## the page of `journalet timeline` in a headless Chromium, which it installs where there is none (root)
+	test/timeline/chromium.sh
+	cd test/timeline && $(GO) vet ./... && $(GO) test -count=1 -v .
+
+.PHONY: screens
+screens: ## docs/img: the pictures of the documents, taken in Chromium
+	test/timeline/chromium.sh
+	cd test/timeline && $(GO) test -count=1 -run '^TestPicturesOfTheDocuments$$' . -args -timeline.screens=$(CURDIR)/docs/img
 
 .PHONY: chaos-debian
 chaos-debian: ## the short form on Debian's containerd 1.6, which has no event stream, on the lab "chaos-debian"

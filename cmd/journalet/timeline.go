@@ -36,8 +36,8 @@ func (a *app) timelineCommand() *cobra.Command {
 		Long: "Draw a pod's past as lanes over time: its phase, sandbox, containers, probes, pulls and calls, with what\n" +
 			"needs attention listed below. Without a pod it draws the node: the agent, the runtime, and the phase of each\n" +
 			"pod. POD is a name, namespace/name or UID; a name that several pods have had draws all of them.\n\n" +
-			"With --file it writes one page for a browser, with zoom, filters, each event and its causes. The page needs no\n" +
-			"network and loads nothing; it holds what the journal holds of these pods, so share it as you would the journal.\n\n" +
+			"With --file it writes one page for a browser, with zoom, filters, each event and its causes. The page needs\n" +
+			"no network and loads nothing; it holds the events of these pods: share it as you would share the journal.\n\n" +
 			"--since and --until are a time such as 2026-01-02T15:04:05Z, a duration before the journal's last record such\n" +
 			"as 10m, or the number of a record. The order is that of the journal: where the node's clock was set, the axis\n" +
 			"shows it.",

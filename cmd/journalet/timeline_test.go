@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -92,6 +93,45 @@ func TestTimelineExplainsWhatItCannotDraw(t *testing.T) {
 		code, _, errs := run(t.Context(), append([]string{"timeline"}, strings.Fields(c.args)...)...)
 		if code != c.code || !strings.Contains(errs, c.text) {
 			t.Errorf("%s: exit code %d, %q", c.args, code, errs)
+		}
+	}
+}
+
+func TestPageIsWrittenForItsOwnerAndReplacesNothing(t *testing.T) {
+	root := failingRoot(t, "</script><script>alert(1)</script>")
+	file := filepath.Join(t.TempDir(), "web.html")
+	args := []string{"timeline", "web", "--root-dir", root, "--file", file}
+	code, out, errs := run(t.Context(), args...)
+	info, err := os.Stat(file)
+	must.OK(t, err)
+	if code != exitOK || !strings.Contains(out, "2 events") || info.Mode() != 0o600 {
+		t.Fatalf("exit code %d, mode %v: %s%s", code, info.Mode(), out, errs)
+	}
+	first, err := os.ReadFile(file)
+	must.OK(t, err)
+	if strings.Count(string(first), "</script>") != 2 || strings.Contains(string(first), "alert(1)</") {
+		t.Error("a container's text ends the page's data")
+	}
+	must.OK(t, os.WriteFile(file, []byte("mine"), 0o600))
+	if code, _, errs = run(t.Context(), args...); code != exitError || !strings.Contains(errs, "--force") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	kept, err := os.ReadFile(file)
+	must.OK(t, err)
+	code, _, errs = run(t.Context(), append(args, "--force")...)
+	second, err := os.ReadFile(file)
+	must.OK(t, err)
+	if string(kept) != "mine" || code != exitOK || string(second) != string(first) {
+		t.Errorf("exit code %d, it replaces %q by %d bytes: %s", code, kept, len(second), errs)
+	}
+	if code, out, _ := run(t.Context(), "timeline", "--root-dir", root, "-o", "html"); code != exitOK ||
+		!strings.HasPrefix(out, "<!DOCTYPE html>") {
+		t.Errorf("exit code %d: %.80s", code, out)
+	}
+	for _, wrong := range [][]string{{"--file", file, "-o", "json"}, {"--force"}} {
+		code, _, errs := run(t.Context(), append([]string{"timeline", "--root-dir", root}, wrong...)...)
+		if code != exitUsage {
+			t.Errorf("%v: exit code %d: %s", wrong, code, errs)
 		}
 	}
 }

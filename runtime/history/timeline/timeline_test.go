@@ -286,3 +286,25 @@ func TestPodThatNoRecordNamesIsAnError(t *testing.T) {
 		t.Errorf("an empty journal: %v", err)
 	}
 }
+
+// TestDocumentShowsWhatIsDrawn holds the picture in docs/TIMELINE.md to the true one.
+func TestDocumentShowsWhatIsDrawn(t *testing.T) {
+	const document, begin, end = "../../../docs/TIMELINE.md", "-timeline.update -->\n```\n", "```\n"
+	picture, err := timeline.Read(t.Context(), played(t, "crash_loop"), timeline.Options{Pods: []string{"web"}})
+	must.OK(t, err)
+	want := plain(picture.Text(timeline.TextOptions{Width: 100}))
+	b, err := os.ReadFile(document)
+	must.OK(t, err)
+	before, rest, ok1 := strings.Cut(string(b), begin)
+	got, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatal("the document has no picture")
+	}
+	if *update {
+		must.OK(t, os.WriteFile(document, []byte(before+begin+want+end+after), 0o600))
+		return
+	}
+	if got != want {
+		t.Errorf("the document shows\n%s\nwant\n%s", got, want)
+	}
+}

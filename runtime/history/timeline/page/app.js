@@ -122,12 +122,12 @@ function select(i, reveal) {
   const e = E[i], g = T.groups[e.group];
   put(d, 'h2', e.text, e.alert ? 'alert' : '');
   put(d, 'div', stamp(e) + '  #' + e.seq + '  epoch ' + e.epoch, 'meta');
-  put(d, 'div', e.event + ' of ' + e.author + (g ? ', ' + g.name : ''), 'meta');
+  put(d, 'div', e.event + ' of ' + (g && e.author === 'pod/' + g.uid ? 'pod ' + g.name : e.author), 'meta');
   const back = [...chain].reverse(), first = E[back[0]];
   put(d, 'h3', back.length > 1 ? 'Led to by' : 'Cause');
   if (back.length > 1) { const list = put(d, 'ol'); for (const c of back) link(list, c); }
   if (first.cause && first.because < 0) put(d, 'div', 'Further back: #' + first.cause + ', which this page does not hold.', 'meta');
-  else if (back.length === 1) put(d, 'div', 'A fact from outside.', 'meta');
+  else put(d, 'div', back.length > 1 ? 'The first is a fact from outside.' : 'A fact from outside.', 'meta');
   if (LED[i].length) {
     put(d, 'h3', 'Led to');
     const list = put(d, 'ol');
@@ -135,7 +135,7 @@ function select(i, reveal) {
     if (LED[i].length > 100) put(d, 'div', LED[i].length - 100 + ' more', 'meta');
   }
   put(d, 'h3', 'Fields');
-  put(d, 'pre', JSON.stringify(e.data || {}, null, 1).replace(/^[{}]\n?/gm, '').trim() || 'none');
+  put(d, 'pre', JSON.stringify(e.data || {}, null, 1).replace(/^[{}]\n?/gm, '').replace(/^ /gm, '').trim() || 'none');
   d.scrollTop = 0;
   if (reveal && e.group >= 0) {
     const width = view.to - view.from;

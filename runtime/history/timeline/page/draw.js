@@ -23,10 +23,10 @@ function hatch(c) {
   x.fillStyle = colours[c];
   x.fillRect(0, 0, n, n);
   x.strokeStyle = x.fillStyle = colours[c + '-ink'];
-  x.globalAlpha = 0.2;
+  x.globalAlpha = c === 'back-off' ? 0.13 : 0.2;
   x.lineWidth = 1.4;
+  if (c === 'back-off') { x.translate(n, 0); x.scale(-1, 1); }
   if (c === 'wait') x.fillRect(1, 1, 1, 1);
-  else if (c === 'back-off') x.fillRect(0, 3, 5, 1.4);
   else {
     x.moveTo(-1, n + 1); x.lineTo(n + 1, -1);
     x.moveTo(-1, 1); x.lineTo(1, -1);
