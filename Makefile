@@ -58,6 +58,11 @@ generate: tools-buf ## Go from proto/, into messages/journaletv1
 	rm -f messages/journaletv1/*.pb.go
 	$(TOOLS)/buf generate
 
+.PHONY: docs
+docs: ## what is written by programs: docs/EVENTS.md, and the clients in docs/OBSERVING.md
+	$(GO) test -count=1 ./test/events -events.update
+	$(GO) test -count=1 ./test/clients -clients.update
+
 .PHONY: run
 run: build lab-up ## the agent in the foreground on a local lab, with the pods of deploy/pods (root; LAB_NAME, ARGS)
 	./bin/journalet run --container-runtime-endpoint "$$($(LAB) endpoint)" \

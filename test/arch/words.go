@@ -93,6 +93,7 @@ var foreign = regexp.MustCompile(`(?i)https?://\S+|` + strings.Join([]string{
 	`\bturn(?:s|ed)? away from\b`,
 	`\bquestions are welcome\b`, // of readers
 	`\bnot "[^"]{1,60}"`,        // an example of what we do not say
+	`"reason": "told to stop"`,  // in the histories of test/simulation
 	`# Question$`,               // a heading of decision records
 	`\x60make\x60|^make$|\$\(MAKE\)|Makefile\b`,
 }, "|"))

@@ -1,5 +1,4 @@
-// Command go prints every event of a node once: go run . nats://HOST:PORT NODE KEYFILE.
-package main
+package main // go run . nats://HOST:PORT NODE KEYFILE prints every event of a node once
 
 import (
 	"context"
