@@ -177,14 +177,11 @@ type BundleHeader struct {
 	// The records that the journal held when the bundle was written.
 	JournalFirst uint64 `protobuf:"varint,6,opt,name=journal_first,json=journalFirst,proto3" json:"journal_first,omitempty"`
 	JournalLast  uint64 `protobuf:"varint,7,opt,name=journal_last,json=journalLast,proto3" json:"journal_last,omitempty"`
-	// The records that were requested: of these numbers, ...
+	// The first and the last record that were requested.
 	From uint64 `protobuf:"varint,8,opt,name=from,proto3" json:"from,omitempty"`
 	To   uint64 `protobuf:"varint,9,opt,name=to,proto3" json:"to,omitempty"`
-	// ... from these times, if any was given, ...
-	Since *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
-	Until *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=until,proto3" json:"until,omitempty"`
-	// ... and of these pods. None: all records between the first and the last one are there.
-	Pods          []*BundlePod `protobuf:"bytes,12,rep,name=pods,proto3" json:"pods,omitempty"`
+	// The pods that were requested. None: all records between the first and the last one are there.
+	Pods          []*BundlePod `protobuf:"bytes,10,rep,name=pods,proto3" json:"pods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -280,20 +277,6 @@ func (x *BundleHeader) GetTo() uint64 {
 		return x.To
 	}
 	return 0
-}
-
-func (x *BundleHeader) GetSince() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Since
-	}
-	return nil
-}
-
-func (x *BundleHeader) GetUntil() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Until
-	}
-	return nil
 }
 
 func (x *BundleHeader) GetPods() []*BundlePod {
@@ -793,7 +776,7 @@ const file_journalet_v1_bundle_proto_rawDesc = "" +
 	"\tsnapshots\x18\x02 \x03(\v2\x1c.journalet.v1.BundleSnapshotR\tsnapshots\x12.\n" +
 	"\arecords\x18\x03 \x03(\v2\x14.journalet.v1.RecordR\arecords\x12:\n" +
 	"\tmanifests\x18\x04 \x03(\v2\x1c.journalet.v1.BundleManifestR\tmanifests\x12/\n" +
-	"\x05index\x18\x05 \x01(\v2\x19.journalet.v1.BundleIndexR\x05index\"\xb7\x03\n" +
+	"\x05index\x18\x05 \x01(\v2\x19.journalet.v1.BundleIndexR\x05index\"\xd3\x02\n" +
 	"\fBundleHeader\x12%\n" +
 	"\x0ejournal_format\x18\x01 \x01(\rR\rjournalFormat\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
@@ -804,11 +787,9 @@ const file_journalet_v1_bundle_proto_rawDesc = "" +
 	"\rjournal_first\x18\x06 \x01(\x04R\fjournalFirst\x12!\n" +
 	"\fjournal_last\x18\a \x01(\x04R\vjournalLast\x12\x12\n" +
 	"\x04from\x18\b \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\t \x01(\x04R\x02to\x120\n" +
-	"\x05since\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12+\n" +
-	"\x04pods\x18\f \x03(\v2\x17.journalet.v1.BundlePodR\x04pods\"O\n" +
+	"\x02to\x18\t \x01(\x04R\x02to\x12+\n" +
+	"\x04pods\x18\n" +
+	" \x03(\v2\x17.journalet.v1.BundlePodR\x04pods\"O\n" +
 	"\tBundlePod\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -892,18 +873,16 @@ var file_journalet_v1_bundle_proto_depIdxs = []int32{
 	5,  // 3: journalet.v1.Bundle.manifests:type_name -> journalet.v1.BundleManifest
 	6,  // 4: journalet.v1.Bundle.index:type_name -> journalet.v1.BundleIndex
 	10, // 5: journalet.v1.BundleHeader.written_at:type_name -> google.protobuf.Timestamp
-	10, // 6: journalet.v1.BundleHeader.since:type_name -> google.protobuf.Timestamp
-	10, // 7: journalet.v1.BundleHeader.until:type_name -> google.protobuf.Timestamp
-	3,  // 8: journalet.v1.BundleHeader.pods:type_name -> journalet.v1.BundlePod
-	11, // 9: journalet.v1.BundleSnapshot.snapshot:type_name -> journalet.v1.Snapshot
-	8,  // 10: journalet.v1.BundleIndex.frames:type_name -> journalet.v1.BundleFrame
-	7,  // 11: journalet.v1.BundleIndex.sets:type_name -> journalet.v1.BundleSet
-	0,  // 12: journalet.v1.BundleFrame.content:type_name -> journalet.v1.BundleContent
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	3,  // 6: journalet.v1.BundleHeader.pods:type_name -> journalet.v1.BundlePod
+	11, // 7: journalet.v1.BundleSnapshot.snapshot:type_name -> journalet.v1.Snapshot
+	8,  // 8: journalet.v1.BundleIndex.frames:type_name -> journalet.v1.BundleFrame
+	7,  // 9: journalet.v1.BundleIndex.sets:type_name -> journalet.v1.BundleSet
+	0,  // 10: journalet.v1.BundleFrame.content:type_name -> journalet.v1.BundleContent
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_bundle_proto_init() }

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"strconv"
 	"time"
+
+	"github.com/journalet/journalet/messages/journaletv1"
 )
 
 // Ends returns the times of the first and of the last record; zero times for an empty journal. What is said to be long
@@ -16,39 +17,65 @@ func Ends(ctx context.Context, r Reader) (first, last time.Time, err error) {
 	if from > to {
 		return time.Time{}, time.Time{}, nil
 	}
-	for at, seq := range map[*time.Time]uint64{&first: from, &last: to} {
-		rec, err := r.Get(ctx, seq)
+	begin, err := next(ctx, r, from)
+	if err != nil || begin == nil {
+		return time.Time{}, time.Time{}, err
+	}
+	end := begin
+	// A bundle of some pods may lack the last records: that which is there and the last is between low and high.
+	for low, high, at := begin.GetSeq(), to, to; low < high; at = high - (high-low)/2 {
+		rec, err := next(ctx, r, at)
 		if err != nil {
 			return time.Time{}, time.Time{}, err
 		}
-		*at = rec.GetTime().AsTime()
+		if rec == nil {
+			high = at - 1
+		} else {
+			low, end = rec.GetSeq(), rec
+		}
 	}
-	return first, last, nil
+	return begin.GetTime().AsTime(), end.GetTime().AsTime(), nil
+}
+
+var errFound = errors.New("found")
+
+// next returns the first record from seq on, nil for none: records may be damaged, or missing in a bundle of some pods.
+func next(ctx context.Context, r Reader, seq uint64) (*journaletv1.Record, error) {
+	rec, err := r.Get(ctx, seq)
+	if !errors.Is(err, ErrNoRecord) && !errors.Is(err, ErrGone) {
+		return rec, err
+	}
+	err = r.Read(ctx, seq, 0, func(e Entry) (err error) {
+		if rec, err = e.Record(); err == nil {
+			err = errFound
+		}
+		return err
+	})
+	if errors.Is(err, errFound) {
+		err = nil
+	}
+	return rec, err
 }
 
 // SeqAt returns the first record at or after a time, the last one + 1 for none. Records carry the machine's clock: if
 // it was set back, more than one record qualifies, and SeqAt returns any of them.
 func SeqAt(ctx context.Context, r Reader, t time.Time) (uint64, error) {
-	first, last := r.Bounds()
-	if last < first {
-		return first, nil
-	}
-	var failed error
-	n := sort.Search(int(last-first+1), func(i int) bool {
-		if failed != nil {
-			return true
-		}
-		rec, err := r.Get(ctx, first+uint64(i))
+	low, last := r.Bounds()
+	for high := last + 1; low < high; {
+		middle := low + (high-low)/2
+		rec, err := next(ctx, r, middle)
 		switch {
-		case errors.Is(err, ErrNoRecord):
-			return false // damaged: search behind it
 		case err != nil:
-			failed = err
-			return true
+			return 0, err
+		case rec == nil:
+			high = middle
+		case rec.GetTime().AsTime().Before(t):
+			low = rec.GetSeq() + 1
+		default:
+			high = middle
 		}
-		return !rec.GetTime().AsTime().Before(t)
-	})
-	return first + uint64(n), failed
+	}
+	return low, nil
 }
 
 // ParseMoment returns the record that a person names by its number ("1042"), by a time in RFC 3339, or by a duration

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -19,7 +18,7 @@ import (
 var ErrNothing = errors.New("the journal holds nothing of that")
 
 // span returns the first and the last record that were requested.
-func (o *Options) span(ctx context.Context, src history.Reader) (from, to uint64, err error) {
+func (o *Options) span(src history.Reader) (from, to uint64, err error) {
 	first, last := src.Bounds()
 	if first > last {
 		return 0, 0, fmt.Errorf("%w: it is empty", ErrNothing)
@@ -31,52 +30,10 @@ func (o *Options) span(ctx context.Context, src history.Reader) (from, to uint64
 	if o.To > 0 {
 		to = min(to, o.To)
 	}
-	if !o.Since.IsZero() {
-		at, err := firstAt(ctx, src, o.Since)
-		if err != nil {
-			return 0, 0, err
-		}
-		from = max(from, at)
-	}
-	if !o.Until.IsZero() {
-		at, err := firstAt(ctx, src, o.Until)
-		if err != nil {
-			return 0, 0, err
-		}
-		to = min(to, at-1)
-	}
 	if from > to {
 		return 0, 0, fmt.Errorf("%w: it holds records %d to %d, and none was requested of them", ErrNothing, first, last)
 	}
 	return from, to, nil
-}
-
-var errFound = errors.New("found")
-
-// firstAt returns the number of the first record at or after a time, one after the last record if all are before it. It
-// takes the times of records to ascend, as they do unless the clock was set back.
-func firstAt(ctx context.Context, src history.Reader, at time.Time) (uint64, error) {
-	low, high := src.Bounds()
-	high++
-	for low < high {
-		middle := low + (high-low)/2
-		var found *journaletv1.Record
-		err := src.Read(ctx, middle, high-1, func(e history.Entry) (err error) {
-			if found, err = e.Record(); err == nil {
-				err = errFound
-			}
-			return err
-		})
-		if err != nil && !errors.Is(err, errFound) {
-			return 0, err
-		}
-		if found == nil || !found.GetTime().AsTime().Before(at) {
-			high = middle
-		} else {
-			low = found.GetSeq() + 1
-		}
-	}
-	return low, nil
 }
 
 // choice is the set of records of a bundle of some pods.

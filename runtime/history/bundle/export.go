@@ -21,8 +21,6 @@ import (
 type Options struct {
 	// From and To are the first and the last record, 0 for those of the journal.
 	From, To uint64
-	// Since and Until bound the times of the records, unless they are zero. Until is exclusive.
-	Since, Until time.Time
 	// Pods are names, namespace/name or UIDs; none: everything.
 	Pods []string
 	// Redact drops names, texts and manifests.
@@ -52,7 +50,7 @@ type Result struct {
 
 // Export writes a bundle of a journal. Errors: ErrNothing, history.ErrGone, those of src, and those of w.
 func Export(ctx context.Context, src history.Reader, w io.Writer, o Options) (*Result, error) {
-	from, to, err := o.span(ctx, src)
+	from, to, err := o.span(src)
 	if err != nil {
 		return nil, err
 	}
@@ -146,12 +144,6 @@ func (x *export) header(from uint64) {
 	}
 	if r, ok := x.src.(interface{ Redacted() bool }); ok {
 		x.h.Redacted = x.h.Redacted || r.Redacted()
-	}
-	if !x.o.Since.IsZero() {
-		x.h.Since = timestamppb.New(x.o.Since)
-	}
-	if !x.o.Until.IsZero() {
-		x.h.Until = timestamppb.New(x.o.Until)
 	}
 	if b, ok := x.src.(*Reader); ok && x.pods == nil && len(b.Header().GetPods()) > 0 {
 		x.pods = pods{}
