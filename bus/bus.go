@@ -68,7 +68,7 @@ func Prepare(ctx context.Context, o Options) (b *Bus, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if err := refuseForeign(o.Dir, o.Node); err != nil {
+	if err := errors.Join(refuseForeign(o.Dir, o.Node), refuseImported(o.Dir)); err != nil {
 		return nil, err
 	}
 	if err := createDir(o.Dir); err != nil {

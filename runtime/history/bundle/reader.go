@@ -303,7 +303,7 @@ func (r *Reader) Manifest(ctx context.Context, digest string) ([]byte, error) {
 	at, ok, err := r.findManifest(ctx, digest)
 	switch {
 	case err != nil:
-		return nil, r.named(err)
+		return nil, err
 	case !ok && r.Redacted():
 		return nil, r.named(fmt.Errorf("manifest %s: %w: the bundle is redacted", digest, history.ErrNoManifest))
 	case !ok:
@@ -324,29 +324,47 @@ func (r *Reader) Manifest(ctx context.Context, digest string) ([]byte, error) {
 	return m.GetManifest(), nil
 }
 
+// Manifests passes all manifests to f, unchecked.
+func (r *Reader) Manifests(ctx context.Context, f func(digest string, manifest []byte) error) error {
+	return r.eachManifest(ctx, func(_ manifestAt, m *journaletv1.BundleManifest) error {
+		return f(m.GetDigest(), m.GetManifest())
+	})
+}
+
+func (r *Reader) eachManifest(ctx context.Context, f func(manifestAt, *journaletv1.BundleManifest) error) error {
+	for i, frame := range r.index.GetFrames() {
+		if frame.GetContent() != journaletv1.BundleContent_BUNDLE_CONTENT_MANIFESTS {
+			continue
+		}
+		n := 0
+		err := r.eachItem(ctx, i, func(item []byte) error {
+			m := &journaletv1.BundleManifest{}
+			if err := proto.Unmarshal(item, m); err != nil {
+				return problemf("byte %d: a manifest cannot be decoded: %v", frame.GetOffset(), err)
+			}
+			n++
+			return f(manifestAt{i, n - 1}, m)
+		})
+		if err != nil {
+			return r.passed(err)
+		}
+	}
+	return nil
+}
+
+// findManifest returns where a manifest is.
 func (r *Reader) findManifest(ctx context.Context, digest string) (manifestAt, bool, error) {
 	r.mu.Lock()
 	found := r.manifests
 	r.mu.Unlock()
 	if found == nil {
 		found = map[string]manifestAt{}
-		for i, f := range r.index.GetFrames() {
-			if f.GetContent() != journaletv1.BundleContent_BUNDLE_CONTENT_MANIFESTS {
-				continue
-			}
-			n := 0
-			err := r.eachItem(ctx, i, func(item []byte) error {
-				m := &journaletv1.BundleManifest{}
-				if err := proto.Unmarshal(item, m); err != nil {
-					return problemf("a manifest cannot be decoded: %v", err)
-				}
-				found[m.GetDigest()] = manifestAt{i, n}
-				n++
-				return nil
-			})
-			if err != nil {
-				return manifestAt{}, false, err
-			}
+		err := r.eachManifest(ctx, func(at manifestAt, m *journaletv1.BundleManifest) error {
+			found[m.GetDigest()] = at
+			return nil
+		})
+		if err != nil {
+			return manifestAt{}, false, err
 		}
 		r.mu.Lock()
 		r.manifests = found

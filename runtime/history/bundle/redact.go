@@ -63,7 +63,8 @@ type redactor struct {
 	names map[action]map[string]string
 	// plans are what becomes of the fields of a message.
 	plans map[protoreflect.FullName]map[protoreflect.FieldNumber]action
-	// hash is that of the record before, as redacted; the chain begins with none.
+	// hash is that of the record before, as redacted. The chain begins with none or, where the first record is not the
+	// journal's first, with a hash of nothing.
 	hash []byte
 }
 
@@ -88,6 +89,9 @@ func newRedactor() *redactor {
 // record redacts a record in place and returns its new stored form.
 func (r *redactor) record(rec *journaletv1.Record) ([]byte, error) {
 	r.message(rec.ProtoReflect())
+	if r.hash == nil && rec.GetSeq() > 1 {
+		r.hash = messages.Hash(nil)
+	}
 	rec.PreviousHash = r.hash
 	b, err := messages.Encode(rec)
 	if err != nil {
