@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
@@ -42,10 +43,12 @@ type Retention struct {
 	Age time.Duration
 	// Bytes is the size on disk above which the oldest records are cut; 0: no bound.
 	Bytes uint64
+	// Before is the number of a record below which all are cut; 0: no bound.
+	Before uint64
 }
 
 // Bounded reports whether anything is ever cut.
-func (r Retention) Bounded() bool { return r.Age > 0 || r.Bytes > 0 }
+func (r Retention) Bounded() bool { return r.Age > 0 || r.Bytes > 0 || r.Before > 0 }
 
 // cut describes the last cut. It is on disk before the first record is removed, so that missing oldest records that
 // retention did not cut are noticed.
@@ -116,122 +119,153 @@ func (j *Journal) Full() <-chan struct{} { return j.a.full }
 // Excess returns the first record that Retain would keep after one more set of snapshots; First if there is nothing to
 // cut. It reads the records to be cut. now is the time that ages are computed from.
 func (j *Journal) Excess(ctx context.Context, r Retention, sets []SnapshotSet, now time.Time) (uint64, error) {
-	last := j.Last()
-	first, err := j.excess(ctx, r, append(slices.Clone(sets), SnapshotSet{Barrier: last, NeededAfter: last}), now)
+	c, err := j.findCut(ctx, r, oneMore(sets, j.Last()), now)
 	if err != nil {
 		return 0, fmt.Errorf("find the records that retention cuts: %w", err)
 	}
-	return first, nil
+	return c.keep().next, nil
 }
 
-// excess returns the first record to be kept. The journal is cut behind the barrier of a set of snapshots, so that the
-// rest can be folded from its first record on: the highest one that r permits. If that leaves too many bytes, it is the
-// lowest one that does not; without such a set the cut for bytes ends where it must.
-func (j *Journal) excess(ctx context.Context, r Retention, sets []SnapshotSet, now time.Time) (uint64, error) {
-	c := &cutting{first: j.First(), permitted: j.First(), required: j.First()}
-	if !r.Bounded() || len(sets) == 0 {
-		return c.first, nil
-	}
-	for _, set := range sets {
-		c.places = append(c.places, set.NeededAfter+1)
-	}
-	// The newest set may need more than older ones: an actor was quarantined since.
-	c.newest = c.places[len(sets)-1]
-	slices.Sort(c.places)
-	limit := min(c.newest, max(j.Last(), 1)) - 1
-	if limit < c.first {
-		return c.first, nil
+// oneMore returns sets with one at the journal's end.
+func oneMore(sets []SnapshotSet, last uint64) []SnapshotSet {
+	return append(slices.Clone(sets), SnapshotSet{Barrier: last, NeededAfter: last})
+}
+
+func (j *Journal) findCut(ctx context.Context, r Retention, sets []SnapshotSet, now time.Time) (*cutting, error) {
+	c := newCutting(j.First(), j.Last(), sets)
+	if !r.Bounded() || c.limit < c.first {
+		return c, nil
 	}
 	state, err := j.reader.state(ctx, journalStream)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	if r.Bytes > 0 && state.Bytes > r.Bytes {
-		c.over = state.Bytes - (r.Bytes - r.Bytes/cutDeeper)
-	}
-	gone := uint64(0)
-	enough := errors.New("enough")
-	err = j.readBytes(ctx, c.first, limit, "", func(b []byte) (uint64, error) {
+	c.bound(r, state.Bytes, j.least)
+	return c, c.ignoreFound(j.readBytes(ctx, c.first, c.limit, "", func(b []byte) (uint64, error) {
 		rec, err := messages.Decode(b)
 		if err != nil {
 			return 0, err
 		}
-		gone += uint64(len(b)+len(messages.Subject(j.node, rec))) + storedFrame
-		if gone+j.least > state.Bytes {
-			return 0, enough
-		}
-		if c.add(rec.GetSeq(), gone, r.Age > 0 && now.Sub(rec.GetTime().AsTime()) > r.Age) {
-			return 0, enough
-		}
-		return rec.GetSeq(), ctx.Err()
-	})
-	if err != nil && !errors.Is(err, enough) {
-		return 0, err
-	}
-	return c.keep(), nil
+		size := uint64(len(b)+len(messages.Subject(j.node, rec))) + storedFrame
+		return rec.GetSeq(), errors.Join(c.addRecord(rec, size, r, now), ctx.Err())
+	}))
 }
 
-// cutting finds the place of a cut, record by record from the first one on. All numbers are those of records that would
-// be the first ones kept.
+// cutting finds the place of a cut, record by record from the first one on. The journal is cut behind the barrier of a
+// set of snapshots, so that the rest can be folded from its first record on: the highest one that the bounds permit. If
+// that leaves too many bytes, it is the lowest one that does not; without such a set the cut for bytes ends where it
+// must.
 type cutting struct {
-	first     uint64   // of the journal
-	over      uint64   // bytes to be cut
-	places    []uint64 // behind sets of snapshots
-	newest    uint64   // behind the newest set: all after it stay
-	required  uint64   // by the bound of bytes
-	permitted uint64   // by both bounds: only a prefix is cut, to the first record that is neither too old nor too much
-	ended     bool     // permitted is final
-	below     uint64   // the highest place up to permitted
-	above     uint64   // the lowest place above required that the newest bytes, which stay, leave
+	first  uint64   // of the journal
+	places []uint64 // first records behind sets of snapshots, ascending
+	newest uint64   // behind the newest set: all from there on stay
+	limit  uint64   // the last record that may go
+	over   uint64   // bytes to be cut
+	most   uint64   // bytes that may be cut: the newest ones stay
+	gone   uint64   // bytes of the records so far
+
+	required  edge // by the bound of bytes
+	permitted edge // by all bounds: only a prefix is cut, to the first record that is neither too old nor too much
+	ended     bool // permitted is final
+	below     edge // the highest place up to permitted
+	above     edge // the lowest place above required that the newest bytes leave
 }
 
-// add adds a record, with the bytes up to it, and reports whether the place is found.
-func (c *cutting) add(seq, gone uint64, old bool) bool {
-	next := seq + 1
-	if gone <= c.over {
-		c.required = next
+// edge is where a cut may end: the first record that is kept, and the bytes before it.
+type edge struct{ next, gone uint64 }
+
+func newCutting(first, last uint64, sets []SnapshotSet) *cutting {
+	c := &cutting{first: first, required: edge{next: first}, permitted: edge{next: first}}
+	for _, set := range sets {
+		c.places = append(c.places, set.NeededAfter+1)
 	}
-	if c.ended = c.ended || !old && gone > c.over; !c.ended {
-		c.permitted = next
+	if len(sets) > 0 {
+		// The newest set may need more than older ones: an actor was quarantined since.
+		c.newest = c.places[len(sets)-1]
+		c.limit = min(c.newest, max(last, 1)) - 1
 	}
-	_, found := slices.BinarySearch(c.places, next)
-	switch {
-	case found && next <= c.permitted:
-		c.below = next
-	case found && next > c.required && c.above == 0:
-		c.above = next
-	}
-	return c.ended && (c.below >= c.required || c.above > 0)
+	slices.Sort(c.places)
+	return c
 }
 
-// keep returns the first record to be kept.
-func (c *cutting) keep() uint64 {
+// bound sets what is to be cut of so many bytes. The newest ones stay.
+func (c *cutting) bound(r Retention, bytes, newest uint64) {
+	if r.Bytes > 0 && bytes > r.Bytes {
+		c.over = bytes - (r.Bytes - r.Bytes/cutDeeper)
+	}
+	c.most = bytes - min(newest, bytes)
+}
+
+// errFound ends the search for the place of a cut.
+var errFound = errors.New("found")
+
+func (c *cutting) ignoreFound(err error) error {
+	if errors.Is(err, errFound) {
+		return nil
+	}
+	return err
+}
+
+// addRecord adds a record with its bytes on disk; errFound if no more are needed.
+func (c *cutting) addRecord(rec *journaletv1.Record, size uint64, r Retention, now time.Time) error {
+	if c.gone += size; c.gone > c.most {
+		return errFound
+	}
+	old := r.Age > 0 && now.Sub(rec.GetTime().AsTime()) > r.Age || rec.GetSeq() < r.Before
+	if c.add(rec.GetSeq(), old) {
+		return errFound
+	}
+	return nil
+}
+
+// add adds a record, whose bytes are counted, and reports whether the place is found.
+func (c *cutting) add(seq uint64, old bool) bool {
+	here := edge{seq + 1, c.gone}
+	if c.gone <= c.over {
+		c.required = here
+	}
+	if c.ended = c.ended || !old && c.gone > c.over; !c.ended {
+		c.permitted = here
+	}
+	_, found := slices.BinarySearch(c.places, here.next)
 	switch {
-	case c.required == c.first: // nothing has to go
-		return max(c.below, c.first)
-	case c.below >= c.required:
+	case found && here.next <= c.permitted.next:
+		c.below = here
+	case found && here.next > c.required.next && c.above.next == 0:
+		c.above = here
+	}
+	return c.ended && (c.required.next == c.first || c.below.next >= c.required.next || c.above.next > 0)
+}
+
+// keep returns where the cut ends.
+func (c *cutting) keep() edge {
+	switch {
+	case c.required.next == c.first && c.below.next == 0:
+		return edge{next: c.first} // nothing has to go
+	case c.required.next == c.first || c.below.next >= c.required.next:
 		return c.below
-	case c.above > 0:
+	case c.above.next > 0:
 		return c.above
+	case c.newest >= c.required.next:
+		return c.required
+	case c.below.next > 0:
+		return c.below
 	}
-	return max(c.below, min(c.required, c.newest))
+	return edge{next: c.first}
 }
 
 // Retain cuts the journal's oldest records according to r, behind one of the complete sets of snapshots: the state
 // needs the records after it. The newest MinKept bytes and the last record stay. It returns how many records it cut.
 // now is the time that ages are computed from. One Retain at a time.
 func (j *Journal) Retain(ctx context.Context, r Retention, sets []SnapshotSet, now time.Time) (n uint64, err error) {
-	first := j.First()
-	keep, err := j.excess(ctx, r, sets, now)
-	if err == nil && keep > first {
-		err = j.cutBefore(ctx, keep)
-	}
+	p, err := j.prune(ctx, r, sets, now)
 	if err != nil {
 		return 0, fmt.Errorf("cut the journal's front: %w", err)
 	}
+	n = p.Keep - p.First
 	state, err := j.reader.state(ctx, journalStream)
 	if err != nil {
-		return keep - first, fmt.Errorf("measure the journal after a cut: %w", err)
+		return n, fmt.Errorf("measure the journal after a cut: %w", err)
 	}
 	// How many bytes until the next signal on Full. What could not be cut now is no reason to try again at once.
 	room := int64(r.Bytes / cutDeeper)
@@ -239,7 +273,7 @@ func (j *Journal) Retain(ctx context.Context, r Retention, sets []SnapshotSet, n
 		room = max(room, int64(r.Bytes-state.Bytes))
 	}
 	j.a.allowance.Store(room)
-	return keep - first, nil
+	return n, nil
 }
 
 // cutBefore makes keep the first record. It writes cutFile first: after a crash between the two, the next start

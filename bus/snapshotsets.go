@@ -66,12 +66,16 @@ func (s *Snapshots) complete(ctx context.Context, names map[uint64][]string) ([]
 		if err != nil {
 			return nil, fmt.Errorf("read the index of the snapshots at %d: %w", at, err)
 		}
-		out = append(out, SnapshotSet{
-			Barrier: at, NeededAfter: min(index.GetNeededAfter(), at), Taken: index.GetTime().AsTime(),
-			Actors: int(index.GetActors()), Bytes: index.GetBytes(),
-		})
+		out = append(out, setOf(at, index))
 	}
 	return out, nil
+}
+
+func setOf(barrier uint64, index *journaletv1.SnapshotIndex) SnapshotSet {
+	return SnapshotSet{
+		Barrier: barrier, NeededAfter: min(index.GetNeededAfter(), barrier), Taken: index.GetTime().AsTime(),
+		Actors: int(index.GetActors()), Bytes: index.GetBytes(),
+	}
 }
 
 // index returns the index of a set, errIncomplete if it has none or does not match the set's actors.

@@ -180,14 +180,19 @@ func TestCutEndsBehindSnapshots(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := &cutting{first: 1, permitted: 1, required: 1, over: c.over * 100, places: c.places,
-				newest: c.places[len(c.places)-1]}
-			for seq := uint64(1); seq < min(p.newest, 90); seq++ { // the newest ten stay
-				if p.add(seq, seq*100, seq <= c.old) {
+			var sets []SnapshotSet
+			for _, place := range c.places {
+				sets = append(sets, SnapshotSet{Barrier: place - 1, NeededAfter: place - 1})
+			}
+			p := newCutting(1, 100, sets)
+			p.over = c.over * 100
+			for seq := uint64(1); seq <= min(p.limit, 90); seq++ { // the newest ten stay
+				p.gone += 100
+				if p.add(seq, seq <= c.old) {
 					break
 				}
 			}
-			if got := p.keep(); got != c.want {
+			if got := p.keep(); got.next != c.want || got.gone != (c.want-1)*100 {
 				t.Fatalf("the first record kept is %d, want %d: %+v", got, c.want, p)
 			}
 		})

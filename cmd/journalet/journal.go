@@ -24,7 +24,7 @@ func (a *app) journalCommand() *cobra.Command {
 		Args:    usageArgs(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.verifyCommand(), a.sizeCommand(), a.repairCommand(),
+	cmd.AddCommand(a.verifyCommand(), a.sizeCommand(), a.repairCommand(), a.pruneCommand(),
 		a.exportCommand(), a.importCommand())
 	return cmd
 }

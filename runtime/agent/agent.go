@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -62,6 +63,7 @@ type agent struct {
 	metrics   *server.Metrics
 	traces    *otlp.Exporter // nil unless starts are traced
 
+	cutting     sync.Mutex // held while the journal is cut
 	dispatching loop
 	loops       *server.Checks
 

@@ -68,9 +68,10 @@ func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 		return err
 	}
 	if first > j.First() {
-		return a.cutBehindSnapshots(ctx, func(sets []bus.SnapshotSet) (uint64, error) {
+		_, err := a.cutBehindSnapshots(ctx, func(sets []bus.SnapshotSet) (uint64, error) {
 			return j.Retain(ctx, keep, sets, now)
 		})
+		return err
 	}
 	if snapshotDue(keep, sets, j, now) {
 		if err := a.host.Snapshot(ctx); err != nil {
@@ -96,8 +97,10 @@ func snapshotDue(keep bus.Retention, sets []bus.SnapshotSet, j *bus.Journal, now
 }
 
 // cutBehindSnapshots takes a set of snapshots, cuts the journal behind one of the sets and removes manifests that are
-// no longer referenced.
-func (a *agent) cutBehindSnapshots(ctx context.Context, cut func([]bus.SnapshotSet) (uint64, error)) error {
+// no longer referenced; it returns how many. cut returns how many records it cut.
+func (a *agent) cutBehindSnapshots(ctx context.Context, cut func([]bus.SnapshotSet) (uint64, error)) (int, error) {
+	a.cutting.Lock()
+	defer a.cutting.Unlock()
 	var gone uint64
 	err := a.host.Retain(ctx, func(uint64, []*journaletv1.Snapshot) error {
 		sets, err := a.bus.Snapshots().Sets(ctx)
@@ -107,16 +110,30 @@ func (a *agent) cutBehindSnapshots(ctx context.Context, cut func([]bus.SnapshotS
 		return err
 	})
 	if err != nil || gone == 0 {
-		return err
+		return 0, err
 	}
-	unreferenced, err := a.bus.UnreferencedManifests(ctx)
+	n, err := a.bus.RemoveUnreferenced(ctx)
 	if err != nil {
-		return err
-	}
-	n, err := a.bus.Manifests().Collect(ctx, unreferenced, bus.ManifestGrace)
-	if err != nil {
-		return err
+		return 0, err
 	}
 	a.log.Info("cut the journal", "records", gone, "first", a.bus.Journal().First(), "manifests", n)
-	return nil
+	return n, nil
+}
+
+// prune cuts the journal once on request, as retention does; with dryRun it only reports what it would cut.
+func (a *agent) prune(ctx context.Context, r bus.Retention, dryRun bool) (p bus.Pruned, err error) {
+	j, now := a.bus.Journal(), time.Now()
+	if dryRun {
+		sets, err := a.bus.Snapshots().Sets(ctx)
+		if err != nil {
+			return p, err
+		}
+		return j.PlanPrune(ctx, r, sets, now)
+	}
+	n, err := a.cutBehindSnapshots(ctx, func(sets []bus.SnapshotSet) (_ uint64, err error) {
+		p, err = j.Prune(ctx, r, sets, now)
+		return p.Keep - p.First, err
+	})
+	p.Manifests = n
+	return p, err
 }

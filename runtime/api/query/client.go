@@ -232,6 +232,12 @@ func (c *Client) Lift(ctx context.Context, q LiftRequest) (*LiftResponse, error)
 	return a, c.request(ctx, QuarantineLift, q, a, liftTimeout)
 }
 
+// Prune cuts the journal's oldest records.
+func (c *Client) Prune(ctx context.Context, q PruneRequest) (*bus.Pruned, error) {
+	a := &bus.Pruned{}
+	return a, c.request(ctx, JournalPrune, q, a, longTimeout)
+}
+
 // Info describes the agent.
 func (c *Client) Info(ctx context.Context) (*Info, error) {
 	a := &Info{}

@@ -70,8 +70,9 @@ const (
 	JournalSize   = "journal.size"
 	JournalWhy    = "journal.why"
 	NodeInfo      = "node.info"
-	// QuarantineLift needs the key for requests that change something.
+	// QuarantineLift and JournalPrune need the key for requests that change something.
 	QuarantineLift = "control.quarantine.lift"
+	JournalPrune   = "control.journal.prune"
 )
 
 // Subject returns the subject of a request to a node.
@@ -202,6 +203,16 @@ type LiftRequest struct {
 // LiftResponse names the actor whose quarantine was lifted.
 type LiftResponse struct {
 	Actor string `json:"actor"`
+}
+
+// PruneRequest requests that the journal's oldest records are cut, up to one bound.
+type PruneRequest struct {
+	// Before is the first record that is to stay.
+	Before uint64 `json:"before,omitempty"`
+	// KeepBytes is how many bytes on disk may stay.
+	KeepBytes uint64 `json:"keepBytes,omitempty"`
+	// DryRun reports what would be cut.
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // Info describes an agent.

@@ -39,7 +39,7 @@ type Host interface {
 	LiftQuarantine(ref messages.Ref, skip bool) error
 }
 
-// Options configure the services. All but History, Started, Simulated and Log must be set.
+// Options configure the services. All but History, Prune, Started, Simulated and Log must be set.
 type Options struct {
 	Conn    *nats.Conn
 	Host    Host
@@ -49,6 +49,9 @@ type Options struct {
 	NodeView func() pod.Node
 	// History opens the journal to read it back; nil: what needs that is not served.
 	History func(context.Context) (history.Reader, error)
+	// Prune cuts the journal's oldest records according to its bounds, or with dryRun reports what it would cut; nil: it
+	// is not served.
+	Prune func(ctx context.Context, r bus.Retention, dryRun bool) (bus.Pruned, error)
 	// Version is the agent's, as `journalet version` prints it.
 	Version string
 	// Epoch is the number of this run.
@@ -163,6 +166,7 @@ func (s *server) endpoints() []endpoint {
 		{JournalWhy, "why a record was written, or a pod is as it is", requestTimeout, single(s.why)},
 		{NodeInfo, "the agent itself", requestTimeout, single(s.info)},
 		{QuarantineLift, "the end of an actor's quarantine", liftTimeout, single(s.lift)},
+		{JournalPrune, "a cut of the journal's oldest records", longTimeout, single(s.prune)},
 	}
 }
 
