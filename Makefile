@@ -149,9 +149,11 @@ replay: ## every scenario folded again from its journal, and the host's own fold
 	$(GO) test -count=1 ./test/scenario ./runtime/fold ./runtime/host
 
 .PHONY: fuzz
-fuzz: ## fuzz the manifest decoder for FUZZTIME (30s)
+fuzz: ## fuzz the manifest decoder, and the replay of records, for FUZZTIME (30s) each
 	@$(call listed,^FuzzDecode$$,./runtime/source/manifest)
 	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(FUZZTIME) ./runtime/source/manifest
+	@$(call listed,^FuzzRecord$$,./runtime/history/replay)
+	$(GO) test -run '^$$' -fuzz '^FuzzRecord$$' -fuzztime $(FUZZTIME) ./runtime/history/replay
 
 .PHONY: bench
 bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS)

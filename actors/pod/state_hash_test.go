@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/dump"
 )
 
 // The kubelet's algorithm by hand: name and image as JSON with sorted keys, its bytes as the dump of a Go slice in
@@ -24,6 +25,9 @@ func TestContainerHashIsTheKubelets(t *testing.T) {
 		}
 		if byHand := fmt.Sprintf("%x", hash); byHand != c.want {
 			t.Errorf("%s, %s: by hand %s, want %s", c.name, c.image, byHand, c.want)
+		}
+		if is := fmt.Sprint(dump.ForHash([]byte(text))); is != dumped {
+			t.Errorf("the kubelet's dump is %s, by hand %s", is, dumped)
 		}
 		got := ContainerHash(&corev1.Container{Name: c.name, Image: c.image, Args: []string{"not hashed"}})
 		if got != c.want {

@@ -212,11 +212,15 @@ func (w *worker) run() error {
 
 func (w *worker) foldAll(recs []*journaletv1.Record) error {
 	for _, rec := range recs {
-		if err := guarded(rec.GetSeq(), func() error { w.base.fold(w.fold, rec); return nil }); err != nil {
+		err := guarded(rec.GetSeq(), func() error {
+			w.base.fold(w.fold, rec)
+			if w.after != nil {
+				w.after(rec)
+			}
+			return nil
+		})
+		if err != nil {
 			return err
-		}
-		if w.after != nil {
-			w.after(rec)
 		}
 		author := messages.RefOf(rec.GetActor())
 		if n := len(w.fold.Pending[author]); n > maxPending {
