@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -39,21 +40,22 @@ func TestCausesAreThoseOfTheWorld(t *testing.T) {
 		}
 		total.decisions, total.longest = total.decisions+c.decisions, max(total.longest, c.longest)
 		total.byThemselves, total.stopped = total.byThemselves+c.byThemselves, total.stopped+c.stopped
+		total.explained += c.explained
 		for kind, n := range c.kinds {
 			kinds[kind] += n
 		}
 	})
-	t.Logf("%d decisions, the longest chain has %d links; %d containers ended by themselves, %d were stopped; ends: %v",
-		total.decisions, total.longest, total.byThemselves, total.stopped, kinds)
-	if total.decisions < 10_000 || total.byThemselves < 100 || total.stopped < 100 {
+	t.Logf("%d decisions, the longest chain has %d links; %d containers ended by themselves, %d were stopped; "+
+		"%d restarts; ends: %v", total.decisions, total.longest, total.byThemselves, total.stopped, total.explained, kinds)
+	if total.decisions < 10_000 || total.byThemselves < 100 || total.stopped < 100 || total.explained < 20 {
 		t.Error("too few to show anything")
 	}
 }
 
 // causes counts what was followed in one run.
 type causes struct {
-	decisions, longest, byThemselves, stopped int
-	kinds                                     map[why.EndKind]int
+	decisions, longest, byThemselves, stopped, explained int
+	kinds                                                map[why.EndKind]int
 }
 
 func (c *causes) check(t *testing.T, r *Result) error {
@@ -83,37 +85,86 @@ func (c *causes) check(t *testing.T, r *Result) error {
 			}
 		}
 	}
+	return c.restarts(t, r)
+}
+
+// restarts holds what is claimed of each restart at the end of a run to the world: the instance that ended before it, its
+// exit code, and whether a call stopped it.
+func (c *causes) restarts(t *testing.T, r *Result) error {
+	t.Helper()
+	m := r.History()
+	for _, o := range r.sim.world.objects {
+		for _, x := range o.containers {
+			if x.attempt == 0 {
+				continue
+			}
+			q := why.Query{Pod: o.uid, Container: x.name, Restart: x.attempt, Limit: math.MaxInt}
+			a, err := why.Explain(t.Context(), m, q)
+			var missing *why.NotFoundError
+			if errors.As(err, &missing) {
+				continue // its records are lost, or it is not the newest pod of this UID
+			}
+			if err != nil {
+				return err
+			}
+			if err := heldTo(r, x, a.Ended); err != nil {
+				return err
+			}
+			c.explained++
+		}
+	}
+	return nil
+}
+
+// heldTo compares what is claimed of the instance before x with the world.
+func heldTo(r *Result, x *container, said *why.Ended) error {
+	if said == nil {
+		return nil // it is not in the journal
+	}
+	was := r.sim.world.ends[said.ContainerID]
+	switch {
+	case was == nil && said.Started.IsZero(), said.Vanished:
+		return nil
+	case was == nil || was.uid != x.uid || was.name != x.name || was.attempt >= x.attempt:
+		return fmt.Errorf("%s is said to have been restarted after %s", x.id, said.ContainerID)
+	case was.code != said.ExitCode || was.reason != said.Reason:
+		return fmt.Errorf("%s is said to have ended with %d (%s), and ended with %d (%s)", was.id, said.ExitCode,
+			said.Reason, was.code, was.reason)
+	case said.StoppedBy == 0 && was.stoppedBy != "" && was.stoppedAt > r.sim.judge.lostRecordsAt:
+		return fmt.Errorf("%s is said to have ended by itself, and %s stopped it", was.id, was.stoppedBy)
+	}
 	return nil
 }
 
 // exit holds the cause of an exit to the world. A stop may have been dispatched and not have reached the container: the
 // agent cannot know that. What was requested in records that are lost is not known either.
-func (c *causes) exit(tracer *why.Tracer, r *Result, rec *journaletv1.Record, shown *journaletv1.ContainerObservation) error {
-	x := r.sim.world.ends[shown.GetId()]
+func (c *causes) exit(
+	tracer *why.Tracer, r *Result, rec *journaletv1.Record, shown *journaletv1.ContainerObservation,
+) error {
+	seq, x := rec.GetSeq(), r.sim.world.ends[shown.GetId()]
 	if x == nil {
-		return fmt.Errorf("record %d shows the exit of %s, which has not ended", rec.GetSeq(), shown.GetId())
+		return fmt.Errorf("record %d shows the exit of %s, which has not ended", seq, shown.GetId())
 	}
-	call, err := tracer.EndedBy(rec.GetSeq(), shown.GetId())
+	call, err := tracer.EndedBy(seq, shown.GetId())
 	switch {
 	case err != nil:
 		return err
 	case call == nil:
 		c.byThemselves++
 		if x.stoppedBy != "" && x.stoppedAt > r.sim.judge.lostRecordsAt {
-			return fmt.Errorf("record %d: %s is said to have ended by itself, and %s stopped it", rec.GetSeq(), x.id, x.stoppedBy)
+			return fmt.Errorf("record %d: %s is said to have ended by itself, and %s stopped it", seq, x.id, x.stoppedBy)
 		}
 		return nil
 	}
 	c.stopped++
 	if x.stoppedBy == "" && !dispatchedBefore(r, call, shown) {
-		return fmt.Errorf("record %d: %s is said to have been ended by #%d, and ended by itself", rec.GetSeq(), x.id, call.Seq)
+		return fmt.Errorf("record %d: %s is said to have been ended by #%d, and ended by itself", seq, x.id, call.Seq)
 	}
 	req := call.Body.GetCallRequested()
 	named := req.GetStopContainer() != nil && x.stoppedBy == "StopContainer" || x.stoppedBy == "" ||
 		strings.Contains(x.stoppedBy, "Sandbox") && req.GetStopContainer() == nil || r.sim.judge.lostRecordsAt > 0
 	if !named {
-		return fmt.Errorf("record %d: %s is said to have been ended by #%d (%s), and %s ended it", rec.GetSeq(), x.id, call.Seq,
-			call.Name(), x.stoppedBy)
+		return fmt.Errorf("record %d: %s is said to have been ended by #%d, and %s ended it", seq, x.id, call.Seq, x.stoppedBy)
 	}
 	return nil
 }

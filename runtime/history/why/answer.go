@@ -51,12 +51,30 @@ type Answer struct {
 	// UntilWhat happens at Until.
 	Until     time.Time `json:"until,omitzero"`
 	UntilWhat string    `json:"untilWhat,omitempty"`
+	// Ended is the instance whose end led to a restart.
+	Ended *Ended `json:"ended,omitempty"`
 	// Reasons are what it follows from, the oldest first.
 	Reasons []Line `json:"reasons,omitempty"`
 	// Start is where the time of the pod's start went.
 	Start *Start `json:"start,omitempty"`
 	// Chains lead from decisions to facts from outside.
 	Chains []ChainAnswer `json:"chains,omitempty"`
+}
+
+// Ended is how an instance of a container ended.
+type Ended struct {
+	ContainerID string    `json:"containerID"`
+	Container   string    `json:"container"`
+	Restart     uint32    `json:"restart"`
+	ExitCode    int32     `json:"exitCode"`
+	Reason      string    `json:"reason,omitempty"`
+	Started     time.Time `json:"started,omitzero"`
+	Finished    time.Time `json:"finished,omitzero"`
+	// Vanished is set if the runtime does not show how it ended; ExitCode says nothing then.
+	Vanished bool `json:"vanished,omitempty"`
+	// StoppedBy is the record of the call that ended it, 0 if it ended by itself; StopReason is what that call names.
+	StoppedBy  uint64 `json:"stoppedBy,omitempty"`
+	StopReason string `json:"stopReason,omitempty"`
 }
 
 // Pod names the pod of an answer.

@@ -100,16 +100,35 @@ func (s *subject) why(a *Answer, container string, before *journaletv1.Container
 	s.at = requested.Seq // the end of the instance as it was known then
 	ended := s.exit(a, before)
 	s.at = at
-	switch stop := s.stopOf(before, ended); {
-	case before.GetState() != journaletv1.ContainerState_CONTAINER_STATE_EXITED:
+	stop := s.stopOf(before, ended)
+	a.Ended = endedOf(before, stop)
+	switch {
+	case a.Ended.Vanished:
 		a.because("it vanished from the runtime: nothing shows how it ended")
 	case stop == nil:
 		a.because("it %s", exitText(before))
 	case stop.call().GetStopContainer() != nil:
-		a.because("the agent stopped it (%s); it %s", stop.call().GetStopContainer().GetReason(), exitText(before))
+		a.because("the agent stopped it (%s); it %s", a.Ended.StopReason, exitText(before))
 	default:
 		a.because("its sandbox was stopped; it %s", exitText(before))
 	}
+}
+
+func endedOf(c *journaletv1.ContainerObservation, stop *Event) *Ended {
+	out := &Ended{
+		ContainerID: c.GetId(), Container: c.GetName(), Restart: c.GetAttempt(), ExitCode: c.GetExitCode(),
+		Reason: c.GetReason(), Vanished: c.GetState() != journaletv1.ContainerState_CONTAINER_STATE_EXITED,
+	}
+	if c.GetStartedAt() != nil {
+		out.Started = c.GetStartedAt().AsTime()
+	}
+	if c.GetFinishedAt() != nil {
+		out.Finished = c.GetFinishedAt().AsTime()
+	}
+	if stop != nil {
+		out.StoppedBy, out.StopReason = stop.Seq, stop.call().GetStopContainer().GetReason()
+	}
+	return out
 }
 
 // stopOf returns the call that ended an instance, nil if it ended by itself.
