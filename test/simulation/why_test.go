@@ -88,8 +88,8 @@ func (c *causes) check(t *testing.T, r *Result) error {
 	return c.restarts(t, r)
 }
 
-// restarts holds what is claimed of each restart at the end of a run to the world: the instance that ended before it, its
-// exit code, and whether a call stopped it.
+// restarts holds what is claimed of each restart at the end of a run to the world: the instance that ended before it,
+// its exit code, and whether a call stopped it.
 func (c *causes) restarts(t *testing.T, r *Result) error {
 	t.Helper()
 	m := r.History()
@@ -164,7 +164,8 @@ func (c *causes) exit(
 	named := req.GetStopContainer() != nil && x.stoppedBy == "StopContainer" || x.stoppedBy == "" ||
 		strings.Contains(x.stoppedBy, "Sandbox") && req.GetStopContainer() == nil || r.sim.judge.lostRecordsAt > 0
 	if !named {
-		return fmt.Errorf("record %d: %s is said to have been ended by #%d, and %s ended it", seq, x.id, call.Seq, x.stoppedBy)
+		return fmt.Errorf("record %d: %s is said to have been ended by #%d, and %s ended it", seq, x.id, call.Seq,
+			x.stoppedBy)
 	}
 	return nil
 }
