@@ -101,6 +101,12 @@ func TestExitCodesClassifyErrors(t *testing.T) {
 		{"no agent", []string{"pods", "--root-dir", empty}, exitNoAgent, "journalet run --root-dir " + empty},
 		{"no pod", []string{"pod", "web", "--root-dir", root}, exitNotFound, `pod "web" not found`},
 		{"pods", []string{"pods", "--root-dir", root}, exitOK, "No pods on node node-1."},
+		{"why without a pod", []string{"why"}, exitUsage, "accepts 1 arg"},
+		{"why a record of a container", []string{"why", "2", "-c", "main"}, exitUsage, "namespace/2"},
+		{"why restart 0", []string{"why", "web", "-c", "main", "--restart", "0"}, exitUsage, "from 1"},
+		{"why no such pod", []string{"why", "web", "--root-dir", root}, exitNotFound, `pod "web" is not in the journal`},
+		{"why no such record", []string{"why", "99", "--root-dir", root}, exitNotFound, "holds 1 to 3"},
+		{"why no journal", []string{"why", "1", "--journal", empty}, exitError, "name an agent's root directory"},
 		{"verify", []string{"journal", "verify", "--root-dir", root}, exitOK, ""},
 		{"size", []string{"journal", "size", "--root-dir", root}, exitOK, ""},
 	} {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ type input struct {
 }
 
 // rows are all figures, in the order of the table.
-var rows = append([]row{}, replayRows...)
+var rows = slices.Concat(replayRows, whyRows)
 
 var (
 	events = flag.Uint64("events", 1_000_000, "how many events the journal has")

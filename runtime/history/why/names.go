@@ -11,7 +11,7 @@ import (
 )
 
 // nameRecords bounds how far back a pod's name is looked for, in records. Without a name a pod is shown by its UID.
-const nameRecords = 50_000
+const nameRecords = 4096
 
 // snapshots returns the newest set of snapshots at or before a record, by actor, and its barrier; nil and 0 for none.
 func (x *explainer) snapshots(at uint64) (map[messages.Ref]*journaletv1.Snapshot, uint64) {
@@ -52,8 +52,8 @@ func podState(s *journaletv1.Snapshot) *journaletv1.PodState {
 	return st
 }
 
-// learnName has the describer know the name of the pod with a UID.
-func (x *explainer) learnName(uid string) {
+// learnName has the describer know the name of the pod with a UID, as records up to near show it.
+func (x *explainer) learnName(uid string, near uint64) {
 	if x.named[uid] {
 		return
 	}
@@ -64,11 +64,11 @@ func (x *explainer) learnName(uid string) {
 		return
 	}
 	from := uint64(1)
-	if x.j.last > nameRecords {
-		from = x.j.last - nameRecords
+	if near > nameRecords {
+		from = near - nameRecords
 	}
 	needle := []byte(uid)
-	_, _ = x.j.backward(from, x.j.last, func(h head, b []byte) bool {
+	_, _ = x.j.backward(from, near, func(h head, b []byte) bool {
 		if h.author.Kind == journaletv1.ActorKind_ACTOR_KIND_RUNTIME || !bytes.Contains(b, needle) {
 			return false
 		}

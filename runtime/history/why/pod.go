@@ -22,7 +22,7 @@ func (x *explainer) ofPod(q Query) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.learnName(uid)
+	x.learnName(uid, x.j.last)
 	s, err := x.newSubject(uid)
 	if err != nil {
 		return nil, err
@@ -332,7 +332,7 @@ func (s *subject) admitting(a *Answer) {
 	case waits.is("admission_pending_preemption"):
 		victims := waits.Body.GetAdmissionPendingPreemption().GetVictims()
 		for _, v := range victims {
-			s.learnName(v)
+			s.learnName(v, waits.Seq)
 		}
 		a.because("it waits until pods of lower priority that it preempts have ended")
 	default:

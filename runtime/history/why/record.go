@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
 )
 
 // ofRecord answers why what a record holds was decided, or what a fact is.
@@ -13,7 +14,6 @@ func (x *explainer) ofRecord(q Query) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.learnNames(rec)
 	a := x.newAnswer()
 	a.Seq = rec.GetSeq()
 	var chains []*Chain
@@ -25,6 +25,7 @@ func (x *explainer) ofRecord(q Query) (*Answer, error) {
 		if err != nil {
 			return nil, err
 		}
+		x.learnNames(c)
 		if i := slices.IndexFunc(chains, func(o *Chain) bool { return sameCauses(o, c) }); i >= 0 {
 			a.Chains[i].Decisions = append(a.Chains[i].Decisions, x.line(e, q.All))
 			continue
@@ -77,11 +78,15 @@ func (x *explainer) chainAnswer(c *Chain, all bool) ChainAnswer {
 	return out
 }
 
-// learnNames has the describer know the names of the pods that a record is about.
-func (x *explainer) learnNames(rec *journaletv1.Record) {
-	for _, e := range eventsOf(rec) {
+// learnNames has the describer know the names of the pods in a chain, which most often holds them.
+func (x *explainer) learnNames(c *Chain) {
+	for _, e := range slices.Backward(c.Events) {
+		for _, ref := range history.NamedPods(e.Body) {
+			x.d.Name(ref.GetUid(), ref.GetNamespace(), ref.GetName())
+			x.named[ref.GetUid()] = true
+		}
 		if uid := e.uid(); uid != "" {
-			x.learnName(uid)
+			x.learnName(uid, c.Events[0].Seq)
 		}
 	}
 }
