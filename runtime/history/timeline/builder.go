@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type builder struct {
 	node     *Group
 	groups   []*Group
 	pods     map[string]*pod
+	names    map[string]string // by UID, from snapshots
 	calls    map[string]*call
 	agent    agent
 	events   []*Event
@@ -32,9 +34,9 @@ type builder struct {
 	doing   map[string]uint64
 
 	from     *beginning // nil: with the first record
-	before   *Event     // the last event of the last record
 	last     uint64     // the last record
 	lastTime time.Time
+	lastAt   float64
 	missing  int
 	// resolution is the length on the axis below which things are merged, and merged how many events are gone.
 	resolution float64
@@ -48,10 +50,11 @@ func newBuilder(o Options) *builder {
 		o.Limit = DefaultLimit
 	}
 	b := &builder{
-		o: o, describe: describe.New(), starts: start.NewCollector(), pods: map[string]*pod{}, calls: map[string]*call{},
+		o: o, describe: describe.New(), starts: start.NewCollector(), pods: map[string]*pod{},
+		names: map[string]string{}, calls: map[string]*call{},
 		results: map[uint64]uint64{}, doing: map[string]uint64{},
 	}
-	b.choice = choice{wanted: o.Pods, node: o.node, uids: map[string]string{}}
+	b.choice = choice{wanted: o.Pods, node: o.node, uids: map[string][]string{}}
 	b.node = newGroup(NodeGroup, "node", "")
 	b.groups = []*Group{b.node}
 	return b
@@ -69,12 +72,11 @@ func (b *builder) add(rec *journaletv1.Record) {
 		}
 		b.track(ev)
 		b.place(ev)
-		b.before = ev
 	}
 	for _, s := range b.starts.Add(rec) {
 		b.started(s, false)
 	}
-	b.last, b.lastTime = rec.GetSeq(), rec.GetTime().AsTime()
+	b.last, b.lastTime, b.lastAt = rec.GetSeq(), rec.GetTime().AsTime(), millis(at)
 	if len(b.events) > 2*b.o.Limit {
 		b.merge(b.o.Limit)
 	}
@@ -120,6 +122,11 @@ func (b *builder) follow(ev *Event) {
 	}
 }
 
+// previous returns the place of the last record, as an event that no lane shows.
+func (b *builder) previous() *Event {
+	return &Event{Seq: b.last, Time: b.lastTime, At: b.lastAt, Because: -1, Group: -1}
+}
+
 // maxLapses bounds the spans for what is missing: a journal may consist of every second record.
 const maxLapses = 200
 
@@ -130,8 +137,8 @@ func (b *builder) lapse(ev *Event, text string) {
 		return
 	}
 	from := ev
-	if b.before != nil {
-		from = b.before
+	if b.last > 0 {
+		from = b.previous()
 	}
 	s := newSpan(from, ClassDown, "gap", text)
 	s.lapse = true
@@ -203,6 +210,7 @@ func (b *builder) addPod(uid string) *pod {
 		return nil
 	}
 	p := newPod(b, uid)
+	p.group.Name = cmp.Or(b.names[uid], uid)
 	b.pods[uid] = p
 	b.groups = append(b.groups, p.group)
 	return p

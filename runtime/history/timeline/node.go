@@ -43,14 +43,15 @@ func (b *builder) foldNode(ev *Event) {
 func (b *builder) agentStarted(ev *Event, lane *Lane, s *journaletv1.AgentStarted) {
 	b.agent.node = cmp.Or(s.GetConfig().GetNodeName(), b.agent.node)
 	b.choice.node = b.agent.node
-	if b.agent.epoch > 0 && b.before != nil {
+	if b.agent.epoch > 0 && b.last > 0 {
 		how := "ended without a stop"
 		if b.agent.bootID != "" && b.agent.bootID != s.GetBootId() {
 			how = "the machine was restarted"
 		}
-		text := fmt.Sprintf("epoch %d %s, at some time after its last record #%d", b.agent.epoch, how, b.before.Seq)
-		lane.close(b.before)
-		lane.set(b.before, ClassDown, how)
+		text := fmt.Sprintf("epoch %d %s, at some time after its last record #%d", b.agent.epoch, how, b.last)
+		ended := b.previous()
+		lane.close(ended)
+		lane.set(ended, ClassDown, how)
 		lane.open.Text = text
 		ev.Alert, ev.Text = true, ev.Text+": "+text
 	}

@@ -8,13 +8,15 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
 )
 
 const (
 	// DefaultLimit is how many events a picture holds at most if Options sets no limit: what a browser shows fluently.
-	DefaultLimit = 20_000
+	DefaultLimit = 10_000
 	// foldedBefore is how many records before a picture's beginning are folded to know what was so at its beginning.
 	foldedBefore = 100_000
 )
@@ -50,8 +52,8 @@ type Options struct {
 type choice struct {
 	wanted []string
 	node   string
-	// uids maps those that a wanted pod has had, as far as they are known, to the wanted one.
-	uids map[string]string
+	// uids maps those that the wanted pods have had, as far as they are known, to the wanted ones.
+	uids map[string][]string
 }
 
 // learn adds the UIDs that an event names. It gets each event once, in order.
@@ -69,15 +71,16 @@ func (c *choice) learn(e *journaletv1.Event) {
 
 func (c *choice) name(uid, namespace, name string) {
 	for _, wanted := range c.wanted {
-		if len(c.uids) < maxPods && history.MatchesName(wanted, c.node, namespace, name) {
-			c.uids[uid] = wanted
+		if len(c.uids) < maxPods && !slices.Contains(c.uids[uid], wanted) &&
+			history.MatchesName(wanted, c.node, namespace, name) {
+			c.uids[uid] = append(c.uids[uid], wanted)
 		}
 	}
 }
 
 // shows reports whether the picture shows the pod with a UID.
 func (c *choice) shows(uid string) bool {
-	return len(c.wanted) == 0 || c.uids[uid] != "" || slices.Contains(c.wanted, uid)
+	return len(c.wanted) == 0 || len(c.uids[uid]) > 0 || slices.Contains(c.wanted, uid)
 }
 
 // Read draws a part of a journal. It returns a NoPodError if a pod that Options names is in no record that it read.
@@ -96,23 +99,18 @@ func Read(ctx context.Context, r history.Reader, o Options) (*Timeline, error) {
 	}
 	o.node = r.Node()
 	b := newBuilder(o)
+	if err := b.learnNames(ctx, r); err != nil {
+		return nil, err
+	}
 	begin := first
 	if from > first+foldedBefore {
 		begin = from - foldedBefore
 	}
 	err := r.Read(ctx, begin, to, func(e history.Entry) error {
-		rec, err := e.Record()
-		if err != nil {
-			return fmt.Errorf("record %d: %w", e.Seq, err)
-		}
-		if b.from == nil && rec.GetSeq() >= from {
-			b.begins(rec.GetSeq(), rec.GetTime().AsTime())
-		}
-		b.add(rec)
 		if o.Progress != nil && e.Seq%4096 == 0 {
 			o.Progress(e.Seq-begin, to-begin)
 		}
-		return nil
+		return b.read(e, from)
 	})
 	if err != nil {
 		return nil, err
@@ -128,11 +126,67 @@ func Read(ctx context.Context, r history.Reader, o Options) (*Timeline, error) {
 	return t, b.explain(ctx, r, t)
 }
 
+// learnNames reads the names of pods from the first and the last set of snapshots: retention may have cut the records
+// that named them.
+func (b *builder) learnNames(ctx context.Context, r history.Reader) error {
+	barriers, err := r.Snapshots(ctx)
+	if err != nil || len(barriers) == 0 {
+		return err
+	}
+	for _, barrier := range slices.Compact([]uint64{barriers[0], barriers[len(barriers)-1]}) {
+		set, err := r.Snapshot(ctx, barrier)
+		if err != nil {
+			return err
+		}
+		for _, snapshot := range set {
+			state := &journaletv1.PodState{}
+			if snapshot.GetActor().GetKind() != journaletv1.ActorKind_ACTOR_KIND_POD ||
+				proto.Unmarshal(snapshot.GetState(), state) != nil {
+				continue
+			}
+			uid, p := snapshot.GetActor().GetId(), state.GetPod()
+			if p.GetName() == "" {
+				p = state.GetReportedAs()
+			}
+			if p.GetName() != "" {
+				b.names[uid] = p.GetNamespace() + "/" + p.GetName()
+				b.describe.Name(uid, p.GetNamespace(), p.GetName())
+				b.choice.name(uid, p.GetNamespace(), p.GetName())
+			}
+		}
+	}
+	return nil
+}
+
+// read adds a record, or passes it. The picture begins with the record from.
+func (b *builder) read(e history.Entry, from uint64) error {
+	at, skip := b.skim(e)
+	var rec *journaletv1.Record
+	if !skip {
+		var err error
+		if rec, err = e.Record(); err != nil {
+			return fmt.Errorf("record %d: %w", e.Seq, err)
+		}
+		at = rec.GetTime().AsTime()
+	}
+	if b.from == nil && e.Seq >= from {
+		b.begins(e.Seq, at)
+	}
+	if skip {
+		b.pass(e.Seq, at)
+	} else {
+		b.add(rec)
+	}
+	return nil
+}
+
 // unknown returns an error for the first pod that is in no record.
 func (b *builder) unknown(begin uint64) error {
-	named := slices.Collect(maps.Values(b.choice.uids))
 	for _, pod := range b.o.Pods {
-		if b.pods[pod] == nil && !slices.Contains(named, pod) {
+		shown := slices.ContainsFunc(slices.Collect(maps.Keys(b.pods)), func(uid string) bool {
+			return uid == pod || slices.Contains(b.choice.uids[uid], pod)
+		})
+		if !shown {
 			return &NoPodError{pod, begin, b.last}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/journalet/journalet/messages"
@@ -277,6 +278,20 @@ func TestOfMoreEventsThanTheLimitTheShortOnesAreMerged(t *testing.T) {
 	}
 }
 
+// TestNameThatRetentionHasCutIsReadFromASnapshot draws a pod by a name that no record holds.
+func TestNameThatRetentionHasCutIsReadFromASnapshot(t *testing.T) {
+	m := recorded(t, 160)
+	m.Records = m.Records[180:]
+	state, err := proto.Marshal(&journaletv1.PodState{Pod: &journaletv1.PodRef{Namespace: "default", Name: "kept-n1"}})
+	must.OK(t, err)
+	m.Sets = map[uint64][]*journaletv1.Snapshot{180: {{Actor: messages.Pod("uid-3").Proto(), State: state}}}
+	picture, err := timeline.Read(t.Context(), m, timeline.Options{Pods: []string{"kept"}})
+	must.OK(t, err)
+	if g := picture.Groups[1]; g.UID != "uid-3" || len(g.Lanes) == 0 {
+		t.Errorf("it draws %s, UID %s, %d lanes", g.Name, g.UID, len(g.Lanes))
+	}
+}
+
 func TestPodThatNoRecordNamesIsAnError(t *testing.T) {
 	_, err := timeline.Read(t.Context(), recorded(t, 160), timeline.Options{Pods: []string{"nope"}})
 	if !errors.Is(err, history.ErrNoRecord) || !strings.Contains(err.Error(), "nope") {
@@ -307,4 +322,36 @@ func TestDocumentShowsWhatIsDrawn(t *testing.T) {
 	if got != want {
 		t.Errorf("the document shows\n%s\nwant\n%s", got, want)
 	}
+}
+
+// TestPassedRecordsChangeNothing draws each pod of recorded runs from all records, and from those that are decoded.
+func TestPassedRecordsChangeNothing(t *testing.T) {
+	for _, seed := range []int{59, 112, 160, 203} {
+		m := recorded(t, seed)
+		node, err := timeline.Read(t.Context(), m, timeline.Options{})
+		must.OK(t, err)
+		for _, g := range node.Groups[1:] {
+			picture, err := timeline.Read(t.Context(), m, timeline.Options{Pods: []string{g.UID}})
+			must.OK(t, err)
+			got := picture.Groups[1]
+			if len(got.Lanes) != len(g.Lanes) || picture.Length != node.Length || picture.LastSeq != node.LastSeq {
+				t.Fatalf("seed %d, %s: %d lanes, want %d", seed, g.Name, len(got.Lanes), len(g.Lanes))
+			}
+			for i, l := range g.Lanes {
+				alone, whole := spans(got.Lanes[i].Spans), spans(l.Spans)
+				if alone != whole || len(got.Lanes[i].Marks) != len(l.Marks) {
+					t.Errorf("seed %d, %s, lane %s: %d marks and spans\n%s\nwant %d and\n%s", seed, g.Name, l.Name,
+						len(got.Lanes[i].Marks), alone, len(l.Marks), whole)
+				}
+			}
+		}
+	}
+}
+
+func spans(all []*timeline.Span) string {
+	var b strings.Builder
+	for _, s := range all {
+		fmt.Fprintf(&b, "%s %s %v-%v #%d-#%d\n", s.Class, s.Label, s.Begin, s.End, s.BeginSeq, s.EndSeq)
+	}
+	return b.String()
 }
