@@ -67,8 +67,8 @@ func (j *judge) attempted(c *container, kind journaletv1.ProbeKind, p *corev1.Pr
 	}
 }
 
-// hasStartupProbe reports whether an instance has a startup probe. One that was taken over has the probes of the present
-// manifest.
+// hasStartupProbe reports whether an instance has a startup probe. One that was taken over has the probes of the
+// present manifest.
 func (j *judge) hasStartupProbe(x *instance) bool {
 	spec := x.spec
 	if j.unrecorded(x) {

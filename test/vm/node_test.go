@@ -343,8 +343,8 @@ var troubles = []trouble{
 	},
 }
 
-// unseen returns a script that changes what is in the directory of the configuration while the agent is stopped: it must
-// not see a state in between. If there is no manifest directory, there are no pods.
+// unseen returns a script that changes what is in the directory of the configuration while the agent is stopped: it
+// must not see a state in between. If there is no manifest directory, there are no pods.
 func unseen(script string) string {
 	return "systemctl kill -s STOP journalet && cd /etc/journalet && " + script + "; systemctl kill -s CONT journalet"
 }
