@@ -4,6 +4,7 @@ package clients
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,9 +27,12 @@ import (
 const (
 	nodeName = "node-1.example"
 	token    = "node-1_example"
-	// soon bounds the wait for a client to see what it has to see; rounds are the changes and cuts before that.
-	soon   = 90 * time.Second
-	rounds = 20
+	// soon bounds the wait for a client to see what it has to see.
+	soon = 90 * time.Second
+	// rounds are the changes and cuts before that; in one of them the clients miss severalPages of events.
+	rounds       = 10
+	podsPerRound = 4
+	severalPages = 1200
 )
 
 // programs are the clients. Each gets the address of the port, the node and the key's file.
@@ -182,6 +186,7 @@ type wire struct {
 	mu   sync.Mutex
 	live []net.Conn
 	cuts int
+	shut bool
 }
 
 func newWire(t *testing.T, to string) *wire {
@@ -210,13 +215,67 @@ func (w *wire) lead(c net.Conn) {
 	}
 	defer s.Close()
 	w.mu.Lock()
+	if w.shut {
+		w.mu.Unlock()
+		return
+	}
 	w.live = append(w.live, c, s)
 	w.mu.Unlock()
+	arrived := make(chan struct{}, 1)
 	go func() {
-		_, _ = io.Copy(s, c)
+		holdRequests(s, c, arrived)
 		s.Close()
 	}()
-	_, _ = io.Copy(c, s)
+	_, _ = io.Copy(io.MultiWriter(c, arrival(arrived)), s)
+}
+
+// held bounds how long a request for the past waits for live events to come before it.
+const held = 300 * time.Millisecond
+
+// holdRequests copies what a client sends. A request for the past waits until something live has arrived, so that the
+// client gets it twice: live, and from the past.
+func holdRequests(to io.Writer, from io.Reader, arrived <-chan struct{}) {
+	for b := make([]byte, 64<<10); ; {
+		n, err := from.Read(b)
+		before, request := b[:n], []byte(nil)
+		if i := bytes.Index(before, []byte("PUB journalet.")); i >= 0 {
+			before, request = b[:i], b[i:n]
+		}
+		_, werr := to.Write(before)
+		if request != nil {
+			select {
+			case <-arrived:
+			case <-time.After(held):
+			}
+			_, werr = to.Write(request)
+		}
+		if err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// arrival reports messages of a server.
+type arrival chan<- struct{}
+
+func (a arrival) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("MSG event.")) {
+		select {
+		case a <- struct{}{}:
+		default:
+		}
+	}
+	return len(b), nil
+}
+
+// block cuts the wire, and lets no connection through until it is called with false.
+func (w *wire) block(shut bool) {
+	w.mu.Lock()
+	w.shut = shut
+	w.mu.Unlock()
+	if shut {
+		w.cut()
+	}
 }
 
 // cut ends all connections, wherever in a message they are.
@@ -318,33 +377,41 @@ func TestClientsSeeEveryEventOnceOverCutsAndRestarts(t *testing.T) {
 		clients = append(clients, a.follow(name, dir))
 	}
 	for _, c := range clients {
-		a.until("the first events", func() error { return c.has(a.journal()[0]) })
+		a.until("the first event", func() error { return c.has("1.1.0 agent/0 agent_started") })
 	}
 	random := rand.New(rand.NewPCG(1, 1))
 	for i := range rounds {
-		name := fmt.Sprintf("pod-%d", i)
-		a.put(name)
 		before := len(a.journal())
-		// Somewhere in the middle of the pod's start.
+		for n := range podsPerRound {
+			a.put(fmt.Sprintf("pod-%d-%d", i, n))
+			if i > 0 {
+				a.remove(fmt.Sprintf("pod-%d-%d", i-1, n))
+			}
+		}
+		// Somewhere in the middle of the pods' starts.
+		least := random.IntN(60)
+		if i == rounds/2 {
+			least = severalPages
+		}
+		for _, c := range clients {
+			c.wire.block(least == severalPages)
+		}
 		a.until("events", func() error {
-			if n := len(a.journal()) - before; n < random.IntN(30) {
-				return fmt.Errorf("%d new events", n)
+			if n := len(a.journal()) - before; n < least {
+				a.put(fmt.Sprintf("more-%d", n))
+				return fmt.Errorf("%d new events of %d", n, least)
 			}
 			return nil
 		})
-		switch {
-		case i%5 == 4:
+		if i%5 == 4 {
 			a.kill()
 			a.start()
-		default:
-			for _, c := range clients {
-				if random.IntN(2) == 0 {
-					c.wire.cut()
-				}
-			}
 		}
-		if i%3 == 0 {
-			a.remove(name)
+		for _, c := range clients {
+			c.wire.block(false)
+			if random.IntN(2) == 0 {
+				c.wire.cut()
+			}
 		}
 	}
 	a.put("last")
