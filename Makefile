@@ -25,6 +25,9 @@ INTEGRATION = $(shell grep -rl --include='*_test.go' '^//go:build integration' b
 FRESH = $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null | tr a-f 1-6 | sed 's/^/1/')
 # go test is content with a pattern that matches nothing; a target that has nothing to run must say so.
 listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { echo "no test matches $(1) in $(2)" >&2; exit 2; }
+# What `make fuzz` runs, as function@package.
+FUZZ = FuzzDecode@./runtime/source/manifest FuzzBundle@./runtime/history/bundle FuzzBundleContent@./runtime/history/bundle \
+	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
 integration chaos chaos-short attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
@@ -149,11 +152,12 @@ replay: ## every scenario folded again from its journal, and the host's own fold
 	$(GO) test -count=1 ./test/scenario ./runtime/fold ./runtime/host
 
 .PHONY: fuzz
-fuzz: ## fuzz the manifest decoder, and the replay of records, for FUZZTIME (30s) each
-	@$(call listed,^FuzzDecode$$,./runtime/source/manifest)
-	$(GO) test -run '^$$' -fuzz '^FuzzDecode$$' -fuzztime $(FUZZTIME) ./runtime/source/manifest
-	@$(call listed,^FuzzRecord$$,./runtime/history/replay)
-	$(GO) test -run '^$$' -fuzz '^FuzzRecord$$' -fuzztime $(FUZZTIME) ./runtime/history/replay
+fuzz: ## fuzz the decoders of manifests, bundles and records, and the replay of records, each for FUZZTIME (30s)
+	@for target in $(FUZZ); do \
+		name="$${target%@*}" package="$${target#*@}"; \
+		$(GO) test -list "^$$name$$" "$$package" | grep -x "$$name" >/dev/null || { echo "no $$name in $$package" >&2; exit 2; }; \
+		$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$package"; \
+	done
 
 .PHONY: bench
 bench: build ## ours and the bare CRI floor on the same work, side by side (root; N="50 150", RUNS=3, SCENARIOS=probes, KUBELET=path, ARGS)

@@ -91,12 +91,15 @@ func checkOpening(b []byte, size int64) error {
 	case !IsBundle(b) || !bytes.Equal(b[:8], want[:8]):
 		return problemf("byte 0: this is no bundle; `journalet journal export` writes one")
 	}
-	format := binary.LittleEndian.Uint32(b[8+len(opening):])
+	var format uint32
+	if len(b) >= openingBytes {
+		format = binary.LittleEndian.Uint32(b[8+len(opening):])
+	}
 	switch {
 	case format > Format && format < 1<<16:
 		return problemf("byte 24: the bundle has format %d, this version reads %d: use the version that wrote it, or a "+
 			"newer one", format, Format)
-	case format == 0 || !bytes.Equal(b[:openingBytes], want):
+	case format == 0 || !bytes.Equal(b, want):
 		return problemf("byte 24: the bundle's first bytes are damaged: " + copyAgain)
 	case size < int64(openingBytes+endingBytes):
 		return problemf("the file ends at byte %d, before its index: %s", size, copyAgain)
