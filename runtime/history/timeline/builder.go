@@ -106,6 +106,9 @@ func (b *builder) follow(ev *Event) {
 	if b.last > 0 && ev.Seq > b.last+1 {
 		lost := int(ev.Seq - b.last - 1)
 		b.missing += lost
+		if b.choice.part != nil {
+			return // it is a part on purpose
+		}
 		text := fmt.Sprintf("records #%d to #%d are not in this journal", b.last+1, ev.Seq-1)
 		if lost == 1 {
 			text = fmt.Sprintf("record #%d is not in this journal", b.last+1)

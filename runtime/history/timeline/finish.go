@@ -54,7 +54,9 @@ func (b *builder) notes() []string {
 		notes = append(notes, fmt.Sprintf("%d events are merged into spans that count them: the limit is %d events; "+
 			"choose a pod or a shorter time to see each", b.merged, b.o.Limit))
 	}
-	if b.missing > 0 {
+	if b.choice.part != nil {
+		notes = append(notes, "the journal holds only some pods: records of others, and of the node, are missing")
+	} else if b.missing > 0 {
 		notes = append(notes, fmt.Sprintf("%d records are missing between the others", b.missing))
 	}
 	if b.pastPods > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history"
 )
@@ -52,6 +53,8 @@ type Options struct {
 type choice struct {
 	wanted []string
 	node   string
+	// part, of a journal that holds only some pods, reports whether it holds all records of an actor.
+	part func(messages.Ref) bool
 	// uids maps those that the wanted pods have had, as far as they are known, to the wanted ones.
 	uids map[string][]string
 }
@@ -80,7 +83,10 @@ func (c *choice) name(uid, namespace, name string) {
 
 // shows reports whether the picture shows the pod with a UID.
 func (c *choice) shows(uid string) bool {
-	return len(c.wanted) == 0 || len(c.uids[uid]) > 0 || slices.Contains(c.wanted, uid)
+	if len(c.wanted) == 0 {
+		return c.part == nil || c.part(messages.Pod(uid))
+	}
+	return len(c.uids[uid]) > 0 || slices.Contains(c.wanted, uid)
 }
 
 // Read draws a part of a journal. It returns a NoPodError if a pod that Options names is in no record that it read.
@@ -99,6 +105,9 @@ func Read(ctx context.Context, r history.Reader, o Options) (*Timeline, error) {
 	}
 	o.node = r.Node()
 	b := newBuilder(o)
+	if whole, ok := r.(interface{ Complete(ref messages.Ref) bool }); ok && !whole.Complete(messages.Node) {
+		b.choice.part = whole.Complete
+	}
 	if err := b.learnNames(ctx, r); err != nil {
 		return nil, err
 	}

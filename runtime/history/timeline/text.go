@@ -47,6 +47,8 @@ var glyphs = map[Class][3]string{
 const (
 	// maxLabel bounds the width of the names of lanes, maxState that of the newest states.
 	maxLabel, maxState = 22, 18
+	// legendGap is between two entries of the legend.
+	legendGap = 3
 	// maxPodRows bounds the pods of a node's picture.
 	maxPodRows = 200
 )
@@ -238,7 +240,7 @@ func (x *text) legend() {
 	var parts []Part
 	for _, c := range slices.Backward(classes) {
 		if x.used[c] {
-			parts = append(parts, Part{string(c), x.glyph(c)}, Part{"", " " + glyphs[c][2] + "   "})
+			parts = append(parts, Part{string(c), x.glyph(c)}, Part{"", " " + glyphs[c][2]})
 		}
 	}
 	if len(parts) == 0 {
@@ -249,9 +251,12 @@ func (x *text) legend() {
 	columns := 0
 	for i := 0; i < len(parts); i += 2 {
 		n := utf8.RuneCountInString(parts[i].Text + parts[i+1].Text)
-		if columns += n; columns > x.o.Width+3 && len(line) > 0 {
+		if columns += n + legendGap; columns > x.o.Width+legendGap && len(line) > 0 {
 			x.line(line...)
-			line, columns = nil, n
+			line, columns = nil, n+legendGap
+		}
+		if len(line) > 0 {
+			line = append(line, Part{"", strings.Repeat(" ", legendGap)})
 		}
 		line = append(line, parts[i], parts[i+1])
 	}

@@ -292,6 +292,33 @@ func TestNameThatRetentionHasCutIsReadFromASnapshot(t *testing.T) {
 	}
 }
 
+// part is a journal that holds only one pod.
+type part struct {
+	*history.Memory
+	pod messages.Ref
+}
+
+func (p part) Complete(ref messages.Ref) bool { return ref == p.pod }
+
+func TestPartOfAJournalShowsOnlyThePodsThatItHolds(t *testing.T) {
+	m := recorded(t, 160)
+	m.Records = slices.DeleteFunc(m.Records, func(rec *journaletv1.Record) bool {
+		ref := messages.RefOf(rec.GetActor())
+		return ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD && ref.ID != "uid-3"
+	})
+	picture, err := timeline.Read(t.Context(), part{m, messages.Pod("uid-3")}, timeline.Options{})
+	must.OK(t, err)
+	check(t, "part", picture)
+	if len(picture.Groups) != 2 || picture.Groups[1].UID != "uid-3" || len(picture.Notes) != 1 {
+		t.Errorf("%d groups, notes %q", len(picture.Groups), picture.Notes)
+	}
+	for _, l := range picture.Groups[0].Lanes {
+		if l.Kind == "journal" {
+			t.Error("what is left out on purpose is shown as missing")
+		}
+	}
+}
+
 func TestPodThatNoRecordNamesIsAnError(t *testing.T) {
 	_, err := timeline.Read(t.Context(), recorded(t, 160), timeline.Options{Pods: []string{"nope"}})
 	if !errors.Is(err, history.ErrNoRecord) || !strings.Contains(err.Error(), "nope") {
