@@ -46,6 +46,9 @@ func Join(dir string, connections, subscriptions int) (*Crowd, error) {
 	return c, nil
 }
 
+// Stall connects one observer that subscribes to all events and never reads.
+func Stall(dir string) (io.Closer, error) { return enter(dir, 1) }
+
 // Bytes returns how many bytes all of them have received.
 func (c *Crowd) Bytes() int64 { return c.bytes.Load() }
 
