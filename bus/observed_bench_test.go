@@ -169,9 +169,9 @@ func stalled(b *testing.B, bus *Bus) (leave func()) {
 	return func() { _ = conn.Close() }
 }
 
-// BenchmarkCPUOfFiftyEventsASecond measures the CPU of the bus alone at 50 events a second, three in two records as in a
-// pod's life, each record synced to disk, as a share of one core. The floor is a loop that writes as many bytes to a
-// file and syncs it. The goal is 1 % of a core.
+// BenchmarkCPUOfFiftyEventsASecond measures the CPU of the bus alone at 50 events a second, three in two records as a
+// pod has them, each record synced to disk, as a share of one core. The floor is a loop that writes as many bytes to a
+// file and syncs it. The goal is 1 % of one core.
 func BenchmarkCPUOfFiftyEventsASecond(b *testing.B) {
 	const perSecond = 50 * 2 / 3 // records
 	paced := func(b *testing.B, do func(i int)) {

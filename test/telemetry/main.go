@@ -1,9 +1,11 @@
-// Otlp is an OpenTelemetry collector that prints the traces it receives, to try the agent's without another program:
+// Telemetry is an OpenTelemetry collector that prints the traces it receives, to try the agent's without another
+// program:
 //
 //	go run . -listen 127.0.0.1:4317
 //
-// It is a module of its own, because the protocol's generated server brings a gateway that the agent does not need. Its
-// test runs the agent beside it.
+// It is a module of its own, because the protocol's generated server brings a gateway, and the parser of PromQL a
+// database, that the agent does not need. Its tests run the agent beside it, and hold the dashboard to what the agent
+// exports.
 package main
 
 import (
@@ -25,10 +27,10 @@ func main() {
 	flag.Parse()
 	l, err := net.Listen("tcp", *addr)
 	if err != nil {
-		log.Fatal("otlp: ", err)
+		log.Fatal("telemetry: ", err)
 	}
 	if err := serve(l, func(spans []*tracepb.Span) { write(os.Stdout, spans) }); err != nil {
-		log.Fatal("otlp: ", err)
+		log.Fatal("telemetry: ", err)
 	}
 }
 

@@ -42,17 +42,10 @@ func TestAgentSendsTheStartOfAPod(t *testing.T) {
 	received := make(chan []*tracepb.Span, 10)
 	go func() { _ = serve(l, func(spans []*tracepb.Span) { received <- spans }) }()
 
-	dir := t.TempDir()
-	cfg := config.Defaults()
-	cfg.ContainerRuntimeEndpoint, cfg.HostnameOverride = "sim://", "node-1.example"
-	cfg.RootDir = filepath.Join(dir, "root")
-	cfg.StaticPodPath, cfg.HealthzPort = filepath.Join(dir, "pods"), 0
+	cfg := simulated(t)
 	cfg.TracingEndpoint, cfg.TracingSamplingRatePerMillion = l.Addr().String(), 1_000_000
-	must.OK(t, os.MkdirAll(cfg.StaticPodPath, 0o700))
-	must.OK(t, os.WriteFile(filepath.Join(cfg.StaticPodPath, "web.yaml"), []byte(pod), 0o600))
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- agent.Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()
+	ended := runAgent(ctx, cfg)
 	var spans []*tracepb.Span
 	select {
 	case spans = <-received:
@@ -87,6 +80,26 @@ func TestAgentSendsTheStartOfAPod(t *testing.T) {
 			t.Errorf("%s has another parent than the root", span.GetName())
 		}
 	}
+}
+
+// simulated returns the configuration of an agent on the simulated runtime, with one pod.
+func simulated(t *testing.T) *config.Config {
+	t.Helper()
+	dir := t.TempDir()
+	cfg := config.Defaults()
+	cfg.ContainerRuntimeEndpoint, cfg.HostnameOverride = "sim://", "node-1.example"
+	cfg.RootDir = filepath.Join(dir, "root")
+	cfg.StaticPodPath, cfg.HealthzPort = filepath.Join(dir, "pods"), 0
+	must.OK(t, os.MkdirAll(cfg.StaticPodPath, 0o700))
+	must.OK(t, os.WriteFile(filepath.Join(cfg.StaticPodPath, "web.yaml"), []byte(pod), 0o600))
+	return cfg
+}
+
+// runAgent runs an agent until ctx ends; the result receives what it ends with.
+func runAgent(ctx context.Context, cfg *config.Config) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- agent.Run(ctx, cfg, slog.New(slog.DiscardHandler)) }()
+	return ended
 }
 
 // recorded returns the only start of a journal.
