@@ -8,6 +8,7 @@ import (
 
 	"github.com/journalet/journalet/runtime/api/query"
 	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/open"
 )
 
 // Exit codes, the same for every command.
@@ -70,7 +71,8 @@ func exitCode(err error) int {
 	case errors.As(err, &noAgent), errors.Is(err, query.ErrNoAgent):
 		return exitNoAgent
 	case errors.As(err, &missing), query.IsNotFound(err), errors.Is(err, history.ErrGone),
-		errors.Is(err, history.ErrNoRecord):
+		errors.Is(err, history.ErrNoRecord),
+		errors.Is(err, open.ErrNoJournal):
 		return exitNotFound
 	case errors.As(err, &response) && response.Code == query.CodeBadRequest:
 		return exitUsage

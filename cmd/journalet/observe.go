@@ -62,7 +62,7 @@ func (a *app) observeCommand() *cobra.Command {
 			if err := a.checkObserve(cmd, &o); err != nil {
 				return err
 			}
-			if a.journal != "" {
+			if a.journal != "" || a.server == "" && !o.follow && a.onlyFiles() {
 				return a.observeJournal(cmd.Context(), o)
 			}
 			return a.withClient(cmd.Context(), o.follow, func(c *query.Client) error { return a.observe(cmd.Context(), c, o) })

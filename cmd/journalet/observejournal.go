@@ -9,6 +9,9 @@ import (
 	"github.com/journalet/journalet/runtime/history/describe"
 )
 
+// namesBefore is how many records before the first one shown are read for the names of pods: a second at most.
+const namesBefore = 500_000
+
 // observeJournal shows the events of a journal's files.
 func (a *app) observeJournal(ctx context.Context, o observeOptions) error {
 	r, err := a.openJournal(ctx)
@@ -36,8 +39,8 @@ func (a *app) observeJournal(ctx context.Context, o observeOptions) error {
 	filter := o.filter
 	filter.Node, filter.Record = node, flats
 	begin, _ := r.Bounds()
-	if !filter.SelectsPods() {
-		begin = max(begin, from) // UIDs of pods may be named before
+	if !filter.SelectsPods() { // pods may be named before
+		begin = max(begin, from-min(from, namesBefore))
 	}
 	return r.Read(ctx, begin, 0, func(entry history.Entry) error {
 		rec, err := entry.Record()
@@ -74,7 +77,7 @@ func (a *app) firstShown(ctx context.Context, r history.Reader, o observeOptions
 	case o.from > 0:
 		return o.from, nil
 	case o.since > 0:
-		return history.SeqAt(ctx, r, a.now().Add(-o.since))
+		return history.SeqAt(ctx, r, a.present().Add(-o.since))
 	}
 	return o.filter.Cause, nil
 }

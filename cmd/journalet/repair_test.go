@@ -67,7 +67,7 @@ func TestJournalRepairRefusesRunningAgent(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, busDir, "damaged")); err == nil {
 		t.Fatal("something was set aside")
 	}
-	if code, _, errs = run(t.Context(), "journal", "repair", "--root-dir", t.TempDir()); code != exitError ||
+	if code, _, errs = run(t.Context(), "journal", "repair", "--root-dir", t.TempDir()); code != exitNotFound ||
 		!strings.Contains(errs, "there is no journal") {
 		t.Fatal(code, errs)
 	}

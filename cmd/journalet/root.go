@@ -35,7 +35,9 @@ type app struct {
 	out, err *screen
 
 	rootDir, server, authority, nkey, node, output string
-	journal                                        string // the journal to read; empty: that in rootDir
+
+	journal string    // the journal to read; empty: that in rootDir
+	asOf    time.Time // its end, if no agent writes it
 
 	now func() time.Time
 }

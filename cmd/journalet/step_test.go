@@ -15,11 +15,11 @@ import (
 	"github.com/journalet/journalet/test/scenario"
 )
 
-// story plays a story of test/stories and returns its journal.
-func story(t *testing.T, name string) *history.Memory {
+// incident plays an incident of test/incidents and returns its journal.
+func incident(t *testing.T, name string) *history.Memory {
 	t.Helper()
 	s := scenario.New()
-	path := filepath.Join("../../test/stories/testdata", name+".txt")
+	path := filepath.Join("../../test/incidents/testdata", name+".txt")
 	datadriven.RunTest(t, path, func(_ *testing.T, d *datadriven.TestData) string { return s.Run(d) })
 	m, err := s.Journal()
 	must.OK(t, err)
@@ -52,7 +52,7 @@ func press(t *testing.T, m *stepModel, keys ...string) {
 }
 
 func TestScreenStepsThroughAJournal(t *testing.T) {
-	m := steps(t, story(t, "crash_loop"))
+	m := steps(t, incident(t, "crash_loop"))
 	press(t, m, "down", "down", "down")
 	golden(t, "step-changes", m.draw()+"\n")
 	press(t, m, "end", "tab")
@@ -64,7 +64,7 @@ func TestScreenStepsThroughAJournal(t *testing.T) {
 }
 
 func TestScreenFindsTextAndTheRecordsOfAnActor(t *testing.T) {
-	r := story(t, "crash_loop")
+	r := incident(t, "crash_loop")
 	m := steps(t, r)
 	press(t, m, append(append([]string{"/"}, strings.Split("Error", "")...), "enter")...)
 	exit := r.Records[m.now().seq()-1].GetFact().GetPodObserved()
@@ -95,7 +95,7 @@ func TestScreenFindsTextAndTheRecordsOfAnActor(t *testing.T) {
 }
 
 func TestScreenGoesToNumbersTimesAndCauses(t *testing.T) {
-	r := story(t, "crash_loop")
+	r := incident(t, "crash_loop")
 	m := steps(t, r)
 	_, last := r.Bounds()
 	press(t, m, "g", "1", "2", "enter")
@@ -121,7 +121,7 @@ func TestScreenGoesToNumbersTimesAndCauses(t *testing.T) {
 }
 
 func TestScreenFitsAnyTerminalAndQuotesWhatContainersWrite(t *testing.T) {
-	r := story(t, "quarantined")
+	r := incident(t, "quarantined")
 	last := r.Records[len(r.Records)-1]
 	last.GetFact().GetQuarantined().Message = "\x1b[2Jcleared\r\n\u202edeceived"
 	m := steps(t, r)

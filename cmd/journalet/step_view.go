@@ -59,7 +59,7 @@ func (m *stepModel) draw() string {
 	return strings.Join(append(m.pad(rows, m.height-1), m.paint(dim, m.foot())), "\n")
 }
 
-// failed reports whether a record tells of something that needs attention.
+// failed reports whether a record has an event that needs attention.
 func failed(x *stepRecord) bool {
 	for _, e := range x.events {
 		if e.name == "quarantined" || e.name == "journal_damaged" || strings.HasPrefix(e.text, "failed") ||

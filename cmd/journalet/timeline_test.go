@@ -88,7 +88,7 @@ func TestTimelineExplainsWhatItCannotDraw(t *testing.T) {
 		{"--since soon --root-dir " + root, exitUsage, "neither the number of a record"},
 		{"--width 3 --root-dir " + root, exitUsage, "want at least"},
 		{"--limit 0 --root-dir " + root, exitUsage, "want at least 1"},
-		{"--root-dir " + t.TempDir(), exitError, "name an agent's root directory"},
+		{"--root-dir " + t.TempDir(), exitNotFound, "name an agent's root directory"},
 	} {
 		code, _, errs := run(t.Context(), append([]string{"timeline"}, strings.Fields(c.args)...)...)
 		if code != c.code || !strings.Contains(errs, c.text) {

@@ -92,11 +92,7 @@ func (a *app) printAnswer(answer *why.Answer) error {
 	}
 	colour := a.out.colour()
 	codes := map[why.Style]string{why.Title: bold, why.Dim: dim, why.Alert: red}
-	now := a.now()
-	if a.journal != "" {
-		now = answer.Time.In(now.Location()) // a copy is as of its end, whenever it is read
-	}
-	for _, l := range answer.Text(now) {
+	for _, l := range answer.Text(a.present()) {
 		if err := a.out.paint(colour, painted{codes[l.Style], l.Text}); err != nil {
 			return err
 		}

@@ -230,6 +230,9 @@ func checkColumns(t *tree) {
 			continue
 		}
 		raw := t.rawLines(f.ast)
+		if path.Ext(f.path) == ".md" {
+			raw = printedLines(f.lines())
+		}
 		for i, text := range f.lines() {
 			limit := maxColumns
 			if path.Ext(f.path) == ".md" && strings.HasPrefix(strings.TrimSpace(text), "|") {
@@ -241,6 +244,21 @@ func checkColumns(t *tree) {
 			}
 		}
 	}
+}
+
+// printedLines are the lines of a document that a command prints: those of its console and json blocks.
+func printedLines(text []string) map[int]bool {
+	lines, in := map[int]bool{}, false
+	for i, l := range text {
+		switch {
+		case l == "```console", l == "```json":
+			in = true
+		case l == "```":
+			in = false
+		}
+		lines[i+1] = in
+	}
+	return lines
 }
 
 // rawLines are the lines of f that begin within a raw string: data, which keeps its own lines. Compiler directives are

@@ -185,7 +185,7 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 		c.NodeLabels[k] = v
 	}
 	s.started = &journaletv1.AgentStarted{
-		Epoch: s.g.epoch, Version: "scenario", Config: c, BootId: "boot", AgentId: "agent",
+		Epoch: s.g.epoch, Version: arg(d, "version", "scenario"), Config: c, BootId: "boot", AgentId: "agent",
 	}
 	if err := s.put(messages.Agent, messages.NewEvent(proto.CloneOf(s.started))); err != nil {
 		return "", err

@@ -1,6 +1,7 @@
-package stories_test
+package incidents_test
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,10 @@ import (
 	"github.com/journalet/journalet/test/scenario"
 )
 
-// play plays a story and returns its journal.
+// outDir lets a person try the incidents by hand: journalet why shop/web --journal DIR/crash_loop.bundle.
+var outDir = flag.String("incidents.out", "", "directory to write the incidents' journals to, as bundles")
+
+// play plays an incident and returns its journal.
 func play(t *testing.T, name string) *history.Memory {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txt")
@@ -30,14 +34,18 @@ func play(t *testing.T, name string) *history.Memory {
 	return m
 }
 
-func TestStoriesPlay(t *testing.T) {
+func TestIncidentsPlay(t *testing.T) {
 	files, err := os.ReadDir("testdata")
 	must.OK(t, err)
 	for _, f := range files {
 		if name, ok := strings.CutSuffix(f.Name(), ".txt"); ok {
 			t.Run(name, func(t *testing.T) {
-				if m := play(t, name); len(m.Records) == 0 {
+				m := play(t, name)
+				if len(m.Records) == 0 {
 					t.Error("nothing is recorded")
+				}
+				if *outDir != "" {
+					pack(t, m, filepath.Join(*outDir, name+".bundle"))
 				}
 			})
 		}
