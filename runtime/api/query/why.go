@@ -32,10 +32,9 @@ func (s *server) why(ctx context.Context, q why.Query) (*why.Answer, error) {
 	var missing *why.NotFoundError
 	var several *why.AmbiguousError
 	switch {
-	case errors.As(err, &missing), errors.Is(err, history.ErrGone), errors.Is(err, history.ErrNoRecord):
+	case errors.As(err, &missing), errors.As(err, &several), errors.Is(err, history.ErrGone),
+		errors.Is(err, history.ErrNoRecord):
 		return nil, notFound("%v", err)
-	case errors.As(err, &several):
-		return nil, badRequest("%v", err)
 	}
 	return a, err
 }

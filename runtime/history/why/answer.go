@@ -104,6 +104,8 @@ type Line struct {
 	Text     string   `json:"text"`
 	// Data is the event as it was recorded, where Query.All is set.
 	Data json.RawMessage `json:"data,omitempty"`
+
+	origin bool // added as what began another line
 }
 
 // ChainAnswer is why decisions were taken.

@@ -59,6 +59,9 @@ func (s *subject) underWay(a *Answer, container string, match func(*journaletv1.
 // call explains one call under way: since when, and what it waits for.
 func (s *subject) call(a *Answer, id string, since time.Time, what string) {
 	requested := s.requestOf(id, s.at+1)
+	if requested.call().GetStopContainer() != nil {
+		s.addOrigin(a, requested)
+	}
 	s.add(a, requested, "")
 	dispatched := s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetCallDispatched().GetIntentId() == id })
 	switch health := s.health(); {
@@ -66,12 +69,12 @@ func (s *subject) call(a *Answer, id string, since time.Time, what string) {
 		a.becauseSince(dispatched.Time, "%s", what)
 		s.add(a, dispatched, "")
 	case health != nil && !health.Body.GetRuntimeHealthChanged().GetRuntimeReady():
-		a.because("%s, and the container runtime is not ready: %s", what,
-			oneLine(health.Body.GetRuntimeHealthChanged().GetMessage()))
+		a.because("%s", text(what+", and the container runtime is not ready",
+			health.Body.GetRuntimeHealthChanged().GetMessage()))
 		s.add(a, health, "")
 	case health != nil && !health.Body.GetRuntimeHealthChanged().GetNetworkReady():
-		a.because("%s, and the runtime's network is not ready: %s", what,
-			oneLine(health.Body.GetRuntimeHealthChanged().GetMessage()))
+		a.because("%s", text(what+", and the runtime's network is not ready",
+			health.Body.GetRuntimeHealthChanged().GetMessage()))
 		s.add(a, health, "")
 	default:
 		a.becauseSince(since, "%s, and the call waits for a slot", what)
@@ -142,7 +145,7 @@ func exitText(c *journaletv1.ContainerObservation) string {
 	var b strings.Builder
 	switch {
 	case c.GetReason() == "ContainerStatusUnknown":
-		b.WriteString("vanished from the runtime: nothing shows how it ended")
+		return "vanished from the runtime: nothing shows how it ended"
 	default:
 		fmt.Fprintf(&b, "exited with code %d", c.GetExitCode())
 		if c.GetReason() != "" {

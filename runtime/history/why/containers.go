@@ -20,6 +20,7 @@ const (
 
 // problems explains what an admitted pod lacks to be ready, in the order in which it is started.
 func (s *subject) problems(a *Answer) {
+	s.restartingAll(a)
 	s.sandbox(a)
 	s.volumes(a)
 	for _, name := range s.containers {
@@ -102,14 +103,49 @@ func (s *subject) container(a *Answer, name string) {
 	case s.pull(a, name, r):
 	case r.GetStartError() != nil:
 		s.startError(a, name, r)
+	case s.startsAgain(a, name, cur):
 	case s.underWay(a, name, ofContainer(name), ""):
 		s.before(a, r)
 	case cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING:
 		s.probes(a, name, r)
 	case cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_EXITED:
 		s.exit(a, cur)
-		a.because("container %s %s", name, exitText(cur))
+		a.because("container %s has ended: %s", name, s.endText(cur))
 	}
+}
+
+// startsAgain explains a container that has ended and is being started again. It reports whether it is.
+func (s *subject) startsAgain(a *Answer, name string, cur *journaletv1.ContainerObservation) bool {
+	if cur.GetState() != journaletv1.ContainerState_CONTAINER_STATE_EXITED {
+		return false
+	}
+	again := "container " + name + " is being started again: " + s.endText(cur)
+	if !s.underWay(a, name, func(c *journaletv1.CallRequested) bool {
+		return c.GetStartContainer().GetContainer() == name
+	}, again) {
+		return false
+	}
+	s.exit(a, cur)
+	return true
+}
+
+// restartingAll explains a pod of which all containers are being restarted.
+func (s *subject) restartingAll(a *Answer) {
+	k := s.state.GetAllContainersRestarting()
+	if k == nil {
+		return
+	}
+	began := s.log.last(s.at+1, 0, func(e *Event) bool {
+		r := e.Body.GetAllContainersRestarting()
+		return r.GetContainerId() == k.GetContainerId() && !r.GetAllStopped()
+	})
+	s.addOrigin(a, began)
+	s.add(a, began, "")
+	why := "all its containers are being restarted, by a restart rule of container " + k.GetContainer()
+	if cur := s.state.GetContainers()[k.GetContainer()].GetCurrent(); cur.GetId() == k.GetContainerId() {
+		why += ", which " + exitText(cur)
+	}
+	a.because("%s", why)
 }
 
 // ofContainer matches the calls of a container.
@@ -129,7 +165,7 @@ func (s *subject) crashLoop(a *Answer, name string, r *journaletv1.ContainerReco
 	s.exit(a, cur)
 	s.add(a, set, fmt.Sprintf("back-off %s before restart %d of container %s, counted from its exit",
 		r.GetBackOff().GetDelay().AsDuration(), restarts+1, name))
-	a.because("container %s is in CrashLoopBackOff: it %s, after %s", name, exitText(cur),
+	a.because("container %s is in CrashLoopBackOff: %s; %s so far", name, s.endText(cur),
 		plural(int(restarts), "restart"))
 	a.until(firesAt(t), "next start")
 }

@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/history/describe"
@@ -66,8 +67,13 @@ func (s *subject) preempted(a *Answer, e *Event) string {
 // terminating explains a pod that ends or is being cleaned up.
 func (s *subject) terminating(a *Answer) {
 	a.State = "Terminating"
-	if s.state.GetStage() != journaletv1.PodStage_POD_STAGE_TERMINATING {
-		a.State = "Terminating: its containers have ended, and it is being cleaned up"
+	cleaned := ""
+	alive := func(c *journaletv1.ContainerObservation) bool {
+		return c.GetState() == journaletv1.ContainerState_CONTAINER_STATE_RUNNING
+	}
+	if s.state.GetStage() != journaletv1.PodStage_POD_STAGE_TERMINATING &&
+		!slices.ContainsFunc(s.state.GetObserved().GetContainers(), alive) {
+		cleaned = "; its containers have ended, and it is being cleaned up"
 	}
 	e := s.endedAs()
 	switch {
@@ -76,7 +82,7 @@ func (s *subject) terminating(a *Answer) {
 	case e != nil:
 		a.since(e.Time, e)
 	}
-	why := s.ending(a)
+	why := s.ending(a) + cleaned
 	a.Because = ""
 	s.stops(a, e)
 	s.waits(a)
@@ -165,21 +171,48 @@ func (s *subject) ended(a *Answer) {
 		cur := s.state.GetContainers()[name].GetCurrent()
 		if cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_EXITED {
 			s.exit(a, cur)
-			if cur.GetExitCode() != 0 || a.State == "Succeeded" {
-				a.because("container %s %s", name, exitText(cur))
-			}
 		}
 	}
+	a.because("%s", s.ends())
 	s.add(a, terminated, "")
 }
 
+// ends returns which containers ended a pod: the main ones that failed, else an init container that did, else the main
+// ones that succeeded.
+func (s *subject) ends() string {
+	var parts []string
+	list := func(init, failed bool) {
+		for _, name := range s.containers {
+			cur := s.state.GetContainers()[name].GetCurrent()
+			spec := s.spec(name)
+			sidecar := s.inits[name] && spec != nil && spec.RestartPolicy != nil
+			if len(parts) < maxEnds && s.inits[name] == init && !sidecar && (cur.GetExitCode() != 0) == failed &&
+				cur.GetState() == journaletv1.ContainerState_CONTAINER_STATE_EXITED {
+				parts = append(parts, "container "+name+" "+exitText(cur))
+			}
+		}
+	}
+	for _, of := range []struct{ init, failed bool }{{false, true}, {true, true}, {false, false}} {
+		if list(of.init, of.failed); len(parts) > 0 {
+			break
+		}
+	}
+	if len(parts) == 0 {
+		return "none of its containers has run"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// maxEnds bounds the containers that a sentence about a pod's end names.
+const maxEnds = 3
+
 // finished explains a pod of which nothing is left.
 func (s *subject) finished(a *Answer) {
-	a.State = "gone: nothing of it is left on the node"
+	a.State = "gone"
 	done := s.log.last(s.at+1, 0, func(e *Event) bool { return e.Body.GetPodFinished().GetUid() == s.uid })
 	if done != nil {
 		a.since(done.Time, done)
 	}
-	a.because("%s", s.ending(a))
+	a.because("%s, and nothing of it is left on the node", s.ending(a))
 	s.add(a, done, "")
 }

@@ -73,6 +73,12 @@ func (s *subject) explain(a *Answer) {
 // finish sorts the reasons, each once, and composes the summary.
 func (s *subject) finish(a *Answer) {
 	slices.SortStableFunc(a.Reasons, func(x, y Line) int { return cmp.Compare(x.Seq, y.Seq) })
+	all := slices.Clone(a.Reasons)
+	a.Reasons = slices.DeleteFunc(a.Reasons, func(o Line) bool {
+		return o.origin && slices.ContainsFunc(all, func(l Line) bool {
+			return !l.origin && l.Seq == o.Seq && l.Event == o.Event // it says the same, in other words
+		})
+	})
 	a.Reasons = slices.CompactFunc(a.Reasons, func(x, y Line) bool { return x.Seq == y.Seq && x.Text == y.Text })
 	a.Summary = a.Pod.String() + " is " + a.State
 	if !a.Since.IsZero() {
@@ -131,6 +137,7 @@ func (s *subject) addOrigin(a *Answer, e *Event) {
 	}
 	if origin := c.Events[len(c.Events)-1]; origin.Seq != e.Seq {
 		s.add(a, &origin, "")
+		a.Reasons[len(a.Reasons)-1].origin = true
 	}
 }
 

@@ -102,16 +102,24 @@ func (s *subject) why(a *Answer, container string, before *journaletv1.Container
 	s.at = at
 	stop := s.stopOf(before, ended)
 	a.Ended = endedOf(before, stop)
+	a.because("%s", endWords(before, stop))
+}
+
+// endText returns how an instance ended, and who ended it.
+func (s *subject) endText(c *journaletv1.ContainerObservation) string {
+	return endWords(c, s.stopOf(c, s.exitEvent(c.GetId())))
+}
+
+func endWords(c *journaletv1.ContainerObservation, stop *Event) string {
 	switch {
-	case a.Ended.Vanished:
-		a.because("it vanished from the runtime: nothing shows how it ended")
+	case c.GetState() != journaletv1.ContainerState_CONTAINER_STATE_EXITED:
+		return "it vanished from the runtime: nothing shows how it ended"
 	case stop == nil:
-		a.because("it %s", exitText(before))
+		return "it " + exitText(c)
 	case stop.call().GetStopContainer() != nil:
-		a.because("the agent stopped it (%s); it %s", a.Ended.StopReason, exitText(before))
-	default:
-		a.because("its sandbox was stopped; it %s", exitText(before))
+		return fmt.Sprintf("the agent stopped it (%s); it %s", stop.call().GetStopContainer().GetReason(), exitText(c))
 	}
+	return "its sandbox was stopped; it " + exitText(c)
 }
 
 func endedOf(c *journaletv1.ContainerObservation, stop *Event) *Ended {

@@ -133,6 +133,10 @@ func phaseText(p *start.Phase) string {
 	if p.Outcome != start.Done && p.Outcome != start.Open {
 		add(string(p.Outcome))
 	}
-	add(text(p.Reason, p.Message))
+	if p.Reason == "Runtime" && p.Message != "" {
+		add(oneLine(p.Message))
+	} else {
+		add(text(p.Reason, p.Message))
+	}
 	return strings.Join(parts, ", ")
 }

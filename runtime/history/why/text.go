@@ -64,7 +64,9 @@ func (t *texter) pod(a *Answer) {
 	if a.Because != "" {
 		head += ": " + a.Because
 	}
-	head += t.since(a.WaitsSince)
+	if !a.WaitsSince.IsZero() {
+		head += "," + t.since(a.WaitsSince)
+	}
 	t.add(Title, "%s", head)
 	if !a.Until.IsZero() {
 		t.add(Title, "%s at %s%s", a.UntilWhat, t.second(a.Until), t.ahead(a.Until))
@@ -110,7 +112,7 @@ func (t *texter) start(a *Answer) {
 	default:
 		t.add(Plain, "Its start took %s, from %s, and it was never ready (%s):", short(whole), t.clock(s.Begin), s.Outcome)
 	}
-	if whole < 10*time.Millisecond {
+	if whole < 10*time.Millisecond || len(s.Phases) == 0 {
 		t.out[len(t.out)-1].Text = strings.TrimSuffix(t.out[len(t.out)-1].Text, ":") + "."
 		return
 	}
