@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/runtime/history"
@@ -76,6 +79,12 @@ func TestABundleIsImportedCheckedAndExportedAgain(t *testing.T) {
 			if out := succeeds(t, "journal", "verify", "--root-dir", root); !strings.Contains(out, "complete and unchanged") {
 				t.Errorf("%s", out)
 			}
+			for _, journal := range []string{path, root, filepath.Join(root, busDir)} {
+				out := succeeds(t, "journal", "verify", "--journal", journal)
+				if !strings.Contains(out, "complete and unchanged") {
+					t.Errorf("%s: %s", journal, out)
+				}
+			}
 			succeeds(t, "journal", "size", "--root-dir", root)
 			again := filepath.Join(t.TempDir(), "again")
 			succeeds(t, "journal", "export", "-o", again, "--root-dir", root)
@@ -91,6 +100,8 @@ func TestABundleIsImportedCheckedAndExportedAgain(t *testing.T) {
 			if !o.Redact {
 				succeeds(t, "replay", "--check", "--journal", root)
 				succeeds(t, "replay", "--check", "--journal", again)
+			} else {
+				fails(t, exitError, "the bundle is redacted", "replay", "--check", "--journal", path)
 			}
 			fails(t, exitUsage, "is not empty", "journal", "import", path, "--root-dir", root)
 			_, err := bus.Open(t.Context(), bus.Options{
@@ -236,11 +247,38 @@ func TestDamagedBundlesHaveTheirExitCode(t *testing.T) {
 			must.OK(t, os.WriteFile(path, c.b, 0o600))
 			root := filepath.Join(t.TempDir(), "root")
 			fails(t, exitDamaged, c.want, "journal", "import", path, "--root-dir", root)
+			fails(t, exitDamaged, c.want, "journal", "verify", "--journal", path)
 			fails(t, exitDamaged, c.want, "replay", "--check", "--journal", path)
 			fails(t, exitDamaged, c.want, "journal", "export", "--journal", path, "-o", filepath.Join(t.TempDir(), "o"))
 			if _, err := os.Lstat(root); err == nil {
 				t.Error("a damaged bundle was written out")
 			}
 		})
+	}
+}
+
+func TestVerifyReportsAJournalThatWasBrokenBeforeItsExport(t *testing.T) {
+	m := *simulated()
+	m.Records = slices.Clone(m.Records)
+	m.Records[99] = proto.CloneOf(m.Records[99])
+	m.Records[99].Epoch++
+	path := filepath.Join(t.TempDir(), "b")
+	f, err := os.Create(path)
+	must.OK(t, err)
+	_, err = bundle.Export(t.Context(), &m, f, bundle.Options{})
+	must.OK(t, err)
+	must.OK(t, f.Close())
+	code, out, _ := run(t.Context(), "journal", "verify", "--journal", path)
+	if code != exitDamaged || !strings.Contains(out, "#101  the hash chain is broken here") {
+		t.Errorf("%d: %s", code, out)
+	}
+	code, out, _ = run(t.Context(), "journal", "verify", "--journal", path, "-o", "json")
+	var v struct {
+		Records uint64   `json:"records"`
+		Broken  []uint64 `json:"broken"`
+	}
+	must.OK(t, json.Unmarshal([]byte(out), &v))
+	if code != exitDamaged || v.Records != uint64(len(m.Records)) || !slices.Equal(v.Broken, []uint64{101}) {
+		t.Errorf("%d: %s", code, out)
 	}
 }

@@ -57,15 +57,22 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Check that the journal is complete and unchanged",
 		Long: "Check the whole journal: contiguous numbers, the hash chain, epochs, causes, and the head file. A running\n" +
 			"agent checks it while it works. If none runs, the command reads the files, also in a copy of the agent's\n" +
-			"root directory, and changes nothing. Exit code 4 if a check fails. A loss that the agent has already\n" +
-			"recorded in the journal is shown and does not fail the check.\n\n" +
+			"root directory, and changes nothing. Of a bundle (--journal FILE) it checks every byte. Exit code 4 if a\n" +
+			"check fails. A loss that the agent has already recorded in the journal is shown and does not fail the\n" +
+			"check.\n\n" +
 			"This finds accidents, not attackers: the hash chain has no key, so a process that may write the root\n" +
 			"directory can compute it again.",
 		Example: "  journalet journal verify\n  journalet journal verify -o json\n" +
-			"  journalet journal verify --root-dir /mnt/copy",
+			"  journalet journal verify --journal /mnt/copy\n  journalet journal verify --journal node.journalet",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, progress := cmd.Context(), a.progress("checked", "records")
+			if a.journal != "" {
+				if done, err := a.verifyBundle(ctx, a.journal); done {
+					return err
+				}
+				a.rootDir = rootOf(a.journal)
+			}
 			verified := func(r *bus.VerifyReport, err error) error {
 				a.endProgress()
 				if err != nil {
@@ -80,6 +87,7 @@ func (a *app) verifyCommand() *cobra.Command {
 				})
 		},
 	}
+	a.journalFlag(cmd)
 	return a.clientFlags(cmd, formatTable, formatJSON, formatYAML)
 }
 

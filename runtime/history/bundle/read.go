@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"runtime"
@@ -221,6 +222,28 @@ func (r *Reader) Check(ctx context.Context, progress func(done, total uint64)) e
 		}
 		return items(i, f, b, func([]byte) error { return nil })
 	})
+}
+
+// Chain checks the hash chain of the journal where records follow each other, and returns the records, at most max, whose
+// previous_hash is not that of the one before. progress may be nil.
+func (r *Reader) Chain(ctx context.Context, max int, progress func(done, total uint64)) (broken []uint64, err error) {
+	var hash []byte
+	before, done := uint64(0), uint64(0)
+	err = r.Read(ctx, 0, 0, func(e history.Entry) error {
+		if done++; progress != nil && done%4096 == 0 {
+			progress(done, r.index.GetRecords())
+		}
+		rec, err := e.Record()
+		if err != nil {
+			return r.named(problemf("record %d: %v", e.Seq, err))
+		}
+		if before+1 == e.Seq && hash != nil && !bytes.Equal(rec.GetPreviousHash(), hash) && len(broken) < max {
+			broken = append(broken, e.Seq)
+		}
+		before, hash = e.Seq, messages.Hash(e.Bytes)
+		return nil
+	})
+	return broken, err
 }
 
 // String returns what errors call the bundle.

@@ -166,9 +166,9 @@ func (r *Reader) Node() string { return r.header.GetNode() }
 func (r *Reader) Bounds() (first, last uint64) { return r.index.GetFirst(), r.index.GetLast() }
 
 // Complete reports whether the bundle holds all records of an actor between its bounds, so that the actor folds. A
-// bundle of some pods does so for these pods only.
+// bundle of some pods does so for these pods only, a redacted one for none.
 func (r *Reader) Complete(ref messages.Ref) bool {
-	if slices.Contains(r.index.GetIncomplete(), ref.String()) {
+	if r.Redacted() || slices.Contains(r.index.GetIncomplete(), ref.String()) {
 		return false
 	}
 	return len(r.header.GetPods()) == 0 || ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD &&

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/journalet/journalet/messages"
@@ -27,9 +28,24 @@ func (e errNoBase) Error() string {
 		e.first)
 }
 
+// errRedacted is the error for a bundle that cannot be folded.
+var errRedacted = errors.New("the bundle is redacted: it has no manifests and no states, so nothing can be folded; " +
+	"export the journal without --redact")
+
+// checkFoldable returns an error for a source without the manifests.
+func checkFoldable(src history.Reader) error {
+	if r, ok := src.(interface{ Redacted() bool }); ok && r.Redacted() {
+		return errRedacted
+	}
+	return nil
+}
+
 // firstBase returns the earliest state from which a journal can be folded: its beginning, or the first set of snapshots
 // that contains all records before the first one there is.
 func firstBase(ctx context.Context, src history.Reader) (base, error) {
+	if err := checkFoldable(src); err != nil {
+		return base{}, err
+	}
 	first, last := src.Bounds()
 	if first <= 1 {
 		return base{from: 1}, nil
@@ -48,6 +64,9 @@ func firstBase(ctx context.Context, src history.Reader) (base, error) {
 
 // baseBelow returns the latest state that contains no record after seq.
 func baseBelow(ctx context.Context, src history.Reader, seq uint64) (base, error) {
+	if err := checkFoldable(src); err != nil {
+		return base{}, err
+	}
 	first, _ := src.Bounds()
 	barriers, err := src.Snapshots(ctx)
 	if err != nil {
