@@ -156,7 +156,7 @@ fuzz: ## fuzz the decoders of manifests, bundles and records, and the replay of 
 	@for target in $(FUZZ); do \
 		name="$${target%@*}" package="$${target#*@}"; \
 		$(GO) test -list "^$$name$$" "$$package" | grep -x "$$name" >/dev/null || { echo "no $$name in $$package" >&2; exit 2; }; \
-		$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$package"; \
+		$(GO) test -run '^$$' -fuzz "^$$name$$" -fuzzminimizetime 10x -fuzztime $(FUZZTIME) "$$package"; \
 	done
 
 .PHONY: bench

@@ -145,6 +145,10 @@ func (a *app) printReplayed(r *replay.Report) {
 	}
 	fmt.Fprintf(a.out, "Decided again: %d steps with %d decisions, and %d records without a decision.\n", r.Steps,
 		r.Decisions, r.Quiet)
+	if r.Absent > 0 {
+		fmt.Fprintf(a.out, "Missing in between: %d records. An actor that lacks one may seem to decide otherwise.\n",
+			r.Absent)
+	}
 	not := r.NotCompared
 	for _, x := range []struct {
 		n    uint64

@@ -42,8 +42,10 @@ func busyPlan(seed uint64, pods int, lasts time.Duration, setEvery int) *Plan {
 	return p
 }
 
-// keepSet keeps a set of snapshots, unless one is due later or a record is pending.
+// keepSet keeps a set of snapshots, unless one is due later or a record is pending. It also forgets the pods of which
+// the runtime has nothing any more: over a long run each search of the world would pass more and more of them.
 func (s *sim) keepSet() {
+	s.world.forgetEmpty()
 	if len(s.journal.stored) < (len(s.sets)+1)*s.config.setEvery {
 		return
 	}
@@ -51,6 +53,19 @@ func (s *sim) keepSet() {
 	if s.barrier == len(s.journal.stored) {
 		s.sets[uint64(s.barrier)] = s.snapshots
 	}
+}
+
+// forgetEmpty forgets pods without sandboxes and containers.
+func (w *world) forgetEmpty() {
+	var kept []*objects
+	for _, o := range w.objects {
+		if o.empty() {
+			delete(w.byUID, o.uid)
+		} else {
+			kept = append(kept, o)
+		}
+	}
+	w.objects = kept
 }
 
 // History returns the run's journal, with the manifests that it names and the sets of snapshots that were kept.

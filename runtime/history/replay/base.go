@@ -98,16 +98,26 @@ func loadBase(ctx context.Context, src history.Reader, barrier uint64) (base, er
 	return b, nil
 }
 
-// begin restores the base's actors in a fold.
-func (b base) begin(f *fold.Fold) error {
+// begin restores the base's actors in a fold. The fold leaves out the actors whose manifest is missing, which it
+// returns.
+func (b base) begin(f *fold.Fold) (lost map[messages.Ref]bool, err error) {
 	f.Barrier = b.barrier
 	for _, s := range b.snaps {
-		if err := f.Restore(s); err != nil {
-			return err
+		err := f.Restore(s)
+		if errors.Is(err, history.ErrNoManifest) {
+			if lost == nil {
+				lost = map[messages.Ref]bool{}
+			}
+			lost[messages.RefOf(s.GetActor())] = true
+		} else if err != nil {
+			return lost, err
 		}
 	}
+	if mine := f.Mine; lost != nil {
+		f.Mine = func(ref messages.Ref) bool { return !lost[ref] && mine(ref) }
+	}
 	f.CreateSingletons()
-	return nil
+	return lost, nil
 }
 
 // run sets the run of the agent in which the fold begins.

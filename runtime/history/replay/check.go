@@ -31,6 +31,8 @@ type Report struct {
 	Records uint64 `json:"records"`
 	Events  uint64 `json:"events"`
 	Actors  int    `json:"actors"`
+	// Absent counts the records that are missing in between: damaged, or left out of a bundle of some pods.
+	Absent uint64 `json:"absent,omitempty"`
 	// Steps and Decisions were decided again and compared. Quiet counts the records on which an actor recorded no
 	// decision, and has to take none now.
 	Steps     uint64 `json:"steps"`
@@ -81,16 +83,18 @@ func Check(ctx context.Context, src history.Reader, o Options) (*Report, error) 
 	_, r.Last = src.Bounds()
 	lib := newLibrary(ctx, src)
 	var checkers []*checker
-	p := newPipeline(o, lib.get, func(f *fold.Fold) {
-		c := &checker{fold: f, complete: completeness(src), first: map[messages.Ref]*Divergence{},
-			missing: map[messages.Ref]bool{}}
+	var p *pipeline
+	p = newPipeline(o, lib.get, func(f *fold.Fold) {
+		c := &checker{fold: f, complete: completeness(src), absent: func() bool { return p.absent.Load() > 0 },
+			first: map[messages.Ref]*Divergence{}, missing: map[messages.Ref]bool{}}
 		f.Handle, f.Skip = c.handle, c.skip
 		checkers = append(checkers, c)
 	})
 	if err := p.run(ctx, src, b, 0); err != nil {
 		return nil, err
 	}
-	r.Records, r.Events = p.records, p.events
+	r.Records, r.Events, r.Absent = p.records, p.events, p.absent.Load()
+	r.NotCompared.MissingActors = p.lost
 	for _, c := range checkers {
 		c.addTo(r)
 	}
@@ -113,7 +117,9 @@ func completeness(src history.Reader) func(messages.Ref) bool {
 type checker struct {
 	fold     *fold.Fold
 	complete func(messages.Ref) bool
-	counts   struct {
+	// absent reports whether records are missing in the source.
+	absent func() bool
+	counts struct {
 		steps, decisions, quiet uint64
 		not                     NotCompared
 	}
@@ -163,9 +169,11 @@ func (c *checker) handle(cell *fold.Cell, d *fold.Delivery, step *journaletv1.Re
 // failed notes that an actor cannot fold a record or a step. It takes no part any more.
 func (c *checker) failed(cell *fold.Cell, d *fold.Delivery, step *journaletv1.Record,
 	fail *fold.Failure) *fold.Failure {
-	if fail.Code == journaletv1.DecisionError_DECISION_ERROR_MANIFEST_MISSING {
+	switch {
+	case fail.Code == journaletv1.DecisionError_DECISION_ERROR_MANIFEST_MISSING,
+		fail.Code == journaletv1.DecisionError_DECISION_ERROR_ORDER_BROKEN && c.absent():
 		c.missing[cell.Ref] = true
-	} else {
+	default:
 		c.note(cell, d, step, fail)
 	}
 	return fail

@@ -56,7 +56,7 @@ func survives(t *testing.T, src history.Reader) {
 func TestDamagedRecordsAreReportsOrErrors(t *testing.T) {
 	src := simulated()
 	random := rand.New(rand.NewPCG(1, 1))
-	for range 60 {
+	for range 30 {
 		f := forged{src, map[uint64][]byte{}}
 		for range 1 + random.IntN(3) {
 			rec := src.Records[random.IntN(len(src.Records))]

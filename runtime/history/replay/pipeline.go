@@ -30,8 +30,11 @@ const (
 type pipeline struct {
 	o       Options
 	workers []*worker
-	// records and events were read.
+	// records and events were read; absent counts the records that are missing between them.
 	records, events uint64
+	absent          atomic.Uint64
+	// lost counts the actors without whose manifests the fold begins.
+	lost int
 	// stored, if set, is called with each entry. joined, if set, is called with each record, the parts of a step joined,
 	// and the number of entries that it is.
 	stored func(history.Entry) error
@@ -79,7 +82,12 @@ func (p *pipeline) run(ctx context.Context, src history.Reader, b base, to uint6
 	var wg sync.WaitGroup
 	for _, w := range p.workers {
 		w.base = b
-		if err := guarded(0, func() error { return b.begin(w.fold) }); err != nil {
+		err := guarded(0, func() error {
+			lost, err := b.begin(w.fold)
+			p.lost += len(lost)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		wg.Go(func() {
@@ -114,6 +122,7 @@ func (p *pipeline) read(ctx context.Context, src history.Reader, b base, end uin
 	}
 	to := make([]bool, len(p.workers))
 	n := 0 // entries since the last joined record
+	next := b.from
 	return src.Read(ctx, b.from, last, func(e history.Entry) error {
 		if p.records%progressEvery == 0 {
 			if p.failed.Load() != nil {
@@ -132,6 +141,10 @@ func (p *pipeline) read(ctx context.Context, src history.Reader, b base, end uin
 				return err
 			}
 		}
+		if e.Seq > next {
+			p.absent.Add(e.Seq - next)
+		}
+		next = e.Seq + 1
 		p.records++
 		p.events += uint64(len(messages.Events(rec)))
 		n++

@@ -23,6 +23,9 @@ var simulated = sync.OnceValue(func() *history.Memory {
 	return simulation.Run(simulation.PlanOf(160), simulation.Options{}).History()
 })
 
+// busy returns the journal of a simulated node with sets of snapshots.
+var busy = sync.OnceValue(func() *history.Memory { return simulation.Busy(3, 20, 10*time.Minute, 500).History() })
+
 // changed returns the journal with one record changed: the first for which change reports true.
 func changed(t *testing.T, change func(*journaletv1.Record) bool) (*history.Memory, *journaletv1.Record) {
 	t.Helper()
@@ -144,7 +147,7 @@ func TestCheckStaysOnTheRecordedPath(t *testing.T) {
 }
 
 func TestCheckBeginsWithTheFirstSnapshotsOfACutJournal(t *testing.T) {
-	whole := simulation.Busy(3, 20, 10*time.Minute, 500).History()
+	whole := busy()
 	barriers, err := whole.Snapshots(t.Context())
 	must.OK(t, err)
 	cut := *whole
@@ -194,6 +197,32 @@ func TestCheckWithoutManifestsComparesTheRest(t *testing.T) {
 	src := *simulated()
 	src.Manifests = nil
 	r := checked(t, &src)
+	if r.Diverged > 0 || r.NotCompared.MissingActors == 0 || r.Steps == 0 {
+		t.Errorf("%d diverge of %d steps, %+v: %v", r.Diverged, r.Steps, r.NotCompared, r.Divergences)
+	}
+}
+
+func TestCheckCountsLostRecords(t *testing.T) {
+	src := *simulated()
+	src.Records = slices.Delete(slices.Clone(src.Records), 100, 105)
+	r := checked(t, &src)
+	if r.Absent != 5 || r.NotCompared.MissingActors == 0 {
+		t.Errorf("%d are absent, want 5; %+v", r.Absent, r.NotCompared)
+	}
+	for _, d := range r.Divergences {
+		if strings.Contains(d.Error, "but the fold is at") {
+			t.Errorf("a lost record counts as a divergence: %s", d.String())
+		}
+	}
+}
+
+func TestSnapshotsWithoutManifestsLeaveTheirPodsOut(t *testing.T) {
+	whole := busy()
+	barriers, err := whole.Snapshots(t.Context())
+	must.OK(t, err)
+	cut := *whole
+	cut.Records, cut.Manifests = whole.Records[barriers[0]-100:], nil
+	r := checked(t, &cut)
 	if r.Diverged > 0 || r.NotCompared.MissingActors == 0 || r.Steps == 0 {
 		t.Errorf("%d diverge of %d steps, %+v: %v", r.Diverged, r.Steps, r.NotCompared, r.Divergences)
 	}

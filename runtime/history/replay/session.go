@@ -190,7 +190,7 @@ func (s *Session) State(ref messages.Ref, seq uint64) (*State, error) {
 			from = t.checkpoints[i].from
 			return s.resume(f, t.checkpoints[i])
 		}
-		return s.base.begin(f)
+		return beginAlone(s.base, f, ref)
 	})
 	if err != nil {
 		return nil, err

@@ -43,7 +43,8 @@ func StateAt(ctx context.Context, src history.Reader, ref messages.Ref, seq uint
 	}
 	f := fold.New(fold.AllDeciders, newLibrary(ctx, src).get)
 	f.Mine = func(r messages.Ref) bool { return r == ref }
-	if err := guarded(0, func() error { return b.begin(f) }); err != nil {
+	err = guarded(0, func() error { return beginAlone(b, f, ref) })
+	if err != nil {
 		return nil, err
 	}
 	s := newSieve(ref)
@@ -78,6 +79,15 @@ func readOf(ctx context.Context, src history.Reader, ref messages.Ref, from, to 
 		return indexed.ReadOf(ctx, ref, from, to, f)
 	}
 	return src.Read(ctx, from, to, f)
+}
+
+// beginAlone begins the fold of one actor. It fails if the actor's manifest is missing.
+func beginAlone(b base, f *fold.Fold, ref messages.Ref) error {
+	lost, err := b.begin(f)
+	if lost[ref] {
+		return fmt.Errorf("the state of %s: %w", ref, history.ErrNoManifest)
+	}
+	return err
 }
 
 // StatesAt returns the states of all actors after a record was stored, 0 for the last one, sorted by actor.

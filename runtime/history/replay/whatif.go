@@ -108,6 +108,7 @@ func WhatIf(ctx context.Context, src history.Reader, change func(*journaletv1.Ag
 	if err := p.run(ctx, src, b, 0); err != nil {
 		return nil, err
 	}
+	r.Missing = p.lost
 	for _, x := range all {
 		x.addTo(r, words)
 	}

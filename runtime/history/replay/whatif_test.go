@@ -9,7 +9,6 @@ import (
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
-	"github.com/journalet/journalet/test/simulation"
 )
 
 func TestSameConfigurationChangesNothing(t *testing.T) {
@@ -47,7 +46,7 @@ func TestFewerPodsAreAdmittedWithALowerLimit(t *testing.T) {
 }
 
 func TestConfigurationIsChangedInSnapshotsToo(t *testing.T) {
-	whole := simulation.Busy(3, 20, 10*time.Minute, 500).History()
+	whole := busy()
 	barriers, err := whole.Snapshots(t.Context())
 	must.OK(t, err)
 	cut := *whole
