@@ -201,9 +201,9 @@ attack: ## what containers, manifests, servers and peers can do to harm the agen
 	LAB_NAME=attack $(GO) test ./test/attack -tags attack -count=1 -timeout 20m -v $(ARGS)
 
 .PHONY: timeline-test
-timeline-test: ## the page of `journalet timeline` in a headless Chromium, which it installs where there is none (root)
+timeline-test: ## the page of `journalet timeline` in a headless Chromium, which it installs where there is none (root; ARGS=-v: figures)
 	test/timeline/chromium.sh
-	cd test/timeline && $(GO) vet ./... && $(GO) test -count=1 -v .
+	cd test/timeline && $(GO) vet ./... && $(GO) test -count=1 $(ARGS) .
 
 .PHONY: screens
 screens: ## docs/img: the pictures of the documents, taken in Chromium

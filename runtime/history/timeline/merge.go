@@ -7,46 +7,79 @@ import (
 // weight returns the rank of a class: what is more remarkable hides what is less.
 func weight(c Class) int { return slices.Index(classes, c) }
 
-// merge makes the picture coarser until at most limit events are left: neighbours in one lane that are shorter than the
-// resolution become one span that counts them, and the events that no span begins or ends with are dropped. Alerts stay
-// as long as the limit permits.
+// merge makes the picture coarser until at most limit events are left. First it drops events with which no state begins
+// or ends, then those too; alerts stay longest. What is dropped is counted in spans of its lane. Only if more than
+// limit states are left, neighbours in one lane that are shorter than the resolution become one.
 func (b *builder) merge(limit int) {
-	if b.resolution == 0 {
-		b.resolution = millis(b.clock.at) / float64(limit)
+	b.resolution = max(b.resolution, 1, 2*millis(b.clock.at)/float64(limit))
+	for b.mergeLanes(); b.states() > limit && b.resolution < 2*millis(b.clock.at); {
+		b.resolution *= 2
+		b.mergeLanes()
 	}
-	for alerts := true; len(b.events) > limit; {
-		b.resolution = max(2*b.resolution, 1)
-		alerts = alerts && b.resolution < millis(b.clock.at)/100
-		for _, g := range b.groups {
-			for _, l := range g.Lanes {
+	alerts, bounds := 0, 0
+	b.hold()
+	for _, ev := range b.events {
+		if ev.Alert {
+			alerts++
+		} else if ev.held {
+			bounds++
+		}
+	}
+	// A quarter stays free, or the next event would make it coarser again.
+	room := max(1, limit-limit/4)
+	for _, ev := range b.events {
+		ev.held = ev.Alert || ev.held && alerts+bounds <= room
+	}
+	b.drop()
+	if len(b.events) > limit {
+		b.dropOldest(room)
+	}
+}
+
+func (b *builder) mergeLanes() {
+	for _, g := range b.groups {
+		for _, l := range g.Lanes {
+			if l.Kind == "events" || b.states() > b.o.Limit {
 				l.merge(b.resolution)
 			}
-		}
-		b.drop(alerts)
-		if b.resolution > 2*millis(b.clock.at)+1 {
-			b.dropOldest(limit)
 		}
 	}
 }
 
-// drop drops the events that nothing needs.
-func (b *builder) drop(alerts bool) {
-	for _, ev := range b.events {
-		ev.held = alerts && ev.Alert
-	}
-	hold := func(ev *Event) {
-		if ev != nil {
-			ev.held = true
+// states returns how many spans there are, without those that count events.
+func (b *builder) states() int {
+	n := 0
+	for _, g := range b.groups {
+		for _, l := range g.lanes {
+			if l.Kind != "events" {
+				n += len(l.Spans)
+			}
 		}
+	}
+	return n
+}
+
+// hold marks the events with which a span begins or ends.
+func (b *builder) hold() {
+	for _, ev := range b.events {
+		ev.held = false
 	}
 	for _, g := range b.groups {
 		for _, l := range g.lanes {
 			for _, s := range l.Spans {
-				hold(s.first)
-				hold(s.last)
+				if s.first != nil {
+					s.first.held = true
+				}
+				if s.last != nil {
+					s.last.held = true
+				}
 			}
 		}
 	}
+}
+
+// drop drops the events that are not held.
+func (b *builder) drop() {
 	for _, g := range b.groups {
 		for _, l := range g.lanes {
 			if len(l.of) > 0 {
@@ -64,9 +97,9 @@ func (b *builder) sweep() {
 	b.merged += n - len(b.events)
 }
 
-// dropOldest is the last resort, for lanes without number: it drops the oldest half of the events.
-func (b *builder) dropOldest(limit int) {
-	cut := len(b.events) - limit/2
+// dropOldest is the last resort, for alerts without number: it drops the oldest events.
+func (b *builder) dropOldest(room int) {
+	cut := len(b.events) - room
 	for i, ev := range b.events {
 		ev.held = i >= cut
 	}

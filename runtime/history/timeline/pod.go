@@ -196,7 +196,11 @@ func (p *pod) foldProbes(ev *Event) {
 			l := lane(k.ProbesSet.GetContainer(), kind)
 			if set[l.Name] = true; l.open == nil || another {
 				l.close(ev)
-				l.set(ev, ClassWait, "no result yet")
+				if kind == journaletv1.ProbeKind_PROBE_KIND_LIVENESS { // only its failure is recorded
+					l.set(ev, ClassOK, "no failure")
+				} else {
+					l.set(ev, ClassWait, "no result yet")
+				}
 			}
 		}
 		for _, l := range p.group.Lanes {

@@ -120,8 +120,8 @@ function spans(lane, y, h) {
     drawn.spans++;
     a = Math.max(a, LEFT - 4);
     b = Math.min(b, W + 4);
-    const top = y + s.row * 17, dim = text && !(s.label + ' ' + (s.text || '')).toLowerCase().includes(text);
-    ctx.globalAlpha = dim ? 0.35 : 1;
+    const top = y + s.row * 17, dim = s.count && lane.kind !== 'events' || text && !(s.label + ' ' + (s.text || '')).toLowerCase().includes(text);
+    ctx.globalAlpha = dim ? 0.4 : 1;
     ctx.fillStyle = patterns[s.class];
     if (b - a > 6) { ctx.beginPath(); ctx.roundRect(a, top, b - a - 1, h - 1, 3); ctx.fill(); }
     else ctx.fillRect(a, top, Math.max(1.5, b - a - 0.5), h - 1);
@@ -130,9 +130,10 @@ function spans(lane, y, h) {
       ctx.globalAlpha *= 0.55;
       ctx.fillRect(a, top, Math.min(b, px(s.queued)) - a, h - 1);
     }
-    ctx.globalAlpha = dim ? 0.35 : 1;
+    ctx.globalAlpha = dim ? 0.4 : 1;
     if (chain.has(s.event)) { ctx.strokeStyle = colours.accent; ctx.lineWidth = 2; ctx.strokeRect(a + 0.5, top, b - a - 2, h - 1); }
     const room = b - Math.max(a, LEFT) - 10, words = s.label + (s.count ? ' ×' + s.count : '');
+    ctx.globalAlpha = dim ? 0.8 : 1;
     if (room > 24 && h > 12) {
       ctx.fillStyle = colours[s.class + '-ink'];
       ctx.fillText(clipped(words, room), Math.max(a, LEFT) + 5, top + h / 2);
@@ -187,7 +188,8 @@ function axis(ticks) {
     ctx.lineTo(t.x, AXIS - 2);
     ctx.stroke();
     if (t.x + 8 + ctx.measureText(t.text).width < W) ctx.fillText(t.text, t.x + 4, 13);
-    if (t !== ticks[0] && t.day !== ticks[ticks.indexOf(t) - 1].day) ctx.fillText(t.day.slice(5), t.x + 4, 26);
+    const crowded = T.clockSteps.some(s => Math.abs(px(s.at) - t.x) < 220);
+    if (!crowded && t !== ticks[0] && t.day !== ticks[ticks.indexOf(t) - 1].day) ctx.fillText(t.day.slice(5), t.x + 4, 26);
   }
   for (const s of T.clockSteps) if (s.at >= view.from && s.at <= view.to) {
     ctx.strokeStyle = ctx.fillStyle = colours.alert;

@@ -85,7 +85,8 @@ function stamp(e) {
   return day(d) + ' ' + clock(d, 3);
 }
 function took(ms) {
-  if (ms >= 3.6e6) return Math.floor(ms / 3.6e6) + 'h ' + Math.round(ms % 3.6e6 / 6e4) + 'm';
+  if (ms >= 6e4) ms = Math.round(ms / 1e3) * 1e3;
+  if (ms >= 3.6e6) return Math.floor(ms / 3.6e6) + 'h ' + Math.floor(ms % 3.6e6 / 6e4) + 'm';
   if (ms >= 6e4) return Math.floor(ms / 6e4) + 'm ' + Math.round(ms % 6e4 / 1e3) + 's';
   return ms >= 1e3 ? (ms / 1e3).toFixed(ms < 1e4 ? 2 : 1) + ' s' : ms.toFixed(ms < 10 ? 1 : 0) + ' ms';
 }
