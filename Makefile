@@ -145,6 +145,7 @@ sim-runtime: ## the simulated runtime, held to the same conformance suite as the
 corpus: ## record the journals and the root directory of testdata again, after JournalFormat was raised (two minutes)
 	$(GO) test -count=1 -v -run '^TestRecordedHistoriesFoldToTheirState$$' ./test/simulation -sim.record
 	$(GO) test -count=1 -v -run '^TestAgentAdoptsRecordedRootUnchanged$$' ./test/upgrade -upgrade.record
+	$(MAKE) docs
 
 .PHONY: replay
 replay: ## every scenario folded again from its journal, and the host's own folds
