@@ -83,7 +83,7 @@ func (a *app) command() *cobra.Command {
 		"root directory of the agent (env "+rootDirEnv+")")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(a.runCommand(), a.podsCommand(), a.podCommand(), a.observeCommand(), a.whyCommand(),
-		a.timelineCommand(), a.replayCommand(), a.journalCommand(), a.liftCommand(), a.checkCommand(),
+		a.timelineCommand(), a.traceCommand(), a.replayCommand(), a.journalCommand(), a.liftCommand(), a.checkCommand(),
 		a.versionCommand())
 	return root
 }

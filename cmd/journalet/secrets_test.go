@@ -24,6 +24,8 @@ import (
 
 	"github.com/journalet/journalet/bus"
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/history"
+	"github.com/journalet/journalet/runtime/history/open"
 	"github.com/journalet/journalet/runtime/sim"
 	"github.com/journalet/journalet/test/must"
 )
@@ -59,15 +61,25 @@ func TestNoSecretLeavesTheManifest(t *testing.T) {
 
 	places := map[string]string{"the log": n.log.String(), "the metrics": n.metrics, "an observer": events()}
 	for _, args := range [][]string{
-		{"observe", "--no-follow", "--from", "1"}, {"observe", "--no-follow", "--from", "1", "-o", "json"},
-		{"journal", "size"}, {"journal", "verify"},
+		{"observe", "--no-follow", "--from", "1", "--journal", n.root},
+		{"observe", "--no-follow", "--from", "1", "-o", "json", "--journal", n.root},
+		{"journal", "size"}, {"journal", "verify"}, {"timeline", "web-n1", "-o", "json"}, {"trace", "web-n1"},
+		{"trace", "absent-n1"}, {"journal", "export", "-o", filepath.Join(n.dir, "plain")},
+		{"journal", "export", "--redact", "-o", filepath.Join(n.dir, "redacted")},
+		{"observe", "--no-follow", "--from", "1", "-o", "json", "--journal", filepath.Join(n.dir, "plain")},
+		{"observe", "--no-follow", "--from", "1", "-o", "json", "--journal", filepath.Join(n.dir, "redacted")},
 	} {
-		_, out, errs := run(t.Context(), append(args, "--root-dir", n.root)...)
+		code, out, errs := run(t.Context(), append(args, "--root-dir", n.root)...)
+		if code != exitOK {
+			t.Errorf("%v: exit code %d: %s", args, code, errs)
+		}
 		places["the command "+strings.Join(args, " ")] = out + errs
 	}
 	for what, text := range n.outputs {
 		places[what] = text
 	}
+	n.manifestsOf("plain", true)
+	n.manifestsOf("redacted", false)
 	held := false
 	must.OK(t, filepath.WalkDir(n.root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -88,6 +100,32 @@ func TestNoSecretLeavesTheManifest(t *testing.T) {
 	}
 	if !held {
 		t.Error("the store of manifests does not hold what it is for: this test searches for nothing")
+	}
+}
+
+// manifestsOf reports whether a bundle holds a manifest with credentials: a plain one does, by design.
+func (n *secretNode) manifestsOf(bundle string, want bool) {
+	n.t.Helper()
+	live, err := open.Path(n.t.Context(), n.root)
+	must.OK(n.t, err)
+	r, err := open.Path(n.t.Context(), filepath.Join(n.dir, bundle))
+	must.OK(n.t, err)
+	found := false
+	must.OK(n.t, live.Read(n.t.Context(), 1, 0, func(e history.Entry) error {
+		rec, err := e.Record()
+		if err != nil {
+			return err
+		}
+		for _, event := range messages.Events(rec) {
+			if digest := event.GetPodUpdated().GetPod().GetDigest(); digest != "" {
+				manifest, err := r.Manifest(n.t.Context(), digest)
+				found = found || err == nil && bytes.Contains(manifest, []byte(canary))
+			}
+		}
+		return nil
+	}))
+	if found != want {
+		n.t.Errorf("the bundle %s holds manifests with credentials: %v, want %v", bundle, found, want)
 	}
 }
 
