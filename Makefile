@@ -27,7 +27,7 @@ FRESH = $(shell git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null | tr a-f 1-6 
 listed = $(GO) test -list '$(1)' $(2) | grep -E '^(Test|Fuzz)' >/dev/null || { echo "no test matches $(1) in $(2)" >&2; exit 2; }
 # What `make fuzz` runs, as function@package.
 FUZZ = FuzzDecode@./runtime/source/manifest FuzzBundle@./runtime/history/bundle FuzzBundleContent@./runtime/history/bundle \
-	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay
+	FuzzEvent@./runtime/history/describe FuzzRecord@./runtime/history/replay FuzzBlock@./bus
 # Tests run on the pinned containerd unless LAB_CONTAINERD names another: they need its event stream.
 integration chaos chaos-short attack: export LAB_CONTAINERD ?= built
 # The tests of test/chaos bring up their lab by themselves: they also kill it.
@@ -153,7 +153,7 @@ replay: ## every scenario folded again from its journal, and the host's own fold
 	$(GO) test -count=1 ./test/scenario ./runtime/fold ./runtime/host
 
 .PHONY: fuzz
-fuzz: ## fuzz the decoders of manifests, bundles and records, and the replay of records, each for FUZZTIME (30s)
+fuzz: ## fuzz the decoders of manifests, bundles and records, the replay of records, and journal files, each for FUZZTIME (30s)
 	@for target in $(FUZZ); do \
 		name="$${target%@*}" package="$${target#*@}"; \
 		$(GO) test -list "^$$name$$" "$$package" | grep -x "$$name" >/dev/null || { echo "no $$name in $$package" >&2; exit 2; }; \

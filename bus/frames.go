@@ -130,17 +130,26 @@ func scan(b []byte, sum *checksum, prefix string, out []place) []place {
 	return out
 }
 
+// maxResumed bounds the bytes whose checksums one resume computes: in bytes that a stranger wrote, a record could seem
+// to begin everywhere, each with all that follows.
+const maxResumed = 8 * maxBlock
+
 // resume finds the next whole record at or after from; len(b) if there is none.
 func resume(b []byte, from int, sum *checksum, prefix string) (int, frame) {
-	for at := from; ; at++ {
+	for at, spent := from, 0; spent <= maxResumed; at++ {
 		// Search for the subject first: a checksum at each byte would take minutes.
 		i := bytes.Index(b[min(at+frameHead, len(b)):], []byte(prefix))
 		if i < 0 {
 			return len(b), frame{}
 		}
 		at += i
-		if fr, err := parseFrame(b[at:], sum); err == nil {
+		fr, err := parseFrame(b[at:], sum)
+		if err == nil {
 			return at, fr
 		}
+		if errors.Is(err, errChecksum) {
+			spent += int(binary.LittleEndian.Uint32(b[at:]) &^ withHeader)
+		}
 	}
+	return len(b), frame{}
 }

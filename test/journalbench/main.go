@@ -37,7 +37,7 @@ type input struct {
 }
 
 // rows are all figures, in the order of the table.
-var rows = slices.Concat(replayRows, whyRows)
+var rows = slices.Concat(replayRows, whyRows, storeRows)
 
 var (
 	events = flag.Uint64("events", 1_000_000, "how many events the journal has")
