@@ -77,8 +77,25 @@ func (b *builder) callRequested(ev *Event, k *journaletv1.CallRequested) {
 	c.span = newSpan(ev, ClassWait, describe.Call(k), ev.Text)
 	lane.Spans = append(lane.Spans, c.span)
 	if c.pod != nil {
+		c.pod.replaced(ev, k)
 		c.pod.doing(ev, k, true)
 	}
+}
+
+// replaced folds that an update is another incarnation of the pod, which no event reports: the pod ends as if its source
+// had removed it.
+func (p *pod) replaced(ev *Event, k *journaletv1.CallRequested) {
+	switch {
+	case k.GetStopContainer().GetReason() == "pod removed":
+		if p.stops == "" {
+			p.stops = "replaced"
+		}
+	case p.terminated && (k.GetRemoveSandbox() != nil || k.GetCleanPod().GetAll()):
+		p.removed = true
+	default:
+		return
+	}
+	p.showPhase(ev)
 }
 
 func (b *builder) callDispatched(ev *Event, c *call, inDoubt bool) {
