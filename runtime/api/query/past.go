@@ -23,6 +23,8 @@ const (
 	// quietRest and busyRest are the pause after a page, as a multiple of the time that it took.
 	quietRest = 4
 	busyRest  = 19
+	// maxRest bounds it: a page that takes long waits for others, and a client waits only so long for its own.
+	maxRest = time.Second
 	// maxSaved bounds the unused time that is saved up: an observer that reads little need not wait.
 	maxSaved = 250 * time.Millisecond
 	// maxInboxes bounds the requests that wait. Each client has one inbox and one request in it: a greedy client waits
@@ -138,7 +140,7 @@ func (p *past) run() {
 		if saved := begun.Add(-maxSaved); due.Before(saved) {
 			due = saved
 		}
-		due = due.Add(time.Since(begun) + rest)
+		due = due.Add(time.Since(begun) + min(rest, maxRest))
 		select {
 		case <-time.After(time.Until(due)):
 		case <-p.s.ctx.Done():

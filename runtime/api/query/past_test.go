@@ -72,7 +72,7 @@ func TestObserverReadsThePastWithItsOwnKey(t *testing.T) {
 // an append nor a command. An observer beside it gets its turn.
 func TestGreedyObserversOfThePastHoldUpNoOne(t *testing.T) {
 	w := newTestAgent(t)
-	appendSteps(w, 1, 3000)
+	appendSteps(w, 1, 1000)
 	w.flush(t)
 	done := make(chan struct{})
 	const greedy = 20
@@ -90,7 +90,7 @@ func TestGreedyObserversOfThePastHoldUpNoOne(t *testing.T) {
 					return
 				default:
 				}
-				_ = nc.PublishRequest(Subject(testNode, EventsRead), inbox, nil)
+				_ = nc.PublishRequest(Subject(testNode, EventsRead), inbox, []byte(`{"limit":20}`))
 				if n%100 == 0 {
 					_ = nc.Flush()
 				}
@@ -100,7 +100,7 @@ func TestGreedyObserversOfThePastHoldUpNoOne(t *testing.T) {
 	nc, c := w.observer(t), w.client(t)
 	for i := range 3 {
 		begun := time.Now()
-		appendSteps(w, 3001+i, 3001+i)
+		appendSteps(w, 1001+i, 1001+i)
 		w.flush(t)
 		stored := time.Since(begun)
 		_, err := c.Info(testContext(t))
@@ -129,21 +129,18 @@ func TestGreedyObserversOfThePastHoldUpNoOne(t *testing.T) {
 
 func TestObserversShareIsBounded(t *testing.T) {
 	w := newTestAgent(t)
-	appendSteps(w, 1, 2000)
+	appendSteps(w, 1, 1000)
 	w.flush(t)
 	nc := w.observer(t)
-	begun, busy := time.Now(), time.Duration(0)
+	begun := time.Now()
 	for range 20 {
-		once := time.Now()
-		page, err := readPast(testContext(t), nc, ReadRequest{})
+		page, err := readPast(testContext(t), nc, ReadRequest{Limit: 200})
 		must.OK(t, err)
-		busy = max(busy, 0) + time.Since(once)
 		if len(page.Events) == 0 {
 			t.Fatal("an empty page")
 		}
 	}
-	t.Logf("20 pages took %v", time.Since(begun))
-	if busy < maxSaved {
-		t.Errorf("20 pages took %v: no pause between them", busy)
+	if took := time.Since(begun); took < maxSaved {
+		t.Errorf("20 pages took %v: no pause between them", took)
 	}
 }
