@@ -125,11 +125,11 @@ const maxActorBytes = messages.MaxIDBytes + 16
 
 // indexCheck is how far checkIndex is.
 type indexCheck struct {
-	x                        *journaletv1.BundleIndex
-	at                       uint64 // of the next frame
-	first, last              uint64 // the least number of the next record, and the last one so far
-	records, manifests, sets uint64
-	perSet                   map[uint64]uint64
+	x                  *journaletv1.BundleIndex
+	at                 uint64 // of the next frame
+	first, last        uint64 // the least number of the next record, and the last one so far
+	records, manifests uint64
+	perSet             map[uint64]uint64
 }
 
 func (c *indexCheck) frame(i int, f *journaletv1.BundleFrame) error {

@@ -224,9 +224,9 @@ func (r *Reader) Check(ctx context.Context, progress func(done, total uint64)) e
 	})
 }
 
-// Chain checks the hash chain of the journal where records follow each other, and returns the records, at most max, whose
-// previous_hash is not that of the one before. progress may be nil.
-func (r *Reader) Chain(ctx context.Context, max int, progress func(done, total uint64)) (broken []uint64, err error) {
+// Chain checks the hash chain of the journal where records follow each other, and returns the records, at most limit,
+// whose previous_hash is not that of the one before. progress may be nil.
+func (r *Reader) Chain(ctx context.Context, limit int, progress func(done, total uint64)) (broken []uint64, err error) {
 	var hash []byte
 	before, done := uint64(0), uint64(0)
 	err = r.Read(ctx, 0, 0, func(e history.Entry) error {
@@ -237,7 +237,7 @@ func (r *Reader) Chain(ctx context.Context, max int, progress func(done, total u
 		if err != nil {
 			return r.named(problemf("record %d: %v", e.Seq, err))
 		}
-		if before+1 == e.Seq && hash != nil && !bytes.Equal(rec.GetPreviousHash(), hash) && len(broken) < max {
+		if before+1 == e.Seq && hash != nil && !bytes.Equal(rec.GetPreviousHash(), hash) && len(broken) < limit {
 			broken = append(broken, e.Seq)
 		}
 		before, hash = e.Seq, messages.Hash(e.Bytes)

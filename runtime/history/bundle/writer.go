@@ -29,7 +29,6 @@ type Writer struct {
 	in     []uint32 // by actor: the frame of records in which it was last, from 1
 	here   []int    // the actors in the frame
 	names  []messages.Ref
-	items  int
 	last   uint64
 	bounds [2]uint64
 }
