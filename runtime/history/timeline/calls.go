@@ -82,8 +82,8 @@ func (b *builder) callRequested(ev *Event, k *journaletv1.CallRequested) {
 	}
 }
 
-// replaced folds that an update is another incarnation of the pod, which no event reports: the pod ends as if its source
-// had removed it.
+// replaced folds that an update is another incarnation of the pod, which no event reports: the pod ends as if its
+// source had removed it.
 func (p *pod) replaced(ev *Event, k *journaletv1.CallRequested) {
 	switch {
 	case k.GetStopContainer().GetReason() == "pod removed":

@@ -45,7 +45,8 @@ func TestPicturesEndInTheStatesOfThePods(t *testing.T) {
 	}
 }
 
-// handled reports whether a pod's actor has handled what is recorded about it: its newest event is a decision of its own.
+// handled reports whether a pod's actor has handled what is recorded about it: its newest event is a decision of its
+// own.
 func handled(picture *timeline.Timeline, g *timeline.Group) bool {
 	for _, l := range g.Lanes {
 		if n := len(l.Marks); n > 0 {
@@ -84,7 +85,7 @@ func compare(t *testing.T, name string, g *timeline.Group, state *journaletv1.Po
 	if want := phase(state); want != "?" {
 		compared++
 		if got := open("phase", ""); !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("%s: the phase is drawn as %q, it is %q: %v removed %v", name, got, want, state.GetStage(), state.GetRemoved())
+			t.Errorf("%s: the phase is drawn as %q, it is %q: %v", name, got, want, state.GetStage())
 		}
 	}
 	for _, c := range state.GetContainers() {
