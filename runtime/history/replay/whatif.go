@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -86,7 +87,7 @@ func WhatIf(ctx context.Context, src history.Reader, change func(*journaletv1.Ag
 	}
 	var all []*forecaster
 	p := newPipeline(o, newLibrary(ctx, src).get, func(f *fold.Fold) {
-		x := &forecaster{fold: f, complete: completeness(src), twins: map[messages.Ref]*fold.Cell{},
+		x := &forecaster{fold: f, complete: completeness(src), twins: map[messages.Ref]twin{},
 			first: map[messages.Ref]*difference{}, kinds: map[string]*KindCount{}, missing: map[messages.Ref]bool{}}
 		f.Handle, f.Skip = x.handle, x.skip
 		all = append(all, x)
@@ -208,7 +209,7 @@ func (r *Forecast) sort() {
 type forecaster struct {
 	fold     *fold.Fold
 	complete func(messages.Ref) bool
-	twins    map[messages.Ref]*fold.Cell
+	twins    map[messages.Ref]twin
 
 	steps, differing uint64
 	first            map[messages.Ref]*difference
@@ -222,13 +223,9 @@ func (x *forecaster) handle(cell *fold.Cell, d *fold.Delivery, step *journaletv1
 		x.missing[cell.Ref] = true
 		return &fold.Failure{Cause: d.Seq(), Err: errIncomplete}
 	}
-	twin := x.twins[cell.Ref]
-	if twin == nil {
-		var err error
-		if twin, err = clone(x.fold, cell); err != nil {
-			return &fold.Failure{Cause: d.Seq(), Err: err}
-		}
-		x.twins[cell.Ref] = twin
+	twin, err := x.twinOf(cell)
+	if err != nil {
+		return &fold.Failure{Cause: d.Seq(), Err: err}
 	}
 	if fail := cell.Refold(d, step); fail != nil {
 		if fail.Code == journaletv1.DecisionError_DECISION_ERROR_MANIFEST_MISSING {
@@ -250,6 +247,24 @@ func (x *forecaster) handle(cell *fold.Cell, d *fold.Delivery, step *journaletv1
 		delete(x.twins, cell.Ref)
 	}
 	return nil
+}
+
+// twin decides in place of an actor. A UID may have several actors, one after the other.
+type twin struct{ of, cell *fold.Cell }
+
+// twinOf returns the twin of an actor, which it creates if there is none.
+func (x *forecaster) twinOf(c *fold.Cell) (*fold.Cell, error) {
+	if t := x.twins[c.Ref]; t.of == c {
+		return t.cell, nil
+	}
+	if len(x.twins) > 2*len(x.fold.Cells) {
+		maps.DeleteFunc(x.twins, func(ref messages.Ref, _ twin) bool { return x.fold.Cells[ref] == nil })
+	}
+	cell, err := clone(x.fold, c)
+	if err == nil {
+		x.twins[c.Ref] = twin{c, cell}
+	}
+	return cell, err
 }
 
 // skip notes the authors of which records are missing. It is fold.Fold's Skip.
