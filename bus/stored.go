@@ -209,9 +209,11 @@ func (s *Stored) Verify(ctx context.Context, progress func(done, total uint64)) 
 }
 
 // Size does what Journal.Size does, for a journal that no agent has open. It skips records that cannot be read.
-func (s *Stored) Size(ctx context.Context) (SizeReport, error) {
+// progress may be nil.
+func (s *Stored) Size(ctx context.Context, progress func(done, total uint64)) (SizeReport, error) {
 	var r SizeReport
 	m := newMeasure(&r)
+	total := s.head.GetSeq() + 1 - min(s.cut.first(), s.head.GetSeq()+1)
 	err := s.eachFrame(ctx, journalStream, s.prefix(), func(fr frame) error {
 		if fr.removes || fr.gone || fr.seq < s.cut.first() {
 			return nil
@@ -219,6 +221,9 @@ func (s *Stored) Size(ctx context.Context) (SizeReport, error) {
 		r.JournalDisk += uint64(fr.size)
 		if rec, err := messages.Decode(fr.data); err == nil {
 			m.add(rec, len(fr.data))
+		}
+		if n := r.Journal.Count; progress != nil && n%progressEvery == 0 {
+			progress(n, max(n, total))
 		}
 		return nil
 	}, func(uint64, int, error) {})

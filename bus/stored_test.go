@@ -48,7 +48,7 @@ func verifyAndMeasure(t *testing.T, dir string) (VerifyReport, SizeReport) {
 	must.OK(t, err)
 	v, err := s.Verify(testContext(t), nil)
 	must.OK(t, err)
-	z, err := s.Size(testContext(t))
+	z, err := s.Size(testContext(t), nil)
 	must.OK(t, err)
 	if after := fingerprint(t, dir); !reflect.DeepEqual(before, after) {
 		t.Fatalf("reading it changed\n%v\nto\n%v", before, after)
@@ -322,7 +322,7 @@ func TestOpenStoredRefusesServedOrMissingJournal(t *testing.T) {
 		t.Fatalf("an agent runs: %v", err)
 	}
 	closeBus(t, b)
-	if _, err := s.Size(testContext(t)); !errors.Is(err, errStarted) {
+	if _, err := s.Size(testContext(t), nil); !errors.Is(err, errStarted) {
 		t.Fatalf("an agent ran: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -153,7 +153,11 @@ func (a *app) sizeCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			return a.readJournal(ctx, func(c *query.Client) error {
+				if a.err.terminal() {
+					a.err.status("the agent measures its journal") // it reads all of it
+				}
 				r, err := c.Size(ctx)
+				a.endProgress()
 				if err != nil {
 					return err
 				}
@@ -167,7 +171,8 @@ func (a *app) sizeCommand() *cobra.Command {
 				}
 				return a.printSize(r, names)
 			}, func(s *bus.Stored) error {
-				r, err := s.Size(ctx)
+				r, err := s.Size(ctx, a.progress("measured", "records"))
+				a.endProgress()
 				if err != nil {
 					return err
 				}
