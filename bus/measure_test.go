@@ -15,7 +15,11 @@ import (
 
 func TestAppendsAndSyncsAreMeasured(t *testing.T) {
 	const slow = 5 * time.Millisecond
-	b := openBus(t, busDir(t), func(o *Options) { o.Sync = SyncPolicy{Always: true} })
+	b, err := Prepare(testContext(t), Options{
+		Dir: busDir(t), Node: testNode, Log: quiet, Sync: SyncPolicy{Always: true},
+	})
+	must.OK(t, err)
+	t.Cleanup(func() { closeBus(t, b) })
 	b.journal.a.link = slowDisk{b.journal.a.link.(*natsLink), slow}
 	var records, bytes, synced, atOnce atomic.Int64
 	b.Journal().Measure(Meter{
@@ -33,6 +37,7 @@ func TestAppendsAndSyncsAreMeasured(t *testing.T) {
 			}
 		},
 	})
+	must.OK(t, b.Begin())
 	for i := range 10 {
 		must.OK(t, b.Journal().Append(fact(messages.Pod("p"), int64(i))))
 	}
