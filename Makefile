@@ -165,8 +165,10 @@ bench: build ## ours and the bare CRI floor on the same work, side by side (root
 	N="$(N)" RUNS="$(RUNS)" KUBELET="$(KUBELET)" ARGS="$(ARGS)" test/bench/run.sh
 
 .PHONY: bench-journal
-bench-journal: ## what reads a journal of 1,000,000 events: replay, states (written once into .lab; EVENTS, ARGS)
+bench-journal: ## what reads a journal of 1,000,000 events: replay, states; what observers and an event cost (written once into .lab; EVENTS, ARGS)
 	$(GO) run ./test/journalbench -events $(or $(EVENTS),1000000) $(ARGS)
+	$(GO) test ./bus -run '^$$' -bench 'LiveTail|FiftyEvents' -benchtime 1000x
+	$(GO) test ./bus -run '^$$' -bench FilteredObservers -benchtime 15x
 
 .PHONY: bench-sync
 bench-sync: build ## what syncing each append costs a burst, on this disk and on one that takes 10 ms a sync (root; N, RUNS, ARGS)

@@ -36,7 +36,7 @@ func TestTraceIsPrintedAsOneLineForEachStart(t *testing.T) {
 	must.OK(t, b.Journal().Flush(t.Context()))
 	must.OK(t, b.Close(t.Context()))
 	for args, lines := range map[string]int{"web": 1, "default/web-n.example": 1, "u": 1, "web --all": 2} {
-		code, out, errs := run(t.Context(), append([]string{"trace", "--root-dir", root}, strings.Fields(args)...)...)
+		code, out, errs := run(t.Context(), append([]string{"trace", "--journal", root}, strings.Fields(args)...)...)
 		if code != exitOK || strings.Count(out, "\n") != lines || errs != "" {
 			t.Errorf("trace %s: exit code %d, %d lines, %s", args, code, strings.Count(out, "\n"), errs)
 		}
@@ -52,7 +52,7 @@ func TestTraceIsPrintedAsOneLineForEachStart(t *testing.T) {
 			}
 		}
 	}
-	code, _, errs := run(t.Context(), "trace", "nobody", "--root-dir", root)
+	code, _, errs := run(t.Context(), "trace", "nobody", "--journal", root)
 	if code != exitNotFound || !strings.Contains(errs, "no start of a pod nobody") {
 		t.Errorf("of no pod: exit code %d, %s", code, errs)
 	}
