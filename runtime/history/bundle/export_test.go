@@ -312,3 +312,39 @@ func TestMissingManifestsAreListed(t *testing.T) {
 		t.Errorf("%v, %v", res.Index.GetMissingManifests(), res.Notices)
 	}
 }
+
+// A quarantined actor has missed records that the bundle does not hold: should it be lifted, it cannot be folded.
+func TestAnActorQuarantinedBeforeAPartIsNotComplete(t *testing.T) {
+	m := simulated(112)
+	st, err := statesBefore(t.Context(), m, 801, func(uint64) {})
+	must.OK(t, err)
+	var pod string
+	for _, s := range st.set {
+		if ref := messages.RefOf(s.GetActor()); ref.Kind == journaletv1.ActorKind_ACTOR_KIND_POD {
+			pod = ref.ID
+		}
+	}
+	m.Records = slices.Clone(m.Records[:800])
+	for _, e := range []*journaletv1.Event{
+		messages.NewEvent(&journaletv1.Quarantined{Kind: "pod", Id: pod, Cause: 800}),
+		messages.NewEvent(&journaletv1.ProbeResult{Uid: pod}),
+		messages.NewEvent(&journaletv1.AgentStopped{}),
+		messages.NewEvent(&journaletv1.QuarantineLifted{Kind: "pod", Id: pod}),
+	} {
+		m.Records = append(m.Records, &journaletv1.Record{
+			Seq: uint64(len(m.Records)) + 1, Epoch: 99, Actor: messages.Agent.Proto(), Body: &journaletv1.Record_Fact{Fact: e},
+		})
+	}
+	whole, _ := exported(t, m, Options{})
+	part, res := exported(t, m, Options{From: 803})
+	if !whole.Complete(messages.Pod(pod)) || part.Complete(messages.Pod(pod)) || !part.Complete(messages.Node) ||
+		len(res.Notices) != 1 || !strings.Contains(res.Notices[0], "quarantined") {
+		t.Errorf("complete: %v and %v, %v", whole.Complete(messages.Pod(pod)), part.Complete(messages.Pod(pod)), res.Notices)
+	}
+	set, err := part.Snapshot(t.Context(), part.Index().GetSets()[0].GetBarrier())
+	must.OK(t, err)
+	i := slices.IndexFunc(set, func(s *journaletv1.Snapshot) bool { return s.GetActor().GetId() == pod })
+	if set[i].GetQuarantined() == nil || set[i].GetContained() == 0 {
+		t.Errorf("its state does not say that it is quarantined: %v", set[i])
+	}
+}
