@@ -250,10 +250,10 @@ func checkColumns(t *tree) {
 func printedLines(text []string) map[int]bool {
 	lines, in := map[int]bool{}, false
 	for i, l := range text {
-		switch {
-		case l == "```console", l == "```json":
+		switch l {
+		case "```console", "```json":
 			in = true
-		case l == "```":
+		case "```":
 			in = false
 		}
 		lines[i+1] = in
