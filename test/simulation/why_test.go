@@ -3,13 +3,17 @@ package simulation
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/journalet/journalet/messages"
 	"github.com/journalet/journalet/messages/journaletv1"
+	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/runtime/history/why"
 )
 
@@ -180,4 +184,47 @@ func dispatchedBefore(r *Result, call *why.Event, shown *journaletv1.ContainerOb
 		}
 	}
 	return false
+}
+
+// TestAnswersAreTheSameFromSnapshots explains every pod of a long run with and without its sets of snapshots, and with
+// its front cut behind one.
+func TestAnswersAreTheSameFromSnapshots(t *testing.T) {
+	whole := Busy(3, 12, 90*time.Minute, 2000).History()
+	if len(whole.Sets) < 2 {
+		t.Fatalf("only %d sets of snapshots", len(whole.Sets))
+	}
+	plain := &history.Memory{Name: whole.Name, Records: whole.Records, Manifests: whole.Manifests}
+	first := slices.Min(slices.Collect(maps.Keys(whole.Sets)))
+	cut := &history.Memory{
+		Name: whole.Name, Records: whole.Records[first:], Manifests: whole.Manifests, Sets: whole.Sets,
+	}
+	uids := map[string]bool{}
+	for _, rec := range whole.Records[len(whole.Records)/2:] {
+		if of := messages.RefOf(rec.GetActor()); of == messages.Pod(of.ID) {
+			uids[of.ID] = true
+		}
+	}
+	explained := 0
+	for uid := range uids {
+		want, err := why.Explain(t.Context(), plain, why.Query{Pod: uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, m := range map[string]*history.Memory{"whole": whole, "cut": cut} {
+			got, err := why.Explain(t.Context(), m, why.Query{Pod: uid})
+			if err != nil {
+				t.Errorf("%s: %s: %v", name, uid, err)
+				continue
+			}
+			explained++
+			if got.State != want.State || got.Because != want.Because || !got.Since.Equal(want.Since) ||
+				!got.Until.Equal(want.Until) {
+				t.Errorf("%s: other answers with snapshots\n  %s\n  %s", name, want.Summary, got.Summary)
+			}
+		}
+	}
+	t.Logf("%d records, %d sets of snapshots, %d answers", len(whole.Records), len(whole.Sets), explained)
+	if explained < 12 {
+		t.Error("too few to show anything")
+	}
 }
