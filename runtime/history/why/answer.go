@@ -98,6 +98,8 @@ type Line struct {
 	Time time.Time `json:"time"`
 	// Actor is the event's author, as kind/id; Event its name in the contract.
 	Actor string `json:"actor,omitempty"`
+	// By is the author with a pod's name in place of its UID.
+	By    string `json:"by,omitempty"`
 	Event string `json:"event,omitempty"`
 	// Relation says how the event led to the one before it in a chain.
 	Relation Relation `json:"relation,omitempty"`
@@ -142,6 +144,7 @@ func (x *explainer) newAnswer() *Answer {
 // line describes an event.
 func (x *explainer) line(e Event, all bool) Line {
 	l := Line{Seq: e.Seq, Time: e.Time, Actor: e.Author.String(), Event: e.Name(), Text: x.sentence(e)}
+	l.By = x.d.Actor(e.Author)
 	if all {
 		l.Data = data(e)
 	}

@@ -82,7 +82,7 @@ func (t *texter) pod(a *Answer) {
 	for _, c := range a.Chains {
 		t.add(Plain, "")
 		for _, d := range c.Decisions {
-			t.add(Title, "#%d  %s  %s  %s", d.Seq, t.clock(d.Time), d.Actor, d.Text)
+			t.add(Title, "#%d  %s  %s  %s", d.Seq, t.clock(d.Time), d.By, d.Text)
 			t.data(d)
 		}
 		t.causes(c)
@@ -180,7 +180,7 @@ func (t *texter) record(a *Answer) {
 			t.add(Plain, "")
 		}
 		for _, d := range c.Decisions {
-			t.add(Title, "#%d  %s  %s  %s", d.Seq, t.clock(d.Time), d.Actor, d.Text)
+			t.add(Title, "#%d  %s  %s  %s", d.Seq, t.clock(d.Time), d.By, d.Text)
 			t.data(d)
 		}
 		t.causes(c)
