@@ -1,6 +1,7 @@
 package why
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"time"
@@ -159,8 +160,9 @@ func data(e Event) json.RawMessage {
 	}
 	m := e.Body.ProtoReflect().Get(fd).Message().Interface()
 	b, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
-	if err != nil {
+	var compact bytes.Buffer // protojson's spaces differ from build to build
+	if err != nil || json.Compact(&compact, b) != nil {
 		return nil
 	}
-	return b
+	return compact.Bytes()
 }

@@ -154,14 +154,7 @@ func (e *Event) observation() *journaletv1.PodObserved {
 func (x *explainer) behindChange(e Event, c change) (*Link, *End, error) {
 	switch c.what {
 	case changeRunning, changeCreated, changeSandboxReady:
-		intent := c.container.GetIntentId() + c.sandbox.GetIntentId()
-		if intent == "" {
-			return nil, &End{Kind: Found, Seq: e.Seq}, nil
-		}
-		to, end, err := x.decision(intent, e)
-		if end != nil && end.Kind == Lost {
-			end = &End{Kind: Found, Seq: e.Seq} // it was created before this journal began
-		}
+		to, end, err := x.creator(e, c)
 		start := to.call().GetStartContainer()
 		if c.what == changeRunning && start.GetPart() == journaletv1.StartPart_START_PART_CREATE {
 			to, err = x.startOf(e, c.container, to)
@@ -177,6 +170,26 @@ func (x *explainer) behindChange(e Event, c change) (*Link, *End, error) {
 		}
 	}
 	return nil, &End{Kind: Gone, Seq: e.Seq}, nil
+}
+
+// creator returns the call that created what a change is about. What carries the id of another call than one that
+// creates it is of a journal that was lost with its epochs: ids may have been given out again.
+func (x *explainer) creator(e Event, c change) (*Event, *End, error) {
+	intent := c.container.GetIntentId() + c.sandbox.GetIntentId()
+	found := &End{Kind: Found, Seq: e.Seq}
+	if intent == "" {
+		return nil, found, nil
+	}
+	to, end, err := x.decision(intent, e)
+	start, run := to.call().GetStartContainer(), to.call().GetRunSandbox()
+	switch {
+	case err != nil || to == nil && end.Kind != Lost:
+		return nil, end, err
+	case start != nil && start.GetContainer() == c.container.GetName() && start.GetAttempt() == c.container.GetAttempt(),
+		run != nil && c.sandbox != nil && run.GetAttempt() == c.sandbox.GetAttempt():
+		return to, nil, nil
+	}
+	return nil, found, nil
 }
 
 // startOf returns the call that started a created container, or the one that created it.
@@ -225,8 +238,7 @@ func (x *explainer) endedBy(e Event, c change) (*Event, error) {
 // createdAt returns the record from which on a call may have ended what a change is about: that of the call that
 // created it, else the first one.
 func (x *explainer) createdAt(e Event, c change) (uint64, error) {
-	intent := c.container.GetIntentId() + c.sandbox.GetIntentId()
-	to, _, err := x.decision(intent, e)
+	to, _, err := x.creator(e, c)
 	if err != nil || to == nil {
 		return x.j.first, err
 	}
