@@ -48,7 +48,8 @@ func (a *app) replayCommand() *cobra.Command {
 			"  --to MOMENT      the state of an actor (--actor, --pod) after a record, or which actors there are\n" +
 			"  --diff A B       what changed in the state of an actor between two moments\n" +
 			"  --step [MOMENT]  a screen to go through the records, with states, changes and causes; ? explains its keys\n" +
-			"  --with-config F  which decisions would differ under another KubeletConfiguration, from where on, and how\n\n" +
+			"  --with-config F  which decisions would differ under another KubeletConfiguration, from where on, and how;\n" +
+			"                   exit code 3 if any would\n\n" +
 			"A moment is the number of a record, a time such as 2026-01-02T15:04:05Z, or a duration before the journal's\n" +
 			"end such as 10m.",
 		Example: "  journalet replay --check\n" +

@@ -2,23 +2,35 @@ package replay
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/runtime/history"
 	"github.com/journalet/journalet/test/must"
 )
 
 func TestSessionShowsTheStatesOfStateAt(t *testing.T) {
-	src := simulated()
+	compareStates(t, simulated(), 61, func(messages.Ref) bool { return true })
+	// Pods with UIDs of their own are forgotten and added again.
+	compareStates(t, busy(), 401, func(ref messages.Ref) bool { return strings.HasPrefix(ref.ID, "uid-") })
+}
+
+// compareStates compares the states of some actors at every nth record.
+func compareStates(t *testing.T, src *history.Memory, n int, some func(messages.Ref) bool) {
+	t.Helper()
 	s, err := Open(t.Context(), src, Options{})
 	must.OK(t, err)
 	for i, rec := range src.Records {
-		if i%61 != 0 {
+		if i%n != 0 {
 			continue
 		}
 		for _, ref := range s.Actors() {
+			if !some(ref) {
+				continue
+			}
 			want, missing := StateAt(t.Context(), src, ref, rec.GetSeq())
 			got, err := s.State(ref, rec.GetSeq())
 			if (err == nil) != (missing == nil) {
