@@ -106,7 +106,7 @@ func TestExitCodesClassifyErrors(t *testing.T) {
 		{"why restart 0", []string{"why", "web", "-c", "main", "--restart", "0"}, exitUsage, "from 1"},
 		{"why no such pod", []string{"why", "web", "--root-dir", root}, exitNotFound, `pod "web" is not in the journal`},
 		{"why no such record", []string{"why", "99", "--root-dir", root}, exitNotFound, "holds 1 to 3"},
-		{"why no journal", []string{"why", "1", "--journal", empty}, exitError, "name an agent's root directory"},
+		{"why no journal", []string{"why", "1", "--journal", empty}, exitNotFound, "name an agent's root directory"},
 		{"verify", []string{"journal", "verify", "--root-dir", root}, exitOK, ""},
 		{"size", []string{"journal", "size", "--root-dir", root}, exitOK, ""},
 	} {
