@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/journalet/journalet/runtime/api/server"
@@ -160,7 +159,7 @@ func metricsOf(t *testing.T, where, expr string) map[string][]string {
 				name = strings.TrimSuffix(name, suffix)
 			}
 			for _, m := range n.LabelMatchers {
-				if m.Name != labels.MetricName {
+				if m.Name != "__name__" {
 					out[name] = append(out[name], m.Name)
 				}
 			}
