@@ -147,7 +147,7 @@ func (a *app) printReplayed(r *replay.Report) {
 	fmt.Fprintf(a.out, "Decided again: %d steps with %d decisions, and %d records without a decision.\n", r.Steps,
 		r.Decisions, r.Quiet)
 	if r.Absent > 0 {
-		fmt.Fprintf(a.out, "Missing in between: %d records. An actor that lacks one may seem to decide otherwise.\n",
+		fmt.Fprintf(a.out, "Missing in between: %d records, which a bundle of some pods leaves out and damage loses.\n",
 			r.Absent)
 	}
 	not := r.NotCompared
