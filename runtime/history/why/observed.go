@@ -138,6 +138,9 @@ func (x *explainer) behindObservation(e Event, next *Event) (*Link, *End, error)
 
 // observedBefore returns the observation of the same pod before e, nil for none.
 func (x *explainer) observedBefore(e Event) (*Event, error) {
+	if e.Body.GetPodObserved().GetPodName() != "" {
+		return nil, nil // only the first observation of a pod has its name
+	}
 	of := messages.Pod(e.Body.GetPodObserved().GetUid())
 	before, err := x.latest(e, of, "", func(c *Event) bool { return c.Body.GetPodObserved() != nil })
 	return before, ignoreLimit(err)
