@@ -140,7 +140,7 @@ func (x *explainer) decision(id string, e Event) (*Event, *End, error) {
 		return nil, &End{Kind: Lost, Seq: e.Seq}, nil
 	}
 	var found *Event
-	stop, err := x.j.forward(d.Cause+1, e.Seq-1, func(h head, b []byte) bool {
+	err = x.j.forward(d.Cause+1, e.Seq-1, func(h head, b []byte) bool {
 		if h.author != d.Author || !h.step || h.epoch != d.Epoch || h.cause < d.Cause {
 			return false
 		}
@@ -159,7 +159,6 @@ func (x *explainer) decision(id string, e Event) (*Event, *End, error) {
 		}
 		return false
 	})
-	_ = stop
 	switch {
 	case errors.Is(err, errLimit):
 		return nil, &End{Kind: Limit, Seq: e.Seq}, nil

@@ -64,7 +64,7 @@ func (f *finder) mayName(b []byte) bool {
 
 // read reads records for pods of the name. Of those that are known it reads when they come and go.
 func (f *finder) read(from, to uint64) error {
-	_, err := f.x.j.forward(from, to, func(h head, b []byte) bool {
+	err := f.x.j.forward(from, to, func(h head, b []byte) bool {
 		known := h.author.Kind == journaletv1.ActorKind_ACTOR_KIND_POD && f.pods[h.author.ID] != nil
 		if !known && !f.mayName(b) {
 			return false

@@ -37,7 +37,6 @@ type journal struct {
 type page struct {
 	heads []head
 	bytes [][]byte
-	err   error
 }
 
 func newJournal(ctx context.Context, r history.Reader, limit int) *journal {
@@ -77,24 +76,25 @@ func (j *journal) page(n uint64) (*page, error) {
 	return p, nil
 }
 
-// forward passes the heads of the records from..to in order until f returns true. It reports whether f did.
-func (j *journal) forward(from, to uint64, f func(h head, b []byte) bool) (bool, error) {
+// forward passes the heads of the records from..to in order until f returns true.
+func (j *journal) forward(from, to uint64, f func(h head, b []byte) bool) error {
 	from, to = max(from, j.first, 1), min(to, j.last)
 	for n := from / pageRecords; n <= to/pageRecords && from <= to; n++ {
 		p, err := j.page(n)
 		if err != nil {
-			return false, err
+			return err
 		}
 		for i, h := range p.heads {
 			if h.seq >= from && h.seq <= to && f(h, p.bytes[i]) {
-				return true, nil
+				return nil
 			}
 		}
 	}
-	return false, nil
+	return nil
 }
 
-// backward passes the heads of the records from..to, the last one first, until f returns true.
+// backward passes the heads of the records from..to, the last one first, until f returns true. It reports whether f
+// did.
 func (j *journal) backward(from, to uint64, f func(h head, b []byte) bool) (bool, error) {
 	from, to = max(from, j.first, 1), min(to, j.last)
 	if from > to {

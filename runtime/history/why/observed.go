@@ -261,7 +261,7 @@ func ends(req *journaletv1.CallRequested, c change, id, sandbox string) bool {
 // ended nothing.
 func (x *explainer) before(call, e Event, c *journaletv1.ContainerObservation) bool {
 	var dispatched *Event
-	_, err := x.j.forward(call.Seq+1, e.Seq-1, func(h head, b []byte) bool {
+	err := x.j.forward(call.Seq+1, e.Seq-1, func(h head, b []byte) bool {
 		if h.author != messages.Runtime || !h.step || !bytes.Contains(b, []byte(call.ID)) {
 			return false
 		}
