@@ -14,7 +14,7 @@ import (
 // 200,000 events an hour with 500 pods. The run keeps a set of snapshots every setEvery records for Result.History.
 func Busy(seed uint64, pods int, lasts time.Duration, setEvery int) *Result {
 	// A bound on the records of a run, which finds endless repetition, does not apply.
-	return Run(busyPlan(seed, pods, lasts, setEvery), Options{Only: []string{noActorFails}})
+	return Run(busyPlan(seed, pods, lasts, setEvery), Options{Only: []string{noActorFails}, NoEnd: true})
 }
 
 func busyPlan(seed uint64, pods int, lasts time.Duration, setEvery int) *Plan {
