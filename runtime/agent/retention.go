@@ -73,7 +73,7 @@ func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 		})
 		return err
 	}
-	if snapshotDue(keep, sets, j, now) {
+	if snapshotDue(ctx, keep, sets, j, now) {
 		if err := a.host.Snapshot(ctx); err != nil {
 			a.log.Warn("cannot take snapshots for retention; will retry", "err", err)
 		}
@@ -85,12 +85,13 @@ func (a *agent) cut(ctx context.Context, keep bus.Retention) error {
 
 // snapshotDue reports whether a cut for age will soon need a set of snapshots of now: on a quiet node there are too few
 // records for one.
-func snapshotDue(keep bus.Retention, sets []bus.SnapshotSet, j *bus.Journal, now time.Time) bool {
+func snapshotDue(ctx context.Context, keep bus.Retention, sets []bus.SnapshotSet, j *bus.Journal, now time.Time) bool {
 	if keep.Age == 0 || j.Last() == 0 {
 		return false
 	}
-	if len(sets) == 0 {
-		return true
+	if len(sets) == 0 { // the journal folds from its first record
+		first, err := j.Get(ctx, j.First())
+		return err == nil && now.Sub(first.GetTime().AsTime()) >= keep.Age/bus.MaxSets
 	}
 	newest := sets[len(sets)-1]
 	return j.Last() > newest.Barrier && now.Sub(newest.Taken) >= keep.Age/bus.MaxSets
