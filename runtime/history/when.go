@@ -79,7 +79,7 @@ func SeqAt(ctx context.Context, r Reader, t time.Time) (uint64, error) {
 }
 
 // ParseMoment returns the record that a person names by its number ("1042"), by a time in RFC 3339, or by a duration
-// before the journal's last record ("10m"): for a time the first record at or after it.
+// before the journal's last record ("10m", "0s" for that one): for a time the first record at or after it.
 func ParseMoment(ctx context.Context, r Reader, s string) (uint64, error) {
 	if seq, err := strconv.ParseUint(s, 10, 64); err == nil {
 		return seq, nil
@@ -90,6 +90,10 @@ func ParseMoment(ctx context.Context, r Reader, s string) (uint64, error) {
 		if derr != nil || ago < 0 {
 			return 0, fmt.Errorf("%q is neither the number of a record, nor a time such as %s, nor a duration such as 10m",
 				s, time.DateOnly+"T15:04:05Z")
+		}
+		if ago == 0 {
+			_, end := r.Bounds()
+			return end, nil
 		}
 		_, last, err := Ends(ctx, r)
 		if err != nil {
