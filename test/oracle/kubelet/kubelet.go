@@ -84,7 +84,7 @@ func New(o Options, fake *fakecri.Runtime) (*Kubelet, error) {
 		"hostname": o.NodeName, "nodeName": types.NodeName(o.NodeName), "nodeIPs": parseIPs(o.HostIPs),
 		"kubeClient": client{}, "nodeLister": nodes{node: nodeOf(o)},
 		"rootDirectory": o.RootDir, "podLogsDirectory": o.PodLogDir,
-		"podManager": pods, "statusManager": k.status, "volumeManager": k.vols, "containerManager": managers,
+		"podManager": pods, "statusManager": statuses{k.status}, "volumeManager": k.vols, "containerManager": managers,
 		"probeManager": probes{k.prober}, "reasonCache": kubelet.NewReasonCache(), "podWorkers": workers{},
 		"containerRuntime": k.runtime, "streamingRuntime": k.runtime, "mirrorPodClient": workers{},
 		"dnsConfigurer": dns.NewConfigurer(recorder, &v1.ObjectReference{}, parseIPs(o.HostIPs), parseIPs(o.ClusterDNS),

@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
+	"k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager"
 	"k8s.io/kubernetes/pkg/volume"
 	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
@@ -106,6 +107,15 @@ func (workers) DeleteMirrorPod(context.Context, string, *types.UID) (bool, error
 }
 
 var _ kubepod.MirrorClient = workers{}
+
+// statuses keeps out what the kubelet writes on its own: a goroutine of OnPodSandboxReady writes the status it read
+// before, and so undoes a newer one. Only SetStatus writes here, in the order of the syncs.
+type statuses struct{ status.Manager }
+
+func (s statuses) SetPodStatus(_ klog.Logger, pod *v1.Pod, _ v1.PodStatus) (v1.PodStatus, bool) {
+	kept, _ := s.GetPodStatus(pod.UID)
+	return kept, false
+}
 
 // probes returns the results of SetProbes, and probes nothing.
 type probes struct{ prober.Manager }
