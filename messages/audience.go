@@ -25,6 +25,14 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Pod(k.ProbeResult.GetUid())}, false
 	case *journaletv1.Event_ReadinessGatesRead:
 		return []Ref{Pod(k.ReadinessGatesRead.GetUid())}, false
+	case *journaletv1.Event_ObjectsRead:
+		return []Ref{Pod(k.ObjectsRead.GetUid())}, false
+	case *journaletv1.Event_VolumesLost:
+		return []Ref{Pod(k.VolumesLost.GetUid())}, false
+	case *journaletv1.Event_PodDirectoryFound:
+		return []Ref{Pod(k.PodDirectoryFound.GetUid())}, false
+	case *journaletv1.Event_StorageExceeded:
+		return []Ref{Pod(k.StorageExceeded.GetUid())}, false
 	case *journaletv1.Event_CallFinished:
 		return withRequester(k.CallFinished.GetRequester()), false
 	case *journaletv1.Event_RuntimeHealthChanged:

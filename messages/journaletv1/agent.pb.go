@@ -886,6 +886,61 @@ func (x *Timers) GetSet() map[string]*Timer {
 	return nil
 }
 
+// UserNamespace maps a pod's user and group ids 0 to length-1 to host_id and above.
+type UserNamespace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id on the node of the pod's id 0, a multiple of length.
+	HostId uint32 `protobuf:"varint,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	// 65536 unless the node is configured otherwise (kubelet userNamespaces.idsPerPod).
+	Length        uint32 `protobuf:"varint,2,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserNamespace) Reset() {
+	*x = UserNamespace{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserNamespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserNamespace) ProtoMessage() {}
+
+func (x *UserNamespace) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
+func (*UserNamespace) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *UserNamespace) GetHostId() uint32 {
+	if x != nil {
+		return x.HostId
+	}
+	return 0
+}
+
+func (x *UserNamespace) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
 var File_journalet_v1_agent_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_agent_proto_rawDesc = "" +
@@ -961,7 +1016,10 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x03set\x18\x02 \x03(\v2\x1d.journalet.v1.Timers.SetEntryR\x03set\x1aK\n" +
 	"\bSetEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
-	"\x05value\x18\x02 \x01(\v2\x13.journalet.v1.TimerR\x05value:\x028\x01*\xd7\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x13.journalet.v1.TimerR\x05value:\x028\x01\"@\n" +
+	"\rUserNamespace\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\rR\x06hostId\x12\x16\n" +
+	"\x06length\x18\x02 \x01(\rR\x06length*\xd7\x01\n" +
 	"\rDecisionError\x12\x1e\n" +
 	"\x1aDECISION_ERROR_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14DECISION_ERROR_PANIC\x10\x01\x12%\n" +
@@ -983,7 +1041,7 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_journalet_v1_agent_proto_goTypes = []any{
 	(DecisionError)(0),            // 0: journalet.v1.DecisionError
 	(*AgentStarted)(nil),          // 1: journalet.v1.AgentStarted
@@ -998,21 +1056,22 @@ var file_journalet_v1_agent_proto_goTypes = []any{
 	(*TimerFired)(nil),            // 10: journalet.v1.TimerFired
 	(*Timer)(nil),                 // 11: journalet.v1.Timer
 	(*Timers)(nil),                // 12: journalet.v1.Timers
-	nil,                           // 13: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                           // 14: journalet.v1.Timers.SetEntry
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*UserNamespace)(nil),         // 13: journalet.v1.UserNamespace
+	nil,                           // 14: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                           // 15: journalet.v1.Timers.SetEntry
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
 	3,  // 1: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	13, // 2: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	15, // 3: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	14, // 2: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	16, // 3: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
 	0,  // 4: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	15, // 5: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	16, // 6: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	15, // 7: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	14, // 8: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	16, // 5: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	17, // 6: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	16, // 7: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	15, // 8: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
 	11, // 9: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
 	10, // [10:10] is the sub-list for method output_type
 	10, // [10:10] is the sub-list for method input_type
@@ -1032,7 +1091,7 @@ func file_journalet_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

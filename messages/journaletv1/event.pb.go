@@ -41,6 +41,10 @@ type Event struct {
 	//	*Event_PullProgressed
 	//	*Event_ProbeResult
 	//	*Event_ReadinessGatesRead
+	//	*Event_ObjectsRead
+	//	*Event_VolumesLost
+	//	*Event_PodDirectoryFound
+	//	*Event_StorageExceeded
 	//	*Event_PodUpdated
 	//	*Event_ManifestIgnored
 	//	*Event_SourceSynced
@@ -65,6 +69,7 @@ type Event struct {
 	//	*Event_AllContainersRestarting
 	//	*Event_ResizeStarted
 	//	*Event_ResizeWithdrawn
+	//	*Event_ObjectsSet
 	//	*Event_AdmissionDecided
 	//	*Event_AdmissionDeferred
 	//	*Event_ResizeDecided
@@ -232,6 +237,42 @@ func (x *Event) GetReadinessGatesRead() *ReadinessGatesRead {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_ReadinessGatesRead); ok {
 			return x.ReadinessGatesRead
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetObjectsRead() *ObjectsRead {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ObjectsRead); ok {
+			return x.ObjectsRead
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetVolumesLost() *VolumesLost {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_VolumesLost); ok {
+			return x.VolumesLost
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetPodDirectoryFound() *PodDirectoryFound {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PodDirectoryFound); ok {
+			return x.PodDirectoryFound
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetStorageExceeded() *StorageExceeded {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_StorageExceeded); ok {
+			return x.StorageExceeded
 		}
 	}
 	return nil
@@ -453,6 +494,15 @@ func (x *Event) GetResizeWithdrawn() *ResizeWithdrawn {
 	return nil
 }
 
+func (x *Event) GetObjectsSet() *ObjectsSet {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_ObjectsSet); ok {
+			return x.ObjectsSet
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetAdmissionDecided() *AdmissionDecided {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_AdmissionDecided); ok {
@@ -627,6 +677,22 @@ type Event_ReadinessGatesRead struct {
 	ReadinessGatesRead *ReadinessGatesRead `protobuf:"bytes,13,opt,name=readiness_gates_read,json=readinessGatesRead,proto3,oneof"`
 }
 
+type Event_ObjectsRead struct {
+	ObjectsRead *ObjectsRead `protobuf:"bytes,14,opt,name=objects_read,json=objectsRead,proto3,oneof"`
+}
+
+type Event_VolumesLost struct {
+	VolumesLost *VolumesLost `protobuf:"bytes,15,opt,name=volumes_lost,json=volumesLost,proto3,oneof"`
+}
+
+type Event_PodDirectoryFound struct {
+	PodDirectoryFound *PodDirectoryFound `protobuf:"bytes,16,opt,name=pod_directory_found,json=podDirectoryFound,proto3,oneof"`
+}
+
+type Event_StorageExceeded struct {
+	StorageExceeded *StorageExceeded `protobuf:"bytes,17,opt,name=storage_exceeded,json=storageExceeded,proto3,oneof"`
+}
+
 type Event_PodUpdated struct {
 	// Decisions of a source.
 	PodUpdated *PodUpdated `protobuf:"bytes,32,opt,name=pod_updated,json=podUpdated,proto3,oneof"`
@@ -725,6 +791,10 @@ type Event_ResizeWithdrawn struct {
 	ResizeWithdrawn *ResizeWithdrawn `protobuf:"bytes,65,opt,name=resize_withdrawn,json=resizeWithdrawn,proto3,oneof"`
 }
 
+type Event_ObjectsSet struct {
+	ObjectsSet *ObjectsSet `protobuf:"bytes,66,opt,name=objects_set,json=objectsSet,proto3,oneof"`
+}
+
 type Event_AdmissionDecided struct {
 	// Decisions of the node.
 	AdmissionDecided *AdmissionDecided `protobuf:"bytes,80,opt,name=admission_decided,json=admissionDecided,proto3,oneof"`
@@ -807,6 +877,14 @@ func (*Event_ProbeResult) isEvent_Kind() {}
 
 func (*Event_ReadinessGatesRead) isEvent_Kind() {}
 
+func (*Event_ObjectsRead) isEvent_Kind() {}
+
+func (*Event_VolumesLost) isEvent_Kind() {}
+
+func (*Event_PodDirectoryFound) isEvent_Kind() {}
+
+func (*Event_StorageExceeded) isEvent_Kind() {}
+
 func (*Event_PodUpdated) isEvent_Kind() {}
 
 func (*Event_ManifestIgnored) isEvent_Kind() {}
@@ -855,6 +933,8 @@ func (*Event_ResizeStarted) isEvent_Kind() {}
 
 func (*Event_ResizeWithdrawn) isEvent_Kind() {}
 
+func (*Event_ObjectsSet) isEvent_Kind() {}
+
 func (*Event_AdmissionDecided) isEvent_Kind() {}
 
 func (*Event_AdmissionDeferred) isEvent_Kind() {}
@@ -885,7 +965,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xea\x1c\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xc6\x1f\n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -901,7 +981,11 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	" \x01(\v2\".journalet.v1.RuntimeHealthChangedH\x00R\x14runtimeHealthChanged\x12G\n" +
 	"\x0fpull_progressed\x18\v \x01(\v2\x1c.journalet.v1.PullProgressedH\x00R\x0epullProgressed\x12>\n" +
 	"\fprobe_result\x18\f \x01(\v2\x19.journalet.v1.ProbeResultH\x00R\vprobeResult\x12T\n" +
-	"\x14readiness_gates_read\x18\r \x01(\v2 .journalet.v1.ReadinessGatesReadH\x00R\x12readinessGatesRead\x12;\n" +
+	"\x14readiness_gates_read\x18\r \x01(\v2 .journalet.v1.ReadinessGatesReadH\x00R\x12readinessGatesRead\x12>\n" +
+	"\fobjects_read\x18\x0e \x01(\v2\x19.journalet.v1.ObjectsReadH\x00R\vobjectsRead\x12>\n" +
+	"\fvolumes_lost\x18\x0f \x01(\v2\x19.journalet.v1.VolumesLostH\x00R\vvolumesLost\x12Q\n" +
+	"\x13pod_directory_found\x18\x10 \x01(\v2\x1f.journalet.v1.PodDirectoryFoundH\x00R\x11podDirectoryFound\x12J\n" +
+	"\x10storage_exceeded\x18\x11 \x01(\v2\x1d.journalet.v1.StorageExceededH\x00R\x0fstorageExceeded\x12;\n" +
 	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
 	"podUpdated\x12J\n" +
 	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12A\n" +
@@ -927,7 +1011,9 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\forphan_found\x18> \x01(\v2\x19.journalet.v1.OrphanFoundH\x00R\vorphanFound\x12c\n" +
 	"\x19all_containers_restarting\x18? \x01(\v2%.journalet.v1.AllContainersRestartingH\x00R\x17allContainersRestarting\x12D\n" +
 	"\x0eresize_started\x18@ \x01(\v2\x1b.journalet.v1.ResizeStartedH\x00R\rresizeStarted\x12J\n" +
-	"\x10resize_withdrawn\x18A \x01(\v2\x1d.journalet.v1.ResizeWithdrawnH\x00R\x0fresizeWithdrawn\x12M\n" +
+	"\x10resize_withdrawn\x18A \x01(\v2\x1d.journalet.v1.ResizeWithdrawnH\x00R\x0fresizeWithdrawn\x12;\n" +
+	"\vobjects_set\x18B \x01(\v2\x18.journalet.v1.ObjectsSetH\x00R\n" +
+	"objectsSet\x12M\n" +
 	"\x11admission_decided\x18P \x01(\v2\x1e.journalet.v1.AdmissionDecidedH\x00R\x10admissionDecided\x12P\n" +
 	"\x12admission_deferred\x18Q \x01(\v2\x1f.journalet.v1.AdmissionDeferredH\x00R\x11admissionDeferred\x12D\n" +
 	"\x0eresize_decided\x18R \x01(\v2\x1b.journalet.v1.ResizeDecidedH\x00R\rresizeDecided\x12l\n" +
@@ -972,43 +1058,48 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*PullProgressed)(nil),             // 11: journalet.v1.PullProgressed
 	(*ProbeResult)(nil),                // 12: journalet.v1.ProbeResult
 	(*ReadinessGatesRead)(nil),         // 13: journalet.v1.ReadinessGatesRead
-	(*PodUpdated)(nil),                 // 14: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),            // 15: journalet.v1.ManifestIgnored
-	(*SourceSynced)(nil),               // 16: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),               // 17: journalet.v1.PodForgotten
-	(*UidRequested)(nil),               // 18: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),               // 19: journalet.v1.UidWithdrawn
-	(*AdmissionRequested)(nil),         // 20: journalet.v1.AdmissionRequested
-	(*ImagePullRequested)(nil),         // 21: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),         // 22: journalet.v1.ImagePullWithdrawn
-	(*CallRequested)(nil),              // 23: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),              // 24: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),           // 25: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),              // 26: journalet.v1.PodTerminated
-	(*PodFinished)(nil),                // 27: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),             // 28: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),             // 29: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),                  // 30: journalet.v1.ProbesSet
-	(*ReadinessGatesSet)(nil),          // 31: journalet.v1.ReadinessGatesSet
-	(*ResizeRequested)(nil),            // 32: journalet.v1.ResizeRequested
-	(*ResizeCompleted)(nil),            // 33: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),                // 34: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil),    // 35: journalet.v1.AllContainersRestarting
-	(*ResizeStarted)(nil),              // 36: journalet.v1.ResizeStarted
-	(*ResizeWithdrawn)(nil),            // 37: journalet.v1.ResizeWithdrawn
-	(*AdmissionDecided)(nil),           // 38: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 39: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),              // 40: journalet.v1.ResizeDecided
-	(*AdmissionPendingPreemption)(nil), // 41: journalet.v1.AdmissionPendingPreemption
-	(*UidGranted)(nil),                 // 42: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 43: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 44: journalet.v1.OrphanConfirmed
-	(*ResizePendingPreemption)(nil),    // 45: journalet.v1.ResizePendingPreemption
-	(*ImagePullDecided)(nil),           // 46: journalet.v1.ImagePullDecided
-	(*CallDispatched)(nil),             // 47: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 48: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 49: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 50: journalet.v1.TimerCleared
+	(*ObjectsRead)(nil),                // 14: journalet.v1.ObjectsRead
+	(*VolumesLost)(nil),                // 15: journalet.v1.VolumesLost
+	(*PodDirectoryFound)(nil),          // 16: journalet.v1.PodDirectoryFound
+	(*StorageExceeded)(nil),            // 17: journalet.v1.StorageExceeded
+	(*PodUpdated)(nil),                 // 18: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),            // 19: journalet.v1.ManifestIgnored
+	(*SourceSynced)(nil),               // 20: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),               // 21: journalet.v1.PodForgotten
+	(*UidRequested)(nil),               // 22: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),               // 23: journalet.v1.UidWithdrawn
+	(*AdmissionRequested)(nil),         // 24: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 25: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 26: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 27: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 28: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 29: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 30: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 31: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 32: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 33: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 34: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 35: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 36: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 37: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 38: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 39: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 40: journalet.v1.ResizeStarted
+	(*ResizeWithdrawn)(nil),            // 41: journalet.v1.ResizeWithdrawn
+	(*ObjectsSet)(nil),                 // 42: journalet.v1.ObjectsSet
+	(*AdmissionDecided)(nil),           // 43: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 44: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 45: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 46: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 47: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 48: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 49: journalet.v1.OrphanConfirmed
+	(*ResizePendingPreemption)(nil),    // 50: journalet.v1.ResizePendingPreemption
+	(*ImagePullDecided)(nil),           // 51: journalet.v1.ImagePullDecided
+	(*CallDispatched)(nil),             // 52: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 53: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 54: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 55: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1024,48 +1115,53 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	11, // 10: journalet.v1.Event.pull_progressed:type_name -> journalet.v1.PullProgressed
 	12, // 11: journalet.v1.Event.probe_result:type_name -> journalet.v1.ProbeResult
 	13, // 12: journalet.v1.Event.readiness_gates_read:type_name -> journalet.v1.ReadinessGatesRead
-	14, // 13: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	15, // 14: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	16, // 15: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
-	17, // 16: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	18, // 17: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
-	19, // 18: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
-	20, // 19: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
-	21, // 20: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
-	22, // 21: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
-	23, // 22: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	24, // 23: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	25, // 24: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	26, // 25: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	27, // 26: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	28, // 27: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	29, // 28: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
-	30, // 29: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	31, // 30: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
-	32, // 31: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
-	33, // 32: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
-	34, // 33: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	35, // 34: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	36, // 35: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
-	37, // 36: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
-	38, // 37: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	39, // 38: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	40, // 39: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	41, // 40: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	42, // 41: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	43, // 42: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	44, // 43: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	45, // 44: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	46, // 45: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	47, // 46: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	48, // 47: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	49, // 48: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	50, // 49: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	14, // 13: journalet.v1.Event.objects_read:type_name -> journalet.v1.ObjectsRead
+	15, // 14: journalet.v1.Event.volumes_lost:type_name -> journalet.v1.VolumesLost
+	16, // 15: journalet.v1.Event.pod_directory_found:type_name -> journalet.v1.PodDirectoryFound
+	17, // 16: journalet.v1.Event.storage_exceeded:type_name -> journalet.v1.StorageExceeded
+	18, // 17: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	19, // 18: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	20, // 19: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
+	21, // 20: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	22, // 21: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
+	23, // 22: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
+	24, // 23: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	25, // 24: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	26, // 25: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
+	27, // 26: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	28, // 27: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	29, // 28: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	30, // 29: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	31, // 30: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	32, // 31: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	33, // 32: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
+	34, // 33: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	35, // 34: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	36, // 35: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	37, // 36: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
+	38, // 37: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	39, // 38: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	40, // 39: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	41, // 40: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
+	42, // 41: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
+	43, // 42: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	44, // 43: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	45, // 44: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	46, // 45: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	47, // 46: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	48, // 47: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	49, // 48: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	50, // 49: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	51, // 50: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	52, // 51: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	53, // 52: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	54, // 53: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	55, // 54: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1076,6 +1172,7 @@ func file_journalet_v1_event_proto_init() {
 	file_journalet_v1_agent_proto_init()
 	file_journalet_v1_image_proto_init()
 	file_journalet_v1_node_proto_init()
+	file_journalet_v1_objects_proto_init()
 	file_journalet_v1_pod_proto_init()
 	file_journalet_v1_runtime_proto_init()
 	file_journalet_v1_source_proto_init()
@@ -1093,6 +1190,10 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_PullProgressed)(nil),
 		(*Event_ProbeResult)(nil),
 		(*Event_ReadinessGatesRead)(nil),
+		(*Event_ObjectsRead)(nil),
+		(*Event_VolumesLost)(nil),
+		(*Event_PodDirectoryFound)(nil),
+		(*Event_StorageExceeded)(nil),
 		(*Event_PodUpdated)(nil),
 		(*Event_ManifestIgnored)(nil),
 		(*Event_SourceSynced)(nil),
@@ -1117,6 +1218,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_AllContainersRestarting)(nil),
 		(*Event_ResizeStarted)(nil),
 		(*Event_ResizeWithdrawn)(nil),
+		(*Event_ObjectsSet)(nil),
 		(*Event_AdmissionDecided)(nil),
 		(*Event_AdmissionDeferred)(nil),
 		(*Event_ResizeDecided)(nil),

@@ -259,7 +259,9 @@ type AdmissionDecided struct {
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// AdmissionRequested.incarnation of the request.
-	Incarnation   uint64 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Incarnation uint64 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Of an admitted pod with hostUsers false: the ids it gets.
+	UserNamespace *UserNamespace `protobuf:"bytes,6,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -327,6 +329,13 @@ func (x *AdmissionDecided) GetIncarnation() uint64 {
 		return x.Incarnation
 	}
 	return 0
+}
+
+func (x *AdmissionDecided) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
 }
 
 // AdmissionDeferred reports that a pod of the same namespace and name has not finished yet.
@@ -1285,13 +1294,14 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
 	"\x17ephemeral_storage_bytes\x18\x03 \x01(\x03R\x15ephemeralStorageBytes\x12\x1d\n" +
 	"\n" +
-	"host_ports\x18\x04 \x03(\tR\thostPorts\"\x94\x01\n" +
+	"host_ports\x18\x04 \x03(\tR\thostPorts\"\xd8\x01\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12 \n" +
-	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\"D\n" +
+	"\vincarnation\x18\x05 \x01(\x04R\vincarnation\x12B\n" +
+	"\x0euser_namespace\x18\x06 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"D\n" +
 	"\x11AdmissionDeferred\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1d\n" +
 	"\n" +
@@ -1442,39 +1452,41 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	nil,                                // 20: journalet.v1.NodeState.WaitsForEntry
 	nil,                                // 21: journalet.v1.NodeState.ResizesEntry
 	nil,                                // 22: journalet.v1.NodeState.UidsEntry
-	(*AgentConfig)(nil),                // 23: journalet.v1.AgentConfig
-	(*timestamppb.Timestamp)(nil),      // 24: google.protobuf.Timestamp
-	(*UidRequested)(nil),               // 25: journalet.v1.UidRequested
+	(*UserNamespace)(nil),              // 23: journalet.v1.UserNamespace
+	(*AgentConfig)(nil),                // 24: journalet.v1.AgentConfig
+	(*timestamppb.Timestamp)(nil),      // 25: google.protobuf.Timestamp
+	(*UidRequested)(nil),               // 26: journalet.v1.UidRequested
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	23, // 2: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	16, // 3: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	17, // 4: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	18, // 5: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	19, // 6: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	2,  // 7: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	20, // 8: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	21, // 9: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	22, // 10: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	1,  // 11: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	2,  // 12: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	24, // 13: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	2,  // 14: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 15: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	25, // 16: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	25, // 17: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	1,  // 18: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	13, // 19: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	15, // 20: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	12, // 21: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	14, // 22: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	23, // 2: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	24, // 3: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	16, // 4: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	17, // 5: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	18, // 6: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	19, // 7: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	2,  // 8: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	20, // 9: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	21, // 10: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	22, // 11: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	1,  // 12: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	2,  // 13: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	25, // 14: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	2,  // 15: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 16: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	26, // 17: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	26, // 18: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	1,  // 19: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	13, // 20: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	15, // 21: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	12, // 22: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	14, // 23: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }

@@ -204,6 +204,58 @@ func (ProbeKind) EnumDescriptor() ([]byte, []int) {
 	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{2}
 }
 
+// VolumeStage is where a volume of a pod stands.
+type VolumeStage int32
+
+const (
+	VolumeStage_VOLUME_STAGE_UNSPECIFIED VolumeStage = 0
+	// Its set-up failed, or it was lost. Left by a CallFinished that set it up.
+	VolumeStage_VOLUME_STAGE_ABSENT VolumeStage = 1
+	// It is set up. Left by VolumesLost, or by a CallFinished that tore it down.
+	VolumeStage_VOLUME_STAGE_SET_UP VolumeStage = 2
+)
+
+// Enum value maps for VolumeStage.
+var (
+	VolumeStage_name = map[int32]string{
+		0: "VOLUME_STAGE_UNSPECIFIED",
+		1: "VOLUME_STAGE_ABSENT",
+		2: "VOLUME_STAGE_SET_UP",
+	}
+	VolumeStage_value = map[string]int32{
+		"VOLUME_STAGE_UNSPECIFIED": 0,
+		"VOLUME_STAGE_ABSENT":      1,
+		"VOLUME_STAGE_SET_UP":      2,
+	}
+)
+
+func (x VolumeStage) Enum() *VolumeStage {
+	p := new(VolumeStage)
+	*p = x
+	return p
+}
+
+func (x VolumeStage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (VolumeStage) Descriptor() protoreflect.EnumDescriptor {
+	return file_journalet_v1_pod_proto_enumTypes[3].Descriptor()
+}
+
+func (VolumeStage) Type() protoreflect.EnumType {
+	return &file_journalet_v1_pod_proto_enumTypes[3]
+}
+
+func (x VolumeStage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use VolumeStage.Descriptor instead.
+func (VolumeStage) EnumDescriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{3}
+}
+
 // Condition is one pod condition of the Kubernetes API.
 type Condition struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1432,7 +1484,14 @@ type PodState struct {
 	Resize *PodResize `protobuf:"bytes,47,opt,name=resize,proto3" json:"resize,omitempty"`
 	// Sandboxes and containers that calls have removed, until an observation no longer has them. An inspection that began
 	// before their removal may still show them.
-	RemovedIds    []string `protobuf:"bytes,48,rep,name=removed_ids,json=removedIds,proto3" json:"removed_ids,omitempty"`
+	RemovedIds []string `protobuf:"bytes,48,rep,name=removed_ids,json=removedIds,proto3" json:"removed_ids,omitempty"`
+	// The volumes of the pod that are set up, or whose set-up was tried, by name.
+	Volumes map[string]*VolumeRecord `protobuf:"bytes,49,rep,name=volumes,proto3" json:"volumes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As last set by ObjectsSet, and as last read. An object that is not read yet is missing in the second.
+	ObjectRefs []*ObjectRef  `protobuf:"bytes,50,rep,name=object_refs,json=objectRefs,proto3" json:"object_refs,omitempty"`
+	Objects    []*ObjectRead `protobuf:"bytes,51,rep,name=objects,proto3" json:"objects,omitempty"`
+	// Unset: the node's user namespace. From AdmissionDecided.
+	UserNamespace *UserNamespace `protobuf:"bytes,52,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1803,6 +1862,328 @@ func (x *PodState) GetRemovedIds() []string {
 	return nil
 }
 
+func (x *PodState) GetVolumes() map[string]*VolumeRecord {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+func (x *PodState) GetObjectRefs() []*ObjectRef {
+	if x != nil {
+		return x.ObjectRefs
+	}
+	return nil
+}
+
+func (x *PodState) GetObjects() []*ObjectRead {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *PodState) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
+}
+
+// VolumeRecord is what is known of one volume of a pod.
+type VolumeRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Stage VolumeStage            `protobuf:"varint,2,opt,name=stage,proto3,enum=journalet.v1.VolumeStage" json:"stage,omitempty"`
+	// DesiredVolume.contents of its last successful set-up.
+	Contents string `protobuf:"bytes,3,opt,name=contents,proto3" json:"contents,omitempty"`
+	// Failed calls in a row for failed_contents, the newest failure and its message.
+	Failures       uint32                 `protobuf:"varint,4,opt,name=failures,proto3" json:"failures,omitempty"`
+	FailedAt       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"`
+	Message        string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	FailedContents string                 `protobuf:"bytes,7,opt,name=failed_contents,json=failedContents,proto3" json:"failed_contents,omitempty"`
+	// The failure does not pass without a change of the manifest or of an object.
+	Permanent     bool `protobuf:"varint,8,opt,name=permanent,proto3" json:"permanent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeRecord) Reset() {
+	*x = VolumeRecord{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeRecord) ProtoMessage() {}
+
+func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeRecord.ProtoReflect.Descriptor instead.
+func (*VolumeRecord) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *VolumeRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeRecord) GetStage() VolumeStage {
+	if x != nil {
+		return x.Stage
+	}
+	return VolumeStage_VOLUME_STAGE_UNSPECIFIED
+}
+
+func (x *VolumeRecord) GetContents() string {
+	if x != nil {
+		return x.Contents
+	}
+	return ""
+}
+
+func (x *VolumeRecord) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *VolumeRecord) GetFailedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailedAt
+	}
+	return nil
+}
+
+func (x *VolumeRecord) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *VolumeRecord) GetFailedContents() string {
+	if x != nil {
+		return x.FailedContents
+	}
+	return ""
+}
+
+func (x *VolumeRecord) GetPermanent() bool {
+	if x != nil {
+		return x.Permanent
+	}
+	return false
+}
+
+// VolumesLost reports volumes of a pod that the journal has as set up, and that the mount table does not have: the node
+// was rebooted, or someone unmounted them.
+type VolumesLost struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Sorted.
+	Names         []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumesLost) Reset() {
+	*x = VolumesLost{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumesLost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumesLost) ProtoMessage() {}
+
+func (x *VolumesLost) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumesLost.ProtoReflect.Descriptor instead.
+func (*VolumesLost) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *VolumesLost) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *VolumesLost) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+// PodDirectoryFound reports the directory of a pod that is neither in the journal nor in the runtime.
+type PodDirectoryFound struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodDirectoryFound) Reset() {
+	*x = PodDirectoryFound{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodDirectoryFound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodDirectoryFound) ProtoMessage() {}
+
+func (x *PodDirectoryFound) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodDirectoryFound.ProtoReflect.Descriptor instead.
+func (*PodDirectoryFound) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PodDirectoryFound) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+// StorageExceeded reports that a pod uses more ephemeral storage than a limit of its manifest allows.
+type StorageExceeded struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The container, or the emptyDir volume, whose limit it is. Neither: the pod's.
+	Container string `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
+	// See container.
+	Volume string `protobuf:"bytes,3,opt,name=volume,proto3" json:"volume,omitempty"`
+	// What was measured, and the limit that it exceeds.
+	UsedBytes int64 `protobuf:"varint,4,opt,name=used_bytes,json=usedBytes,proto3" json:"used_bytes,omitempty"`
+	// The limit.
+	LimitBytes int64 `protobuf:"varint,5,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`
+	// In the kubelet's words.
+	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StorageExceeded) Reset() {
+	*x = StorageExceeded{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StorageExceeded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StorageExceeded) ProtoMessage() {}
+
+func (x *StorageExceeded) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StorageExceeded.ProtoReflect.Descriptor instead.
+func (*StorageExceeded) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *StorageExceeded) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *StorageExceeded) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *StorageExceeded) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *StorageExceeded) GetUsedBytes() int64 {
+	if x != nil {
+		return x.UsedBytes
+	}
+	return 0
+}
+
+func (x *StorageExceeded) GetLimitBytes() int64 {
+	if x != nil {
+		return x.LimitBytes
+	}
+	return 0
+}
+
+func (x *StorageExceeded) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // PodResize is a resize that waits, or that is being applied.
 type PodResize struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1822,7 +2203,7 @@ type PodResize struct {
 
 func (x *PodResize) Reset() {
 	*x = PodResize{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2215,7 @@ func (x *PodResize) String() string {
 func (*PodResize) ProtoMessage() {}
 
 func (x *PodResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[19]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2228,7 @@ func (x *PodResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodResize.ProtoReflect.Descriptor instead.
 func (*PodResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PodResize) GetRequestedDigest() string {
@@ -1945,7 +2326,7 @@ type ContainerRecord struct {
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2338,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[20]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2351,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -2146,7 +2527,7 @@ type CreatedContainer struct {
 
 func (x *CreatedContainer) Reset() {
 	*x = CreatedContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2539,7 @@ func (x *CreatedContainer) String() string {
 func (*CreatedContainer) ProtoMessage() {}
 
 func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[21]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2552,7 @@ func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedContainer.ProtoReflect.Descriptor instead.
 func (*CreatedContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreatedContainer) GetContainerId() string {
@@ -2210,7 +2591,7 @@ type ContainerTermination struct {
 
 func (x *ContainerTermination) Reset() {
 	*x = ContainerTermination{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2603,7 @@ func (x *ContainerTermination) String() string {
 func (*ContainerTermination) ProtoMessage() {}
 
 func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2616,7 @@ func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerTermination.ProtoReflect.Descriptor instead.
 func (*ContainerTermination) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ContainerTermination) GetContainerId() string {
@@ -2282,7 +2663,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2675,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,7 +2688,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -2357,7 +2738,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2750,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2763,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BackOff) GetKey() string {
@@ -2418,7 +2799,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[25]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2811,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[25]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2824,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -2471,7 +2852,7 @@ var File_journalet_v1_pod_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\n" +
-	"\x16journalet/v1/pod.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xae\x01\n" +
+	"\x16journalet/v1/pod.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xae\x01\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\bR\x06status\x12\x16\n" +
@@ -2558,7 +2939,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xf9\x13\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xc2\x16\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -2621,7 +3002,12 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x10allocated_digest\x18. \x01(\tR\x0fallocatedDigest\x12/\n" +
 	"\x06resize\x18/ \x01(\v2\x17.journalet.v1.PodResizeR\x06resize\x12\x1f\n" +
 	"\vremoved_ids\x180 \x03(\tR\n" +
-	"removedIds\x1a\\\n" +
+	"removedIds\x12=\n" +
+	"\avolumes\x181 \x03(\v2#.journalet.v1.PodState.VolumesEntryR\avolumes\x128\n" +
+	"\vobject_refs\x182 \x03(\v2\x17.journalet.v1.ObjectRefR\n" +
+	"objectRefs\x122\n" +
+	"\aobjects\x183 \x03(\v2\x18.journalet.v1.ObjectReadR\aobjects\x12B\n" +
+	"\x0euser_namespace\x184 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -2631,7 +3017,33 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x15.journalet.v1.PodCallR\x05value:\x028\x01\x1aV\n" +
 	"\x0fConditionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\"\xde\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.ConditionR\x05value:\x028\x01\x1aV\n" +
+	"\fVolumesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.journalet.v1.VolumeRecordR\x05value:\x028\x01\"\xa5\x02\n" +
+	"\fVolumeRecord\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
+	"\x05stage\x18\x02 \x01(\x0e2\x19.journalet.v1.VolumeStageR\x05stage\x12\x1a\n" +
+	"\bcontents\x18\x03 \x01(\tR\bcontents\x12\x1a\n" +
+	"\bfailures\x18\x04 \x01(\rR\bfailures\x127\n" +
+	"\tfailed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12'\n" +
+	"\x0ffailed_contents\x18\a \x01(\tR\x0efailedContents\x12\x1c\n" +
+	"\tpermanent\x18\b \x01(\bR\tpermanent\"5\n" +
+	"\vVolumesLost\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\"%\n" +
+	"\x11PodDirectoryFound\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xb3\x01\n" +
+	"\x0fStorageExceeded\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x16\n" +
+	"\x06volume\x18\x03 \x01(\tR\x06volume\x12\x1d\n" +
+	"\n" +
+	"used_bytes\x18\x04 \x01(\x03R\tusedBytes\x12\x1f\n" +
+	"\vlimit_bytes\x18\x05 \x01(\x03R\n" +
+	"limitBytes\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xde\x01\n" +
 	"\tPodResize\x12)\n" +
 	"\x10requested_digest\x18\x01 \x01(\tR\x0frequestedDigest\x12\x1a\n" +
 	"\bdeferred\x18\x02 \x01(\tR\bdeferred\x12\x1f\n" +
@@ -2710,7 +3122,11 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x16PROBE_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12PROBE_KIND_STARTUP\x10\x01\x12\x17\n" +
 	"\x13PROBE_KIND_LIVENESS\x10\x02\x12\x18\n" +
-	"\x14PROBE_KIND_READINESS\x10\x03BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
+	"\x14PROBE_KIND_READINESS\x10\x03*]\n" +
+	"\vVolumeStage\x12\x1c\n" +
+	"\x18VOLUME_STAGE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13VOLUME_STAGE_ABSENT\x10\x01\x12\x17\n" +
+	"\x13VOLUME_STAGE_SET_UP\x10\x02BAZ?github.com/journalet/journalet/messages/journaletv1;journaletv1b\x06proto3"
 
 var (
 	file_journalet_v1_pod_proto_rawDescOnce sync.Once
@@ -2724,118 +3140,134 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 	return file_journalet_v1_pod_proto_rawDescData
 }
 
-var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                   // 0: journalet.v1.PodStage
 	(PodPhase)(0),                   // 1: journalet.v1.PodPhase
 	(ProbeKind)(0),                  // 2: journalet.v1.ProbeKind
-	(*Condition)(nil),               // 3: journalet.v1.Condition
-	(*PodStatusChanged)(nil),        // 4: journalet.v1.PodStatusChanged
-	(*ContainerWaiting)(nil),        // 5: journalet.v1.ContainerWaiting
-	(*BackOffStarted)(nil),          // 6: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),          // 7: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),               // 8: journalet.v1.ProbesSet
-	(*ProbeResult)(nil),             // 9: journalet.v1.ProbeResult
-	(*ResizeRequested)(nil),         // 10: journalet.v1.ResizeRequested
-	(*ResizeWithdrawn)(nil),         // 11: journalet.v1.ResizeWithdrawn
-	(*ResizeStarted)(nil),           // 12: journalet.v1.ResizeStarted
-	(*ResizeCompleted)(nil),         // 13: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),             // 14: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil), // 15: journalet.v1.AllContainersRestarting
-	(*ReadinessGatesSet)(nil),       // 16: journalet.v1.ReadinessGatesSet
-	(*ReadinessGatesRead)(nil),      // 17: journalet.v1.ReadinessGatesRead
-	(*ReadinessGateCondition)(nil),  // 18: journalet.v1.ReadinessGateCondition
-	(*PodTerminated)(nil),           // 19: journalet.v1.PodTerminated
-	(*PodFinished)(nil),             // 20: journalet.v1.PodFinished
-	(*PodState)(nil),                // 21: journalet.v1.PodState
-	(*PodResize)(nil),               // 22: journalet.v1.PodResize
-	(*ContainerRecord)(nil),         // 23: journalet.v1.ContainerRecord
-	(*CreatedContainer)(nil),        // 24: journalet.v1.CreatedContainer
-	(*ContainerTermination)(nil),    // 25: journalet.v1.ContainerTermination
-	(*ContainerProbes)(nil),         // 26: journalet.v1.ContainerProbes
-	(*BackOff)(nil),                 // 27: journalet.v1.BackOff
-	(*PodCall)(nil),                 // 28: journalet.v1.PodCall
-	nil,                             // 29: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                             // 30: journalet.v1.PodState.ContainersEntry
-	nil,                             // 31: journalet.v1.PodState.CallsEntry
-	nil,                             // 32: journalet.v1.PodState.ConditionsEntry
-	(*timestamppb.Timestamp)(nil),   // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 34: google.protobuf.Duration
-	(*PodDemand)(nil),               // 35: journalet.v1.PodDemand
-	(*PodRef)(nil),                  // 36: journalet.v1.PodRef
-	(*PodObserved)(nil),             // 37: journalet.v1.PodObserved
-	(*Timers)(nil),                  // 38: journalet.v1.Timers
-	(*ContainerObservation)(nil),    // 39: journalet.v1.ContainerObservation
-	(*Resources)(nil),               // 40: journalet.v1.Resources
-	(*CallRequested)(nil),           // 41: journalet.v1.CallRequested
+	(VolumeStage)(0),                // 3: journalet.v1.VolumeStage
+	(*Condition)(nil),               // 4: journalet.v1.Condition
+	(*PodStatusChanged)(nil),        // 5: journalet.v1.PodStatusChanged
+	(*ContainerWaiting)(nil),        // 6: journalet.v1.ContainerWaiting
+	(*BackOffStarted)(nil),          // 7: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),          // 8: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),               // 9: journalet.v1.ProbesSet
+	(*ProbeResult)(nil),             // 10: journalet.v1.ProbeResult
+	(*ResizeRequested)(nil),         // 11: journalet.v1.ResizeRequested
+	(*ResizeWithdrawn)(nil),         // 12: journalet.v1.ResizeWithdrawn
+	(*ResizeStarted)(nil),           // 13: journalet.v1.ResizeStarted
+	(*ResizeCompleted)(nil),         // 14: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),             // 15: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil), // 16: journalet.v1.AllContainersRestarting
+	(*ReadinessGatesSet)(nil),       // 17: journalet.v1.ReadinessGatesSet
+	(*ReadinessGatesRead)(nil),      // 18: journalet.v1.ReadinessGatesRead
+	(*ReadinessGateCondition)(nil),  // 19: journalet.v1.ReadinessGateCondition
+	(*PodTerminated)(nil),           // 20: journalet.v1.PodTerminated
+	(*PodFinished)(nil),             // 21: journalet.v1.PodFinished
+	(*PodState)(nil),                // 22: journalet.v1.PodState
+	(*VolumeRecord)(nil),            // 23: journalet.v1.VolumeRecord
+	(*VolumesLost)(nil),             // 24: journalet.v1.VolumesLost
+	(*PodDirectoryFound)(nil),       // 25: journalet.v1.PodDirectoryFound
+	(*StorageExceeded)(nil),         // 26: journalet.v1.StorageExceeded
+	(*PodResize)(nil),               // 27: journalet.v1.PodResize
+	(*ContainerRecord)(nil),         // 28: journalet.v1.ContainerRecord
+	(*CreatedContainer)(nil),        // 29: journalet.v1.CreatedContainer
+	(*ContainerTermination)(nil),    // 30: journalet.v1.ContainerTermination
+	(*ContainerProbes)(nil),         // 31: journalet.v1.ContainerProbes
+	(*BackOff)(nil),                 // 32: journalet.v1.BackOff
+	(*PodCall)(nil),                 // 33: journalet.v1.PodCall
+	nil,                             // 34: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                             // 35: journalet.v1.PodState.ContainersEntry
+	nil,                             // 36: journalet.v1.PodState.CallsEntry
+	nil,                             // 37: journalet.v1.PodState.ConditionsEntry
+	nil,                             // 38: journalet.v1.PodState.VolumesEntry
+	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
+	(*PodDemand)(nil),               // 41: journalet.v1.PodDemand
+	(*PodRef)(nil),                  // 42: journalet.v1.PodRef
+	(*PodObserved)(nil),             // 43: journalet.v1.PodObserved
+	(*Timers)(nil),                  // 44: journalet.v1.Timers
+	(*ObjectRef)(nil),               // 45: journalet.v1.ObjectRef
+	(*ObjectRead)(nil),              // 46: journalet.v1.ObjectRead
+	(*UserNamespace)(nil),           // 47: journalet.v1.UserNamespace
+	(*ContainerObservation)(nil),    // 48: journalet.v1.ContainerObservation
+	(*Resources)(nil),               // 49: journalet.v1.Resources
+	(*CallRequested)(nil),           // 50: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	33, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	39, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
-	3,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	29, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	34, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	4,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
+	34, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	40, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
 	2,  // 5: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	33, // 6: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	39, // 6: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 7: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	35, // 8: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
-	18, // 9: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
-	33, // 10: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	41, // 8: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
+	19, // 9: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
+	39, // 10: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 11: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	36, // 12: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	42, // 12: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 13: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	34, // 14: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	33, // 15: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	33, // 16: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	33, // 17: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	37, // 18: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	30, // 19: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	31, // 20: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	33, // 21: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	33, // 22: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	33, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	33, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
-	38, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	40, // 14: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	39, // 15: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	39, // 16: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	39, // 17: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	43, // 18: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	35, // 19: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	36, // 20: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	39, // 21: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	39, // 22: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	39, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	39, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
+	44, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 26: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	32, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	33, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	36, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
-	36, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
-	18, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
-	15, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	22, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	33, // 34: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	39, // 35: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	39, // 36: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
-	5,  // 37: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	27, // 38: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	33, // 39: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
-	5,  // 40: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	26, // 41: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	25, // 42: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	40, // 43: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	40, // 44: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	24, // 45: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	33, // 46: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	34, // 47: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
-	2,  // 48: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
-	9,  // 49: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
-	9,  // 50: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
-	9,  // 51: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	34, // 52: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	33, // 53: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	41, // 54: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	33, // 55: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
-	5,  // 56: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	23, // 57: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	28, // 58: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
-	3,  // 59: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	37, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	39, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	42, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
+	42, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
+	19, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
+	16, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	27, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	38, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
+	45, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
+	46, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
+	47, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
+	3,  // 38: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
+	39, // 39: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	39, // 40: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	48, // 41: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	48, // 42: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	6,  // 43: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
+	32, // 44: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	39, // 45: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	6,  // 46: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
+	31, // 47: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	30, // 48: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	49, // 49: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	49, // 50: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	29, // 51: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	39, // 52: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	40, // 53: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	2,  // 54: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
+	10, // 55: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
+	10, // 56: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
+	10, // 57: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
+	40, // 58: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	39, // 59: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	50, // 60: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	39, // 61: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	6,  // 62: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
+	28, // 63: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	33, // 64: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	4,  // 65: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
+	23, // 66: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_pod_proto_init() }
@@ -2845,6 +3277,7 @@ func file_journalet_v1_pod_proto_init() {
 	}
 	file_journalet_v1_agent_proto_init()
 	file_journalet_v1_node_proto_init()
+	file_journalet_v1_objects_proto_init()
 	file_journalet_v1_runtime_proto_init()
 	file_journalet_v1_source_proto_init()
 	type x struct{}
@@ -2852,8 +3285,8 @@ func file_journalet_v1_pod_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   30,
+			NumEnums:      4,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -836,8 +836,10 @@ type RunSandbox struct {
 	HostNetwork bool `protobuf:"varint,3,opt,name=host_network,json=hostNetwork,proto3" json:"host_network,omitempty"`
 	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The user namespace of the pod. Unset: the node's.
+	UserNamespace *UserNamespace `protobuf:"bytes,5,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunSandbox) Reset() {
@@ -898,6 +900,13 @@ func (x *RunSandbox) GetAllocatedDigest() string {
 	return ""
 }
 
+func (x *RunSandbox) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
+}
+
 // StartContainer creates and starts one container, or does one of the two. Discoverable: the container carries the
 // intent's id.
 type StartContainer struct {
@@ -921,8 +930,10 @@ type StartContainer struct {
 	AtLeastOnce bool `protobuf:"varint,10,opt,name=at_least_once,json=atLeastOnce,proto3" json:"at_least_once,omitempty"`
 	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
 	AllocatedDigest string `protobuf:"bytes,11,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The user namespace of the pod. Unset: the node's.
+	UserNamespace *UserNamespace `protobuf:"bytes,12,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartContainer) Reset() {
@@ -1030,6 +1041,13 @@ func (x *StartContainer) GetAllocatedDigest() string {
 		return x.AllocatedDigest
 	}
 	return ""
+}
+
+func (x *StartContainer) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
 }
 
 // MemoryLimit is the desired memory limit of a container.
@@ -1557,10 +1575,18 @@ func (x *PullImage) GetImage() string {
 	return ""
 }
 
-// SetUpVolumes sets up a pod's volumes for its containers. Idempotent.
+// SetUpVolumes sets up volumes of a pod, or brings those that are set up to newer contents. Idempotent.
 type SetUpVolumes struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Digest string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// In the order of the manifest.
+	Volumes []*DesiredVolume `protobuf:"bytes,2,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	// The pod's addresses, for a downward API.
+	PodIps []string `protobuf:"bytes,3,rep,name=pod_ips,json=podIps,proto3" json:"pod_ips,omitempty"`
+	// The manifest whose CPU and memory are allocated to the pod. Empty: that of digest.
+	AllocatedDigest string `protobuf:"bytes,4,opt,name=allocated_digest,json=allocatedDigest,proto3" json:"allocated_digest,omitempty"`
+	// The user namespace of the pod. Unset: the node's.
+	UserNamespace *UserNamespace `protobuf:"bytes,5,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1602,7 +1628,155 @@ func (x *SetUpVolumes) GetDigest() string {
 	return ""
 }
 
-// CleanPod tears down a pod's volumes and, if all is set, removes its directories and logs. Idempotent.
+func (x *SetUpVolumes) GetVolumes() []*DesiredVolume {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+func (x *SetUpVolumes) GetPodIps() []string {
+	if x != nil {
+		return x.PodIps
+	}
+	return nil
+}
+
+func (x *SetUpVolumes) GetAllocatedDigest() string {
+	if x != nil {
+		return x.AllocatedDigest
+	}
+	return ""
+}
+
+func (x *SetUpVolumes) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
+}
+
+// DesiredVolume is one volume that is to be set up.
+type DesiredVolume struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// spec.volumes[].name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Digest of what the volume is to hold: its source in the manifest, and the objects it refers to. In hex.
+	Contents      string `protobuf:"bytes,2,opt,name=contents,proto3" json:"contents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DesiredVolume) Reset() {
+	*x = DesiredVolume{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DesiredVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DesiredVolume) ProtoMessage() {}
+
+func (x *DesiredVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DesiredVolume.ProtoReflect.Descriptor instead.
+func (*DesiredVolume) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DesiredVolume) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DesiredVolume) GetContents() string {
+	if x != nil {
+		return x.Contents
+	}
+	return ""
+}
+
+// VolumeOutcome is how the set-up or the tear-down of one volume ended.
+type VolumeOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// spec.volumes[].name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Why it failed, bounded, in the kubelet's words. Empty: it succeeded.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// The same call may succeed later without a change of the manifest or of an object.
+	Retryable     bool `protobuf:"varint,3,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeOutcome) Reset() {
+	*x = VolumeOutcome{}
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeOutcome) ProtoMessage() {}
+
+func (x *VolumeOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeOutcome.ProtoReflect.Descriptor instead.
+func (*VolumeOutcome) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *VolumeOutcome) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeOutcome) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *VolumeOutcome) GetRetryable() bool {
+	if x != nil {
+		return x.Retryable
+	}
+	return false
+}
+
+// CleanPod tears down a pod's volumes and, if all is set, removes its directories and logs. Idempotent. A volume that
+// is in use is not removed: the outcome names it and what holds it.
 type CleanPod struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The namespace and name of the pod, for its log directory.
@@ -1616,7 +1790,7 @@ type CleanPod struct {
 
 func (x *CleanPod) Reset() {
 	*x = CleanPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1802,7 @@ func (x *CleanPod) String() string {
 func (*CleanPod) ProtoMessage() {}
 
 func (x *CleanPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[13]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1815,7 @@ func (x *CleanPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CleanPod.ProtoReflect.Descriptor instead.
 func (*CleanPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{13}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CleanPod) GetNamespace() string {
@@ -1679,7 +1853,7 @@ type CallDispatched struct {
 
 func (x *CallDispatched) Reset() {
 	*x = CallDispatched{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1865,7 @@ func (x *CallDispatched) String() string {
 func (*CallDispatched) ProtoMessage() {}
 
 func (x *CallDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[14]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1878,7 @@ func (x *CallDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDispatched.ProtoReflect.Descriptor instead.
 func (*CallDispatched) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{14}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallDispatched) GetIntentId() string {
@@ -1739,7 +1913,7 @@ type CallWithdrawn struct {
 
 func (x *CallWithdrawn) Reset() {
 	*x = CallWithdrawn{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1925,7 @@ func (x *CallWithdrawn) String() string {
 func (*CallWithdrawn) ProtoMessage() {}
 
 func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[15]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1938,7 @@ func (x *CallWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWithdrawn.ProtoReflect.Descriptor instead.
 func (*CallWithdrawn) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{15}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallWithdrawn) GetIntentId() string {
@@ -1786,7 +1960,7 @@ type CallDropped struct {
 
 func (x *CallDropped) Reset() {
 	*x = CallDropped{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1972,7 @@ func (x *CallDropped) String() string {
 func (*CallDropped) ProtoMessage() {}
 
 func (x *CallDropped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[16]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1985,7 @@ func (x *CallDropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDropped.ProtoReflect.Descriptor instead.
 func (*CallDropped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{16}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallDropped) GetIntentId() string {
@@ -1848,14 +2022,16 @@ type CallFinished struct {
 	Reported *Resources `protobuf:"bytes,10,opt,name=reported,proto3" json:"reported,omitempty"`
 	// When it ended, on the clock of PodObserved.observed_at (ADR 022): an inspection with a later time began after it.
 	// Always set.
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// Of SetUpVolumes and CleanPod: the outcome of each volume. The call fails if one of them does.
+	Volumes       []*VolumeOutcome `protobuf:"bytes,12,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallFinished) Reset() {
 	*x = CallFinished{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2043,7 @@ func (x *CallFinished) String() string {
 func (*CallFinished) ProtoMessage() {}
 
 func (x *CallFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[17]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2056,7 @@ func (x *CallFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFinished.ProtoReflect.Descriptor instead.
 func (*CallFinished) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{17}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallFinished) GetIntentId() string {
@@ -1960,6 +2136,13 @@ func (x *CallFinished) GetEndedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *CallFinished) GetVolumes() []*VolumeOutcome {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
 // RuntimeHealthChanged is a change of the runtime's status, or that the runtime does not respond.
 type RuntimeHealthChanged struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1974,7 +2157,7 @@ type RuntimeHealthChanged struct {
 
 func (x *RuntimeHealthChanged) Reset() {
 	*x = RuntimeHealthChanged{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2169,7 @@ func (x *RuntimeHealthChanged) String() string {
 func (*RuntimeHealthChanged) ProtoMessage() {}
 
 func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[18]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2182,7 @@ func (x *RuntimeHealthChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeHealthChanged.ProtoReflect.Descriptor instead.
 func (*RuntimeHealthChanged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{18}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RuntimeHealthChanged) GetRuntimeReady() bool {
@@ -2053,7 +2236,7 @@ type SandboxObservation struct {
 
 func (x *SandboxObservation) Reset() {
 	*x = SandboxObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2248,7 @@ func (x *SandboxObservation) String() string {
 func (*SandboxObservation) ProtoMessage() {}
 
 func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[19]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2261,7 @@ func (x *SandboxObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxObservation.ProtoReflect.Descriptor instead.
 func (*SandboxObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{19}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SandboxObservation) GetId() string {
@@ -2160,7 +2343,7 @@ type ContainerObservation struct {
 
 func (x *ContainerObservation) Reset() {
 	*x = ContainerObservation{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2355,7 @@ func (x *ContainerObservation) String() string {
 func (*ContainerObservation) ProtoMessage() {}
 
 func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[20]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2368,7 @@ func (x *ContainerObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerObservation.ProtoReflect.Descriptor instead.
 func (*ContainerObservation) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{20}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ContainerObservation) GetId() string {
@@ -2320,7 +2503,7 @@ type PodObserved struct {
 
 func (x *PodObserved) Reset() {
 	*x = PodObserved{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2515,7 @@ func (x *PodObserved) String() string {
 func (*PodObserved) ProtoMessage() {}
 
 func (x *PodObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[21]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2528,7 @@ func (x *PodObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodObserved.ProtoReflect.Descriptor instead.
 func (*PodObserved) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{21}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PodObserved) GetUid() string {
@@ -2411,7 +2594,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2606,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[22]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2619,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Call) GetIntentId() string {
@@ -2531,7 +2714,7 @@ type RuntimeState struct {
 
 func (x *RuntimeState) Reset() {
 	*x = RuntimeState{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2726,7 @@ func (x *RuntimeState) String() string {
 func (*RuntimeState) ProtoMessage() {}
 
 func (x *RuntimeState) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[23]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2739,7 @@ func (x *RuntimeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeState.ProtoReflect.Descriptor instead.
 func (*RuntimeState) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RuntimeState) GetLimits() *LaneLimits {
@@ -2647,7 +2830,7 @@ type StartingPod struct {
 
 func (x *StartingPod) Reset() {
 	*x = StartingPod{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2842,7 @@ func (x *StartingPod) String() string {
 func (*StartingPod) ProtoMessage() {}
 
 func (x *StartingPod) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[24]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2855,7 @@ func (x *StartingPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartingPod.ProtoReflect.Descriptor instead.
 func (*StartingPod) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StartingPod) GetIdle() bool {
@@ -2697,7 +2880,7 @@ type LaneLimits struct {
 
 func (x *LaneLimits) Reset() {
 	*x = LaneLimits{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2892,7 @@ func (x *LaneLimits) String() string {
 func (*LaneLimits) ProtoMessage() {}
 
 func (x *LaneLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[25]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2905,7 @@ func (x *LaneLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneLimits.ProtoReflect.Descriptor instead.
 func (*LaneLimits) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LaneLimits) GetStart() uint32 {
@@ -2770,7 +2953,7 @@ type CallQueue struct {
 
 func (x *CallQueue) Reset() {
 	*x = CallQueue{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +2965,7 @@ func (x *CallQueue) String() string {
 func (*CallQueue) ProtoMessage() {}
 
 func (x *CallQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[26]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +2978,7 @@ func (x *CallQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallQueue.ProtoReflect.Descriptor instead.
 func (*CallQueue) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CallQueue) GetIntentIds() []string {
@@ -2820,7 +3003,7 @@ type PodCalls struct {
 
 func (x *PodCalls) Reset() {
 	*x = PodCalls{}
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3015,7 @@ func (x *PodCalls) String() string {
 func (*PodCalls) ProtoMessage() {}
 
 func (x *PodCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_runtime_proto_msgTypes[27]
+	mi := &file_journalet_v1_runtime_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3028,7 @@ func (x *PodCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCalls.ProtoReflect.Descriptor instead.
 func (*PodCalls) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_runtime_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PodCalls) GetSandboxCall() string {
@@ -2895,13 +3078,14 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\x12cpu_request_millis\x18\x01 \x01(\x03R\x10cpuRequestMillis\x12(\n" +
 	"\x10cpu_limit_millis\x18\x02 \x01(\x03R\x0ecpuLimitMillis\x120\n" +
 	"\x14memory_request_bytes\x18\x03 \x01(\x03R\x12memoryRequestBytes\x12,\n" +
-	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\x8c\x01\n" +
+	"\x12memory_limit_bytes\x18\x04 \x01(\x03R\x10memoryLimitBytes\"\xd0\x01\n" +
 	"\n" +
 	"RunSandbox\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
 	"\fhost_network\x18\x03 \x01(\bR\vhostNetwork\x12)\n" +
-	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\"\xf5\x02\n" +
+	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x12B\n" +
+	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"\xb9\x03\n" +
 	"\x0eStartContainer\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
@@ -2915,7 +3099,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\fcontainer_id\x18\t \x01(\tR\vcontainerId\x12\"\n" +
 	"\rat_least_once\x18\n" +
 	" \x01(\bR\vatLeastOnce\x12)\n" +
-	"\x10allocated_digest\x18\v \x01(\tR\x0fallocatedDigest\"d\n" +
+	"\x10allocated_digest\x18\v \x01(\tR\x0fallocatedDigest\x12B\n" +
+	"\x0euser_namespace\x18\f \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"d\n" +
 	"\vMemoryLimit\x12\x1c\n" +
 	"\tcontainer\x18\x01 \x01(\tR\tcontainer\x12!\n" +
 	"\fcontainer_id\x18\x02 \x01(\tR\vcontainerId\x12\x14\n" +
@@ -2954,9 +3139,20 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"!\n" +
 	"\tPullImage\x12\x14\n" +
-	"\x05image\x18\x01 \x01(\tR\x05image\"&\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\"\xe5\x01\n" +
 	"\fSetUpVolumes\x12\x16\n" +
-	"\x06digest\x18\x01 \x01(\tR\x06digest\"N\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x125\n" +
+	"\avolumes\x18\x02 \x03(\v2\x1b.journalet.v1.DesiredVolumeR\avolumes\x12\x17\n" +
+	"\apod_ips\x18\x03 \x03(\tR\x06podIps\x12)\n" +
+	"\x10allocated_digest\x18\x04 \x01(\tR\x0fallocatedDigest\x12B\n" +
+	"\x0euser_namespace\x18\x05 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"?\n" +
+	"\rDesiredVolume\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bcontents\x18\x02 \x01(\tR\bcontents\"[\n" +
+	"\rVolumeOutcome\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1c\n" +
+	"\tretryable\x18\x03 \x01(\bR\tretryable\"N\n" +
 	"\bCleanPod\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -2969,7 +3165,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\"H\n" +
 	"\vCallDropped\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
-	"\trequester\x18\x02 \x01(\tR\trequester\"\x9c\x03\n" +
+	"\trequester\x18\x02 \x01(\tR\trequester\"\xd3\x03\n" +
 	"\fCallFinished\x12\x1b\n" +
 	"\tintent_id\x18\x01 \x01(\tR\bintentId\x12\x1c\n" +
 	"\trequester\x18\x02 \x01(\tR\trequester\x12-\n" +
@@ -2984,7 +3180,8 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"imageBytes\x123\n" +
 	"\breported\x18\n" +
 	" \x01(\v2\x17.journalet.v1.ResourcesR\breported\x125\n" +
-	"\bended_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xc6\x01\n" +
+	"\bended_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
+	"\avolumes\x18\f \x03(\v2\x1b.journalet.v1.VolumeOutcomeR\avolumes\"\xc6\x01\n" +
 	"\x14RuntimeHealthChanged\x12#\n" +
 	"\rruntime_ready\x18\x01 \x01(\bR\fruntimeReady\x12#\n" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
@@ -3166,7 +3363,7 @@ func file_journalet_v1_runtime_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_runtime_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_journalet_v1_runtime_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_journalet_v1_runtime_proto_goTypes = []any{
 	(StartPart)(0),                // 0: journalet.v1.StartPart
 	(HookKind)(0),                 // 1: journalet.v1.HookKind
@@ -3189,31 +3386,34 @@ var file_journalet_v1_runtime_proto_goTypes = []any{
 	(*RemoveSandbox)(nil),         // 18: journalet.v1.RemoveSandbox
 	(*PullImage)(nil),             // 19: journalet.v1.PullImage
 	(*SetUpVolumes)(nil),          // 20: journalet.v1.SetUpVolumes
-	(*CleanPod)(nil),              // 21: journalet.v1.CleanPod
-	(*CallDispatched)(nil),        // 22: journalet.v1.CallDispatched
-	(*CallWithdrawn)(nil),         // 23: journalet.v1.CallWithdrawn
-	(*CallDropped)(nil),           // 24: journalet.v1.CallDropped
-	(*CallFinished)(nil),          // 25: journalet.v1.CallFinished
-	(*RuntimeHealthChanged)(nil),  // 26: journalet.v1.RuntimeHealthChanged
-	(*SandboxObservation)(nil),    // 27: journalet.v1.SandboxObservation
-	(*ContainerObservation)(nil),  // 28: journalet.v1.ContainerObservation
-	(*PodObserved)(nil),           // 29: journalet.v1.PodObserved
-	(*Call)(nil),                  // 30: journalet.v1.Call
-	(*RuntimeState)(nil),          // 31: journalet.v1.RuntimeState
-	(*StartingPod)(nil),           // 32: journalet.v1.StartingPod
-	(*LaneLimits)(nil),            // 33: journalet.v1.LaneLimits
-	(*CallQueue)(nil),             // 34: journalet.v1.CallQueue
-	(*PodCalls)(nil),              // 35: journalet.v1.PodCalls
-	nil,                           // 36: journalet.v1.RuntimeState.CallsEntry
-	nil,                           // 37: journalet.v1.RuntimeState.QueuesEntry
-	nil,                           // 38: journalet.v1.RuntimeState.BusyEntry
-	nil,                           // 39: journalet.v1.RuntimeState.PodsEntry
-	nil,                           // 40: journalet.v1.RuntimeState.StartingPodsEntry
-	nil,                           // 41: journalet.v1.RuntimeState.HooksEntry
-	nil,                           // 42: journalet.v1.PodCalls.ContainersEntry
-	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
-	(*Timers)(nil),                // 45: journalet.v1.Timers
+	(*DesiredVolume)(nil),         // 21: journalet.v1.DesiredVolume
+	(*VolumeOutcome)(nil),         // 22: journalet.v1.VolumeOutcome
+	(*CleanPod)(nil),              // 23: journalet.v1.CleanPod
+	(*CallDispatched)(nil),        // 24: journalet.v1.CallDispatched
+	(*CallWithdrawn)(nil),         // 25: journalet.v1.CallWithdrawn
+	(*CallDropped)(nil),           // 26: journalet.v1.CallDropped
+	(*CallFinished)(nil),          // 27: journalet.v1.CallFinished
+	(*RuntimeHealthChanged)(nil),  // 28: journalet.v1.RuntimeHealthChanged
+	(*SandboxObservation)(nil),    // 29: journalet.v1.SandboxObservation
+	(*ContainerObservation)(nil),  // 30: journalet.v1.ContainerObservation
+	(*PodObserved)(nil),           // 31: journalet.v1.PodObserved
+	(*Call)(nil),                  // 32: journalet.v1.Call
+	(*RuntimeState)(nil),          // 33: journalet.v1.RuntimeState
+	(*StartingPod)(nil),           // 34: journalet.v1.StartingPod
+	(*LaneLimits)(nil),            // 35: journalet.v1.LaneLimits
+	(*CallQueue)(nil),             // 36: journalet.v1.CallQueue
+	(*PodCalls)(nil),              // 37: journalet.v1.PodCalls
+	nil,                           // 38: journalet.v1.RuntimeState.CallsEntry
+	nil,                           // 39: journalet.v1.RuntimeState.QueuesEntry
+	nil,                           // 40: journalet.v1.RuntimeState.BusyEntry
+	nil,                           // 41: journalet.v1.RuntimeState.PodsEntry
+	nil,                           // 42: journalet.v1.RuntimeState.StartingPodsEntry
+	nil,                           // 43: journalet.v1.RuntimeState.HooksEntry
+	nil,                           // 44: journalet.v1.PodCalls.ContainersEntry
+	(*UserNamespace)(nil),         // 45: journalet.v1.UserNamespace
+	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*Timers)(nil),                // 48: journalet.v1.Timers
 }
 var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	10, // 0: journalet.v1.CallRequested.run_sandbox:type_name -> journalet.v1.RunSandbox
@@ -3224,53 +3424,58 @@ var file_journalet_v1_runtime_proto_depIdxs = []int32{
 	18, // 5: journalet.v1.CallRequested.remove_sandbox:type_name -> journalet.v1.RemoveSandbox
 	19, // 6: journalet.v1.CallRequested.pull_image:type_name -> journalet.v1.PullImage
 	20, // 7: journalet.v1.CallRequested.set_up_volumes:type_name -> journalet.v1.SetUpVolumes
-	21, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
+	23, // 8: journalet.v1.CallRequested.clean_pod:type_name -> journalet.v1.CleanPod
 	15, // 9: journalet.v1.CallRequested.run_hook:type_name -> journalet.v1.RunHook
 	13, // 10: journalet.v1.CallRequested.update_container:type_name -> journalet.v1.UpdateContainer
-	0,  // 11: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
-	9,  // 12: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
-	12, // 13: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
-	43, // 14: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
-	1,  // 15: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
-	43, // 16: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
-	43, // 17: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
-	2,  // 18: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
-	9,  // 19: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
-	44, // 20: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
-	3,  // 21: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
-	44, // 22: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
-	5,  // 23: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
-	4,  // 24: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
-	44, // 25: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
-	44, // 26: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
-	44, // 27: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
-	9,  // 28: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
-	44, // 29: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
-	27, // 30: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
-	28, // 31: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
-	8,  // 32: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
-	6,  // 33: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
-	7,  // 34: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
-	44, // 35: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
-	33, // 36: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
-	36, // 37: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
-	37, // 38: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
-	38, // 39: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
-	26, // 40: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
-	39, // 41: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
-	40, // 42: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
-	45, // 43: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
-	41, // 44: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
-	42, // 45: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
-	30, // 46: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
-	34, // 47: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
-	35, // 48: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
-	32, // 49: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	45, // 11: journalet.v1.RunSandbox.user_namespace:type_name -> journalet.v1.UserNamespace
+	0,  // 12: journalet.v1.StartContainer.part:type_name -> journalet.v1.StartPart
+	45, // 13: journalet.v1.StartContainer.user_namespace:type_name -> journalet.v1.UserNamespace
+	9,  // 14: journalet.v1.UpdateContainer.resources:type_name -> journalet.v1.Resources
+	12, // 15: journalet.v1.UpdateContainer.falling_limits:type_name -> journalet.v1.MemoryLimit
+	46, // 16: journalet.v1.StopContainer.grace:type_name -> google.protobuf.Duration
+	1,  // 17: journalet.v1.RunHook.kind:type_name -> journalet.v1.HookKind
+	46, // 18: journalet.v1.RunHook.timeout:type_name -> google.protobuf.Duration
+	21, // 19: journalet.v1.SetUpVolumes.volumes:type_name -> journalet.v1.DesiredVolume
+	45, // 20: journalet.v1.SetUpVolumes.user_namespace:type_name -> journalet.v1.UserNamespace
+	46, // 21: journalet.v1.CallDispatched.elapsed:type_name -> google.protobuf.Duration
+	2,  // 22: journalet.v1.CallFinished.error:type_name -> journalet.v1.CallError
+	9,  // 23: journalet.v1.CallFinished.reported:type_name -> journalet.v1.Resources
+	47, // 24: journalet.v1.CallFinished.ended_at:type_name -> google.protobuf.Timestamp
+	22, // 25: journalet.v1.CallFinished.volumes:type_name -> journalet.v1.VolumeOutcome
+	3,  // 26: journalet.v1.SandboxObservation.state:type_name -> journalet.v1.SandboxState
+	47, // 27: journalet.v1.SandboxObservation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 28: journalet.v1.SandboxObservation.network:type_name -> journalet.v1.NetworkMode
+	4,  // 29: journalet.v1.ContainerObservation.state:type_name -> journalet.v1.ContainerState
+	47, // 30: journalet.v1.ContainerObservation.created_at:type_name -> google.protobuf.Timestamp
+	47, // 31: journalet.v1.ContainerObservation.started_at:type_name -> google.protobuf.Timestamp
+	47, // 32: journalet.v1.ContainerObservation.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 33: journalet.v1.ContainerObservation.resources:type_name -> journalet.v1.Resources
+	47, // 34: journalet.v1.PodObserved.observed_at:type_name -> google.protobuf.Timestamp
+	29, // 35: journalet.v1.PodObserved.sandboxes:type_name -> journalet.v1.SandboxObservation
+	30, // 36: journalet.v1.PodObserved.containers:type_name -> journalet.v1.ContainerObservation
+	8,  // 37: journalet.v1.Call.request:type_name -> journalet.v1.CallRequested
+	6,  // 38: journalet.v1.Call.lane:type_name -> journalet.v1.Lane
+	7,  // 39: journalet.v1.Call.stage:type_name -> journalet.v1.CallStage
+	47, // 40: journalet.v1.Call.dispatched_at:type_name -> google.protobuf.Timestamp
+	35, // 41: journalet.v1.RuntimeState.limits:type_name -> journalet.v1.LaneLimits
+	38, // 42: journalet.v1.RuntimeState.calls:type_name -> journalet.v1.RuntimeState.CallsEntry
+	39, // 43: journalet.v1.RuntimeState.queues:type_name -> journalet.v1.RuntimeState.QueuesEntry
+	40, // 44: journalet.v1.RuntimeState.busy:type_name -> journalet.v1.RuntimeState.BusyEntry
+	28, // 45: journalet.v1.RuntimeState.health:type_name -> journalet.v1.RuntimeHealthChanged
+	41, // 46: journalet.v1.RuntimeState.pods:type_name -> journalet.v1.RuntimeState.PodsEntry
+	42, // 47: journalet.v1.RuntimeState.starting_pods:type_name -> journalet.v1.RuntimeState.StartingPodsEntry
+	48, // 48: journalet.v1.RuntimeState.timers:type_name -> journalet.v1.Timers
+	43, // 49: journalet.v1.RuntimeState.hooks:type_name -> journalet.v1.RuntimeState.HooksEntry
+	44, // 50: journalet.v1.PodCalls.containers:type_name -> journalet.v1.PodCalls.ContainersEntry
+	32, // 51: journalet.v1.RuntimeState.CallsEntry.value:type_name -> journalet.v1.Call
+	36, // 52: journalet.v1.RuntimeState.QueuesEntry.value:type_name -> journalet.v1.CallQueue
+	37, // 53: journalet.v1.RuntimeState.PodsEntry.value:type_name -> journalet.v1.PodCalls
+	34, // 54: journalet.v1.RuntimeState.StartingPodsEntry.value:type_name -> journalet.v1.StartingPod
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_runtime_proto_init() }
@@ -3298,7 +3503,7 @@ func file_journalet_v1_runtime_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_runtime_proto_rawDesc), len(file_journalet_v1_runtime_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

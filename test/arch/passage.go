@@ -217,7 +217,7 @@ func (r *reader) script(lines []string) {
 // Limits of width, in characters; a tab is one.
 const (
 	maxColumns    = 120
-	maxRowColumns = 600 // of a Markdown table, whose rows cannot be wrapped
+	maxRowColumns = 900 // of a Markdown table, whose rows cannot be wrapped
 )
 
 // urls finds what cannot be wrapped.

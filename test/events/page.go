@@ -28,6 +28,10 @@ var facts = map[string]struct{ about, recorder string }{
 	"pull_progressed":        {"image", "the driver of images"},
 	"probe_result":           {"pod", "the prober"},
 	"readiness_gates_read":   {"pod", "the driver of readiness gates"},
+	"objects_read":           {"pod", "the objects store"},
+	"volumes_lost":           {"pod", "the volume driver"},
+	"pod_directory_found":    {"pod", "the volume driver"},
+	"storage_exceeded":       {"pod", "the driver that measures ephemeral storage"},
 }
 
 // ids are how a subject names the actors of a kind.

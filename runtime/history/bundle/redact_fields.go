@@ -30,6 +30,8 @@ var fields = map[action][]string{
 		"Step.after", "Step.cause", "Step.more", "Step.offset", "TimerFired.generation", "TimerSet.generation",
 		"Timestamp.nanos", "Timestamp.seconds", "UidDeferred.request_id", "UidGranted.request_id",
 		"UidRequested.request_id", "UidWithdrawn.request_id",
+		"ObjectRead.immutable", "ObjectRead.state", "ObjectRef.kind", "StorageExceeded.limit_bytes",
+		"StorageExceeded.used_bytes", "UserNamespace.host_id", "UserNamespace.length", "VolumeOutcome.retryable",
 	},
 	vocabulary: {
 		"AdmissionDecided.reason", "AgentStopped.reason", "Condition.reason", "ContainerObservation.reason",
@@ -57,9 +59,11 @@ var fields = map[action][]string{
 		"ResizeDecided.uid", "ResizePendingPreemption.uid", "ResizePendingPreemption.victims",
 		"ResizeRequested.uid", "ResizeStarted.uid", "ResizeWithdrawn.uid", "UidDeferred.uid", "UidGranted.uid",
 		"UidRequested.uid", "UidWithdrawn.uid",
+		"ObjectsRead.uid", "PodDirectoryFound.uid", "StorageExceeded.uid", "VolumesLost.uid",
 	},
 	namespace: {
 		"AdmissionRequested.namespace", "CleanPod.namespace", "PodObserved.pod_namespace", "PodRef.namespace",
+		"ObjectsSet.namespace",
 	},
 	podName: {
 		"AdmissionRequested.name", "CleanPod.name", "PodObserved.pod_name", "PodRef.name",
@@ -72,6 +76,7 @@ var fields = map[action][]string{
 		"MemoryLimit.container", "PodStatusChanged.waiting", "ProbeResult.container", "ProbesSet.container",
 		"RemoveContainer.container", "RunHook.container", "StartContainer.container", "StopContainer.container",
 		"UpdateContainer.container",
+		"StorageExceeded.container",
 	},
 	containerID: {
 		"AllContainersRestarting.container_id", "CallFinished.container_id", "ContainerObservation.id",
@@ -94,7 +99,8 @@ var fields = map[action][]string{
 	digest: {
 		"AdmissionRequested.digest", "PodRef.digest", "ProbesSet.digest", "ResizeDecided.digest",
 		"ResizePendingPreemption.digest", "ResizeRequested.digest", "RunHook.digest",
-		"RunSandbox.allocated_digest", "RunSandbox.digest", "SetUpVolumes.digest",
+		"RunSandbox.allocated_digest", "RunSandbox.digest", "SetUpVolumes.allocated_digest",
+		"SetUpVolumes.digest",
 		"StartContainer.allocated_digest", "StartContainer.digest", "UpdateContainer.allocated_digest",
 		"UpdateContainer.digest",
 	},
@@ -130,5 +136,9 @@ var fields = map[action][]string{
 		"ProbeResult.message", "ProbesSet.pod_ips", "Quarantined.message", "Record.previous_hash",
 		"ResizeDecided.message", "ResizePendingPreemption.message", "RunHook.pod_ips",
 		"RuntimeHealthChanged.message", "SandboxObservation.ips", "StartContainer.pod_ips",
+		"DesiredVolume.contents", "DesiredVolume.name", "ObjectRead.digest", "ObjectRead.message",
+		"ObjectRead.version", "ObjectRef.name", "ObjectRef.selector", "SetUpVolumes.pod_ips",
+		"StorageExceeded.message", "StorageExceeded.volume", "VolumeOutcome.message", "VolumeOutcome.name",
+		"VolumesLost.names",
 	},
 }

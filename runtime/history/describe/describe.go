@@ -262,6 +262,16 @@ func (d *Describer) podEvent(_ string, e *journaletv1.Event) string {
 		return readinessGatesSet(k.ReadinessGatesSet)
 	case *journaletv1.Event_ReadinessGatesRead:
 		return readinessGatesRead(k.ReadinessGatesRead)
+	case *journaletv1.Event_ObjectsSet:
+		return objectsSet(k.ObjectsSet)
+	case *journaletv1.Event_ObjectsRead:
+		return objectsRead(k.ObjectsRead)
+	case *journaletv1.Event_VolumesLost:
+		return "volumes are no longer mounted: " + strings.Join(k.VolumesLost.GetNames(), ", ")
+	case *journaletv1.Event_PodDirectoryFound:
+		return "found the directory of a pod that nothing names"
+	case *journaletv1.Event_StorageExceeded:
+		return "used more ephemeral storage than allowed: " + k.StorageExceeded.GetMessage()
 	case *journaletv1.Event_ProbeResult:
 		return probeResult(k.ProbeResult)
 	case *journaletv1.Event_BackOffStarted:

@@ -26,6 +26,9 @@ func kindOf(e *journaletv1.Event) string {
 	case *journaletv1.Event_ImagePullRequested, *journaletv1.Event_ImagePullWithdrawn,
 		*journaletv1.Event_ImagePullDecided, *journaletv1.Event_PullProgressed:
 		return "image"
+	case *journaletv1.Event_ObjectsSet, *journaletv1.Event_ObjectsRead, *journaletv1.Event_VolumesLost,
+		*journaletv1.Event_PodDirectoryFound, *journaletv1.Event_StorageExceeded:
+		return "volume"
 	case *journaletv1.Event_ProbesSet, *journaletv1.Event_ProbeResult, *journaletv1.Event_ReadinessGatesSet,
 		*journaletv1.Event_ReadinessGatesRead:
 		return "probe"
