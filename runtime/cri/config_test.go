@@ -407,9 +407,13 @@ func TestContainerConfigMatchesKubelet(t *testing.T) {
 		c.TerminationMessagePath, c.TerminationMessagePolicy = "/dev/termination-log", corev1.TerminationMessageReadFile
 		c.TTY, c.Stdin, c.WorkingDir = true, true, "/w"
 	})
-	got, err := testDriver().containerConfig(containerInput{
+	in := containerInput{
 		pod: pod, container: &pod.Spec.Containers[0], attempt: 2, intent: "i", image: imageInfo{ref: "sha256:9"},
-	})
+	}
+	var err error
+	in.envs, err = testDriver().environment(in, &in.budget)
+	must.OK(t, err)
+	got, err := testDriver().containerConfig(in)
 	must.OK(t, err)
 	wantAnnotations := map[string]string{
 		AnnotationHash: "cafe", AnnotationRestartCount: "2", AnnotationTerminationMessagePath: "/dev/termination-log",

@@ -140,6 +140,10 @@ func (c *call) create(
 	if err != nil {
 		return "", retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
 	}
+	// Before the mounts: a subPathExpr refers to variables.
+	if in.envs, err = c.environment(in, &in.budget); err != nil {
+		return "", fail(journaletv1.CallError_CALL_ERROR_CONFIG, err.Error())
+	}
 	if in.mounts, err = c.prepareMounts(in); err != nil {
 		return "", err
 	}

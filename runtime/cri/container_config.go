@@ -20,7 +20,10 @@ type containerInput struct {
 	intent    string
 	image     imageInfo
 	podIPs    []string
-	mounts    []*runtimeapi.Mount
+	// budget is what the variables leave for command and arguments.
+	budget expand.Budget
+	envs   []*runtimeapi.KeyValue
+	mounts []*runtimeapi.Mount
 }
 
 // logName returns the log file of one attempt, in the container's log directory.
@@ -28,11 +31,6 @@ func logName(attempt uint32) string { return strconv.FormatUint(uint64(attempt),
 
 // containerConfig returns the container configuration that the kubelet (1.36) would send. It has no side effects.
 func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig, error) {
-	var budget expand.Budget
-	envs, err := d.environment(in, &budget)
-	if err != nil {
-		return nil, err
-	}
 	security, err := d.containerSecurity(in)
 	if err != nil {
 		return nil, err
@@ -42,7 +40,7 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 		return nil, err
 	}
 	c := in.container
-	command, args, err := expandCommand(c, envs, &budget)
+	command, args, err := expandCommand(c, in.envs, &in.budget)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +50,7 @@ func (d *Driver) containerConfig(in containerInput) (*runtimeapi.ContainerConfig
 		Command:    command,
 		Args:       args,
 		WorkingDir: c.WorkingDir,
-		Envs:       envs,
+		Envs:       in.envs,
 		Mounts:     in.mounts,
 		Labels: map[string]string{
 			LabelContainerName: c.Name,

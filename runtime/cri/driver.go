@@ -16,6 +16,7 @@ import (
 
 	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/cri/cgroup"
+	"github.com/journalet/journalet/runtime/objects"
 	"github.com/journalet/journalet/runtime/withhold"
 )
 
@@ -96,6 +97,8 @@ type Options struct {
 	MemoryCapacity int64
 	// Allocatable replaces limits that a container does not set, in resourceFieldRef. May be nil.
 	Allocatable func() corev1.ResourceList
+	// Objects returns the ConfigMaps and Secrets that variables refer to. Nil: a reference to one fails.
+	Objects objects.Getter
 
 	Volumes  Volumes
 	Timeouts Timeouts
