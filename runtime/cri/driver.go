@@ -116,19 +116,6 @@ type Options struct {
 	Clock Clock
 }
 
-// Volumes manages a pod's directories and volumes on the node. It is implemented by volume.Driver, which documents the
-// methods.
-type Volumes interface {
-	SetUp(ctx context.Context, pod *corev1.Pod) error
-	TearDown(ctx context.Context, uid string) error
-	Clean(ctx context.Context, uid, namespace, name string) error
-	Path(pod *corev1.Pod, name string) (string, error)
-	CreatePodDirs(uid string) error
-	CreateLogDir(namespace, name, uid, container string) (string, error)
-	CreateTerminationFile(uid, container string, attempt uint32) (string, error)
-	WriteHosts(uid string, content []byte) (string, error)
-}
-
 // Driver performs the journal's calls on the container runtime. It decides nothing, and its only state is a rate limit.
 // Its methods may be called concurrently. Calls for one container must not overlap, which the runtime actor ensures;
 // its hooks may run beside them.
@@ -204,6 +191,7 @@ type result struct {
 	sandboxID, containerID, imageRef string
 	imageBytes                       int64
 	reported                         *journaletv1.Resources
+	volumes                          []*journaletv1.VolumeOutcome
 }
 
 // Perform does the work of one intent and returns its outcome. With inDoubt the work may be done already, so Perform
@@ -224,7 +212,7 @@ func (d *Driver) Perform(
 	out := &journaletv1.CallFinished{
 		IntentId: intentID, Requester: requester,
 		SandboxId: res.sandboxID, ContainerId: res.containerID, ImageRef: res.imageRef, ImageBytes: res.imageBytes,
-		Reported: res.reported,
+		Reported: res.reported, Volumes: c.volumeOutcomes(res.volumes),
 	}
 	if err != nil {
 		f := failureOf(err)
@@ -273,31 +261,6 @@ func (c *call) do(ctx context.Context, req *journaletv1.CallRequested) (result, 
 	}
 	return result{}, fail(journaletv1.CallError_CALL_ERROR_INVALID_RESPONSE,
 		"this version does not know the work of the intent; upgrade the agent")
-}
-
-func (c *call) setUpVolumes(ctx context.Context, req *journaletv1.SetUpVolumes) (result, error) {
-	pod, err := c.manifest(ctx, req.GetDigest())
-	if err != nil {
-		return result{}, err
-	}
-	if err := c.opts.Volumes.SetUp(ctx, pod); err != nil {
-		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
-	}
-	return result{}, nil
-}
-
-func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (result, error) {
-	err := c.opts.Volumes.TearDown(ctx, c.uid)
-	if err == nil && req.GetAll() {
-		err = c.opts.Volumes.Clean(ctx, c.uid, req.GetNamespace(), req.GetName())
-	}
-	if err != nil {
-		return result{}, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
-	}
-	if req.GetAll() {
-		err = c.removeCgroup(ctx)
-	}
-	return result{}, err
 }
 
 // manifest reads the pod of an intent. It refuses a manifest of another pod, which would start the wrong containers.

@@ -109,13 +109,36 @@ func (d disk) work() error {
 }
 
 // SetUp implements cri.Volumes, as do the methods below.
-func (d disk) SetUp(context.Context, *corev1.Pod) error { return d.work() }
+func (d disk) SetUp(
+	_ context.Context, _ *corev1.Pod, req *journaletv1.SetUpVolumes,
+) []*journaletv1.VolumeOutcome {
+	if len(req.GetVolumes()) == 0 {
+		if err := d.work(); err != nil {
+			return []*journaletv1.VolumeOutcome{{Message: err.Error(), Retryable: true}}
+		}
+		return nil
+	}
+	var out []*journaletv1.VolumeOutcome
+	for _, v := range req.GetVolumes() {
+		o := &journaletv1.VolumeOutcome{Name: v.GetName()}
+		if err := d.work(); err != nil {
+			o.Message, o.Retryable = err.Error(), true
+		}
+		out = append(out, o)
+	}
+	return out
+}
 
-func (d disk) TearDown(context.Context, string) error { return d.work() }
+func (d disk) TearDown(context.Context, string) ([]*journaletv1.VolumeOutcome, error) {
+	return nil, d.work()
+}
 
-func (d disk) Clean(_ context.Context, uid, _, _ string) error {
+func (d disk) Clean(_ context.Context, uid, _, _ string) ([]*journaletv1.VolumeOutcome, error) {
+	if err := d.work(); err != nil {
+		return nil, err
+	}
 	d.run.world.setConditions(uid, nil)
-	return nil
+	return nil, nil
 }
 
 func (disk) Path(*corev1.Pod, string) (string, error)                    { return "/", nil }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/runtime/bounded"
 )
 
@@ -18,53 +19,59 @@ const maxNamedMounts = 5
 
 // TearDown unmounts the pod's volumes and removes them with their contents. It does nothing for a pod without a
 // directory. It fails rather than remove anything through a mount of others, such as one that a container propagated to
-// the host.
-func (d *Driver) TearDown(ctx context.Context, uid string) error {
+// the host. It returns an outcome for each volume that had a directory, sorted by name. The error is what failed beside
+// them.
+func (d *Driver) TearDown(ctx context.Context, uid string) ([]*journaletv1.VolumeOutcome, error) {
 	root, err := d.openPod(uid, false)
 	if errors.Is(err, errNoPod) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.Close()
 	if err := d.unmountAll(ctx, filepath.Join(d.PodDir(uid), volumesDir)); err != nil {
-		return err
+		return nil, err
 	}
 	if err := bounded.RemoveTree(ctx, root, volumesDir); err != nil {
-		return fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
+		return nil, fmt.Errorf("remove the volumes of pod %s: %w", uid, err)
 	}
-	return nil
+	return nil, nil
 }
 
-// Clean removes a pod's directory, its log directory and the links to its logs. Without a name, as for an orphan, it
-// finds the log directory by the UID.
-func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) error {
-	if err := d.TearDown(ctx, uid); err != nil {
-		return err
+// Clean is TearDown that then removes the pod's directory, its log directory and the links to its logs. Without a name,
+// as for an orphan, it finds the log directory by the UID. It removes nothing but volumes if one of these fails.
+func (d *Driver) Clean(ctx context.Context, uid, namespace, name string) ([]*journaletv1.VolumeOutcome, error) {
+	outcomes, err := d.TearDown(ctx, uid)
+	if err != nil || failed(outcomes) {
+		return outcomes, err
 	}
 	if err := d.removePodDir(ctx, uid); err != nil {
-		return err
+		return outcomes, err
 	}
 	if name != "" {
-		return d.cleanLogs(ctx, uid, namespace, name)
+		return outcomes, d.cleanLogs(ctx, uid, namespace, name)
 	}
 	for e, err := range bounded.Entries(d.opts.PodLogDir) {
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("list the logs of pod %s: %w", uid, err)
+			return outcomes, fmt.Errorf("list the logs of pod %s: %w", uid, err)
 		}
 		full, found := strings.CutSuffix(e.Name(), "_"+uid)
 		namespace, name, named := strings.Cut(full, "_")
 		if found && named {
 			if err := d.cleanLogs(ctx, uid, namespace, name); err != nil {
-				return err
+				return outcomes, err
 			}
 		}
 	}
-	return nil
+	return outcomes, nil
+}
+
+func failed(outcomes []*journaletv1.VolumeOutcome) bool {
+	return slices.ContainsFunc(outcomes, func(o *journaletv1.VolumeOutcome) bool { return o.GetMessage() != "" })
 }
 
 // cleanLogs removes a pod's log directory and the links into it.

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/journalet/journalet/runtime/objects"
 )
 
 // Options configure a Driver; RootDir must be set.
@@ -20,6 +19,8 @@ type Options struct {
 	PodLogDir, ContainerLogDir string
 	// AllocatableMemory bounds each memory volume, in bytes; 0: only its pod and its size limit bound it.
 	AllocatableMemory int64
+	// Objects has the contents of ConfigMaps, Secrets and what else is projected; nil: no volume can have any.
+	Objects objects.Getter
 }
 
 // Driver sets up and tears down volumes. Its only state is the disk and the mount table, so every method may be
@@ -38,7 +39,6 @@ const (
 	hostPathDirMode    = 0o755
 	hostPathFileMode   = 0o644
 	volumesDir         = "volumes"
-	emptyDirPlugin     = "kubernetes.io~empty-dir"
 	containersDir      = "containers"
 	defaultPodLogs     = "/var/log/pods"
 	defaultContainerLg = "/var/log/containers"
@@ -131,49 +131,6 @@ func (d *Driver) CreateTerminationFile(uid, container string, attempt uint32) (s
 		return "", fmt.Errorf("set the mode of the termination message file of container %s: %w", container, err)
 	}
 	return filepath.Join(d.PodDir(uid), file), nil
-}
-
-// SetUp creates every volume of the pod. It is idempotent and does not change existing volumes.
-func (d *Driver) SetUp(ctx context.Context, pod *corev1.Pod) error {
-	if err := d.CreatePodDirs(string(pod.UID)); err != nil {
-		return err
-	}
-	for i := range pod.Spec.Volumes {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		v := &pod.Spec.Volumes[i]
-		var err error
-		switch {
-		case v.EmptyDir != nil:
-			err = d.setUpEmptyDir(pod, v)
-		case v.HostPath != nil:
-			err = setUpHostPath(v.HostPath)
-		default:
-			err = errors.New("this kind of volume is not supported; use emptyDir or hostPath")
-		}
-		if err != nil {
-			return fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", v.Name, err)
-		}
-	}
-	return nil
-}
-
-// Path returns the path of a pod's volume on the host. It does not check that SetUp was called.
-func (d *Driver) Path(pod *corev1.Pod, volumeName string) (string, error) {
-	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		switch {
-		case v.Name != volumeName:
-		case v.HostPath != nil:
-			return v.HostPath.Path, nil
-		case v.EmptyDir != nil:
-			return filepath.Join(d.PodDir(string(pod.UID)), emptyDirPath(v.Name)), nil
-		default:
-			return "", fmt.Errorf("volume %q is of a kind that is not supported; use emptyDir or hostPath", volumeName)
-		}
-	}
-	return "", fmt.Errorf("the pod has no volume %q", volumeName)
 }
 
 // errNoPod means that the pod's directory does not exist.

@@ -64,8 +64,6 @@ func (kernelMounter) below(path string) ([]mountPoint, error) {
 	return points, nil
 }
 
-func emptyDirPath(name string) string { return filepath.Join(volumesDir, emptyDirPlugin, name) }
-
 // MemorySize returns the size of a memory volume in bytes, as the kubelet does: the smallest of its size limit, the
 // memory limit of its pod and the memory that is allocatable to all pods; 0 if there is none of them.
 func MemorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatable int64) int64 {
@@ -85,7 +83,7 @@ func MemorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, allocatabl
 func (d *Driver) setUpEmptyDir(pod *corev1.Pod, v *corev1.Volume) error {
 	uid := string(pod.UID)
 	if err := checkNames(v.Name); err != nil {
-		return err
+		return permanent{err}
 	}
 	root, err := d.openPod(uid, true)
 	if err != nil {
@@ -96,7 +94,7 @@ func (d *Driver) setUpEmptyDir(pod *corev1.Pod, v *corev1.Volume) error {
 	if err := createDir(root, parent, podDirMode); err != nil {
 		return err
 	}
-	rel := emptyDirPath(v.Name)
+	rel := volumePath(emptyDirPlugin, v.Name)
 	if _, err := root.Lstat(rel); os.IsNotExist(err) {
 		if err := root.Mkdir(rel, podDirMode); err != nil {
 			return fmt.Errorf("create the volume's directory: %w", err)
@@ -110,7 +108,7 @@ func (d *Driver) setUpEmptyDir(pod *corev1.Pod, v *corev1.Volume) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("medium %q is not supported; use \"\" or Memory", v.EmptyDir.Medium)
+		return permanent{fmt.Errorf("medium %q is not supported; use \"\" or Memory", v.EmptyDir.Medium)}
 	}
 	info, err := root.Lstat(rel)
 	if err != nil {

@@ -99,7 +99,7 @@ func (w *watched) Err() error {
 func deepVolume(t *testing.T, d *Driver, levels int) {
 	t.Helper()
 	pod := podWith(emptyDir("disk", "", ""))
-	must.OK(t, d.SetUp(t.Context(), pod))
+	must.OK(t, setUp(t, d, pod))
 	path, err := d.Path(pod, "disk")
 	must.OK(t, err)
 	fd, err := unix.Open(path, unix.O_DIRECTORY, 0)
@@ -116,13 +116,13 @@ func deepVolume(t *testing.T, d *Driver, levels int) {
 func TestDeepVolumeIsRemovedWithFewDescriptorsAndCanBeCanceled(t *testing.T) {
 	d, _, dir := newTest(t)
 	deepVolume(t, d, 5000)
-	t.Cleanup(func() { _ = d.TearDown(context.Background(), "u1") })
+	t.Cleanup(func() { _, _ = d.TearDown(context.Background(), "u1") })
 	before := descriptors(t)
-	if err := d.TearDown(&watched{Context: t.Context(), t: t, left: 1000}, "u1"); !errors.Is(err, context.Canceled) {
+	if _, err := d.TearDown(&watched{Context: t.Context(), t: t, left: 1000}, "u1"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the removal does not end with its context: %v", err)
 	}
 	all := &watched{Context: t.Context(), t: t, left: 1 << 30}
-	must.OK(t, d.Clean(all, "u1", "default", "web"))
+	must.OK(t, clean(all, d, "u1", "default", "web"))
 	if all.files == 0 || all.files-before > 64 {
 		t.Errorf("%d descriptors in use, %d before", all.files, before)
 	}

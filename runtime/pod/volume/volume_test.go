@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/journalet/journalet/messages/journaletv1"
 	"github.com/journalet/journalet/test/must"
 )
 
@@ -63,6 +64,33 @@ func newTest(t *testing.T) (*Driver, *fakeMounts, string) {
 	m := &fakeMounts{}
 	d.mounts = m
 	return d, m, dir
+}
+
+// firstFailure returns the message of the first volume that failed.
+func firstFailure(outcomes []*journaletv1.VolumeOutcome) error {
+	for _, o := range outcomes {
+		if o.GetMessage() != "" {
+			return errors.New(o.GetMessage())
+		}
+	}
+	return nil
+}
+
+// setUp sets up all volumes of a pod.
+func setUp(t *testing.T, d *Driver, pod *corev1.Pod) error {
+	t.Helper()
+	return firstFailure(d.SetUp(t.Context(), pod, &journaletv1.SetUpVolumes{}))
+}
+
+func tearDown(t *testing.T, d *Driver, uid string) error {
+	t.Helper()
+	outcomes, err := d.TearDown(t.Context(), uid)
+	return errors.Join(err, firstFailure(outcomes))
+}
+
+func clean(ctx context.Context, d *Driver, uid, namespace, name string) error {
+	outcomes, err := d.Clean(ctx, uid, namespace, name)
+	return errors.Join(err, firstFailure(outcomes))
 }
 
 func podWith(volumes ...corev1.Volume) *corev1.Pod {
@@ -115,7 +143,7 @@ func TestMemoryVolumeIsBoundedByPodAndNode(t *testing.T) {
 		"node-below-all": {limited("4Gi", emptyDir("node-below-all", medium, "2Gi")), 1 << 30},
 		"size-of-zero":   {limited("", emptyDir("size-of-zero", medium, "0")), 1 << 30},
 	} {
-		must.OK(t, d.SetUp(t.Context(), one.pod))
+		must.OK(t, setUp(t, d, one.pod))
 		path, err := d.Path(one.pod, name)
 		must.OK(t, err)
 		if got := m.sizes[path]; got != one.want {
@@ -128,7 +156,7 @@ func TestEmptyDirsAreCreatedOnceAndRemoved(t *testing.T) {
 	d, m, dir := newTest(t)
 	pod := podWith(emptyDir("disk", "", ""), emptyDir("mem", corev1.StorageMediumMemory, "64Mi"))
 	for range 2 {
-		must.OK(t, d.SetUp(t.Context(), pod))
+		must.OK(t, setUp(t, d, pod))
 	}
 	disk, err := d.Path(pod, "disk")
 	if err != nil || disk != filepath.Join(dir, "pods/u1/volumes/kubernetes.io~empty-dir/disk") || mode(t, disk) != 0o777 {
@@ -148,12 +176,12 @@ func TestEmptyDirsAreCreatedOnceAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.busy = true
-	if err := d.TearDown(t.Context(), "u1"); !errors.Is(err, unix.EBUSY) {
+	if _, err := d.TearDown(t.Context(), "u1"); !errors.Is(err, unix.EBUSY) {
 		t.Fatalf("a busy volume: %v", err)
 	}
 	m.busy = false
 	for range 2 {
-		must.OK(t, d.TearDown(t.Context(), "u1"))
+		must.OK(t, tearDown(t, d, "u1"))
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "pods/u1/volumes")); !os.IsNotExist(err) || len(m.points) != 0 {
 		t.Errorf("left: %v, %v", err, m.points)
@@ -166,11 +194,11 @@ func TestEmptyDirsAreCreatedOnceAndRemoved(t *testing.T) {
 func TestNothingIsRemovedThroughAMount(t *testing.T) {
 	d, m, dir := newTest(t)
 	pod := podWith(emptyDir("disk", "", ""))
-	must.OK(t, d.SetUp(t.Context(), pod))
+	must.OK(t, setUp(t, d, pod))
 	stray := filepath.Join(dir, "pods/u1/volumes/kubernetes.io~empty-dir/disk/inner")
 	must.OK(t, errors.Join(os.Mkdir(stray, 0o700), os.WriteFile(filepath.Join(stray, "f"), nil, 0o600)))
 	m.points = []mountPoint{{stray, "ext4"}}
-	err := d.Clean(t.Context(), "u1", "default", "web")
+	_, err := d.Clean(t.Context(), "u1", "default", "web")
 	if err == nil || !strings.Contains(err.Error(), stray) {
 		t.Fatalf("got %v", err)
 	}
@@ -193,7 +221,7 @@ func TestCleanRemovesLogsAndLinksOfPodOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		must.OK(t, d.Clean(t.Context(), "u1", "default", "web"))
+		must.OK(t, clean(t.Context(), d, "u1", "default", "web"))
 	}
 	for _, gone := range []string{mine, filepath.Dir(logs), filepath.Join(dir, "pods/u1")} {
 		if _, err := os.Lstat(gone); !os.IsNotExist(err) {
@@ -216,7 +244,7 @@ func TestPathNamesAreRefused(t *testing.T) {
 		if _, err := d.CreateTerminationFile("u1", bad, 0); err == nil {
 			t.Errorf("container %q accepted", bad)
 		}
-		if d.SetUp(t.Context(), podWith(emptyDir(bad, "", ""))) == nil {
+		if setUp(t, d, podWith(emptyDir(bad, "", ""))) == nil {
 			t.Errorf("volume %q accepted", bad)
 		}
 	}
@@ -270,7 +298,7 @@ func TestHostPathTypes(t *testing.T) {
 		{"/dev/null", corev1.HostPathBlockDev, "is not a block device"},
 		{file, "Nonsense", "Nonsense is an invalid volume type"},
 	} {
-		err := d.SetUp(context.Background(), podWith(hostPath(c.path, c.kind)))
+		err := setUp(t, d, podWith(hostPath(c.path, c.kind)))
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s %q: %v, want %q", c.path, c.kind, err, c.says)
 		}

@@ -1,0 +1,95 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// Volumes manages a pod's directories and volumes on the node. It is implemented by volume.Driver, which documents the
+// methods.
+type Volumes interface {
+	SetUp(ctx context.Context, pod *corev1.Pod, req *journaletv1.SetUpVolumes) []*journaletv1.VolumeOutcome
+	TearDown(ctx context.Context, uid string) ([]*journaletv1.VolumeOutcome, error)
+	Clean(ctx context.Context, uid, namespace, name string) ([]*journaletv1.VolumeOutcome, error)
+	Path(pod *corev1.Pod, name string) (string, error)
+	CreatePodDirs(uid string) error
+	CreateLogDir(namespace, name, uid, container string) (string, error)
+	CreateTerminationFile(uid, container string, attempt uint32) (string, error)
+	WriteHosts(uid string, content []byte) (string, error)
+}
+
+// maxVolumeMessageBytes bounds the message of one volume: a pod may have hundreds.
+const maxVolumeMessageBytes = 1 << 10
+
+func (c *call) setUpVolumes(ctx context.Context, req *journaletv1.SetUpVolumes) (result, error) {
+	pod, err := c.allocatedPod(ctx, req)
+	if err != nil {
+		return result{}, err
+	}
+	outcomes := c.opts.Volumes.SetUp(ctx, pod, req)
+	if ctx.Err() != nil {
+		return result{}, ctx.Err() // what failed may have failed for this reason
+	}
+	return result{volumes: outcomes}, volumeFailure(outcomes)
+}
+
+func (c *call) cleanPod(ctx context.Context, req *journaletv1.CleanPod) (result, error) {
+	var res result
+	var err error
+	if req.GetAll() {
+		res.volumes, err = c.opts.Volumes.Clean(ctx, c.uid, req.GetNamespace(), req.GetName())
+	} else {
+		res.volumes, err = c.opts.Volumes.TearDown(ctx, c.uid)
+	}
+	if ctx.Err() != nil {
+		return result{}, ctx.Err()
+	}
+	if err != nil {
+		return res, retryable(journaletv1.CallError_CALL_ERROR_VOLUME, err.Error())
+	}
+	if err := volumeFailure(res.volumes); err != nil {
+		return res, err
+	}
+	if req.GetAll() {
+		err = c.removeCgroup(ctx)
+	}
+	return res, err
+}
+
+// volumeFailure returns the failure of a call some of whose volumes have failed: the first of them, and how many more.
+// The call may be retried if one of them may.
+func volumeFailure(outcomes []*journaletv1.VolumeOutcome) error {
+	var f *failure
+	more := 0
+	for _, o := range outcomes {
+		if o.GetMessage() == "" {
+			continue
+		}
+		if f == nil {
+			f = fail(journaletv1.CallError_CALL_ERROR_VOLUME, o.GetMessage())
+		} else {
+			more++
+		}
+		f.retryable = f.retryable || o.GetRetryable()
+	}
+	if f == nil {
+		return nil
+	}
+	if more > 0 {
+		f.message += fmt.Sprintf(" (and %d more volumes)", more)
+	}
+	return f
+}
+
+// volumeOutcomes returns the outcomes as they may be recorded.
+func (c *call) volumeOutcomes(outcomes []*journaletv1.VolumeOutcome) []*journaletv1.VolumeOutcome {
+	for _, o := range outcomes {
+		// The whole text first: a value that the bound has cut would not be found.
+		o.Message = Truncate(c.withhold(o.GetMessage()), maxVolumeMessageBytes)
+	}
+	return outcomes
+}

@@ -1,0 +1,69 @@
+package volume
+
+import (
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The kubelet's names of the directories below which the volumes of a kind are.
+const (
+	emptyDirPlugin  = "kubernetes.io~empty-dir"
+	configMapPlugin = "kubernetes.io~configmap"
+	secretPlugin    = "kubernetes.io~secret"
+	downwardPlugin  = "kubernetes.io~downward-api"
+	projectedPlugin = "kubernetes.io~projected"
+)
+
+// supportedKinds is for errors.
+const supportedKinds = "configMap, downwardAPI, emptyDir, hostPath, image, projected or secret"
+
+// Path returns the path of a pod's volume on the host. It does not check that SetUp was called. An image volume has
+// none: the runtime mounts it.
+func (d *Driver) Path(pod *corev1.Pod, volumeName string) (string, error) {
+	v := find(pod, volumeName)
+	if v == nil {
+		return "", fmt.Errorf("the pod has no volume %q", volumeName)
+	}
+	if v.HostPath != nil {
+		return v.HostPath.Path, nil
+	}
+	plugin := pluginOf(v)
+	if plugin == "" {
+		return "", unsupported(volumeName)
+	}
+	if err := checkNames(string(pod.UID), v.Name); err != nil {
+		return "", err
+	}
+	return filepath.Join(d.PodDir(string(pod.UID)), volumePath(plugin, v.Name)), nil
+}
+
+// volumePath returns the path of a volume below its pod's directory.
+func volumePath(plugin, name string) string { return filepath.Join(volumesDir, plugin, name) }
+
+// pluginOf returns the directory of a volume's kind; "" if the volume has no directory of the agent's.
+func pluginOf(v *corev1.Volume) string {
+	switch {
+	case v.EmptyDir != nil:
+		return emptyDirPlugin
+	case v.ConfigMap != nil:
+		return configMapPlugin
+	case v.Secret != nil:
+		return secretPlugin
+	case v.DownwardAPI != nil:
+		return downwardPlugin
+	case v.Projected != nil:
+		return projectedPlugin
+	}
+	return ""
+}
+
+func find(pod *corev1.Pod, name string) *corev1.Volume {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Name == name {
+			return &pod.Spec.Volumes[i]
+		}
+	}
+	return nil
+}

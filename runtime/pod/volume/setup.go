@@ -1,0 +1,79 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// SetUp sets up the volumes that req names, or brings those that are set up to their newer contents. It returns an
+// outcome for each, in the order of req. A volume that fails does not stop the others. pod has the allocated resources.
+// It is idempotent. Without names it sets up all volumes of the pod.
+//
+// If ctx ends, the outcomes of the volumes after that are failures with its error, and may be retried. If the directories
+// of a pod without volumes cannot be created, there is one outcome, without a name.
+func (d *Driver) SetUp(
+	ctx context.Context, pod *corev1.Pod, req *journaletv1.SetUpVolumes,
+) []*journaletv1.VolumeOutcome {
+	names := make([]string, 0, len(req.GetVolumes()))
+	for _, v := range req.GetVolumes() {
+		names = append(names, v.GetName())
+	}
+	if len(names) == 0 {
+		for i := range pod.Spec.Volumes {
+			names = append(names, pod.Spec.Volumes[i].Name)
+		}
+	}
+	dirs := d.CreatePodDirs(string(pod.UID))
+	if dirs != nil && len(names) == 0 {
+		return []*journaletv1.VolumeOutcome{outcome("", "set up the directories of the pod%.0s: %v", dirs)}
+	}
+	outcomes := make([]*journaletv1.VolumeOutcome, 0, len(names))
+	for _, name := range names {
+		err := dirs
+		if err == nil {
+			err = d.setUp(ctx, pod, name)
+		}
+		outcomes = append(outcomes, outcome(name, "MountVolume.SetUp failed for volume %q : %v", err))
+	}
+	return outcomes
+}
+
+func (d *Driver) setUp(ctx context.Context, pod *corev1.Pod, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	v := find(pod, name)
+	if v == nil {
+		return permanent{fmt.Errorf("the pod has no volume %q", name)}
+	}
+	switch {
+	case v.EmptyDir != nil:
+		return d.setUpEmptyDir(pod, v)
+	case v.HostPath != nil:
+		return setUpHostPath(v.HostPath)
+	}
+	return unsupported(name)
+}
+
+// permanent is an error that only another manifest ends.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+func unsupported(name string) error {
+	return permanent{fmt.Errorf("volume %q is of a kind that this node cannot set up; use %s", name, supportedKinds)}
+}
+
+// outcome is the outcome of the set-up or the tear-down of a volume. The format takes its name and the error.
+func outcome(name, format string, err error) *journaletv1.VolumeOutcome {
+	if err == nil {
+		return &journaletv1.VolumeOutcome{Name: name}
+	}
+	var p permanent
+	return &journaletv1.VolumeOutcome{Name: name, Message: fmt.Sprintf(format, name, err), Retryable: !errors.As(err, &p)}
+}
