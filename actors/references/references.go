@@ -1,0 +1,162 @@
+package references
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// The kinds of objects, short.
+const (
+	configMap   = journaletv1.ObjectKind_OBJECT_KIND_CONFIG_MAP
+	secret      = journaletv1.ObjectKind_OBJECT_KIND_SECRET
+	token       = journaletv1.ObjectKind_OBJECT_KIND_SERVICE_ACCOUNT_TOKEN
+	trustBundle = journaletv1.ObjectKind_OBJECT_KIND_CLUSTER_TRUST_BUNDLE
+)
+
+// defaultServiceAccount is the service account of a pod that names none. Kubernetes default.
+const defaultServiceAccount = "default"
+
+// defaultTokenSeconds is how long a projected token is valid if its source does not say it. Kubernetes default: 3600 s.
+const defaultTokenSeconds = 3600
+
+// Use is one reference to an object.
+type Use struct {
+	Ref *journaletv1.ObjectRef
+	// Optional reports whether the pod does without an object that is missing.
+	Optional bool
+}
+
+// References returns the objects that a pod refers to, each once, sorted by kind, name and selector; none for nil.
+func References(p *corev1.Pod) []*journaletv1.ObjectRef {
+	if p == nil {
+		return nil
+	}
+	var all []*journaletv1.ObjectRef
+	add := func(uses []Use) {
+		for _, u := range uses {
+			all = append(all, u.Ref)
+		}
+	}
+	for i := range p.Spec.Volumes {
+		add(OfVolume(p, &p.Spec.Volumes[i]))
+	}
+	for i := range p.Spec.InitContainers {
+		add(OfContainer(&p.Spec.InitContainers[i]))
+	}
+	for i := range p.Spec.Containers {
+		add(OfContainer(&p.Spec.Containers[i]))
+	}
+	slices.SortFunc(all, Compare)
+	return slices.CompactFunc(all, Equal)
+}
+
+// Compare orders references by kind, name and selector.
+func Compare(a, b *journaletv1.ObjectRef) int {
+	return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()),
+		cmp.Compare(a.GetSelector(), b.GetSelector()))
+}
+
+// Equal reports whether two references name the same object.
+func Equal(a, b *journaletv1.ObjectRef) bool { return Compare(a, b) == 0 }
+
+// OfVolume returns what a volume of a pod refers to, in the order of the manifest.
+func OfVolume(p *corev1.Pod, v *corev1.Volume) []Use {
+	switch {
+	case v.ConfigMap != nil:
+		return []Use{use(configMap, v.ConfigMap.Name, v.ConfigMap.Optional)}
+	case v.Secret != nil:
+		return []Use{use(secret, v.Secret.SecretName, v.Secret.Optional)}
+	case v.Projected == nil:
+		return nil
+	}
+	var all []Use
+	for i := range v.Projected.Sources {
+		switch s := &v.Projected.Sources[i]; {
+		case s.ConfigMap != nil:
+			all = append(all, use(configMap, s.ConfigMap.Name, s.ConfigMap.Optional))
+		case s.Secret != nil:
+			all = append(all, use(secret, s.Secret.Name, s.Secret.Optional))
+		case s.ServiceAccountToken != nil:
+			all = append(all, Use{Ref: Token(p, s.ServiceAccountToken)})
+		case s.ClusterTrustBundle != nil:
+			optional := s.ClusterTrustBundle.Optional
+			all = append(all, Use{Ref: TrustBundle(s.ClusterTrustBundle), Optional: optional != nil && *optional})
+		}
+	}
+	return all
+}
+
+// OfContainer returns what the environment of a container refers to, in the order of the manifest: envFrom comes first.
+func OfContainer(c *corev1.Container) []Use {
+	var all []Use
+	for i := range c.EnvFrom {
+		switch s := &c.EnvFrom[i]; {
+		case s.ConfigMapRef != nil:
+			all = append(all, use(configMap, s.ConfigMapRef.Name, s.ConfigMapRef.Optional))
+		case s.SecretRef != nil:
+			all = append(all, use(secret, s.SecretRef.Name, s.SecretRef.Optional))
+		}
+	}
+	for i := range c.Env {
+		switch s := c.Env[i].ValueFrom; {
+		case s == nil:
+		case s.ConfigMapKeyRef != nil:
+			all = append(all, use(configMap, s.ConfigMapKeyRef.Name, s.ConfigMapKeyRef.Optional))
+		case s.SecretKeyRef != nil:
+			all = append(all, use(secret, s.SecretKeyRef.Name, s.SecretKeyRef.Optional))
+		}
+	}
+	return all
+}
+
+func use(kind journaletv1.ObjectKind, name string, optional *bool) Use {
+	return Use{Ref: &journaletv1.ObjectRef{Kind: kind, Name: name}, Optional: optional != nil && *optional}
+}
+
+// TokenSelector is the selector of a token, as JSON.
+type TokenSelector struct {
+	Audience          string `json:"audience,omitempty"`
+	ExpirationSeconds int64  `json:"expirationSeconds"`
+}
+
+// Token returns the reference of a pod to a projected service account token.
+func Token(p *corev1.Pod, s *corev1.ServiceAccountTokenProjection) *journaletv1.ObjectRef {
+	t := TokenSelector{Audience: s.Audience, ExpirationSeconds: defaultTokenSeconds}
+	if s.ExpirationSeconds != nil {
+		t.ExpirationSeconds = *s.ExpirationSeconds
+	}
+	name := cmp.Or(p.Spec.ServiceAccountName, defaultServiceAccount)
+	return &journaletv1.ObjectRef{Kind: token, Name: name, Selector: selector(t)}
+}
+
+// TrustBundle returns the reference to the trust bundles of a projected source: a name, or a selector, which is the
+// source as JSON with its signer and label selector only.
+func TrustBundle(s *corev1.ClusterTrustBundleProjection) *journaletv1.ObjectRef {
+	if s.Name != nil {
+		return &journaletv1.ObjectRef{Kind: trustBundle, Name: *s.Name}
+	}
+	return &journaletv1.ObjectRef{Kind: trustBundle, Selector: selector(corev1.ClusterTrustBundleProjection{
+		SignerName: s.SignerName, LabelSelector: s.LabelSelector,
+	})}
+}
+
+// selector returns a value as JSON. Its fields are strings and numbers, which always marshal.
+func selector(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("references: a selector did not marshal: %v", err))
+	}
+	return string(b)
+}
+
+// Same reports whether two lists of references are equal.
+func Same(a, b []*journaletv1.ObjectRef) bool {
+	return slices.EqualFunc(a, b, func(x, y *journaletv1.ObjectRef) bool { return proto.Equal(x, y) })
+}
