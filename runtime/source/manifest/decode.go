@@ -14,6 +14,7 @@ import (
 const accepted = "accepted are a v1 Pod, a v1 PodList and a v1 List of Pods"
 
 // Decode parses one manifest: YAML or JSON, one document or several, each a v1 Pod, a v1 PodList or a v1 List of pods.
+// Objects that pods refer to (DecodeObjects) may stand beside them: only their problems are returned.
 // path is the file's path or the URL, as the author knows it; messages have it and, like the node's name, it determines
 // the UIDs of pods that set none. Pods and problems are in the order of the manifest. A pod with a problem is omitted,
 // without an effect on the others. A syntax error fails the whole manifest, because its end is unknown.
@@ -42,7 +43,7 @@ func Decode(path string, data []byte, opts Options) ([]Parsed, []Problem) {
 	if len(docs) == 0 {
 		return nil, whole(0, CodeEmpty, "has no object", "write a v1 Pod into it, or remove the file")
 	}
-	d := decoding{path: path, opts: opts, names: map[string]int{}, known: fieldTypes{}}
+	d := decoding{path: path, opts: opts, names: map[string]int{}, known: fieldTypes{}, objects: newObjects(path)}
 	for _, doc := range docs {
 		if doc.fault != nil {
 			d.problems.add(whole(doc.fault.line, doc.fault.code, doc.fault.message, doc.fault.remedy)...)
@@ -67,6 +68,7 @@ type decoding struct {
 	index    int            // of the next pod
 	names    map[string]int // full name of a pod to the line of the first such pod
 	known    fieldTypes
+	objects  *objects // validated and reported here, read by the store of objects
 	pods     []Parsed
 	bytes    int // of the canonical pods
 	problems problems
@@ -77,7 +79,7 @@ func (d *decoding) full() bool { return d.index > MaxPods || d.bytes > maxFileBy
 
 // document decodes one document, by its kind.
 func (d *decoding) document(root *node) {
-	if d.full() {
+	if d.full() || d.object(root, "") {
 		return
 	}
 	r := &report{path: d.path, root: root}
@@ -94,6 +96,17 @@ func (d *decoding) document(root *node) {
 		d.unknownKind(r, kind, version)
 	}
 	d.problems.add(r.sorted()...)
+}
+
+// object reports the problems of an object that is no pod and that pods may refer to, and whether it is one. Objects are
+// read from files only: at a URL, such an object would have no effect.
+func (d *decoding) object(root *node, prefix string) bool {
+	if kind, _ := typeOf(root); d.opts.Source != SourceFile || kind == "RuntimeClass" || kind == "PriorityClass" {
+		return false
+	}
+	problems, taken := d.objects.take(root, prefix)
+	d.problems.add(problems...)
+	return taken
 }
 
 func typeOf(n *node) (kind, version string) {
@@ -144,6 +157,9 @@ func (d *decoding) list(r *report, t reflect.Type, kindImplied bool) {
 }
 
 func (d *decoding) item(item *node, prefix string, kindImplied bool) {
+	if d.object(item, prefix) {
+		return
+	}
 	kind, version := typeOf(item)
 	implied := kindImplied && item.kind == mapNode && item.get("kind") == nil && item.get("apiVersion") == nil
 	if implied || kind == "Pod" && version == "v1" {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TestManifests runs the manifests in testdata. Commands, each with a manifest below it:
@@ -15,6 +16,7 @@ import (
 //	decode     pods with their positions, then warnings, then problems
 //	canonical  the same, and each pod's canonical bytes, indented
 //	classes    runtime classes for the rest of the file, then problems
+//	objects    the objects beside pods, then problems; "not parsed" if the file's objects are unknown
 //
 // with the arguments path, node, source and max-bytes, for Options. <tab> in a manifest means a tab.
 func TestManifests(t *testing.T) {
@@ -39,6 +41,9 @@ func TestManifests(t *testing.T) {
 				}
 				return out.String()
 			}
+			if d.Cmd == "objects" {
+				return showObjects(path, input)
+			}
 			pods, problems := Decode(path, []byte(input),
 				Options{NodeName: node, Source: Source(source), MaxBytes: int64(maxBytes), Classes: classes})
 			for _, p := range pods {
@@ -60,4 +65,28 @@ func TestManifests(t *testing.T) {
 			return out.String()
 		})
 	})
+}
+
+func showObjects(path, input string) string {
+	var out strings.Builder
+	found, problems, ok := DecodeObjects(path, []byte(input))
+	if !ok {
+		out.WriteString("not parsed\n")
+	}
+	for _, o := range found {
+		fmt.Fprintf(&out, "%s %s/%s line=%d", o.Kind, o.Namespace, o.Name, o.Line)
+		switch v := o.Value.(type) {
+		case *corev1.ConfigMap:
+			fmt.Fprintf(&out, " %q %q", v.Data, v.BinaryData)
+		case *corev1.Secret:
+			fmt.Fprintf(&out, " %s %q", v.Type, v.Data)
+		case nil:
+			fmt.Fprintf(&out, " broken: %s", o.Problem)
+		}
+		out.WriteString("\n")
+	}
+	for _, p := range problems {
+		fmt.Fprintf(&out, "[%s] %s\n", p.Code, p.Error())
+	}
+	return out.String()
 }
