@@ -31,6 +31,8 @@ func Audience(author Ref, e *journaletv1.Event) (audience []Ref, everyone bool) 
 		return []Ref{Pod(k.VolumesLost.GetUid())}, false
 	case *journaletv1.Event_PodDirectoryFound:
 		return []Ref{Pod(k.PodDirectoryFound.GetUid())}, false
+	case *journaletv1.Event_PodCgroupLost:
+		return []Ref{Pod(k.PodCgroupLost.GetUid())}, false
 	case *journaletv1.Event_StorageExceeded:
 		return []Ref{Pod(k.StorageExceeded.GetUid())}, false
 	case *journaletv1.Event_CallFinished:

@@ -100,9 +100,11 @@ type AgentStarted struct {
 	// The kernel's boot id. With a new one, nothing that ran before can run now.
 	BootId string `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	// Identifies this root directory for good. Sandboxes and containers carry it (ADR 006).
-	AgentId       string `protobuf:"bytes,5,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AgentId string `protobuf:"bytes,5,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// By UID: the ids that pods got whose directories are on the node, where the journal does not have them (ADR 042).
+	FoundUserNamespaces map[string]*UserNamespace `protobuf:"bytes,6,rep,name=found_user_namespaces,json=foundUserNamespaces,proto3" json:"found_user_namespaces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *AgentStarted) Reset() {
@@ -170,6 +172,13 @@ func (x *AgentStarted) GetAgentId() string {
 	return ""
 }
 
+func (x *AgentStarted) GetFoundUserNamespaces() map[string]*UserNamespace {
+	if x != nil {
+		return x.FoundUserNamespaces
+	}
+	return nil
+}
+
 // AgentConfig is what deciders need to know of flags, config file and machine.
 type AgentConfig struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -189,9 +198,11 @@ type AgentConfig struct {
 	// The sources that are configured, by name, sorted; at least one.
 	Sources []string `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`
 	// AppArmor is enabled on the host. Without it, no pod with a profile runs.
-	AppArmor      bool `protobuf:"varint,10,opt,name=app_armor,json=appArmor,proto3" json:"app_armor,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AppArmor bool `protobuf:"varint,10,opt,name=app_armor,json=appArmor,proto3" json:"app_armor,omitempty"`
+	// The ids that pods with user namespaces of their own share.
+	UserNamespaces *UserNamespaceRange `protobuf:"bytes,11,opt,name=user_namespaces,json=userNamespaces,proto3" json:"user_namespaces,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AgentConfig) Reset() {
@@ -294,14 +305,23 @@ func (x *AgentConfig) GetAppArmor() bool {
 	return false
 }
 
+func (x *AgentConfig) GetUserNamespaces() *UserNamespaceRange {
+	if x != nil {
+		return x.UserNamespaces
+	}
+	return nil
+}
+
 // NodeCapacity is what all pods together may request.
 type NodeCapacity struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	MilliCpu              int64                  `protobuf:"varint,1,opt,name=milli_cpu,json=milliCpu,proto3" json:"milli_cpu,omitempty"`
 	MemoryBytes           int64                  `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	EphemeralStorageBytes int64                  `protobuf:"varint,3,opt,name=ephemeral_storage_bytes,json=ephemeralStorageBytes,proto3" json:"ephemeral_storage_bytes,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// By size of page.
+	HugePages     []*HugePages `protobuf:"bytes,4,rep,name=huge_pages,json=hugePages,proto3" json:"huge_pages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeCapacity) Reset() {
@@ -355,6 +375,68 @@ func (x *NodeCapacity) GetEphemeralStorageBytes() int64 {
 	return 0
 }
 
+func (x *NodeCapacity) GetHugePages() []*HugePages {
+	if x != nil {
+		return x.HugePages
+	}
+	return nil
+}
+
+// HugePages are huge pages of one size.
+type HugePages struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The size of a page.
+	PageBytes int64 `protobuf:"varint,1,opt,name=page_bytes,json=pageBytes,proto3" json:"page_bytes,omitempty"`
+	// Of all pages together.
+	Bytes         int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HugePages) Reset() {
+	*x = HugePages{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HugePages) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HugePages) ProtoMessage() {}
+
+func (x *HugePages) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HugePages.ProtoReflect.Descriptor instead.
+func (*HugePages) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HugePages) GetPageBytes() int64 {
+	if x != nil {
+		return x.PageBytes
+	}
+	return 0
+}
+
+func (x *HugePages) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // AgentStopped ends a run cleanly.
 type AgentStopped struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -365,7 +447,7 @@ type AgentStopped struct {
 
 func (x *AgentStopped) Reset() {
 	*x = AgentStopped{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +459,7 @@ func (x *AgentStopped) String() string {
 func (*AgentStopped) ProtoMessage() {}
 
 func (x *AgentStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[3]
+	mi := &file_journalet_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +472,7 @@ func (x *AgentStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStopped.ProtoReflect.Descriptor instead.
 func (*AgentStopped) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AgentStopped) GetReason() string {
@@ -413,7 +495,7 @@ type JournalDamaged struct {
 
 func (x *JournalDamaged) Reset() {
 	*x = JournalDamaged{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +507,7 @@ func (x *JournalDamaged) String() string {
 func (*JournalDamaged) ProtoMessage() {}
 
 func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[4]
+	mi := &file_journalet_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +520,7 @@ func (x *JournalDamaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalDamaged.ProtoReflect.Descriptor instead.
 func (*JournalDamaged) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JournalDamaged) GetExpectedSeq() uint64 {
@@ -477,7 +559,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +571,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[5]
+	mi := &file_journalet_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +584,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Quarantined) GetKind() string {
@@ -553,7 +635,7 @@ type QuarantineLifted struct {
 
 func (x *QuarantineLifted) Reset() {
 	*x = QuarantineLifted{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +647,7 @@ func (x *QuarantineLifted) String() string {
 func (*QuarantineLifted) ProtoMessage() {}
 
 func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[6]
+	mi := &file_journalet_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +660,7 @@ func (x *QuarantineLifted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantineLifted.ProtoReflect.Descriptor instead.
 func (*QuarantineLifted) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *QuarantineLifted) GetKind() string {
@@ -616,7 +698,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +710,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[7]
+	mi := &file_journalet_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +723,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TimerSet) GetName() string {
@@ -675,7 +757,7 @@ type TimerCleared struct {
 
 func (x *TimerCleared) Reset() {
 	*x = TimerCleared{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +769,7 @@ func (x *TimerCleared) String() string {
 func (*TimerCleared) ProtoMessage() {}
 
 func (x *TimerCleared) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[8]
+	mi := &file_journalet_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +782,7 @@ func (x *TimerCleared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCleared.ProtoReflect.Descriptor instead.
 func (*TimerCleared) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TimerCleared) GetName() string {
@@ -721,7 +803,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +815,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[9]
+	mi := &file_journalet_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +828,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TimerFired) GetName() string {
@@ -776,7 +858,7 @@ type Timer struct {
 
 func (x *Timer) Reset() {
 	*x = Timer{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +870,7 @@ func (x *Timer) String() string {
 func (*Timer) ProtoMessage() {}
 
 func (x *Timer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[10]
+	mi := &file_journalet_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +883,7 @@ func (x *Timer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timer.ProtoReflect.Descriptor instead.
 func (*Timer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Timer) GetName() string {
@@ -844,7 +926,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +938,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[11]
+	mi := &file_journalet_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +951,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Timers) GetGeneration() uint64 {
@@ -899,7 +981,7 @@ type UserNamespace struct {
 
 func (x *UserNamespace) Reset() {
 	*x = UserNamespace{}
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +993,7 @@ func (x *UserNamespace) String() string {
 func (*UserNamespace) ProtoMessage() {}
 
 func (x *UserNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_agent_proto_msgTypes[12]
+	mi := &file_journalet_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1006,7 @@ func (x *UserNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserNamespace.ProtoReflect.Descriptor instead.
 func (*UserNamespace) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UserNamespace) GetHostId() uint32 {
@@ -941,17 +1023,85 @@ func (x *UserNamespace) GetLength() uint32 {
 	return 0
 }
 
+// UserNamespaceRange are the ids on the node that are divided among pods.
+type UserNamespaceRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first of them, a multiple of ids_per_pod and never 0.
+	First uint32 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	// How many pods it has ids for.
+	Pods uint32 `protobuf:"varint,2,opt,name=pods,proto3" json:"pods,omitempty"`
+	// How many ids a pod gets, a multiple of 65536.
+	IdsPerPod     uint32 `protobuf:"varint,3,opt,name=ids_per_pod,json=idsPerPod,proto3" json:"ids_per_pod,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserNamespaceRange) Reset() {
+	*x = UserNamespaceRange{}
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserNamespaceRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserNamespaceRange) ProtoMessage() {}
+
+func (x *UserNamespaceRange) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserNamespaceRange.ProtoReflect.Descriptor instead.
+func (*UserNamespaceRange) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *UserNamespaceRange) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *UserNamespaceRange) GetPods() uint32 {
+	if x != nil {
+		return x.Pods
+	}
+	return 0
+}
+
+func (x *UserNamespaceRange) GetIdsPerPod() uint32 {
+	if x != nil {
+		return x.IdsPerPod
+	}
+	return 0
+}
+
 var File_journalet_v1_agent_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/agent.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x01\n" +
+	"\x18journalet/v1/agent.proto\x12\fjournalet.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x02\n" +
 	"\fAgentStarted\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x121\n" +
 	"\x06config\x18\x03 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x12\x17\n" +
 	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12\x19\n" +
-	"\bagent_id\x18\x05 \x01(\tR\aagentId\"\x98\x04\n" +
+	"\bagent_id\x18\x05 \x01(\tR\aagentId\x12g\n" +
+	"\x15found_user_namespaces\x18\x06 \x03(\v23.journalet.v1.AgentStarted.FoundUserNamespacesEntryR\x13foundUserNamespaces\x1ac\n" +
+	"\x18FoundUserNamespacesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xe3\x04\n" +
 	"\vAgentConfig\x12\x1b\n" +
 	"\tnode_name\x18\x01 \x01(\tR\bnodeName\x12<\n" +
 	"\vallocatable\x18\x02 \x01(\v2\x1a.journalet.v1.NodeCapacityR\vallocatable\x12\x19\n" +
@@ -964,14 +1114,21 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x16max_container_back_off\x18\b \x01(\v2\x19.google.protobuf.DurationR\x13maxContainerBackOff\x12\x18\n" +
 	"\asources\x18\t \x03(\tR\asources\x12\x1b\n" +
 	"\tapp_armor\x18\n" +
-	" \x01(\bR\bappArmor\x1a=\n" +
+	" \x01(\bR\bappArmor\x12I\n" +
+	"\x0fuser_namespaces\x18\v \x01(\v2 .journalet.v1.UserNamespaceRangeR\x0euserNamespaces\x1a=\n" +
 	"\x0fNodeLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbe\x01\n" +
 	"\fNodeCapacity\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
-	"\x17ephemeral_storage_bytes\x18\x03 \x01(\x03R\x15ephemeralStorageBytes\"&\n" +
+	"\x17ephemeral_storage_bytes\x18\x03 \x01(\x03R\x15ephemeralStorageBytes\x126\n" +
+	"\n" +
+	"huge_pages\x18\x04 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"@\n" +
+	"\tHugePages\x12\x1d\n" +
+	"\n" +
+	"page_bytes\x18\x01 \x01(\x03R\tpageBytes\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"&\n" +
 	"\fAgentStopped\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"j\n" +
 	"\x0eJournalDamaged\x12!\n" +
@@ -1019,7 +1176,11 @@ const file_journalet_v1_agent_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x13.journalet.v1.TimerR\x05value:\x028\x01\"@\n" +
 	"\rUserNamespace\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\rR\x06hostId\x12\x16\n" +
-	"\x06length\x18\x02 \x01(\rR\x06length*\xd7\x01\n" +
+	"\x06length\x18\x02 \x01(\rR\x06length\"^\n" +
+	"\x12UserNamespaceRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
+	"\x04pods\x18\x02 \x01(\rR\x04pods\x12\x1e\n" +
+	"\vids_per_pod\x18\x03 \x01(\rR\tidsPerPod*\xd7\x01\n" +
 	"\rDecisionError\x12\x1e\n" +
 	"\x1aDECISION_ERROR_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14DECISION_ERROR_PANIC\x10\x01\x12%\n" +
@@ -1041,43 +1202,50 @@ func file_journalet_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_journalet_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_journalet_v1_agent_proto_goTypes = []any{
 	(DecisionError)(0),            // 0: journalet.v1.DecisionError
 	(*AgentStarted)(nil),          // 1: journalet.v1.AgentStarted
 	(*AgentConfig)(nil),           // 2: journalet.v1.AgentConfig
 	(*NodeCapacity)(nil),          // 3: journalet.v1.NodeCapacity
-	(*AgentStopped)(nil),          // 4: journalet.v1.AgentStopped
-	(*JournalDamaged)(nil),        // 5: journalet.v1.JournalDamaged
-	(*Quarantined)(nil),           // 6: journalet.v1.Quarantined
-	(*QuarantineLifted)(nil),      // 7: journalet.v1.QuarantineLifted
-	(*TimerSet)(nil),              // 8: journalet.v1.TimerSet
-	(*TimerCleared)(nil),          // 9: journalet.v1.TimerCleared
-	(*TimerFired)(nil),            // 10: journalet.v1.TimerFired
-	(*Timer)(nil),                 // 11: journalet.v1.Timer
-	(*Timers)(nil),                // 12: journalet.v1.Timers
-	(*UserNamespace)(nil),         // 13: journalet.v1.UserNamespace
-	nil,                           // 14: journalet.v1.AgentConfig.NodeLabelsEntry
-	nil,                           // 15: journalet.v1.Timers.SetEntry
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*HugePages)(nil),             // 4: journalet.v1.HugePages
+	(*AgentStopped)(nil),          // 5: journalet.v1.AgentStopped
+	(*JournalDamaged)(nil),        // 6: journalet.v1.JournalDamaged
+	(*Quarantined)(nil),           // 7: journalet.v1.Quarantined
+	(*QuarantineLifted)(nil),      // 8: journalet.v1.QuarantineLifted
+	(*TimerSet)(nil),              // 9: journalet.v1.TimerSet
+	(*TimerCleared)(nil),          // 10: journalet.v1.TimerCleared
+	(*TimerFired)(nil),            // 11: journalet.v1.TimerFired
+	(*Timer)(nil),                 // 12: journalet.v1.Timer
+	(*Timers)(nil),                // 13: journalet.v1.Timers
+	(*UserNamespace)(nil),         // 14: journalet.v1.UserNamespace
+	(*UserNamespaceRange)(nil),    // 15: journalet.v1.UserNamespaceRange
+	nil,                           // 16: journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	nil,                           // 17: journalet.v1.AgentConfig.NodeLabelsEntry
+	nil,                           // 18: journalet.v1.Timers.SetEntry
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 }
 var file_journalet_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AgentStarted.config:type_name -> journalet.v1.AgentConfig
-	3,  // 1: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
-	14, // 2: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
-	16, // 3: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
-	0,  // 4: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
-	16, // 5: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
-	17, // 6: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
-	16, // 7: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
-	15, // 8: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
-	11, // 9: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	16, // 1: journalet.v1.AgentStarted.found_user_namespaces:type_name -> journalet.v1.AgentStarted.FoundUserNamespacesEntry
+	3,  // 2: journalet.v1.AgentConfig.allocatable:type_name -> journalet.v1.NodeCapacity
+	17, // 3: journalet.v1.AgentConfig.node_labels:type_name -> journalet.v1.AgentConfig.NodeLabelsEntry
+	19, // 4: journalet.v1.AgentConfig.max_container_back_off:type_name -> google.protobuf.Duration
+	15, // 5: journalet.v1.AgentConfig.user_namespaces:type_name -> journalet.v1.UserNamespaceRange
+	4,  // 6: journalet.v1.NodeCapacity.huge_pages:type_name -> journalet.v1.HugePages
+	0,  // 7: journalet.v1.Quarantined.code:type_name -> journalet.v1.DecisionError
+	19, // 8: journalet.v1.TimerSet.duration:type_name -> google.protobuf.Duration
+	20, // 9: journalet.v1.Timer.set_at:type_name -> google.protobuf.Timestamp
+	19, // 10: journalet.v1.Timer.duration:type_name -> google.protobuf.Duration
+	18, // 11: journalet.v1.Timers.set:type_name -> journalet.v1.Timers.SetEntry
+	14, // 12: journalet.v1.AgentStarted.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	12, // 13: journalet.v1.Timers.SetEntry.value:type_name -> journalet.v1.Timer
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_agent_proto_init() }
@@ -1091,7 +1259,7 @@ func file_journalet_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_agent_proto_rawDesc), len(file_journalet_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

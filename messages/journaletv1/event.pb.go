@@ -45,6 +45,7 @@ type Event struct {
 	//	*Event_VolumesLost
 	//	*Event_PodDirectoryFound
 	//	*Event_StorageExceeded
+	//	*Event_PodCgroupLost
 	//	*Event_PodUpdated
 	//	*Event_ManifestIgnored
 	//	*Event_SourceSynced
@@ -273,6 +274,15 @@ func (x *Event) GetStorageExceeded() *StorageExceeded {
 	if x != nil {
 		if x, ok := x.Kind.(*Event_StorageExceeded); ok {
 			return x.StorageExceeded
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetPodCgroupLost() *PodCgroupLost {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_PodCgroupLost); ok {
+			return x.PodCgroupLost
 		}
 	}
 	return nil
@@ -693,6 +703,10 @@ type Event_StorageExceeded struct {
 	StorageExceeded *StorageExceeded `protobuf:"bytes,17,opt,name=storage_exceeded,json=storageExceeded,proto3,oneof"`
 }
 
+type Event_PodCgroupLost struct {
+	PodCgroupLost *PodCgroupLost `protobuf:"bytes,18,opt,name=pod_cgroup_lost,json=podCgroupLost,proto3,oneof"`
+}
+
 type Event_PodUpdated struct {
 	// Decisions of a source.
 	PodUpdated *PodUpdated `protobuf:"bytes,32,opt,name=pod_updated,json=podUpdated,proto3,oneof"`
@@ -885,6 +899,8 @@ func (*Event_PodDirectoryFound) isEvent_Kind() {}
 
 func (*Event_StorageExceeded) isEvent_Kind() {}
 
+func (*Event_PodCgroupLost) isEvent_Kind() {}
+
 func (*Event_PodUpdated) isEvent_Kind() {}
 
 func (*Event_ManifestIgnored) isEvent_Kind() {}
@@ -965,7 +981,7 @@ var File_journalet_v1_event_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\xc6\x1f\n" +
+	"\x18journalet/v1/event.proto\x12\fjournalet.v1\x1a\x18journalet/v1/agent.proto\x1a\x18journalet/v1/image.proto\x1a\x17journalet/v1/node.proto\x1a\x1ajournalet/v1/objects.proto\x1a\x16journalet/v1/pod.proto\x1a\x1ajournalet/v1/runtime.proto\x1a\x19journalet/v1/source.proto\"\x8d \n" +
 	"\x05Event\x12A\n" +
 	"\ragent_started\x18\x01 \x01(\v2\x1a.journalet.v1.AgentStartedH\x00R\fagentStarted\x12A\n" +
 	"\ragent_stopped\x18\x02 \x01(\v2\x1a.journalet.v1.AgentStoppedH\x00R\fagentStopped\x12G\n" +
@@ -985,7 +1001,8 @@ const file_journalet_v1_event_proto_rawDesc = "" +
 	"\fobjects_read\x18\x0e \x01(\v2\x19.journalet.v1.ObjectsReadH\x00R\vobjectsRead\x12>\n" +
 	"\fvolumes_lost\x18\x0f \x01(\v2\x19.journalet.v1.VolumesLostH\x00R\vvolumesLost\x12Q\n" +
 	"\x13pod_directory_found\x18\x10 \x01(\v2\x1f.journalet.v1.PodDirectoryFoundH\x00R\x11podDirectoryFound\x12J\n" +
-	"\x10storage_exceeded\x18\x11 \x01(\v2\x1d.journalet.v1.StorageExceededH\x00R\x0fstorageExceeded\x12;\n" +
+	"\x10storage_exceeded\x18\x11 \x01(\v2\x1d.journalet.v1.StorageExceededH\x00R\x0fstorageExceeded\x12E\n" +
+	"\x0fpod_cgroup_lost\x18\x12 \x01(\v2\x1b.journalet.v1.PodCgroupLostH\x00R\rpodCgroupLost\x12;\n" +
 	"\vpod_updated\x18  \x01(\v2\x18.journalet.v1.PodUpdatedH\x00R\n" +
 	"podUpdated\x12J\n" +
 	"\x10manifest_ignored\x18! \x01(\v2\x1d.journalet.v1.ManifestIgnoredH\x00R\x0fmanifestIgnored\x12A\n" +
@@ -1062,44 +1079,45 @@ var file_journalet_v1_event_proto_goTypes = []any{
 	(*VolumesLost)(nil),                // 15: journalet.v1.VolumesLost
 	(*PodDirectoryFound)(nil),          // 16: journalet.v1.PodDirectoryFound
 	(*StorageExceeded)(nil),            // 17: journalet.v1.StorageExceeded
-	(*PodUpdated)(nil),                 // 18: journalet.v1.PodUpdated
-	(*ManifestIgnored)(nil),            // 19: journalet.v1.ManifestIgnored
-	(*SourceSynced)(nil),               // 20: journalet.v1.SourceSynced
-	(*PodForgotten)(nil),               // 21: journalet.v1.PodForgotten
-	(*UidRequested)(nil),               // 22: journalet.v1.UidRequested
-	(*UidWithdrawn)(nil),               // 23: journalet.v1.UidWithdrawn
-	(*AdmissionRequested)(nil),         // 24: journalet.v1.AdmissionRequested
-	(*ImagePullRequested)(nil),         // 25: journalet.v1.ImagePullRequested
-	(*ImagePullWithdrawn)(nil),         // 26: journalet.v1.ImagePullWithdrawn
-	(*CallRequested)(nil),              // 27: journalet.v1.CallRequested
-	(*CallWithdrawn)(nil),              // 28: journalet.v1.CallWithdrawn
-	(*PodStatusChanged)(nil),           // 29: journalet.v1.PodStatusChanged
-	(*PodTerminated)(nil),              // 30: journalet.v1.PodTerminated
-	(*PodFinished)(nil),                // 31: journalet.v1.PodFinished
-	(*BackOffStarted)(nil),             // 32: journalet.v1.BackOffStarted
-	(*PodTerminating)(nil),             // 33: journalet.v1.PodTerminating
-	(*ProbesSet)(nil),                  // 34: journalet.v1.ProbesSet
-	(*ReadinessGatesSet)(nil),          // 35: journalet.v1.ReadinessGatesSet
-	(*ResizeRequested)(nil),            // 36: journalet.v1.ResizeRequested
-	(*ResizeCompleted)(nil),            // 37: journalet.v1.ResizeCompleted
-	(*OrphanFound)(nil),                // 38: journalet.v1.OrphanFound
-	(*AllContainersRestarting)(nil),    // 39: journalet.v1.AllContainersRestarting
-	(*ResizeStarted)(nil),              // 40: journalet.v1.ResizeStarted
-	(*ResizeWithdrawn)(nil),            // 41: journalet.v1.ResizeWithdrawn
-	(*ObjectsSet)(nil),                 // 42: journalet.v1.ObjectsSet
-	(*AdmissionDecided)(nil),           // 43: journalet.v1.AdmissionDecided
-	(*AdmissionDeferred)(nil),          // 44: journalet.v1.AdmissionDeferred
-	(*ResizeDecided)(nil),              // 45: journalet.v1.ResizeDecided
-	(*AdmissionPendingPreemption)(nil), // 46: journalet.v1.AdmissionPendingPreemption
-	(*UidGranted)(nil),                 // 47: journalet.v1.UidGranted
-	(*UidDeferred)(nil),                // 48: journalet.v1.UidDeferred
-	(*OrphanConfirmed)(nil),            // 49: journalet.v1.OrphanConfirmed
-	(*ResizePendingPreemption)(nil),    // 50: journalet.v1.ResizePendingPreemption
-	(*ImagePullDecided)(nil),           // 51: journalet.v1.ImagePullDecided
-	(*CallDispatched)(nil),             // 52: journalet.v1.CallDispatched
-	(*CallDropped)(nil),                // 53: journalet.v1.CallDropped
-	(*TimerSet)(nil),                   // 54: journalet.v1.TimerSet
-	(*TimerCleared)(nil),               // 55: journalet.v1.TimerCleared
+	(*PodCgroupLost)(nil),              // 18: journalet.v1.PodCgroupLost
+	(*PodUpdated)(nil),                 // 19: journalet.v1.PodUpdated
+	(*ManifestIgnored)(nil),            // 20: journalet.v1.ManifestIgnored
+	(*SourceSynced)(nil),               // 21: journalet.v1.SourceSynced
+	(*PodForgotten)(nil),               // 22: journalet.v1.PodForgotten
+	(*UidRequested)(nil),               // 23: journalet.v1.UidRequested
+	(*UidWithdrawn)(nil),               // 24: journalet.v1.UidWithdrawn
+	(*AdmissionRequested)(nil),         // 25: journalet.v1.AdmissionRequested
+	(*ImagePullRequested)(nil),         // 26: journalet.v1.ImagePullRequested
+	(*ImagePullWithdrawn)(nil),         // 27: journalet.v1.ImagePullWithdrawn
+	(*CallRequested)(nil),              // 28: journalet.v1.CallRequested
+	(*CallWithdrawn)(nil),              // 29: journalet.v1.CallWithdrawn
+	(*PodStatusChanged)(nil),           // 30: journalet.v1.PodStatusChanged
+	(*PodTerminated)(nil),              // 31: journalet.v1.PodTerminated
+	(*PodFinished)(nil),                // 32: journalet.v1.PodFinished
+	(*BackOffStarted)(nil),             // 33: journalet.v1.BackOffStarted
+	(*PodTerminating)(nil),             // 34: journalet.v1.PodTerminating
+	(*ProbesSet)(nil),                  // 35: journalet.v1.ProbesSet
+	(*ReadinessGatesSet)(nil),          // 36: journalet.v1.ReadinessGatesSet
+	(*ResizeRequested)(nil),            // 37: journalet.v1.ResizeRequested
+	(*ResizeCompleted)(nil),            // 38: journalet.v1.ResizeCompleted
+	(*OrphanFound)(nil),                // 39: journalet.v1.OrphanFound
+	(*AllContainersRestarting)(nil),    // 40: journalet.v1.AllContainersRestarting
+	(*ResizeStarted)(nil),              // 41: journalet.v1.ResizeStarted
+	(*ResizeWithdrawn)(nil),            // 42: journalet.v1.ResizeWithdrawn
+	(*ObjectsSet)(nil),                 // 43: journalet.v1.ObjectsSet
+	(*AdmissionDecided)(nil),           // 44: journalet.v1.AdmissionDecided
+	(*AdmissionDeferred)(nil),          // 45: journalet.v1.AdmissionDeferred
+	(*ResizeDecided)(nil),              // 46: journalet.v1.ResizeDecided
+	(*AdmissionPendingPreemption)(nil), // 47: journalet.v1.AdmissionPendingPreemption
+	(*UidGranted)(nil),                 // 48: journalet.v1.UidGranted
+	(*UidDeferred)(nil),                // 49: journalet.v1.UidDeferred
+	(*OrphanConfirmed)(nil),            // 50: journalet.v1.OrphanConfirmed
+	(*ResizePendingPreemption)(nil),    // 51: journalet.v1.ResizePendingPreemption
+	(*ImagePullDecided)(nil),           // 52: journalet.v1.ImagePullDecided
+	(*CallDispatched)(nil),             // 53: journalet.v1.CallDispatched
+	(*CallDropped)(nil),                // 54: journalet.v1.CallDropped
+	(*TimerSet)(nil),                   // 55: journalet.v1.TimerSet
+	(*TimerCleared)(nil),               // 56: journalet.v1.TimerCleared
 }
 var file_journalet_v1_event_proto_depIdxs = []int32{
 	1,  // 0: journalet.v1.Event.agent_started:type_name -> journalet.v1.AgentStarted
@@ -1119,49 +1137,50 @@ var file_journalet_v1_event_proto_depIdxs = []int32{
 	15, // 14: journalet.v1.Event.volumes_lost:type_name -> journalet.v1.VolumesLost
 	16, // 15: journalet.v1.Event.pod_directory_found:type_name -> journalet.v1.PodDirectoryFound
 	17, // 16: journalet.v1.Event.storage_exceeded:type_name -> journalet.v1.StorageExceeded
-	18, // 17: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
-	19, // 18: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
-	20, // 19: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
-	21, // 20: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
-	22, // 21: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
-	23, // 22: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
-	24, // 23: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
-	25, // 24: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
-	26, // 25: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
-	27, // 26: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
-	28, // 27: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
-	29, // 28: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
-	30, // 29: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
-	31, // 30: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
-	32, // 31: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
-	33, // 32: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
-	34, // 33: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
-	35, // 34: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
-	36, // 35: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
-	37, // 36: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
-	38, // 37: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
-	39, // 38: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	40, // 39: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
-	41, // 40: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
-	42, // 41: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
-	43, // 42: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
-	44, // 43: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
-	45, // 44: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
-	46, // 45: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
-	47, // 46: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
-	48, // 47: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
-	49, // 48: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
-	50, // 49: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
-	51, // 50: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
-	52, // 51: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
-	53, // 52: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
-	54, // 53: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
-	55, // 54: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	18, // 17: journalet.v1.Event.pod_cgroup_lost:type_name -> journalet.v1.PodCgroupLost
+	19, // 18: journalet.v1.Event.pod_updated:type_name -> journalet.v1.PodUpdated
+	20, // 19: journalet.v1.Event.manifest_ignored:type_name -> journalet.v1.ManifestIgnored
+	21, // 20: journalet.v1.Event.source_synced:type_name -> journalet.v1.SourceSynced
+	22, // 21: journalet.v1.Event.pod_forgotten:type_name -> journalet.v1.PodForgotten
+	23, // 22: journalet.v1.Event.uid_requested:type_name -> journalet.v1.UidRequested
+	24, // 23: journalet.v1.Event.uid_withdrawn:type_name -> journalet.v1.UidWithdrawn
+	25, // 24: journalet.v1.Event.admission_requested:type_name -> journalet.v1.AdmissionRequested
+	26, // 25: journalet.v1.Event.image_pull_requested:type_name -> journalet.v1.ImagePullRequested
+	27, // 26: journalet.v1.Event.image_pull_withdrawn:type_name -> journalet.v1.ImagePullWithdrawn
+	28, // 27: journalet.v1.Event.call_requested:type_name -> journalet.v1.CallRequested
+	29, // 28: journalet.v1.Event.call_withdrawn:type_name -> journalet.v1.CallWithdrawn
+	30, // 29: journalet.v1.Event.pod_status_changed:type_name -> journalet.v1.PodStatusChanged
+	31, // 30: journalet.v1.Event.pod_terminated:type_name -> journalet.v1.PodTerminated
+	32, // 31: journalet.v1.Event.pod_finished:type_name -> journalet.v1.PodFinished
+	33, // 32: journalet.v1.Event.back_off_started:type_name -> journalet.v1.BackOffStarted
+	34, // 33: journalet.v1.Event.pod_terminating:type_name -> journalet.v1.PodTerminating
+	35, // 34: journalet.v1.Event.probes_set:type_name -> journalet.v1.ProbesSet
+	36, // 35: journalet.v1.Event.readiness_gates_set:type_name -> journalet.v1.ReadinessGatesSet
+	37, // 36: journalet.v1.Event.resize_requested:type_name -> journalet.v1.ResizeRequested
+	38, // 37: journalet.v1.Event.resize_completed:type_name -> journalet.v1.ResizeCompleted
+	39, // 38: journalet.v1.Event.orphan_found:type_name -> journalet.v1.OrphanFound
+	40, // 39: journalet.v1.Event.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
+	41, // 40: journalet.v1.Event.resize_started:type_name -> journalet.v1.ResizeStarted
+	42, // 41: journalet.v1.Event.resize_withdrawn:type_name -> journalet.v1.ResizeWithdrawn
+	43, // 42: journalet.v1.Event.objects_set:type_name -> journalet.v1.ObjectsSet
+	44, // 43: journalet.v1.Event.admission_decided:type_name -> journalet.v1.AdmissionDecided
+	45, // 44: journalet.v1.Event.admission_deferred:type_name -> journalet.v1.AdmissionDeferred
+	46, // 45: journalet.v1.Event.resize_decided:type_name -> journalet.v1.ResizeDecided
+	47, // 46: journalet.v1.Event.admission_pending_preemption:type_name -> journalet.v1.AdmissionPendingPreemption
+	48, // 47: journalet.v1.Event.uid_granted:type_name -> journalet.v1.UidGranted
+	49, // 48: journalet.v1.Event.uid_deferred:type_name -> journalet.v1.UidDeferred
+	50, // 49: journalet.v1.Event.orphan_confirmed:type_name -> journalet.v1.OrphanConfirmed
+	51, // 50: journalet.v1.Event.resize_pending_preemption:type_name -> journalet.v1.ResizePendingPreemption
+	52, // 51: journalet.v1.Event.image_pull_decided:type_name -> journalet.v1.ImagePullDecided
+	53, // 52: journalet.v1.Event.call_dispatched:type_name -> journalet.v1.CallDispatched
+	54, // 53: journalet.v1.Event.call_dropped:type_name -> journalet.v1.CallDropped
+	55, // 54: journalet.v1.Event.timer_set:type_name -> journalet.v1.TimerSet
+	56, // 55: journalet.v1.Event.timer_cleared:type_name -> journalet.v1.TimerCleared
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_event_proto_init() }
@@ -1194,6 +1213,7 @@ func file_journalet_v1_event_proto_init() {
 		(*Event_VolumesLost)(nil),
 		(*Event_PodDirectoryFound)(nil),
 		(*Event_StorageExceeded)(nil),
+		(*Event_PodCgroupLost)(nil),
 		(*Event_PodUpdated)(nil),
 		(*Event_ManifestIgnored)(nil),
 		(*Event_SourceSynced)(nil),

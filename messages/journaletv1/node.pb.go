@@ -89,7 +89,9 @@ type AdmissionRequested struct {
 	Priority int32    `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
 	Qos      QosClass `protobuf:"varint,7,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
 	// Seq of the record that led to it. It identifies the incarnation of the pod.
-	Incarnation   uint64 `protobuf:"varint,8,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Incarnation uint64 `protobuf:"varint,8,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// The pod is to have a user namespace of its own (spec.hostUsers is false).
+	UserNamespace bool `protobuf:"varint,9,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -180,6 +182,13 @@ func (x *AdmissionRequested) GetIncarnation() uint64 {
 	return 0
 }
 
+func (x *AdmissionRequested) GetUserNamespace() bool {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return false
+}
+
 // PodDemand is what a pod takes of the node: the sum of its requests (kubelet: PodRequests) and its host ports.
 type PodDemand struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
@@ -187,7 +196,9 @@ type PodDemand struct {
 	MemoryBytes           int64                  `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	EphemeralStorageBytes int64                  `protobuf:"varint,3,opt,name=ephemeral_storage_bytes,json=ephemeralStorageBytes,proto3" json:"ephemeral_storage_bytes,omitempty"`
 	// "protocol/ip/port", sorted; an empty ip stands for all.
-	HostPorts     []string `protobuf:"bytes,4,rep,name=host_ports,json=hostPorts,proto3" json:"host_ports,omitempty"`
+	HostPorts []string `protobuf:"bytes,4,rep,name=host_ports,json=hostPorts,proto3" json:"host_ports,omitempty"`
+	// By size of page.
+	HugePages     []*HugePages `protobuf:"bytes,5,rep,name=huge_pages,json=hugePages,proto3" json:"huge_pages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -246,6 +257,13 @@ func (x *PodDemand) GetEphemeralStorageBytes() int64 {
 func (x *PodDemand) GetHostPorts() []string {
 	if x != nil {
 		return x.HostPorts
+	}
+	return nil
+}
+
+func (x *PodDemand) GetHugePages() []*HugePages {
+	if x != nil {
+		return x.HugePages
 	}
 	return nil
 }
@@ -851,9 +869,11 @@ type NodeState struct {
 	// Admissions with a pending preemption, first come first served.
 	PendingPreemption []*AdmissionRequested `protobuf:"bytes,13,rep,name=pending_preemption,json=pendingPreemption,proto3" json:"pending_preemption,omitempty"`
 	// Number of preempted pods that have not terminated.
-	Preempting    uint32 `protobuf:"varint,14,opt,name=preempting,proto3" json:"preempting,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Preempting uint32 `protobuf:"varint,14,opt,name=preempting,proto3" json:"preempting,omitempty"`
+	// By UID: ids that a pod got before the journal was lost, until the pod is admitted or has finished.
+	FoundUserNamespaces map[string]*UserNamespace `protobuf:"bytes,15,rep,name=found_user_namespaces,json=foundUserNamespaces,proto3" json:"found_user_namespaces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
@@ -984,6 +1004,13 @@ func (x *NodeState) GetPreempting() uint32 {
 	return 0
 }
 
+func (x *NodeState) GetFoundUserNamespaces() map[string]*UserNamespace {
+	if x != nil {
+		return x.FoundUserNamespaces
+	}
+	return nil
+}
+
 // WaitingResize is a resize that is not allocated yet.
 type WaitingResize struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -1098,7 +1125,9 @@ type AdmittedPod struct {
 	Priority   int32    `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
 	Qos        QosClass `protobuf:"varint,5,opt,name=qos,proto3,enum=journalet.v1.QosClass" json:"qos,omitempty"`
 	// It was preempted.
-	Preempted     bool `protobuf:"varint,6,opt,name=preempted,proto3" json:"preempted,omitempty"`
+	Preempted bool `protobuf:"varint,6,opt,name=preempted,proto3" json:"preempted,omitempty"`
+	// Unset: the node's user namespace. Its ids are its own until it has finished.
+	UserNamespace *UserNamespace `protobuf:"bytes,7,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1173,6 +1202,13 @@ func (x *AdmittedPod) GetPreempted() bool {
 		return x.Preempted
 	}
 	return false
+}
+
+func (x *AdmittedPod) GetUserNamespace() *UserNamespace {
+	if x != nil {
+		return x.UserNamespace
+	}
+	return nil
 }
 
 // UidClaims are the requests of sources for one UID.
@@ -1279,7 +1315,7 @@ var File_journalet_v1_node_proto protoreflect.FileDescriptor
 
 const file_journalet_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\x89\x02\n" +
+	"\x17journalet/v1/node.proto\x12\fjournalet.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18journalet/v1/agent.proto\x1a\x19journalet/v1/source.proto\"\xb0\x02\n" +
 	"\x12AdmissionRequested\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1288,13 +1324,16 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x06demand\x18\x05 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
 	"\bpriority\x18\x06 \x01(\x05R\bpriority\x12(\n" +
 	"\x03qos\x18\a \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12 \n" +
-	"\vincarnation\x18\b \x01(\x04R\vincarnation\"\xa2\x01\n" +
+	"\vincarnation\x18\b \x01(\x04R\vincarnation\x12%\n" +
+	"\x0euser_namespace\x18\t \x01(\bR\ruserNamespace\"\xda\x01\n" +
 	"\tPodDemand\x12\x1b\n" +
 	"\tmilli_cpu\x18\x01 \x01(\x03R\bmilliCpu\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x126\n" +
 	"\x17ephemeral_storage_bytes\x18\x03 \x01(\x03R\x15ephemeralStorageBytes\x12\x1d\n" +
 	"\n" +
-	"host_ports\x18\x04 \x03(\tR\thostPorts\"\xd8\x01\n" +
+	"host_ports\x18\x04 \x03(\tR\thostPorts\x126\n" +
+	"\n" +
+	"huge_pages\x18\x05 \x03(\v2\x17.journalet.v1.HugePagesR\thugePages\"\xd8\x01\n" +
 	"\x10AdmissionDecided\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\bR\badmitted\x12\x16\n" +
@@ -1340,7 +1379,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"request_id\x18\x03 \x01(\x04R\trequestId\x12\x16\n" +
 	"\x06holder\x18\x04 \x01(\tR\x06holder\"#\n" +
 	"\x0fOrphanConfirmed\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xf5\t\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xc0\v\n" +
 	"\tNodeState\x121\n" +
 	"\x06config\x18\x01 \x01(\v2\x19.journalet.v1.AgentConfigR\x06config\x125\n" +
 	"\x04pods\x18\x02 \x03(\v2!.journalet.v1.NodeState.PodsEntryR\x04pods\x128\n" +
@@ -1359,7 +1398,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x12pending_preemption\x18\r \x03(\v2 .journalet.v1.AdmissionRequestedR\x11pendingPreemption\x12\x1e\n" +
 	"\n" +
 	"preempting\x18\x0e \x01(\rR\n" +
-	"preempting\x1aR\n" +
+	"preempting\x12d\n" +
+	"\x15found_user_namespaces\x18\x0f \x03(\v20.journalet.v1.NodeState.FoundUserNamespacesEntryR\x13foundUserNamespaces\x1aR\n" +
 	"\tPodsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.journalet.v1.AdmittedPodR\x05value:\x028\x01\x1a8\n" +
@@ -1381,7 +1421,10 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.WaitingResizeR\x05value:\x028\x01\x1aP\n" +
 	"\tUidsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\"\xae\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.journalet.v1.UidClaimsR\x05value:\x028\x01\x1ac\n" +
+	"\x18FoundUserNamespacesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.journalet.v1.UserNamespaceR\x05value:\x028\x01\"\xae\x02\n" +
 	"\rWaitingResize\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1a\n" +
@@ -1393,7 +1436,7 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12-\n" +
 	"\x12pending_preemption\x18\a \x01(\bR\x11pendingPreemption\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\b \x01(\x04R\trequestId\"\xdf\x01\n" +
+	"request_id\x18\b \x01(\x04R\trequestId\"\xa3\x02\n" +
 	"\vAdmittedPod\x12\x1b\n" +
 	"\tfull_name\x18\x01 \x01(\tR\bfullName\x12/\n" +
 	"\x06demand\x18\x02 \x01(\v2\x17.journalet.v1.PodDemandR\x06demand\x12\x1e\n" +
@@ -1402,7 +1445,8 @@ const file_journalet_v1_node_proto_rawDesc = "" +
 	"terminated\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12(\n" +
 	"\x03qos\x18\x05 \x01(\x0e2\x16.journalet.v1.QosClassR\x03qos\x12\x1c\n" +
-	"\tpreempted\x18\x06 \x01(\bR\tpreempted\"u\n" +
+	"\tpreempted\x18\x06 \x01(\bR\tpreempted\x12B\n" +
+	"\x0euser_namespace\x18\a \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\"u\n" +
 	"\tUidClaims\x122\n" +
 	"\x06holder\x18\x01 \x01(\v2\x1a.journalet.v1.UidRequestedR\x06holder\x124\n" +
 	"\awaiting\x18\x02 \x03(\v2\x1a.journalet.v1.UidRequestedR\awaiting\"K\n" +
@@ -1427,7 +1471,7 @@ func file_journalet_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_journalet_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_journalet_v1_node_proto_goTypes = []any{
 	(QosClass)(0),                      // 0: journalet.v1.QosClass
 	(*AdmissionRequested)(nil),         // 1: journalet.v1.AdmissionRequested
@@ -1452,41 +1496,47 @@ var file_journalet_v1_node_proto_goTypes = []any{
 	nil,                                // 20: journalet.v1.NodeState.WaitsForEntry
 	nil,                                // 21: journalet.v1.NodeState.ResizesEntry
 	nil,                                // 22: journalet.v1.NodeState.UidsEntry
-	(*UserNamespace)(nil),              // 23: journalet.v1.UserNamespace
-	(*AgentConfig)(nil),                // 24: journalet.v1.AgentConfig
-	(*timestamppb.Timestamp)(nil),      // 25: google.protobuf.Timestamp
-	(*UidRequested)(nil),               // 26: journalet.v1.UidRequested
+	nil,                                // 23: journalet.v1.NodeState.FoundUserNamespacesEntry
+	(*HugePages)(nil),                  // 24: journalet.v1.HugePages
+	(*UserNamespace)(nil),              // 25: journalet.v1.UserNamespace
+	(*AgentConfig)(nil),                // 26: journalet.v1.AgentConfig
+	(*timestamppb.Timestamp)(nil),      // 27: google.protobuf.Timestamp
+	(*UidRequested)(nil),               // 28: journalet.v1.UidRequested
 }
 var file_journalet_v1_node_proto_depIdxs = []int32{
 	2,  // 0: journalet.v1.AdmissionRequested.demand:type_name -> journalet.v1.PodDemand
 	0,  // 1: journalet.v1.AdmissionRequested.qos:type_name -> journalet.v1.QosClass
-	23, // 2: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
-	24, // 3: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
-	16, // 4: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
-	17, // 5: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
-	18, // 6: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
-	19, // 7: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
-	2,  // 8: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
-	20, // 9: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
-	21, // 10: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
-	22, // 11: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
-	1,  // 12: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
-	2,  // 13: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
-	25, // 14: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
-	2,  // 15: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
-	0,  // 16: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
-	26, // 17: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
-	26, // 18: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
-	1,  // 19: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
-	13, // 20: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
-	15, // 21: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
-	12, // 22: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
-	14, // 23: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	24, // 2: journalet.v1.PodDemand.huge_pages:type_name -> journalet.v1.HugePages
+	25, // 3: journalet.v1.AdmissionDecided.user_namespace:type_name -> journalet.v1.UserNamespace
+	26, // 4: journalet.v1.NodeState.config:type_name -> journalet.v1.AgentConfig
+	16, // 5: journalet.v1.NodeState.pods:type_name -> journalet.v1.NodeState.PodsEntry
+	17, // 6: journalet.v1.NodeState.names:type_name -> journalet.v1.NodeState.NamesEntry
+	18, // 7: journalet.v1.NodeState.waiting:type_name -> journalet.v1.NodeState.WaitingEntry
+	19, // 8: journalet.v1.NodeState.host_ports:type_name -> journalet.v1.NodeState.HostPortsEntry
+	2,  // 9: journalet.v1.NodeState.used:type_name -> journalet.v1.PodDemand
+	20, // 10: journalet.v1.NodeState.waits_for:type_name -> journalet.v1.NodeState.WaitsForEntry
+	21, // 11: journalet.v1.NodeState.resizes:type_name -> journalet.v1.NodeState.ResizesEntry
+	22, // 12: journalet.v1.NodeState.uids:type_name -> journalet.v1.NodeState.UidsEntry
+	1,  // 13: journalet.v1.NodeState.pending_preemption:type_name -> journalet.v1.AdmissionRequested
+	23, // 14: journalet.v1.NodeState.found_user_namespaces:type_name -> journalet.v1.NodeState.FoundUserNamespacesEntry
+	2,  // 15: journalet.v1.WaitingResize.demand:type_name -> journalet.v1.PodDemand
+	27, // 16: journalet.v1.WaitingResize.since:type_name -> google.protobuf.Timestamp
+	2,  // 17: journalet.v1.AdmittedPod.demand:type_name -> journalet.v1.PodDemand
+	0,  // 18: journalet.v1.AdmittedPod.qos:type_name -> journalet.v1.QosClass
+	25, // 19: journalet.v1.AdmittedPod.user_namespace:type_name -> journalet.v1.UserNamespace
+	28, // 20: journalet.v1.UidClaims.holder:type_name -> journalet.v1.UidRequested
+	28, // 21: journalet.v1.UidClaims.waiting:type_name -> journalet.v1.UidRequested
+	1,  // 22: journalet.v1.WaitingPods.requests:type_name -> journalet.v1.AdmissionRequested
+	13, // 23: journalet.v1.NodeState.PodsEntry.value:type_name -> journalet.v1.AdmittedPod
+	15, // 24: journalet.v1.NodeState.WaitingEntry.value:type_name -> journalet.v1.WaitingPods
+	12, // 25: journalet.v1.NodeState.ResizesEntry.value:type_name -> journalet.v1.WaitingResize
+	14, // 26: journalet.v1.NodeState.UidsEntry.value:type_name -> journalet.v1.UidClaims
+	25, // 27: journalet.v1.NodeState.FoundUserNamespacesEntry.value:type_name -> journalet.v1.UserNamespace
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_journalet_v1_node_proto_init() }
@@ -1502,7 +1552,7 @@ func file_journalet_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_node_proto_rawDesc), len(file_journalet_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

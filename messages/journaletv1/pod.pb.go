@@ -1492,8 +1492,10 @@ type PodState struct {
 	Objects    []*ObjectRead `protobuf:"bytes,51,rep,name=objects,proto3" json:"objects,omitempty"`
 	// Unset: the node's user namespace. From AdmissionDecided.
 	UserNamespace *UserNamespace `protobuf:"bytes,52,opt,name=user_namespace,json=userNamespace,proto3" json:"user_namespace,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The sandbox whose containers are not in the pod's cgroup. From PodCgroupLost.
+	NoCgroupSandboxId string `protobuf:"bytes,53,opt,name=no_cgroup_sandbox_id,json=noCgroupSandboxId,proto3" json:"no_cgroup_sandbox_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *PodState) Reset() {
@@ -1890,6 +1892,13 @@ func (x *PodState) GetUserNamespace() *UserNamespace {
 	return nil
 }
 
+func (x *PodState) GetNoCgroupSandboxId() string {
+	if x != nil {
+		return x.NoCgroupSandboxId
+	}
+	return ""
+}
+
 // VolumeRecord is what is known of one volume of a pod.
 type VolumeRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2094,6 +2103,51 @@ func (x *PodDirectoryFound) GetUid() string {
 	return ""
 }
 
+// PodCgroupLost reports that a pod with containers has no cgroup of its own any more, although it is to have one.
+type PodCgroupLost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodCgroupLost) Reset() {
+	*x = PodCgroupLost{}
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodCgroupLost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodCgroupLost) ProtoMessage() {}
+
+func (x *PodCgroupLost) ProtoReflect() protoreflect.Message {
+	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodCgroupLost.ProtoReflect.Descriptor instead.
+func (*PodCgroupLost) Descriptor() ([]byte, []int) {
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PodCgroupLost) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
 // StorageExceeded reports that a pod uses more ephemeral storage than a limit of its manifest allows.
 type StorageExceeded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2114,7 +2168,7 @@ type StorageExceeded struct {
 
 func (x *StorageExceeded) Reset() {
 	*x = StorageExceeded{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2180,7 @@ func (x *StorageExceeded) String() string {
 func (*StorageExceeded) ProtoMessage() {}
 
 func (x *StorageExceeded) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[22]
+	mi := &file_journalet_v1_pod_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2193,7 @@ func (x *StorageExceeded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageExceeded.ProtoReflect.Descriptor instead.
 func (*StorageExceeded) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{22}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StorageExceeded) GetUid() string {
@@ -2203,7 +2257,7 @@ type PodResize struct {
 
 func (x *PodResize) Reset() {
 	*x = PodResize{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2269,7 @@ func (x *PodResize) String() string {
 func (*PodResize) ProtoMessage() {}
 
 func (x *PodResize) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[23]
+	mi := &file_journalet_v1_pod_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2282,7 @@ func (x *PodResize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodResize.ProtoReflect.Descriptor instead.
 func (*PodResize) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{23}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PodResize) GetRequestedDigest() string {
@@ -2326,7 +2380,7 @@ type ContainerRecord struct {
 
 func (x *ContainerRecord) Reset() {
 	*x = ContainerRecord{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +2392,7 @@ func (x *ContainerRecord) String() string {
 func (*ContainerRecord) ProtoMessage() {}
 
 func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[24]
+	mi := &file_journalet_v1_pod_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +2405,7 @@ func (x *ContainerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerRecord.ProtoReflect.Descriptor instead.
 func (*ContainerRecord) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{24}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ContainerRecord) GetName() string {
@@ -2527,7 +2581,7 @@ type CreatedContainer struct {
 
 func (x *CreatedContainer) Reset() {
 	*x = CreatedContainer{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[25]
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2593,7 @@ func (x *CreatedContainer) String() string {
 func (*CreatedContainer) ProtoMessage() {}
 
 func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[25]
+	mi := &file_journalet_v1_pod_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2606,7 @@ func (x *CreatedContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatedContainer.ProtoReflect.Descriptor instead.
 func (*CreatedContainer) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{25}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreatedContainer) GetContainerId() string {
@@ -2591,7 +2645,7 @@ type ContainerTermination struct {
 
 func (x *ContainerTermination) Reset() {
 	*x = ContainerTermination{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2657,7 @@ func (x *ContainerTermination) String() string {
 func (*ContainerTermination) ProtoMessage() {}
 
 func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[26]
+	mi := &file_journalet_v1_pod_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2670,7 @@ func (x *ContainerTermination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerTermination.ProtoReflect.Descriptor instead.
 func (*ContainerTermination) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{26}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ContainerTermination) GetContainerId() string {
@@ -2663,7 +2717,7 @@ type ContainerProbes struct {
 
 func (x *ContainerProbes) Reset() {
 	*x = ContainerProbes{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[27]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2729,7 @@ func (x *ContainerProbes) String() string {
 func (*ContainerProbes) ProtoMessage() {}
 
 func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[27]
+	mi := &file_journalet_v1_pod_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +2742,7 @@ func (x *ContainerProbes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerProbes.ProtoReflect.Descriptor instead.
 func (*ContainerProbes) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{27}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ContainerProbes) GetContainerId() string {
@@ -2738,7 +2792,7 @@ type BackOff struct {
 
 func (x *BackOff) Reset() {
 	*x = BackOff{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[28]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2804,7 @@ func (x *BackOff) String() string {
 func (*BackOff) ProtoMessage() {}
 
 func (x *BackOff) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[28]
+	mi := &file_journalet_v1_pod_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2817,7 @@ func (x *BackOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackOff.ProtoReflect.Descriptor instead.
 func (*BackOff) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{28}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BackOff) GetKey() string {
@@ -2799,7 +2853,7 @@ type PodCall struct {
 
 func (x *PodCall) Reset() {
 	*x = PodCall{}
-	mi := &file_journalet_v1_pod_proto_msgTypes[29]
+	mi := &file_journalet_v1_pod_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2865,7 @@ func (x *PodCall) String() string {
 func (*PodCall) ProtoMessage() {}
 
 func (x *PodCall) ProtoReflect() protoreflect.Message {
-	mi := &file_journalet_v1_pod_proto_msgTypes[29]
+	mi := &file_journalet_v1_pod_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2878,7 @@ func (x *PodCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodCall.ProtoReflect.Descriptor instead.
 func (*PodCall) Descriptor() ([]byte, []int) {
-	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{29}
+	return file_journalet_v1_pod_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PodCall) GetRequest() *CallRequested {
@@ -2939,7 +2993,7 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vPodFinished\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
-	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xc2\x16\n" +
+	"\x06orphan\x18\x03 \x01(\bR\x06orphan\"\xf3\x16\n" +
 	"\bPodState\x12&\n" +
 	"\x03pod\x18\x01 \x01(\v2\x14.journalet.v1.PodRefR\x03pod\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12,\n" +
@@ -3007,7 +3061,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\vobject_refs\x182 \x03(\v2\x17.journalet.v1.ObjectRefR\n" +
 	"objectRefs\x122\n" +
 	"\aobjects\x183 \x03(\v2\x18.journalet.v1.ObjectReadR\aobjects\x12B\n" +
-	"\x0euser_namespace\x184 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x1a\\\n" +
+	"\x0euser_namespace\x184 \x01(\v2\x1b.journalet.v1.UserNamespaceR\ruserNamespace\x12/\n" +
+	"\x14no_cgroup_sandbox_id\x185 \x01(\tR\x11noCgroupSandboxId\x1a\\\n" +
 	"\x0fContainersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x123\n" +
 	"\x05value\x18\x02 \x01(\v2\x1d.journalet.v1.ContainerRecordR\x05value:\x028\x01\x1aO\n" +
@@ -3034,6 +3089,8 @@ const file_journalet_v1_pod_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05names\x18\x02 \x03(\tR\x05names\"%\n" +
 	"\x11PodDirectoryFound\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\"!\n" +
+	"\rPodCgroupLost\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\"\xb3\x01\n" +
 	"\x0fStorageExceeded\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
@@ -3141,7 +3198,7 @@ func file_journalet_v1_pod_proto_rawDescGZIP() []byte {
 }
 
 var file_journalet_v1_pod_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_journalet_v1_pod_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_journalet_v1_pod_proto_goTypes = []any{
 	(PodStage)(0),                   // 0: journalet.v1.PodStage
 	(PodPhase)(0),                   // 1: journalet.v1.PodPhase
@@ -3169,98 +3226,99 @@ var file_journalet_v1_pod_proto_goTypes = []any{
 	(*VolumeRecord)(nil),            // 23: journalet.v1.VolumeRecord
 	(*VolumesLost)(nil),             // 24: journalet.v1.VolumesLost
 	(*PodDirectoryFound)(nil),       // 25: journalet.v1.PodDirectoryFound
-	(*StorageExceeded)(nil),         // 26: journalet.v1.StorageExceeded
-	(*PodResize)(nil),               // 27: journalet.v1.PodResize
-	(*ContainerRecord)(nil),         // 28: journalet.v1.ContainerRecord
-	(*CreatedContainer)(nil),        // 29: journalet.v1.CreatedContainer
-	(*ContainerTermination)(nil),    // 30: journalet.v1.ContainerTermination
-	(*ContainerProbes)(nil),         // 31: journalet.v1.ContainerProbes
-	(*BackOff)(nil),                 // 32: journalet.v1.BackOff
-	(*PodCall)(nil),                 // 33: journalet.v1.PodCall
-	nil,                             // 34: journalet.v1.PodStatusChanged.WaitingEntry
-	nil,                             // 35: journalet.v1.PodState.ContainersEntry
-	nil,                             // 36: journalet.v1.PodState.CallsEntry
-	nil,                             // 37: journalet.v1.PodState.ConditionsEntry
-	nil,                             // 38: journalet.v1.PodState.VolumesEntry
-	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
-	(*PodDemand)(nil),               // 41: journalet.v1.PodDemand
-	(*PodRef)(nil),                  // 42: journalet.v1.PodRef
-	(*PodObserved)(nil),             // 43: journalet.v1.PodObserved
-	(*Timers)(nil),                  // 44: journalet.v1.Timers
-	(*ObjectRef)(nil),               // 45: journalet.v1.ObjectRef
-	(*ObjectRead)(nil),              // 46: journalet.v1.ObjectRead
-	(*UserNamespace)(nil),           // 47: journalet.v1.UserNamespace
-	(*ContainerObservation)(nil),    // 48: journalet.v1.ContainerObservation
-	(*Resources)(nil),               // 49: journalet.v1.Resources
-	(*CallRequested)(nil),           // 50: journalet.v1.CallRequested
+	(*PodCgroupLost)(nil),           // 26: journalet.v1.PodCgroupLost
+	(*StorageExceeded)(nil),         // 27: journalet.v1.StorageExceeded
+	(*PodResize)(nil),               // 28: journalet.v1.PodResize
+	(*ContainerRecord)(nil),         // 29: journalet.v1.ContainerRecord
+	(*CreatedContainer)(nil),        // 30: journalet.v1.CreatedContainer
+	(*ContainerTermination)(nil),    // 31: journalet.v1.ContainerTermination
+	(*ContainerProbes)(nil),         // 32: journalet.v1.ContainerProbes
+	(*BackOff)(nil),                 // 33: journalet.v1.BackOff
+	(*PodCall)(nil),                 // 34: journalet.v1.PodCall
+	nil,                             // 35: journalet.v1.PodStatusChanged.WaitingEntry
+	nil,                             // 36: journalet.v1.PodState.ContainersEntry
+	nil,                             // 37: journalet.v1.PodState.CallsEntry
+	nil,                             // 38: journalet.v1.PodState.ConditionsEntry
+	nil,                             // 39: journalet.v1.PodState.VolumesEntry
+	(*timestamppb.Timestamp)(nil),   // 40: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
+	(*PodDemand)(nil),               // 42: journalet.v1.PodDemand
+	(*PodRef)(nil),                  // 43: journalet.v1.PodRef
+	(*PodObserved)(nil),             // 44: journalet.v1.PodObserved
+	(*Timers)(nil),                  // 45: journalet.v1.Timers
+	(*ObjectRef)(nil),               // 46: journalet.v1.ObjectRef
+	(*ObjectRead)(nil),              // 47: journalet.v1.ObjectRead
+	(*UserNamespace)(nil),           // 48: journalet.v1.UserNamespace
+	(*ContainerObservation)(nil),    // 49: journalet.v1.ContainerObservation
+	(*Resources)(nil),               // 50: journalet.v1.Resources
+	(*CallRequested)(nil),           // 51: journalet.v1.CallRequested
 }
 var file_journalet_v1_pod_proto_depIdxs = []int32{
-	39, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	40, // 0: journalet.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 1: journalet.v1.PodStatusChanged.phase:type_name -> journalet.v1.PodPhase
 	4,  // 2: journalet.v1.PodStatusChanged.conditions:type_name -> journalet.v1.Condition
-	34, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
-	40, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
+	35, // 3: journalet.v1.PodStatusChanged.waiting:type_name -> journalet.v1.PodStatusChanged.WaitingEntry
+	41, // 4: journalet.v1.BackOffStarted.delay:type_name -> google.protobuf.Duration
 	2,  // 5: journalet.v1.ProbesSet.kinds:type_name -> journalet.v1.ProbeKind
-	39, // 6: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
+	40, // 6: journalet.v1.ProbesSet.started_at:type_name -> google.protobuf.Timestamp
 	2,  // 7: journalet.v1.ProbeResult.kind:type_name -> journalet.v1.ProbeKind
-	41, // 8: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
+	42, // 8: journalet.v1.ResizeRequested.demand:type_name -> journalet.v1.PodDemand
 	19, // 9: journalet.v1.ReadinessGatesRead.conditions:type_name -> journalet.v1.ReadinessGateCondition
-	39, // 10: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
+	40, // 10: journalet.v1.ReadinessGateCondition.last_transition:type_name -> google.protobuf.Timestamp
 	1,  // 11: journalet.v1.PodTerminated.phase:type_name -> journalet.v1.PodPhase
-	42, // 12: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
+	43, // 12: journalet.v1.PodState.pod:type_name -> journalet.v1.PodRef
 	0,  // 13: journalet.v1.PodState.stage:type_name -> journalet.v1.PodStage
-	40, // 14: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
-	39, // 15: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
-	39, // 16: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
-	39, // 17: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
-	43, // 18: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
-	35, // 19: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
-	36, // 20: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
-	39, // 21: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
-	39, // 22: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
-	39, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
-	39, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
-	44, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
+	41, // 14: journalet.v1.PodState.max_back_off:type_name -> google.protobuf.Duration
+	40, // 15: journalet.v1.PodState.created_at:type_name -> google.protobuf.Timestamp
+	40, // 16: journalet.v1.PodState.admitted_at:type_name -> google.protobuf.Timestamp
+	40, // 17: journalet.v1.PodState.terminating_at:type_name -> google.protobuf.Timestamp
+	44, // 18: journalet.v1.PodState.observed:type_name -> journalet.v1.PodObserved
+	36, // 19: journalet.v1.PodState.containers:type_name -> journalet.v1.PodState.ContainersEntry
+	37, // 20: journalet.v1.PodState.calls:type_name -> journalet.v1.PodState.CallsEntry
+	40, // 21: journalet.v1.PodState.sandbox_failed_at:type_name -> google.protobuf.Timestamp
+	40, // 22: journalet.v1.PodState.volume_failed_at:type_name -> google.protobuf.Timestamp
+	40, // 23: journalet.v1.PodState.clean_failed_at:type_name -> google.protobuf.Timestamp
+	40, // 24: journalet.v1.PodState.sandbox_created_at:type_name -> google.protobuf.Timestamp
+	45, // 25: journalet.v1.PodState.timers:type_name -> journalet.v1.Timers
 	1,  // 26: journalet.v1.PodState.phase:type_name -> journalet.v1.PodPhase
-	37, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
-	39, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
-	42, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
-	42, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
+	38, // 27: journalet.v1.PodState.conditions:type_name -> journalet.v1.PodState.ConditionsEntry
+	40, // 28: journalet.v1.PodState.orphan_found_at:type_name -> google.protobuf.Timestamp
+	43, // 29: journalet.v1.PodState.reported_as:type_name -> journalet.v1.PodRef
+	43, // 30: journalet.v1.PodState.preempted_for:type_name -> journalet.v1.PodRef
 	19, // 31: journalet.v1.PodState.gate_conditions:type_name -> journalet.v1.ReadinessGateCondition
 	16, // 32: journalet.v1.PodState.all_containers_restarting:type_name -> journalet.v1.AllContainersRestarting
-	27, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
-	38, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
-	45, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
-	46, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
-	47, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
+	28, // 33: journalet.v1.PodState.resize:type_name -> journalet.v1.PodResize
+	39, // 34: journalet.v1.PodState.volumes:type_name -> journalet.v1.PodState.VolumesEntry
+	46, // 35: journalet.v1.PodState.object_refs:type_name -> journalet.v1.ObjectRef
+	47, // 36: journalet.v1.PodState.objects:type_name -> journalet.v1.ObjectRead
+	48, // 37: journalet.v1.PodState.user_namespace:type_name -> journalet.v1.UserNamespace
 	3,  // 38: journalet.v1.VolumeRecord.stage:type_name -> journalet.v1.VolumeStage
-	39, // 39: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
-	39, // 40: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
-	48, // 41: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
-	48, // 42: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
+	40, // 39: journalet.v1.VolumeRecord.failed_at:type_name -> google.protobuf.Timestamp
+	40, // 40: journalet.v1.PodResize.failed_at:type_name -> google.protobuf.Timestamp
+	49, // 41: journalet.v1.ContainerRecord.current:type_name -> journalet.v1.ContainerObservation
+	49, // 42: journalet.v1.ContainerRecord.last:type_name -> journalet.v1.ContainerObservation
 	6,  // 43: journalet.v1.ContainerRecord.waiting:type_name -> journalet.v1.ContainerWaiting
-	32, // 44: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
-	39, // 45: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
+	33, // 44: journalet.v1.ContainerRecord.back_off:type_name -> journalet.v1.BackOff
+	40, // 45: journalet.v1.ContainerRecord.start_failed_at:type_name -> google.protobuf.Timestamp
 	6,  // 46: journalet.v1.ContainerRecord.start_error:type_name -> journalet.v1.ContainerWaiting
-	31, // 47: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
-	30, // 48: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
-	49, // 49: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
-	49, // 50: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
-	29, // 51: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
-	39, // 52: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
-	40, // 53: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
+	32, // 47: journalet.v1.ContainerRecord.probes:type_name -> journalet.v1.ContainerProbes
+	31, // 48: journalet.v1.ContainerRecord.termination:type_name -> journalet.v1.ContainerTermination
+	50, // 49: journalet.v1.ContainerRecord.applied:type_name -> journalet.v1.Resources
+	50, // 50: journalet.v1.ContainerRecord.reported:type_name -> journalet.v1.Resources
+	30, // 51: journalet.v1.ContainerRecord.created:type_name -> journalet.v1.CreatedContainer
+	40, // 52: journalet.v1.ContainerTermination.since:type_name -> google.protobuf.Timestamp
+	41, // 53: journalet.v1.ContainerTermination.grace:type_name -> google.protobuf.Duration
 	2,  // 54: journalet.v1.ContainerProbes.kinds:type_name -> journalet.v1.ProbeKind
 	10, // 55: journalet.v1.ContainerProbes.startup:type_name -> journalet.v1.ProbeResult
 	10, // 56: journalet.v1.ContainerProbes.liveness:type_name -> journalet.v1.ProbeResult
 	10, // 57: journalet.v1.ContainerProbes.readiness:type_name -> journalet.v1.ProbeResult
-	40, // 58: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
-	39, // 59: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
-	50, // 60: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
-	39, // 61: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
+	41, // 58: journalet.v1.BackOff.delay:type_name -> google.protobuf.Duration
+	40, // 59: journalet.v1.BackOff.updated_at:type_name -> google.protobuf.Timestamp
+	51, // 60: journalet.v1.PodCall.request:type_name -> journalet.v1.CallRequested
+	40, // 61: journalet.v1.PodCall.requested_at:type_name -> google.protobuf.Timestamp
 	6,  // 62: journalet.v1.PodStatusChanged.WaitingEntry.value:type_name -> journalet.v1.ContainerWaiting
-	28, // 63: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
-	33, // 64: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
+	29, // 63: journalet.v1.PodState.ContainersEntry.value:type_name -> journalet.v1.ContainerRecord
+	34, // 64: journalet.v1.PodState.CallsEntry.value:type_name -> journalet.v1.PodCall
 	4,  // 65: journalet.v1.PodState.ConditionsEntry.value:type_name -> journalet.v1.Condition
 	23, // 66: journalet.v1.PodState.VolumesEntry.value:type_name -> journalet.v1.VolumeRecord
 	67, // [67:67] is the sub-list for method output_type
@@ -3286,7 +3344,7 @@ func file_journalet_v1_pod_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journalet_v1_pod_proto_rawDesc), len(file_journalet_v1_pod_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2222,14 +2222,16 @@ func (x *RuntimeHealthChanged) GetRuntimeVersion() string {
 
 // SandboxObservation is one sandbox as the runtime shows it.
 type SandboxObservation struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	State         SandboxState           `protobuf:"varint,3,opt,name=state,proto3,enum=journalet.v1.SandboxState" json:"state,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	Ips           []string               `protobuf:"bytes,5,rep,name=ips,proto3" json:"ips,omitempty"`
-	IntentId      string                 `protobuf:"bytes,6,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
-	Network       NetworkMode            `protobuf:"varint,7,opt,name=network,proto3,enum=journalet.v1.NetworkMode" json:"network,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Attempt   uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	State     SandboxState           `protobuf:"varint,3,opt,name=state,proto3,enum=journalet.v1.SandboxState" json:"state,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Ips       []string               `protobuf:"bytes,5,rep,name=ips,proto3" json:"ips,omitempty"`
+	IntentId  string                 `protobuf:"bytes,6,opt,name=intent_id,json=intentId,proto3" json:"intent_id,omitempty"`
+	Network   NetworkMode            `protobuf:"varint,7,opt,name=network,proto3,enum=journalet.v1.NetworkMode" json:"network,omitempty"`
+	// It is in a network of its own, and has no address there: its network is lost.
+	NoAddress     bool `protobuf:"varint,8,opt,name=no_address,json=noAddress,proto3" json:"no_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2311,6 +2313,13 @@ func (x *SandboxObservation) GetNetwork() NetworkMode {
 		return x.Network
 	}
 	return NetworkMode_NETWORK_MODE_UNSPECIFIED
+}
+
+func (x *SandboxObservation) GetNoAddress() bool {
+	if x != nil {
+		return x.NoAddress
+	}
+	return false
 }
 
 // ContainerObservation is one container as the runtime shows it.
@@ -3187,7 +3196,7 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"\rnetwork_ready\x18\x02 \x01(\bR\fnetworkReady\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12!\n" +
 	"\fruntime_name\x18\x04 \x01(\tR\vruntimeName\x12'\n" +
-	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\x8f\x02\n" +
+	"\x0fruntime_version\x18\x05 \x01(\tR\x0eruntimeVersion\"\xae\x02\n" +
 	"\x12SandboxObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x120\n" +
@@ -3196,7 +3205,9 @@ const file_journalet_v1_runtime_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x10\n" +
 	"\x03ips\x18\x05 \x03(\tR\x03ips\x12\x1b\n" +
 	"\tintent_id\x18\x06 \x01(\tR\bintentId\x123\n" +
-	"\anetwork\x18\a \x01(\x0e2\x19.journalet.v1.NetworkModeR\anetwork\"\xc4\x04\n" +
+	"\anetwork\x18\a \x01(\x0e2\x19.journalet.v1.NetworkModeR\anetwork\x12\x1d\n" +
+	"\n" +
+	"no_address\x18\b \x01(\bR\tnoAddress\"\xc4\x04\n" +
 	"\x14ContainerObservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +

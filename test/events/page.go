@@ -31,6 +31,7 @@ var facts = map[string]struct{ about, recorder string }{
 	"objects_read":           {"pod", "the objects store"},
 	"volumes_lost":           {"pod", "the volume driver"},
 	"pod_directory_found":    {"pod", "the volume driver"},
+	"pod_cgroup_lost":        {"pod", "the driver of cgroups"},
 	"storage_exceeded":       {"pod", "the driver that measures ephemeral storage"},
 }
 

@@ -32,6 +32,8 @@ var fields = map[action][]string{
 		"UidRequested.request_id", "UidWithdrawn.request_id",
 		"ObjectRead.immutable", "ObjectRead.state", "ObjectRef.kind", "StorageExceeded.limit_bytes",
 		"StorageExceeded.used_bytes", "UserNamespace.host_id", "UserNamespace.length", "VolumeOutcome.retryable",
+		"AdmissionRequested.user_namespace", "HugePages.bytes", "HugePages.page_bytes", "SandboxObservation.no_address",
+		"UserNamespaceRange.first", "UserNamespaceRange.ids_per_pod", "UserNamespaceRange.pods",
 	},
 	vocabulary: {
 		"AdmissionDecided.reason", "AgentStopped.reason", "Condition.reason", "ContainerObservation.reason",
@@ -59,7 +61,8 @@ var fields = map[action][]string{
 		"ResizeDecided.uid", "ResizePendingPreemption.uid", "ResizePendingPreemption.victims",
 		"ResizeRequested.uid", "ResizeStarted.uid", "ResizeWithdrawn.uid", "UidDeferred.uid", "UidGranted.uid",
 		"UidRequested.uid", "UidWithdrawn.uid",
-		"ObjectsRead.uid", "PodDirectoryFound.uid", "StorageExceeded.uid", "VolumesLost.uid",
+		"AgentStarted.found_user_namespaces", "ObjectsRead.uid", "PodCgroupLost.uid", "PodDirectoryFound.uid",
+		"StorageExceeded.uid", "VolumesLost.uid",
 	},
 	namespace: {
 		"AdmissionRequested.namespace", "CleanPod.namespace", "PodObserved.pod_namespace", "PodRef.namespace",

@@ -270,6 +270,8 @@ func (d *Describer) podEvent(_ string, e *journaletv1.Event) string {
 		return "volumes are no longer mounted: " + strings.Join(k.VolumesLost.GetNames(), ", ")
 	case *journaletv1.Event_PodDirectoryFound:
 		return "found the directory of a pod that nothing names"
+	case *journaletv1.Event_PodCgroupLost:
+		return "the pod has lost its cgroup"
 	case *journaletv1.Event_StorageExceeded:
 		return "used more ephemeral storage than allowed: " + k.StorageExceeded.GetMessage()
 	case *journaletv1.Event_ProbeResult:

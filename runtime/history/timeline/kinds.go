@@ -18,7 +18,8 @@ func kindOf(e *journaletv1.Event) string {
 		*journaletv1.Event_SourceSynced, *journaletv1.Event_PodForgotten, *journaletv1.Event_UidRequested,
 		*journaletv1.Event_UidWithdrawn, *journaletv1.Event_UidGranted, *journaletv1.Event_UidDeferred:
 		return "source"
-	case *journaletv1.Event_PodObserved, *journaletv1.Event_BackOffStarted, *journaletv1.Event_AllContainersRestarting:
+	case *journaletv1.Event_PodObserved, *journaletv1.Event_PodCgroupLost, *journaletv1.Event_BackOffStarted,
+		*journaletv1.Event_AllContainersRestarting:
 		return "container"
 	case *journaletv1.Event_CallRequested, *journaletv1.Event_CallWithdrawn, *journaletv1.Event_CallDispatched,
 		*journaletv1.Event_CallDropped, *journaletv1.Event_CallFinished:
