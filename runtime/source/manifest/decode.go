@@ -221,11 +221,13 @@ func withinPod(r *report) bool {
 func (d *decoding) finish(r *report, pod *corev1.Pod, index int) {
 	d.checkDuplicate(r, pod.Namespace, pod.Name)
 	checkStatic(r, pod)
+	checkToken(r, pod, d.opts.HasToken)
 	checkSupported(r, pod)
 	checkNodeName(r, pod, d.opts.NodeName)
 	if pod.Name != "" {
 		applyStatic(r, pod, d.path, d.opts)
 	}
+	applyServiceAccount(pod)
 	applyRuntimeClass(r, pod, d.opts.Classes)
 	applyDefaults(pod)
 	validatePod(r, pod)

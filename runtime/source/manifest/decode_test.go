@@ -18,7 +18,7 @@ import (
 //	classes    runtime classes for the rest of the file, then problems
 //	objects    the objects beside pods, then problems; "not parsed" if the file's objects are unknown
 //
-// with the arguments path, node, source and max-bytes, for Options. <tab> in a manifest means a tab.
+// with the arguments path, node, source, max-bytes and tokens, for Options. <tab> in a manifest means a tab.
 func TestManifests(t *testing.T) {
 	datadriven.Walk(t, "testdata/manifests", func(t *testing.T, file string) {
 		var classes *RuntimeClasses
@@ -28,6 +28,8 @@ func TestManifests(t *testing.T) {
 			d.MaybeScanArgs(t, "node", &node)
 			d.MaybeScanArgs(t, "source", &source)
 			d.MaybeScanArgs(t, "max-bytes", &maxBytes)
+			tokens := ""
+			d.MaybeScanArgs(t, "tokens", &tokens)
 			input := strings.ReplaceAll(d.Input, "<tab>", "\t")
 			var out strings.Builder
 			if d.Cmd == "classes" {
@@ -44,8 +46,10 @@ func TestManifests(t *testing.T) {
 			if d.Cmd == "objects" {
 				return showObjects(path, input)
 			}
-			pods, problems := Decode(path, []byte(input),
-				Options{NodeName: node, Source: Source(source), MaxBytes: int64(maxBytes), Classes: classes})
+			pods, problems := Decode(path, []byte(input), Options{
+				NodeName: node, Source: Source(source), MaxBytes: int64(maxBytes), Classes: classes,
+				HasToken: func(namespace, account string) bool { return tokens == namespace+"/"+account },
+			})
 			for _, p := range pods {
 				fmt.Fprintf(&out, "pod %s/%s index=%d line=%d uid=%s\n", p.Pod.Namespace, p.Pod.Name, p.Index, p.Line, p.Pod.UID)
 				for _, w := range p.Warnings {

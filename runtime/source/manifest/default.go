@@ -47,14 +47,11 @@ func defaultVolume(v *corev1.Volume) {
 	if v.HostPath != nil {
 		setDefaultPointer(&v.HostPath.Type, corev1.HostPathUnset)
 	}
+	defaultSources(&v.VolumeSource)
 }
 
 func defaultContainer(c *corev1.Container, hostNetwork bool) {
-	pull := corev1.PullIfNotPresent
-	if imageTag(c.Image) == "latest" {
-		pull = corev1.PullAlways
-	}
-	setDefault(&c.ImagePullPolicy, pull)
+	setDefault(&c.ImagePullPolicy, pullPolicy(c.Image))
 	setDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
@@ -64,8 +61,11 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 		}
 	}
 	for i := range c.Env {
-		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
-			setDefault(&from.FieldRef.APIVersion, "v1")
+		if from := c.Env[i].ValueFrom; from != nil {
+			defaultFieldRef(from.FieldRef)
+			if from.FileKeyRef != nil {
+				setDefaultPointer(&from.FileKeyRef.Optional, false)
+			}
 		}
 	}
 	defaultResources(&c.Resources)
@@ -73,6 +73,20 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 		defaultProbe(p)
 	}
 	defaultLifecycle(c.Lifecycle)
+}
+
+func defaultFieldRef(ref *corev1.ObjectFieldSelector) {
+	if ref != nil {
+		setDefault(&ref.APIVersion, "v1")
+	}
+}
+
+// pullPolicy returns the policy of an image that names none.
+func pullPolicy(image string) corev1.PullPolicy {
+	if imageTag(image) == "latest" {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
 }
 
 // roundResources rounds to whole thousandths, the precision of the API server.

@@ -39,30 +39,6 @@ func (r *report) warn(at, message string) {
 	}
 }
 
-const (
-	notYetMessage = "not supported by this version"
-	notYetRemedy  = "remove it, or run this pod with an agent that supports it"
-)
-
-// serverFields are those that only an API server uses. They are mostly in pods that were exported from one.
-var serverFields = []string{
-	"metadata.generateName", "metadata.selfLink", "metadata.resourceVersion", "metadata.generation",
-	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.ownerReferences",
-	"metadata.managedFields", "metadata.finalizers",
-}
-
-func (r *report) notYet(at, what string) {
-	if slices.Contains(serverFields, at) {
-		r.addAt(at, CodeNotYet, "only an API server uses it", "remove it")
-		return
-	}
-	message := notYetMessage
-	if what != "" {
-		message = what + " is " + notYetMessage
-	}
-	r.addAt(at, CodeNotYet, message, notYetRemedy)
-}
-
 // invalid adds the errors of the Kubernetes helpers and of this package's rules.
 func (r *report) invalid(errs field.ErrorList) {
 	for _, e := range errs {

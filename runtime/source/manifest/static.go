@@ -32,23 +32,13 @@ const (
 	valueNodeCritical    int32 = 2_000_001_000
 )
 
-// checkStatic refuses fields that only a pod from the API server can have, by the kubelet's rule for static pods.
+// checkStatic refuses fields that only a pod from the API server can have. Unlike the kubelet's static pods, pods may
+// refer to ConfigMaps, Secrets, trust bundles and tokens: the node has them as files (ADR 038).
 func checkStatic(r *report, pod *corev1.Pod) {
 	spec := field.NewPath("spec")
-	if pod.Spec.ServiceAccountName != "" {
-		refuseAPIOnly(r, spec.Child("serviceAccountName"), "a service account")
-	}
-	if pod.Spec.DeprecatedServiceAccount != "" {
-		refuseAPIOnly(r, spec.Child("serviceAccount"), "a service account")
-	}
-	if mount := pod.Spec.AutomountServiceAccountToken; mount != nil && *mount {
-		refuseAPIOnly(r, spec.Child("automountServiceAccountToken"), "a service account's token")
-	}
-	if len(pod.Spec.ImagePullSecrets) > 0 {
-		refuseAPIOnly(r, spec.Child("imagePullSecrets"), "secrets")
-	}
 	if len(pod.Spec.ResourceClaims) > 0 {
-		refuseAPIOnly(r, spec.Child("resourceClaims"), "resource claims")
+		refuse(r, spec.Child("resourceClaims"), "an API server keeps resource claims, and this node has none",
+			"remove it, or name a device by CDI in an annotation")
 	}
 	if _, mirror := pod.Annotations[ConfigMirrorAnnotation]; mirror {
 		r.addAt("metadata.annotations["+ConfigMirrorAnnotation+"]", CodeStaticPod,
@@ -58,17 +48,10 @@ func checkStatic(r *report, pod *corev1.Pod) {
 	for i := range pod.Spec.Volumes {
 		staticVolume(r, &pod.Spec.Volumes[i], spec.Child("volumes").Index(i))
 	}
-	for i := range pod.Spec.InitContainers {
-		staticContainer(r, &pod.Spec.InitContainers[i], spec.Child("initContainers").Index(i))
-	}
-	for i := range pod.Spec.Containers {
-		staticContainer(r, &pod.Spec.Containers[i], spec.Child("containers").Index(i))
-	}
 }
 
-func refuseAPIOnly(r *report, at *field.Path, what string) {
-	r.addAt(at.String(), CodeStaticPod, "a pod from a manifest cannot use "+what+", which the API server keeps",
-		"remove it, or create the pod in the API server")
+func refuse(r *report, at *field.Path, message, remedy string) {
+	r.addAt(at.String(), CodeStaticPod, message, remedy)
 }
 
 func checkPriorityClass(r *report, spec *corev1.PodSpec) {
@@ -96,60 +79,23 @@ func priorityOf(class string) (int32, bool) {
 }
 
 func staticVolume(r *report, v *corev1.Volume, at *field.Path) {
+	const claim = "an API server keeps claims, and this node has none"
 	switch {
-	case v.Secret != nil:
-		refuseAPIOnly(r, at.Child("secret"), "a secret")
-	case v.ConfigMap != nil:
-		refuseAPIOnly(r, at.Child("configMap"), "a config map")
 	case v.PersistentVolumeClaim != nil:
-		refuseAPIOnly(r, at.Child("persistentVolumeClaim"), "a persistent volume claim")
+		refuse(r, at.Child("persistentVolumeClaim"), claim, "write the volume's directory as a hostPath")
 	case v.Ephemeral != nil:
-		refuseAPIOnly(r, at.Child("ephemeral"), "a persistent volume claim")
+		refuse(r, at.Child("ephemeral"), claim, "write an emptyDir, whose data also end with the pod")
 	case v.CSI != nil:
-		refuseAPIOnly(r, at.Child("csi"), "a CSI driver")
-	case v.Glusterfs != nil:
-		refuseAPIOnly(r, at.Child("glusterfs"), "an Endpoints object")
+		refuse(r, at.Child("csi"), "an API server keeps CSI drivers, and this node has none",
+			mountRemedy)
 	}
 	if v.Projected == nil {
 		return
 	}
 	for i, s := range v.Projected.Sources {
-		source := at.Child("projected", "sources").Index(i)
-		switch {
-		case s.Secret != nil:
-			refuseAPIOnly(r, source.Child("secret"), "a secret")
-		case s.ConfigMap != nil:
-			refuseAPIOnly(r, source.Child("configMap"), "a config map")
-		case s.ServiceAccountToken != nil:
-			refuseAPIOnly(r, source.Child("serviceAccountToken"), "a service account's token")
-		case s.ClusterTrustBundle != nil:
-			refuseAPIOnly(r, source.Child("clusterTrustBundle"), "a trust bundle")
-		case s.PodCertificate != nil:
-			refuseAPIOnly(r, source.Child("podCertificate"), "a pod certificate")
-		}
-	}
-}
-
-func staticContainer(r *report, c *corev1.Container, at *field.Path) {
-	for i, e := range c.Env {
-		if e.ValueFrom == nil {
-			continue
-		}
-		from := at.Child("env").Index(i).Child("valueFrom")
-		if e.ValueFrom.SecretKeyRef != nil {
-			refuseAPIOnly(r, from.Child("secretKeyRef"), "a secret")
-		}
-		if e.ValueFrom.ConfigMapKeyRef != nil {
-			refuseAPIOnly(r, from.Child("configMapKeyRef"), "a config map")
-		}
-	}
-	for i, e := range c.EnvFrom {
-		from := at.Child("envFrom").Index(i)
-		if e.SecretRef != nil {
-			refuseAPIOnly(r, from.Child("secretRef"), "a secret")
-		}
-		if e.ConfigMapRef != nil {
-			refuseAPIOnly(r, from.Child("configMapRef"), "a config map")
+		if s.PodCertificate != nil {
+			refuse(r, at.Child("projected", "sources").Index(i).Child("podCertificate"),
+				"an API server issues pod certificates, and this node has none", "put a certificate into a Secret")
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 //
 // Fields of containers are supported for init containers, too. The validate files refuse fields that the API allows
 // only for sidecars.
-var supportedFields = newFieldSet(alsoForInit(withHooks(withProbes(
+var supportedFields = newFieldSet(alsoForInit(withVolumes(withHooks(withProbes(
 	"apiVersion", "kind",
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
 	"metadata.creationTimestamp",
@@ -28,16 +28,17 @@ var supportedFields = newFieldSet(alsoForInit(withHooks(withProbes(
 	"spec.hostname", "spec.subdomain", "spec.setHostnameAsFQDN",
 	"spec.hostAliases[].ip", "spec.hostAliases[].hostnames",
 	"spec.tolerations", "spec.priority", "spec.priorityClassName", "spec.schedulerName",
-	"spec.readinessGates[].conditionType",
+	"spec.readinessGates[].conditionType", "spec.imagePullSecrets[].name",
+	"spec.serviceAccountName", "spec.serviceAccount",
 	"spec.enableServiceLinks", "spec.automountServiceAccountToken", "spec.os.name",
+	"spec.hostUsers", "spec.hostnameOverride",
 
 	"spec.securityContext.runAsUser", "spec.securityContext.runAsGroup", "spec.securityContext.runAsNonRoot",
 	"spec.securityContext.supplementalGroups", "spec.securityContext.sysctls[].name",
 	"spec.securityContext.sysctls[].value", "spec.securityContext.seccompProfile",
-	"spec.securityContext.appArmorProfile",
-
-	"spec.volumes[].name", "spec.volumes[].emptyDir.medium", "spec.volumes[].emptyDir.sizeLimit",
-	"spec.volumes[].hostPath.path", "spec.volumes[].hostPath.type",
+	"spec.securityContext.appArmorProfile", "spec.securityContext.supplementalGroupsPolicy",
+	"spec.securityContext.fsGroup", "spec.securityContext.fsGroupChangePolicy",
+	"spec.securityContext.seLinuxOptions", "spec.securityContext.seLinuxChangePolicy",
 
 	"spec.containers[].name", "spec.containers[].image", "spec.containers[].imagePullPolicy",
 	"spec.containers[].command", "spec.containers[].args", "spec.containers[].workingDir",
@@ -47,10 +48,16 @@ var supportedFields = newFieldSet(alsoForInit(withHooks(withProbes(
 	"spec.containers[].ports[].hostPort", "spec.containers[].ports[].hostIP",
 	"spec.containers[].env[].name", "spec.containers[].env[].value",
 	"spec.containers[].env[].valueFrom.fieldRef", "spec.containers[].env[].valueFrom.resourceFieldRef",
+	"spec.containers[].env[].valueFrom.configMapKeyRef", "spec.containers[].env[].valueFrom.secretKeyRef",
+	"spec.containers[].env[].valueFrom.fileKeyRef",
+	"spec.containers[].envFrom[].prefix", "spec.containers[].envFrom[].configMapRef",
+	"spec.containers[].envFrom[].secretRef",
 	"spec.containers[].resources.limits", "spec.containers[].resources.requests",
 	"spec.containers[].resizePolicy[].resourceName", "spec.containers[].resizePolicy[].restartPolicy",
 	"spec.containers[].volumeMounts[].name", "spec.containers[].volumeMounts[].mountPath",
 	"spec.containers[].volumeMounts[].readOnly", "spec.containers[].volumeMounts[].mountPropagation",
+	"spec.containers[].volumeMounts[].subPath", "spec.containers[].volumeMounts[].subPathExpr",
+	"spec.containers[].volumeMounts[].recursiveReadOnly",
 	"spec.containers[].terminationMessagePath", "spec.containers[].terminationMessagePolicy",
 	"spec.containers[].stdin", "spec.containers[].stdinOnce", "spec.containers[].tty",
 	"spec.containers[].securityContext.privileged", "spec.containers[].securityContext.capabilities",
@@ -58,7 +65,8 @@ var supportedFields = newFieldSet(alsoForInit(withHooks(withProbes(
 	"spec.containers[].securityContext.runAsNonRoot", "spec.containers[].securityContext.readOnlyRootFilesystem",
 	"spec.containers[].securityContext.allowPrivilegeEscalation", "spec.containers[].securityContext.seccompProfile",
 	"spec.containers[].securityContext.procMount", "spec.containers[].securityContext.appArmorProfile",
-)...)...)...)
+	"spec.containers[].securityContext.seLinuxOptions",
+)...)...)...)...)
 
 // alsoForInit adds the same fields of init containers.
 func alsoForInit(paths ...string) []string {

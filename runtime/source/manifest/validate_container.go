@@ -58,6 +58,7 @@ func (s *containerScope) container(c *corev1.Container, volumes map[string]bool,
 	errs = append(errs, validateMounts(c, volumes, p.Child("volumeMounts"))...)
 	s.report.invalid(errs)
 	s.env(c.Env, p.Child("env"))
+	s.envFrom(c.EnvFrom, p.Child("envFrom"))
 	s.resources(&c.Resources, p.Child("resources"))
 	s.resizes(c, p.Child("resizePolicy"))
 	s.security(c.SecurityContext, p.Child("securityContext"))
@@ -136,6 +137,7 @@ func (s *containerScope) resources(res *corev1.ResourceRequirements, at *field.P
 	s.resourceList(res.Limits, nil, at.Child("limits"))
 	s.resourceList(res.Requests, res.Limits, at.Child("requests"))
 	withinLimits(s.report, res, at)
+	s.report.invalid(validateHugePageLimits(res, at))
 }
 
 // resourceList checks a list, except for values that are equal in reported: requests default to limits, and their
@@ -150,7 +152,7 @@ func (s *containerScope) resourceList(list, reported corev1.ResourceList, at *fi
 		switch {
 		case carriedResource(resourceName):
 		case strings.HasPrefix(string(resourceName), corev1.ResourceHugePagesPrefix):
-			s.report.notYet(p.String(), "the use of huge pages")
+			s.report.invalid(validateHugePages(resourceName, quantity, p))
 		case strings.Contains(string(resourceName), "/"):
 			s.report.notYet(p.String(), "an extended resource")
 		default:
@@ -211,10 +213,14 @@ func (s *containerScope) security(sc *corev1.SecurityContext, at *field.Path) {
 			errs = append(errs, field.Invalid(escalation, false, "a container with CAP_SYS_ADMIN can always escalate"))
 		}
 	}
-	s.report.invalid(errs)
-	if sc.ProcMount != nil && *sc.ProcMount != corev1.DefaultProcMount {
-		s.report.notYet(at.Child("procMount").String(), "a procMount other than Default")
+	if sc.ProcMount != nil {
+		procMount := at.Child("procMount")
+		errs = append(errs, oneOfSupported(*sc.ProcMount, procMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		if *sc.ProcMount == corev1.UnmaskedProcMount && hostUsers(s.spec) {
+			errs = append(errs, field.Invalid(procMount, *sc.ProcMount, "needs hostUsers: false"))
+		}
 	}
+	s.report.invalid(errs)
 }
 
 func validateCapabilities(list []corev1.Capability, at *field.Path) (errs field.ErrorList) {

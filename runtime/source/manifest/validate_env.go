@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -58,23 +59,94 @@ func (s *containerScope) envSource(e *corev1.EnvVar, at *field.Path) (errs field
 		errs = append(errs, field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("must have one source, has %d", sources)))
 	}
 	if from.FieldRef != nil {
-		errs = append(errs, validateFieldRef(from.FieldRef, at.Child("fieldRef"))...)
+		errs = append(errs, validateFieldRef(from.FieldRef, envFieldPaths, at.Child("fieldRef"))...)
 	}
 	if from.ResourceFieldRef != nil {
-		errs = append(errs, s.resourceRef(from.ResourceFieldRef, at.Child("resourceFieldRef"))...)
+		errs = append(errs, validateResourceRef(s.spec, from.ResourceFieldRef, at.Child("resourceFieldRef"))...)
+	}
+	if ref := from.ConfigMapKeyRef; ref != nil {
+		errs = append(errs, validateKeyRef(ref.Name, ref.Key, at.Child("configMapKeyRef"))...)
+	}
+	if ref := from.SecretKeyRef; ref != nil {
+		errs = append(errs, validateKeyRef(ref.Name, ref.Key, at.Child("secretKeyRef"))...)
+	}
+	if from.FileKeyRef != nil {
+		errs = append(errs, s.fileRef(from.FileKeyRef, at.Child("fileKeyRef"))...)
 	}
 	return errs
 }
 
-func validateFieldRef(ref *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
+// validateKeyRef checks a reference to a key of a ConfigMap or a Secret.
+func validateKeyRef(name, key string, at *field.Path) field.ErrorList {
+	errs := validateObjectName(name, at.Child("name"))
+	if key == "" {
+		return append(errs, field.Required(at.Child("key"), ""))
+	}
+	return append(errs, syntax(at.Child("key"), key, validation.IsConfigMapKey)...)
+}
+
+func validateObjectName(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return syntax(at, name, func(s string) []string { return apivalidation.NameIsDNSSubdomain(s, false) })
+}
+
+// fileRef checks a reference to a variable in a file of an emptyDir of the pod.
+func (s *containerScope) fileRef(ref *corev1.FileKeySelector, at *field.Path) (errs field.ErrorList) {
+	if ref.Key == "" {
+		errs = append(errs, field.Required(at.Child("key"), ""))
+	} else {
+		errs = append(errs, syntax(at.Child("key"), ref.Key, validation.IsRelaxedEnvVarName)...)
+	}
+	if ref.Path == "" {
+		errs = append(errs, field.Required(at.Child("path"), ""))
+	}
+	errs = append(errs, withoutBacksteps(at.Child("path"), ref.Path)...)
+	p := at.Child("volumeName")
+	i := slices.IndexFunc(s.spec.Volumes, func(v corev1.Volume) bool { return v.Name == ref.VolumeName })
+	switch {
+	case ref.VolumeName == "":
+		return append(errs, field.Required(p, ""))
+	case i < 0:
+		return append(errs, field.NotFound(p, ref.VolumeName))
+	case s.spec.Volumes[i].EmptyDir == nil:
+		return append(errs, field.Invalid(p, ref.VolumeName, "must be an emptyDir"))
+	}
+	return errs
+}
+
+// envFrom checks the ConfigMaps and Secrets from which a container takes all variables.
+func (s *containerScope) envFrom(list []corev1.EnvFromSource, at *field.Path) {
+	var errs field.ErrorList
+	for i := range list {
+		from, p := &list[i], at.Index(i)
+		if from.Prefix != "" {
+			errs = append(errs, syntax(p.Child("prefix"), from.Prefix, validation.IsRelaxedEnvVarName)...)
+		}
+		if from.ConfigMapRef != nil {
+			errs = append(errs, validateObjectName(from.ConfigMapRef.Name, p.Child("configMapRef", "name"))...)
+		}
+		if from.SecretRef != nil {
+			errs = append(errs, validateObjectName(from.SecretRef.Name, p.Child("secretRef", "name"))...)
+		}
+		if (from.ConfigMapRef == nil) == (from.SecretRef == nil) {
+			errs = append(errs, field.Invalid(p, field.OmitValueType{}, "must have configMapRef or secretRef, and not both"))
+		}
+	}
+	s.report.invalid(errs)
+}
+
+// validateFieldRef checks a reference to one of some fields of the pod, or to a label or annotation.
+func validateFieldRef(ref *corev1.ObjectFieldSelector, fields []string, at *field.Path) field.ErrorList {
 	errs := oneOf(ref.APIVersion, at.Child("apiVersion"), "v1")
 	p := at.Child("fieldPath")
 	parent, key, indexed := strings.Cut(ref.FieldPath, "['")
-	if ref.FieldPath == oldNodeName {
+	if ref.FieldPath == oldNodeName && slices.Contains(fields, "spec.nodeName") {
 		return errs
 	}
 	if !indexed {
-		return append(errs, oneOf(ref.FieldPath, p, append(slices.Clone(envFieldPaths),
+		return append(errs, oneOf(ref.FieldPath, p, append(slices.Clone(fields),
 			"metadata.labels['<key>']", "metadata.annotations['<key>']")...)...)
 	}
 	key, closed := strings.CutSuffix(key, "']")
@@ -92,20 +164,21 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, at *field.Path) field.Err
 	return errs
 }
 
-func (s *containerScope) resourceRef(ref *corev1.ResourceFieldSelector, at *field.Path) field.ErrorList {
-	if _, kind, _ := strings.Cut(ref.Resource, "."); strings.HasPrefix(kind, corev1.ResourceHugePagesPrefix) {
-		s.report.notYet(at.Child("resource").String(), "the use of huge pages")
-		return nil
+// validateResourceRef checks a reference to a resource of a container of the pod.
+func validateResourceRef(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	kind, name, _ := strings.Cut(ref.Resource, ".")
+	if !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) || kind != "limits" && kind != "requests" {
+		errs = oneOf(ref.Resource, at.Child("resource"), envResources...)
 	}
-	errs := oneOf(ref.Resource, at.Child("resource"), envResources...)
 	divisors := byteDivisors
 	if strings.HasSuffix(ref.Resource, ".cpu") {
 		divisors = cpuDivisors
 	}
 	errs = append(errs, oneOf(ref.Divisor.String(), at.Child("divisor"), divisors...)...)
 	named := func(c corev1.Container) bool { return c.Name == ref.ContainerName }
-	if ref.ContainerName != "" && !slices.ContainsFunc(s.spec.Containers, named) &&
-		!slices.ContainsFunc(s.spec.InitContainers, named) {
+	if ref.ContainerName != "" && !slices.ContainsFunc(spec.Containers, named) &&
+		!slices.ContainsFunc(spec.InitContainers, named) {
 		errs = append(errs, field.NotFound(at.Child("containerName"), ref.ContainerName))
 	}
 	return errs

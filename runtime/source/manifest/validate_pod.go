@@ -71,11 +71,13 @@ func validatePod(r *report, pod *corev1.Pod) {
 	errs = append(errs, validateTolerations(s.Tolerations, spec.Child("tolerations"))...)
 	errs = append(errs, validateNodeChoice(s, spec)...)
 	errs = append(errs, validatePodSecurity(s, spec.Child("securityContext"))...)
+	errs = append(errs, validateHostUsers(s, spec)...)
+	errs = append(errs, validateHostnameOverride(s, spec.Child("hostnameOverride"))...)
 	errs = append(errs, validateCounts(pod, spec)...)
 	errs = append(errs, validateAppArmorAnnotations(pod)...)
 	r.invalid(errs)
 	validateOS(r, s.OS)
-	volumes := validateVolumes(r, s.Volumes, spec.Child("volumes"))
+	volumes := validateVolumes(r, s, spec.Child("volumes"))
 	validateContainers(r, s, volumes, spec)
 	validatePodResources(r, s, spec.Child("resources"))
 }
@@ -208,6 +210,23 @@ func validatePodSecurity(s *corev1.PodSpec, at *field.Path) field.ErrorList {
 		for _, message := range validation.IsValidGroupID(group) {
 			errs = append(errs, field.Invalid(at.Child("supplementalGroups").Index(i), group, message))
 		}
+	}
+	if sc.FSGroup != nil {
+		for _, message := range validation.IsValidGroupID(*sc.FSGroup) {
+			errs = append(errs, field.Invalid(at.Child("fsGroup"), *sc.FSGroup, message))
+		}
+	}
+	if p := sc.FSGroupChangePolicy; p != nil {
+		errs = append(errs, oneOfSupported(*p, at.Child("fsGroupChangePolicy"), corev1.FSGroupChangeOnRootMismatch,
+			corev1.FSGroupChangeAlways)...)
+	}
+	if p := sc.SupplementalGroupsPolicy; p != nil {
+		errs = append(errs, oneOfSupported(*p, at.Child("supplementalGroupsPolicy"), corev1.SupplementalGroupsPolicyMerge,
+			corev1.SupplementalGroupsPolicyStrict)...)
+	}
+	if p := sc.SELinuxChangePolicy; p != nil {
+		errs = append(errs, oneOfSupported(*p, at.Child("seLinuxChangePolicy"), corev1.SELinuxChangePolicyRecursive,
+			corev1.SELinuxChangePolicyMountOption)...)
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, at.Child("seccompProfile"))...)
 	errs = append(errs, validateAppArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))...)

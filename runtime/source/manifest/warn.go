@@ -18,6 +18,9 @@ func warn(r *report, pod *corev1.Pod) {
 		r.warn("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
 			"has no effect: a pod from a manifest is not scheduled")
 	}
+	for i := range pod.Spec.ImagePullSecrets {
+		r.warn(fmt.Sprintf("spec.imagePullSecrets[%d]", i), "is not used: images are pulled without credentials")
+	}
 	for _, n := range podactor.NotEnforced(pod) {
 		r.warn(n.Field, n.Message)
 	}
