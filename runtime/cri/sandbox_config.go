@@ -21,6 +21,9 @@ const (
 func (d *Driver) sandboxConfig(
 	pod *corev1.Pod, attempt uint32, intent, logDir string,
 ) (*runtimeapi.PodSandboxConfig, error) {
+	if err := refuse(pod); err != nil {
+		return nil, err
+	}
 	dns, err := d.dnsConfig(pod)
 	if err != nil {
 		return nil, err

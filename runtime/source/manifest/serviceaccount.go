@@ -18,7 +18,7 @@ const (
 	accessPath      = "/var/run/secrets/kubernetes.io/serviceaccount"
 	rootCertificate = "kube-root-ca.crt" // a ConfigMap of each namespace
 
-	// accessTokenSeconds is the life of the token, in seconds. The API server recognizes its own tokens by it.
+	// accessTokenSeconds is the lifetime of the token, in seconds. The API server recognizes its own tokens by it.
 	accessTokenSeconds int64 = 3607
 )
 

@@ -80,7 +80,7 @@ func validateHugePageLimits(res *corev1.ResourceRequirements, at *field.Path) (e
 	}
 	for _, list := range []corev1.ResourceList{res.Limits, res.Requests} {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			if _, asked := list[name]; asked {
+			if _, found := list[name]; found {
 				return errs
 			}
 		}

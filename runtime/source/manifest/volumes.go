@@ -41,7 +41,7 @@ func withVolumes(paths ...string) []string {
 	return paths
 }
 
-// defaultTokenSeconds is the API server's default for the life of a projected token, in seconds.
+// defaultTokenSeconds is the API server's default for the lifetime of a projected token, in seconds.
 const defaultTokenSeconds int64 = 3600
 
 // defaultSources sets the defaults of the volumes that hold objects, and of image volumes.
