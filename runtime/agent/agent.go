@@ -32,6 +32,7 @@ import (
 	"github.com/journalet/journalet/runtime/otlp"
 	"github.com/journalet/journalet/runtime/pod/gate"
 	"github.com/journalet/journalet/runtime/pod/probe"
+	"github.com/journalet/journalet/runtime/pod/storage"
 	"github.com/journalet/journalet/runtime/preflight"
 	"github.com/journalet/journalet/runtime/source/file"
 	"github.com/journalet/journalet/runtime/source/url"
@@ -57,6 +58,7 @@ type agent struct {
 	pleg      *pleg.PLEG
 	probes    *probe.Driver
 	gates     *gate.Driver
+	storage   *storage.Driver
 	files     *file.Driver
 	url       *url.Driver // nil without a manifest URL
 	health    *health.Monitor
@@ -172,6 +174,7 @@ func (a *agent) Stored(rec *journaletv1.Record) {
 	a.calls.Stored(rec)
 	a.probes.Stored(rec)
 	a.gates.Stored(rec)
+	a.storage.Stored(rec)
 	a.manifests.Stored(rec)
 	if a.traces != nil {
 		a.traces.Stored(rec)
@@ -222,6 +225,7 @@ func (a *agent) seed(r *host.Recovered) {
 			a.seedCgroups(ref, d)
 			a.seedProbes(r, ref, d)
 			a.seedGates(r, ref, d)
+			a.seedStorage(r, ref, d)
 			last, certain := d.Pod().GetObserved(), d.Observed()
 			r.Pending(ref, func(rec *journaletv1.Record) {
 				if o := rec.GetFact().GetPodObserved(); o != nil {
@@ -264,6 +268,7 @@ func (a *agent) serve(ctx context.Context) error {
 	drivers := map[string]func(context.Context) error{
 		"runtime health": a.health.Run, "pleg": a.pleg.Run, "probes": a.probes.Run, "readiness gates": a.gates.Run,
 		"file source": a.files.Run, "health server": a.serveHTTP, "retention": a.retain, "cgroups": a.maintainCgroups,
+		"ephemeral storage": a.storage.Run,
 	}
 	if a.url != nil {
 		drivers["http source"] = a.url.Run

@@ -151,7 +151,7 @@ func (a *agent) newDrivers() error {
 				messages.NewEvent(o))
 		},
 	})
-	a.probes, a.gates = a.newProbes(), a.newGates()
+	a.probes, a.gates, a.storage = a.newProbes(), a.newGates(), a.newStorage(volumes)
 	a.timers = timer.New(timer.WallClock{}, a.host.Outcome)
 	a.calls = calls.New(calls.Options{
 		Performer: a.criDriver, Outcome: a.callFinished, Finished: a.inspectAfter,

@@ -17,7 +17,7 @@ import (
 const (
 	// direntBytes is how much of a directory is read at once: some hundred names.
 	direntBytes = 8 << 10
-	// direntHeader is the size of a linux_dirent64 before its name: inode, offset, length and type.
+	// direntHeader is the size of an entry, as getdents64 returns it, before its name: inode, offset, length and type.
 	direntHeader = 19
 	// blockBytes is the unit of stat's block count.
 	blockBytes = 512
@@ -30,7 +30,7 @@ type Usage struct{ FileBytes, DirBytes int64 }
 func (u Usage) Bytes() int64 { return u.FileBytes + u.DirBytes }
 
 // Pace is called while a tree is measured, with the time that was spent since its last call. It returns when the
-// measuring may go on.
+// measuring may continue.
 type Pace func(ctx context.Context, spent time.Duration) error
 
 // DiskUsage returns what name below root, a file or a directory with all below it, takes on its file system; nothing if

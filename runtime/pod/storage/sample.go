@@ -1,0 +1,162 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/journalet/journalet/runtime/bounded"
+	criobjects "github.com/journalet/journalet/runtime/cri"
+)
+
+const (
+	// runtimeTimeout bounds a request for usage. The runtime answers from memory.
+	runtimeTimeout = 10 * time.Second
+	// hostsFile is the pod's hosts file in its directory.
+	hostsFile = "etc-hosts"
+)
+
+// sample measures a pod once. With an error it is what could be measured.
+func (d *Driver) sample(ctx context.Context, pod *corev1.Pod, l *Limits) (*Sample, error) {
+	s := &Sample{Volumes: map[string]int64{}, Layers: map[string]int64{}, Logs: map[string]int64{}}
+	var failed []error
+	for _, v := range l.Volumes {
+		used, err := d.volume(ctx, pod, v, l)
+		failed = append(failed, err)
+		s.Volumes[v.Name] = used
+	}
+	if l.Pod != nil || len(l.Containers) > 0 {
+		failed = append(failed, d.logs(ctx, pod, l, s), d.layers(ctx, string(pod.UID), s))
+		hosts, err := d.tree(ctx, filepath.Join(d.opts.PodDir(string(pod.UID)), hostsFile), 0)
+		failed = append(failed, err)
+		s.Other += hosts.FileBytes
+	}
+	return s, errors.Join(failed...)
+}
+
+// volume measures a volume. One that exceeds its limit, or else the pod's, is not measured to its end.
+func (d *Driver) volume(ctx context.Context, pod *corev1.Pod, v VolumeLimit, l *Limits) (int64, error) {
+	path, err := d.opts.Path(pod, v.Name)
+	if err != nil {
+		return 0, err
+	}
+	if v.Memory {
+		return memory(path)
+	}
+	atMost := v.Limit
+	if atMost == nil {
+		atMost = l.Pod
+	}
+	u, err := d.tree(ctx, path, atMost.Value())
+	return u.Bytes(), err
+}
+
+// tree measures a tree within the share of walks. The directory that holds it is the agent's own.
+func (d *Driver) tree(ctx context.Context, path string, atMost int64) (bounded.Usage, error) {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return bounded.Usage{}, nil
+	}
+	if err != nil {
+		return bounded.Usage{}, err
+	}
+	defer root.Close()
+	return bounded.DiskUsage(ctx, root, filepath.Base(path), atMost, d.pace)
+}
+
+func (d *Driver) pace(ctx context.Context, spent time.Duration) error {
+	return d.walks.WaitN(ctx, int(min(spent, burst).Microseconds()))
+}
+
+// memory returns what a file system in memory holds; 0 while it is not mounted.
+func memory(path string) (int64, error) {
+	var own, above unix.Stat_t
+	err := errors.Join(unix.Lstat(path, &own), unix.Lstat(filepath.Dir(path), &above))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && own.Dev == above.Dev {
+		return 0, nil
+	}
+	var st unix.Statfs_t
+	if err == nil {
+		err = unix.Statfs(path, &st)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("measure %s: %w", path, err)
+	}
+	return int64(st.Blocks-st.Bfree) * st.Bsize, nil
+}
+
+// logs measures the log files of a pod. As in the kubelet, directories do not count.
+func (d *Driver) logs(ctx context.Context, pod *corev1.Pod, l *Limits, s *Sample) error {
+	dir := d.opts.PodLogDir(pod.Namespace, pod.Name, string(pod.UID))
+	all, err := d.tree(ctx, dir, 0)
+	failed := []error{err}
+	s.Other += all.FileBytes
+	for _, c := range l.Containers {
+		u, err := d.tree(ctx, filepath.Join(dir, c.Name), 0)
+		failed = append(failed, err)
+		s.Logs[c.Name] = u.FileBytes
+		s.Other -= min(s.Other, u.FileBytes)
+	}
+	return errors.Join(failed...)
+}
+
+// layers asks the runtime for the writable layer of the newest instance of each container.
+func (d *Driver) layers(ctx context.Context, uid string, s *Sample) error {
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	own, err := d.ownImageFS(ctx, uid)
+	if err != nil {
+		return err
+	}
+	s.OwnImageFS = own
+	list, err := d.runtime.ListContainerStats(ctx, &cri.ListContainerStatsRequest{Filter: &cri.ContainerStatsFilter{
+		LabelSelector: map[string]string{criobjects.LabelPodUID: uid},
+	}})
+	if err != nil {
+		return fmt.Errorf("usage of the containers' writable layers: %w", err)
+	}
+	newest := map[string]uint32{}
+	for _, c := range list.GetStats() {
+		name, attempt := c.GetAttributes().GetMetadata().GetName(), c.GetAttributes().GetMetadata().GetAttempt()
+		if last, seen := newest[name]; !seen || attempt >= last {
+			newest[name] = attempt
+			s.Layers[name] = int64(c.GetWritableLayer().GetUsedBytes().GetValue())
+		}
+	}
+	return nil
+}
+
+// ownImageFS reports whether images have another file system than pods. The runtime is asked once.
+func (d *Driver) ownImageFS(ctx context.Context, uid string) (bool, error) {
+	d.mu.Lock()
+	dir := d.imageDir
+	d.mu.Unlock()
+	if dir == "" {
+		info, err := d.images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+		if err != nil {
+			return false, fmt.Errorf("file system of the images: %w", err)
+		}
+		if all := info.GetImageFilesystems(); len(all) > 0 {
+			dir = all[0].GetFsId().GetMountpoint()
+		}
+		d.mu.Lock()
+		d.imageDir = dir
+		d.mu.Unlock()
+	}
+	var images, pods unix.Stat_t
+	if err := unix.Stat(dir, &images); errors.Is(err, fs.ErrNotExist) {
+		return true, nil // the runtime has a file system that this process has not
+	}
+	if err := errors.Join(unix.Stat(dir, &images), unix.Stat(d.opts.PodDir(uid), &pods)); err != nil {
+		return false, fmt.Errorf("file system of the images: %w", err)
+	}
+	return images.Dev != pods.Dev, nil
+}
