@@ -51,7 +51,7 @@ func (a *Actor) Decide(in actors.Input, emit actors.Emit) error {
 // taken waits until the holder has finished.
 func (a *Actor) decideAdmission(e actors.Event, q *journaletv1.AdmissionRequested, emit actors.Emit) error {
 	if r := a.cannotRun(e.Manifest, q.GetDemand()); r != nil {
-		return emit(decided(q, r))
+		return emit(a.decided(q, r))
 	}
 	name := q.GetNamespace() + "/" + q.GetName()
 	if holder := a.state.Names[name]; holder != "" {
@@ -82,8 +82,18 @@ func deferred(q *journaletv1.AdmissionRequested, holder string) *journaletv1.Eve
 	return messages.NewEvent(&journaletv1.AdmissionDeferred{Uid: q.GetUid(), HolderUid: holder})
 }
 
-func decided(q *journaletv1.AdmissionRequested, r *rejection) *journaletv1.Event {
-	d := &journaletv1.AdmissionDecided{Uid: q.GetUid(), Admitted: r == nil, Incarnation: q.GetIncarnation()}
+// decided returns the answer to a request: a rejection, or with nil an admission with what the pod gets.
+func (a *Actor) decided(q *journaletv1.AdmissionRequested, r *rejection) *journaletv1.Event {
+	var ids *journaletv1.UserNamespace
+	if r == nil {
+		var ok bool
+		if ids, ok = a.userNamespace(q); !ok {
+			r = noUserNamespace
+		}
+	}
+	d := &journaletv1.AdmissionDecided{
+		Uid: q.GetUid(), Admitted: r == nil, Incarnation: q.GetIncarnation(), UserNamespace: ids,
+	}
 	if r != nil {
 		d.Reason, d.Message = r.reason, r.message
 	}

@@ -13,6 +13,7 @@ func (a *Actor) Evolve(e actors.Event) error {
 	switch k := e.Body.GetKind().(type) {
 	case *journaletv1.Event_AgentStarted:
 		s.Config = k.AgentStarted.GetConfig()
+		a.evolveFoundUserNamespaces(k.AgentStarted.GetFoundUserNamespaces())
 	case *journaletv1.Event_AdmissionRequested:
 		a.evolveRequested(k.AdmissionRequested)
 	case *journaletv1.Event_AdmissionPendingPreemption:
@@ -66,6 +67,10 @@ func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 	}
 	s.Pods[d.GetUid()] = &journaletv1.AdmittedPod{
 		FullName: name, Demand: q.GetDemand(), Terminated: !d.GetAdmitted(), Priority: q.GetPriority(), Qos: q.GetQos(),
+		UserNamespace: d.GetUserNamespace(),
+	}
+	if d.GetUserNamespace() != nil {
+		delete(s.FoundUserNamespaces, d.GetUid())
 	}
 	if !d.GetAdmitted() {
 		return
@@ -74,6 +79,7 @@ func (a *Actor) evolveDecided(d *journaletv1.AdmissionDecided) {
 	s.Used.MilliCpu += q.GetDemand().GetMilliCpu()
 	s.Used.MemoryBytes += q.GetDemand().GetMemoryBytes()
 	s.Used.EphemeralStorageBytes += q.GetDemand().GetEphemeralStorageBytes()
+	s.Used.HugePages = plusHugePages(s.Used.HugePages, q.GetDemand().GetHugePages())
 	for _, port := range q.GetDemand().GetHostPorts() {
 		a.takePort(port, d.GetUid())
 	}
@@ -95,6 +101,7 @@ func (a *Actor) freeShare(uid string, p *journaletv1.AdmittedPod) {
 	s.Used.MilliCpu -= p.GetDemand().GetMilliCpu()
 	s.Used.MemoryBytes -= p.GetDemand().GetMemoryBytes()
 	s.Used.EphemeralStorageBytes -= p.GetDemand().GetEphemeralStorageBytes()
+	s.Used.HugePages = minusHugePages(s.Used.HugePages, p.GetDemand().GetHugePages())
 	for _, port := range p.GetDemand().GetHostPorts() {
 		a.freePort(port, uid)
 	}
@@ -102,6 +109,7 @@ func (a *Actor) freeShare(uid string, p *journaletv1.AdmittedPod) {
 
 func (a *Actor) evolveFinished(uid string) {
 	s := a.state
+	delete(s.FoundUserNamespaces, uid)
 	if q := a.waitingRequest(uid); q != nil {
 		a.dequeue(q.GetNamespace()+"/"+q.GetName(), uid)
 		a.endPending(uid)

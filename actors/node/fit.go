@@ -121,7 +121,7 @@ func (a *Actor) noRoom(d *journaletv1.PodDemand) *rejection {
 // outOfResources returns the rejection of a pod for which a resource is short; nil if it fits.
 func (a *Actor) outOfResources(d *journaletv1.PodDemand) *rejection {
 	used := a.usedAfterVictims()
-	return a.rejectShort(a.shortages(d, used), d, used)
+	return cmp.Or(a.rejectShort(a.shortages(d, used), d, used), a.outOfHugePages(d))
 }
 
 func (a *Actor) portsFree(d *journaletv1.PodDemand) bool {

@@ -115,9 +115,9 @@ func (a *Actor) candidates(priority int32) []Candidate {
 // admit admits a pod that belongs here, rejects it, or preempts others for it.
 func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error {
 	short := a.shortages(q.GetDemand(), a.usedAfterVictims())
-	if !a.portsFree(q.GetDemand()) {
+	if !a.portsFree(q.GetDemand()) || a.outOfHugePages(q.GetDemand()) != nil {
 		// No pod is preempted for one that could not run even then.
-		return emit(decided(q, a.noRoom(q.GetDemand())))
+		return emit(a.decided(q, a.noRoom(q.GetDemand())))
 	}
 	var victims []Candidate
 	var err error
@@ -126,7 +126,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 	}
 	switch {
 	case err != nil:
-		return emit(decided(q, a.noRoom(q.GetDemand())))
+		return emit(a.decided(q, a.noRoom(q.GetDemand())))
 	case len(victims) > 0 || len(a.shortages(q.GetDemand(), a.used())) > 0:
 		// Without victims of its own there is room once the pods that were preempted before have terminated.
 		h := &journaletv1.AdmissionPendingPreemption{Uid: q.GetUid(), FullName: q.GetNamespace() + "/" + q.GetName()}
@@ -135,7 +135,7 @@ func (a *Actor) admit(q *journaletv1.AdmissionRequested, emit actors.Emit) error
 		}
 		return emit(messages.NewEvent(h))
 	}
-	return emit(decided(q, nil))
+	return emit(a.decided(q, nil))
 }
 
 // admitPending decides on what waits for preempted pods, as far as there is room now: first the pending resizes, then
@@ -153,7 +153,7 @@ func (a *Actor) admitPending(emit actors.Emit) error {
 			before = before.plus(shareOf(q.GetDemand()))
 			continue
 		}
-		if err := emit(decided(q, a.rejectShort(short, q.GetDemand(), used))); err != nil {
+		if err := emit(a.decided(q, a.rejectShort(short, q.GetDemand(), used))); err != nil {
 			return err
 		}
 	}

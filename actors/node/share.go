@@ -18,11 +18,11 @@ const (
 	CPU
 	Memory
 	EphemeralStorage
-	resources
+	numberOfResources
 )
 
 func (r Resource) String() string {
-	return [resources]string{"pods", "cpu", "memory", "ephemeral-storage"}[r]
+	return [numberOfResources]string{"pods", "cpu", "memory", "ephemeral-storage"}[r]
 }
 
 // Shortage is how much of a resource is missing, in the resource's unit: pods, thousandths of a CPU, bytes.
@@ -32,7 +32,7 @@ type Shortage struct {
 }
 
 // share is an amount of each resource.
-type share [resources]int64
+type share [numberOfResources]int64
 
 func shareOf(d *journaletv1.PodDemand) share {
 	return share{1, d.GetMilliCpu(), d.GetMemoryBytes(), d.GetEphemeralStorageBytes()}
@@ -111,7 +111,7 @@ func (a *Actor) usedAfterVictims() share {
 func (a *Actor) shortages(d *journaletv1.PodDemand, used share) []Shortage {
 	var short []Shortage
 	want, has := shareOf(d), a.capacity()
-	for r := range resources {
+	for r := range numberOfResources {
 		missing := saturatingSum(want[r], saturatingSum(used[r], -has[r]))
 		if want[r] > 0 && missing > 0 {
 			short = append(short, Shortage{Resource: r, Missing: missing})

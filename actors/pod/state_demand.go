@@ -24,6 +24,7 @@ func Demand(p *corev1.Pod) *journaletv1.PodDemand {
 		MilliCpu:              resources.Millis(requests.Cpu()),
 		MemoryBytes:           resources.Bytes(requests.Memory()),
 		EphemeralStorageBytes: resources.Bytes(requests.StorageEphemeral()),
+		HugePages:             resources.HugePages(requests),
 	}
 	for i := range p.Spec.InitContainers {
 		// Regular init containers release their ports before the main containers take theirs.
@@ -43,6 +44,7 @@ func AdmissionRequest(ref *journaletv1.PodRef, p *corev1.Pod) *journaletv1.Admis
 	return &journaletv1.AdmissionRequested{
 		Uid: ref.GetUid(), Namespace: ref.GetNamespace(), Name: ref.GetName(), Digest: ref.GetDigest(), Demand: Demand(p),
 		Priority: priority(p), Qos: qosClasses[QOS(p)],
+		UserNamespace: p != nil && p.Spec.HostUsers != nil && !*p.Spec.HostUsers,
 	}
 }
 

@@ -1,0 +1,116 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/journalet/journalet/actors"
+	"github.com/journalet/journalet/messages"
+	"github.com/journalet/journalet/messages/journaletv1"
+)
+
+// ids returns the ids that pods get for events, as "uid first+length", a rejection as "uid reason".
+func ids(t *testing.T, a *Actor, events ...*journaletv1.Event) string {
+	t.Helper()
+	var out []string
+	for _, body := range events {
+		e := actors.Event{Body: body}
+		if err := a.Evolve(e); err != nil {
+			t.Fatal(err)
+		}
+		err := a.Decide(actors.Input{Events: []actors.Event{e}}, func(d *journaletv1.Event) error {
+			switch x := d.GetAdmissionDecided(); {
+			case x.GetUserNamespace() != nil:
+				out = append(out, fmt.Sprint(x.GetUid(), " ", x.GetUserNamespace().GetHostId(), "+", x.GetUserNamespace().GetLength()))
+			case x.GetAdmitted():
+				out = append(out, x.GetUid()+" none")
+			case x != nil:
+				out = append(out, x.GetUid()+" "+x.GetReason())
+			}
+			return a.Evolve(actors.Event{Body: d})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func startedWithIDs(of *journaletv1.UserNamespaceRange, found map[string]*journaletv1.UserNamespace) *journaletv1.Event {
+	return messages.NewEvent(&journaletv1.AgentStarted{
+		Config: &journaletv1.AgentConfig{UserNamespaces: of}, FoundUserNamespaces: found,
+	})
+}
+
+func asks(uid string, own bool) *journaletv1.Event {
+	return messages.NewEvent(&journaletv1.AdmissionRequested{
+		Uid: uid, Name: uid, UserNamespace: own, Demand: new(journaletv1.PodDemand),
+	})
+}
+
+func TestIDsAreAPodsOwnUntilItHasFinished(t *testing.T) {
+	a := New()
+	three := &journaletv1.UserNamespaceRange{First: 65536, Pods: 3, IdsPerPod: 65536}
+	want := "a 65536+65536, b none, c 131072+65536, d 196608+65536, e OutOfUserNamespaces, f 131072+65536"
+	got := ids(t, a, startedWithIDs(three, nil), asks("a", true), asks("b", false), asks("c", true), asks("d", true),
+		asks("e", true),
+		messages.NewEvent(&journaletv1.PodTerminated{Uid: "a"}),
+		messages.NewEvent(&journaletv1.PodTerminated{Uid: "c"}), messages.NewEvent(&journaletv1.PodFinished{Uid: "c"}),
+		asks("f", true))
+	if got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestIDsOfPodsThatTheJournalLostAreKept(t *testing.T) {
+	a := New()
+	found := map[string]*journaletv1.UserNamespace{
+		"kept": {HostId: 131072, Length: 65536}, "gone": {HostId: 65536, Length: 65536},
+	}
+	all := &journaletv1.UserNamespaceRange{First: 65536, Pods: 100, IdsPerPod: 65536}
+	want := "new 196608+65536, kept 131072+65536, newer 65536+65536"
+	got := ids(t, a, startedWithIDs(all, found), asks("new", true), asks("kept", true),
+		messages.NewEvent(&journaletv1.PodFinished{Uid: "gone"}), asks("newer", true))
+	if got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if len(a.state.FoundUserNamespaces) != 0 {
+		t.Errorf("left: %v", a.state.FoundUserNamespaces)
+	}
+}
+
+func TestAnotherLengthOfRangesOverlapsWithNoPod(t *testing.T) {
+	a := New()
+	small := &journaletv1.UserNamespaceRange{First: 65536, Pods: 100, IdsPerPod: 65536}
+	large := &journaletv1.UserNamespaceRange{First: 131072, Pods: 100, IdsPerPod: 131072}
+	got := ids(t, a, startedWithIDs(small, nil), asks("a", true), asks("b", true), startedWithIDs(large, nil),
+		asks("c", true))
+	if want := "a 65536+65536, b 131072+65536, c 262144+131072"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestHugePagesAreShared(t *testing.T) {
+	a := New()
+	two := func(pages int64) []*journaletv1.HugePages {
+		return []*journaletv1.HugePages{{PageBytes: 2 << 20, Bytes: pages * 2 << 20}}
+	}
+	request := func(uid string, pages int64) *journaletv1.Event {
+		return messages.NewEvent(&journaletv1.AdmissionRequested{
+			Uid: uid, Name: uid, Demand: &journaletv1.PodDemand{HugePages: two(pages)},
+		})
+	}
+	expect(t, a, "admit a, reject b OutOfhugepages-2Mi, admit c, admit d, reject e OutOfhugepages-1Gi",
+		messages.NewEvent(&journaletv1.AgentStarted{Config: &journaletv1.AgentConfig{
+			Allocatable: &journaletv1.NodeCapacity{HugePages: two(4)},
+		}}),
+		request("a", 3), request("b", 2), request("c", 1),
+		messages.NewEvent(&journaletv1.PodTerminated{Uid: "a"}), request("d", 3),
+		messages.NewEvent(&journaletv1.AdmissionRequested{Uid: "e", Name: "e", Demand: &journaletv1.PodDemand{
+			HugePages: []*journaletv1.HugePages{{PageBytes: 1 << 30, Bytes: 1 << 30}},
+		}}))
+	if used := bytesOf(a.state.GetUsed().GetHugePages(), two(1)[0]); used != 4*2<<20 {
+		t.Errorf("%d bytes in use", used)
+	}
+}
