@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/journalet/journalet/messages/journaletv1"
@@ -32,7 +30,7 @@ func (d *step) run() error {
 	if err := d.setUp(); err != nil {
 		return err
 	}
-	if d.state.GetSandboxId() == "" || d.inOtherNetwork() || !d.volumesReady() {
+	if d.state.GetSandboxId() == "" || d.unfit() != "" || !d.volumesReady() {
 		return nil
 	}
 	initialized, err := d.initialize()
@@ -66,8 +64,8 @@ func (d *step) stopStrays() error {
 			reason = "container is not in the manifest"
 		case c.GetSandboxId() != d.state.GetSandboxId():
 			reason = "its sandbox is not the pod's"
-		case d.inOtherNetwork():
-			reason = "its sandbox has another network than the pod"
+		case d.unfit() != "":
+			reason = d.unfit()
 		case c.GetId() != d.record(c.GetName()).GetCurrent().GetId():
 			reason = "a newer instance has taken its place"
 		case exited(d.record(c.GetName()).GetCurrent()):
@@ -91,14 +89,16 @@ func (d *step) setUp() error {
 			if err := d.timer(volumesTimer, wait); err != nil {
 				return err
 			}
-		} else if err := d.requestCall(&journaletv1.SetUpVolumes{Digest: d.state.GetPod().GetDigest()}); err != nil {
+		} else if err := d.requestCall(&journaletv1.SetUpVolumes{
+			Digest: d.state.GetPod().GetDigest(), UserNamespace: d.state.GetUserNamespace(),
+		}); err != nil {
 			return err
 		}
 	}
-	if d.state.GetSandboxId() != "" && !d.inOtherNetwork() || d.calling(sandboxCall) || d.anyAlive() {
+	if d.state.GetSandboxId() != "" && d.unfit() == "" || d.calling(sandboxCall) || d.anyAlive() {
 		return nil
 	}
-	if d.inOtherNetwork() && d.anyStarting() {
+	if d.unfit() != "" && d.anyStarting() {
 		return nil // its grace period comes first
 	}
 	// A dead sandbox holds its address and the pod's host ports until it is stopped.
@@ -111,19 +111,7 @@ func (d *step) setUp() error {
 	return d.requestCall(&journaletv1.RunSandbox{
 		Attempt: d.state.GetNextSandboxAttempt(), Digest: d.state.GetPod().GetDigest(),
 		HostNetwork: d.manifest.Spec.HostNetwork, AllocatedDigest: d.state.GetAllocatedDigest(),
-	})
-}
-
-// inOtherNetwork reports whether the pod's sandbox has a network of its own and the manifest desires the node's, or the
-// reverse. After a lost journal an earlier pod of this UID may have left it. It is replaced, as by the kubelet.
-func (d *step) inOtherNetwork() bool {
-	desired := journaletv1.NetworkMode_NETWORK_MODE_POD
-	if d.manifest.Spec.HostNetwork {
-		desired = journaletv1.NetworkMode_NETWORK_MODE_NODE
-	}
-	return slices.ContainsFunc(d.state.GetObserved().GetSandboxes(), func(x *journaletv1.SandboxObservation) bool {
-		return x.GetId() == d.state.GetSandboxId() && x.GetNetwork() != desired &&
-			x.GetNetwork() != journaletv1.NetworkMode_NETWORK_MODE_UNSPECIFIED
+		UserNamespace: d.state.GetUserNamespace(),
 	})
 }
 
@@ -225,6 +213,7 @@ func (d *step) start(c *corev1.Container, r *journaletv1.ContainerRecord) error 
 		Container: c.Name, Attempt: r.GetNextAttempt(), Digest: d.state.GetPod().GetDigest(),
 		SandboxId: d.state.GetSandboxId(), PodIps: d.podIPs(), PulledForStart: r.GetImageReady(),
 		Init: d.isInit(c.Name), AllocatedDigest: d.state.GetAllocatedDigest(),
+		UserNamespace: d.state.GetUserNamespace(),
 	}
 	if d.atMostOnce(c) {
 		start.Part = journaletv1.StartPart_START_PART_CREATE
@@ -272,6 +261,7 @@ func (d *step) startCreated(c *corev1.Container, m *journaletv1.CreatedContainer
 	return d.requestCall(&journaletv1.StartContainer{
 		Container: c.Name, Attempt: m.GetAttempt(), Digest: d.state.GetPod().GetDigest(), SandboxId: m.GetSandboxId(),
 		Part: journaletv1.StartPart_START_PART_START, ContainerId: m.GetContainerId(), Init: d.isInit(c.Name),
+		UserNamespace: d.state.GetUserNamespace(),
 	})
 }
 

@@ -48,6 +48,8 @@ func (a *Actor) Evolve(e actors.Event) error {
 		a.evolveAdmission(e, k.AdmissionDecided)
 	case *journaletv1.Event_PodObserved:
 		a.evolveObserved(k.PodObserved)
+	case *journaletv1.Event_PodCgroupLost:
+		a.evolveCgroupLost()
 	case *journaletv1.Event_CallRequested:
 		a.evolveCallRequested(e, k.CallRequested)
 	case *journaletv1.Event_CallWithdrawn:
@@ -242,6 +244,7 @@ func (a *Actor) evolveAdmission(e actors.Event, d *journaletv1.AdmissionDecided)
 	case s.GetStage() != admitting:
 		// The pod was removed while its request was open: its termination continues.
 	case d.GetAdmitted():
+		s.UserNamespace = d.GetUserNamespace()
 		a.enter(runningPod, e.Time)
 		a.inferAllApplied()
 	default:

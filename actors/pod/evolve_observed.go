@@ -34,11 +34,13 @@ func (a *Actor) evolveObserved(o *journaletv1.PodObserved) {
 		s.ReportedAs = &journaletv1.PodRef{Uid: a.self.ID, Namespace: o.GetPodNamespace(), Name: o.GetPodName()}
 	}
 	o, reported := withoutOnce(o)
+	lost := a.lostNetwork()
 	s.Observed = o
 	if len(o.GetSandboxes()) > 0 || len(o.GetContainers()) > 0 {
 		s.UsedRuntime = true
 	}
 	a.evolveSandboxes(o, shown[s.GetSandboxId()])
+	a.evolveNetworkLost(o, lost)
 	newest := map[string]*journaletv1.ContainerObservation{}
 	var names []string
 	for _, c := range o.GetContainers() {

@@ -288,6 +288,12 @@ func (s *Scenario) disturb(d *datadriven.TestData) (string, error) {
 		for _, x := range o.sandboxes {
 			o.stopSandbox(x.GetId(), s.g.now)
 		}
+	case "network-lost":
+		for _, x := range o.sandboxes {
+			x.Ips, x.NoAddress = nil, x.GetState() == journaletv1.SandboxState_SANDBOX_STATE_READY
+		}
+	case "cgroup-lost":
+		return "", s.put(messages.Pod(uid), messages.NewEvent(&journaletv1.PodCgroupLost{Uid: uid}))
 	case "exits":
 		o.end(c.GetId(), int32(number(d, "code", 0)), s.g.now)
 	case "all-vanishes":

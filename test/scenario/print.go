@@ -62,7 +62,7 @@ func (n *names) event(e *journaletv1.Event) string {
 		if d := k.AdmissionDecided; !d.GetAdmitted() {
 			return "reject pod/" + n.of(d.GetUid()) + " " + d.GetReason() + ": " + d.GetMessage()
 		}
-		return "admit pod/" + n.of(k.AdmissionDecided.GetUid())
+		return "admit pod/" + n.of(k.AdmissionDecided.GetUid()) + idsText(k.AdmissionDecided.GetUserNamespace())
 	case *journaletv1.Event_ImagePullRequested:
 		return "request image " + k.ImagePullRequested.GetImage()
 	case *journaletv1.Event_ImagePullWithdrawn:
@@ -181,11 +181,13 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 	switch k := r.GetWork().(type) {
 	case *journaletv1.CallRequested_RunSandbox:
 		text += fmt.Sprintf(" attempt=%d", k.RunSandbox.GetAttempt())
+		text += idsText(k.RunSandbox.GetUserNamespace())
 	case *journaletv1.CallRequested_StartContainer:
 		if k.StartContainer.GetPart() == journaletv1.StartPart_START_PART_START {
 			return text + " " + k.StartContainer.GetContainerId()
 		}
 		text += fmt.Sprintf(" attempt=%d in %s", k.StartContainer.GetAttempt(), k.StartContainer.GetSandboxId())
+		text += idsText(k.StartContainer.GetUserNamespace())
 	case *journaletv1.CallRequested_StopContainer:
 		stop := k.StopContainer
 		text += fmt.Sprintf(" %s grace=%s (%s)", stop.GetContainerId(), stop.GetGrace().AsDuration(), stop.GetReason())
@@ -213,6 +215,14 @@ func (n *names) call(r *journaletv1.CallRequested) string {
 		}
 	}
 	return text
+}
+
+// idsText names the ids of a user namespace.
+func idsText(ids *journaletv1.UserNamespace) string {
+	if ids == nil {
+		return ""
+	}
+	return fmt.Sprintf(" ids=%d+%d", ids.GetHostId(), ids.GetLength())
 }
 
 // opOf returns a scenario's name for a call's work, and the container that it is for.

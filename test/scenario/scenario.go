@@ -179,6 +179,9 @@ func (s *Scenario) start(d *datadriven.TestData) (string, error) {
 		StopConcurrency:     uint32(number(d, "stop-concurrency", 8)),
 		PullConcurrency:     uint32(number(d, "pull-concurrency", 3)),
 		MaxContainerBackOff: durationpb.New(duration(d, "max-back-off", 300*time.Second)),
+		UserNamespaces: &journaletv1.UserNamespaceRange{
+			First: 65536, Pods: uint32(number(d, "user-namespaces", 200)), IdsPerPod: 65536,
+		},
 	}
 	for _, l := range values(d, "labels") {
 		k, v, _ := strings.Cut(l, "=")
