@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// refuse returns an error for a pod that asks for what no driver carries out, so that it never runs without it. A driver that
-// carries out one of these has no line here.
+// refuse returns an error for a pod that needs what no driver carries out yet, so that it never runs without it. What a
+// driver carries out has no line here.
 func refuse(pod *corev1.Pod) error {
 	sc := pod.Spec.SecurityContext
 	switch {

@@ -14,7 +14,7 @@ import (
 //
 // Fields of containers are supported for init containers, too. The validate files refuse fields that the API allows
 // only for sidecars.
-var supportedFields = newFieldSet(alsoForInit(withVolumes(withHooks(withProbes(
+var supportedFields = newFieldSet(append(schedulerFields, alsoForInit(withVolumes(withHooks(withProbes(
 	"apiVersion", "kind",
 	"metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations",
 	"metadata.creationTimestamp",
@@ -66,7 +66,7 @@ var supportedFields = newFieldSet(alsoForInit(withVolumes(withHooks(withProbes(
 	"spec.containers[].securityContext.allowPrivilegeEscalation", "spec.containers[].securityContext.seccompProfile",
 	"spec.containers[].securityContext.procMount", "spec.containers[].securityContext.appArmorProfile",
 	"spec.containers[].securityContext.seLinuxOptions",
-)...)...)...)...)
+)...)...)...)...)...)
 
 // alsoForInit adds the same fields of init containers.
 func alsoForInit(paths ...string) []string {

@@ -70,6 +70,7 @@ func validatePod(r *report, pod *corev1.Pod) {
 	errs = append(errs, validateHostAliases(s.HostAliases, spec.Child("hostAliases"))...)
 	errs = append(errs, validateTolerations(s.Tolerations, spec.Child("tolerations"))...)
 	errs = append(errs, validateNodeChoice(s, spec)...)
+	errs = append(errs, validateScheduling(s, spec)...)
 	errs = append(errs, validatePodSecurity(s, spec.Child("securityContext"))...)
 	errs = append(errs, validateHostUsers(s, spec)...)
 	errs = append(errs, validateHostnameOverride(s, spec.Child("hostnameOverride"))...)

@@ -10,14 +10,7 @@ import (
 
 // warn adds warnings about valid values that are probably mistakes.
 func warn(r *report, pod *corev1.Pod) {
-	if pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
-		r.warn("spec.schedulerName", "has no effect: a pod from a manifest is not scheduled")
-	}
-	if affinity := pod.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil &&
-		len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
-		r.warn("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
-			"has no effect: a pod from a manifest is not scheduled")
-	}
+	warnScheduling(r, &pod.Spec)
 	for i := range pod.Spec.ImagePullSecrets {
 		r.warn(fmt.Sprintf("spec.imagePullSecrets[%d]", i), "is not used: images are pulled without credentials")
 	}
